@@ -1,0 +1,150 @@
+//! Which cores this process may use, and how to give one up for a moment.
+
+use std::fs;
+
+/// The cores that this thread may run on (the affinity mask), in ascending order.
+#[must_use]
+pub fn affinity() -> Vec<usize> {
+    // SAFETY: an all-zero cpu_set_t is a valid, empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes at most `size_of_val(&set)` bytes into `set`.
+    let failed = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) } != 0;
+    if failed {
+        // More cores than the fixed-size set can name: trust the online count.
+        let n = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        return (0..n).collect();
+    }
+    (0..libc::CPU_SETSIZE as usize)
+        // SAFETY: `core` is below CPU_SETSIZE and `set` is initialised.
+        .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) })
+        .collect()
+}
+
+/// Binds the calling thread to one core. Returns whether the kernel agreed.
+#[must_use]
+pub fn bind_to(core: usize) -> bool {
+    if core >= libc::CPU_SETSIZE as usize {
+        return false;
+    }
+    // SAFETY: an all-zero cpu_set_t is a valid, empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `core` is below CPU_SETSIZE.
+    unsafe { libc::CPU_SET(core, &mut set) };
+    // SAFETY: `set` is initialised and its size is passed.
+    unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) == 0 }
+}
+
+/// How many cores this process can keep busy: the affinity mask, cut by the cgroup's CPU quota
+/// (a quota of half a core counts as one). At least 1.
+#[must_use]
+pub fn usable_cores() -> usize {
+    let mask = affinity().len().max(1);
+    match quota_cores() {
+        Some(cores) => mask.min((cores.floor() as usize).max(1)),
+        None => mask,
+    }
+}
+
+/// The CPU quota of this process's cgroup in cores, or none when it is unlimited or cannot be
+/// read. Looks at version 2 (`cpu.max`) and version 1 (`cpu.cfs_quota_us`), up to the root.
+#[must_use]
+pub fn quota_cores() -> Option<f64> {
+    let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mut least: Option<f64> = None;
+    for line in membership.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let version2 = controllers.is_empty();
+        if !version2 && !controllers.split(',').any(|c| c == "cpu") {
+            continue;
+        }
+        let root = if version2 {
+            "/sys/fs/cgroup"
+        } else {
+            "/sys/fs/cgroup/cpu"
+        };
+        let mut at = path.trim_matches('/');
+        loop {
+            let limit = if version2 {
+                parse_cpu_max(&read(&[root, at, "cpu.max"]))
+            } else {
+                parse_cfs(
+                    &read(&[root, at, "cpu.cfs_quota_us"]),
+                    &read(&[root, at, "cpu.cfs_period_us"]),
+                )
+            };
+            if let Some(cores) = limit {
+                least = Some(least.map_or(cores, |l: f64| l.min(cores)));
+            }
+            if at.is_empty() {
+                break;
+            }
+            at = at.rfind('/').map_or("", |slash| &at[..slash]);
+        }
+    }
+    least
+}
+
+/// Lets another runnable thread have the core.
+pub fn yield_now() {
+    // SAFETY: no arguments, no memory involved.
+    unsafe { libc::sched_yield() };
+}
+
+/// Tells the core that this is a spin loop.
+#[inline]
+pub fn pause() {
+    std::hint::spin_loop();
+}
+
+/// Involuntary context switches of the calling thread so far: how often the kernel took the core
+/// away because somebody else wanted it.
+#[must_use]
+pub fn involuntary_switches() -> u64 {
+    // SAFETY: an all-zero rusage is a valid value and the kernel overwrites it.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a valid place for the result.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    usage.ru_nivcsw as u64
+}
+
+fn read(parts: &[&str]) -> String {
+    fs::read_to_string(parts.join("/")).unwrap_or_default()
+}
+
+fn parse_cpu_max(text: &str) -> Option<f64> {
+    let mut words = text.split_whitespace();
+    let quota: f64 = words.next()?.parse().ok()?;
+    let period: f64 = words.next()?.parse().ok()?;
+    (period > 0.0).then(|| quota / period)
+}
+
+fn parse_cfs(quota: &str, period: &str) -> Option<f64> {
+    let quota: f64 = quota.trim().parse().ok()?;
+    let period: f64 = period.trim().parse().ok()?;
+    (quota > 0.0 && period > 0.0).then(|| quota / period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quota_texts() {
+        assert_eq!(parse_cpu_max("50000 100000\n"), Some(0.5));
+        assert_eq!(parse_cpu_max("max 100000\n"), None);
+        assert_eq!(parse_cpu_max(""), None);
+        assert_eq!(parse_cfs("150000\n", "100000\n"), Some(1.5));
+        assert_eq!(parse_cfs("-1\n", "100000\n"), None);
+    }
+
+    #[test]
+    fn some_core_is_usable() {
+        assert!(usable_cores() >= 1);
+        assert!(!affinity().is_empty());
+    }
+}

@@ -1,0 +1,144 @@
+//! The futex word on which a rank sleeps.
+//!
+//! Protocol (Dekker's, with the futex as the arbiter). A waiter announces itself in `sleepers`,
+//! executes a full fence, looks once more for work and only then sleeps on `bell` with the value
+//! that it read before it looked. A notifier publishes its work, executes a full fence and reads
+//! `sleepers`; when somebody is announced it changes `bell` and wakes. Either the waiter's last
+//! look sees the work, or the notifier sees the waiter. When nobody sleeps, notifying costs the
+//! fence and one load.
+
+use crate::sync::{AtomicU32, Ordering, fence};
+
+/// A futex word and the count of those who sleep on it; lies in shared memory.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Doorbell {
+    bell: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+impl Doorbell {
+    /// A doorbell at rest, for memory that is not shared. (Zeroed shared memory is one too.)
+    #[must_use]
+    pub fn new() -> Self {
+        Doorbell {
+            bell: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+        }
+    }
+
+    /// Wakes whoever sleeps here. Call after the work has been published.
+    #[inline]
+    pub fn ring(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            self.wake();
+        }
+    }
+
+    /// Sleeps until [`ring`](Self::ring) is called, `look` finds work, or `timeout_ns` has passed.
+    /// `look` is called once, after this thread has announced itself: when it returns true nobody
+    /// sleeps. May return early without a reason, as futexes do.
+    pub fn sleep(&self, timeout_ns: u64, look: impl FnOnce() -> bool) {
+        let seen = self.bell.load(Ordering::SeqCst);
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if !look() {
+            futex_wait(&self.bell, seen, timeout_ns);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether somebody sleeps here now.
+    #[must_use]
+    pub fn has_sleepers(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) != 0
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.bell.fetch_add(1, Ordering::SeqCst);
+        futex_wake(&self.bell);
+    }
+}
+
+impl Default for Doorbell {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(not(loom))]
+fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: `word` is a live 4-byte aligned atomic and `timeout` outlives the call. The futex is
+    // not private: the word may be shared with other processes.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            std::ptr::from_ref(word),
+            libc::FUTEX_WAIT,
+            expected,
+            &raw const timeout,
+        )
+    };
+}
+
+#[cfg(not(loom))]
+fn futex_wake(word: &AtomicU32) {
+    // SAFETY: `word` is a live 4-byte aligned atomic.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            std::ptr::from_ref(word),
+            libc::FUTEX_WAKE,
+            i32::MAX,
+        )
+    };
+}
+
+/// Under loom the kernel's futex is modelled by waiting for the word to change.
+#[cfg(loom)]
+fn futex_wait(word: &AtomicU32, expected: u32, _timeout_ns: u64) {
+    while word.load(Ordering::SeqCst) == expected {
+        loom::thread::yield_now();
+    }
+}
+
+#[cfg(loom)]
+fn futex_wake(_word: &AtomicU32) {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_ring_after_the_work_always_wakes() {
+        for _ in 0..2000 {
+            let bell = Arc::new(Doorbell::new());
+            let work = Arc::new(AtomicBool::new(false));
+            let (bell2, work2) = (bell.clone(), work.clone());
+            let waiter = std::thread::spawn(move || {
+                while !work2.load(Ordering::Acquire) {
+                    bell2.sleep(20_000_000_000, || work2.load(Ordering::Acquire));
+                }
+            });
+            work.store(true, Ordering::Release);
+            bell.ring();
+            waiter.join().unwrap();
+            assert!(!bell.has_sleepers());
+        }
+    }
+
+    #[test]
+    fn a_sleep_ends_at_its_timeout() {
+        let bell = Doorbell::new();
+        bell.sleep(1_000_000, || false);
+        assert!(!bell.has_sleepers());
+    }
+}
