@@ -1,0 +1,202 @@
+//! The datatype itself and what can be asked of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::basic::Basic;
+use crate::contents::{Combiner, Contents};
+use crate::flat::Flat;
+use crate::layout::{Layout, Signature};
+
+/// An MPI datatype: an immutable typemap. Share it by `Arc`; the types that it was made from stay alive with it.
+/// The only thing that changes is whether it has been committed.
+#[derive(Debug)]
+pub struct Datatype {
+    pub(crate) layout: Layout,
+    flat: Flat,
+    combiner: Combiner,
+    large: bool,
+    committed: AtomicBool,
+}
+
+impl Datatype {
+    pub(crate) fn from_parts(layout: Layout, combiner: Combiner) -> Datatype {
+        let committed = match &combiner {
+            Combiner::Named(_) | Combiner::ValueIndex { .. } => true,
+            Combiner::Dup { old } => old.is_committed(),
+            _ => false,
+        };
+        Datatype {
+            flat: layout.flat(),
+            layout,
+            combiner,
+            large: false,
+            committed: AtomicBool::new(committed),
+        }
+    }
+
+    /// Marks the type as made by a large-count (`_c`) constructor, which decides what [`Datatype::contents`] looks like.
+    pub fn large(mut self) -> Datatype {
+        self.large = true;
+        self
+    }
+
+    /// Whether the type was made by a large-count constructor.
+    pub fn is_large(&self) -> bool {
+        self.large
+    }
+
+    /// Bytes of data in one element (`MPI_Type_size`).
+    pub fn size(&self) -> u64 {
+        self.layout.size
+    }
+
+    /// Lower bound in bytes.
+    pub fn lb(&self) -> i64 {
+        self.layout.lb()
+    }
+
+    /// Upper bound in bytes.
+    pub fn ub(&self) -> i64 {
+        self.layout.ub()
+    }
+
+    /// Bytes from one element to the next in an array: `ub - lb`. May be negative after a resize.
+    pub fn extent(&self) -> i64 {
+        self.flat.extent()
+    }
+
+    /// Displacement of the first byte of data.
+    pub fn true_lb(&self) -> i64 {
+        self.flat.true_lb()
+    }
+
+    /// Bytes from the first to the last byte of data.
+    pub fn true_extent(&self) -> i64 {
+        self.flat.true_ub() - self.flat.true_lb()
+    }
+
+    /// The strictest alignment of its basic types, in bytes.
+    pub fn alignment(&self) -> u64 {
+        self.layout.alignment
+    }
+
+    /// The compiled form.
+    pub fn flat(&self) -> &Flat {
+        &self.flat
+    }
+
+    /// The constructor call that made it.
+    pub fn combiner(&self) -> &Combiner {
+        &self.combiner
+    }
+
+    /// Its arguments as `MPI_Type_get_contents` returns them.
+    pub fn contents(&self) -> Contents {
+        self.combiner.contents(self.large)
+    }
+
+    /// The predefined type that this is, if it is one.
+    pub fn named(&self) -> Option<Basic> {
+        match self.combiner {
+            Combiner::Named(basic) => Some(basic),
+            _ => None,
+        }
+    }
+
+    /// When all entries are of one basic type: that type and how many of it there are in one element. Pair types count
+    /// as one entry here. This is the condition of `MPI_Accumulate` and what reductions work on.
+    pub fn uniform(&self) -> Option<(Basic, u64)> {
+        match self.layout.signature {
+            Signature::Uniform(basic) => Some((basic, self.layout.size / basic.size())),
+            _ => None,
+        }
+    }
+
+    /// Basic elements in one element, as `MPI_Get_elements` counts them (a pair has two).
+    pub fn elements(&self) -> u64 {
+        self.layout.elements
+    }
+
+    /// Whether the data of `count` elements is one dense byte range (which then starts at [`Datatype::true_lb`]).
+    pub fn is_contiguous(&self, count: u64) -> bool {
+        self.flat.contiguous(count).is_some()
+    }
+
+    /// Whether `MPI_Type_commit` has been called; predefined types are committed from the start and a duplicate when
+    /// its original was.
+    pub fn is_committed(&self) -> bool {
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    /// Commits the type. Compiling has already happened, so this is a mark only.
+    pub fn commit(&self) {
+        self.committed.store(true, Ordering::Relaxed);
+    }
+
+    /// Elements of this type in `bytes` bytes of received data (`MPI_Get_count`); `None` is `MPI_UNDEFINED`: not a
+    /// whole number. Of a type without data there are 0.
+    pub fn get_count(&self, bytes: u64) -> Option<u64> {
+        match (self.size(), bytes) {
+            (0, 0) => Some(0),
+            (0, _) => None,
+            (size, _) => bytes.is_multiple_of(size).then(|| bytes / size),
+        }
+    }
+
+    /// Basic elements in `bytes` bytes of data received with this type (`MPI_Get_elements`); `None` is
+    /// `MPI_UNDEFINED`: the data ends within a basic element.
+    pub fn get_elements(&self, bytes: u64) -> Option<u64> {
+        if self.size() == 0 {
+            return (bytes == 0).then_some(0);
+        }
+        let rest = bytes % self.size();
+        let whole = (bytes / self.size()).checked_mul(self.elements())?;
+        Some(whole + self.partial_elements(rest)?)
+    }
+
+    /// Basic elements in the first `bytes` (less than the size) of one element's packed data.
+    fn partial_elements(&self, bytes: u64) -> Option<u64> {
+        if bytes == 0 {
+            return Some(0);
+        }
+        if let Some((basic, _)) = self.uniform() {
+            let rest = match (bytes % basic.size(), basic.pair()) {
+                (0, _) => 0,
+                (rest, Some((value, _))) if rest == value.size() => 1,
+                _ => return None,
+            };
+            return Some(bytes / basic.size() * basic.elements() + rest);
+        }
+        // In packed order, displacements do not matter: every constructor but the struct repeats one type.
+        match &self.combiner {
+            Combiner::Struct {
+                blocklengths,
+                types,
+                ..
+            } => {
+                let (mut rest, mut elements) = (bytes, 0);
+                for (blocklength, child) in blocklengths.iter().zip(types) {
+                    let block = *blocklength as u64 * child.size();
+                    if rest < block {
+                        return Some(elements + child.get_elements(rest)?);
+                    }
+                    rest -= block;
+                    elements += *blocklength as u64 * child.elements();
+                }
+                Some(elements)
+            }
+            Combiner::Dup { old }
+            | Combiner::Contiguous { old, .. }
+            | Combiner::Vector { old, .. }
+            | Combiner::Hvector { old, .. }
+            | Combiner::Indexed { old, .. }
+            | Combiner::Hindexed { old, .. }
+            | Combiner::IndexedBlock { old, .. }
+            | Combiner::HindexedBlock { old, .. }
+            | Combiner::Subarray { old, .. }
+            | Combiner::Darray { old, .. }
+            | Combiner::Resized { old, .. } => old.get_elements(bytes),
+            Combiner::Named(_) | Combiner::ValueIndex { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What a typemap says beyond its order: sizes, bounds, alignment, signature. MPI 5.0, sections 5.1.6 to 5.1.8.
+
+use std::sync::Arc;
+
+use crate::basic::Basic;
+use crate::error::{TypeError, add, mul};
+use crate::flat::{Body, Flat, Item, Seq, SeqBuilder};
+
+/// The types that occur in a typemap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signature {
+    Empty,
+    Uniform(Basic),
+    Mixed,
+}
+
+/// Everything about a typemap, however it was constructed.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    pub size: u64,
+    /// Least displacement and greatest end of any data; `None` without data.
+    pub data: Option<(i64, i64)>,
+    /// Least lower-bound marker and greatest upper-bound marker, which `MPI_Type_create_resized` and the array
+    /// constructors leave in the typemap and which then decide the bounds of everything built from it.
+    pub markers: Option<(i64, i64)>,
+    pub alignment: u64,
+    pub signature: Signature,
+    /// Entries of the typemap (a pair has two).
+    pub elements: u64,
+    pub seq: Arc<Seq>,
+}
+
+impl Layout {
+    pub fn basic(basic: Basic) -> Layout {
+        let bytes = |offset: u64, size: u64| Item {
+            offset: offset as i64,
+            count: 1,
+            stride: 0,
+            body: Body::Bytes(size),
+        };
+        let (items, end) = match basic.pair() {
+            Some((value, index)) if basic.index_displacement() > value.size() => (
+                vec![
+                    bytes(0, value.size()),
+                    bytes(basic.index_displacement(), index.size()),
+                ],
+                basic.index_displacement() + index.size(),
+            ),
+            _ => (vec![bytes(0, basic.size())], basic.size()),
+        };
+        Layout {
+            size: basic.size(),
+            data: Some((0, end as i64)),
+            markers: None,
+            alignment: basic.alignment(),
+            signature: Signature::Uniform(basic),
+            elements: basic.elements(),
+            seq: Arc::new(Seq::new(items)),
+        }
+    }
+
+    pub fn lb(&self) -> i64 {
+        self.markers.or(self.data).map_or(0, |range| range.0)
+    }
+
+    /// Upper bound. Without markers: the end of the data, padded so that the extent is a multiple of the alignment.
+    /// [`LayoutBuilder::add`] has made sure that this does not overflow.
+    pub fn ub(&self) -> i64 {
+        match (self.markers, self.data) {
+            (Some((_, ub)), _) => ub,
+            (None, Some((low, high))) => {
+                low + ((high - low) as u64).next_multiple_of(self.alignment) as i64
+            }
+            (None, None) => 0,
+        }
+    }
+
+    pub fn extent(&self) -> i64 {
+        self.ub() - self.lb()
+    }
+
+    pub fn flat(&self) -> Flat {
+        let (true_lb, true_ub) = self.data.unwrap_or((0, 0));
+        Flat {
+            seq: self.seq.clone(),
+            extent: self.extent(),
+            true_lb,
+            true_ub,
+        }
+    }
+
+    /// The same data with other bounds.
+    pub fn resized(mut self, lb: i64, extent: i64) -> Result<Layout, TypeError> {
+        self.markers = Some((lb, add(lb, extent)?));
+        Ok(self)
+    }
+}
+
+/// Concatenates typemaps.
+#[derive(Debug)]
+pub(crate) struct LayoutBuilder {
+    size: u64,
+    data: Option<(i64, i64)>,
+    markers: Option<(i64, i64)>,
+    alignment: u64,
+    signature: Signature,
+    elements: u64,
+    seq: SeqBuilder,
+}
+
+impl LayoutBuilder {
+    pub fn new() -> LayoutBuilder {
+        LayoutBuilder {
+            size: 0,
+            data: None,
+            markers: None,
+            alignment: 1,
+            signature: Signature::Empty,
+            elements: 0,
+            seq: SeqBuilder::default(),
+        }
+    }
+
+    /// Appends `count` blocks `stride` bytes apart, the first displaced by `offset` bytes, each of `blocklength`
+    /// elements of `child`.
+    pub fn add(
+        &mut self,
+        child: &Layout,
+        offset: i64,
+        blocklength: u64,
+        count: u64,
+        stride: i64,
+    ) -> Result<(), TypeError> {
+        if blocklength == 0 || count == 0 {
+            return Ok(());
+        }
+        let signed = |n: u64| i64::try_from(n).map_err(|_| TypeError::Overflow);
+        let copies = mul(signed(blocklength)?, signed(count)?)?;
+        let inner = mul(signed(blocklength)? - 1, child.extent())?;
+        let outer = mul(signed(count)? - 1, stride)?;
+        let low = add(add(offset, inner.min(0))?, outer.min(0))?;
+        let high = add(add(offset, inner.max(0))?, outer.max(0))?;
+        let shift = |range: Option<(i64, i64)>| match range {
+            Some((a, b)) => Ok(Some((add(a, low)?, add(b, high)?))),
+            None => Ok(None),
+        };
+        let size = mul(copies, signed(child.size)?)?;
+        self.size = add(size, signed(self.size)?)? as u64;
+        self.elements = add(
+            mul(copies, signed(child.elements)?)?,
+            signed(self.elements)?,
+        )? as u64;
+        self.data = hull(self.data, shift(child.data)?);
+        self.markers = hull(self.markers, shift(child.markers)?);
+        self.alignment = self.alignment.max(child.alignment);
+        for (low, high) in [self.data, self.markers].into_iter().flatten() {
+            // Room for the padding and for the extent as a difference.
+            add(
+                high.checked_sub(low).ok_or(TypeError::Overflow)?,
+                self.alignment as i64,
+            )?;
+            add(high, self.alignment as i64)?;
+        }
+        self.signature = match (self.signature, child.signature) {
+            (Signature::Empty, other) | (other, Signature::Empty) => other,
+            (a, b) if a == b => a,
+            _ => Signature::Mixed,
+        };
+        self.seq.add(
+            &child.seq,
+            offset,
+            blocklength,
+            child.extent(),
+            count,
+            stride,
+        );
+        Ok(())
+    }
+
+    pub fn finish(self) -> Layout {
+        Layout {
+            size: self.size,
+            data: self.data,
+            markers: self.markers,
+            alignment: self.alignment,
+            signature: self.signature,
+            elements: self.elements,
+            seq: self.seq.finish(),
+        }
+    }
+}
+
+/// The smallest range that holds both.
+fn hull(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
+    match (a, b) {
+        (Some((a0, a1)), Some((b0, b1))) => Some((a0.min(b0), a1.max(b1))),
+        (range, None) | (None, range) => range,
+    }
+}
