@@ -9,7 +9,8 @@
 //! | [`segment`] | the job's shared memory (one memfd), its header and the cell of every rank |
 //! | [`ring`] | single-producer single-consumer ring of cache lines with a byte area |
 //! | [`pool`] | a rank's pool of bulk chunks, filled by it and emptied by its peers |
-//! | [`board`] | a communicator's control block: one slot a rank, arrival counters, staging |
+//! | [`transfer`] | the cell over which two ranks share the copying of one message |
+//! | [`arena`] | memory that a rank shares on request |
 //! | [`user`] | memory that the user claims to own: checked copies, strided copies |
 //! | [`cma`] | cross-memory attach: reading and writing another process |
 //! | [`doorbell`] | the futex word on which a rank sleeps |
@@ -17,8 +18,24 @@
 //! | [`cpu`] | usable cores, binding, yielding, pausing |
 //! | [`clock`] | monotonic time |
 
+#[cfg(not(loom))]
+pub mod arena;
+#[cfg(not(loom))]
 pub mod clock;
+#[cfg(not(loom))]
+pub mod cma;
+#[cfg(not(loom))]
 pub mod cpu;
 pub mod doorbell;
+#[cfg(not(loom))]
+pub mod lock;
+#[cfg(not(loom))]
+pub mod pool;
+pub mod ring;
+#[cfg(not(loom))]
 pub mod segment;
 mod sync;
+#[cfg(not(loom))]
+pub mod transfer;
+#[cfg(not(loom))]
+pub mod user;

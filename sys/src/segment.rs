@@ -373,11 +373,12 @@ impl Segment {
         self.ranks
     }
 
-    /// Takes `bytes` of zeroed memory from the heap, aligned to a page when it is at least a page
-    /// long, else to a cache line. The heap never shrinks. None when the address space is used up.
+    /// Takes `bytes` of zeroed memory from the heap, aligned to a page when it is at least 64 KiB
+    /// long, else to a pair of cache lines. The heap never shrinks. None when the address space is
+    /// used up.
     #[must_use]
     pub fn heap_alloc(&self, bytes: u64) -> Option<u64> {
-        let align = if bytes >= PAGE { PAGE } else { 64 };
+        let align = if bytes >= 64 << 10 { PAGE } else { 128 };
         let next = &self.header().heap_next.0;
         let mut at = next.load(Ordering::Relaxed);
         loop {
@@ -909,7 +910,7 @@ mod tests {
     fn the_heap_ends_with_none_and_never_overlaps() {
         let s = small(1);
         let a = s.heap_alloc(100).unwrap();
-        let b = s.heap_alloc(5000).unwrap();
+        let b = s.heap_alloc(70_000).unwrap();
         assert!(b >= a + 128 && b.is_multiple_of(4096));
         assert_eq!(s.heap_alloc(64 << 20), None);
         assert!(s.heap_at(b, 5000, 64).is_some());

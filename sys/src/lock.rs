@@ -1,0 +1,248 @@
+//! The lock around a rank's state.
+//!
+//! Most programs use a rank from one thread and say so when they initialise. For them the lock is a
+//! plain flag that only notices re-entry (a callback that calls back into the library). For
+//! `MPI_THREAD_MULTIPLE` it is a futex mutex with three states (Drepper, "Futexes are tricky").
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+
+/// Looks at the lock before sleeping for it. The critical sections are shorter than a sleep.
+const SPINS: u32 = 100;
+
+/// Guards a rank's state; see the module.
+#[derive(Debug)]
+pub struct RankLock<T> {
+    single: AtomicBool,
+    state: AtomicU32,
+    /// Which thread holds it in shared mode, as the address of a thread-local; for noticing re-entry.
+    owner: AtomicUsize,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is only reached through the guard, which is exclusive: by the mutex, or, in
+// single mode, by the promise given to `assume_single_thread`.
+unsafe impl<T: Send> Sync for RankLock<T> {}
+
+/// Access to the value; gives the lock back when dropped.
+#[derive(Debug)]
+pub struct RankGuard<'a, T> {
+    lock: &'a RankLock<T>,
+}
+
+impl<T> RankLock<T> {
+    /// A free lock that any thread may take.
+    #[must_use]
+    pub const fn new(value: T) -> Self {
+        RankLock {
+            single: AtomicBool::new(false),
+            state: AtomicU32::new(FREE),
+            owner: AtomicUsize::new(0),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// From now on only one thread at a time uses the lock, and the lock need not check it.
+    ///
+    /// # Safety
+    /// The caller (a program that asked for less than `MPI_THREAD_MULTIPLE`) promises that its
+    /// threads never call into the library at the same time.
+    pub unsafe fn assume_single_thread(&self) {
+        self.single.store(true, Ordering::SeqCst);
+    }
+
+    /// Any thread may use the lock at any time again.
+    pub fn set_shared(&self) {
+        self.single.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether several threads may use the lock at the same time.
+    #[must_use]
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        !self.single.load(Ordering::Relaxed)
+    }
+
+    /// Takes the lock.
+    ///
+    /// # Panics
+    /// When this thread holds it already: a callback (a reduction function, say) made a call that
+    /// the standard does not allow there.
+    #[inline]
+    pub fn lock(&self) -> RankGuard<'_, T> {
+        if self.single.load(Ordering::Relaxed) {
+            if self.state.load(Ordering::Relaxed) != FREE {
+                reentered();
+            }
+            self.state.store(HELD, Ordering::Relaxed);
+        } else {
+            self.lock_shared();
+        }
+        RankGuard { lock: self }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<RankGuard<'_, T>> {
+        if self.single.load(Ordering::Relaxed) {
+            if self.state.load(Ordering::Relaxed) != FREE {
+                return None;
+            }
+            self.state.store(HELD, Ordering::Relaxed);
+        } else {
+            self.state
+                .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                .ok()?;
+            self.owner.store(this_thread(), Ordering::Relaxed);
+        }
+        Some(RankGuard { lock: self })
+    }
+
+    /// The value, when nobody else can have it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
+    #[inline]
+    fn lock_shared(&self) {
+        if self
+            .state
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            self.lock_contended();
+        }
+        self.owner.store(this_thread(), Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn lock_contended(&self) {
+        if self.owner.load(Ordering::Relaxed) == this_thread() {
+            reentered();
+        }
+        for _ in 0..SPINS {
+            if self.state.load(Ordering::Relaxed) == FREE
+                && self
+                    .state
+                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
+            // SAFETY: `state` is a live aligned word; a null timeout waits without end; the futex
+            // is private to this process.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    std::ptr::from_ref(&self.state),
+                    libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                    CONTENDED,
+                    std::ptr::null::<libc::timespec>(),
+                )
+            };
+        }
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        if self.single.load(Ordering::Relaxed) {
+            self.state.store(FREE, Ordering::Relaxed);
+            return;
+        }
+        self.owner.store(0, Ordering::Relaxed);
+        if self.state.swap(FREE, Ordering::Release) == CONTENDED {
+            // SAFETY: `state` is a live aligned word.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    std::ptr::from_ref(&self.state),
+                    libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                    1,
+                )
+            };
+        }
+    }
+}
+
+impl<T> Deref for RankGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is exclusive (see `Sync`).
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for RankGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard is exclusive (see `Sync`).
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for RankGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.unlock();
+    }
+}
+
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here) as usize)
+}
+
+#[cold]
+fn reentered() -> ! {
+    panic!(
+        "a callback (a reduction function, say) made a communication call from inside a \
+         communication call, which MPI does not allow"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_take_turns() {
+        let lock = RankLock::new(0u64);
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    for _ in 0..20_000 {
+                        *lock.lock() += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*lock.lock(), 80_000);
+    }
+
+    #[test]
+    #[should_panic(expected = "callback")]
+    fn re_entry_is_told() {
+        let lock = RankLock::new(());
+        let _first = lock.lock();
+        let _second = lock.lock();
+    }
+
+    #[test]
+    fn a_held_lock_is_not_tried() {
+        let lock = RankLock::new(());
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(held);
+        assert!(lock.try_lock().is_some());
+    }
+}

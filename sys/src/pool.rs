@@ -1,0 +1,171 @@
+//! A rank's pool of bulk chunks: the rank fills a chunk, tells a peer where it is, and the peer
+//! gives it back when it has copied it out.
+//!
+//! One pool serves all of a rank's peers, so its memory does not grow with their number, and the
+//! chunks that were used last are used next, so they stay in the sender's level-2 cache.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::segment::Segment;
+
+/// Bytes in a chunk: half of a chunk pair fits into a level-1 cache, a pool into a level-2 cache.
+pub const CHUNK: usize = 32 << 10;
+/// Chunks in a pool.
+pub const CHUNKS: usize = 16;
+
+#[repr(C, align(128))]
+struct Flag(AtomicU32);
+
+/// The filling side of a pool.
+pub struct Pool {
+    segment: Arc<Segment>,
+    flags: NonNull<[Flag; CHUNKS]>,
+    flags_offset: u64,
+    chunks: NonNull<u8>,
+    chunks_offset: u64,
+}
+
+// SAFETY: the pointers lie in the segment, which is kept; flags are atomics, chunks follow the
+// protocol below.
+unsafe impl Send for Pool {}
+
+/// A chunk that has been taken and not yet been told to anybody.
+#[derive(Debug)]
+pub struct Chunk {
+    index: usize,
+}
+
+/// Where a chunk lies in the segment's heap; goes to the peer in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Heap offset of the bytes.
+    pub bytes: u64,
+    /// Heap offset of the flag that says whether the chunk is in use.
+    pub flag: u64,
+}
+
+impl Pool {
+    /// Makes a pool in the segment's heap. None when the heap's address space is used up.
+    #[must_use]
+    pub fn create(segment: &Arc<Segment>) -> Option<Pool> {
+        let flag_bytes = size_of::<[Flag; CHUNKS]>() as u64;
+        let flags_offset = segment.heap_alloc(flag_bytes)?;
+        let flags = segment.heap_at(flags_offset, flag_bytes, 128)?;
+        let chunks_offset = segment.heap_alloc((CHUNK * CHUNKS) as u64)?;
+        let chunks = segment.heap_at(chunks_offset, (CHUNK * CHUNKS) as u64, 64)?;
+        Some(Pool {
+            segment: segment.clone(),
+            flags: flags.cast(),
+            flags_offset,
+            chunks,
+            chunks_offset,
+        })
+    }
+
+    /// A free chunk, if there is one.
+    #[must_use]
+    pub fn take(&mut self) -> Option<Chunk> {
+        let index = self
+            .flags()
+            .iter()
+            .position(|flag| flag.0.load(Ordering::Acquire) == 0)?;
+        self.flags()[index].0.store(1, Ordering::Relaxed);
+        Some(Chunk { index })
+    }
+
+    /// Fills `len` bytes of a taken chunk.
+    ///
+    /// # Panics
+    /// When `len` is more than [`CHUNK`].
+    pub fn fill(&mut self, chunk: &Chunk, len: usize, fill: impl FnOnce(&mut [u8])) {
+        assert!(len <= CHUNK, "{len} bytes in a chunk of {CHUNK}");
+        // SAFETY: the index is below CHUNKS; the chunk is taken and not told to anybody (it is not
+        // consumed yet), so nobody reads it.
+        fill(unsafe {
+            std::slice::from_raw_parts_mut(self.chunks.add(chunk.index * CHUNK).as_ptr(), len)
+        });
+    }
+
+    /// Where the peer finds the chunk; from now on the chunk is the peer's until it gives it back.
+    #[must_use]
+    pub fn hand_over(&mut self, chunk: Chunk) -> Place {
+        Place {
+            bytes: self.chunks_offset + (chunk.index * CHUNK) as u64,
+            flag: self.flags_offset + (chunk.index * size_of::<Flag>()) as u64,
+        }
+    }
+
+    /// Gives back a chunk that was not handed over after all.
+    pub fn put_back(&mut self, chunk: Chunk) {
+        self.flags()[chunk.index].0.store(0, Ordering::Relaxed);
+    }
+
+    fn flags(&self) -> &[Flag; CHUNKS] {
+        debug_assert!(Arc::strong_count(&self.segment) > 0);
+        // SAFETY: checked at creation to lie inside the segment, aligned; atomics.
+        unsafe { self.flags.as_ref() }
+    }
+}
+
+/// Lends the `len` bytes at `place` to `f` and gives the chunk back to its owner. Returns false
+/// when the place is not inside the heap (a peer that does not keep the format).
+pub fn drain(segment: &Segment, place: Place, len: usize, f: impl FnOnce(&[u8])) -> bool {
+    let (Some(bytes), Some(flag)) = (
+        segment.heap_at(place.bytes, len.min(CHUNK) as u64, 64),
+        segment.heap_at(place.flag, size_of::<Flag>() as u64, 128),
+    ) else {
+        return false;
+    };
+    if len > CHUNK {
+        return false;
+    }
+    // SAFETY: inside the heap (checked); the owner does not write until the flag below is cleared.
+    f(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), len) });
+    // SAFETY: inside the heap, aligned (checked); an atomic.
+    unsafe { flag.cast::<Flag>().as_ref() }
+        .0
+        .store(0, Ordering::Release);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Sizes;
+
+    #[test]
+    fn chunks_go_over_and_come_back() {
+        let segment = Arc::new(
+            Segment::create(Sizes {
+                ranks: 1,
+                heap_bytes: 4 << 20,
+                arena_bytes: 1 << 21,
+            })
+            .unwrap(),
+        );
+        let mut pool = Pool::create(&segment).unwrap();
+        let mut places = Vec::new();
+        while let Some(chunk) = pool.take() {
+            let mark = places.len() as u8;
+            pool.fill(&chunk, CHUNK, |b| b.fill(mark));
+            places.push(pool.hand_over(chunk));
+        }
+        assert_eq!(places.len(), CHUNKS);
+        for (i, &place) in places.iter().enumerate() {
+            assert!(drain(&segment, place, CHUNK, |b| {
+                assert!(b.iter().all(|&x| x == i as u8));
+            }));
+        }
+        let again = pool.take().unwrap();
+        assert_eq!(again.index, 0, "the chunk that was used last comes first");
+        pool.put_back(again);
+        assert!(!drain(
+            &segment,
+            Place { bytes: 0, flag: 0 },
+            1,
+            |_| unreachable!()
+        ));
+    }
+}

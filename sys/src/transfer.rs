@@ -1,0 +1,224 @@
+//! The cell over which two ranks share the work of copying one large message.
+//!
+//! The sender offers a cell; the receiver enters where the data shall go; then both claim parts of
+//! the message by one atomic add and copy them, the receiver by reading the sender's memory, the
+//! sender by writing the receiver's. Who is late or busy copies less; a sender that computes copies
+//! nothing and loses nothing. The message is complete when the parts that are done add up.
+//!
+//! A cell goes `FREE -> OFFERED -> MATCHED -> FREE`. Only the sender leaves and enters FREE, so it
+//! alone recycles cells; it does so when all parts are done and the receiver has said that it saw
+//! it (`seen`), or when the receiver declined.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::segment::Segment;
+
+/// Cells of a rank: large messages that it may have under way at once.
+pub const CELLS: usize = 64;
+
+const FREE: u32 = 0;
+const OFFERED: u32 = 1;
+const MATCHED: u32 = 2;
+
+/// Shared state of one large message.
+#[repr(C, align(128))]
+pub struct Cell {
+    state: AtomicU32,
+    /// The receiver has seen the end and does not look here any more.
+    seen: AtomicU32,
+    /// Bytes to move, entered by the receiver (its buffer may be shorter than the message).
+    bytes: AtomicU64,
+    /// Size of a part in bytes.
+    part: AtomicU64,
+    /// Receiver's process and address.
+    pid: AtomicU32,
+    address: AtomicU64,
+    /// Parts claimed so far (may run past the end).
+    claimed: AtomicU64,
+    /// Bytes copied so far.
+    done: AtomicU64,
+}
+
+/// What the receiver entered.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Process of the receiver.
+    pub pid: u32,
+    /// Address there.
+    pub address: u64,
+    /// Bytes to move.
+    pub bytes: u64,
+}
+
+/// A rank's own cells.
+pub struct Cells {
+    segment: Arc<Segment>,
+    offset: u64,
+    cells: NonNull<[Cell; CELLS]>,
+}
+
+// SAFETY: the cells are atomics in a segment that is kept.
+unsafe impl Send for Cells {}
+
+impl Cells {
+    /// Makes a rank's cells in the heap. None when the heap's address space is used up.
+    #[must_use]
+    pub fn create(segment: &Arc<Segment>) -> Option<Cells> {
+        let bytes = size_of::<[Cell; CELLS]>() as u64;
+        let offset = segment.heap_alloc(bytes)?;
+        let cells = segment.heap_at(offset, bytes, 128)?.cast();
+        Some(Cells {
+            segment: segment.clone(),
+            offset,
+            cells,
+        })
+    }
+
+    /// Offers a free cell; returns its number and its heap offset for the peer.
+    #[must_use]
+    pub fn offer(&self) -> Option<(usize, u64)> {
+        let index = self.all().iter().position(Cell::is_free)?;
+        let cell = self.get(index);
+        cell.seen.store(0, Ordering::Relaxed);
+        cell.claimed.store(0, Ordering::Relaxed);
+        cell.done.store(0, Ordering::Relaxed);
+        cell.state.store(OFFERED, Ordering::Release);
+        Some((index, self.offset + (index * size_of::<Cell>()) as u64))
+    }
+
+    /// The cell of that number.
+    #[must_use]
+    pub fn get(&self, index: usize) -> &Cell {
+        &self.all()[index]
+    }
+
+    fn all(&self) -> &[Cell; CELLS] {
+        debug_assert!(Arc::strong_count(&self.segment) > 0);
+        // SAFETY: checked at creation to lie inside the segment, aligned; atomics.
+        unsafe { self.cells.as_ref() }
+    }
+}
+
+/// A peer's cell by the heap offset that it told. None when there is no room for a cell.
+#[must_use]
+pub fn at(segment: &Segment, offset: u64) -> Option<&Cell> {
+    let cell = segment.heap_at(offset, size_of::<Cell>() as u64, 128)?;
+    // SAFETY: inside the heap, aligned (checked); consists of atomics.
+    Some(unsafe { cell.cast::<Cell>().as_ref() })
+}
+
+impl Cell {
+    /// Receiver: enters where the data goes; from now on both sides may copy.
+    pub fn accept(&self, target: Target, part: u64) {
+        self.bytes.store(target.bytes, Ordering::Relaxed);
+        self.part.store(part.max(1), Ordering::Relaxed);
+        self.pid.store(target.pid, Ordering::Relaxed);
+        self.address.store(target.address, Ordering::Relaxed);
+        self.state.store(MATCHED, Ordering::Release);
+    }
+
+    /// Sender: where the data goes, once the receiver has entered it.
+    #[must_use]
+    pub fn target(&self) -> Option<Target> {
+        (self.state.load(Ordering::Acquire) == MATCHED).then(|| Target {
+            pid: self.pid.load(Ordering::Relaxed),
+            address: self.address.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Claims the next part: offset and length in bytes. None when all parts are claimed.
+    #[must_use]
+    pub fn claim(&self) -> Option<(u64, u64)> {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        let part = self.part.load(Ordering::Relaxed);
+        let start = self
+            .claimed
+            .fetch_add(1, Ordering::Relaxed)
+            .checked_mul(part)?;
+        (start < bytes).then(|| (start, part.min(bytes - start)))
+    }
+
+    /// Enters that a claimed part of `bytes` has been copied.
+    pub fn finish(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// Whether all bytes are there.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.state.load(Ordering::Acquire) == MATCHED
+            && self.done.load(Ordering::Acquire) >= self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Receiver: it has seen the end and does not look here any more.
+    pub fn leave(&self) {
+        self.seen.store(1, Ordering::Release);
+    }
+
+    /// Sender: withdraws the offer (the receiver declined, or it never comes to it).
+    pub fn withdraw(&self) {
+        self.state.store(FREE, Ordering::Release);
+    }
+
+    fn is_free(&self) -> bool {
+        match self.state.load(Ordering::Acquire) {
+            FREE => true,
+            MATCHED => self.is_complete() && self.seen.load(Ordering::Acquire) != 0,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Sizes;
+
+    #[test]
+    fn parts_are_claimed_once_and_cells_come_back() {
+        let segment = Arc::new(
+            Segment::create(Sizes {
+                ranks: 1,
+                heap_bytes: 1 << 20,
+                arena_bytes: 1 << 21,
+            })
+            .unwrap(),
+        );
+        let cells = Cells::create(&segment).unwrap();
+        let (index, offset) = cells.offer().unwrap();
+        let theirs = at(&segment, offset).unwrap();
+        assert!(cells.get(index).target().is_none());
+        theirs.accept(
+            Target {
+                pid: 1,
+                address: 2,
+                bytes: 100,
+            },
+            30,
+        );
+        let mut parts = Vec::new();
+        while let Some(part) = if parts.len() % 2 == 0 {
+            theirs.claim()
+        } else {
+            cells.get(index).claim()
+        } {
+            parts.push(part);
+        }
+        assert_eq!(parts, [(0, 30), (30, 30), (60, 30), (90, 10)]);
+        for (_, bytes) in parts {
+            assert!(!theirs.is_complete());
+            theirs.finish(bytes);
+        }
+        assert!(theirs.is_complete());
+        assert_ne!(
+            cells.offer().unwrap().0,
+            index,
+            "not free before it is left"
+        );
+        theirs.leave();
+        assert_eq!(cells.offer().unwrap().0, index);
+    }
+}

@@ -1,0 +1,330 @@
+//! Memory that the user claims to own, and memory of our own that looks the same.
+//!
+//! A buffer that is passed to a message-passing call is an allegation: the user says that the bytes
+//! which the call's count and datatype reach are there and stay there until the operation is
+//! complete. [`Mem`] carries that allegation (after Hubris' `USlice`): it is made in one place, by
+//! the unsafe [`Mem::claim`] in an ABI shim, with the range of bytes that may be touched. From there
+//! on every access is checked against the range, so safe code can move the bytes.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::sync::Arc;
+
+/// A base address and the bytes around it that may be touched. Cloning is cheap.
+#[derive(Clone)]
+pub struct Mem {
+    base: usize,
+    /// Reachable bytes are `[base + lo, base + hi)`.
+    lo: i64,
+    hi: i64,
+    keep: Option<Arc<Owned>>,
+}
+
+impl Mem {
+    /// Takes the user's word for `[base + lo, base + hi)`.
+    ///
+    /// # Safety
+    /// Until the last clone is dropped, those bytes must be readable, writable if anything is
+    /// written through the result, and not be accessed by others in a way that conflicts. That is
+    /// what MPI asks of the caller for the duration of an operation.
+    #[must_use]
+    pub unsafe fn claim(base: *mut u8, lo: i64, hi: i64) -> Mem {
+        Mem {
+            base: base as usize,
+            lo,
+            hi: hi.max(lo),
+            keep: None,
+        }
+    }
+
+    /// No bytes at all.
+    #[must_use]
+    pub fn empty() -> Mem {
+        Mem {
+            base: 0,
+            lo: 0,
+            hi: 0,
+            keep: None,
+        }
+    }
+
+    /// `bytes` of zeroed memory of our own, freed with the last clone.
+    #[must_use]
+    pub fn owned(bytes: usize) -> Mem {
+        Mem::from_vec(vec![0; bytes])
+    }
+
+    /// The contents of `bytes` as memory of our own, freed with the last clone.
+    #[must_use]
+    pub fn from_vec(bytes: Vec<u8>) -> Mem {
+        let hi = bytes.len() as i64;
+        let owned = Arc::new(Owned(UnsafeCell::new(bytes.into_boxed_slice())));
+        Mem {
+            base: owned.0.get_mut_ptr() as usize,
+            lo: 0,
+            hi,
+            keep: Some(owned),
+        }
+    }
+
+    /// The base address, for comparisons and for other processes.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.base
+    }
+
+    /// Whether `[offset, offset + len)` may be touched.
+    #[must_use]
+    #[inline]
+    pub fn covers(&self, offset: i64, len: usize) -> bool {
+        len == 0
+            || (offset >= self.lo
+                && offset
+                    .checked_add(len as i64)
+                    .is_some_and(|end| end <= self.hi))
+    }
+
+    /// The same claim with the base moved by `by` bytes.
+    #[must_use]
+    pub fn shifted(&self, by: i64) -> Mem {
+        Mem {
+            base: self.base.wrapping_add_signed(by as isize),
+            lo: self.lo.saturating_sub(by),
+            hi: self.hi.saturating_sub(by),
+            keep: self.keep.clone(),
+        }
+    }
+
+    /// Copies from `offset` on into `to`.
+    ///
+    /// # Panics
+    /// When the range is not covered by the claim.
+    #[inline]
+    pub fn read(&self, offset: i64, to: &mut [u8]) {
+        let from = self.at(offset, to.len());
+        // SAFETY: `at` checked the range against the claim; `to` is ours. memmove semantics are
+        // asked for since the user may pass overlapping buffers.
+        unsafe { std::ptr::copy(from, to.as_mut_ptr(), to.len()) };
+    }
+
+    /// Copies `from` to `offset`.
+    ///
+    /// # Panics
+    /// When the range is not covered by the claim.
+    #[inline]
+    pub fn write(&self, offset: i64, from: &[u8]) {
+        let to = self.at(offset, from.len());
+        // SAFETY: as in `read`.
+        unsafe { std::ptr::copy(from.as_ptr(), to, from.len()) };
+    }
+
+    /// Copies `count` blocks of `block` bytes, `stride` bytes from start to start, the first at
+    /// `offset`, one after the other into `to`.
+    ///
+    /// # Panics
+    /// When a block is not covered by the claim or `to` is not as long as the blocks together.
+    pub fn gather(&self, offset: i64, block: usize, count: usize, stride: i64, to: &mut [u8]) {
+        let base = self.strided(offset, block, count, stride, to.len());
+        let mut out = to.as_mut_ptr();
+        macro_rules! words {
+            ($t:ty) => {
+                for i in 0..count {
+                    // SAFETY: `strided` checked the first and the last block, all others lie
+                    // between them; `out` stays inside `to`, whose length is block * count.
+                    unsafe {
+                        let from = base.offset(i as isize * stride as isize).cast::<$t>();
+                        out.cast::<$t>().write_unaligned(from.read_unaligned());
+                        out = out.add(size_of::<$t>());
+                    }
+                }
+            };
+        }
+        match block {
+            4 => words!(u32),
+            8 => words!(u64),
+            16 => words!(u128),
+            _ => {
+                for i in 0..count {
+                    // SAFETY: as above.
+                    unsafe {
+                        std::ptr::copy(base.offset(i as isize * stride as isize), out, block);
+                        out = out.add(block);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The reverse of [`gather`](Self::gather): distributes `from` over the blocks.
+    ///
+    /// # Panics
+    /// As [`gather`](Self::gather).
+    pub fn scatter(&self, offset: i64, block: usize, count: usize, stride: i64, from: &[u8]) {
+        let base = self.strided(offset, block, count, stride, from.len());
+        let mut next = from.as_ptr();
+        macro_rules! words {
+            ($t:ty) => {
+                for i in 0..count {
+                    // SAFETY: as in `gather`.
+                    unsafe {
+                        let to = base.offset(i as isize * stride as isize).cast::<$t>();
+                        to.write_unaligned(next.cast::<$t>().read_unaligned());
+                        next = next.add(size_of::<$t>());
+                    }
+                }
+            };
+        }
+        match block {
+            4 => words!(u32),
+            8 => words!(u64),
+            16 => words!(u128),
+            _ => {
+                for i in 0..count {
+                    // SAFETY: as in `gather`.
+                    unsafe {
+                        std::ptr::copy(next, base.offset(i as isize * stride as isize), block);
+                        next = next.add(block);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lends the bytes to `f`.
+    ///
+    /// # Panics
+    /// When the range is not covered by the claim.
+    #[inline]
+    pub fn with_bytes<R>(&self, offset: i64, len: usize, f: impl FnOnce(&[u8]) -> R) -> R {
+        if len == 0 {
+            return f(&[]);
+        }
+        let from = self.at(offset, len);
+        // SAFETY: `at` checked the range against the claim; by the claim nobody writes there
+        // meanwhile.
+        f(unsafe { std::slice::from_raw_parts(from, len) })
+    }
+
+    /// Lends the bytes to `f` for changing.
+    ///
+    /// # Panics
+    /// When the range is not covered by the claim.
+    #[inline]
+    pub fn with_bytes_mut<R>(&self, offset: i64, len: usize, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        if len == 0 {
+            return f(&mut []);
+        }
+        let at = self.at(offset, len);
+        // SAFETY: as in `with_bytes`; by the claim nobody else accesses the bytes meanwhile.
+        f(unsafe { std::slice::from_raw_parts_mut(at, len) })
+    }
+
+    /// Address of a covered range.
+    #[inline]
+    pub(crate) fn at(&self, offset: i64, len: usize) -> *mut u8 {
+        assert!(
+            self.covers(offset, len),
+            "bytes {offset}..+{len} are outside of the claimed {}..{}",
+            self.lo,
+            self.hi
+        );
+        self.base.wrapping_add_signed(offset as isize) as *mut u8
+    }
+
+    fn strided(
+        &self,
+        offset: i64,
+        block: usize,
+        count: usize,
+        stride: i64,
+        packed: usize,
+    ) -> *mut u8 {
+        assert_eq!(packed, block * count, "packed length of a strided copy");
+        if count == 0 {
+            return self.base as *mut u8;
+        }
+        let last = (count as i64 - 1)
+            .checked_mul(stride)
+            .and_then(|reach| offset.checked_add(reach))
+            .expect("a strided run fits into the address space");
+        let _ = self.at(last, block);
+        self.at(offset, block)
+    }
+}
+
+impl fmt::Debug for Mem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mem({:#x}, {}..{})", self.base, self.lo, self.hi)
+    }
+}
+
+struct Owned(UnsafeCell<Box<[u8]>>);
+
+// SAFETY: the bytes are only reached through `Mem`, whose users keep the claim's promise.
+unsafe impl Send for Owned {}
+// SAFETY: as above.
+unsafe impl Sync for Owned {}
+
+/// The address of the bytes without a reference to them in between.
+trait FirstByte {
+    fn get_mut_ptr(&self) -> *mut u8;
+}
+
+impl FirstByte for UnsafeCell<Box<[u8]>> {
+    fn get_mut_ptr(&self) -> *mut u8 {
+        // SAFETY: called once, while the value is being made and nobody else knows it.
+        unsafe { (*self.get()).as_mut_ptr() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owned_memory_is_read_and_written() {
+        let m = Mem::from_vec((0..32).collect());
+        let mut four = [0; 4];
+        m.read(28, &mut four);
+        assert_eq!(four, [28, 29, 30, 31]);
+        let n = m.shifted(8);
+        n.write(-8, &[9; 2]);
+        m.with_bytes(0, 3, |b| assert_eq!(b, [9, 9, 2]));
+    }
+
+    #[test]
+    fn strided_copies_match_a_plain_loop() {
+        for block in [1usize, 3, 4, 8, 16, 24] {
+            let m = Mem::from_vec((0..=255).collect());
+            let stride = block as i64 + 5;
+            let count = 5;
+            let mut packed = vec![0; block * count];
+            m.gather(7, block, count, stride, &mut packed);
+            for i in 0..count {
+                for j in 0..block {
+                    let at = 7 + i * stride as usize + j;
+                    assert_eq!(packed[i * block + j] as usize, at);
+                }
+            }
+            let back = Mem::owned(256);
+            back.scatter(7, block, count, stride, &packed);
+            let mut again = vec![0; block * count];
+            back.gather(7, block, count, stride, &mut again);
+            assert_eq!(again, packed);
+        }
+    }
+
+    #[test]
+    fn negative_strides_stay_inside() {
+        let m = Mem::from_vec((0..16).collect());
+        let mut out = [0; 4];
+        m.gather(12, 1, 4, -4, &mut out);
+        assert_eq!(out, [12, 8, 4, 0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of the claimed")]
+    fn outside_of_the_claim_panics() {
+        Mem::owned(8).write(4, &[0; 5]);
+    }
+}
