@@ -1,1 +1,68 @@
-fn main() {}
+//! `cargo xtask ...`: the project's own commands.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+use clap::{Parser, Subcommand};
+use xtask::{header, stage, tidy, workspace};
+
+/// The project's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build everything optimized and assemble the usable tree.
+    Stage {
+        /// Where to [default: stage/ in the workspace]
+        folder: Option<PathBuf>,
+    },
+    /// Copy the stage tree.
+    Install {
+        /// Folder that gets bin, lib, include and share.
+        prefix: PathBuf,
+    },
+    /// Print mpi.h and the list of symbols from the definitions of the functions.
+    Header {
+        /// Only say whether they are up to date.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Check the rules of the house that a program can check.
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    match run(Options::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Stage { folder } => stage::build(&folder.unwrap_or_else(stage::folder)),
+        Command::Install { prefix } => stage::install(&stage::folder(), &prefix),
+        Command::Header { check } => header::run(workspace(), check).map_err(|error| anyhow!(error)),
+        Command::Tidy => {
+            let findings = tidy::check(workspace())?;
+            for finding in &findings {
+                println!("{finding}");
+            }
+            if !findings.is_empty() {
+                bail!("{} findings", findings.len());
+            }
+            println!("tidy: the house is in order");
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,47 @@
+# The menu. `make` alone lists it.
+
+CARGO ?= cargo
+XTASK = $(CARGO) xtask
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test stage install bench check clean setup-%
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1|/' | \
+		while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+demo: setup-demo build-stage ## convection in a crucible on 1, 2 and 4 ranks: table, check, picture (2 minutes)
+	$(CARGO) run --quiet --release -p margay-bench --bin demo
+
+test: setup-test build-stage ## all tests, through the real launcher and libraries, and tidy
+	$(CARGO) test --workspace
+	$(XTASK) tidy
+
+stage: setup-demo build-stage ## build the usable tree stage/{bin,lib,include,share}
+
+.PHONY: build-stage
+build-stage:
+	$(XTASK) stage
+
+install: require-prefix stage ## copy the stage tree: make install PREFIX=/opt/margay
+	$(XTASK) install "$(DESTDIR)$(PREFIX)"
+
+.PHONY: require-prefix
+require-prefix:
+	@test -n "$(PREFIX)" || { echo 'make install: say where: make install PREFIX=/opt/margay' >&2; exit 2; }
+
+bench: setup-bench build-stage ## Margay and its peers in one run (15 minutes); ARGS='--only p2p --quick' for less
+	$(CARGO) run --quiet --release -p margay-bench --bin bench -- $(ARGS)
+
+check: setup-check ## formatting, lints, and the rules of the house
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(XTASK) header --check
+	$(XTASK) tidy
+
+clean: ## remove what was built
+	$(CARGO) clean
+	rm -rf stage
+
+setup-%:
+	@xtask/setup.sh $*

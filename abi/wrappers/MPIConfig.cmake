@@ -1,0 +1,30 @@
+# find_package(MPI CONFIG): the same targets and variables as CMake's own FindMPI module, from this tree.
+# Stands in lib/cmake/MPI/ and finds the tree from its own place.
+get_filename_component(_margay_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+
+set(MPI_VERSION 4.1)
+set(MPIEXEC_EXECUTABLE "${_margay_prefix}/bin/mpiexec")
+set(MPIEXEC_NUMPROC_FLAG -n)
+set(MPIEXEC_PREFLAGS "")
+set(MPIEXEC_POSTFLAGS "")
+foreach(_language C CXX)
+  string(TOLOWER "mpi${_language}" _wrapper)
+  if(_language STREQUAL C)
+    set(_wrapper mpicc)
+  endif()
+  set(MPI_${_language}_FOUND TRUE)
+  set(MPI_${_language}_COMPILER "${_margay_prefix}/bin/${_wrapper}")
+  set(MPI_${_language}_INCLUDE_DIRS "${_margay_prefix}/include")
+  set(MPI_${_language}_LIBRARIES "${_margay_prefix}/lib/libmpi_abi.so")
+  set(MPI_${_language}_VERSION ${MPI_VERSION})
+  if(NOT TARGET MPI::MPI_${_language})
+    add_library(MPI::MPI_${_language} INTERFACE IMPORTED)
+    set_target_properties(MPI::MPI_${_language} PROPERTIES
+      INTERFACE_INCLUDE_DIRECTORIES "${MPI_${_language}_INCLUDE_DIRS}"
+      INTERFACE_LINK_LIBRARIES "${MPI_${_language}_LIBRARIES}")
+  endif()
+endforeach()
+set(MPI_FOUND TRUE)
+unset(_margay_prefix)
+unset(_wrapper)
+unset(_language)

@@ -1,0 +1,152 @@
+//! `make bench`: our benchmark programs with Margay and its peers, in turn, in one run.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use margay_bench::figures::Figures;
+use margay_bench::peers::{Implementation, OURS, PEERS, run_quietly};
+use margay_bench::plan::{Group, PROGRAMS, Unit, units};
+use margay_bench::report::{Measured, Report};
+use margay_bench::tree;
+
+/// Compile the benchmark programs with every implementation, run them in turn, print and keep a table.
+#[derive(Parser)]
+#[command(name = "bench")]
+struct Options {
+    /// Only these groups, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Group>,
+    /// Fewer rank counts, sizes and repetitions.
+    #[arg(long)]
+    quick: bool,
+    /// Repetitions, in which the implementations take turns [default: 5, quick: 2]
+    #[arg(long)]
+    repetitions: Option<usize>,
+    /// These peers, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values = PEERS)]
+    peers: Vec<String>,
+    /// Leave our own implementation out.
+    #[arg(long)]
+    peers_only: bool,
+    /// Folder for the results.
+    #[arg(long, default_value_os_t = tree::workspace().join("bench/results"))]
+    results: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match bench(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs everything; false when a run of ours failed.
+fn bench(options: &Options) -> Result<bool> {
+    let mut failures = Vec::new();
+    let installed = install(options, &mut failures)?;
+    let groups = if options.only.is_empty() { &[Group::P2p, Group::Coll, Group::Start][..] } else { &options.only };
+    let plan = units(groups, options.quick);
+    let repetitions = options.repetitions.unwrap_or(if options.quick { 2 } else { 5 });
+
+    let mut figures = Figures::default();
+    let mut libraries = BTreeMap::new();
+    let bar = progress_bar(plan.len() * repetitions * installed.len());
+    for unit in &plan {
+        for _ in 0..repetitions {
+            for (implementation, programs) in &installed {
+                bar.set_message(format!("{}: {}", implementation.name, unit.label()));
+                run(unit, implementation, programs, &mut figures, &mut libraries, &mut failures);
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+
+    let measured = installed.iter().map(|(implementation, _)| {
+        let library = libraries.get(&implementation.name).cloned().unwrap_or_else(|| "version not asked".into());
+        Measured { name: implementation.name.clone(), library }
+    });
+    let date = time::OffsetDateTime::now_utc().date().to_string();
+    let ours_failed = failures.iter().any(|failure| failure.starts_with(OURS));
+    let report = Report::new(date, repetitions, measured.collect(), failures, &figures);
+    println!("{}\n\n{}", report.table(false), report.notes());
+    let whole = options.only.is_empty() && !options.quick && !options.peers_only;
+    for path in report.save(&options.results, if whole { "" } else { "-partial" })? {
+        println!("written: {}", tree::shown(&path));
+    }
+    Ok(!ours_failed)
+}
+
+/// Every implementation with the folder of its executables. A peer that cannot be had is named among the failures.
+fn install(options: &Options, failures: &mut Vec<String>) -> Result<Vec<(Implementation, PathBuf)>> {
+    let mut installed = Vec::new();
+    if !options.peers_only {
+        let ours = Implementation::ours()?;
+        let programs = compile(&ours)?;
+        installed.push((ours, programs));
+    }
+    let bar = progress_bar(options.peers.len());
+    for name in &options.peers {
+        bar.set_message(format!("installing {name}"));
+        let peer = Implementation::peer(name).and_then(|peer| Ok((compile(&peer)?, peer)));
+        match peer {
+            Ok((programs, peer)) => installed.push((peer, programs)),
+            Err(error) => failures.push(format!("{name}: not measured: {error:#}")),
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(installed)
+}
+
+fn compile(implementation: &Implementation) -> Result<PathBuf> {
+    let folder = tree::target().join("bench-programs").join(&implementation.name);
+    std::fs::create_dir_all(&folder)?;
+    for program in PROGRAMS {
+        let source = tree::workspace().join(format!("bench/programs/{program}.c"));
+        run_quietly(&mut implementation.compile(&source, &folder.join(program)))?;
+    }
+    Ok(folder)
+}
+
+/// One run. An implementation that fails a unit once is told so once; its figures of the other repetitions stay.
+fn run(
+    unit: &Unit,
+    implementation: &Implementation,
+    programs: &Path,
+    figures: &mut Figures,
+    libraries: &mut BTreeMap<String, String>,
+    failures: &mut Vec<String>,
+) {
+    match unit.run(implementation, programs) {
+        Ok(reported) => {
+            if let Some(library) = reported.library {
+                libraries.insert(implementation.name.clone(), library);
+            }
+            for (point, figure) in reported.figures {
+                figures.add(point, &implementation.name, figure);
+            }
+        }
+        Err(error) => {
+            let failure = format!("{error:#}");
+            if !failures.contains(&failure) {
+                failures.push(failure);
+            }
+        }
+    }
+}
+
+fn progress_bar(steps: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {pos}/{len} {msg}")
+        .expect("the template is a constant");
+    ProgressBar::new(steps as u64).with_style(style)
+}

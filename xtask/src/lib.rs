@@ -1,0 +1,13 @@
+//! The project's own commands: the stage tree, the header from its definitions, and the rules that a program can check.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+pub mod header;
+pub mod stage;
+pub mod tidy;
+
+/// The root folder of the workspace.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in a folder of the workspace")
+}

@@ -1,0 +1,181 @@
+//! The stage tree: what is built, put together as it is installed, and usable where it stands.
+//!
+//! Every file is replaced by a rename, so a job that runs from the tree keeps the library that it started with.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use cargo_metadata::MetadataCommand;
+
+use crate::{header, workspace};
+
+/// The stage tree's folder: `MARGAY_STAGE`, else `stage/` in the workspace.
+pub fn folder() -> PathBuf {
+    std::env::var_os("MARGAY_STAGE").map_or_else(|| workspace().join("stage"), PathBuf::from)
+}
+
+/// The crates whose outputs make the tree.
+const CRATES: [&str; 2] = ["margay-abi-mpi", "margay"];
+
+/// The launcher's other names.
+const NAMES: [&str; 4] = ["mpiexec", "mpirun", "yod", "showmesh"];
+
+/// Files that are copied as they are: from the workspace, to the tree, with which mode.
+const FILES: [(&str, &str, u32); 8] = [
+    ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
+    ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
+    ("abi/wrappers/MPIConfig.cmake", "lib/cmake/MPI/MPIConfig.cmake", 0o644),
+    ("examples/crucible.c", "share/margay/examples/crucible.c", 0o644),
+    ("examples/crucible.par", "share/margay/examples/crucible.par", 0o644),
+    ("LICENSE", "share/doc/margay/LICENSE", 0o644),
+    ("README.md", "share/doc/margay/README.md", 0o644),
+    ("CHANGELOG.md", "share/doc/margay/CHANGELOG.md", 0o644),
+];
+
+/// Symbolic links: the link, and what it points at.
+const LINKS: [(&str, &str); 4] = [
+    ("bin/mpicxx", "mpicc"),
+    ("bin/mpic++", "mpicc"),
+    ("lib/libmpi_abi.so", "libmpi_abi.so.1"),
+    ("lib/libmpi.so", "libmpi_abi.so.1"),
+];
+
+/// Builds the crates optimized and assembles the tree in `to`.
+///
+/// # Errors
+/// When the build fails or a file cannot be written.
+pub fn build(to: &Path) -> Result<()> {
+    header::run(workspace(), false).map_err(|error| anyhow::anyhow!(error))?;
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace()).args(["build", "--release"]);
+    for name in CRATES {
+        cargo.args(["--package", name]);
+    }
+    if !cargo.status().context("cargo cannot be started")?.success() {
+        bail!("the build failed");
+    }
+    let metadata = MetadataCommand::new().current_dir(workspace()).no_deps().exec()?;
+    let version = &metadata.packages.iter().find(|package| package.name == "margay").context("no crate margay")?.version;
+    let built = metadata.target_directory.join("release");
+    copy(built.join("libmpi_abi.so").as_std_path(), &to.join("lib/libmpi_abi.so.1"), 0o755)?;
+    copy(built.join("margay").as_std_path(), &to.join("bin/margay"), 0o755)?;
+    for (from, name, mode) in FILES {
+        copy(&workspace().join(from), &to.join(name), mode)?;
+    }
+    let pkg_config = fs::read_to_string(workspace().join("abi/wrappers/mpi.pc")).context("abi/wrappers/mpi.pc")?;
+    for name in ["mpi", "mpi-c", "margay-mpi"] {
+        let text = pkg_config.replace("@VERSION@", &version.to_string());
+        put(text.as_bytes(), &to.join(format!("lib/pkgconfig/{name}.pc")), 0o644)?;
+    }
+    for (link, target) in LINKS {
+        relink(target, &to.join(link))?;
+    }
+    for name in NAMES {
+        relink("margay", &to.join("bin").join(name))?;
+    }
+    Ok(())
+}
+
+/// Copies a stage tree to `prefix`; what else stands there is left alone.
+///
+/// # Errors
+/// When there is no stage tree or a file cannot be written.
+pub fn install(stage: &Path, prefix: &Path) -> Result<()> {
+    if !stage.join("bin/margay").exists() {
+        bail!("{} holds no stage tree; run `make stage` first", stage.display());
+    }
+    copy_folder(stage, prefix)?;
+    println!("installed in {}", prefix.display());
+    Ok(())
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("{}: cannot be read", from.display()))? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy_folder(&source, &target)?;
+        } else if kind.is_symlink() {
+            let points_at = fs::read_link(&source)?;
+            relink(points_at.to_str().context("a link that is not text")?, &target)?;
+        } else {
+            copy(&source, &target, entry.metadata()?.permissions().mode() & 0o777)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    let bytes = fs::read(from).with_context(|| format!("{}: cannot be read", from.display()))?;
+    put(&bytes, to, mode)
+}
+
+/// Writes a file beside its place and renames it; leaves a file with the same bytes and mode as it is.
+fn put(bytes: &[u8], to: &Path, mode: u32) -> Result<()> {
+    let same_mode = |file: &fs::Metadata| file.permissions().mode() & 0o777 == mode;
+    if fs::symlink_metadata(to).is_ok_and(|file| file.is_file() && same_mode(&file)) && fs::read(to)? == bytes {
+        return Ok(());
+    }
+    let partial = partial(to)?;
+    fs::write(&partial, bytes)
+        .and_then(|()| fs::set_permissions(&partial, fs::Permissions::from_mode(mode)))
+        .and_then(|()| fs::rename(&partial, to))
+        .with_context(|| format!("{}: cannot be written", to.display()))
+}
+
+fn relink(target: &str, link: &Path) -> Result<()> {
+    if fs::read_link(link).is_ok_and(|old| old == Path::new(target)) {
+        return Ok(());
+    }
+    let partial = partial(link)?;
+    symlink(target, &partial)
+        .and_then(|()| fs::rename(&partial, link))
+        .with_context(|| format!("{}: cannot be written", link.display()))
+}
+
+/// A free name beside `path`, in a folder that exists.
+fn partial(path: &Path) -> Result<PathBuf> {
+    let folder = path.parent().context("a path without a folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+    let mut name = path.file_name().context("a path without a name")?.to_owned();
+    name.push(format!(".partial{}", std::process::id()));
+    let partial = folder.join(name);
+    if fs::symlink_metadata(&partial).is_ok() {
+        fs::remove_file(&partial)?;
+    }
+    Ok(partial)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn install_copies_files_modes_and_links_and_replaces_old_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let (stage, prefix) = (folder.path().join("stage"), folder.path().join("prefix"));
+        put(b"program", &stage.join("bin/margay"), 0o755).unwrap();
+        put(b"library", &stage.join("lib/libmpi_abi.so.1"), 0o644).unwrap();
+        relink("libmpi_abi.so.1", &stage.join("lib/libmpi_abi.so")).unwrap();
+        put(b"old", &prefix.join("lib/libmpi_abi.so"), 0o644).unwrap();
+        put(b"stays", &prefix.join("bin/other"), 0o644).unwrap();
+        install(&stage, &prefix).unwrap();
+        install(&stage, &prefix).unwrap();
+        assert_eq!(fs::read(prefix.join("lib/libmpi_abi.so")).unwrap(), b"library");
+        assert_eq!(fs::read_link(prefix.join("lib/libmpi_abi.so")).unwrap(), Path::new("libmpi_abi.so.1"));
+        assert_eq!(fs::metadata(prefix.join("bin/margay")).unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(fs::read(prefix.join("bin/other")).unwrap(), b"stays");
+        assert_eq!(fs::read_dir(prefix.join("bin")).unwrap().count(), 2, "no partial files are left");
+    }
+
+    #[test]
+    fn install_without_a_stage_tree_says_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = install(folder.path(), &folder.path().join("prefix")).unwrap_err();
+        assert!(error.to_string().contains("run `make stage` first"));
+    }
+}
