@@ -17,6 +17,10 @@
 //! | [`lock`] | a lock that costs nothing while a rank has one thread |
 //! | [`cpu`] | usable cores, binding, yielding, pausing |
 //! | [`clock`] | monotonic time |
+//! | [`process`] | starting processes, waiting for them, ending whole families |
+//! | [`signal`] | names of signals, receiving and sending them |
+//! | [`descriptor`] | waiting for many descriptors, writing without blocking |
+//! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
 
 #[cfg(not(loom))]
 pub mod arena;
@@ -26,15 +30,23 @@ pub mod clock;
 pub mod cma;
 #[cfg(not(loom))]
 pub mod cpu;
+#[cfg(not(loom))]
+pub mod descriptor;
 pub mod doorbell;
 #[cfg(not(loom))]
 pub mod lock;
 #[cfg(not(loom))]
 pub mod pool;
+#[cfg(not(loom))]
+pub mod process;
 pub mod ring;
 #[cfg(not(loom))]
 pub mod segment;
+#[cfg(not(loom))]
+pub mod signal;
 mod sync;
+#[cfg(not(loom))]
+pub mod terminal;
 #[cfg(not(loom))]
 pub mod transfer;
 #[cfg(not(loom))]

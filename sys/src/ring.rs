@@ -157,6 +157,14 @@ fn open(segment: &Arc<Segment>, offset: u64) -> Option<Home> {
     })
 }
 
+/// The bytes of some words, as they lie in memory.
+#[must_use]
+#[inline]
+pub fn as_bytes(words: &[u64]) -> &[u8] {
+    // SAFETY: any u64 is eight valid bytes and a byte needs no alignment.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}
+
 fn claim(flag: &AtomicU32) -> bool {
     flag.swap(1, Ordering::AcqRel) == 0
 }

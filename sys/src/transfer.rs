@@ -39,6 +39,8 @@ pub struct Cell {
     claimed: AtomicU64,
     /// Bytes copied so far.
     done: AtomicU64,
+    /// 0, or 1 + the start of a part that the sender claimed and could not copy.
+    returned: AtomicU64,
 }
 
 /// What the receiver entered.
@@ -84,6 +86,7 @@ impl Cells {
         cell.seen.store(0, Ordering::Relaxed);
         cell.claimed.store(0, Ordering::Relaxed);
         cell.done.store(0, Ordering::Relaxed);
+        cell.returned.store(0, Ordering::Relaxed);
         cell.state.store(OFFERED, Ordering::Release);
         Some((index, self.offset + (index * size_of::<Cell>()) as u64))
     }
@@ -139,6 +142,23 @@ impl Cell {
             .fetch_add(1, Ordering::Relaxed)
             .checked_mul(part)?;
         (start < bytes).then(|| (start, part.min(bytes - start)))
+    }
+
+    /// Sender: hands a claimed part back that it may not copy. It does so once: the refusal holds
+    /// for all that follows.
+    pub fn hand_back(&self, start: u64) {
+        self.returned.store(start + 1, Ordering::Release);
+    }
+
+    /// Receiver: the part that the sender handed back, once.
+    #[must_use]
+    pub fn take_back(&self) -> Option<(u64, u64)> {
+        if self.returned.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let start = self.returned.swap(0, Ordering::Acquire).checked_sub(1)?;
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        Some((start, self.part.load(Ordering::Relaxed).min(bytes - start)))
     }
 
     /// Enters that a claimed part of `bytes` has been copied.

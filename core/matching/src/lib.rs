@@ -1,1 +1,308 @@
+//! The one matching of messages and receives, for every message-passing library.
+//!
+//! A message carries an [`Envelope`]: context, source, tag. A receive carries a [`Pattern`]: the
+//! context and, where it asks for one, a source and a tag; what it leaves open matches all. That
+//! covers MPI's communicators and wildcards, NX's types and MPL's types with *dontcare*.
+//!
+//! Rules (MPI's, the strictest): a message goes to the receive that was posted first among those
+//! that it matches; a receive takes the message that arrived first among those that match it. Both
+//! queues are hashed by the full envelope, so a thousand posted receives with different tags cost no
+//! more than one; receives with wildcards stand in a list of their own and the earlier of the two
+//! candidates wins. Nothing is allocated once the tables have grown to the program's needs.
+
 #![forbid(unsafe_code)]
+
+mod chains;
+
+use chains::Chains;
+
+/// What a message says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Envelope {
+    /// Which communicator (and which plane of it) the message belongs to.
+    pub context: u32,
+    /// The sender, as the receiver's communicator numbers it.
+    pub source: u32,
+    /// The tag.
+    pub tag: u32,
+}
+
+/// What a receive asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Which communicator (and which plane of it).
+    pub context: u32,
+    /// The sender, or any.
+    pub source: Option<u32>,
+    /// The tag, or any.
+    pub tag: Option<u32>,
+}
+
+impl Pattern {
+    /// Whether a message with `envelope` fits.
+    #[must_use]
+    #[inline]
+    pub fn matches(&self, envelope: &Envelope) -> bool {
+        self.context == envelope.context
+            && self.source.is_none_or(|s| s == envelope.source)
+            && self.tag.is_none_or(|t| t == envelope.tag)
+    }
+
+    #[inline]
+    fn exact(&self) -> Option<Envelope> {
+        Some(Envelope {
+            context: self.context,
+            source: self.source?,
+            tag: self.tag?,
+        })
+    }
+}
+
+/// The posted receives and the unexpected messages of one rank. `R` names a receive, `M` a message;
+/// both are small handles of the caller.
+#[derive(Debug)]
+pub struct Matching<R, M> {
+    exact: Chains<(u64, R)>,
+    /// Receives with a wildcard, oldest first.
+    wild: Vec<(u64, Pattern, R)>,
+    unexpected: Chains<M>,
+    /// Numbers the posted receives.
+    clock: u64,
+}
+
+impl<R: Copy + PartialEq, M: Copy + PartialEq> Default for Matching<R, M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<R: Copy + PartialEq, M: Copy + PartialEq> Matching<R, M> {
+    /// Empty queues.
+    #[must_use]
+    pub fn new() -> Self {
+        Matching {
+            exact: Chains::new(),
+            wild: Vec::new(),
+            unexpected: Chains::new(),
+            clock: 0,
+        }
+    }
+
+    /// A receive is posted: takes the oldest unexpected message that matches, or else enters the
+    /// receive into the queue.
+    #[inline]
+    pub fn post(&mut self, pattern: Pattern, receive: R) -> Option<M> {
+        if let Some((_, message)) = self.take(pattern) {
+            return Some(message);
+        }
+        self.clock += 1;
+        match pattern.exact() {
+            Some(envelope) => self.exact.push(envelope, (self.clock, receive)),
+            None => self.wild.push((self.clock, pattern, receive)),
+        }
+        None
+    }
+
+    /// A message arrives: takes the receive that was posted first among those that it matches. The
+    /// caller enters the message with [`unexpected`](Self::unexpected) when there is none.
+    #[inline]
+    pub fn arrive(&mut self, envelope: Envelope) -> Option<R> {
+        let exact = self.exact.first(&envelope);
+        if self.wild.is_empty() {
+            let (at, _) = exact?;
+            return Some(self.exact.remove(at).1);
+        }
+        let wild = self
+            .wild
+            .iter()
+            .position(|(_, pattern, _)| pattern.matches(&envelope));
+        match (exact, wild) {
+            (Some((at, (posted, _))), Some(w)) if posted < self.wild[w].0 => {
+                Some(self.exact.remove(at).1)
+            }
+            (_, Some(w)) => Some(self.wild.remove(w).2),
+            (Some((at, _)), None) => Some(self.exact.remove(at).1),
+            (None, None) => None,
+        }
+    }
+
+    /// Enters a message that no receive waits for.
+    #[inline]
+    pub fn unexpected(&mut self, envelope: Envelope, message: M) {
+        self.unexpected.push(envelope, message);
+    }
+
+    /// The oldest unexpected message that matches; it stays (a probe).
+    #[must_use]
+    pub fn peek(&self, pattern: Pattern) -> Option<(Envelope, M)> {
+        self.find(pattern).map(|(_, envelope, m)| (envelope, m))
+    }
+
+    /// Takes the oldest unexpected message that matches (a matched probe).
+    #[inline]
+    pub fn take(&mut self, pattern: Pattern) -> Option<(Envelope, M)> {
+        if self.unexpected.is_empty() {
+            return None;
+        }
+        let (at, envelope, _) = self.find(pattern)?;
+        Some((envelope, self.unexpected.remove(at)))
+    }
+
+    /// Takes a posted receive back. Returns whether it was still there.
+    pub fn withdraw(&mut self, pattern: Pattern, receive: R) -> bool {
+        match pattern.exact() {
+            Some(envelope) => match self.exact.find(&envelope, |(_, r)| *r == receive) {
+                Some(at) => {
+                    self.exact.remove(at);
+                    true
+                }
+                None => false,
+            },
+            None => match self.wild.iter().position(|(_, _, r)| *r == receive) {
+                Some(at) => {
+                    self.wild.remove(at);
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+
+    /// Posted receives that wait.
+    #[must_use]
+    pub fn posted_len(&self) -> usize {
+        self.exact.len() + self.wild.len()
+    }
+
+    /// Unexpected messages that wait.
+    #[must_use]
+    pub fn unexpected_len(&self) -> usize {
+        self.unexpected.len()
+    }
+
+    fn find(&self, pattern: Pattern) -> Option<(usize, Envelope, M)> {
+        match pattern.exact() {
+            Some(envelope) => self
+                .unexpected
+                .first(&envelope)
+                .map(|(at, m)| (at, envelope, m)),
+            None => self.unexpected.oldest(|e| pattern.matches(e)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rules, written down as plainly as possible.
+    #[derive(Default)]
+    struct Model {
+        posted: Vec<(Pattern, u32)>,
+        arrived: Vec<(Envelope, u32)>,
+    }
+
+    impl Model {
+        fn post(&mut self, pattern: Pattern, r: u32) -> Option<u32> {
+            match self.arrived.iter().position(|(e, _)| pattern.matches(e)) {
+                Some(at) => Some(self.arrived.remove(at).1),
+                None => {
+                    self.posted.push((pattern, r));
+                    None
+                }
+            }
+        }
+
+        fn arrive(&mut self, envelope: Envelope, m: u32) -> Option<u32> {
+            match self.posted.iter().position(|(p, _)| p.matches(&envelope)) {
+                Some(at) => Some(self.posted.remove(at).1),
+                None => {
+                    self.arrived.push((envelope, m));
+                    None
+                }
+            }
+        }
+    }
+
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, n: u32) -> u32 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 33) as u32 % n
+        }
+    }
+
+    #[test]
+    fn random_histories_match_the_model() {
+        for seed in 1..400u64 {
+            let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let mut model = Model::default();
+            let mut real: Matching<u32, u32> = Matching::new();
+            let spread = 1 + dice.below(6);
+            for step in 0..600u32 {
+                let envelope = Envelope {
+                    context: dice.below(2),
+                    source: dice.below(spread),
+                    tag: dice.below(spread),
+                };
+                let pattern = Pattern {
+                    context: envelope.context,
+                    source: (dice.below(4) != 0).then_some(envelope.source),
+                    tag: (dice.below(4) != 0).then_some(envelope.tag),
+                };
+                match dice.below(8) {
+                    0..=3 => assert_eq!(
+                        model.post(pattern, step),
+                        real.post(pattern, step),
+                        "seed {seed} step {step}"
+                    ),
+                    4..=6 => {
+                        let expected = model.arrive(envelope, step);
+                        let got = real.arrive(envelope);
+                        assert_eq!(expected, got, "seed {seed} step {step}");
+                        if got.is_none() {
+                            real.unexpected(envelope, step);
+                        }
+                    }
+                    _ => {
+                        let expected = model.arrived.iter().find(|(e, _)| pattern.matches(e));
+                        assert_eq!(expected.copied(), real.peek(pattern));
+                        if !model.posted.is_empty() && dice.below(2) == 0 {
+                            let at = dice.below(model.posted.len() as u32) as usize;
+                            let (p, r) = model.posted.remove(at);
+                            assert!(real.withdraw(p, r));
+                            assert!(!real.withdraw(p, r));
+                        }
+                    }
+                }
+                assert_eq!(model.posted.len(), real.posted_len());
+                assert_eq!(model.arrived.len(), real.unexpected_len());
+            }
+        }
+    }
+
+    #[test]
+    fn many_keys_do_not_slow_each_other() {
+        let mut m: Matching<u32, u32> = Matching::new();
+        let envelope = |tag| Envelope {
+            context: 0,
+            source: 1,
+            tag,
+        };
+        for tag in 0..100_000 {
+            m.unexpected(envelope(tag), tag);
+        }
+        for tag in (0..100_000).rev() {
+            let pattern = Pattern {
+                context: 0,
+                source: Some(1),
+                tag: Some(tag),
+            };
+            assert_eq!(m.post(pattern, 0), Some(tag));
+        }
+        assert_eq!(m.unexpected_len(), 0);
+    }
+}

@@ -1,1 +1,137 @@
+//! What the engine asks of a network: a reliable, ordered, flow-controlled pipe for each pair that
+//! talks, and, where the network has it, direct copying between the memories of two ranks.
+//!
+//! The lowest common denominator is bytes: every protocol of the engine completes over a transport
+//! that has no more than [`Transport::send_short`], [`Transport::send_long`] and
+//! [`Transport::poll`]. Direct copying ([`Transport::offer`], [`Transport::accept`]) is an offer
+//! that either side may decline.
+
 #![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use margay_sys::user::Mem;
+
+/// Longest payload of a short packet in bytes: what fits into one cache line beside the head.
+pub const SHORT: usize = 40;
+
+/// What every packet carries. The engine gives the fields their meaning; a transport only moves
+/// them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// Kind of packet.
+    pub kind: u8,
+    /// Context of the envelope.
+    pub context: u32,
+    /// Source of the envelope.
+    pub source: u32,
+    /// Tag of the envelope.
+    pub tag: u32,
+    /// One word more.
+    pub word: u32,
+}
+
+/// A packet as it arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Its head.
+    pub head: Head,
+    /// Two numbers that came with a long packet; zero for a short one.
+    pub args: [u64; 2],
+    /// Its bytes, valid during the call only.
+    pub payload: &'a [u8],
+}
+
+/// Takes packets as they arrive.
+pub trait Sink {
+    /// One packet from world rank `from`. Packets of one sender come in the order of sending.
+    fn packet(&mut self, from: u32, packet: Packet<'_>);
+}
+
+/// Names one direct copy on one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(pub u32);
+
+/// What a direct copy has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advance {
+    /// Not complete; call again. The flag says whether bytes were moved by this call.
+    Pending(bool),
+    /// All bytes are there; the ticket is gone.
+    Done,
+    /// The system forbids it; the ticket is gone and the message must go as bytes.
+    Refused,
+}
+
+/// A network as one rank sees it. Ranks are world ranks. Not shared: one rank, one transport.
+pub trait Transport: Send {
+    /// This rank.
+    fn me(&self) -> u32;
+
+    /// Ranks in the world.
+    fn size(&self) -> u32;
+
+    /// Sends a packet of at most [`SHORT`] bytes. Returns false when there is no room now: nothing
+    /// was sent, try later.
+    fn send_short(&mut self, to: u32, head: Head, payload: &[u8]) -> bool;
+
+    /// Sends a packet of `len` bytes, at most what [`fragment`](Self::fragment) allows; `fill` is
+    /// called once to write them to where the receiver will read them. Returns false, without
+    /// calling `fill`, when there is no room now.
+    fn send_long(
+        &mut self,
+        to: u32,
+        head: Head,
+        args: [u64; 2],
+        len: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> bool;
+
+    /// How many of `remaining` bytes the next long packet should carry, at least 1 when any remain.
+    fn fragment(&self, remaining: u64) -> usize;
+
+    /// Hands packets that have arrived to `sink`, a bounded number of them. Returns whether there
+    /// were any.
+    fn poll(&mut self, sink: &mut dyn Sink) -> bool;
+
+    /// Offers `len` bytes at `offset` of `from` for direct copying to `to`. The words go to the
+    /// receiver. None when that is not possible or not worth it.
+    fn offer(&mut self, to: u32, from: &Mem, offset: i64, len: u64) -> Option<(Ticket, [u64; 3])>;
+
+    /// Accepts what `from` offered: `len` bytes (no more than were offered) shall go to `offset` of
+    /// `into`. None when that is not possible; the sender must then be told to send bytes.
+    fn accept(
+        &mut self,
+        from: u32,
+        words: [u64; 3],
+        into: &Mem,
+        offset: i64,
+        len: u64,
+    ) -> Option<Ticket>;
+
+    /// Moves a direct copy on.
+    fn advance(&mut self, ticket: Ticket) -> Advance;
+
+    /// Takes an offer back that was declined or that nobody will come for.
+    fn withdraw(&mut self, ticket: Ticket);
+
+    /// How this rank waits when it has nothing to do.
+    fn bell(&self) -> Arc<dyn Bell>;
+}
+
+/// How a rank gives its core away while it waits. The engine's wait policy chooses among these; no
+/// other code waits.
+pub trait Bell: Send + Sync {
+    /// A moment, without giving the core away.
+    fn pause(&self);
+
+    /// Lets others run first.
+    fn give_way(&self);
+
+    /// Sleeps until something may have arrived, at most `timeout_ns`. `look` is called once after
+    /// the rank has announced that it sleeps; when it returns true there is no sleep.
+    fn sleep(&self, timeout_ns: u64, look: &mut dyn FnMut() -> bool);
+
+    /// Wakes all threads of this rank that sleep: one of them has work for another.
+    fn wake_own(&self);
+}

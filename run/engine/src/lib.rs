@@ -1,1 +1,21 @@
+//! What executes inside a program that passes messages: one engine for every library.
+//!
+//! [`Rank`] is what the libraries hold: an [`Engine`] behind a lock, and the calls that wait. The
+//! engine is a state machine over a [`margay_net_transport::Transport`]; matching is
+//! `margay-core-matching`'s, collectives are schedules of `margay-core-schedule`.
+
 #![forbid(unsafe_code)]
+
+mod collective;
+mod data;
+mod engine;
+mod rank;
+mod slab;
+mod wait;
+
+pub use collective::Execution;
+pub use data::{Data, copy};
+pub use engine::{Arrived, Engine, Limits, Mode, MsgId, Outcome, Pending, ReqId};
+pub use margay_core_matching::{Envelope, Pattern};
+pub use rank::{OpenError, Rank};
+pub use wait::Policy;

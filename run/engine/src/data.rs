@@ -1,0 +1,186 @@
+//! The data of a message: some elements of a datatype in claimed memory, and walking over them.
+
+use std::sync::Arc;
+
+use margay_core_datatype::{Cursor, Datatype};
+use margay_sys::user::Mem;
+
+/// What a message carries or where it shall go.
+#[derive(Clone, Debug)]
+pub struct Data {
+    mem: Mem,
+    shape: Shape,
+    size: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Shape {
+    /// `size` bytes in one piece at this displacement.
+    Dense(i64),
+    /// Elements of a datatype with holes or strides.
+    Typed(Arc<Datatype>, u64),
+}
+
+impl Data {
+    /// `len` bytes at the base of `mem`.
+    #[must_use]
+    #[inline]
+    pub fn bytes(mem: Mem, len: u64) -> Data {
+        Data {
+            mem,
+            shape: Shape::Dense(0),
+            size: len,
+        }
+    }
+
+    /// `count` elements of `datatype` at the base of `mem`.
+    ///
+    /// # Panics
+    /// When the elements together exceed 2^63 bytes; the caller has told the user before.
+    #[must_use]
+    pub fn typed(mem: Mem, count: u64, datatype: &Arc<Datatype>) -> Data {
+        let flat = datatype.flat();
+        let size = flat
+            .packed_size(count)
+            .expect("the count was checked against the datatype");
+        let shape = match flat.contiguous(count) {
+            Some(offset) => Shape::Dense(offset),
+            None => Shape::Typed(datatype.clone(), count),
+        };
+        Data { mem, shape, size }
+    }
+
+    /// Packed bytes.
+    #[must_use]
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The memory, and the displacement of the data in it, when the data is in one piece.
+    #[must_use]
+    #[inline]
+    pub(crate) fn dense(&self) -> Option<(&Mem, i64)> {
+        match self.shape {
+            Shape::Dense(offset) => Some((&self.mem, offset)),
+            Shape::Typed(..) => None,
+        }
+    }
+
+    /// Walks from the first byte.
+    #[inline]
+    pub(crate) fn walk(&self) -> Walk {
+        match &self.shape {
+            Shape::Dense(_) => Walk::Dense(0),
+            Shape::Typed(datatype, count) => {
+                Walk::Typed(Box::new(Cursor::new(datatype.flat(), *count)))
+            }
+        }
+    }
+
+    /// Packs all of it.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        let mut packed = vec![0; self.size as usize];
+        self.walk().pack(self, &mut packed);
+        packed
+    }
+}
+
+/// A position in the packed bytes of a [`Data`].
+#[derive(Clone, Debug)]
+pub(crate) enum Walk {
+    Dense(u64),
+    Typed(Box<Cursor>),
+}
+
+impl Walk {
+    /// Packed bytes before the position.
+    #[inline]
+    pub(crate) fn position(&self) -> u64 {
+        match self {
+            Walk::Dense(at) => *at,
+            Walk::Typed(cursor) => cursor.position(),
+        }
+    }
+
+    /// Packs the next `to.len()` bytes, which must be there.
+    #[inline]
+    pub(crate) fn pack(&mut self, data: &Data, to: &mut [u8]) {
+        match (self, &data.shape) {
+            (Walk::Dense(at), Shape::Dense(offset)) => {
+                data.mem.read(offset + *at as i64, to);
+                *at += to.len() as u64;
+            }
+            (Walk::Typed(cursor), _) => {
+                let mut done = 0;
+                while let Some(run) = cursor.next_run((to.len() - done) as u64) {
+                    let bytes = run.bytes() as usize;
+                    data.mem.gather(
+                        run.offset,
+                        run.block as usize,
+                        run.count as usize,
+                        run.stride,
+                        &mut to[done..done + bytes],
+                    );
+                    done += bytes;
+                }
+            }
+            (Walk::Dense(_), Shape::Typed(..)) => unreachable!("a walk belongs to its data"),
+        }
+    }
+
+    /// Unpacks `from` at the position; what goes beyond the end of the data is dropped.
+    #[inline]
+    pub(crate) fn unpack(&mut self, data: &Data, from: &[u8]) {
+        let room = (data.size - self.position()).min(from.len() as u64) as usize;
+        let from = &from[..room];
+        match (self, &data.shape) {
+            (Walk::Dense(at), Shape::Dense(offset)) => {
+                data.mem.write(offset + *at as i64, from);
+                *at += room as u64;
+            }
+            (Walk::Typed(cursor), _) => {
+                let mut done = 0;
+                while let Some(run) = cursor.next_run((from.len() - done) as u64) {
+                    let bytes = run.bytes() as usize;
+                    data.mem.scatter(
+                        run.offset,
+                        run.block as usize,
+                        run.count as usize,
+                        run.stride,
+                        &from[done..done + bytes],
+                    );
+                    done += bytes;
+                }
+            }
+            (Walk::Dense(_), Shape::Typed(..)) => unreachable!("a walk belongs to its data"),
+        }
+    }
+}
+
+/// Copies the elements of `from` to `to`; as many bytes as both have.
+pub fn copy(from: &Data, to: &Data) {
+    let bytes = from.size.min(to.size) as usize;
+    if bytes == 0 {
+        return;
+    }
+    match (from.dense(), to.dense()) {
+        (Some((source, at)), _) => {
+            source.with_bytes(at, bytes, |packed| to.walk().unpack(to, packed));
+        }
+        (None, Some((target, at))) => {
+            target.with_bytes_mut(at, bytes, |packed| from.walk().pack(from, packed));
+        }
+        (None, None) => {
+            let (mut reader, mut writer) = (from.walk(), to.walk());
+            let mut piece = [0; 4096];
+            let mut left = bytes;
+            while left > 0 {
+                let part = &mut piece[..left.min(4096)];
+                reader.pack(from, part);
+                writer.unpack(to, part);
+                left -= part.len();
+            }
+        }
+    }
+}

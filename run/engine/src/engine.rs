@@ -1,0 +1,1285 @@
+//! One rank's engine: a state machine that takes calls and packets and moves messages.
+//!
+//! | protocol | when | packets |
+//! | --- | --- | --- |
+//! | eager | up to [`Limits::eager`] bytes while the receiver's tokens last | `EAGER`, or `FIRST` and `MORE` |
+//! | rendezvous, direct | the transport can copy between the two memories | `RTS`, then the copy itself |
+//! | rendezvous, bytes | else | `RTS`, `CTS`, `DATA` … |
+//!
+//! Tokens bound what a sender may have unmatched at a receiver (as the SP2's pipes did per pair): a
+//! receiver that is not ready costs memory once. Out of tokens, a message goes by rendezvous, so
+//! only its envelope waits at the receiver and order and matching stay as they are.
+
+use std::collections::VecDeque;
+
+use margay_core_matching::{Envelope, Matching, Pattern};
+use margay_net_transport::{Advance, Head, Packet, SHORT, Sink, Ticket, Transport};
+
+use crate::collective::{Execution, Step as Collected};
+use crate::data::{Data, Walk};
+use crate::slab::{Key, Slab};
+
+const EAGER: u8 = 1;
+const FIRST: u8 = 2;
+const MORE: u8 = 3;
+const RTS: u8 = 4;
+const CTS: u8 = 5;
+const DATA: u8 = 6;
+const ACK: u8 = 7;
+const CREDIT: u8 = 8;
+
+/// When a standard send completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// As soon as the buffer may be used again.
+    Standard,
+    /// When the receiver has begun to receive.
+    Synchronous,
+    /// As standard; the caller promises that the receive is posted.
+    Ready,
+}
+
+/// Sizes and counts at which protocols change.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Longest eager message in bytes.
+    pub eager: u64,
+    /// Eager messages that may be unmatched at one receiver.
+    pub tokens: u32,
+    /// Eager bytes that may be unmatched at one receiver.
+    pub token_bytes: u64,
+}
+
+impl Default for Limits {
+    /// 64 KiB: from there on a handshake costs less than a second copy would if the receive were
+    /// not posted. 2,048 messages and 512 KiB: enough that a sender with a receiver that keeps up
+    /// never runs out, little enough for every pair to have it.
+    fn default() -> Self {
+        Limits {
+            eager: 64 << 10,
+            tokens: 2048,
+            token_bytes: 512 << 10,
+        }
+    }
+}
+
+/// Names a request.
+pub type ReqId = Key;
+/// Names a message that a matched probe took.
+pub type MsgId = Key;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Sender's rank in the communicator (receives).
+    pub source: u32,
+    /// Tag of the message (receives).
+    pub tag: u32,
+    /// Packed bytes received.
+    pub bytes: u64,
+    /// The request was cancelled and nothing was received.
+    pub cancelled: bool,
+    /// The message was longer than the buffer: its size.
+    pub truncated: Option<u64>,
+}
+
+/// A message that a probe found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Sender's rank in the communicator.
+    pub source: u32,
+    /// Its tag.
+    pub tag: u32,
+    /// Its size in packed bytes.
+    pub bytes: u64,
+}
+
+/// One rank's engine. See the module; not shared, [`crate::Rank`] puts a lock around it.
+pub struct Engine {
+    transport: Box<dyn Transport>,
+    state: State,
+}
+
+/// What an unfinished request waits for, for displays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// A message from that world rank (none: any) with that tag (none: any).
+    Receive(Option<u32>, Option<u32>, u32),
+    /// That world rank to take the message with that tag.
+    Send(u32, u32, u32),
+    /// Other ranks in a collective operation; one of them, if it is known.
+    Collective(Option<u32>, u32),
+}
+
+struct State {
+    me: u32,
+    limits: Limits,
+    matching: Matching<u32, u32>,
+    requests: Slab<Request>,
+    messages: Slab<Message>,
+    peers: Vec<Peer>,
+    /// Peers with something in a queue.
+    active: Vec<u32>,
+    /// Receives that were matched with a rendezvous and need the transport.
+    meetings: Vec<Meeting>,
+    copies: Vec<Direct>,
+    /// Offers that were answered with a CTS.
+    declined: Vec<Ticket>,
+    loopback: VecDeque<(Head, [u64; 2], Vec<u8>)>,
+    executions: Vec<u32>,
+    /// Requests that ended, as a count; tells collectives and other threads that there is news.
+    ended: u64,
+    looked: u64,
+}
+
+struct Request {
+    kind: Kind,
+    outcome: Outcome,
+    done: bool,
+    /// Nobody will ask for the outcome.
+    detached: bool,
+}
+
+enum Kind {
+    Send(Send),
+    Receive(Receive),
+    Collective(Box<Execution>),
+}
+
+struct Send {
+    to: u32,
+    envelope: Envelope,
+    mode: Mode,
+    data: Data,
+    walk: Walk,
+    stage: SendStage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SendStage {
+    /// In its peer's queue, nothing sent.
+    Queued,
+    /// In its peer's queue, some fragments sent.
+    Eager,
+    /// The receiver's answer is awaited; perhaps with a direct copy on offer.
+    Offered(Option<Ticket>),
+    /// In its peer's streams: bytes to this request of the receiver.
+    Streaming(u64),
+    /// All is sent, the receiver's acknowledgement is awaited.
+    Unacknowledged,
+}
+
+struct Receive {
+    data: Data,
+    walk: Walk,
+    pattern: Pattern,
+    /// World rank of the sender that was asked for, for displays.
+    from: Option<u32>,
+    /// Matched: the message's size.
+    total: Option<u64>,
+    /// Bytes that have arrived, also those beyond the buffer.
+    arrived: u64,
+}
+
+/// An unexpected message.
+struct Message {
+    envelope: Envelope,
+    from: u32,
+    total: u64,
+    /// 0, or 1 + the sender's request that wants to know when this is matched.
+    ack: u32,
+    body: Body,
+}
+
+enum Body {
+    Short([u8; SHORT]),
+    /// What has arrived so far.
+    Bytes(Vec<u8>),
+    Rendezvous {
+        sender: u64,
+        words: [u64; 3],
+    },
+}
+
+#[derive(Clone, Copy)]
+enum Target {
+    Request(u32),
+    Message(u32),
+}
+
+#[derive(Default)]
+struct Peer {
+    /// Sends in the order in which their envelopes must go.
+    queue: VecDeque<u32>,
+    /// Short packets without order.
+    controls: VecDeque<Control>,
+    /// Sends that stream to a receive that is known; no order among them.
+    streams: VecDeque<u32>,
+    /// In `State::active`.
+    listed: bool,
+    /// Eager messages and bytes sent and not yet matched, as far as we have been told.
+    unmatched: u32,
+    unmatched_bytes: u64,
+    /// Matched here and not yet told to the peer.
+    owed: u32,
+    owed_bytes: u64,
+    /// Where the rest of an eager message in fragments goes.
+    assembling: Option<Target>,
+}
+
+enum Control {
+    Cts { sender: u64, receiver: u64 },
+    Ack { sender: u32 },
+}
+
+struct Meeting {
+    request: u32,
+    from: u32,
+    sender: u64,
+    words: [u64; 3],
+}
+
+struct Direct {
+    ticket: Ticket,
+    request: u32,
+    /// On the receiving side: the sender and its request, for the case that the system refuses.
+    receiving: Option<(u32, u64)>,
+}
+
+impl Engine {
+    /// The engine of the rank that `transport` belongs to.
+    #[must_use]
+    pub fn new(transport: Box<dyn Transport>, limits: Limits) -> Engine {
+        let peers = (0..transport.size()).map(|_| Peer::default()).collect();
+        Engine {
+            state: State {
+                me: transport.me(),
+                limits,
+                matching: Matching::new(),
+                requests: Slab::new(),
+                messages: Slab::new(),
+                peers,
+                active: Vec::new(),
+                meetings: Vec::new(),
+                copies: Vec::new(),
+                declined: Vec::new(),
+                loopback: VecDeque::new(),
+                executions: Vec::new(),
+                ended: 0,
+                looked: 0,
+            },
+            transport,
+        }
+    }
+
+    /// Sends a short message at once when nothing stands in the way. Returns whether it went.
+    #[inline]
+    pub fn send_at_once(&mut self, data: &Data, to: u32, envelope: Envelope) -> bool {
+        let size = data.size();
+        let state = &mut self.state;
+        let Some((mem, at)) = data.dense() else {
+            return false;
+        };
+        if size > 4096 || to == state.me {
+            return false;
+        }
+        let limits = state.limits;
+        let peer = &mut state.peers[to as usize];
+        if !peer.queue.is_empty() || !peer.has_tokens(size, &limits) {
+            return false;
+        }
+        let head = head(EAGER, envelope, 0);
+        let len = size as usize;
+        let sent = if len <= SHORT {
+            mem.with_bytes(at, len, |bytes| self.transport.send_short(to, head, bytes))
+        } else {
+            self.transport
+                .send_long(to, head, [0; 2], len, &mut |room| mem.read(at, room))
+        };
+        if sent {
+            peer.unmatched += 1;
+            peer.unmatched_bytes += size;
+        }
+        sent
+    }
+
+    /// Begins a send.
+    pub fn isend(&mut self, mode: Mode, data: Data, to: u32, envelope: Envelope) -> ReqId {
+        let walk = data.walk();
+        let key = self.state.requests.insert(Request::new(Kind::Send(Send {
+            to,
+            envelope,
+            mode,
+            data,
+            walk,
+            stage: SendStage::Queued,
+        })));
+        self.state.peers[to as usize].queue.push_back(key.index);
+        self.state.list(to);
+        self.push_peer(to);
+        key
+    }
+
+    /// Posts a receive. `from` is the world rank of the sender if one is asked for.
+    pub fn irecv(&mut self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
+        let walk = data.walk();
+        let key = self
+            .state
+            .requests
+            .insert(Request::new(Kind::Receive(Receive {
+                data,
+                walk,
+                pattern,
+                from,
+                total: None,
+                arrived: 0,
+            })));
+        if let Some(message) = self.state.matching.post(pattern, key.index) {
+            self.state.deliver(message, key.index);
+            self.after_match();
+        }
+        key
+    }
+
+    /// Receives a message that a matched probe took.
+    ///
+    /// # Panics
+    /// When `message` was received before.
+    pub fn imrecv(&mut self, message: MsgId, data: Data) -> ReqId {
+        let found = self
+            .state
+            .messages
+            .get(message)
+            .expect("a matched message is received once");
+        let pattern = Pattern {
+            context: found.envelope.context,
+            source: Some(found.envelope.source),
+            tag: Some(found.envelope.tag),
+        };
+        let from = Some(found.from);
+        let walk = data.walk();
+        let key = self
+            .state
+            .requests
+            .insert(Request::new(Kind::Receive(Receive {
+                data,
+                walk,
+                pattern,
+                from,
+                total: None,
+                arrived: 0,
+            })));
+        self.state.deliver(message.index, key.index);
+        self.after_match();
+        key
+    }
+
+    /// Begins a collective operation.
+    pub fn icollective(&mut self, execution: Execution) -> ReqId {
+        let key = self
+            .state
+            .requests
+            .insert(Request::new(Kind::Collective(Box::new(execution))));
+        self.state.executions.push(key.index);
+        self.run_execution(key.index);
+        key
+    }
+
+    /// The oldest message that has arrived and matches.
+    #[must_use]
+    pub fn probe(&mut self, pattern: Pattern) -> Option<Arrived> {
+        let (envelope, index) = self.state.matching.peek(pattern)?;
+        let message = self.state.messages.at(index)?;
+        Some(arrived(envelope, message.total))
+    }
+
+    /// Takes the oldest message that has arrived and matches, for [`imrecv`](Self::imrecv).
+    #[must_use]
+    pub fn mprobe(&mut self, pattern: Pattern) -> Option<(MsgId, Arrived)> {
+        let (envelope, index) = self.state.matching.take(pattern)?;
+        let key = self.state.messages.key_at(index)?;
+        let total = self.state.messages.at(index)?.total;
+        Some((key, arrived(envelope, total)))
+    }
+
+    /// Whether a request has ended. A request that is gone has.
+    #[must_use]
+    #[inline]
+    pub fn is_done(&self, id: ReqId) -> bool {
+        self.state.requests.get(id).is_none_or(|r| r.done)
+    }
+
+    /// The outcome of a request that has ended; the request is gone then.
+    pub fn take(&mut self, id: ReqId) -> Option<Outcome> {
+        let request = self.state.requests.get(id)?;
+        if !request.done {
+            return None;
+        }
+        let outcome = request.outcome;
+        self.state.requests.remove(id.index);
+        Some(outcome)
+    }
+
+    /// Nobody will ask for the outcome; the request goes on and then vanishes.
+    pub fn detach(&mut self, id: ReqId) {
+        if let Some(request) = self.state.requests.get_mut(id) {
+            if request.done {
+                self.state.requests.remove(id.index);
+            } else {
+                request.detached = true;
+            }
+        }
+    }
+
+    /// Cancels a receive that has not been matched or a send of which nothing has gone out. The
+    /// outcome tells whether it worked; a cancelled request is done.
+    pub fn cancel(&mut self, id: ReqId) {
+        let Some(request) = self.state.requests.get_mut(id) else {
+            return;
+        };
+        if request.done {
+            return;
+        }
+        let withdrawn = match &request.kind {
+            Kind::Receive(receive) if receive.total.is_none() => {
+                let pattern = receive.pattern;
+                self.state.matching.withdraw(pattern, id.index)
+            }
+            Kind::Send(send) if send.stage == SendStage::Queued => {
+                let queue = &mut self.state.peers[send.to as usize].queue;
+                let found = queue.iter().position(|&index| index == id.index);
+                found.is_some_and(|at| queue.remove(at).is_some())
+            }
+            _ => false,
+        };
+        if withdrawn {
+            let request = self.state.requests.at(id.index).expect("it is there");
+            request.outcome.cancelled = true;
+            self.state.end(id.index);
+        }
+    }
+
+    /// What a request waits for; none when it has ended.
+    #[must_use]
+    pub fn pending(&self, id: ReqId) -> Option<Pending> {
+        let request = self.state.requests.get(id).filter(|r| !r.done)?;
+        Some(match &request.kind {
+            Kind::Send(send) => Pending::Send(send.to, send.envelope.tag, send.envelope.context),
+            Kind::Receive(r) => Pending::Receive(r.from, r.pattern.tag, r.pattern.context),
+            Kind::Collective(execution) => {
+                let peer = execution.children().find_map(|child| {
+                    match self.state.requests.get(child).filter(|r| !r.done)?.kind {
+                        Kind::Send(ref send) => Some(send.to),
+                        Kind::Receive(ref receive) => receive.from,
+                        Kind::Collective(_) => None,
+                    }
+                });
+                Pending::Collective(peer, execution.context())
+            }
+        })
+    }
+
+    /// Moves everything on that can move. Returns whether anything did.
+    pub fn progress(&mut self) -> bool {
+        let mut any = self.transport.poll(&mut self.state);
+        if !self.state.loopback.is_empty() {
+            any = true;
+            self.state.take_loopback();
+        }
+        any |= self.after_match();
+        if !self.state.active.is_empty() {
+            any |= self.push_all();
+        }
+        if !self.state.copies.is_empty() {
+            any |= self.advance_copies();
+        }
+        if !self.state.executions.is_empty() && self.state.looked != self.state.ended {
+            any = true;
+            self.run_executions();
+        }
+        any
+    }
+
+    /// Requests that have ended since the start, as a count.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.state.ended
+    }
+
+    /// Requests that are known and messages that wait unmatched.
+    #[must_use]
+    pub fn outstanding(&self) -> (usize, usize) {
+        (self.state.requests.len(), self.state.messages.len())
+    }
+
+    /// Whether everything that goes out has gone out: no send waits in a queue, no detached request
+    /// is unfinished.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.state.active.is_empty()
+            && self.state.loopback.is_empty()
+            && self.state.copies.is_empty()
+            && !self
+                .state
+                .requests
+                .any(|r| r.detached && !r.done && !matches!(r.kind, Kind::Receive(_)))
+    }
+
+    /// The transport, for what only some transports have.
+    pub fn transport(&mut self) -> &mut dyn Transport {
+        &mut *self.transport
+    }
+
+    /// Meets senders that wait, and takes back offers that were declined.
+    fn after_match(&mut self) -> bool {
+        if self.state.meetings.is_empty() && self.state.declined.is_empty() {
+            return false;
+        }
+        while let Some(meeting) = self.state.meetings.pop() {
+            self.meet(meeting);
+        }
+        while let Some(ticket) = self.state.declined.pop() {
+            self.transport.withdraw(ticket);
+        }
+        true
+    }
+
+    fn meet(&mut self, meeting: Meeting) {
+        let Meeting {
+            request: index,
+            from,
+            sender,
+            words,
+        } = meeting;
+        let Some(Request {
+            kind: Kind::Receive(receive),
+            ..
+        }) = self.state.requests.at(index)
+        else {
+            return;
+        };
+        let wanted = receive.total.unwrap_or(0).min(receive.data.size());
+        if words[0] != 0
+            && let Some((mem, at)) = receive.data.dense()
+            && let Some(ticket) = self.transport.accept(from, words, mem, at, wanted)
+        {
+            self.state.copies.push(Direct {
+                ticket,
+                request: index,
+                receiving: Some((from, sender)),
+            });
+            self.advance_copies();
+            return;
+        }
+        let empty = receive.total == Some(0);
+        self.clear_to_send(index, from, sender);
+        if empty {
+            self.state.end(index);
+        }
+    }
+
+    fn clear_to_send(&mut self, index: u32, from: u32, sender: u64) {
+        self.state.peers[from as usize]
+            .controls
+            .push_back(Control::Cts {
+                sender,
+                receiver: u64::from(index),
+            });
+        self.state.list(from);
+        self.push_peer(from);
+    }
+
+    fn advance_copies(&mut self) -> bool {
+        let mut any = false;
+        let mut at = 0;
+        while at < self.state.copies.len() {
+            let copy = &self.state.copies[at];
+            let (ticket, index) = (copy.ticket, copy.request);
+            match self.transport.advance(ticket) {
+                Advance::Pending(moved) => {
+                    any |= moved;
+                    at += 1;
+                }
+                Advance::Done => {
+                    any = true;
+                    self.state.copies.swap_remove(at);
+                    self.state.copied(index);
+                }
+                Advance::Refused => {
+                    any = true;
+                    let copy = self.state.copies.swap_remove(at);
+                    if let Some((from, sender)) = copy.receiving {
+                        self.clear_to_send(index, from, sender);
+                    }
+                }
+            }
+        }
+        any
+    }
+
+    fn push_all(&mut self) -> bool {
+        let mut any = false;
+        let mut at = 0;
+        while at < self.state.active.len() {
+            let to = self.state.active[at];
+            any |= self.push_peer(to);
+            if self.state.peers[to as usize].is_idle() {
+                self.state.peers[to as usize].listed = false;
+                self.state.active.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        any
+    }
+
+    /// Sends what `to` has room for. Returns whether anything went.
+    fn push_peer(&mut self, to: u32) -> bool {
+        let mut any = false;
+        while self.push_control(to) {
+            any = true;
+        }
+        while let Some(&index) = self.state.peers[to as usize].queue.front() {
+            match self.push_send(index) {
+                Pushed::All => {
+                    self.state.peers[to as usize].queue.pop_front();
+                    any = true;
+                }
+                Pushed::Some => any = true,
+                Pushed::Nothing => break,
+            }
+        }
+        while let Some(&index) = self.state.peers[to as usize].streams.front() {
+            match self.push_stream(index) {
+                Pushed::All => {
+                    self.state.peers[to as usize].streams.pop_front();
+                    any = true;
+                }
+                Pushed::Some => any = true,
+                Pushed::Nothing => break,
+            }
+        }
+        any
+    }
+
+    /// Sends one short packet without order, if there is one and it has room.
+    fn push_control(&mut self, to: u32) -> bool {
+        let peer = &mut self.state.peers[to as usize];
+        let limits = self.state.limits;
+        if let Some(control) = peer.controls.front() {
+            let mut payload = [0; 8];
+            let head = match *control {
+                Control::Cts { sender, receiver } => {
+                    payload = receiver.to_ne_bytes();
+                    Head {
+                        kind: CTS,
+                        word: sender as u32,
+                        ..Head::default()
+                    }
+                }
+                Control::Ack { sender } => Head {
+                    kind: ACK,
+                    word: sender,
+                    ..Head::default()
+                },
+            };
+            if !self.short(to, head, &payload) {
+                return false;
+            }
+            self.state.peers[to as usize].controls.pop_front();
+            return true;
+        }
+        if peer.credit_is_due(&limits) {
+            let mut payload = [0; 16];
+            payload[..8].copy_from_slice(&u64::from(peer.owed).to_ne_bytes());
+            payload[8..].copy_from_slice(&peer.owed_bytes.to_ne_bytes());
+            let head = Head {
+                kind: CREDIT,
+                ..Head::default()
+            };
+            if self.short(to, head, &payload) {
+                let peer = &mut self.state.peers[to as usize];
+                peer.owed = 0;
+                peer.owed_bytes = 0;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn push_send(&mut self, index: u32) -> Pushed {
+        let limits = self.state.limits;
+        let Some(Request {
+            kind: Kind::Send(send),
+            ..
+        }) = self.state.requests.at(index)
+        else {
+            return Pushed::All;
+        };
+        let (to, size) = (send.to, send.data.size());
+        let sync = send.mode == Mode::Synchronous;
+        let word = if sync { index + 1 } else { 0 };
+        if send.stage == SendStage::Queued {
+            let offer = if to == self.state.me {
+                None
+            } else {
+                send.data
+                    .dense()
+                    .and_then(|(mem, at)| self.transport.offer(to, mem, at, size))
+            };
+            let eager = offer.is_none()
+                && size <= limits.eager
+                && self.state.peers[to as usize].has_tokens(size, &limits);
+            if !eager {
+                let (ticket, words) = match offer {
+                    Some((ticket, words)) => (Some(ticket), words),
+                    None => (None, [0; 3]),
+                };
+                let envelope = send.envelope;
+                let mut payload = [0; SHORT];
+                for (place, value) in payload.chunks_exact_mut(8).zip([
+                    size,
+                    u64::from(index),
+                    words[0],
+                    words[1],
+                    words[2],
+                ]) {
+                    place.copy_from_slice(&value.to_ne_bytes());
+                }
+                if !self.short(to, head(RTS, envelope, 0), &payload) {
+                    if let Some(ticket) = ticket {
+                        self.transport.withdraw(ticket);
+                    }
+                    return Pushed::Nothing;
+                }
+                self.state.stage(index, SendStage::Offered(ticket));
+                if let Some(ticket) = ticket {
+                    self.state.copies.push(Direct {
+                        ticket,
+                        request: index,
+                        receiving: None,
+                    });
+                }
+                return Pushed::All;
+            }
+        }
+        let Some(Request {
+            kind: Kind::Send(send),
+            ..
+        }) = self.state.requests.at(index)
+        else {
+            return Pushed::All;
+        };
+        let sent = send.walk.position();
+        let part = if size <= SHORT as u64 {
+            size as usize
+        } else {
+            self.transport.fragment(size - sent)
+        };
+        let whole = sent == 0 && part as u64 == size;
+        let (kind, args) = match (whole, sent) {
+            (true, _) => (EAGER, [0; 2]),
+            (false, 0) => (FIRST, [size, 0]),
+            (false, _) => (MORE, [0; 2]),
+        };
+        let packet = head(kind, send.envelope, word);
+        let Send { data, walk, .. } = send;
+        let pushed = if to == self.state.me {
+            let mut bytes = vec![0; part];
+            walk.pack(data, &mut bytes);
+            self.state.loopback.push_back((packet, args, bytes));
+            true
+        } else if size <= SHORT as u64 {
+            let mut bytes = [0; SHORT];
+            walk.clone().pack(data, &mut bytes[..part]);
+            self.transport.send_short(to, packet, &bytes[..part])
+        } else {
+            self.transport
+                .send_long(to, packet, args, part, &mut |room| walk.pack(data, room))
+        };
+        if !pushed {
+            return Pushed::Nothing;
+        }
+        if sent == 0 {
+            let peer = &mut self.state.peers[to as usize];
+            peer.unmatched += 1;
+            peer.unmatched_bytes += size;
+        }
+        if sent + (part as u64) < size {
+            self.state.stage(index, SendStage::Eager);
+            return Pushed::Some;
+        }
+        if sync {
+            self.state.stage(index, SendStage::Unacknowledged);
+        } else {
+            self.state.end(index);
+        }
+        Pushed::All
+    }
+
+    fn push_stream(&mut self, index: u32) -> Pushed {
+        let Some(Request {
+            kind: Kind::Send(send),
+            ..
+        }) = self.state.requests.at(index)
+        else {
+            return Pushed::All;
+        };
+        let Send {
+            to,
+            data,
+            walk,
+            stage: SendStage::Streaming(receiver),
+            ..
+        } = send
+        else {
+            return Pushed::All;
+        };
+        let (to, receiver) = (*to, *receiver);
+        let offset = walk.position();
+        let left = data.size() - offset;
+        if left > 0 {
+            let part = self.transport.fragment(left);
+            let packet = Head {
+                kind: DATA,
+                ..Head::default()
+            };
+            let args = [receiver, offset];
+            let pushed = if to == self.state.me {
+                let mut bytes = vec![0; part];
+                walk.pack(data, &mut bytes);
+                self.state.loopback.push_back((packet, args, bytes));
+                true
+            } else {
+                self.transport
+                    .send_long(to, packet, args, part, &mut |room| walk.pack(data, room))
+            };
+            if !pushed {
+                return Pushed::Nothing;
+            }
+            if (part as u64) < left {
+                return Pushed::Some;
+            }
+        }
+        self.state.end(index);
+        Pushed::All
+    }
+
+    fn short(&mut self, to: u32, head: Head, payload: &[u8]) -> bool {
+        if to == self.state.me {
+            self.state
+                .loopback
+                .push_back((head, [0; 2], payload.to_vec()));
+            true
+        } else {
+            self.transport.send_short(to, head, payload)
+        }
+    }
+
+    fn run_executions(&mut self) {
+        self.state.looked = self.state.ended;
+        let mut at = 0;
+        while at < self.state.executions.len() {
+            let index = self.state.executions[at];
+            self.run_execution(index);
+            if self.state.executions.get(at) == Some(&index) {
+                at += 1;
+            }
+        }
+    }
+
+    /// Starts what a collective can start now, until it has to wait or is done.
+    fn run_execution(&mut self, index: u32) {
+        let Some(Request {
+            kind: Kind::Collective(execution),
+            ..
+        }) = self.state.requests.at(index)
+        else {
+            return;
+        };
+        // The execution starts requests of this very engine, so it is taken out meanwhile.
+        let mut execution = std::mem::replace(execution, Box::new(Execution::idle()));
+        let step = execution.run(self);
+        if let Some(Request {
+            kind: Kind::Collective(place),
+            ..
+        }) = self.state.requests.at(index)
+        {
+            *place = execution;
+        }
+        if step == Collected::Done {
+            self.state.executions.retain(|&i| i != index);
+            self.state.end(index);
+        }
+    }
+}
+
+enum Pushed {
+    All,
+    Some,
+    Nothing,
+}
+
+impl Sink for State {
+    #[inline]
+    fn packet(&mut self, from: u32, packet: Packet<'_>) {
+        let Packet {
+            head,
+            args,
+            payload,
+        } = packet;
+        match head.kind {
+            EAGER => self.eager(from, head, payload),
+            FIRST => self.first(from, head, args[0], payload),
+            MORE => self.more(from, payload),
+            RTS => self.request_to_send(from, head, payload),
+            CTS => self.clear(from, head.word, number(payload, 0)),
+            DATA => self.data(args[0] as u32, payload),
+            ACK => self.acknowledged(head.word),
+            CREDIT => {
+                let peer = &mut self.peers[from as usize];
+                peer.unmatched = peer.unmatched.saturating_sub(number(payload, 0) as u32);
+                peer.unmatched_bytes = peer.unmatched_bytes.saturating_sub(number(payload, 1));
+            }
+            // A kind of a later version; nothing we sent can have asked for it.
+            _ => {}
+        }
+    }
+}
+
+impl State {
+    #[inline]
+    fn eager(&mut self, from: u32, head: Head, payload: &[u8]) {
+        let envelope = envelope(head);
+        let total = payload.len() as u64;
+        match self.matching.arrive(envelope) {
+            Some(index) => {
+                self.matched(index, from, envelope, total, head.word, true);
+                self.data(index, payload);
+            }
+            None => {
+                let body = if payload.len() <= SHORT {
+                    let mut short = [0; SHORT];
+                    short[..payload.len()].copy_from_slice(payload);
+                    Body::Short(short)
+                } else {
+                    Body::Bytes(payload.to_vec())
+                };
+                self.keep(envelope, from, total, head.word, body);
+            }
+        }
+    }
+
+    fn first(&mut self, from: u32, head: Head, total: u64, payload: &[u8]) {
+        let envelope = envelope(head);
+        let target = match self.matching.arrive(envelope) {
+            Some(index) => {
+                self.matched(index, from, envelope, total, head.word, true);
+                self.data(index, payload);
+                Target::Request(index)
+            }
+            None => {
+                let mut bytes = Vec::with_capacity(total as usize);
+                bytes.extend_from_slice(payload);
+                Target::Message(self.keep(envelope, from, total, head.word, Body::Bytes(bytes)))
+            }
+        };
+        self.peers[from as usize].assembling = Some(target);
+    }
+
+    fn more(&mut self, from: u32, payload: &[u8]) {
+        match self.peers[from as usize].assembling {
+            Some(Target::Request(index)) => self.data(index, payload),
+            Some(Target::Message(index)) => {
+                if let Some(Message {
+                    body: Body::Bytes(bytes),
+                    ..
+                }) = self.messages.at(index)
+                {
+                    bytes.extend_from_slice(payload);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn request_to_send(&mut self, from: u32, head: Head, payload: &[u8]) {
+        let envelope = envelope(head);
+        let total = number(payload, 0);
+        let sender = number(payload, 1);
+        let words = [number(payload, 2), number(payload, 3), number(payload, 4)];
+        match self.matching.arrive(envelope) {
+            Some(index) => {
+                self.matched(index, from, envelope, total, 0, false);
+                self.meetings.push(Meeting {
+                    request: index,
+                    from,
+                    sender,
+                    words,
+                });
+            }
+            None => {
+                self.keep(envelope, from, total, 0, Body::Rendezvous { sender, words });
+            }
+        }
+    }
+
+    fn clear(&mut self, from: u32, sender: u32, receiver: u64) {
+        let Some(Request {
+            kind: Kind::Send(send),
+            ..
+        }) = self.requests.at(sender)
+        else {
+            return;
+        };
+        if let SendStage::Offered(Some(ticket)) = send.stage {
+            self.declined.push(ticket);
+            self.copies.retain(|copy| copy.ticket != ticket);
+        }
+        send.stage = SendStage::Streaming(receiver);
+        self.peers[from as usize].streams.push_back(sender);
+        self.list(from);
+    }
+
+    /// Bytes for a matched receive.
+    #[inline]
+    fn data(&mut self, index: u32, payload: &[u8]) {
+        let Some(Request {
+            kind: Kind::Receive(receive),
+            ..
+        }) = self.requests.at(index)
+        else {
+            return;
+        };
+        receive.walk.unpack(&receive.data, payload);
+        receive.arrived += payload.len() as u64;
+        if Some(receive.arrived) == receive.total {
+            self.end(index);
+        }
+    }
+
+    fn acknowledged(&mut self, word: u32) {
+        let index = word.wrapping_sub(1);
+        if let Some(Request {
+            kind: Kind::Send(send),
+            ..
+        }) = self.requests.at(index)
+            && send.stage == SendStage::Unacknowledged
+        {
+            self.end(index);
+        } else if let Some(Request {
+            kind: Kind::Send(send),
+            ..
+        }) = self.requests.at(index)
+        {
+            // Matched while the last fragments are still on their way out: then the end of the
+            // sending is the end of the request.
+            send.mode = Mode::Standard;
+        }
+    }
+
+    /// A receive has found its message: notes size and sender, returns the token.
+    #[inline]
+    fn matched(
+        &mut self,
+        index: u32,
+        from: u32,
+        envelope: Envelope,
+        total: u64,
+        ack: u32,
+        token: bool,
+    ) {
+        if let Some(request) = self.requests.at(index)
+            && let Kind::Receive(receive) = &mut request.kind
+        {
+            receive.total = Some(total);
+            receive.from = Some(from);
+            request.outcome.source = envelope.source;
+            request.outcome.tag = envelope.tag;
+            request.outcome.bytes = total.min(receive.data.size());
+            if total > receive.data.size() {
+                request.outcome.truncated = Some(total);
+            }
+        }
+        if ack != 0 {
+            self.peers[from as usize]
+                .controls
+                .push_back(Control::Ack { sender: ack });
+            self.list(from);
+        }
+        if token {
+            let limits = self.limits;
+            let peer = &mut self.peers[from as usize];
+            peer.owed += 1;
+            peer.owed_bytes += total;
+            if peer.credit_is_due(&limits) {
+                self.list(from);
+            }
+        }
+    }
+
+    fn keep(&mut self, envelope: Envelope, from: u32, total: u64, ack: u32, body: Body) -> u32 {
+        let key = self.messages.insert(Message {
+            envelope,
+            from,
+            total,
+            ack,
+            body,
+        });
+        self.matching.unexpected(envelope, key.index);
+        key.index
+    }
+
+    /// Gives an unexpected message, which the matching has let go, to a receive.
+    fn deliver(&mut self, message: u32, index: u32) {
+        let Some(message_) = self.messages.remove(message) else {
+            return;
+        };
+        let Message {
+            envelope,
+            from,
+            total,
+            ack,
+            body,
+        } = message_;
+        let token = !matches!(body, Body::Rendezvous { .. });
+        self.matched(index, from, envelope, total, ack, token);
+        match body {
+            Body::Short(bytes) => self.data(index, &bytes[..total as usize]),
+            Body::Bytes(bytes) => {
+                if (bytes.len() as u64) < total {
+                    // The rest is on its way and goes straight to the buffer.
+                    self.peers[from as usize].assembling = Some(Target::Request(index));
+                }
+                self.data(index, &bytes);
+            }
+            Body::Rendezvous { sender, words } => self.meetings.push(Meeting {
+                request: index,
+                from,
+                sender,
+                words,
+            }),
+        }
+    }
+
+    /// A direct copy is complete on this side.
+    fn copied(&mut self, index: u32) {
+        if let Some(Request {
+            kind: Kind::Receive(receive),
+            ..
+        }) = self.requests.at(index)
+        {
+            receive.arrived = receive.total.unwrap_or(0);
+        }
+        self.end(index);
+    }
+
+    #[inline]
+    fn end(&mut self, index: u32) {
+        self.ended += 1;
+        if let Some(request) = self.requests.at(index) {
+            request.done = true;
+            if request.detached {
+                self.requests.remove(index);
+            }
+        }
+    }
+
+    fn stage(&mut self, index: u32, stage: SendStage) {
+        if let Some(Request {
+            kind: Kind::Send(send),
+            ..
+        }) = self.requests.at(index)
+        {
+            send.stage = stage;
+        }
+    }
+
+    #[inline]
+    fn list(&mut self, peer: u32) {
+        let entry = &mut self.peers[peer as usize];
+        if !entry.listed {
+            entry.listed = true;
+            self.active.push(peer);
+        }
+    }
+
+    fn take_loopback(&mut self) {
+        let me = self.me;
+        for _ in 0..self.loopback.len() {
+            if let Some((head, args, bytes)) = self.loopback.pop_front() {
+                let payload = &bytes;
+                self.packet(
+                    me,
+                    Packet {
+                        head,
+                        args,
+                        payload,
+                    },
+                );
+            }
+        }
+    }
+}
+
+impl Request {
+    fn new(kind: Kind) -> Request {
+        Request {
+            kind,
+            outcome: Outcome::default(),
+            done: false,
+            detached: false,
+        }
+    }
+}
+
+impl Peer {
+    #[inline]
+    fn has_tokens(&self, size: u64, limits: &Limits) -> bool {
+        self.unmatched < limits.tokens && self.unmatched_bytes + size <= limits.token_bytes
+    }
+
+    #[inline]
+    fn credit_is_due(&self, limits: &Limits) -> bool {
+        self.owed >= limits.tokens / 4 || self.owed_bytes >= limits.token_bytes / 4
+    }
+
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.controls.is_empty() && self.streams.is_empty()
+    }
+}
+
+#[inline]
+fn head(kind: u8, envelope: Envelope, word: u32) -> Head {
+    Head {
+        kind,
+        context: envelope.context,
+        source: envelope.source,
+        tag: envelope.tag,
+        word,
+    }
+}
+
+#[inline]
+fn envelope(head: Head) -> Envelope {
+    Envelope {
+        context: head.context,
+        source: head.source,
+        tag: head.tag,
+    }
+}
+
+fn arrived(envelope: Envelope, bytes: u64) -> Arrived {
+    Arrived {
+        source: envelope.source,
+        tag: envelope.tag,
+        bytes,
+    }
+}
+
+/// The `place`-th eight bytes of a control packet; 0 when it is too short.
+fn number(payload: &[u8], place: usize) -> u64 {
+    payload.get(place * 8..place * 8 + 8).map_or(0, |b| {
+        u64::from_ne_bytes(b.try_into().expect("eight bytes"))
+    })
+}

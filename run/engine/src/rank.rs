@@ -1,0 +1,411 @@
+//! A rank: all of its state behind one lock, and the calls that wait.
+
+use std::fmt;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use margay_core_matching::{Envelope, Pattern};
+use margay_net_shm::{Shm, Thresholds};
+use margay_net_transport::{Bell, Transport};
+use margay_sys::clock;
+use margay_sys::cpu;
+use margay_sys::lock::RankLock;
+use margay_sys::segment::{
+    ENV_RANK, ENV_SEGMENT, Phase, Segment, SegmentError, Sizes, WaitKind, Waiting,
+};
+
+use crate::collective::Execution;
+use crate::data::Data;
+use crate::engine::{Arrived, Engine, Limits, Mode, MsgId, Outcome, Pending, ReqId};
+use crate::wait::{Next, Policy, Wait};
+
+/// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
+/// May be shared between threads; see [`Rank::assume_single_thread`] for making it cheaper.
+pub struct Rank {
+    engine: RankLock<Engine>,
+    bell: Arc<dyn Bell>,
+    policy: Policy,
+    me: u32,
+    size: u32,
+    segment: Option<Arc<Segment>>,
+}
+
+/// Why a rank could not join its job.
+#[derive(Debug)]
+pub enum OpenError {
+    /// A variable that the launcher sets has a value that the launcher never sets.
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The shared memory could not be joined or made.
+    Segment(SegmentError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Environment { name, value } => write!(
+                f,
+                "{name} is '{value}', which no launcher sets; start the program with mpiexec, or \
+                 unset {ENV_SEGMENT} and {ENV_RANK} to run it alone"
+            ),
+            OpenError::Segment(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl Rank {
+    /// Joins the job that the launcher's environment names; without one, a world of one.
+    ///
+    /// # Errors
+    /// When the environment is broken or the shared memory cannot be had.
+    pub fn open() -> Result<Rank, OpenError> {
+        let Ok(fd) = std::env::var(ENV_SEGMENT) else {
+            return Rank::alone();
+        };
+        let number: RawFd = fd.parse().map_err(|_| OpenError::Environment {
+            name: ENV_SEGMENT,
+            value: fd,
+        })?;
+        let rank = std::env::var(ENV_RANK).unwrap_or_default();
+        let me = rank.parse::<u32>().ok();
+        let segment = Arc::new(Segment::join_inherited(number).map_err(OpenError::Segment)?);
+        let me = me
+            .filter(|&me| me < segment.ranks())
+            .ok_or(OpenError::Environment {
+                name: ENV_RANK,
+                value: rank,
+            })?;
+        segment.cell(me).set_pid(std::process::id());
+        Ok(Rank::in_segment(&segment, me))
+    }
+
+    /// A world of one rank.
+    ///
+    /// # Errors
+    /// When the shared memory cannot be had.
+    pub fn alone() -> Result<Rank, OpenError> {
+        let segment = Segment::create(Sizes::for_job(1)).map_err(OpenError::Segment)?;
+        let cores = cpu::usable_cores() as u32;
+        let pid = std::process::id();
+        segment.header().describe(u64::from(pid), 0, cores, "");
+        segment.cell(0).identify(pid, None, 0);
+        Ok(Rank::in_segment(&Arc::new(segment), 0))
+    }
+
+    /// Rank `me` of the job in `segment`, over shared memory.
+    #[must_use]
+    pub fn in_segment(segment: &Arc<Segment>, me: u32) -> Rank {
+        let shm = Shm::new(segment, me, Thresholds::default());
+        segment.cell(me).set_phase(Phase::Running);
+        let cores = segment.header().usable_cores().max(1);
+        let policy = Policy::new(segment.ranks(), cores);
+        let mut rank = Rank::over(Box::new(shm), Limits::default(), policy);
+        rank.segment = Some(segment.clone());
+        rank
+    }
+
+    /// A rank over any transport.
+    #[must_use]
+    pub fn over(transport: Box<dyn Transport>, limits: Limits, policy: Policy) -> Rank {
+        Rank {
+            bell: transport.bell(),
+            policy,
+            me: transport.me(),
+            size: transport.size(),
+            segment: None,
+            engine: RankLock::new(Engine::new(transport, limits)),
+        }
+    }
+
+    /// This rank's number in the job.
+    #[must_use]
+    #[inline]
+    pub fn world_rank(&self) -> u32 {
+        self.me
+    }
+
+    /// Ranks in the job.
+    #[must_use]
+    #[inline]
+    pub fn world_size(&self) -> u32 {
+        self.size
+    }
+
+    /// The job's shared memory, if the rank has one.
+    #[must_use]
+    pub fn segment(&self) -> Option<&Arc<Segment>> {
+        self.segment.as_ref()
+    }
+
+    /// The lock around the engine; tells whether threads share the rank, and makes it cheap when
+    /// they do not (`RankLock::assume_single_thread`).
+    #[must_use]
+    pub fn lock(&self) -> &RankLock<Engine> {
+        &self.engine
+    }
+
+    /// Notes the library call that begins, for displays and for the report when the rank dies.
+    #[inline]
+    pub fn note_call(&self, name: &[u64; 4]) {
+        if let Some(segment) = &self.segment {
+            segment.cell(self.me).set_call(name);
+        }
+    }
+
+    /// Sends and waits until the buffer may be used again.
+    #[inline]
+    pub fn send(&self, mode: Mode, data: &Data, to: u32, envelope: Envelope) {
+        let mut engine = self.engine.lock();
+        if mode != Mode::Synchronous && engine.send_at_once(data, to, envelope) {
+            return;
+        }
+        let id = engine.isend(mode, data.clone(), to, envelope);
+        drop(engine);
+        self.wait(id);
+    }
+
+    /// Receives and waits for the message. `from` is the world rank of the sender if one is asked
+    /// for.
+    #[inline]
+    pub fn recv(&self, data: Data, pattern: Pattern, from: Option<u32>) -> Outcome {
+        let id = self.engine.lock().irecv(data, pattern, from);
+        self.wait(id)
+    }
+
+    /// Begins a send.
+    #[inline]
+    pub fn isend(&self, mode: Mode, data: Data, to: u32, envelope: Envelope) -> ReqId {
+        self.engine.lock().isend(mode, data, to, envelope)
+    }
+
+    /// Posts a receive.
+    #[inline]
+    pub fn irecv(&self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
+        self.engine.lock().irecv(data, pattern, from)
+    }
+
+    /// Receives a message that a matched probe took.
+    ///
+    /// # Panics
+    /// When the message was received before.
+    pub fn imrecv(&self, message: MsgId, data: Data) -> ReqId {
+        self.engine.lock().imrecv(message, data)
+    }
+
+    /// Begins a collective operation.
+    pub fn icollective(&self, execution: Execution) -> ReqId {
+        self.engine.lock().icollective(execution)
+    }
+
+    /// Makes progress; the outcome if the request has ended (it is gone then).
+    pub fn test(&self, id: ReqId) -> Option<Outcome> {
+        let mut engine = self.engine.lock();
+        if let Some(outcome) = engine.take(id) {
+            return Some(outcome);
+        }
+        self.advance(&mut engine);
+        engine.take(id)
+    }
+
+    /// Whether the request has ended; makes no progress, the request stays.
+    #[must_use]
+    pub fn is_done(&self, id: ReqId) -> bool {
+        self.engine.lock().is_done(id)
+    }
+
+    /// Waits for a request; it is gone then.
+    #[inline]
+    pub fn wait(&self, id: ReqId) -> Outcome {
+        self.block(|engine| engine.take(id), |engine| engine.pending(id))
+    }
+
+    /// Waits until one of the requests has ended; its index. The request stays.
+    ///
+    /// # Panics
+    /// When `ids` is empty.
+    pub fn wait_any(&self, ids: &[ReqId]) -> usize {
+        assert!(!ids.is_empty(), "waiting for one of no requests");
+        self.block(
+            |engine| ids.iter().position(|&id| engine.is_done(id)),
+            |engine| ids.iter().find_map(|&id| engine.pending(id)),
+        )
+    }
+
+    /// Waits until all of the requests have ended. They stay.
+    pub fn wait_all(&self, ids: &[ReqId]) {
+        let mut ended = 0;
+        self.block(
+            |engine| {
+                while ended < ids.len() && engine.is_done(ids[ended]) {
+                    ended += 1;
+                }
+                (ended == ids.len()).then_some(())
+            },
+            |engine| ids.iter().find_map(|&id| engine.pending(id)),
+        );
+    }
+
+    /// Moves everything on that can move. Returns whether anything did.
+    pub fn progress(&self) -> bool {
+        let mut engine = self.engine.lock();
+        self.advance(&mut engine)
+    }
+
+    /// Cancels a request if that is still possible; the outcome tells.
+    pub fn cancel(&self, id: ReqId) {
+        self.engine.lock().cancel(id);
+    }
+
+    /// Lets a request go on without anybody who asks for its outcome.
+    pub fn detach(&self, id: ReqId) {
+        self.engine.lock().detach(id);
+    }
+
+    /// Looks for a message that has arrived.
+    #[must_use]
+    pub fn iprobe(&self, pattern: Pattern) -> Option<Arrived> {
+        let mut engine = self.engine.lock();
+        if let Some(found) = engine.probe(pattern) {
+            return Some(found);
+        }
+        self.advance(&mut engine);
+        let found = engine.probe(pattern);
+        drop(engine);
+        if found.is_none() {
+            self.give_way_if_crowded();
+        }
+        found
+    }
+
+    /// Waits for a message; it stays where it is.
+    pub fn probe(&self, pattern: Pattern, from: Option<u32>) -> Arrived {
+        self.block(
+            |engine| engine.probe(pattern),
+            |_| Some(Pending::Receive(from, pattern.tag, pattern.context)),
+        )
+    }
+
+    /// Takes a message that has arrived.
+    #[must_use]
+    pub fn improbe(&self, pattern: Pattern) -> Option<(MsgId, Arrived)> {
+        let mut engine = self.engine.lock();
+        if let Some(found) = engine.mprobe(pattern) {
+            return Some(found);
+        }
+        self.advance(&mut engine);
+        engine.mprobe(pattern)
+    }
+
+    /// Waits for a message and takes it.
+    pub fn mprobe(&self, pattern: Pattern, from: Option<u32>) -> (MsgId, Arrived) {
+        self.block(
+            |engine| engine.mprobe(pattern),
+            |_| Some(Pending::Receive(from, pattern.tag, pattern.context)),
+        )
+    }
+
+    /// Waits until everything that this rank has sent is out.
+    pub fn drain(&self) {
+        self.block(|engine| engine.is_drained().then_some(()), |_| None);
+    }
+
+    /// Enters a phase of the rank's life, for the launcher.
+    pub fn set_phase(&self, phase: Phase) {
+        if let Some(segment) = &self.segment {
+            segment.cell(self.me).set_phase(phase);
+        }
+    }
+
+    /// Where cores are short, gives the core away: for calls in which programs poll.
+    #[inline]
+    pub fn give_way_if_crowded(&self) {
+        if self.policy.is_crowded() {
+            self.bell.give_way();
+        }
+    }
+
+    /// The one place that waits: makes progress until `ready` returns something.
+    #[inline]
+    pub fn block<R>(
+        &self,
+        mut ready: impl FnMut(&mut Engine) -> Option<R>,
+        pending: impl Fn(&Engine) -> Option<Pending>,
+    ) -> R {
+        let mut wait = Wait::new(self.policy, &*self.bell);
+        let mut found = None;
+        loop {
+            let mut engine = self.engine.lock();
+            if let Some(result) = ready(&mut engine) {
+                found = Some(result);
+            }
+            if found.is_some() {
+                break;
+            }
+            let moved = self.advance(&mut engine);
+            drop(engine);
+            match wait.step(moved) {
+                Next::Look => {}
+                Next::Note => self.note_wait(&pending, wait.since_ns()),
+                Next::Sleep(timeout_ns) => self.bell.sleep(timeout_ns, &mut || {
+                    let mut engine = self.engine.lock();
+                    let moved = self.advance(&mut engine);
+                    found = ready(&mut engine);
+                    moved || found.is_some()
+                }),
+            }
+            if found.is_some() {
+                break;
+            }
+        }
+        if wait.noted()
+            && let Some(segment) = &self.segment
+        {
+            segment.cell(self.me).set_waiting(None);
+        }
+        found.expect("the loop ends with a result")
+    }
+
+    #[cold]
+    fn note_wait(&self, pending: &impl Fn(&Engine) -> Option<Pending>, since_ns: u64) {
+        let Some(segment) = &self.segment else { return };
+        let waits_for = pending(&self.engine.lock());
+        let (kind, peer, tag, context) = match waits_for {
+            Some(Pending::Receive(from, tag, context)) => (WaitKind::Receive, from, tag, context),
+            Some(Pending::Send(to, tag, context)) => (WaitKind::Send, Some(to), Some(tag), context),
+            Some(Pending::Collective(peer, context)) => (WaitKind::Collective, peer, None, context),
+            None => (WaitKind::Several, None, None, 0),
+        };
+        let since_ns = if since_ns == 0 {
+            clock::now_ns()
+        } else {
+            since_ns
+        };
+        segment.cell(self.me).set_waiting(Some(Waiting {
+            kind,
+            peer,
+            tag: tag.map(|t| t as i32),
+            context,
+            since_ns,
+        }));
+    }
+
+    /// Progress; where threads share the rank, wakes those whose requests it ended.
+    #[inline]
+    fn advance(&self, engine: &mut Engine) -> bool {
+        if !self.engine.is_shared() {
+            return engine.progress();
+        }
+        let before = engine.ended();
+        let moved = engine.progress();
+        if engine.ended() != before {
+            self.bell.wake_own();
+        }
+        moved
+    }
+}

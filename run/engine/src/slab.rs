@@ -1,0 +1,103 @@
+//! Slots that are reused, with a generation each, so that an old handle never names a new thing.
+
+/// Names an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub(crate) index: u32,
+    generation: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<(u32, Option<T>)>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new() -> Self {
+        Slab {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, value: T) -> Key {
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize].1 = Some(value);
+                index
+            }
+            None => {
+                self.slots.push((0, Some(value)));
+                (self.slots.len() - 1) as u32
+            }
+        };
+        Key {
+            index,
+            generation: self.slots[index as usize].0,
+        }
+    }
+
+    /// The entry at an index that a peer or a queue of ours names.
+    #[inline]
+    pub(crate) fn at(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index as usize)?.1.as_mut()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        let (generation, value) = self.slots.get(key.index as usize)?;
+        value.as_ref().filter(|_| *generation == key.generation)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let (generation, value) = self.slots.get_mut(key.index as usize)?;
+        value.as_mut().filter(|_| *generation == key.generation)
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+        let (generation, value) = self.slots.get_mut(index as usize)?;
+        let value = value.take()?;
+        *generation = generation.wrapping_add(1);
+        self.free.push(index);
+        Some(value)
+    }
+
+    /// The key of the entry at an index.
+    pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
+        let (generation, value) = self.slots.get(index as usize)?;
+        value.as_ref().map(|_| Key {
+            index,
+            generation: *generation,
+        })
+    }
+
+    /// Whether any entry pleases.
+    pub(crate) fn any(&self, pleases: impl Fn(&T) -> bool) -> bool {
+        self.slots.iter().filter_map(|s| s.1.as_ref()).any(pleases)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_key_names_nothing() {
+        let mut slab = Slab::new();
+        let a = slab.insert('a');
+        assert_eq!(slab.remove(a.index), Some('a'));
+        let b = slab.insert('b');
+        assert_eq!(a.index, b.index);
+        assert_eq!(slab.get(a), None);
+        assert_eq!(slab.get(b), Some(&'b'));
+        assert_eq!(slab.len(), 1);
+    }
+}

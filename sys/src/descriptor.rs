@@ -1,0 +1,381 @@
+//! File descriptors: waiting for many of them, reading and writing without blocking, limits.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::time::Duration;
+
+/// Descriptors to wait for, and what became ready. Rebuilt for every wait, keeps its memory.
+#[derive(Debug, Default)]
+pub struct PollSet {
+    fds: Vec<libc::pollfd>,
+}
+
+/// What a descriptor is ready for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// Reading will not block: data, the end, or an error.
+    pub readable: bool,
+    /// Writing something will not block, or gives an error.
+    pub writable: bool,
+}
+
+impl PollSet {
+    /// Forgets all descriptors.
+    pub fn clear(&mut self) {
+        self.fds.clear();
+    }
+
+    /// Adds a descriptor to wait until it is readable; returns its place.
+    pub fn add_readable(&mut self, fd: BorrowedFd<'_>) -> usize {
+        self.add(fd, libc::POLLIN)
+    }
+
+    /// Adds a descriptor to wait until it is writable; returns its place.
+    pub fn add_writable(&mut self, fd: BorrowedFd<'_>) -> usize {
+        self.add(fd, libc::POLLOUT)
+    }
+
+    /// Waits until a descriptor is ready, a signal that is not blocked arrives, or the time is up.
+    ///
+    /// # Errors
+    /// When the kernel is out of memory.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = timeout.map(|t| libc::timespec {
+            tv_sec: t.as_secs().min(1 << 30) as libc::time_t,
+            tv_nsec: libc::c_long::from(t.subsec_nanos() as i32),
+        });
+        let timeout = timeout
+            .as_ref()
+            .map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the array has the length told, `timeout` is null or lives for the call, and no
+        // signal mask is handed over.
+        let n = unsafe {
+            libc::ppoll(
+                self.fds.as_mut_ptr(),
+                self.fds.len() as libc::nfds_t,
+                timeout,
+                std::ptr::null(),
+            )
+        };
+        if n < 0 {
+            for fd in &mut self.fds {
+                fd.revents = 0;
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the descriptor at `place` was ready for in the last wait.
+    #[must_use]
+    pub fn ready(&self, place: usize) -> Ready {
+        let events = self.fds.get(place).map_or(0, |fd| fd.revents);
+        Ready {
+            readable: events & (libc::POLLIN | libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0,
+            writable: events & (libc::POLLOUT | libc::POLLHUP | libc::POLLERR | libc::POLLNVAL)
+                != 0,
+        }
+    }
+
+    fn add(&mut self, fd: BorrowedFd<'_>, events: libc::c_short) -> usize {
+        self.fds.push(libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events,
+            revents: 0,
+        });
+        self.fds.len() - 1
+    }
+}
+
+/// Makes reads and writes of the open file behind `fd` return at once. Everybody who shares the
+/// open file sees this, so use it only for files that are our own.
+///
+/// # Errors
+/// When the descriptor does not support it.
+pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: fcntl on a descriptor that is open for the call; no memory involved.
+    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
+    Ok(())
+}
+
+/// Asks for a pipe buffer of `bytes`; returns what the kernel gave, or none when it kept the old.
+pub fn set_pipe_bytes(fd: BorrowedFd<'_>, bytes: i32) -> Option<usize> {
+    // SAFETY: fcntl on a descriptor that is open for the call; no memory involved.
+    let got = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETPIPE_SZ, bytes) };
+    usize::try_from(got).ok()
+}
+
+/// Duplicates a descriptor to a number of at least `least`, close-on-exec.
+///
+/// # Errors
+/// When there are no descriptors left.
+pub fn duplicate_above(fd: BorrowedFd<'_>, least: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: fcntl on a descriptor that is open for the call; no memory involved.
+    let new = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) })?;
+    // SAFETY: the kernel just gave us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(new) })
+}
+
+/// Makes descriptor `number` (0, 1 or 2) refer to what `fd` refers to.
+///
+/// # Errors
+/// When `number` is not a standard descriptor or the kernel refuses.
+pub fn replace_standard(number: RawFd, fd: BorrowedFd<'_>) -> io::Result<()> {
+    if !(0..=2).contains(&number) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: replaces one of the three standard descriptors, which nobody owns exclusively.
+    check(unsafe { libc::dup2(fd.as_raw_fd(), number) })?;
+    Ok(())
+}
+
+/// An anonymous file in memory.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn memory_file() -> io::Result<File> {
+    // SAFETY: the name is a C string constant.
+    let fd = check(unsafe { libc::memfd_create(c"margay-spool".as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: the kernel just gave us this descriptor.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// A way to write to a descriptor that others share without ever blocking and without changing it
+/// for the others.
+#[derive(Debug)]
+pub struct Outlet {
+    file: File,
+    way: Way,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// An open file of our own with O_NONBLOCK, or a regular file, which does not block.
+    Plain,
+    /// A socket: each call says that it must not block.
+    Socket,
+    /// A terminal or pipe that could not be opened anew: small writes, after the descriptor is
+    /// told to be writable.
+    Small,
+}
+
+/// What a write through an [`Outlet`] did.
+#[derive(Debug)]
+pub enum Wrote {
+    /// So many bytes were taken (at least 1).
+    Some(usize),
+    /// Nothing was taken; wait until the descriptor is writable.
+    Later,
+    /// Nobody reads any more: the pipe is closed or the terminal is gone.
+    Closed,
+    /// The write failed.
+    Failed(io::Error),
+}
+
+impl Outlet {
+    /// An outlet to what `fd` refers to.
+    ///
+    /// # Errors
+    /// When the descriptor is not open.
+    pub fn new(fd: BorrowedFd<'_>) -> io::Result<Outlet> {
+        let own = File::from(fd.try_clone_to_owned()?);
+        let kind = own.metadata()?.file_type();
+        if kind.is_socket() {
+            return Ok(Outlet {
+                file: own,
+                way: Way::Socket,
+            });
+        }
+        if !kind.is_fifo() && !kind.is_char_device() {
+            return Ok(Outlet {
+                file: own,
+                way: Way::Plain,
+            });
+        }
+        let anew = File::options()
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+        Ok(match anew {
+            Ok(file) => Outlet {
+                file,
+                way: Way::Plain,
+            },
+            Err(_) => Outlet {
+                file: own,
+                way: Way::Small,
+            },
+        })
+    }
+
+    /// Writes what can be written now.
+    pub fn write(&self, bytes: &[u8]) -> Wrote {
+        use std::io::Write;
+        if bytes.is_empty() {
+            return Wrote::Later;
+        }
+        let result = match self.way {
+            Way::Plain => (&self.file).write(bytes),
+            Way::Socket => self.send(bytes),
+            Way::Small => {
+                if !self.writable_now() {
+                    return Wrote::Later;
+                }
+                (&self.file).write(&bytes[..bytes.len().min(256)])
+            }
+        };
+        match result {
+            Ok(0) => Wrote::Later,
+            Ok(n) => Wrote::Some(n),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Wrote::Later,
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Wrote::Closed,
+                _ if error.raw_os_error() == Some(libc::EIO) => Wrote::Closed,
+                _ => Wrote::Failed(error),
+            },
+        }
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        // SAFETY: the pointer and the length describe `bytes`, which lives for the call.
+        let n = unsafe {
+            libc::send(
+                self.file.as_raw_fd(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        };
+        usize::try_from(n).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn writable_now(&self) -> bool {
+        let mut set = PollSet::default();
+        let place = set.add_writable(self.file.as_fd());
+        set.wait(Some(Duration::ZERO)).is_ok() && set.ready(place).writable
+    }
+}
+
+impl AsFd for Outlet {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// A second opening of the terminal or pipe behind `fd` that reads without blocking and without
+/// changing `fd` for those who share it; a plain duplicate where that is refused.
+///
+/// # Errors
+/// When the descriptor is not open.
+pub fn reopen_for_reading(fd: BorrowedFd<'_>) -> io::Result<File> {
+    let anew = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    match anew {
+        Ok(file) => Ok(file),
+        Err(_) => Ok(File::from(fd.try_clone_to_owned()?)),
+    }
+}
+
+/// The limit of open files: soft and hard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileLimit {
+    /// What counts now.
+    pub soft: u64,
+    /// How far it may be raised.
+    pub hard: u64,
+}
+
+impl FileLimit {
+    /// The process's limit.
+    #[must_use]
+    pub fn now() -> FileLimit {
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: `limit` is a valid place for the result.
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+        FileLimit {
+            soft: limit.rlim_cur,
+            hard: limit.rlim_max,
+        }
+    }
+
+    /// Raises the soft limit so that `files` can be open, as far as the hard limit goes.
+    pub fn raise_to(self, files: u64) {
+        if files > self.soft {
+            let limit = libc::rlimit {
+                rlim_cur: files.min(self.hard),
+                rlim_max: self.hard,
+            };
+            // SAFETY: `limit` lives for the call.
+            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+        }
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn an_outlet_never_blocks_and_leaves_the_shared_pipe_as_it_was() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let outlet = Outlet::new(writer.as_fd()).unwrap();
+        let block = vec![7u8; 1 << 16];
+        let mut taken = 0;
+        while let Wrote::Some(n) = outlet.write(&block) {
+            taken += n;
+            assert!(taken <= 1 << 24);
+        }
+        assert!(taken > 0);
+        // SAFETY: queries the flags of an open descriptor.
+        let flags = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_GETFL) };
+        assert_eq!(flags & libc::O_NONBLOCK, 0);
+        let mut got = vec![0; taken];
+        reader.read_exact(&mut got).unwrap();
+        drop(reader);
+        assert!(matches!(outlet.write(b"x"), Wrote::Closed));
+    }
+
+    #[test]
+    fn waiting_tells_which_end_is_ready() {
+        let (reader, writer) = io::pipe().unwrap();
+        let mut set = PollSet::default();
+        let r = set.add_readable(reader.as_fd());
+        let w = set.add_writable(writer.as_fd());
+        set.wait(Some(Duration::from_secs(5))).unwrap();
+        assert!(!set.ready(r).readable);
+        assert!(set.ready(w).writable);
+        drop(writer);
+        set.clear();
+        let r = set.add_readable(reader.as_fd());
+        set.wait(None).unwrap();
+        assert!(set.ready(r).readable);
+    }
+
+    #[test]
+    fn duplicates_stay_out_of_the_low_numbers() {
+        let (reader, _writer) = io::pipe().unwrap();
+        let high = duplicate_above(reader.as_fd(), 100).unwrap();
+        assert!(high.as_raw_fd() >= 100);
+        assert!(replace_standard(3, reader.as_fd()).is_err());
+    }
+}

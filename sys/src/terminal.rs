@@ -1,0 +1,97 @@
+//! Terminals: who is in the foreground, and pseudo-terminals for tests and tools.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+/// Whether this process's group is in the foreground of the terminal `fd`, so that it may read.
+#[must_use]
+pub fn is_foreground(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: queries only; no memory involved.
+    unsafe { libc::tcgetpgrp(fd.as_raw_fd()) == libc::getpgrp() }
+}
+
+/// The master side of a pseudo-terminal. Dropping it hangs the terminal up.
+#[derive(Debug)]
+pub struct Pty {
+    master: File,
+    slave: OwnedFd,
+}
+
+impl Pty {
+    /// A new pseudo-terminal.
+    ///
+    /// # Errors
+    /// When the system has none left.
+    pub fn open() -> io::Result<Pty> {
+        let (mut master, mut slave) = (-1, -1);
+        // SAFETY: two valid places for the result; no name, modes or size are handed over.
+        let failed = unsafe {
+            libc::openpty(
+                &raw mut master,
+                &raw mut slave,
+                std::ptr::null_mut(),
+                std::ptr::null(),
+                std::ptr::null(),
+            )
+        } != 0;
+        if failed {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call just gave us both descriptors.
+        let (master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+        for fd in [master.as_fd(), slave.as_fd()] {
+            // SAFETY: sets a flag of an open descriptor.
+            unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+        Ok(Pty { master, slave })
+    }
+
+    /// Starts a program as the leader of a new session with this terminal as its controlling
+    /// terminal and its standard input, output and error. Closes our copy of the slave side.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn spawn(self, command: &mut Command) -> io::Result<(Child, File)> {
+        command
+            .stdin(self.slave.try_clone()?)
+            .stdout(self.slave.try_clone()?)
+            .stderr(self.slave);
+        // SAFETY: between fork and exec only two async-signal-safe calls are made.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setsid();
+                libc::ioctl(0, libc::TIOCSCTTY, 0);
+                Ok(())
+            });
+        }
+        let child = command.spawn()?;
+        // The command keeps copies of the slave side: replace them.
+        command
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null());
+        Ok((child, self.master))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_program_sees_a_terminal() {
+        let pty = Pty::open().unwrap();
+        let (mut child, mut master) = pty
+            .spawn(Command::new("sh").args(["-c", "test -t 0 && test -t 1 && echo yes"]))
+            .unwrap();
+        let mut text = Vec::new();
+        // The end of a terminal's output is told as an error (EIO), after the data.
+        let _ = master.read_to_end(&mut text);
+        assert!(child.wait().unwrap().success());
+        assert_eq!(String::from_utf8_lossy(&text).trim(), "yes");
+    }
+}
