@@ -47,15 +47,30 @@ impl Demo {
     /// When the tools are missing or the compilation fails.
     pub fn new(prefix: PathBuf) -> Result<Self> {
         let folder = tree::target().join("demo");
-        std::fs::create_dir_all(&folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("{}: cannot be made", folder.display()))?;
         let mpicc = prefix.join("bin/mpicc");
-        ensure!(mpicc.exists(), "{}: not there; run `make stage` first", tree::shown(&mpicc));
+        ensure!(
+            mpicc.exists(),
+            "{}: not there; run `make stage` first",
+            tree::shown(&mpicc)
+        );
         let source = tree::workspace().join("examples/crucible.c");
         run_quietly(
-            Command::new(mpicc).args(["-std=c99", "-O3"]).arg(source).arg("-o").arg(folder.join("crucible")).arg("-lm"),
+            Command::new(mpicc)
+                .args(["-std=c99", "-O3"])
+                .arg(source)
+                .arg("-o")
+                .arg(folder.join("crucible"))
+                .arg("-lm"),
         )?;
-        let style = ProgressStyle::with_template("{elapsed_precise} [{bar:40}] {percent:>3} % {msg}")?;
-        Ok(Self { prefix, folder, bar: ProgressBar::new(1).with_style(style) })
+        let style =
+            ProgressStyle::with_template("{elapsed_precise} [{bar:40}] {percent:>3} % {msg}")?;
+        Ok(Self {
+            prefix,
+            folder,
+            bar: ProgressBar::new(1).with_style(style),
+        })
     }
 
     /// Runs all configurations and the restart, prints the table, writes the picture. `steps` overrides the file.
@@ -66,7 +81,10 @@ impl Demo {
         let field = self.folder.join("temperature.field");
         let mut outcomes = Vec::new();
         for grid in CONFIGURATIONS {
-            let mut arguments: Vec<String> = steps.map(|steps| format!("steps={steps}")).into_iter().collect();
+            let mut arguments: Vec<String> = steps
+                .map(|steps| format!("steps={steps}"))
+                .into_iter()
+                .collect();
             if outcomes.is_empty() {
                 arguments.push(format!("field_out={}", field.display()));
             }
@@ -76,7 +94,10 @@ impl Demo {
         self.bar.finish_and_clear();
 
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        println!("Convection in a crucible, 30 x 90 x 40 elements, {cores} usable cores\n{}", table(&outcomes));
+        println!(
+            "Convection in a crucible, 30 x 90 x 40 elements, {cores} usable cores\n{}",
+            table(&outcomes)
+        );
         let first = &outcomes[0];
         println!(
             "mean temperature {:.4} K, kinetic energy {:.4e} J/kg, divergence at most {:.1e} /s",
@@ -94,8 +115,17 @@ impl Demo {
     fn restart_check(&self) -> Result<String> {
         let state = self.folder.join("state.restart");
         let unbroken = self.crucible((2, 1), &["steps=40".into()])?;
-        self.crucible((1, 2), &["steps=15".into(), format!("restart_out={}", state.display())])?;
-        let resumed = self.crucible((2, 2), &["steps=25".into(), format!("restart_in={}", state.display())])?;
+        self.crucible(
+            (1, 2),
+            &[
+                "steps=15".into(),
+                format!("restart_out={}", state.display()),
+            ],
+        )?;
+        let resumed = self.crucible(
+            (2, 2),
+            &["steps=25".into(), format!("restart_in={}", state.display())],
+        )?;
         std::fs::remove_file(&state)?;
         ensure!(
             unbroken.checksum == resumed.checksum,
@@ -103,7 +133,10 @@ impl Demo {
             resumed.checksum,
             unbroken.checksum
         );
-        Ok("restart: 15 steps on 1x2 ranks and 25 more on 2x2 end bit by bit as 40 steps on 2x1".into())
+        Ok(
+            "restart: 15 steps on 1x2 ranks and 25 more on 2x2 end bit by bit as 40 steps on 2x1"
+                .into(),
+        )
     }
 
     /// One run on `px` x `py` ranks; its progress lines move the bar.
@@ -118,20 +151,33 @@ impl Demo {
             .args(["-n", &ranks.to_string()])
             .arg(self.folder.join("crucible"))
             .arg(tree::workspace().join("examples/crucible.par"))
-            .args([format!("px={px}"), format!("py={py}"), format!("result_out={}", result.display())])
+            .args([
+                format!("px={px}"),
+                format!("py={py}"),
+                format!("result_out={}", result.display()),
+            ])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .context("the launcher cannot be started")?;
-        let errors = self.follow(child.stderr.take().expect("standard error is piped"), px, py);
+        let errors = self.follow(
+            child.stderr.take().expect("standard error is piped"),
+            px,
+            py,
+        );
         let status = child.wait()?;
         if !status.success() {
-            bail!("crucible on {px}x{py} ranks ended with {status} (limit {LIMIT_S} s):\n  {}", errors.join("\n  "));
+            bail!(
+                "crucible on {px}x{py} ranks ended with {status} (limit {LIMIT_S} s):\n  {}",
+                errors.join("\n  ")
+            );
         }
-        let text = std::fs::read_to_string(&result).with_context(|| format!("{}: cannot be read", result.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{}: not a result of crucible", result.display()))
+        let text = std::fs::read_to_string(&result)
+            .with_context(|| format!("{}: cannot be read", result.display()))?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("{}: not a result of crucible", result.display()))
     }
 
     /// Reads standard error to its end; gives the lines that are no progress.
@@ -153,7 +199,11 @@ impl Demo {
 
 /// Steps done and to do from a line of crucible's progress.
 fn progress(line: &str) -> Option<(u64, u64)> {
-    let (done, all) = line.strip_prefix("step ")?.split_whitespace().next()?.split_once('/')?;
+    let (done, all) = line
+        .strip_prefix("step ")?
+        .split_whitespace()
+        .next()?
+        .split_once('/')?;
     Some((done.parse().ok()?, all.parse().ok()?))
 }
 
@@ -162,19 +212,29 @@ fn agreement(outcomes: &[Outcome]) -> Result<String> {
     let first = &outcomes[0];
     for ((px, py), outcome) in CONFIGURATIONS.iter().zip(outcomes) {
         ensure!(
-            outcome.checksum == first.checksum && outcome.kinetic_energy_j_per_kg == first.kinetic_energy_j_per_kg,
+            outcome.checksum == first.checksum
+                && outcome.kinetic_energy_j_per_kg == first.kinetic_energy_j_per_kg,
             "{px}x{py} ranks end with checksum {}, one rank with {}: the answer depends on the number of ranks",
             outcome.checksum,
             first.checksum
         );
     }
-    Ok(format!("all configurations agree bit by bit: checksum {}", first.checksum))
+    Ok(format!(
+        "all configurations agree bit by bit: checksum {}",
+        first.checksum
+    ))
 }
 
 fn table(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["processor\nconfiguration", "ranks", "execution\ntime (s)", "speed-up", "MFLOPS"]);
+    table.load_preset(presets::UTF8_FULL_CONDENSED);
+    table.set_header([
+        "processor\nconfiguration",
+        "ranks",
+        "execution\ntime (s)",
+        "speed-up",
+        "MFLOPS",
+    ]);
     for ((px, py), outcome) in CONFIGURATIONS.iter().zip(outcomes) {
         table.add_row([
             format!("{px}x{py}"),
@@ -185,7 +245,10 @@ fn table(outcomes: &[Outcome]) -> Table {
         ]);
     }
     for column in 0..5 {
-        table.column_mut(column).expect("the table has 5 columns").set_cell_alignment(CellAlignment::Right);
+        table
+            .column_mut(column)
+            .expect("the table has 5 columns")
+            .set_cell_alignment(CellAlignment::Right);
     }
     table
 }
@@ -222,7 +285,12 @@ mod tests {
         let same = [outcome(2.0, "a"), outcome(1.0, "a"), outcome(1.0, "a")];
         assert!(agreement(&same).is_ok());
         let different = [outcome(2.0, "a"), outcome(1.0, "b"), outcome(1.0, "a")];
-        assert!(agreement(&different).unwrap_err().to_string().starts_with("2x1 ranks"));
+        assert!(
+            agreement(&different)
+                .unwrap_err()
+                .to_string()
+                .starts_with("2x1 ranks")
+        );
     }
 
     #[test]

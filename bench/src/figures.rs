@@ -51,11 +51,18 @@ impl Test {
 
     /// The name in the programs' output and in the tables.
     pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, test)| *test == self).expect("every test has a name").0
+        Self::NAMES
+            .iter()
+            .find(|(_, test)| *test == self)
+            .expect("every test has a name")
+            .0
     }
 
     fn from_name(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, test)| *test)
+        Self::NAMES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, test)| *test)
     }
 
     /// What the figures of this test mean.
@@ -94,7 +101,11 @@ impl Unit {
 
     /// Ratio of times: `ours` to `theirs`, below 1 when ours is the faster.
     pub fn ratio(self, ours: f64, theirs: f64) -> f64 {
-        if self == Self::MegabytesPerSecond { theirs / ours } else { ours / theirs }
+        if self == Self::MegabytesPerSecond {
+            theirs / ours
+        } else {
+            ours / theirs
+        }
     }
 }
 
@@ -126,7 +137,8 @@ pub fn parse(output: &str, ranks: usize) -> Result<Reported> {
         if let Some(library) = line.strip_prefix("library ") {
             reported.library = Some(library.trim().to_owned());
         } else if let Some(rest) = line.strip_prefix("figure ") {
-            let figure = parse_figure(rest, ranks).with_context(|| format!("damaged line of figures: {line}"))?;
+            let figure = parse_figure(rest, ranks)
+                .with_context(|| format!("damaged line of figures: {line}"))?;
             reported.figures.push(figure);
         }
     }
@@ -138,9 +150,33 @@ pub fn parse(output: &str, ranks: usize) -> Result<Reported> {
 
 fn parse_figure(rest: &str, ranks: usize) -> Option<(Point, Figure)> {
     let words: Vec<&str> = rest.split_whitespace().collect();
-    let [test, "buffer", buffer, "bytes", bytes, _unit, median, "min", best] = words[..] else { return None };
-    let point = Point { test: Test::from_name(test)?, ranks, buffer: buffer.to_owned(), bytes: bytes.parse().ok()? };
-    Some((point, Figure { median: median.parse().ok()?, best: best.parse().ok()? }))
+    let [
+        test,
+        "buffer",
+        buffer,
+        "bytes",
+        bytes,
+        _unit,
+        median,
+        "min",
+        best,
+    ] = words[..]
+    else {
+        return None;
+    };
+    let point = Point {
+        test: Test::from_name(test)?,
+        ranks,
+        buffer: buffer.to_owned(),
+        bytes: bytes.parse().ok()?,
+    };
+    Some((
+        point,
+        Figure {
+            median: median.parse().ok()?,
+            best: best.parse().ok()?,
+        },
+    ))
 }
 
 /// All runs of one point with one implementation.
@@ -161,23 +197,40 @@ pub struct Figures(BTreeMap<Point, BTreeMap<String, Vec<Figure>>>);
 impl Figures {
     /// Adds one run's figure.
     pub fn add(&mut self, point: Point, implementation: &str, figure: Figure) {
-        self.0.entry(point).or_default().entry(implementation.to_owned()).or_default().push(figure);
+        self.0
+            .entry(point)
+            .or_default()
+            .entry(implementation.to_owned())
+            .or_default()
+            .push(figure);
     }
 
     /// The points in the order of the tables, with each implementation's summary.
     pub fn summaries(&self) -> impl Iterator<Item = (&Point, BTreeMap<&str, Summary>)> {
         self.0.iter().map(|(point, runs)| {
             let unit = point.test.unit();
-            (point, runs.iter().map(|(name, runs)| (name.as_str(), summarize(runs, unit))).collect())
+            (
+                point,
+                runs.iter()
+                    .map(|(name, runs)| (name.as_str(), summarize(runs, unit)))
+                    .collect(),
+            )
         })
     }
 }
 
 fn summarize(runs: &[Figure], unit: Unit) -> Summary {
     let more_is_better = unit == Unit::MegabytesPerSecond;
-    let best = runs.iter().map(|run| run.best).reduce(if more_is_better { f64::max } else { f64::min });
+    let best =
+        runs.iter()
+            .map(|run| run.best)
+            .reduce(if more_is_better { f64::max } else { f64::min });
     let runs: Vec<f64> = runs.iter().map(|run| run.median).collect();
-    Summary { median: median(&runs), best: best.unwrap_or(f64::NAN), runs }
+    Summary {
+        median: median(&runs),
+        best: best.unwrap_or(f64::NAN),
+        runs,
+    }
 }
 
 /// The median; of an even number the mean of the two in the middle.
@@ -201,14 +254,27 @@ mod tests {
         let reported = parse(output, 2).unwrap();
         assert_eq!(reported.library.as_deref(), Some("Margay 0.1"));
         let (point, figure) = &reported.figures[0];
-        assert_eq!((point.test, point.ranks, point.bytes, point.buffer.as_str()), (Test::Latency, 2, 8, "malloc"));
-        assert_eq!(*figure, Figure { median: 0.25, best: 0.2 });
+        assert_eq!(
+            (point.test, point.ranks, point.bytes, point.buffer.as_str()),
+            (Test::Latency, 2, 8, "malloc")
+        );
+        assert_eq!(
+            *figure,
+            Figure {
+                median: 0.25,
+                best: 0.2
+            }
+        );
     }
 
     #[test]
     fn damaged_and_missing_figures_are_errors() {
         assert!(parse("", 2).is_err());
-        for line in ["figure latency", "figure nothing buffer - bytes 8 us 1 min 1", "figure bcast buffer - bytes x us 1 min 1"] {
+        for line in [
+            "figure latency",
+            "figure nothing buffer - bytes 8 us 1 min 1",
+            "figure bcast buffer - bytes x us 1 min 1",
+        ] {
             assert!(parse(line, 2).unwrap_err().to_string().contains(line));
         }
     }
@@ -229,7 +295,12 @@ mod tests {
     #[test]
     fn the_best_run_of_a_bandwidth_is_the_highest() {
         let mut figures = Figures::default();
-        let point = Point { test: Test::OneWay, ranks: 2, buffer: "malloc".into(), bytes: 8 };
+        let point = Point {
+            test: Test::OneWay,
+            ranks: 2,
+            buffer: "malloc".into(),
+            bytes: 8,
+        };
         for (median, best) in [(10.0, 12.0), (20.0, 22.0), (15.0, 30.0)] {
             figures.add(point.clone(), OURS, Figure { median, best });
         }

@@ -37,8 +37,9 @@ impl Implementation {
     /// # Errors
     /// When the environment cannot be made or does not hold the tools; says which step failed and how.
     pub fn peer(name: &str) -> Result<Self> {
-        let folder =
-            std::env::var_os("MARGAY_PEERS").map_or_else(|| tree::target().join("peers"), PathBuf::from).join(name);
+        let folder = std::env::var_os("MARGAY_PEERS")
+            .map_or_else(|| tree::target().join("peers"), PathBuf::from)
+            .join(name);
         if !folder.join("bin/mpiexec").exists() {
             run_quietly(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
             run_quietly(Command::new(folder.join("bin/python3")).args([
@@ -59,13 +60,20 @@ impl Implementation {
                 bail!("{name}: {} has no {tool}", tree::shown(&prefix));
             }
         }
-        Ok(Self { name: name.to_owned(), prefix })
+        Ok(Self {
+            name: name.to_owned(),
+            prefix,
+        })
     }
 
     /// The compiler wrapper with the flags that all programs get.
     pub fn compile(&self, source: &Path, program: &Path) -> Command {
         let mut command = self.command(&self.prefix.join("bin/mpicc"));
-        command.args(["-std=c99", "-O2"]).arg(source).arg("-o").arg(program);
+        command
+            .args(["-std=c99", "-O2"])
+            .arg(source)
+            .arg("-o")
+            .arg(program);
         command
     }
 
@@ -75,11 +83,15 @@ impl Implementation {
     pub fn launch(&self, ranks: usize, limit_s: u32) -> Command {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut command = self.command(Path::new("timeout"));
-        command.args(["-k", "5", &limit_s.to_string()]).arg(self.prefix.join("bin/mpiexec"));
+        command
+            .args(["-k", "5", &limit_s.to_string()])
+            .arg(self.prefix.join("bin/mpiexec"));
         command.args(["-n", &ranks.to_string()]);
         match self.name.as_str() {
             "openmpi" => {
-                command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+                command
+                    .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                    .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
                 command.arg("--oversubscribe");
                 if ranks > cores {
                     command.args(["--mca", "mpi_yield_when_idle", "1", "--bind-to", "none"]);
@@ -112,11 +124,20 @@ impl Implementation {
 /// When it cannot be started or does not end with 0.
 pub fn run_quietly(command: &mut Command) -> Result<String> {
     let program = PathBuf::from(command.get_program());
-    let what = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("{what} cannot be started"))?;
+    let what = program
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let output = command
+        .output()
+        .with_context(|| format!("{what} cannot be started"))?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
-        let last: Vec<&str> = errors.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last: Vec<&str> = errors
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
         let shown = last[last.len().saturating_sub(4)..].join("\n  ");
         bail!("{what} ended with {}:\n  {shown}", output.status);
     }

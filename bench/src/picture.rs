@@ -34,8 +34,10 @@ impl Field {
     /// # Errors
     /// When the file cannot be read, is damaged, or does not have the size that its first line says.
     pub fn read(path: &Path) -> Result<Self> {
-        let file = std::fs::File::open(path).with_context(|| format!("{}: cannot be opened", path.display()))?;
-        Self::parse(BufReader::new(file)).with_context(|| format!("{}: not a temperature field", path.display()))
+        let file = std::fs::File::open(path)
+            .with_context(|| format!("{}: cannot be opened", path.display()))?;
+        Self::parse(BufReader::new(file))
+            .with_context(|| format!("{}: not a temperature field", path.display()))
     }
 
     fn parse(mut source: impl BufRead) -> Result<Self> {
@@ -44,11 +46,23 @@ impl Field {
         let head: Head = serde_json::from_str(&line).context("its first line is damaged")?;
         let mut bytes = Vec::new();
         source.read_to_end(&mut bytes)?;
-        let cells = head.nr.checked_mul(head.nphi).and_then(|n| n.checked_mul(head.nz)).unwrap_or(0);
+        let cells = head
+            .nr
+            .checked_mul(head.nphi)
+            .and_then(|n| n.checked_mul(head.nz))
+            .unwrap_or(0);
         if cells == 0 || bytes.len() != cells * 8 {
-            bail!("it holds {} bytes, its first line says {cells} cells of 8 bytes", bytes.len());
+            bail!(
+                "it holds {} bytes, its first line says {cells} cells of 8 bytes",
+                bytes.len()
+            );
         }
-        let kelvin: Vec<f64> = bytes.as_chunks().0.iter().map(|cell| f64::from_ne_bytes(*cell)).collect();
+        let kelvin: Vec<f64> = bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|cell| f64::from_ne_bytes(*cell))
+            .collect();
         if kelvin.iter().any(|value| !value.is_finite()) {
             bail!("a value is not finite");
         }
@@ -64,7 +78,8 @@ impl Field {
         let head = &self.head;
         let (r, fr) = between(r_cm / head.radius_cm * head.nr as f64 - 0.5, head.nr);
         let (z, fz) = between(z_cm / head.height_cm * head.nz as f64 - 0.5, head.nz);
-        let turn = (phi / std::f64::consts::TAU).rem_euclid(1.0) * head.nphi as f64 - 0.5 + head.nphi as f64;
+        let turn = (phi / std::f64::consts::TAU).rem_euclid(1.0) * head.nphi as f64 - 0.5
+            + head.nphi as f64;
         let (p, fp) = (turn as usize, turn.fract());
         let mut sum = 0.0;
         for (corner, weight) in [(0, 1.0 - fp), (1, fp)] {
@@ -78,7 +93,11 @@ impl Field {
 
     fn range(&self) -> Range<f64> {
         let low = self.kelvin.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = self.kelvin.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let high = self
+            .kelvin
+            .iter()
+            .copied()
+            .fold(f64::NEG_INFINITY, f64::max);
         low..high.max(low + 1e-9)
     }
 }
@@ -104,7 +123,8 @@ const ISOTHERM_K: f64 = 5.0;
 pub fn write(field: &Field, path: &Path) -> Result<()> {
     register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)
         .map_err(|_| anyhow::anyhow!("the font of the picture cannot be used"))?;
-    draw(field, path).map_err(|error| anyhow::anyhow!("{}: cannot be written: {error}", path.display()))
+    draw(field, path)
+        .map_err(|error| anyhow::anyhow!("{}: cannot be written: {error}", path.display()))
 }
 
 fn draw(field: &Field, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
@@ -154,9 +174,15 @@ fn section(
     const LABELS: f64 = 52.0;
     const CAPTION: f64 = 30.0;
     let (width, height) = area.dim_in_pixel();
-    let free = (f64::from(width) - 2.0 * MARGIN - LABELS, f64::from(height) - 2.0 * MARGIN - LABELS - CAPTION);
+    let free = (
+        f64::from(width) - 2.0 * MARGIN - LABELS,
+        f64::from(height) - 2.0 * MARGIN - LABELS - CAPTION,
+    );
     let scale = (free.0 / (x.end - x.start)).min(free.1 / (y.end - y.start));
-    let (side, above) = (free.0 - scale * (x.end - x.start), free.1 - scale * (y.end - y.start));
+    let (side, above) = (
+        free.0 - scale * (x.end - x.start),
+        free.1 - scale * (y.end - y.start),
+    );
     let mut chart = ChartBuilder::on(area)
         .caption(caption, (FONT, 20))
         .margin(MARGIN as i32)
@@ -179,7 +205,10 @@ fn section(
         .draw()?;
     let plot = chart.plotting_area();
     let (columns, rows) = plot.get_pixel_range();
-    let (wide, high) = (f64::from(columns.end - columns.start), f64::from(rows.end - rows.start));
+    let (wide, high) = (
+        f64::from(columns.end - columns.start),
+        f64::from(rows.end - rows.start),
+    );
     let kelvin = |column: i32, row: i32| {
         value(
             x.start + (f64::from(column) + 0.5) / wide * (x.end - x.start),
@@ -189,10 +218,15 @@ fn section(
     let plain = plot.strip_coord_spec();
     for row in 0..rows.end - rows.start {
         for column in 0..columns.end - columns.start {
-            let Some(here) = kelvin(column, row) else { continue };
+            let Some(here) = kelvin(column, row) else {
+                continue;
+            };
             let band = |value: f64| (value / ISOTHERM_K).floor();
             let edge = [kelvin(column + 1, row), kelvin(column, row + 1)];
-            let line = edge.into_iter().flatten().any(|other| band(other) != band(here));
+            let line = edge
+                .into_iter()
+                .flatten()
+                .any(|other| band(other) != band(here));
             plain.draw_pixel((column, row), &colour(here, range, line))?;
         }
     }
@@ -201,7 +235,11 @@ fn section(
 
 fn colour(kelvin: f64, range: &Range<f64>, isotherm: bool) -> RGBColor {
     let RGBColor(r, g, b) = ViridisRGB.get_color_normalized(kelvin, range.start, range.end);
-    if isotherm { RGBColor(r / 2, g / 2, b / 2) } else { RGBColor(r, g, b) }
+    if isotherm {
+        RGBColor(r / 2, g / 2, b / 2)
+    } else {
+        RGBColor(r, g, b)
+    }
 }
 
 fn colour_bar(area: &Area, range: &Range<f64>) -> Result<(), Box<dyn std::error::Error>> {
@@ -212,13 +250,18 @@ fn colour_bar(area: &Area, range: &Range<f64>) -> Result<(), Box<dyn std::error:
         .right_y_label_area_size(60)
         .build_cartesian_2d(0.0..1.0, range.clone())?
         .set_secondary_coord(0.0..1.0, range.clone());
-    chart.configure_secondary_axes().label_style((FONT, 16)).y_label_formatter(&|v| format!("{v:.0}")).draw()?;
+    chart
+        .configure_secondary_axes()
+        .label_style((FONT, 16))
+        .y_label_formatter(&|v| format!("{v:.0}"))
+        .draw()?;
     let plot = chart.plotting_area();
     let (columns, rows) = plot.get_pixel_range();
     let (wide, high) = (columns.end - columns.start, rows.end - rows.start);
     let plain = plot.strip_coord_spec();
     for row in 0..high {
-        let kelvin = range.end - (f64::from(row) + 0.5) / f64::from(high) * (range.end - range.start);
+        let kelvin =
+            range.end - (f64::from(row) + 0.5) / f64::from(high) * (range.end - range.start);
         for column in 0..wide {
             plain.draw_pixel((column, row), &colour(kelvin, range, false))?;
         }
@@ -230,7 +273,12 @@ fn colour_bar(area: &Area, range: &Range<f64>) -> Result<(), Box<dyn std::error:
 mod tests {
     use super::*;
 
-    fn file(nr: usize, nphi: usize, nz: usize, value: impl Fn(usize, usize, usize) -> f64) -> Vec<u8> {
+    fn file(
+        nr: usize,
+        nphi: usize,
+        nz: usize,
+        value: impl Fn(usize, usize, usize) -> f64,
+    ) -> Vec<u8> {
         let mut bytes = format!(
             "{{\"nr\":{nr},\"nphi\":{nphi},\"nz\":{nz},\"radius_cm\":3,\"height_cm\":4,\"time_s\":1.5}}\n"
         )
@@ -247,13 +295,21 @@ mod tests {
 
     #[test]
     fn a_field_is_sampled_in_its_cells_and_between_them() {
-        let field = Field::parse(&file(3, 4, 4, |r, phi, z| (r + 10 * phi + 100 * z) as f64)[..]).unwrap();
+        let field =
+            Field::parse(&file(3, 4, 4, |r, phi, z| (r + 10 * phi + 100 * z) as f64)[..]).unwrap();
         let quarter = std::f64::consts::TAU / 4.0;
         assert_eq!(field.at(1.5, 0.5 * quarter, 0.5), 1.0);
         assert_eq!(field.at(2.0, 0.5 * quarter, 0.5), 1.5);
         assert_eq!(field.at(0.5, quarter, 1.5), 105.0);
-        assert!((field.at(0.5, 0.0, 0.5) - 15.0).abs() < 1e-9, "phi closes the circle");
-        assert_eq!(field.at(9.0, 0.5 * quarter, 9.0), 302.0, "outside: the nearest cell");
+        assert!(
+            (field.at(0.5, 0.0, 0.5) - 15.0).abs() < 1e-9,
+            "phi closes the circle"
+        );
+        assert_eq!(
+            field.at(9.0, 0.5 * quarter, 9.0),
+            302.0,
+            "outside: the nearest cell"
+        );
     }
 
     #[test]
@@ -268,7 +324,8 @@ mod tests {
 
     #[test]
     fn a_picture_is_written() {
-        let field = Field::parse(&file(3, 8, 4, |r, phi, z| 1700.0 + (r * phi + z) as f64)[..]).unwrap();
+        let field =
+            Field::parse(&file(3, 8, 4, |r, phi, z| 1700.0 + (r * phi + z) as f64)[..]).unwrap();
         let path = std::env::temp_dir().join(format!("margay-picture-{}.png", std::process::id()));
         write(&field, &path).unwrap();
         let bytes = std::fs::read(&path).unwrap();

@@ -45,21 +45,41 @@ pub fn units(groups: &[Group], quick: bool) -> Vec<Unit> {
             Group::P2p => {
                 for test in ["latency", "oneway", "bothways"] {
                     for buffer in ["malloc", "alloc"] {
-                        let arguments = ["--test", test, "--buffer", buffer, "--batch-ms", batch_ms];
-                        units.push(Unit { group, ranks: 2, arguments: arguments.map(str::to_owned).to_vec() });
+                        let arguments =
+                            ["--test", test, "--buffer", buffer, "--batch-ms", batch_ms];
+                        units.push(Unit {
+                            group,
+                            ranks: 2,
+                            arguments: arguments.map(str::to_owned).to_vec(),
+                        });
                     }
                 }
             }
             Group::Coll => {
-                let arguments = ["--batch-ms", batch_ms, "--max-bytes", if quick { "65536" } else { "1048576" }];
+                let arguments = [
+                    "--batch-ms",
+                    batch_ms,
+                    "--max-bytes",
+                    if quick { "65536" } else { "1048576" },
+                ];
                 let ranks: &[usize] = if quick { &[2, 8] } else { &[2, 4, 8, 16] };
-                units.extend(
-                    ranks.iter().map(|&ranks| Unit { group, ranks, arguments: arguments.map(str::to_owned).to_vec() }),
-                );
+                units.extend(ranks.iter().map(|&ranks| Unit {
+                    group,
+                    ranks,
+                    arguments: arguments.map(str::to_owned).to_vec(),
+                }));
             }
             Group::Start => {
-                let ranks: &[usize] = if quick { &[2, 64] } else { &[1, 2, 4, 8, 16, 32, 64] };
-                units.extend(ranks.iter().map(|&ranks| Unit { group, ranks, arguments: Vec::new() }));
+                let ranks: &[usize] = if quick {
+                    &[2, 64]
+                } else {
+                    &[1, 2, 4, 8, 16, 32, 64]
+                };
+                units.extend(ranks.iter().map(|&ranks| Unit {
+                    group,
+                    ranks,
+                    arguments: Vec::new(),
+                }));
             }
         }
     }
@@ -78,7 +98,11 @@ impl Unit {
 
     /// For the progress line: program, the test's name and ranks.
     pub fn label(&self) -> String {
-        let test = if self.group == Group::P2p { format!(" {} {}", self.arguments[1], self.arguments[3]) } else { String::new() };
+        let test = if self.group == Group::P2p {
+            format!(" {} {}", self.arguments[1], self.arguments[3])
+        } else {
+            String::new()
+        };
         format!("{}{test}, {} ranks", self.program(), self.ranks)
     }
 
@@ -88,16 +112,37 @@ impl Unit {
     /// When the job fails, takes too long or reports nothing.
     pub fn run(&self, implementation: &Implementation, programs: &Path) -> Result<Reported> {
         let mut command = implementation.launch(self.ranks, LIMIT_S);
-        command.arg(programs.join(self.program())).args(&self.arguments);
+        command
+            .arg(programs.join(self.program()))
+            .args(&self.arguments);
         let started = Instant::now();
-        let output = run_quietly(&mut command)
-            .with_context(|| format!("{}: {} (limit {LIMIT_S} s)", implementation.name, self.label()))?;
+        let output = run_quietly(&mut command).with_context(|| {
+            format!(
+                "{}: {} (limit {LIMIT_S} s)",
+                implementation.name,
+                self.label()
+            )
+        })?;
         if self.group != Group::Start {
             return figures::parse(&output, self.ranks);
         }
         let took_ms = started.elapsed().as_secs_f64() * 1e3;
-        let point = Point { test: Test::Start, ranks: self.ranks, buffer: "-".into(), bytes: 0 };
-        Ok(Reported { library: None, figures: vec![(point, Figure { median: took_ms, best: took_ms })] })
+        let point = Point {
+            test: Test::Start,
+            ranks: self.ranks,
+            buffer: "-".into(),
+            bytes: 0,
+        };
+        Ok(Reported {
+            library: None,
+            figures: vec![(
+                point,
+                Figure {
+                    median: took_ms,
+                    best: took_ms,
+                },
+            )],
+        })
     }
 }
 
@@ -108,8 +153,19 @@ mod tests {
     #[test]
     fn the_plan_holds_what_the_targets_are_measured_on() {
         let units = units(&[Group::P2p, Group::Coll, Group::Start], false);
-        for (group, ranks) in [(Group::P2p, 2), (Group::Coll, 2), (Group::Coll, 8), (Group::Coll, 16), (Group::Start, 64)] {
-            assert!(units.iter().any(|unit| unit.group == group && unit.ranks == ranks), "{group:?} {ranks}");
+        for (group, ranks) in [
+            (Group::P2p, 2),
+            (Group::Coll, 2),
+            (Group::Coll, 8),
+            (Group::Coll, 16),
+            (Group::Start, 64),
+        ] {
+            assert!(
+                units
+                    .iter()
+                    .any(|unit| unit.group == group && unit.ranks == ranks),
+                "{group:?} {ranks}"
+            );
         }
         assert_eq!(units[0].label(), "p2p latency malloc, 2 ranks");
     }

@@ -39,7 +39,10 @@ const TARGETS_64_KIB: [Test; 2] = [Test::Alltoall, Test::Bcast];
 
 /// The largest allowed ratio at a point, where one is set.
 fn target(point: &Point) -> Option<f64> {
-    if TARGETS_64_KIB.contains(&point.test) && [8, 16].contains(&point.ranks) && point.bytes == 64 * KIB {
+    if TARGETS_64_KIB.contains(&point.test)
+        && [8, 16].contains(&point.ranks)
+        && point.bytes == 64 * KIB
+    {
         return Some(0.5);
     }
     let fits = |target: &&Target| {
@@ -78,31 +81,60 @@ impl Row {
         Self {
             point: point.clone(),
             unit,
-            ratio: ours.zip(theirs).map(|(ours, theirs)| unit.ratio(ours, theirs)),
+            ratio: ours
+                .zip(theirs)
+                .map(|(ours, theirs)| unit.ratio(ours, theirs)),
             target: target(point),
             best_peer,
-            figures: figures.into_iter().map(|(name, summary)| (name.to_owned(), summary)).collect(),
+            figures: figures
+                .into_iter()
+                .map(|(name, summary)| (name.to_owned(), summary))
+                .collect(),
         }
     }
 
     fn misses(&self) -> bool {
-        self.ratio.zip(self.target).is_some_and(|(ratio, target)| ratio > target)
+        self.ratio
+            .zip(self.target)
+            .is_some_and(|(ratio, target)| ratio > target)
     }
 
     fn cells(&self, implementations: &[String]) -> Vec<String> {
         let mut cells = vec![
             self.point.test.name().to_owned(),
             self.point.ranks.to_string(),
-            if matches!(self.point.test, Test::Barrier | Test::Start) { "-".into() } else { bytes(self.point.bytes) },
-            if self.point.test <= Test::BothWays { self.point.buffer.clone() } else { "-".into() },
+            if matches!(self.point.test, Test::Barrier | Test::Start) {
+                "-".into()
+            } else {
+                bytes(self.point.bytes)
+            },
+            if self.point.test <= Test::BothWays {
+                self.point.buffer.clone()
+            } else {
+                "-".into()
+            },
             self.unit.name().to_owned(),
         ];
         for name in implementations {
-            cells.push(self.figures.get(name).map_or("failed".into(), |summary| significant(summary.median)));
+            cells.push(
+                self.figures
+                    .get(name)
+                    .map_or("failed".into(), |summary| significant(summary.median)),
+            );
         }
-        cells.push(self.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}")));
-        cells.push(self.target.map_or(String::new(), |target| format!("{target:.2}")));
-        cells.push(if self.misses() { "miss".into() } else { String::new() });
+        cells.push(
+            self.ratio
+                .map_or(String::new(), |ratio| format!("{ratio:.2}")),
+        );
+        cells.push(
+            self.target
+                .map_or(String::new(), |target| format!("{target:.2}")),
+        );
+        cells.push(if self.misses() {
+            "miss".into()
+        } else {
+            String::new()
+        });
         cells
     }
 }
@@ -114,7 +146,7 @@ pub struct Report {
     pub date: String,
     /// Processor and number of usable cores.
     pub host: Host,
-    /// Repetitions; the figure in the table is the median over them.
+    /// Repetitions asked for; the figure in the table is the median over those that were run (`runs`).
     pub repetitions: usize,
     /// Name and version of what was measured, in the order of the columns.
     pub implementations: Vec<Measured>,
@@ -145,7 +177,11 @@ impl Host {
     /// This machine.
     pub fn detect() -> Self {
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()));
+        let model = info.lines().find_map(|line| {
+            line.strip_prefix("model name")?
+                .split_once(':')
+                .map(|(_, name)| name.trim())
+        });
         Self {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             processor: model.unwrap_or(std::env::consts::ARCH).to_owned(),
@@ -154,8 +190,14 @@ impl Host {
 
     /// A name for files: cores and processor in small letters, without marks.
     pub fn class(&self) -> String {
-        let processor = self.processor.replace("(R)", "").replace("(TM)", "").to_lowercase();
-        let words = processor.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        let processor = self
+            .processor
+            .replace("(R)", "")
+            .replace("(TM)", "")
+            .to_lowercase();
+        let words = processor
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .filter(|word| !word.is_empty());
         format!("{}core-{}", self.cores, words.collect::<Vec<_>>().join("-"))
     }
 }
@@ -169,24 +211,47 @@ impl Report {
         failures: Vec<String>,
         figures: &Figures,
     ) -> Self {
-        let rows = figures.summaries().map(|(point, by_name)| Row::new(point, by_name)).collect();
-        Self { date, host: Host::detect(), repetitions, implementations, failures, rows }
+        let rows = figures
+            .summaries()
+            .map(|(point, by_name)| Row::new(point, by_name))
+            .collect();
+        Self {
+            date,
+            host: Host::detect(),
+            repetitions,
+            implementations,
+            failures,
+            rows,
+        }
     }
 
     /// The table for the terminal, or as Markdown.
     pub fn table(&self, markdown: bool) -> String {
-        let names: Vec<String> = self.implementations.iter().map(|measured| measured.name.clone()).collect();
+        let names: Vec<String> = self
+            .implementations
+            .iter()
+            .map(|measured| measured.name.clone())
+            .collect();
         let mut head = vec!["test", "ranks", "bytes", "buffer", "unit"];
         head.extend(names.iter().map(String::as_str));
         head.extend(["ratio", "target", ""]);
         let mut table = Table::new();
-        table.load_preset(if markdown { presets::ASCII_MARKDOWN } else { presets::UTF8_HORIZONTAL_ONLY });
-        table.set_content_arrangement(ContentArrangement::Disabled).set_header(&head);
+        table.load_preset(if markdown {
+            presets::ASCII_MARKDOWN
+        } else {
+            presets::UTF8_FULL_CONDENSED
+        });
+        table
+            .set_content_arrangement(ContentArrangement::Disabled)
+            .set_header(&head);
         for row in &self.rows {
             table.add_row(row.cells(&names));
         }
         for column in (1..head.len() - 1).filter(|column| ![3, 4].contains(column)) {
-            table.column_mut(column).expect("the column is in the head").set_cell_alignment(CellAlignment::Right);
+            table
+                .column_mut(column)
+                .expect("the column is in the head")
+                .set_cell_alignment(CellAlignment::Right);
         }
         table.to_string()
     }
@@ -207,7 +272,10 @@ impl Report {
         for failure in &self.failures {
             let _ = writeln!(text, "failed: {failure}");
         }
-        let (missed, set) = (self.rows.iter().filter(|row| row.misses()).count(), self.targets_measured());
+        let (missed, set) = (
+            self.rows.iter().filter(|row| row.misses()).count(),
+            self.targets_measured(),
+        );
         if set > 0 {
             let _ = writeln!(text, "targets: {} of {set} reached", set - missed);
         }
@@ -215,7 +283,10 @@ impl Report {
     }
 
     fn targets_measured(&self) -> usize {
-        self.rows.iter().filter(|row| row.target.is_some() && row.ratio.is_some()).count()
+        self.rows
+            .iter()
+            .filter(|row| row.target.is_some() && row.ratio.is_some())
+            .count()
     }
 
     /// Writes the JSON file and the Markdown table into `folder` and gives their paths.
@@ -225,13 +296,21 @@ impl Report {
     pub fn save(&self, folder: &Path, suffix: &str) -> Result<[PathBuf; 2]> {
         let name = format!("{}-{}{suffix}", self.date, self.host.class());
         let paths = ["json", "md"].map(|kind| folder.join(format!("{name}.{kind}")));
-        std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("{}: cannot be made", folder.display()))?;
         let texts = [
             serde_json::to_string_pretty(self)? + "\n",
-            format!("# {} on {}\n\n```\n{}```\n\n{}\n", self.date, self.host.class(), self.notes(), self.table(true)),
+            format!(
+                "# {} on {}\n\n```\n{}```\n\n{}\n",
+                self.date,
+                self.host.class(),
+                self.notes(),
+                self.table(true)
+            ),
         ];
         for (path, text) in paths.iter().zip(texts) {
-            std::fs::write(path, text).with_context(|| format!("{}: cannot be written", path.display()))?;
+            std::fs::write(path, text)
+                .with_context(|| format!("{}: cannot be written", path.display()))?;
         }
         Ok(paths)
     }
@@ -262,25 +341,46 @@ mod tests {
 
     fn point(test: Test, ranks: usize, bytes: u64) -> Point {
         let buffer = if test == Test::Start { "-" } else { "malloc" };
-        Point { test, ranks, buffer: buffer.into(), bytes }
+        Point {
+            test,
+            ranks,
+            buffer: buffer.into(),
+            bytes,
+        }
     }
 
     fn report(figures: &[(Test, &str, f64)]) -> Report {
         let mut all = Figures::default();
         for &(test, name, value) in figures {
-            all.add(point(test, 2, 8), name, Figure { median: value, best: value });
+            all.add(
+                point(test, 2, 8),
+                name,
+                Figure {
+                    median: value,
+                    best: value,
+                },
+            );
         }
-        let measured =
-            |name: &str| Measured { name: name.to_owned(), library: format!("{name} 1") };
+        let measured = |name: &str| Measured {
+            name: name.to_owned(),
+            library: format!("{name} 1"),
+        };
         let implementations = vec![measured(OURS), measured("mpich"), measured("openmpi")];
         Report::new("2000-01-01".into(), 1, implementations, vec![], &all)
     }
 
     #[test]
     fn a_ratio_above_its_target_is_a_miss() {
-        let report = report(&[(Test::Latency, OURS, 0.8), (Test::Latency, "mpich", 1.0), (Test::Latency, "openmpi", 2.0)]);
+        let report = report(&[
+            (Test::Latency, OURS, 0.8),
+            (Test::Latency, "mpich", 1.0),
+            (Test::Latency, "openmpi", 2.0),
+        ]);
         let row = &report.rows[0];
-        assert_eq!((row.best_peer.as_deref(), row.ratio, row.target), (Some("mpich"), Some(0.8), Some(0.75)));
+        assert_eq!(
+            (row.best_peer.as_deref(), row.ratio, row.target),
+            (Some("mpich"), Some(0.8), Some(0.75))
+        );
         assert!(row.misses());
         assert!(report.table(false).contains("miss"));
         assert!(report.notes().contains("targets: 0 of 1 reached"));
@@ -288,8 +388,15 @@ mod tests {
 
     #[test]
     fn the_best_peer_of_a_bandwidth_is_the_fastest() {
-        let report = report(&[(Test::OneWay, OURS, 30.0), (Test::OneWay, "mpich", 10.0), (Test::OneWay, "openmpi", 15.0)]);
-        assert_eq!((report.rows[0].best_peer.as_deref(), report.rows[0].ratio), (Some("openmpi"), Some(0.5)));
+        let report = report(&[
+            (Test::OneWay, OURS, 30.0),
+            (Test::OneWay, "mpich", 10.0),
+            (Test::OneWay, "openmpi", 15.0),
+        ]);
+        assert_eq!(
+            (report.rows[0].best_peer.as_deref(), report.rows[0].ratio),
+            (Some("openmpi"), Some(0.5))
+        );
     }
 
     #[test]
@@ -317,7 +424,10 @@ mod tests {
 
     #[test]
     fn a_host_class_is_fit_for_a_file_name() {
-        let host = Host { cores: 2, processor: "Intel(R) Xeon(R) CPU @ 2.0GHz".into() };
+        let host = Host {
+            cores: 2,
+            processor: "Intel(R) Xeon(R) CPU @ 2.0GHz".into(),
+        };
         assert_eq!(host.class(), "2core-intel-xeon-cpu-2-0ghz");
     }
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 /// The workspace's root folder.
 pub fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in a folder of the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the crate lies in a folder of the workspace")
 }
 
 /// The usable tree that `make stage` builds: `MARGAY_STAGE`, else `stage/` in the workspace.
@@ -19,5 +21,8 @@ pub fn target() -> PathBuf {
 
 /// `path` for a reader: relative to the workspace when it lies inside.
 pub fn shown(path: &Path) -> String {
-    path.strip_prefix(workspace()).unwrap_or(path).display().to_string()
+    path.strip_prefix(workspace())
+        .unwrap_or(path)
+        .display()
+        .to_string()
 }

@@ -1,1 +1,85 @@
+//! What acceptance tests share: the stage tree, scratch folders, commands that must succeed, end in time and say things.
 #![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The stage tree that `make stage` builds: `MARGAY_STAGE`, else `stage/` in the workspace.
+///
+/// # Panics
+/// When it is not there, with the remedy.
+pub fn stage() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the crate lies in a folder");
+    let stage =
+        std::env::var_os("MARGAY_STAGE").map_or_else(|| workspace.join("stage"), PathBuf::from);
+    assert!(
+        stage.join("bin/mpiexec").exists(),
+        "{}: no stage tree; run `make stage` first",
+        stage.display()
+    );
+    stage
+}
+
+/// A file among the programs that tests compile.
+pub fn program(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("programs")
+        .join(name)
+}
+
+/// An empty folder that goes away with the value.
+///
+/// # Panics
+/// When the system gives none.
+pub fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder for temporary files")
+}
+
+/// A command bounded to `limit_s` seconds, without standard input, and without variables that would change what the
+/// tools of the stage tree do.
+pub fn command(program: impl AsRef<std::ffi::OsStr>, limit_s: u32) -> Command {
+    let mut command = Command::new("timeout");
+    command
+        .args(["-k", "5", &limit_s.to_string()])
+        .arg(program)
+        .stdin(Stdio::null());
+    for name in [
+        "MPICC_CC",
+        "MPICXX_CXX",
+        "LD_LIBRARY_PATH",
+        "MPI_HOME",
+        "CC",
+        "CXX",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs a command to its end, whatever that is.
+///
+/// # Panics
+/// When it cannot be started.
+pub fn run(command: &mut Command) -> Output {
+    command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"))
+}
+
+/// Runs a command that must succeed and gives its standard output.
+///
+/// # Panics
+/// When it does not end with 0; shows all that it printed.
+pub fn succeed(command: &mut Command) -> String {
+    let output = run(command);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command:?} ended with {}\n{out}\n{err}",
+        output.status
+    );
+    out
+}

@@ -144,7 +144,9 @@ fn definitions(tokens: TokenStream, all: &mut Vec<Function>) -> Result<(), Strin
         let mut result = TokenStream::new();
         loop {
             match tokens.next() {
-                Some(TokenTree::Group(g)) if g.delimiter() == proc_macro2::Delimiter::Brace => break,
+                Some(TokenTree::Group(g)) if g.delimiter() == proc_macro2::Delimiter::Brace => {
+                    break;
+                }
                 Some(TokenTree::Punct(p)) if p.as_char() == '|' => {
                     tokens.find(|t| matches!(t, TokenTree::Punct(p) if p.as_char() == '|'));
                 }
@@ -227,17 +229,17 @@ fn declare(ty: &Type, name: &str, c: bool) -> Result<String, String> {
                 let constant = match ident.as_str() {
                     "Place" => return Ok(format!("{} *{name}", declare(inner, "", c)?.trim_end())),
                     "View" => {
-                        return Ok(format!("const {} *{name}", declare(inner, "", c)?.trim_end()));
+                        return Ok(format!(
+                            "const {} *{name}",
+                            declare(inner, "", c)?.trim_end()
+                        ));
                     }
                     "In" => "const ",
                     "Out" => "",
                     _ => return Err(format!("unknown generic type {ident}")),
                 };
                 if let Type::Array(triple) = inner {
-                    return Ok(format!(
-                        "{}[][3]",
-                        declare(&triple.elem, name, c)?
-                    ));
+                    return Ok(format!("{}[][3]", declare(&triple.elem, name, c)?));
                 }
                 return Ok(format!("{constant}{}[]", declare(inner, name, c)?));
             }
@@ -332,7 +334,10 @@ fn type_name(ty: &Type) -> String {
 fn value(expr: &Expr) -> Result<String, String> {
     match expr {
         Expr::Lit(literal) => match &literal.lit {
-            Lit::Int(n) => Ok(n.base10_parse::<i64>().map_err(|e| e.to_string())?.to_string()),
+            Lit::Int(n) => Ok(n
+                .base10_parse::<i64>()
+                .map_err(|e| e.to_string())?
+                .to_string()),
             _ => Err("not a number".into()),
         },
         Expr::Unary(unary) => Ok(format!("-{}", value(&unary.expr)?)),

@@ -52,7 +52,9 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Stage { folder } => stage::build(&folder.unwrap_or_else(stage::folder)),
         Command::Install { prefix } => stage::install(&stage::folder(), &prefix),
-        Command::Header { check } => header::run(workspace(), check).map_err(|error| anyhow!(error)),
+        Command::Header { check } => {
+            header::run(workspace(), check).map_err(|error| anyhow!(error))
+        }
         Command::Tidy => {
             let findings = tidy::check(workspace())?;
             for finding in &findings {

@@ -27,9 +27,21 @@ const NAMES: [&str; 4] = ["mpiexec", "mpirun", "yod", "showmesh"];
 const FILES: [(&str, &str, u32); 8] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
-    ("abi/wrappers/MPIConfig.cmake", "lib/cmake/MPI/MPIConfig.cmake", 0o644),
-    ("examples/crucible.c", "share/margay/examples/crucible.c", 0o644),
-    ("examples/crucible.par", "share/margay/examples/crucible.par", 0o644),
+    (
+        "abi/wrappers/MPIConfig.cmake",
+        "lib/cmake/MPI/MPIConfig.cmake",
+        0o644,
+    ),
+    (
+        "examples/crucible.c",
+        "share/margay/examples/crucible.c",
+        0o644,
+    ),
+    (
+        "examples/crucible.par",
+        "share/margay/examples/crucible.par",
+        0o644,
+    ),
     ("LICENSE", "share/doc/margay/LICENSE", 0o644),
     ("README.md", "share/doc/margay/README.md", 0o644),
     ("CHANGELOG.md", "share/doc/margay/CHANGELOG.md", 0o644),
@@ -57,18 +69,39 @@ pub fn build(to: &Path) -> Result<()> {
     if !cargo.status().context("cargo cannot be started")?.success() {
         bail!("the build failed");
     }
-    let metadata = MetadataCommand::new().current_dir(workspace()).no_deps().exec()?;
-    let version = &metadata.packages.iter().find(|package| package.name == "margay").context("no crate margay")?.version;
+    let metadata = MetadataCommand::new()
+        .current_dir(workspace())
+        .no_deps()
+        .exec()?;
+    let version = &metadata
+        .packages
+        .iter()
+        .find(|package| package.name == "margay")
+        .context("no crate margay")?
+        .version;
     let built = metadata.target_directory.join("release");
-    copy(built.join("libmpi_abi.so").as_std_path(), &to.join("lib/libmpi_abi.so.1"), 0o755)?;
-    copy(built.join("margay").as_std_path(), &to.join("bin/margay"), 0o755)?;
+    copy(
+        built.join("libmpi_abi.so").as_std_path(),
+        &to.join("lib/libmpi_abi.so.1"),
+        0o755,
+    )?;
+    copy(
+        built.join("margay").as_std_path(),
+        &to.join("bin/margay"),
+        0o755,
+    )?;
     for (from, name, mode) in FILES {
         copy(&workspace().join(from), &to.join(name), mode)?;
     }
-    let pkg_config = fs::read_to_string(workspace().join("abi/wrappers/mpi.pc")).context("abi/wrappers/mpi.pc")?;
+    let pkg_config = fs::read_to_string(workspace().join("abi/wrappers/mpi.pc"))
+        .context("abi/wrappers/mpi.pc")?;
     for name in ["mpi", "mpi-c", "margay-mpi"] {
         let text = pkg_config.replace("@VERSION@", &version.to_string());
-        put(text.as_bytes(), &to.join(format!("lib/pkgconfig/{name}.pc")), 0o644)?;
+        put(
+            text.as_bytes(),
+            &to.join(format!("lib/pkgconfig/{name}.pc")),
+            0o644,
+        )?;
     }
     for (link, target) in LINKS {
         relink(target, &to.join(link))?;
@@ -85,7 +118,10 @@ pub fn build(to: &Path) -> Result<()> {
 /// When there is no stage tree or a file cannot be written.
 pub fn install(stage: &Path, prefix: &Path) -> Result<()> {
     if !stage.join("bin/margay").exists() {
-        bail!("{} holds no stage tree; run `make stage` first", stage.display());
+        bail!(
+            "{} holds no stage tree; run `make stage` first",
+            stage.display()
+        );
     }
     copy_folder(stage, prefix)?;
     println!("installed in {}", prefix.display());
@@ -93,7 +129,9 @@ pub fn install(stage: &Path, prefix: &Path) -> Result<()> {
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
-    for entry in fs::read_dir(from).with_context(|| format!("{}: cannot be read", from.display()))? {
+    for entry in
+        fs::read_dir(from).with_context(|| format!("{}: cannot be read", from.display()))?
+    {
         let entry = entry?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         let kind = entry.file_type()?;
@@ -101,9 +139,16 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
             copy_folder(&source, &target)?;
         } else if kind.is_symlink() {
             let points_at = fs::read_link(&source)?;
-            relink(points_at.to_str().context("a link that is not text")?, &target)?;
+            relink(
+                points_at.to_str().context("a link that is not text")?,
+                &target,
+            )?;
         } else {
-            copy(&source, &target, entry.metadata()?.permissions().mode() & 0o777)?;
+            copy(
+                &source,
+                &target,
+                entry.metadata()?.permissions().mode() & 0o777,
+            )?;
         }
     }
     Ok(())
@@ -117,7 +162,9 @@ fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
 /// Writes a file beside its place and renames it; leaves a file with the same bytes and mode as it is.
 fn put(bytes: &[u8], to: &Path, mode: u32) -> Result<()> {
     let same_mode = |file: &fs::Metadata| file.permissions().mode() & 0o777 == mode;
-    if fs::symlink_metadata(to).is_ok_and(|file| file.is_file() && same_mode(&file)) && fs::read(to)? == bytes {
+    if fs::symlink_metadata(to).is_ok_and(|file| file.is_file() && same_mode(&file))
+        && fs::read(to)? == bytes
+    {
         return Ok(());
     }
     let partial = partial(to)?;
@@ -141,7 +188,10 @@ fn relink(target: &str, link: &Path) -> Result<()> {
 fn partial(path: &Path) -> Result<PathBuf> {
     let folder = path.parent().context("a path without a folder")?;
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
-    let mut name = path.file_name().context("a path without a name")?.to_owned();
+    let mut name = path
+        .file_name()
+        .context("a path without a name")?
+        .to_owned();
     name.push(format!(".partial{}", std::process::id()));
     let partial = folder.join(name);
     if fs::symlink_metadata(&partial).is_ok() {
@@ -165,11 +215,28 @@ mod tests {
         put(b"stays", &prefix.join("bin/other"), 0o644).unwrap();
         install(&stage, &prefix).unwrap();
         install(&stage, &prefix).unwrap();
-        assert_eq!(fs::read(prefix.join("lib/libmpi_abi.so")).unwrap(), b"library");
-        assert_eq!(fs::read_link(prefix.join("lib/libmpi_abi.so")).unwrap(), Path::new("libmpi_abi.so.1"));
-        assert_eq!(fs::metadata(prefix.join("bin/margay")).unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(
+            fs::read(prefix.join("lib/libmpi_abi.so")).unwrap(),
+            b"library"
+        );
+        assert_eq!(
+            fs::read_link(prefix.join("lib/libmpi_abi.so")).unwrap(),
+            Path::new("libmpi_abi.so.1")
+        );
+        assert_eq!(
+            fs::metadata(prefix.join("bin/margay"))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777,
+            0o755
+        );
         assert_eq!(fs::read(prefix.join("bin/other")).unwrap(), b"stays");
-        assert_eq!(fs::read_dir(prefix.join("bin")).unwrap().count(), 2, "no partial files are left");
+        assert_eq!(
+            fs::read_dir(prefix.join("bin")).unwrap().count(),
+            2,
+            "no partial files are left"
+        );
     }
 
     #[test]

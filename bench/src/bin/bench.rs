@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Parser;
@@ -38,6 +39,10 @@ struct Options {
     results: PathBuf,
 }
 
+/// What the repetitions of one unit may cost one implementation: when it is spent, the rest of them are left out. Keeps a
+/// peer that takes milliseconds where others take microseconds from taking most of the run.
+const UNIT_BUDGET: Duration = Duration::from_secs(30);
+
 fn main() -> ExitCode {
     match bench(&Options::parse()) {
         Ok(true) => ExitCode::SUCCESS,
@@ -53,18 +58,36 @@ fn main() -> ExitCode {
 fn bench(options: &Options) -> Result<bool> {
     let mut failures = Vec::new();
     let installed = install(options, &mut failures)?;
-    let groups = if options.only.is_empty() { &[Group::P2p, Group::Coll, Group::Start][..] } else { &options.only };
+    let groups = if options.only.is_empty() {
+        &[Group::P2p, Group::Coll, Group::Start][..]
+    } else {
+        &options.only
+    };
     let plan = units(groups, options.quick);
-    let repetitions = options.repetitions.unwrap_or(if options.quick { 2 } else { 5 });
+    let repetitions = options
+        .repetitions
+        .unwrap_or(if options.quick { 2 } else { 5 });
 
     let mut figures = Figures::default();
     let mut libraries = BTreeMap::new();
     let bar = progress_bar(plan.len() * repetitions * installed.len());
     for unit in &plan {
+        let mut spent = vec![Duration::ZERO; installed.len()];
         for _ in 0..repetitions {
-            for (implementation, programs) in &installed {
-                bar.set_message(format!("{}: {}", implementation.name, unit.label()));
-                run(unit, implementation, programs, &mut figures, &mut libraries, &mut failures);
+            for ((implementation, programs), spent) in installed.iter().zip(&mut spent) {
+                if *spent < UNIT_BUDGET {
+                    bar.set_message(format!("{}: {}", implementation.name, unit.label()));
+                    let started = Instant::now();
+                    run(
+                        unit,
+                        implementation,
+                        programs,
+                        &mut figures,
+                        &mut libraries,
+                        &mut failures,
+                    );
+                    *spent += started.elapsed();
+                }
                 bar.inc(1);
             }
         }
@@ -72,8 +95,14 @@ fn bench(options: &Options) -> Result<bool> {
     bar.finish_and_clear();
 
     let measured = installed.iter().map(|(implementation, _)| {
-        let library = libraries.get(&implementation.name).cloned().unwrap_or_else(|| "version not asked".into());
-        Measured { name: implementation.name.clone(), library }
+        let library = libraries
+            .get(&implementation.name)
+            .cloned()
+            .unwrap_or_else(|| "version not asked".into());
+        Measured {
+            name: implementation.name.clone(),
+            library,
+        }
     });
     let date = time::OffsetDateTime::now_utc().date().to_string();
     let ours_failed = failures.iter().any(|failure| failure.starts_with(OURS));
@@ -87,7 +116,10 @@ fn bench(options: &Options) -> Result<bool> {
 }
 
 /// Every implementation with the folder of its executables. A peer that cannot be had is named among the failures.
-fn install(options: &Options, failures: &mut Vec<String>) -> Result<Vec<(Implementation, PathBuf)>> {
+fn install(
+    options: &Options,
+    failures: &mut Vec<String>,
+) -> Result<Vec<(Implementation, PathBuf)>> {
     let mut installed = Vec::new();
     if !options.peers_only {
         let ours = Implementation::ours()?;
@@ -109,7 +141,9 @@ fn install(options: &Options, failures: &mut Vec<String>) -> Result<Vec<(Impleme
 }
 
 fn compile(implementation: &Implementation) -> Result<PathBuf> {
-    let folder = tree::target().join("bench-programs").join(&implementation.name);
+    let folder = tree::target()
+        .join("bench-programs")
+        .join(&implementation.name);
     std::fs::create_dir_all(&folder)?;
     for program in PROGRAMS {
         let source = tree::workspace().join(format!("bench/programs/{program}.c"));

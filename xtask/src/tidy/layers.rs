@@ -42,8 +42,19 @@ const DRIVERS: [&str; 3] = ["tests", "bench", "xtask"];
 
 /// The workspace's crates from `cargo metadata`.
 pub fn crates(metadata: &Metadata, root: &Path) -> Vec<Crate> {
-    let relative = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
-    let wanted = [TargetKind::Lib, TargetKind::CDyLib, TargetKind::Bin, TargetKind::ProcMacro, TargetKind::RLib];
+    let relative = |path: &Path| {
+        path.strip_prefix(root)
+            .unwrap_or(path)
+            .to_string_lossy()
+            .into_owned()
+    };
+    let wanted = [
+        TargetKind::Lib,
+        TargetKind::CDyLib,
+        TargetKind::Bin,
+        TargetKind::ProcMacro,
+        TargetKind::RLib,
+    ];
     metadata
         .workspace_packages()
         .into_iter()
@@ -53,7 +64,12 @@ pub fn crates(metadata: &Metadata, root: &Path) -> Vec<Crate> {
             dependencies: package
                 .dependencies
                 .iter()
-                .map(|dependency| (dependency.name.clone(), dependency.kind == DependencyKind::Development))
+                .map(|dependency| {
+                    (
+                        dependency.name.clone(),
+                        dependency.kind == DependencyKind::Development,
+                    )
+                })
                 .collect(),
             roots: package
                 .targets
@@ -69,17 +85,29 @@ pub fn crates(metadata: &Metadata, root: &Path) -> Vec<Crate> {
 pub fn check(crates: &[Crate]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for from in crates {
-        let allowed = LAYERS.iter().find(|(layer, _)| *layer == from.layer()).map(|(_, allowed)| *allowed);
+        let allowed = LAYERS
+            .iter()
+            .find(|(layer, _)| *layer == from.layer())
+            .map(|(_, allowed)| *allowed);
         if allowed.is_none() && !DRIVERS.contains(&from.layer()) {
-            let what = format!("{}: its folder '{}' is no layer of ARCHITECTURE.md", from.name, from.layer());
+            let what = format!(
+                "{}: its folder '{}' is no layer of ARCHITECTURE.md",
+                from.name,
+                from.layer()
+            );
             findings.push(Finding::new(&from.manifest, 0, what));
         }
         for (name, _) in &from.dependencies {
             if SYSTEM_CRATES.contains(&name.as_str()) && from.layer() != "sys" {
-                let what = format!("{} depends on {name}: system calls stand only in sys/", from.name);
+                let what = format!(
+                    "{} depends on {name}: system calls stand only in sys/",
+                    from.name
+                );
                 findings.push(Finding::new(&from.manifest, 0, what));
             }
-            let Some(to) = crates.iter().find(|to| to.name == *name) else { continue };
+            let Some(to) = crates.iter().find(|to| to.name == *name) else {
+                continue;
+            };
             let right = match allowed {
                 _ if to.layer() == from.layer() => true,
                 _ if DRIVERS.contains(&to.layer()) => false,
@@ -109,7 +137,10 @@ mod tests {
         Crate {
             name: name.into(),
             manifest: format!("{folder}/Cargo.toml"),
-            dependencies: dependencies.iter().map(|name| ((*name).to_owned(), false)).collect(),
+            dependencies: dependencies
+                .iter()
+                .map(|name| ((*name).to_owned(), false))
+                .collect(),
             roots: vec![],
         }
     }
@@ -171,6 +202,10 @@ mod tests {
 
     #[test]
     fn a_crate_in_an_unknown_folder_is_found() {
-        assert!(check(&house(part("x", "misc/x", &[])))[0].what.contains("no layer"));
+        assert!(
+            check(&house(part("x", "misc/x", &[])))[0]
+                .what
+                .contains("no layer")
+        );
     }
 }

@@ -9,21 +9,35 @@ const HEADING: &str = "## The map";
 
 /// Checks the map against the project's files.
 pub fn check(files: &[File]) -> Vec<Finding> {
-    let Some(text) = files.iter().find(|file| file.path == README).and_then(|file| file.text.as_deref()) else {
+    let Some(text) = files
+        .iter()
+        .find(|file| file.path == README)
+        .and_then(|file| file.text.as_deref())
+    else {
         return vec![Finding::new(README, 0, "is missing")];
     };
     let entries = entries(text);
     if entries.is_empty() {
-        return vec![Finding::new(README, 0, format!("has no block with the map under '{HEADING}'"))];
+        return vec![Finding::new(
+            README,
+            0,
+            format!("has no block with the map under '{HEADING}'"),
+        )];
     }
     let mut findings = Vec::new();
     for (line, entry) in &entries {
         let there = match entry.strip_suffix('/') {
-            Some(folder) => files.iter().any(|file| file.path.starts_with(&format!("{folder}/"))),
+            Some(folder) => files
+                .iter()
+                .any(|file| file.path.starts_with(&format!("{folder}/"))),
             None => files.iter().any(|file| file.path == *entry),
         };
         if !there {
-            findings.push(Finding::new(README, *line, format!("the map names {entry}, which is not there")));
+            findings.push(Finding::new(
+                README,
+                *line,
+                format!("the map names {entry}, which is not there"),
+            ));
         }
     }
     let on_map: BTreeSet<&str> = entries.iter().map(|(_, entry)| entry.as_str()).collect();
@@ -34,7 +48,11 @@ pub fn check(files: &[File]) -> Vec<Finding> {
         .map(|(folder, _)| format!("{folder}/"))
         .filter(|folder| !on_map.contains(folder.as_str()))
         .collect();
-    findings.extend(missing.iter().map(|folder| Finding::new(README, 0, format!("the map does not name {folder}"))));
+    findings.extend(
+        missing
+            .iter()
+            .map(|folder| Finding::new(README, 0, format!("the map does not name {folder}"))),
+    );
     findings
 }
 
@@ -56,7 +74,11 @@ mod tests {
     use super::*;
 
     fn house(readme: &str, paths: &[&str]) -> Vec<File> {
-        let file = |path: &str, text: &str| File { path: path.into(), text: Some(text.into()), executable: false };
+        let file = |path: &str, text: &str| File {
+            path: path.into(),
+            text: Some(text.into()),
+            executable: false,
+        };
         let mut files: Vec<File> = paths.iter().map(|path| file(path, "")).collect();
         files.push(file(README, readme));
         files
@@ -66,20 +88,42 @@ mod tests {
 
     #[test]
     fn a_true_map_is_in_order() {
-        let files = house(MAP, &["sys/src/lib.rs", "run/engine/src/lib.rs", "Makefile", ".ci/run", "Cargo.toml"]);
+        let files = house(
+            MAP,
+            &[
+                "sys/src/lib.rs",
+                "run/engine/src/lib.rs",
+                "Makefile",
+                ".ci/run",
+                "Cargo.toml",
+            ],
+        );
         assert_eq!(check(&files), vec![]);
     }
 
     #[test]
     fn an_entry_that_is_not_there_is_found() {
         let findings = check(&house(MAP, &["sys/src/lib.rs", "run/other.rs", "Makefile"]));
-        assert_eq!(findings, vec![Finding::new(README, 6, "the map names run/engine/, which is not there")]);
+        assert_eq!(
+            findings,
+            vec![Finding::new(
+                README,
+                6,
+                "the map names run/engine/, which is not there"
+            )]
+        );
     }
 
     #[test]
     fn a_folder_that_is_not_on_the_map_is_found() {
-        let files = house(MAP, &["sys/a", "run/engine/a", "Makefile", "misc/a", "misc/b"]);
-        assert_eq!(check(&files), vec![Finding::new(README, 0, "the map does not name misc/")]);
+        let files = house(
+            MAP,
+            &["sys/a", "run/engine/a", "Makefile", "misc/a", "misc/b"],
+        );
+        assert_eq!(
+            check(&files),
+            vec![Finding::new(README, 0, "the map does not name misc/")]
+        );
     }
 
     #[test]

@@ -32,7 +32,11 @@ pub struct Finding {
 impl Finding {
     /// A finding at a line, or with 0 about the whole file.
     pub fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, what: what.into() }
+        Self {
+            path: path.to_owned(),
+            line,
+            what: what.into(),
+        }
     }
 }
 
@@ -62,7 +66,10 @@ pub struct File {
 /// When files or the workspace's metadata cannot be read; broken rules are no errors but findings.
 pub fn check(root: &Path) -> Result<Vec<Finding>> {
     let files = files(root)?;
-    let metadata = cargo_metadata::MetadataCommand::new().current_dir(root).no_deps().exec()?;
+    let metadata = cargo_metadata::MetadataCommand::new()
+        .current_dir(root)
+        .no_deps()
+        .exec()?;
     let crates = layers::crates(&metadata, root);
     let mut findings = layers::check(&crates);
     findings.extend(map::check(&files));
@@ -73,7 +80,10 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
         }
     }
     for root_file in crates.iter().flat_map(|each| &each.roots) {
-        let text = files.iter().find(|file| file.path == *root_file).and_then(|file| file.text.as_deref());
+        let text = files
+            .iter()
+            .find(|file| file.path == *root_file)
+            .and_then(|file| file.text.as_deref());
         findings.extend(rust::check_root(root_file, text.unwrap_or("")));
     }
     findings.sort();
@@ -84,17 +94,29 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
 fn files(root: &Path) -> Result<Vec<File>> {
     use std::os::unix::fs::PermissionsExt;
     let mut files = Vec::new();
-    let walk = WalkBuilder::new(root).hidden(false).require_git(false).filter_entry(|e| e.file_name() != ".git").build();
+    let walk = WalkBuilder::new(root)
+        .hidden(false)
+        .require_git(false)
+        .filter_entry(|e| e.file_name() != ".git")
+        .build();
     for entry in walk {
         let entry = entry?;
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             continue;
         }
         let path = entry.path();
-        let shown = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
+        let shown = path
+            .strip_prefix(root)
+            .unwrap_or(path)
+            .to_string_lossy()
+            .into_owned();
         let bytes = std::fs::read(path).with_context(|| shown.clone())?;
         let executable = entry.metadata()?.permissions().mode() & 0o100 != 0;
-        files.push(File { path: shown, text: String::from_utf8(bytes).ok(), executable });
+        files.push(File {
+            path: shown,
+            text: String::from_utf8(bytes).ok(),
+            executable,
+        });
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)

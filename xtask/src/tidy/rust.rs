@@ -20,17 +20,32 @@ const SAFETY_LINES: usize = 10;
 pub fn check(path: &str, source: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     match source.parse::<TokenStream>() {
-        Ok(tokens) => walk(path, &source.lines().collect::<Vec<_>>(), tokens, &mut findings),
-        Err(error) => findings.push(Finding::new(path, error.span().start().line, format!("does not parse: {error}"))),
+        Ok(tokens) => walk(
+            path,
+            &source.lines().collect::<Vec<_>>(),
+            tokens,
+            &mut findings,
+        ),
+        Err(error) => findings.push(Finding::new(
+            path,
+            error.span().start().line,
+            format!("does not parse: {error}"),
+        )),
     }
     findings
 }
 
 /// Checks a crate's root file: outside the folders for unsafe code it forbids it.
 pub fn check_root(path: &str, source: &str) -> Option<Finding> {
-    let forbids = source.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]");
+    let forbids = source
+        .lines()
+        .any(|line| line.trim() == "#![forbid(unsafe_code)]");
     (!forbids && !may_be_unsafe(path)).then(|| {
-        Finding::new(path, 0, "a crate outside sys/ and abi/ begins with #![forbid(unsafe_code)]")
+        Finding::new(
+            path,
+            0,
+            "a crate outside sys/ and abi/ begins with #![forbid(unsafe_code)]",
+        )
     })
 }
 
@@ -70,16 +85,23 @@ fn judge(
         "unsafe" if !may_be_unsafe(path) => {
             Some("unsafe code stands only in sys/ and abi/; let sys grow a safe wrapper".into())
         }
-        "unsafe" if needs_argument(next) && !argued(lines, line) => {
-            Some("an unsafe block or impl has a `// SAFETY:` comment above it that argues it".into())
-        }
-        _ if SYSTEM_CRATES.contains(&word) && !path.starts_with(SYSTEM_CALL_FOLDER) && !is(previous, '.') => {
+        "unsafe" if needs_argument(next) && !argued(lines, line) => Some(
+            "an unsafe block or impl has a `// SAFETY:` comment above it that argues it".into(),
+        ),
+        _ if SYSTEM_CRATES.contains(&word)
+            && !path.starts_with(SYSTEM_CALL_FOLDER)
+            && !is(previous, '.') =>
+        {
             let used = is(next, ':') || is(next, ';') || is(previous, ':');
             used.then(|| format!("{word}: system calls stand only in {SYSTEM_CALL_FOLDER}; let it grow a safe wrapper"))
         }
         "todo" | "unimplemented" | "dbg" if is(next, '!') => Some(format!("{word}! is left")),
-        "ignore" if is(previous, '#') || (previous.is_none() && !is(next, ':') && !is(next, '.')) => {
-            let attribute = lines.get(line - 1).is_some_and(|text| text.contains("#[ignore"));
+        "ignore"
+            if is(previous, '#') || (previous.is_none() && !is(next, ':') && !is(next, '.')) =>
+        {
+            let attribute = lines
+                .get(line - 1)
+                .is_some_and(|text| text.contains("#[ignore"));
             attribute.then(|| "a test that is switched off: mend it, or take it out".into())
         }
         _ => None,
@@ -97,8 +119,14 @@ fn needs_argument(next: Option<&TokenTree>) -> bool {
 
 /// Whether `SAFETY:` stands on the line or in the lines above it, up to an empty one.
 fn argued(lines: &[&str], line: usize) -> bool {
-    let above = lines[..line - 1].iter().rev().take(SAFETY_LINES).take_while(|text| !text.trim().is_empty());
-    std::iter::once(&lines[line - 1]).chain(above).any(|text| text.contains("SAFETY:"))
+    let above = lines[..line - 1]
+        .iter()
+        .rev()
+        .take(SAFETY_LINES)
+        .take_while(|text| !text.trim().is_empty());
+    std::iter::once(&lines[line - 1])
+        .chain(above)
+        .any(|text| text.contains("SAFETY:"))
 }
 
 #[cfg(test)]
@@ -106,7 +134,10 @@ mod tests {
     use super::*;
 
     fn findings(path: &str, source: &str) -> Vec<String> {
-        check(path, source).into_iter().map(|finding| finding.to_string()).collect()
+        check(path, source)
+            .into_iter()
+            .map(|finding| finding.to_string())
+            .collect()
     }
 
     #[test]
@@ -114,9 +145,15 @@ mod tests {
         let source = "fn f() {\n    // SAFETY: argued\n    unsafe { g() }\n}\n";
         assert_eq!(findings("sys/src/lib.rs", source), Vec::<String>::new());
         assert_eq!(findings("abi/mpi/src/lib.rs", source), Vec::<String>::new());
-        assert!(findings("run/engine/src/lib.rs", source)[0].starts_with("run/engine/src/lib.rs:3: unsafe code"));
+        assert!(
+            findings("run/engine/src/lib.rs", source)[0]
+                .starts_with("run/engine/src/lib.rs:3: unsafe code")
+        );
         assert_eq!(findings("core/x.rs", "unsafe impl Send for X {}").len(), 1);
-        assert_eq!(findings("core/x.rs", "#[unsafe(no_mangle)] fn f() {}").len(), 1);
+        assert_eq!(
+            findings("core/x.rs", "#[unsafe(no_mangle)] fn f() {}").len(),
+            1
+        );
     }
 
     #[test]
@@ -127,41 +164,75 @@ mod tests {
 
     #[test]
     fn an_unsafe_block_without_argument_is_found_also_in_macros() {
-        assert_eq!(findings("sys/x.rs", "fn f() {\n    unsafe { g() }\n}\n").len(), 1);
-        assert_eq!(findings("sys/x.rs", "macro_rules! m { () => { unsafe { g() } } }").len(), 1);
+        assert_eq!(
+            findings("sys/x.rs", "fn f() {\n    unsafe { g() }\n}\n").len(),
+            1
+        );
+        assert_eq!(
+            findings("sys/x.rs", "macro_rules! m { () => { unsafe { g() } } }").len(),
+            1
+        );
         assert_eq!(findings("sys/x.rs", "unsafe impl Send for X {}").len(), 1);
         let far = "// SAFETY: of another block\nfn a() {}\n\nfn f() {\n    unsafe { g() }\n}\n";
         assert_eq!(findings("sys/x.rs", far).len(), 1);
-        let multi_line = "fn f() {\n    // SAFETY: argued\n    let x = h(\n        unsafe { g() },\n    );\n}\n";
+        let multi_line =
+            "fn f() {\n    // SAFETY: argued\n    let x = h(\n        unsafe { g() },\n    );\n}\n";
         assert_eq!(findings("sys/x.rs", multi_line), Vec::<String>::new());
     }
 
     #[test]
     fn declarations_of_unsafe_functions_need_no_comment() {
-        assert_eq!(findings("sys/x.rs", "pub unsafe fn f() {}\nunsafe extern \"C\" { fn g(); }\n"), Vec::<String>::new());
+        assert_eq!(
+            findings(
+                "sys/x.rs",
+                "pub unsafe fn f() {}\nunsafe extern \"C\" { fn g(); }\n"
+            ),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
     fn system_calls_outside_sys_are_found() {
-        for source in ["use libc;", "use libc::c_int;", "fn f() { libc::getpid(); }", "use rustix::fs;", "use {nix::unistd};"] {
+        for source in [
+            "use libc;",
+            "use libc::c_int;",
+            "fn f() { libc::getpid(); }",
+            "use rustix::fs;",
+            "use {nix::unistd};",
+        ] {
             assert_eq!(findings("abi/mpi/src/lib.rs", source).len(), 1, "{source}");
             assert_eq!(findings("sys/src/lib.rs", source).len(), 0, "{source}");
         }
-        assert_eq!(findings("job/x.rs", "fn f(x: X) { x.libc; let nix = 1; g(nix) }"), Vec::<String>::new());
+        assert_eq!(
+            findings("job/x.rs", "fn f(x: X) { x.libc; let nix = 1; g(nix) }"),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
     fn what_is_left_open_is_found() {
         assert_eq!(findings("core/x.rs", "fn f() { todo!() }").len(), 1);
-        assert_eq!(findings("core/x.rs", "fn f() { unimplemented!(\"x\") }").len(), 1);
+        assert_eq!(
+            findings("core/x.rs", "fn f() { unimplemented!(\"x\") }").len(),
+            1
+        );
         assert_eq!(findings("core/x.rs", "fn f() { dbg!(1); }").len(), 1);
     }
 
     #[test]
     fn tests_that_are_switched_off_are_found() {
-        assert_eq!(findings("core/x.rs", "#[test]\n#[ignore]\nfn f() {}\n").len(), 1);
-        assert_eq!(findings("core/x.rs", "#[test]\n#[ignore = \"slow\"]\nfn f() {}\n").len(), 1);
-        assert_eq!(findings("core/x.rs", "use ignore::Walk;\nfn f() { ignore(1) }\n"), Vec::<String>::new());
+        assert_eq!(
+            findings("core/x.rs", "#[test]\n#[ignore]\nfn f() {}\n").len(),
+            1
+        );
+        assert_eq!(
+            findings("core/x.rs", "#[test]\n#[ignore = \"slow\"]\nfn f() {}\n").len(),
+            1
+        );
+        assert_eq!(
+            findings("core/x.rs", "use ignore::Walk;\nfn f() { ignore(1) }\n"),
+            Vec::<String>::new()
+        );
     }
 
     #[test]

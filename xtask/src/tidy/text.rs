@@ -14,17 +14,21 @@ static LEFT_OPEN: LazyLock<Regex> =
 
 /// Absolute paths that exist on one machine only.
 static MACHINE_PATH: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"(^|[^A-Za-z0-9_.$}/])/(work|root|home|tmp)/[A-Za-z.]"#).expect("a constant pattern")
+    Regex::new(r#"(^|[^A-Za-z0-9_.$}/])/(work|root|home|tmp)/[A-Za-z.]"#)
+        .expect("a constant pattern")
 });
 
-static CONFLICT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(<{7}|>{7})( |$)").expect("a constant pattern"));
+static CONFLICT: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^(<{7}|>{7})( |$)").expect("a constant pattern"));
 
 /// Files whose text comes from elsewhere.
 const FOREIGN: [&str; 2] = ["LICENSE", "Cargo.lock"];
 
 /// Checks one file.
 pub fn check(file: &File) -> Vec<Finding> {
-    let Some(text) = &file.text else { return vec![] };
+    let Some(text) = &file.text else {
+        return vec![];
+    };
     if FOREIGN.contains(&file.path.as_str()) {
         return vec![];
     }
@@ -52,7 +56,11 @@ pub fn check(file: &File) -> Vec<Finding> {
 fn script(file: &File, text: &str) -> Option<Finding> {
     let first = text.lines().next().unwrap_or("");
     if file.executable != (first.starts_with("#!") && !first.starts_with("#![")) {
-        let what = if file.executable { "is executable and names no interpreter" } else { "is a script and not executable" };
+        let what = if file.executable {
+            "is executable and names no interpreter"
+        } else {
+            "is a script and not executable"
+        };
         return Some(Finding::new(&file.path, 0, what));
     }
     if !file.executable {
@@ -62,12 +70,22 @@ fn script(file: &File, text: &str) -> Option<Finding> {
     let arguments: &[&str] = match interpreter {
         "sh" | "bash" => &["-n"],
         "python3" => &["-c", "import ast, sys; ast.parse(sys.stdin.read())"],
-        other => return Some(Finding::new(&file.path, 1, format!("'{other}' is no interpreter of the project's scripts"))),
+        other => {
+            return Some(Finding::new(
+                &file.path,
+                1,
+                format!("'{other}' is no interpreter of the project's scripts"),
+            ));
+        }
     };
     match syntax(interpreter, arguments, text) {
         Ok(errors) if errors.is_empty() => None,
         Ok(errors) => Some(Finding::new(&file.path, 0, errors)),
-        Err(error) => Some(Finding::new(&file.path, 0, format!("{interpreter} cannot check it: {error}"))),
+        Err(error) => Some(Finding::new(
+            &file.path,
+            0,
+            format!("{interpreter} cannot check it: {error}"),
+        )),
     }
 }
 
@@ -79,7 +97,11 @@ fn syntax(interpreter: &str, arguments: &[&str], text: &str) -> std::io::Result<
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()?;
-    child.stdin.take().expect("standard input is piped").write_all(text.as_bytes())?;
+    child
+        .stdin
+        .take()
+        .expect("standard input is piped")
+        .write_all(text.as_bytes())?;
     let output = child.wait_with_output()?;
     let errors = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Ok(match output.status.success() {
@@ -94,13 +116,25 @@ mod tests {
     use super::*;
 
     fn findings(path: &str, text: &str, executable: bool) -> Vec<Finding> {
-        check(&File { path: path.into(), text: Some(text.into()), executable })
+        check(&File {
+            path: path.into(),
+            text: Some(text.into()),
+            executable,
+        })
     }
 
     #[test]
     fn what_is_left_open_is_found() {
-        for word in [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")] {
-            assert_eq!(findings("a.c", &format!("ok\n/* {word}: later */\n"), false).len(), 1, "{word}");
+        for word in [
+            concat!("TO", "DO"),
+            concat!("FIX", "ME"),
+            concat!("XX", "X"),
+        ] {
+            assert_eq!(
+                findings("a.c", &format!("ok\n/* {word}: later */\n"), false).len(),
+                1,
+                "{word}"
+            );
         }
         assert_eq!(findings("a.md", "Todos los hackers\n", false), vec![]);
         assert_eq!(findings("LICENSE", concat!("TO", "DO"), false), vec![]);
@@ -109,17 +143,33 @@ mod tests {
     #[test]
     fn paths_of_one_machine_are_found() {
         for folder in ["work", "root", "home", "tmp"] {
-            assert_eq!(findings("a.sh", &format!("cd /{folder}/me\n"), false).len(), 1, "{folder}");
-            assert_eq!(findings("a.rs", &format!("\"/{folder}/.x\"\n"), false).len(), 1, "{folder}");
+            assert_eq!(
+                findings("a.sh", &format!("cd /{folder}/me\n"), false).len(),
+                1,
+                "{folder}"
+            );
+            assert_eq!(
+                findings("a.rs", &format!("\"/{folder}/.x\"\n"), false).len(),
+                1,
+                "{folder}"
+            );
         }
-        for fine in ["$prefix/home/x", "https://site.org/home/x", "a/root/b", "no files in /tmp for a job"] {
+        for fine in [
+            "$prefix/home/x",
+            "https://site.org/home/x",
+            "a/root/b",
+            "no files in /tmp for a job",
+        ] {
             assert_eq!(findings("a.md", fine, false), vec![], "{fine}");
         }
     }
 
     #[test]
     fn conflicts_and_blanks_at_the_end_are_found() {
-        assert_eq!(findings("a.md", &format!("{} HEAD\n", "<".repeat(7)), false).len(), 1);
+        assert_eq!(
+            findings("a.md", &format!("{} HEAD\n", "<".repeat(7)), false).len(),
+            1
+        );
         assert_eq!(findings("a.md", "words \n", false).len(), 1);
     }
 
@@ -127,14 +177,30 @@ mod tests {
     fn scripts_are_executable_and_parse() {
         assert_eq!(findings("run", "#!/bin/sh\necho fine\n", true), vec![]);
         assert_eq!(findings("run", "#!/bin/sh\nif true; then\n", true).len(), 1);
-        assert_eq!(findings("run", "#!/bin/sh\necho fine\n", false)[0].what, "is a script and not executable");
-        assert_eq!(findings("run", "echo fine\n", true)[0].what, "is executable and names no interpreter");
+        assert_eq!(
+            findings("run", "#!/bin/sh\necho fine\n", false)[0].what,
+            "is a script and not executable"
+        );
+        assert_eq!(
+            findings("run", "echo fine\n", true)[0].what,
+            "is executable and names no interpreter"
+        );
         assert_eq!(findings("run", "#!/usr/bin/perl\n", true).len(), 1);
-        assert_eq!(findings("lib.rs", "#![forbid(unsafe_code)]\n", false), vec![]);
+        assert_eq!(
+            findings("lib.rs", "#![forbid(unsafe_code)]\n", false),
+            vec![]
+        );
     }
 
     #[test]
     fn a_file_that_is_no_text_is_passed_over() {
-        assert_eq!(check(&File { path: "a.png".into(), text: None, executable: false }), vec![]);
+        assert_eq!(
+            check(&File {
+                path: "a.png".into(),
+                text: None,
+                executable: false
+            }),
+            vec![]
+        );
     }
 }
