@@ -33,9 +33,11 @@ impl Builder {
         (region.bytes > 0).then(|| self.push(Step::Recv { from, tag, region }, after))
     }
 
+    /// Copies as many bytes as both regions have: those that a user gives may differ by mistake.
     pub fn copy(&mut self, from: Region, to: Region, after: &[Option<Id>]) -> Option<Id> {
-        assert_eq!(from.bytes, to.bytes, "a copy has one length");
-        (from.bytes > 0).then(|| self.push(Step::Copy { from, to }, after))
+        let bytes = from.bytes.min(to.bytes);
+        let (from, to) = (Region { bytes, ..from }, Region { bytes, ..to });
+        (bytes > 0).then(|| self.push(Step::Copy { from, to }, after))
     }
 
     /// `out = left op right` of regions of `size`-byte elements.
@@ -97,6 +99,14 @@ impl Builder {
     pub fn temp_elements(&mut self, count: u64) -> Buffer {
         self.temps.push(Temp::Elements(count));
         Buffer::Temp(self.temps.len() as u32 - 1)
+    }
+
+    /// Gives a temporary its final size.
+    pub fn resize(&mut self, temp: Buffer, size: Temp) {
+        let Buffer::Temp(index) = temp else {
+            unreachable!("only temporaries have a size")
+        };
+        self.temps[index as usize] = size;
     }
 
     fn push(&mut self, step: Step, after: &[Option<Id>]) -> Id {

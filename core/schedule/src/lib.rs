@@ -10,11 +10,40 @@
 //! they are the same bits everywhere.
 #![forbid(unsafe_code)]
 
+mod allgather;
+mod allreduce;
+mod alltoall;
 mod args;
+mod bcast;
 mod builder;
+mod gather;
+mod halving;
+mod inter;
+mod neighbour;
+mod reduce;
+mod reduce_scatter;
+mod scan;
 mod schedule;
+mod tree;
 mod tuning;
 
+pub use allgather::{allgather, allgatherv};
+pub use allreduce::allreduce;
+pub use alltoall::{alltoall, alltoallv, alltoallw};
 pub use args::{Block, Inter, InterRoot, Part, Ranks, Reduction};
+pub use bcast::{barrier, bcast};
+pub use gather::{gather, gatherv, scatter, scatterv};
+pub use inter::{
+    inter_allgather, inter_allgatherv, inter_allreduce, inter_alltoall, inter_alltoallv,
+    inter_alltoallw, inter_barrier, inter_bcast, inter_gather, inter_gatherv, inter_reduce,
+    inter_reduce_scatter, inter_reduce_scatter_block, inter_scatter, inter_scatterv,
+};
+pub use neighbour::{
+    Neighbourhood, neighbor_allgather, neighbor_allgatherv, neighbor_alltoall, neighbor_alltoallv,
+    neighbor_alltoallw,
+};
+pub use reduce::reduce;
+pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
+pub use scan::{exscan, scan};
 pub use schedule::{Buffer, Peer, Progress, Region, Schedule, Step, TAGS, Temp};
 pub use tuning::Tuning;

@@ -1,0 +1,222 @@
+//! All-to-all.
+
+use crate::args::{Block, Part, Ranks};
+use crate::bcast::windowed;
+use crate::builder::{Builder, Id};
+use crate::schedule::{Buffer, Peer, Region, Schedule};
+use crate::tuning::Tuning;
+
+/// `MPI_Alltoall`. Both blocks have equally many bytes; in place, `send` has no meaning.
+pub fn alltoall(
+    ranks: Ranks,
+    send: Block,
+    recv: Block,
+    in_place: bool,
+    tuning: &Tuning,
+) -> Schedule {
+    let bytes = recv.bytes;
+    let mut b = Builder::default();
+    let (source, count) = if in_place {
+        (Buffer::Recv, recv.count)
+    } else {
+        (Buffer::Send, send.count)
+    };
+    let from =
+        |first: u32, n: u32| Region::at(source, i64::from(first) * count, u64::from(n) * bytes);
+    let to = |first: u32, n: u32| {
+        Region::at(
+            Buffer::Recv,
+            i64::from(first) * recv.count,
+            u64::from(n) * bytes,
+        )
+    };
+    if bytes <= tuning.alltoall_short && ranks.size >= tuning.alltoall_short_ranks {
+        bruck(&mut b, ranks, bytes, from, to);
+        return b.finish();
+    }
+    if !in_place {
+        spread(
+            &mut b,
+            ranks,
+            |peer| from(peer, 1),
+            |peer| to(peer, 1),
+            &[],
+            tuning,
+        );
+        return b.finish();
+    }
+    // Everything is moved out of the way first.
+    let temp = b.temp_bytes(bytes * u64::from(ranks.size));
+    let saved = b.copy(
+        from(0, ranks.size),
+        Region::slice(temp, 0, bytes * u64::from(ranks.size)),
+        &[],
+    );
+    let from = |peer: u32| Region::slice(temp, u64::from(peer) * bytes, bytes);
+    spread(&mut b, ranks, from, |peer| to(peer, 1), &[saved], tuning);
+    b.finish()
+}
+
+/// `MPI_Alltoallv`. A part for each rank; in place, `send` has no meaning.
+pub fn alltoallv(
+    ranks: Ranks,
+    send: &[Part],
+    recv: &[Part],
+    in_place: bool,
+    tuning: &Tuning,
+) -> Schedule {
+    let from = |peer: u32| send[peer as usize].region(Buffer::Send);
+    let to = |peer: u32| recv[peer as usize].region(Buffer::Recv);
+    parts(ranks, from, to, in_place, tuning)
+}
+
+/// `MPI_Alltoallw`. As [`alltoallv`], with displacements in bytes; part `i` is described by type `i`
+/// ([`Buffer::SendOf`], [`Buffer::RecvOf`]).
+pub fn alltoallw(
+    ranks: Ranks,
+    send: &[Part],
+    recv: &[Part],
+    in_place: bool,
+    tuning: &Tuning,
+) -> Schedule {
+    let from = |peer: u32| send[peer as usize].region(Buffer::SendOf(peer));
+    let to = |peer: u32| recv[peer as usize].region(Buffer::RecvOf(peer));
+    parts(ranks, from, to, in_place, tuning)
+}
+
+fn parts(
+    ranks: Ranks,
+    from: impl Fn(u32) -> Region,
+    to: impl Fn(u32) -> Region,
+    in_place: bool,
+    tuning: &Tuning,
+) -> Schedule {
+    let mut b = Builder::default();
+    if !in_place {
+        spread(&mut b, ranks, from, to, &[], tuning);
+        return b.finish();
+    }
+    let mut offsets = vec![0];
+    for peer in 0..ranks.size {
+        // The own part stays where it is.
+        let bytes = if peer == ranks.rank {
+            0
+        } else {
+            to(peer).bytes
+        };
+        offsets.push(offsets[peer as usize] + bytes);
+    }
+    let temp = b.temp_bytes(offsets[ranks.size as usize]);
+    let saved = |peer: u32| {
+        let (start, end) = (offsets[peer as usize], offsets[peer as usize + 1]);
+        Region::slice(temp, start, end - start)
+    };
+    let mut copies = vec![];
+    for peer in 0..ranks.size {
+        let slot = saved(peer);
+        copies.push(b.copy(
+            Region {
+                bytes: slot.bytes,
+                ..to(peer)
+            },
+            slot,
+            &[],
+        ));
+    }
+    let to = |peer: u32| {
+        if peer == ranks.rank {
+            Region::NOTHING
+        } else {
+            to(peer)
+        }
+    };
+    spread(&mut b, ranks, saved, to, &copies, tuning);
+    b.finish()
+}
+
+/// Everybody sends to the ranks after it and receives from those before it, nearest first, a window at a time, and
+/// copies its own part.
+fn spread(
+    b: &mut Builder,
+    ranks: Ranks,
+    from: impl Fn(u32) -> Region,
+    to: impl Fn(u32) -> Region,
+    after: &[Option<Id>],
+    tuning: &Tuning,
+) {
+    let Ranks { rank, size } = ranks;
+    let mut received = vec![];
+    let mut sent = vec![];
+    let wait = |sequence: &[Option<Id>]| {
+        let mut wait = after.to_vec();
+        wait.push(windowed(sequence, tuning.window));
+        wait
+    };
+    for i in 1..size {
+        let (source, destination) = ((rank + size - i) % size, (rank + i) % size);
+        received.push(b.recv(Peer::Local(source), 0, to(source), &wait(&received)));
+        sent.push(b.send(Peer::Local(destination), 0, from(destination), &wait(&sent)));
+    }
+    b.copy(from(rank), to(rank), after);
+}
+
+/// In round `k` all blocks whose distance has bit `k` move `2^k` ranks on together (Bruck et al., 1997).
+fn bruck(
+    b: &mut Builder,
+    ranks: Ranks,
+    bytes: u64,
+    from: impl Fn(u32, u32) -> Region,
+    to: impl Fn(u32, u32) -> Region,
+) {
+    let Ranks { rank, size } = ranks;
+    let slice = |temp: Buffer, first: u32, n: u32| {
+        Region::slice(temp, u64::from(first) * bytes, u64::from(n) * bytes)
+    };
+    // Block i is for the rank i after the own.
+    let blocks = b.temp_bytes(bytes * u64::from(size));
+    let mut ready = vec![
+        b.copy(from(rank, size - rank), slice(blocks, 0, size - rank), &[]),
+        b.copy(from(0, rank), slice(blocks, size - rank, rank), &[]),
+    ];
+    let (mut distance, mut tag) = (1, 0);
+    while distance < size {
+        // Runs of consecutive blocks that move.
+        let runs: Vec<(u32, u32)> = (distance..size)
+            .step_by(2 * distance as usize)
+            .map(|first| (first, distance.min(size - first)))
+            .collect();
+        let moving = runs.iter().map(|run| run.1).sum();
+        let (outgoing, incoming) = (
+            b.temp_bytes(u64::from(moving) * bytes),
+            b.temp_bytes(u64::from(moving) * bytes),
+        );
+        let from = Peer::Local((rank + size - distance) % size);
+        let came = b.recv(from, tag, slice(incoming, 0, moving), &[]);
+        let mut packed = vec![];
+        let mut at = 0;
+        for &(first, n) in &runs {
+            packed.push(b.copy(slice(blocks, first, n), slice(outgoing, at, n), &ready));
+            at += n;
+        }
+        b.send(
+            Peer::Local((rank + distance) % size),
+            tag,
+            slice(outgoing, 0, moving),
+            &packed,
+        );
+        // What has come takes the places of what has left.
+        packed.push(came);
+        ready.clear();
+        at = 0;
+        for &(first, n) in &runs {
+            ready.push(b.copy(slice(incoming, at, n), slice(blocks, first, n), &packed));
+            at += n;
+        }
+        distance *= 2;
+        tag += 1;
+    }
+    // Block i has come from the rank i before the own: they lie in descending order.
+    for i in 0..size {
+        b.copy(slice(blocks, i, 1), to((rank + size - i) % size, 1), &ready);
+    }
+}
