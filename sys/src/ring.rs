@@ -1,19 +1,23 @@
-//! A pipe between two ranks: a single-producer single-consumer ring of cache lines, and a byte area
-//! beside it for payloads that do not fit into a line.
+//! A pipe between two ranks: a single-producer single-consumer ring of cache lines.
 //!
-//! A line is published by one store: its first word carries a sequence number that tells the lap, so
-//! the consumer polls the very line that brings the message and a message of up to 40 bytes costs
-//! one cache-line transfer. Memory orderings:
+//! Every line is published by one store: its first word carries a sequence number that tells the
+//! lap, so the consumer polls the very line that brings the message and a message of one line costs
+//! one cache-line transfer. A longer message is a run of lines, published in order, each with its
+//! own sequence number: the consumer copies the first lines out while the producer still writes the
+//! last ones, and the caches move both ways at the same time. (On processors where a line that
+//! another core wrote costs 15 ns to read, that is what a message of 4 KiB takes; a head that points
+//! to bytes elsewhere costs a second transfer on top.)
 //!
-//! - The producer writes words 1..8 (relaxed) and the byte area (plain), then word 0 with *release*.
-//!   The consumer reads word 0 with *acquire*; when the sequence is the one it expects, it sees all
-//!   that was written before.
-//! - The consumer gives lines and bytes back by storing its heads with *release* after it has read
-//!   them; the producer loads the heads with *acquire* before it writes there again. So no line and
-//!   no byte is written while the consumer may read it.
-//! - Heads are published once a quarter of the ring, not once a message: the line with the heads
-//!   then moves between the cores rarely. A quarter that is never published cannot stop the
-//!   producer, because a fragment is at most [`MAX_FRAGMENT`] long.
+//! Memory orderings:
+//!
+//! - The producer writes words 1..8 of a line (relaxed), then word 0 with *release*. The consumer
+//!   reads word 0 with *acquire*; when the sequence is the one it expects, it sees the words.
+//! - The consumer gives lines back by storing its head with *release* after it has read them; the
+//!   producer loads the head with *acquire* before it writes there again. So no line is written
+//!   while the consumer may read it.
+//! - The head is published once a quarter of the ring, not once a message: its line then moves
+//!   between the cores rarely. A quarter that is never published cannot stop the producer, because
+//!   a message is at most [`MAX_LINES`] long.
 //!
 //! Sequence numbers are the low 32 bits of the line's position plus one. A slot's old value is one
 //! lap behind, and zeroed memory is position -1, so neither is ever taken for a new line.
@@ -26,14 +30,13 @@ use std::sync::Arc;
 use crate::segment::Segment;
 
 /// Lines in a ring.
-pub const LINES: u64 = if cfg!(loom) { 4 } else { 64 };
-/// Bytes in the area beside the lines.
-pub const BYTES: u64 = if cfg!(loom) { 32 } else { 16 << 10 };
-/// Longest payload of one line. With a quarter of the area unpublished and the worst skip at its
-/// end, a fragment of 3/8 of the area always finds room in an empty ring.
-pub const MAX_FRAGMENT: usize = (BYTES as usize) * 3 / 8;
+pub const LINES: u64 = if cfg!(loom) { 4 } else { 256 };
+/// Longest message in lines: with a quarter of the ring unpublished it still finds room.
+pub const MAX_LINES: u64 = LINES / 2;
+/// Payload of a line that continues a message, in bytes.
+pub const LINE_BYTES: usize = 56;
 
-/// One message: word 0 is the sequence (low half) and the caller's word (high half).
+/// One line: word 0 is the sequence (low half) and the caller's word (high half).
 pub type LineWords = [u64; 8];
 
 #[repr(C, align(64))]
@@ -42,7 +45,6 @@ struct Line([AtomicU64; 8]);
 #[repr(C, align(128))]
 struct Heads {
     lines: AtomicU64,
-    bytes: AtomicU64,
     /// 1 once there is a producer, 1 once there is a consumer.
     producer: AtomicU32,
     consumer: AtomicU32,
@@ -53,13 +55,7 @@ struct Heads {
 pub struct Shared {
     heads: Heads,
     lines: [Line; LINES as usize],
-    bytes: std::cell::UnsafeCell<[u8; BYTES as usize]>,
 }
-
-// SAFETY: lines and heads are atomics; the byte area follows the protocol of the module.
-unsafe impl Sync for Shared {}
-// SAFETY: as above.
-unsafe impl Send for Shared {}
 
 /// What keeps a ring's memory alive.
 #[derive(Clone)]
@@ -91,8 +87,6 @@ pub struct Producer {
     home: Home,
     tail: u64,
     seen_head: u64,
-    byte_tail: u64,
-    seen_byte_head: u64,
 }
 
 // SAFETY: the end may move between threads; the memory it points to is kept by its home.
@@ -103,21 +97,10 @@ pub struct Consumer {
     home: Home,
     head: u64,
     told_head: u64,
-    byte_head: u64,
-    told_byte_head: u64,
 }
 
 // SAFETY: as for the producer.
 unsafe impl Send for Consumer {}
-
-/// Room in the byte area, to be filled and then pushed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Where the bytes start, in the area.
-    pub start: u32,
-    /// By how much the area's head moves when the consumer is done: length and skipped end.
-    pub advance: u32,
-}
 
 /// Size of a ring in the segment's heap, in bytes.
 #[must_use]
@@ -176,12 +159,10 @@ pub fn in_private_memory() -> (Producer, Consumer) {
     let shared = Arc::new(Shared {
         heads: Heads {
             lines: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
             producer: AtomicU32::new(1),
             consumer: AtomicU32::new(1),
         },
         lines: std::array::from_fn(|_| Line(std::array::from_fn(|_| AtomicU64::new(0)))),
-        bytes: std::cell::UnsafeCell::new([0; BYTES as usize]),
     });
     let home = Home::Heap(shared);
     (Producer::at(home.clone()), Consumer::at(home))
@@ -193,28 +174,67 @@ impl Producer {
             home,
             tail: 0,
             seen_head: 0,
-            byte_tail: 0,
-            seen_byte_head: 0,
         }
     }
 
-    /// Whether a line can be pushed now.
+    /// Whether `lines` lines can be pushed now.
     #[inline]
-    pub fn has_room(&mut self) -> bool {
-        if self.tail - self.seen_head < LINES {
+    pub fn has_room(&mut self, lines: u64) -> bool {
+        if self.tail + lines - self.seen_head <= LINES {
             return true;
         }
         self.seen_head = self.home.get().heads.lines.load(Ordering::Acquire);
-        self.tail - self.seen_head < LINES
+        self.tail + lines - self.seen_head <= LINES
     }
 
     /// Pushes a line: `top` goes into the high half of word 0, `words` into the following words.
     /// Returns false when the ring is full.
     #[inline]
     pub fn push(&mut self, top: u32, words: &[u64]) -> bool {
-        if !self.has_room() {
+        if !self.has_room(1) {
             return false;
         }
+        self.publish(top, words);
+        true
+    }
+
+    /// Pushes a line and as many lines as `rest` needs behind it. Returns false when there is no
+    /// room for all of them; then nothing was pushed.
+    ///
+    /// # Panics
+    /// When that is more than [`MAX_LINES`].
+    #[inline]
+    pub fn push_run(&mut self, top: u32, words: &[u64], rest: &[u8]) -> bool {
+        let lines = 1 + rest.len().div_ceil(LINE_BYTES) as u64;
+        assert!(lines <= MAX_LINES, "{lines} lines in one message");
+        if !self.has_room(lines) {
+            return false;
+        }
+        self.publish(top, words);
+        let mut pieces = rest.chunks_exact(LINE_BYTES);
+        for piece in &mut pieces {
+            let mut words = [0; 7];
+            for (word, eight) in words.iter_mut().zip(piece.chunks_exact(8)) {
+                *word = u64::from_ne_bytes(eight.try_into().expect("eight bytes"));
+            }
+            self.publish(0, &words);
+        }
+        let last = pieces.remainder();
+        if !last.is_empty() {
+            let mut padded = [0; LINE_BYTES];
+            padded[..last.len()].copy_from_slice(last);
+            let mut words = [0; 7];
+            for (word, eight) in words.iter_mut().zip(padded.chunks_exact(8)) {
+                *word = u64::from_ne_bytes(eight.try_into().expect("eight bytes"));
+            }
+            self.publish(0, &words[..last.len().div_ceil(8)]);
+        }
+        true
+    }
+
+    /// Writes the next line; there is room.
+    #[inline]
+    fn publish(&mut self, top: u32, words: &[u64]) {
         let line = &self.home.get().lines[(self.tail % LINES) as usize].0;
         for (place, &word) in line[1..].iter().zip(words) {
             place.store(word, Ordering::Relaxed);
@@ -224,56 +244,6 @@ impl Producer {
             u64::from(top) << 32 | (self.tail & 0xffff_ffff),
             Ordering::Release,
         );
-        true
-    }
-
-    /// Room for `len` bytes in one piece, if there is any now. Nothing is taken until a line that
-    /// names it is pushed with [`push_with`](Self::push_with).
-    #[inline]
-    pub fn room(&mut self, len: usize) -> Option<Room> {
-        if len > MAX_FRAGMENT {
-            return None;
-        }
-        let len = len as u64;
-        let at = self.byte_tail % BYTES;
-        let skip = if at + len > BYTES { BYTES - at } else { 0 };
-        let end = self.byte_tail + skip + len;
-        if end - self.seen_byte_head > BYTES {
-            self.seen_byte_head = self.home.get().heads.bytes.load(Ordering::Acquire);
-            if end - self.seen_byte_head > BYTES {
-                return None;
-            }
-        }
-        Some(Room {
-            start: ((at + skip) % BYTES) as u32,
-            advance: (skip + len) as u32,
-        })
-    }
-
-    /// Fills `len` bytes of `room` by `fill` and pushes a line for them; `words` must tell the
-    /// consumer the room. Returns false, without filling, when the ring has no line free.
-    #[inline]
-    pub fn push_with(
-        &mut self,
-        top: u32,
-        words: &[u64],
-        room: Room,
-        len: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> bool {
-        assert!(
-            u64::from(room.start) + len as u64 <= BYTES && len <= room.advance as usize,
-            "{room:?} does not hold {len} bytes"
-        );
-        if !self.has_room() {
-            return false;
-        }
-        let bytes = self.home.get().bytes.get().cast::<u8>();
-        // SAFETY: `room` was found free by this only producer and lies inside the area (asserted);
-        // the consumer reads it only after the line below is published.
-        fill(unsafe { std::slice::from_raw_parts_mut(bytes.add(room.start as usize), len) });
-        self.byte_tail += u64::from(room.advance);
-        self.push(top, words)
     }
 }
 
@@ -283,8 +253,6 @@ impl Consumer {
             home,
             head: 0,
             told_head: 0,
-            byte_head: 0,
-            told_byte_head: 0,
         }
     }
 
@@ -305,38 +273,53 @@ impl Consumer {
         Some(((first >> 32) as u32, words))
     }
 
-    /// The bytes that the current line speaks of. None when they are not inside the area (a peer
-    /// that does not keep the format).
+    /// Copies the lines behind the current one into `to`, from byte `done` on (a multiple of
+    /// [`LINE_BYTES`]), as far as they have arrived. Returns how many bytes of `to` are there now.
     #[inline]
     #[must_use]
-    pub fn bytes(&self, start: u32, len: usize) -> Option<&[u8]> {
-        if u64::from(start) + len as u64 > BYTES {
-            return None;
+    pub fn copy_run(&self, to: &mut [u8], done: usize) -> usize {
+        let mut at = done;
+        let lines = &self.home.get().lines;
+        while at < to.len() {
+            let position = self.head + 1 + (at / LINE_BYTES) as u64;
+            let line = &lines[(position % LINES) as usize].0;
+            if line[0].load(Ordering::Acquire) as u32 != (position + 1) as u32 {
+                return at;
+            }
+            let end = to.len().min(at + LINE_BYTES);
+            let piece = &mut to[at..end];
+            let mut eights = piece.chunks_exact_mut(8);
+            let mut places = line[1..].iter();
+            for (eight, place) in (&mut eights).zip(&mut places) {
+                eight.copy_from_slice(&place.load(Ordering::Relaxed).to_ne_bytes());
+            }
+            let rest = eights.into_remainder();
+            if !rest.is_empty() {
+                let word = line[1 + (end - at) / 8]
+                    .load(Ordering::Relaxed)
+                    .to_ne_bytes();
+                rest.copy_from_slice(&word[..rest.len()]);
+            }
+            at = end;
         }
-        let bytes = self.home.get().bytes.get().cast::<u8>();
-        // SAFETY: inside the area; the producer does not write there before `release` gives the
-        // bytes back, which needs `&mut self` and so ends this borrow.
-        Some(unsafe { std::slice::from_raw_parts(bytes.add(start as usize), len) })
+        at
     }
 
-    /// Gives the current line back, and `advance` bytes with it. Returns true when that was told to
-    /// the producer, who may wait for it.
+    /// Gives `lines` lines back. Returns true when that was told to the producer, who may wait for
+    /// it.
     #[inline]
-    pub fn release(&mut self, advance: u32) -> bool {
-        self.head += 1;
-        self.byte_head += u64::from(advance);
-        let lines_due = self.head - self.told_head >= LINES / 4;
-        let bytes_due = self.byte_head - self.told_byte_head >= BYTES / 4;
-        let heads = &self.home.get().heads;
-        if bytes_due {
-            self.told_byte_head = self.byte_head;
-            heads.bytes.store(self.byte_head, Ordering::Release);
-        }
-        if lines_due {
+    pub fn release(&mut self, lines: u64) -> bool {
+        self.head += lines;
+        let due = self.head - self.told_head >= LINES / 4;
+        if due {
             self.told_head = self.head;
-            heads.lines.store(self.head, Ordering::Release);
+            self.home
+                .get()
+                .heads
+                .lines
+                .store(self.head, Ordering::Release);
         }
-        lines_due || bytes_due
+        due
     }
 }
 
@@ -345,22 +328,21 @@ mod tests {
     use super::*;
     use crate::segment::Sizes;
 
+    fn pattern(i: u64, len: usize) -> Vec<u8> {
+        (0..len).map(|j| (i as usize * 31 + j) as u8).collect()
+    }
+
     #[test]
     fn a_million_messages_arrive_whole_and_in_order() {
         let (mut tx, mut rx) = in_private_memory();
-        let n: u64 = if cfg!(miri) { 300 } else { 1_000_000 };
+        let n: u64 = if cfg!(miri) { 300 } else { 300_000 };
+        let length = |i: u64| (i * 37 % (LINE_BYTES as u64 * 90)) as usize;
         std::thread::scope(|s| {
             s.spawn(move || {
                 let mut i = 0u64;
                 while i < n {
                     let sent = if i.is_multiple_of(3) {
-                        let len = (i * 37 % 5000) as usize;
-                        tx.room(len).is_some_and(|room| {
-                            let place = u64::from(room.start) | u64::from(room.advance) << 32;
-                            tx.push_with(1, &[i, len as u64, place], room, len, |b| {
-                                b.fill(i as u8);
-                            })
-                        })
+                        tx.push_run(1, &[i], &pattern(i, length(i)))
                     } else {
                         tx.push(0, &[i, i ^ 0x5555, 3, 4, 5, 6, !i])
                     };
@@ -380,13 +362,16 @@ mod tests {
                 };
                 assert_eq!(words[1], i);
                 if top == 1 {
-                    let len = words[2] as usize;
-                    let bytes = rx.bytes(words[3] as u32, len).unwrap();
-                    assert!(bytes.iter().all(|&b| b == i as u8), "message {i}");
-                    rx.release((words[3] >> 32) as u32);
+                    let mut bytes = vec![0; length(i)];
+                    let mut done = 0;
+                    while done < bytes.len() {
+                        done = rx.copy_run(&mut bytes, done);
+                    }
+                    assert_eq!(bytes, pattern(i, length(i)), "message {i}");
+                    rx.release(1 + bytes.len().div_ceil(LINE_BYTES) as u64);
                 } else {
                     assert_eq!((words[2], words[7]), (i ^ 0x5555, !i));
-                    rx.release(0);
+                    rx.release(1);
                 }
             }
         });
@@ -400,9 +385,10 @@ mod tests {
             pushed += 1;
         }
         assert_eq!(pushed, LINES);
+        assert!(!tx.push_run(0, &[], &[1; 100]));
         for i in 0..LINES {
             assert_eq!(rx.peek().unwrap().1[1], i);
-            rx.release(0);
+            rx.release(1);
         }
         assert!(rx.peek().is_none());
         assert!(tx.push(0, &[7]));
@@ -410,17 +396,15 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_fragment_always_finds_room_in_an_empty_ring() {
+    fn the_longest_message_always_finds_room_in_an_empty_ring() {
         let (mut tx, mut rx) = in_private_memory();
+        let most = (MAX_LINES as usize - 1) * LINE_BYTES;
         for step in 1..2000usize {
-            for len in [step * 131 % MAX_FRAGMENT, MAX_FRAGMENT] {
-                let room = tx.room(len).expect("room in an empty ring");
-                assert!(tx.push_with(0, &[], room, len, |_| {}));
-                assert!(rx.peek().is_some());
-                rx.release(room.advance);
+            for len in [step * 131 % most, most] {
+                assert!(tx.push_run(0, &[], &vec![0; len]), "{len} bytes");
+                rx.release(1 + len.div_ceil(LINE_BYTES) as u64);
             }
         }
-        assert_eq!(tx.room(MAX_FRAGMENT + 1), None);
     }
 
     #[test]
@@ -439,7 +423,6 @@ mod tests {
         assert!(Consumer::open(&segment, offset + 8).is_none());
         assert!(tx.push(9, &[1, 2]));
         assert_eq!(rx.peek().unwrap().0, 9);
-        assert!(rx.bytes(BYTES as u32 - 1, 2).is_none());
     }
 }
 
@@ -449,36 +432,34 @@ mod model {
 
     /// Every interleaving of a producer that laps the ring and a consumer that gives back late.
     #[test]
-    fn lines_and_bytes_under_loom() {
+    fn runs_of_lines_under_loom() {
         loom::model(|| {
             let (mut tx, mut rx) = in_private_memory();
             let producer = loom::thread::spawn(move || {
-                for i in 0..5u64 {
-                    loop {
-                        let room = tx.room(8);
-                        let place = room.map_or(0, |r| u64::from(r.start));
-                        let sent = room.is_some_and(|room| {
-                            tx.push_with(room.advance, &[i, place], room, 8, |b| {
-                                b.copy_from_slice(&i.to_ne_bytes());
-                            })
-                        });
-                        if sent {
-                            break;
-                        }
+                for i in 0..4u64 {
+                    while !tx.push_run(7, &[i], &[i as u8; 16]) {
                         loom::thread::yield_now();
                     }
                 }
             });
-            for i in 0..5u64 {
-                let (advance, words) = loop {
+            for i in 0..4u64 {
+                let words = loop {
                     match rx.peek() {
-                        Some(line) => break line,
+                        Some((_, words)) => break words,
                         None => loom::thread::yield_now(),
                     }
                 };
                 assert_eq!(words[1], i);
-                assert_eq!(rx.bytes(words[2] as u32, 8).unwrap(), i.to_ne_bytes());
-                rx.release(advance);
+                let mut bytes = [0; 16];
+                let mut done = 0;
+                while done < 16 {
+                    done = rx.copy_run(&mut bytes, done);
+                    if done < 16 {
+                        loom::thread::yield_now();
+                    }
+                }
+                assert_eq!(bytes, [i as u8; 16]);
+                rx.release(2);
             }
             producer.join().unwrap();
         });

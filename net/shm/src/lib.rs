@@ -3,7 +3,7 @@
 //! | size | way |
 //! | --- | --- |
 //! | up to 40 bytes | one cache line of the pair's ring ([`margay_sys::ring`]) |
-//! | up to 6 KiB in one piece | the ring's byte area |
+//! | up to 4 KiB | a run of lines of the ring, read while they are being written |
 //! | longer, in fragments | chunks of the sender's pool ([`margay_sys::pool`]), both sides copying at the same time |
 //! | direct, buffer in the arena | the receiver copies once from the sender's arena |
 //! | direct, any buffer | cross-memory attach, parts claimed by both sides ([`margay_sys::transfer`]) |
@@ -21,9 +21,9 @@ mod line;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use margay_net_transport::{Advance, Bell, Head, Packet, Sink, Ticket, Transport};
+use margay_net_transport::{Advance, Bell, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE};
 use margay_sys::pool::{self, Place, Pool};
-use margay_sys::ring::{self, Consumer, Producer};
+use margay_sys::ring::{self, Consumer, LINE_BYTES, Producer};
 use margay_sys::segment::Segment;
 use margay_sys::user::Mem;
 
@@ -50,6 +50,10 @@ pub struct Shm {
 struct Incoming {
     from: u32,
     ring: Consumer,
+    /// A packet in several lines, put together here.
+    whole: Vec<u8>,
+    /// Bytes of it that are here.
+    done: usize,
 }
 
 impl Shm {
@@ -110,7 +114,12 @@ impl Shm {
             let Some(ring) = Consumer::open(&self.segment, offset) else {
                 return;
             };
-            self.incoming.push(Incoming { from, ring });
+            self.incoming.push(Incoming {
+                from,
+                ring,
+                whole: Vec::new(),
+                done: 0,
+            });
         }
     }
 
@@ -124,6 +133,25 @@ impl Shm {
     }
 }
 
+impl Incoming {
+    /// Puts the packet of `len` bytes together whose first line has these words. Returns whether
+    /// all of it is here; if not, what is here is kept and the next call goes on.
+    fn gather(&mut self, words: &ring::LineWords, len: usize) -> bool {
+        let len = len.min(WHOLE);
+        if self.done == 0 {
+            self.whole.resize(WHOLE, 0);
+            self.whole[..SHORT].copy_from_slice(ring::as_bytes(&words[3..]));
+        }
+        let rest = &mut self.whole[SHORT..len];
+        self.done = self.ring.copy_run(rest, self.done);
+        let complete = self.done == rest.len();
+        if complete {
+            self.done = 0;
+        }
+        complete
+    }
+}
+
 impl Transport for Shm {
     fn me(&self) -> u32 {
         self.me
@@ -134,20 +162,25 @@ impl Transport for Shm {
     }
 
     #[inline]
-    fn send_short(&mut self, to: u32, head: Head, payload: &[u8]) -> bool {
-        let (words, used) = line::short(head, payload);
-        let top = line::top(head.kind, Form::Short, payload.len());
+    fn send(&mut self, to: u32, head: Head, payload: &[u8]) -> bool {
+        assert!(payload.len() <= WHOLE, "{} bytes whole", payload.len());
+        let (words, used) = line::whole(head, payload);
+        let top = line::top(head.kind, Form::Whole, payload.len());
         let Some(ring) = self.producer(to) else {
             return false;
         };
-        let sent = ring.push(top, &words[..used]);
+        let sent = if payload.len() <= SHORT {
+            ring.push(top, &words[..used])
+        } else {
+            ring.push_run(top, &words, &payload[SHORT..])
+        };
         if sent {
             self.ring_bell(to);
         }
         sent
     }
 
-    fn send_long(
+    fn send_fragment(
         &mut self,
         to: u32,
         head: Head,
@@ -155,56 +188,33 @@ impl Transport for Shm {
         len: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> bool {
-        let sent = if len <= ring::MAX_FRAGMENT {
-            let Some(ring) = self.producer(to) else {
-                return false;
-            };
-            let Some(room) = ring.room(len) else {
-                return false;
-            };
-            let words = line::in_ring(head, args, room);
-            ring.push_with(
-                line::top(head.kind, Form::Ring, len),
-                &words,
-                room,
-                len,
-                fill,
-            )
-        } else {
-            if self.pool.is_none() {
-                self.pool = Pool::create(&self.segment);
-            }
-            if self.producer(to).is_none_or(|ring| !ring.has_room()) {
-                return false;
-            }
-            let Some(pool) = self.pool.as_mut() else {
-                return false;
-            };
-            let Some(chunk) = pool.take() else {
-                return false;
-            };
-            pool.fill(&chunk, len, fill);
-            let place = pool.hand_over(chunk);
-            let words = line::in_chunk(head, args, place);
-            let ring = self.outgoing[to as usize].as_mut().expect("it has room");
-            ring.push(line::top(head.kind, Form::Chunk, len), &words)
-        };
-        if sent {
-            self.ring_bell(to);
+        if self.pool.is_none() {
+            self.pool = Pool::create(&self.segment);
         }
+        if self.producer(to).is_none_or(|ring| !ring.has_room(1)) {
+            return false;
+        }
+        let Some(pool) = self.pool.as_mut() else {
+            return false;
+        };
+        let Some(chunk) = pool.take() else {
+            return false;
+        };
+        pool.fill(&chunk, len, fill);
+        let place = pool.hand_over(chunk);
+        let words = line::in_chunk(head, args, place);
+        let ring = self.outgoing[to as usize].as_mut().expect("it has room");
+        let sent = ring.push(line::top(head.kind, Form::Chunk, len), &words);
+        self.ring_bell(to);
         sent
     }
 
     fn fragment(&self, remaining: u64) -> usize {
-        if remaining <= line::ONE_PIECE {
-            remaining as usize
-        } else {
-            // Two and more fragments, so that both sides copy at the same time, each big enough
-            // that its line costs nothing beside it.
-            let part = (remaining / 4).next_multiple_of(4096);
-            part.clamp(line::LEAST_CHUNK, pool::CHUNK as u64)
-                .min(remaining) as usize
-        }
+        // Two and more fragments, so that both sides copy at the same time, each big enough that
+        // its line costs nothing beside it.
+        let part = (remaining / 4).next_multiple_of(4096);
+        part.clamp(line::LEAST_CHUNK, pool::CHUNK as u64)
+            .min(remaining) as usize
     }
 
     fn poll(&mut self, sink: &mut dyn Sink) -> bool {
@@ -212,43 +222,45 @@ impl Transport for Shm {
             self.welcome();
         }
         let mut any = false;
-        for Incoming { from, ring } in &mut self.incoming {
+        for incoming in &mut self.incoming {
             for _ in 0..BURST {
-                let Some((top, words)) = ring.peek() else {
+                let Some((top, words)) = incoming.ring.peek() else {
                     break;
                 };
-                any = true;
                 let (form, len) = line::form_and_len(top);
                 let head = line::head(top, &words);
                 let told = match form {
-                    Form::Short => {
-                        let payload = &ring::as_bytes(&words[3..])[..len.min(40)];
+                    Form::Whole if len <= SHORT => {
+                        let payload = &ring::as_bytes(&words[3..])[..len];
                         let args = [0; 2];
                         sink.packet(
-                            *from,
+                            incoming.from,
                             Packet {
                                 head,
                                 args,
                                 payload,
                             },
                         );
-                        ring.release(0)
+                        incoming.ring.release(1)
                     }
-                    Form::Ring => {
-                        let (start, advance) = line::room_of(&words);
-                        // A peer that breaks the format is as good as dead; what it says is dropped.
-                        if let Some(payload) = ring.bytes(start, len) {
-                            let args = [words[3], words[4]];
-                            sink.packet(
-                                *from,
-                                Packet {
-                                    head,
-                                    args,
-                                    payload,
-                                },
-                            );
+                    Form::Whole => {
+                        if !incoming.gather(&words, len) {
+                            // The sender is still writing; come back for the rest.
+                            break;
                         }
-                        ring.release(advance)
+                        let payload = &incoming.whole[..len];
+                        let args = [0; 2];
+                        sink.packet(
+                            incoming.from,
+                            Packet {
+                                head,
+                                args,
+                                payload,
+                            },
+                        );
+                        incoming
+                            .ring
+                            .release(1 + (len - SHORT).div_ceil(LINE_BYTES) as u64)
                     }
                     Form::Chunk => {
                         let place = Place {
@@ -258,7 +270,7 @@ impl Transport for Shm {
                         let args = [words[3], words[4]];
                         pool::drain(&self.segment, place, len, |payload| {
                             sink.packet(
-                                *from,
+                                incoming.from,
                                 Packet {
                                     head,
                                     args,
@@ -266,12 +278,13 @@ impl Transport for Shm {
                                 },
                             );
                         });
-                        ring.release(0);
+                        incoming.ring.release(1);
                         true
                     }
                 };
+                any = true;
                 if told {
-                    self.segment.cell(*from).bell().ring();
+                    self.segment.cell(incoming.from).bell().ring();
                 }
             }
         }

@@ -4,25 +4,21 @@
 //! word 0   sequence (low 32)  kind 8 | form 8 | length 16 (high 32)
 //! word 1   context (high)     tag (low)
 //! word 2   source (high)      word (low)
-//! short:   words 3..8         40 bytes of payload
-//! ring:    words 3, 4 args    word 5: start (low) advance (high)
+//! whole:   words 3..8         the first 40 bytes of the payload; the rest in the lines behind
 //! chunk:   words 3, 4 args    word 5: heap offset of the bytes, word 6: of the flag
 //! ```
 
 use margay_net_transport::{Head, SHORT};
 use margay_sys::pool::Place;
-use margay_sys::ring::{LineWords, Room};
+use margay_sys::ring::LineWords;
 
-/// Payloads up to this many bytes go in one fragment through the ring's byte area.
-pub(crate) const ONE_PIECE: u64 = 4096;
 /// Smallest fragment of a longer payload, in bytes.
 pub(crate) const LEAST_CHUNK: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    Short = 0,
-    Ring = 1,
-    Chunk = 2,
+    Whole = 0,
+    Chunk = 1,
 }
 
 #[inline]
@@ -33,8 +29,7 @@ pub(crate) fn top(kind: u8, form: Form, len: usize) -> u32 {
 #[inline]
 pub(crate) fn form_and_len(top: u32) -> (Form, usize) {
     let form = match top >> 8 & 0xff {
-        0 => Form::Short,
-        1 => Form::Ring,
+        0 => Form::Whole,
         _ => Form::Chunk,
     };
     (form, (top >> 16) as usize)
@@ -51,12 +46,18 @@ pub(crate) fn head(top: u32, words: &LineWords) -> Head {
     }
 }
 
-/// The words after word 0 of a short packet, and how many of them matter.
+/// The words after word 0 of a packet in one piece, and how many of them matter; of the payload
+/// only the first [`SHORT`] bytes.
 #[inline]
-pub(crate) fn short(head: Head, payload: &[u8]) -> ([u64; 7], usize) {
-    assert!(payload.len() <= SHORT, "{} bytes in a line", payload.len());
+pub(crate) fn whole(head: Head, payload: &[u8]) -> ([u64; 7], usize) {
     let mut words = [0; 7];
     [words[0], words[1]] = envelope(head);
+    if let Some(first) = payload.first_chunk::<SHORT>() {
+        for (word, eight) in words[2..].iter_mut().zip(first.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(eight.try_into().expect("eight bytes"));
+        }
+        return (words, 7);
+    }
     let mut eights = payload.chunks_exact(8);
     let mut used = 2;
     for eight in &mut eights {
@@ -71,18 +72,6 @@ pub(crate) fn short(head: Head, payload: &[u8]) -> ([u64; 7], usize) {
         used += 1;
     }
     (words, used)
-}
-
-#[inline]
-pub(crate) fn in_ring(head: Head, args: [u64; 2], room: Room) -> [u64; 5] {
-    let [a, b] = envelope(head);
-    let place = u64::from(room.start) | u64::from(room.advance) << 32;
-    [a, b, args[0], args[1], place]
-}
-
-#[inline]
-pub(crate) fn room_of(words: &LineWords) -> (u32, u32) {
-    (words[5] as u32, (words[5] >> 32) as u32)
 }
 
 #[inline]
@@ -112,15 +101,15 @@ mod tests {
             tag: 0x4444_4444,
             word: 0x5555_5555,
         };
-        let (words, used) = short(h, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let (words, used) = whole(h, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(used, 4);
         assert_eq!(words[0], 0x2222_2222_4444_4444);
         assert_eq!(words[1], 0x3333_3333_5555_5555);
         assert_eq!(words[2], u64::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8]));
         assert_eq!(words[3], 9);
-        let t = top(0x11, Form::Ring, 0x1234);
+        let t = top(0x11, Form::Chunk, 0x1234);
         assert_eq!(t, 0x1234_0111);
-        assert_eq!(form_and_len(t), (Form::Ring, 0x1234));
+        assert_eq!(form_and_len(t), (Form::Chunk, 0x1234));
         let line = [0, words[0], words[1], 0, 0, 0, 0, 0];
         assert_eq!(head(t, &line), h);
     }

@@ -2,7 +2,7 @@
 //! talks, and, where the network has it, direct copying between the memories of two ranks.
 //!
 //! The lowest common denominator is bytes: every protocol of the engine completes over a transport
-//! that has no more than [`Transport::send_short`], [`Transport::send_long`] and
+//! that has no more than [`Transport::send`], [`Transport::send_fragment`] and
 //! [`Transport::poll`]. Direct copying ([`Transport::offer`], [`Transport::accept`]) is an offer
 //! that either side may decline.
 
@@ -12,8 +12,10 @@ use std::sync::Arc;
 
 use margay_sys::user::Mem;
 
-/// Longest payload of a short packet in bytes: what fits into one cache line beside the head.
+/// Payload that fits into one cache line beside the head, in bytes.
 pub const SHORT: usize = 40;
+/// Longest payload of a packet that goes in one piece, in bytes.
+pub const WHOLE: usize = 4096;
 
 /// What every packet carries. The engine gives the fields their meaning; a transport only moves
 /// them.
@@ -36,7 +38,7 @@ pub struct Head {
 pub struct Packet<'a> {
     /// Its head.
     pub head: Head,
-    /// Two numbers that came with a long packet; zero for a short one.
+    /// Two numbers that came with a fragment; zero for a packet in one piece.
     pub args: [u64; 2],
     /// Its bytes, valid during the call only.
     pub payload: &'a [u8],
@@ -71,14 +73,14 @@ pub trait Transport: Send {
     /// Ranks in the world.
     fn size(&self) -> u32;
 
-    /// Sends a packet of at most [`SHORT`] bytes. Returns false when there is no room now: nothing
+    /// Sends a packet of at most [`WHOLE`] bytes. Returns false when there is no room now: nothing
     /// was sent, try later.
-    fn send_short(&mut self, to: u32, head: Head, payload: &[u8]) -> bool;
+    fn send(&mut self, to: u32, head: Head, payload: &[u8]) -> bool;
 
-    /// Sends a packet of `len` bytes, at most what [`fragment`](Self::fragment) allows; `fill` is
+    /// Sends a fragment of `len` bytes, at most what [`fragment`](Self::fragment) allows; `fill` is
     /// called once to write them to where the receiver will read them. Returns false, without
     /// calling `fill`, when there is no room now.
-    fn send_long(
+    fn send_fragment(
         &mut self,
         to: u32,
         head: Head,
@@ -87,7 +89,7 @@ pub trait Transport: Send {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> bool;
 
-    /// How many of `remaining` bytes the next long packet should carry, at least 1 when any remain.
+    /// How many of `remaining` bytes the next fragment should carry, at least 1 when any remain.
     fn fragment(&self, remaining: u64) -> usize;
 
     /// Hands packets that have arrived to `sink`, a bounded number of them. Returns whether there

@@ -1,25 +1,360 @@
-//! Placeholder for compile.
-use crate::engine::Engine;
-use crate::slab::Key;
+//! Executes collective schedules: the one executor for blocking, nonblocking and persistent
+//! operations.
+//!
+//! A schedule (`margay-core-schedule`) says what one rank sends, receives, copies and combines and
+//! what waits for what. [`Execution`] binds it to memory, datatypes and a context, starts each step
+//! as soon as it may and is asked again whenever requests have ended.
 
-#[derive(PartialEq, Eq)]
+use std::sync::Arc;
+
+use margay_core_datatype::{Basic, Datatype};
+use margay_core_group::Group;
+use margay_core_matching::{Envelope, Pattern};
+use margay_core_reduce::{self as reduce, Op};
+use margay_core_schedule::{self as schedule, Peer, Progress, Region, Schedule, TAGS, Temp};
+use margay_sys::user::Mem;
+
+use crate::data::{self, Data};
+use crate::engine::{Engine, Mode, ReqId};
+
+/// A user's buffer in a collective operation.
+#[derive(Clone, Debug)]
+pub enum Buffer {
+    /// There is none (not significant on this rank, or in place).
+    None,
+    /// Elements of one datatype.
+    Typed {
+        /// The memory; its base is the user's address.
+        mem: Mem,
+        /// The datatype.
+        datatype: Arc<Datatype>,
+    },
+    /// A datatype for each peer (the `w` forms); displacements are in bytes.
+    PerPeer {
+        /// The memory; its base is the user's address.
+        mem: Mem,
+        /// One datatype for each peer.
+        datatypes: Arc<[Arc<Datatype>]>,
+    },
+}
+
+/// What a reduction does with its elements.
+#[derive(Clone)]
+pub struct Reduction {
+    /// The operation.
+    pub operator: Operator,
+    /// The type of an element.
+    pub datatype: Arc<Datatype>,
+}
+
+/// The operation of a reduction.
+#[derive(Clone)]
+pub enum Operator {
+    /// A predefined operation on a predefined type; [`reduce::is_valid`] holds for the two.
+    Builtin(Op, Basic),
+    /// An operation of the user's.
+    User(Arc<dyn UserOp>),
+}
+
+/// An operation that the user defined.
+pub trait UserOp: Send + Sync {
+    /// `inout[i] = input[i] op inout[i]` for `count` elements. Called with the engine locked: it may
+    /// ask the library about datatypes, but not communicate.
+    fn apply(&self, input: &Mem, inout: &Mem, count: u64, datatype: &Arc<Datatype>);
+}
+
+/// What a collective operation is made of.
+#[derive(Clone)]
+pub struct Collective {
+    /// This rank's steps.
+    pub schedule: Arc<Schedule>,
+    /// Context of the communicator's collective plane.
+    pub context: u32,
+    /// Which collective operation of the communicator this is; wraps around.
+    pub sequence: u32,
+    /// This rank in the local group.
+    pub me: u32,
+    /// The communicator's group, or an intercommunicator's local group.
+    pub local: Arc<Group>,
+    /// An intercommunicator's remote group.
+    pub remote: Option<Arc<Group>>,
+    /// The user's send buffer.
+    pub send: Buffer,
+    /// The user's receive buffer.
+    pub recv: Buffer,
+    /// What combine steps do.
+    pub reduction: Option<Reduction>,
+}
+
+/// A collective operation under way.
+pub struct Execution {
+    collective: Collective,
+    progress: Progress,
+    temps: Vec<Mem>,
+    /// Requests under way and the step that each belongs to.
+    children: Vec<(ReqId, u32)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Done,
     Waiting,
 }
 
-pub struct Execution {}
 impl Execution {
-    pub(crate) fn idle() -> Self {
-        Execution {}
+    /// At the beginning.
+    #[must_use]
+    pub fn new(collective: Collective) -> Execution {
+        let temps = collective
+            .schedule
+            .temps()
+            .iter()
+            .map(|temp| match *temp {
+                Temp::Bytes(bytes) => Mem::owned(bytes as usize),
+                Temp::Elements(count) => elements(&collective.reduction, count),
+            })
+            .collect();
+        Execution {
+            progress: Progress::new(&collective.schedule),
+            temps,
+            collective,
+            children: Vec::new(),
+        }
     }
-    pub(crate) fn run(&mut self, _e: &mut Engine) -> Step {
-        Step::Done
+
+    /// One that has nothing to do.
+    pub(crate) fn idle() -> Execution {
+        Execution::new(Collective {
+            schedule: Arc::default(),
+            context: 0,
+            sequence: 0,
+            me: 0,
+            local: Arc::new(Group::empty()),
+            remote: None,
+            send: Buffer::None,
+            recv: Buffer::None,
+            reduction: None,
+        })
     }
-    pub(crate) fn children(&self) -> impl Iterator<Item = Key> {
-        std::iter::empty()
+
+    /// Takes what has ended and starts what may start.
+    pub(crate) fn run(&mut self, engine: &mut Engine) -> Step {
+        loop {
+            let mut at = 0;
+            while at < self.children.len() {
+                let (id, step) = self.children[at];
+                if engine.is_done(id) {
+                    engine.take(id);
+                    self.children.swap_remove(at);
+                    self.progress.complete(&self.collective.schedule, step);
+                } else {
+                    at += 1;
+                }
+            }
+            let mut started = false;
+            while let Some(step) = self.progress.next() {
+                started = true;
+                self.start(engine, step);
+            }
+            if self.progress.is_done() {
+                return Step::Done;
+            }
+            if !started {
+                return Step::Waiting;
+            }
+        }
     }
+
+    /// Requests under way.
+    pub(crate) fn children(&self) -> impl Iterator<Item = ReqId> {
+        self.children.iter().map(|&(id, _)| id)
+    }
+
+    /// Context of the operation.
     pub(crate) fn context(&self) -> u32 {
-        0
+        self.collective.context
     }
+
+    fn start(&mut self, engine: &mut Engine, step: u32) {
+        let schedule = self.collective.schedule.clone();
+        match schedule.steps()[step as usize] {
+            schedule::Step::Send { to, tag, region } => {
+                let data = self.data(region);
+                let (world, _) = self.peer(to);
+                let envelope = Envelope {
+                    context: self.collective.context,
+                    source: self.collective.me,
+                    tag: self.tag(tag),
+                };
+                let id = engine.isend(Mode::Standard, data, world, envelope);
+                self.children.push((id, step));
+            }
+            schedule::Step::Recv { from, tag, region } => {
+                let data = self.data(region);
+                let (world, rank) = self.peer(from);
+                let pattern = Pattern {
+                    context: self.collective.context,
+                    source: Some(rank),
+                    tag: Some(self.tag(tag)),
+                };
+                let id = engine.irecv(data, pattern, Some(world));
+                self.children.push((id, step));
+            }
+            schedule::Step::Copy { from, to } => {
+                data::copy(&self.data(from), &self.data(to));
+                self.progress.complete(&schedule, step);
+            }
+            schedule::Step::Combine {
+                left,
+                right,
+                out,
+                count,
+            } => {
+                self.combine(left, right, out, count);
+                self.progress.complete(&schedule, step);
+            }
+        }
+    }
+
+    fn combine(&self, left: Region, right: Region, out: Region, count: u64) {
+        let Some(reduction) = &self.collective.reduction else {
+            unreachable!("only schedules of reductions combine");
+        };
+        let target = self.place(out);
+        if out != right {
+            data::copy(&self.data(right), &self.data(out));
+        }
+        combine(reduction, &self.place(left), &target, count);
+    }
+
+    /// World rank and rank in its group.
+    fn peer(&self, peer: Peer) -> (u32, u32) {
+        let (group, rank) = match peer {
+            Peer::Local(rank) => (&self.collective.local, rank),
+            Peer::Remote(rank) => (
+                self.collective
+                    .remote
+                    .as_ref()
+                    .expect("only intercommunicators have remote peers"),
+                rank,
+            ),
+        };
+        let world = group.process(rank).expect("schedules name group members");
+        (world, rank)
+    }
+
+    fn tag(&self, tag: u32) -> u32 {
+        self.collective.sequence.wrapping_mul(TAGS) | tag
+    }
+
+    /// Memory whose base is where the region's elements begin.
+    fn place(&self, region: Region) -> Mem {
+        let (mem, unit) = match region.buffer {
+            schedule::Buffer::Temp(index) => {
+                let unit = match self.collective.schedule.temps()[index as usize] {
+                    Temp::Bytes(_) => 1,
+                    Temp::Elements(_) => self.reduced().extent(),
+                };
+                (&self.temps[index as usize], unit)
+            }
+            schedule::Buffer::Send => self.collective.send.typed(),
+            schedule::Buffer::Recv => self.collective.recv.typed(),
+            schedule::Buffer::SendOf(_) => (self.collective.send.mem(), 1),
+            schedule::Buffer::RecvOf(_) => (self.collective.recv.mem(), 1),
+        };
+        mem.shifted(region.start * unit)
+    }
+
+    fn data(&self, region: Region) -> Data {
+        if region.bytes == 0 {
+            return Data::bytes(Mem::empty(), 0);
+        }
+        let mem = self.place(region);
+        let datatype = match region.buffer {
+            schedule::Buffer::Temp(index) => {
+                match self.collective.schedule.temps()[index as usize] {
+                    Temp::Bytes(_) => {
+                        return Data::bytes(mem.shifted(region.skip as i64), region.bytes);
+                    }
+                    Temp::Elements(_) => self.reduced(),
+                }
+            }
+            schedule::Buffer::Send => self.collective.send.datatype(0),
+            schedule::Buffer::Recv => self.collective.recv.datatype(0),
+            schedule::Buffer::SendOf(index) => self.collective.send.datatype(index),
+            schedule::Buffer::RecvOf(index) => self.collective.recv.datatype(index),
+        };
+        Data::part(mem, datatype, region.skip, region.bytes)
+    }
+
+    fn reduced(&self) -> &Arc<Datatype> {
+        match &self.collective.reduction {
+            Some(reduction) => &reduction.datatype,
+            None => unreachable!("only reductions have temporaries of elements"),
+        }
+    }
+}
+
+impl Buffer {
+    fn mem(&self) -> &Mem {
+        match self {
+            Buffer::Typed { mem, .. } | Buffer::PerPeer { mem, .. } => mem,
+            Buffer::None => unreachable!("the schedule does not use a buffer that is not there"),
+        }
+    }
+
+    fn typed(&self) -> (&Mem, i64) {
+        match self {
+            Buffer::Typed { mem, datatype } => (mem, datatype.extent()),
+            _ => (self.mem(), 1),
+        }
+    }
+
+    fn datatype(&self, index: u32) -> &Arc<Datatype> {
+        match self {
+            Buffer::Typed { datatype, .. } => datatype,
+            Buffer::PerPeer { datatypes, .. } => &datatypes[index as usize],
+            Buffer::None => unreachable!("the schedule does not use a buffer that is not there"),
+        }
+    }
+}
+
+/// `inout[i] = input[i] op inout[i]` for `count` elements at the bases.
+pub fn combine(reduction: &Reduction, input: &Mem, inout: &Mem, count: u64) {
+    match &reduction.operator {
+        Operator::User(op) => op.apply(input, inout, count, &reduction.datatype),
+        Operator::Builtin(op, basic) => {
+            let len = count as usize * basic.extent() as usize;
+            if input.covers(0, len) && inout.covers(0, len) {
+                inout.with_bytes_mut(0, len, |inout| {
+                    input.with_bytes(0, len, |input| {
+                        reduce::apply(*op, *basic, inout, input)
+                            .expect("the operation was checked against the type");
+                    });
+                });
+            } else {
+                // The last element's padding is not the user's: combine in memory that has it.
+                let whole = |mem: &Mem| Data::typed(mem.clone(), count, &reduction.datatype);
+                let (a, b) = (Mem::owned(len), Mem::owned(len));
+                data::copy(&whole(input), &whole(&a));
+                data::copy(&whole(inout), &whole(&b));
+                combine(reduction, &a, &b, count);
+                data::copy(&whole(&b), &whole(inout));
+            }
+        }
+    }
+}
+
+/// Memory for `count` elements of the reduction's type whose base is where the first begins.
+fn elements(reduction: &Option<Reduction>, count: u64) -> Mem {
+    let Some(Reduction { datatype, .. }) = reduction else {
+        unreachable!("only reductions have temporaries of elements");
+    };
+    if count == 0 {
+        return Mem::empty();
+    }
+    let reach = datatype.extent() * (count as i64 - 1);
+    let low = datatype.lb().min(datatype.true_lb()) + reach.min(0);
+    let high = (datatype.ub()).max(datatype.true_lb() + datatype.true_extent()) + reach.max(0);
+    Mem::owned((high - low) as usize).shifted(-low)
 }

@@ -17,8 +17,9 @@ pub struct Data {
 enum Shape {
     /// `size` bytes in one piece at this displacement.
     Dense(i64),
-    /// Elements of a datatype with holes or strides.
-    Typed(Arc<Datatype>, u64),
+    /// Elements of a datatype with holes or strides: how many, and how many packed bytes of them
+    /// come before the data.
+    Typed(Arc<Datatype>, u64, u64),
 }
 
 impl Data {
@@ -45,9 +46,27 @@ impl Data {
             .expect("the count was checked against the datatype");
         let shape = match flat.contiguous(count) {
             Some(offset) => Shape::Dense(offset),
-            None => Shape::Typed(datatype.clone(), count),
+            None => Shape::Typed(datatype.clone(), count, 0),
         };
         Data { mem, shape, size }
+    }
+
+    /// Packed bytes `skip .. skip + bytes` of elements of `datatype` at the base of `mem`.
+    ///
+    /// # Panics
+    /// When bytes of a datatype without data are asked for.
+    #[must_use]
+    pub fn part(mem: Mem, datatype: &Arc<Datatype>, skip: u64, bytes: u64) -> Data {
+        let count = (skip + bytes).div_ceil(datatype.size());
+        let shape = match datatype.flat().contiguous(count) {
+            Some(offset) => Shape::Dense(offset + skip as i64),
+            None => Shape::Typed(datatype.clone(), count, skip),
+        };
+        Data {
+            mem,
+            shape,
+            size: bytes,
+        }
     }
 
     /// Packed bytes.
@@ -72,17 +91,14 @@ impl Data {
     pub(crate) fn walk(&self) -> Walk {
         match &self.shape {
             Shape::Dense(_) => Walk::Dense(0),
-            Shape::Typed(datatype, count) => {
-                Walk::Typed(Box::new(Cursor::new(datatype.flat(), *count)))
+            Shape::Typed(datatype, count, skip) => {
+                let mut cursor = Cursor::new(datatype.flat(), *count);
+                if *skip > 0 {
+                    cursor.seek(*skip);
+                }
+                Walk::Typed(Box::new(cursor), *skip)
             }
         }
-    }
-
-    /// Packs all of it.
-    pub(crate) fn to_vec(&self) -> Vec<u8> {
-        let mut packed = vec![0; self.size as usize];
-        self.walk().pack(self, &mut packed);
-        packed
     }
 }
 
@@ -90,7 +106,8 @@ impl Data {
 #[derive(Clone, Debug)]
 pub(crate) enum Walk {
     Dense(u64),
-    Typed(Box<Cursor>),
+    /// The cursor, and its position at the first byte of the data.
+    Typed(Box<Cursor>, u64),
 }
 
 impl Walk {
@@ -99,7 +116,7 @@ impl Walk {
     pub(crate) fn position(&self) -> u64 {
         match self {
             Walk::Dense(at) => *at,
-            Walk::Typed(cursor) => cursor.position(),
+            Walk::Typed(cursor, first) => cursor.position() - first,
         }
     }
 
@@ -111,7 +128,7 @@ impl Walk {
                 data.mem.read(offset + *at as i64, to);
                 *at += to.len() as u64;
             }
-            (Walk::Typed(cursor), _) => {
+            (Walk::Typed(cursor, _), _) => {
                 let mut done = 0;
                 while let Some(run) = cursor.next_run((to.len() - done) as u64) {
                     let bytes = run.bytes() as usize;
@@ -139,7 +156,7 @@ impl Walk {
                 data.mem.write(offset + *at as i64, from);
                 *at += room as u64;
             }
-            (Walk::Typed(cursor), _) => {
+            (Walk::Typed(cursor, _), _) => {
                 let mut done = 0;
                 while let Some(run) = cursor.next_run((from.len() - done) as u64) {
                     let bytes = run.bytes() as usize;

@@ -13,10 +13,12 @@
 use std::collections::VecDeque;
 
 use margay_core_matching::{Envelope, Matching, Pattern};
-use margay_net_transport::{Advance, Head, Packet, SHORT, Sink, Ticket, Transport};
+use margay_net_transport::{Advance, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE};
 
 use crate::collective::{Execution, Step as Collected};
 use crate::data::{Data, Walk};
+use margay_sys::user::Mem;
+
 use crate::slab::{Key, Slab};
 
 const EAGER: u8 = 1;
@@ -130,6 +132,16 @@ struct State {
     /// Requests that ended, as a count; tells collectives and other threads that there is news.
     ended: u64,
     looked: u64,
+    /// The receive of `recv_at_once`, newest of all, and what it received.
+    waiting: Option<Waiting>,
+    received: Option<Outcome>,
+}
+
+struct Waiting {
+    pattern: Pattern,
+    mem: Mem,
+    at: i64,
+    size: u64,
 }
 
 struct Request {
@@ -267,6 +279,8 @@ impl Engine {
                 executions: Vec::new(),
                 ended: 0,
                 looked: 0,
+                waiting: None,
+                received: None,
             },
             transport,
         }
@@ -280,7 +294,7 @@ impl Engine {
         let Some((mem, at)) = data.dense() else {
             return false;
         };
-        if size > 4096 || to == state.me {
+        if size > WHOLE as u64 || to == state.me {
             return false;
         }
         let limits = state.limits;
@@ -291,16 +305,48 @@ impl Engine {
         let head = head(EAGER, envelope, 0);
         let len = size as usize;
         let sent = if len <= SHORT {
-            mem.with_bytes(at, len, |bytes| self.transport.send_short(to, head, bytes))
+            mem.with_bytes(at, len, |bytes| self.transport.send(to, head, bytes))
         } else {
             self.transport
-                .send_long(to, head, [0; 2], len, &mut |room| mem.read(at, room))
+                .send_fragment(to, head, [0; 2], len, &mut |room| mem.read(at, room))
         };
         if sent {
             peer.unmatched += 1;
             peer.unmatched_bytes += size;
         }
         sent
+    }
+
+    /// Receives with no request of its own: posts the receive behind all that are posted and looks
+    /// up to `looks` times. None when nothing came, or a message for which a request is needed; the
+    /// caller then posts the receive with [`irecv`](Self::irecv).
+    #[inline]
+    pub fn recv_at_once(&mut self, data: &Data, pattern: Pattern, looks: u32) -> Option<Outcome> {
+        if self.state.matching.unexpected_len() != 0 {
+            return None;
+        }
+        let (mem, at) = data.dense()?;
+        self.state.waiting = Some(Waiting {
+            pattern,
+            mem: mem.clone(),
+            at,
+            size: data.size(),
+        });
+        for _ in 0..looks {
+            self.transport.poll(&mut self.state);
+            if self.state.waiting.is_none() {
+                break;
+            }
+            if self.state.is_busy() {
+                self.progress_rest();
+            }
+        }
+        self.state.waiting = None;
+        if self.state.is_busy() {
+            // Tokens and acknowledgements that the receive made due.
+            self.progress_rest();
+        }
+        self.state.received.take()
     }
 
     /// Begins a send.
@@ -480,8 +526,18 @@ impl Engine {
     }
 
     /// Moves everything on that can move. Returns whether anything did.
+    #[inline]
     pub fn progress(&mut self) -> bool {
-        let mut any = self.transport.poll(&mut self.state);
+        let any = self.transport.poll(&mut self.state);
+        if self.state.is_busy() {
+            self.progress_rest() || any
+        } else {
+            any
+        }
+    }
+
+    fn progress_rest(&mut self) -> bool {
+        let mut any = false;
         if !self.state.loopback.is_empty() {
             any = true;
             self.state.take_loopback();
@@ -771,7 +827,7 @@ impl Engine {
             return Pushed::All;
         };
         let sent = send.walk.position();
-        let part = if size <= SHORT as u64 {
+        let part = if size <= WHOLE as u64 {
             size as usize
         } else {
             self.transport.fragment(size - sent)
@@ -789,13 +845,17 @@ impl Engine {
             walk.pack(data, &mut bytes);
             self.state.loopback.push_back((packet, args, bytes));
             true
-        } else if size <= SHORT as u64 {
-            let mut bytes = [0; SHORT];
+        } else if let Some((mem, at)) = data.dense()
+            && whole
+        {
+            mem.with_bytes(at, part, |bytes| self.transport.send(to, packet, bytes))
+        } else if whole {
+            let mut bytes = [0; WHOLE];
             walk.clone().pack(data, &mut bytes[..part]);
-            self.transport.send_short(to, packet, &bytes[..part])
+            self.transport.send(to, packet, &bytes[..part])
         } else {
             self.transport
-                .send_long(to, packet, args, part, &mut |room| walk.pack(data, room))
+                .send_fragment(to, packet, args, part, &mut |room| walk.pack(data, room))
         };
         if !pushed {
             return Pushed::Nothing;
@@ -852,7 +912,7 @@ impl Engine {
                 true
             } else {
                 self.transport
-                    .send_long(to, packet, args, part, &mut |room| walk.pack(data, room))
+                    .send_fragment(to, packet, args, part, &mut |room| walk.pack(data, room))
             };
             if !pushed {
                 return Pushed::Nothing;
@@ -872,7 +932,7 @@ impl Engine {
                 .push_back((head, [0; 2], payload.to_vec()));
             true
         } else {
-            self.transport.send_short(to, head, payload)
+            self.transport.send(to, head, payload)
         }
     }
 
@@ -957,6 +1017,9 @@ impl State {
                 self.matched(index, from, envelope, total, head.word, true);
                 self.data(index, payload);
             }
+            None if self.goes_to_waiting(&envelope) => {
+                self.receive_waiting(from, envelope, head.word, payload);
+            }
             None => {
                 let body = if payload.len() <= SHORT {
                     let mut short = [0; SHORT];
@@ -970,6 +1033,50 @@ impl State {
         }
     }
 
+    #[inline]
+    fn goes_to_waiting(&self, envelope: &Envelope) -> bool {
+        self.waiting
+            .as_ref()
+            .is_some_and(|w| w.pattern.matches(envelope))
+    }
+
+    #[inline]
+    fn receive_waiting(&mut self, from: u32, envelope: Envelope, ack: u32, payload: &[u8]) {
+        let Some(waiting) = self.waiting.take() else {
+            return;
+        };
+        let total = payload.len() as u64;
+        let bytes = total.min(waiting.size);
+        waiting.mem.write(waiting.at, &payload[..bytes as usize]);
+        self.received = Some(Outcome {
+            source: envelope.source,
+            tag: envelope.tag,
+            bytes,
+            cancelled: false,
+            truncated: (total > waiting.size).then_some(total),
+        });
+        self.account(from, total, ack, true);
+    }
+
+    /// The message needs a request: it is kept as unexpected, and the receive that waits for it is
+    /// posted at once by its caller and finds it there.
+    fn give_up_waiting(&mut self, envelope: &Envelope) {
+        if self.goes_to_waiting(envelope) {
+            self.waiting = None;
+        }
+    }
+
+    /// Whether there is more to do than to look for packets.
+    #[inline]
+    fn is_busy(&self) -> bool {
+        !self.active.is_empty()
+            || !self.copies.is_empty()
+            || !self.meetings.is_empty()
+            || !self.declined.is_empty()
+            || !self.loopback.is_empty()
+            || (!self.executions.is_empty() && self.looked != self.ended)
+    }
+
     fn first(&mut self, from: u32, head: Head, total: u64, payload: &[u8]) {
         let envelope = envelope(head);
         let target = match self.matching.arrive(envelope) {
@@ -979,6 +1086,7 @@ impl State {
                 Target::Request(index)
             }
             None => {
+                self.give_up_waiting(&envelope);
                 let mut bytes = Vec::with_capacity(total as usize);
                 bytes.extend_from_slice(payload);
                 Target::Message(self.keep(envelope, from, total, head.word, Body::Bytes(bytes)))
@@ -1019,6 +1127,7 @@ impl State {
                 });
             }
             None => {
+                self.give_up_waiting(&envelope);
                 self.keep(envelope, from, total, 0, Body::Rendezvous { sender, words });
             }
         }
@@ -1101,6 +1210,12 @@ impl State {
                 request.outcome.truncated = Some(total);
             }
         }
+        self.account(from, total, ack, token);
+    }
+
+    /// Tells the sender of a matched message what it wants to know: acknowledgement and token.
+    #[inline]
+    fn account(&mut self, from: u32, total: u64, ack: u32, token: bool) {
         if ack != 0 {
             self.peers[from as usize]
                 .controls

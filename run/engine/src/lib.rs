@@ -13,7 +13,7 @@ mod rank;
 mod slab;
 mod wait;
 
-pub use collective::Execution;
+pub use collective::{Buffer, Collective, Execution, Operator, Reduction, UserOp, combine};
 pub use data::{Data, copy};
 pub use engine::{Arrived, Engine, Limits, Mode, MsgId, Outcome, Pending, ReqId};
 pub use margay_core_matching::{Envelope, Pattern};

@@ -174,7 +174,17 @@ impl Rank {
     /// for.
     #[inline]
     pub fn recv(&self, data: Data, pattern: Pattern, from: Option<u32>) -> Outcome {
-        let id = self.engine.lock().irecv(data, pattern, from);
+        let mut engine = self.engine.lock();
+        let looks = if self.engine.is_shared() {
+            1
+        } else {
+            self.policy.looks()
+        };
+        if let Some(outcome) = engine.recv_at_once(&data, pattern, looks) {
+            return outcome;
+        }
+        let id = engine.irecv(data, pattern, from);
+        drop(engine);
         self.wait(id)
     }
 

@@ -53,6 +53,13 @@ impl Policy {
 }
 
 impl Policy {
+    /// How often to look before anything else is done.
+    #[must_use]
+    #[inline]
+    pub fn looks(&self) -> u32 {
+        self.looks
+    }
+
     /// Whether cores are short.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
