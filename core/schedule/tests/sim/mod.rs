@@ -455,7 +455,7 @@ pub fn tunings() -> Vec<Tuning> {
     let longest = Tuning {
         bcast_chain: 0,
         bcast_chain_ranks: u32::MAX,
-        segment: 5,
+        segment: 61,
         allreduce_ring: 0,
         window: 1,
         ..long.clone()
