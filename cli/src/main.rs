@@ -1,1 +1,103 @@
-fn main() {}
+//! The command `margay`. It has other names: `mpiexec`, `mpirun` and `yod` are `margay run`,
+//! `showmesh` is `margay mesh`.
+#![forbid(unsafe_code)]
+
+mod classic;
+mod mesh_view;
+mod options;
+mod pages;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+use options::{Margay, MeshOptions, Subcommand};
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let called = arguments
+        .first()
+        .and_then(|a| Path::new(a).file_name())
+        .map_or_else(|| "margay".into(), |n| n.to_string_lossy().into_owned());
+    if !arguments.is_empty() {
+        arguments.remove(0);
+    }
+    match called.as_str() {
+        "mpiexec" | "mpirun" | "yod" => run(&called, arguments),
+        "showmesh" => match parse::<MeshOptions>(options::mesh_command("showmesh"), arguments) {
+            Ok(options) => mesh_view::show("showmesh", &options),
+            Err(code) => code,
+        },
+        _ if arguments.first().is_some_and(|a| a == "run") => {
+            run("margay run", arguments.split_off(1))
+        }
+        _ => match parse::<Margay>(Margay::command(), arguments) {
+            Ok(margay) => other(margay.command),
+            Err(code) => code,
+        },
+    }
+}
+
+fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
+    let command = options::run_command(name);
+    let job = classic::segments(&command, arguments)
+        .map_err(|text| told(name, &text, 2))
+        .and_then(|segments| {
+            segments
+                .into_iter()
+                .map(|segment| parse(command.clone(), segment))
+                .collect::<Result<Vec<_>, ExitCode>>()
+        })
+        .and_then(|segments| options::job(name, segments).map_err(|text| told(name, &text, 2)));
+    let job = match job {
+        Ok(job) => job,
+        Err(code) => return code,
+    };
+    match margay_job_launch::run(&job) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => told(name, &error.message, error.status),
+    }
+}
+
+fn other(command: Subcommand) -> ExitCode {
+    let done = match command {
+        Subcommand::Run(_) => unreachable!("`margay run` has been taken care of"),
+        Subcommand::Mesh(options) => return mesh_view::show("margay mesh", &options),
+        Subcommand::Completions { shell, command } => pages::completions(shell, &command),
+        Subcommand::Man { directory } => pages::manual(&directory),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => told("margay", &text, 1),
+    }
+}
+
+/// Parses arguments; help and version go to standard output, an error becomes one line.
+fn parse<T: FromArgMatches>(
+    command: clap::Command,
+    arguments: Vec<OsString>,
+) -> Result<T, ExitCode> {
+    let name = command
+        .get_bin_name()
+        .unwrap_or_else(|| command.get_name())
+        .to_owned();
+    let words = std::iter::once(OsString::from(&name)).chain(arguments);
+    let parsed = command
+        .try_get_matches_from(words)
+        .and_then(|matches| T::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        if error.use_stderr() {
+            return told(&name, &options::one_line(&error, &name), 2);
+        }
+        let _ = error.print();
+        ExitCode::SUCCESS
+    })
+}
+
+/// Tells an error in one line.
+fn told(name: &str, text: &str, status: u8) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "{name}: {text}");
+    ExitCode::from(status)
+}

@@ -1,1 +1,34 @@
+//! Starts the ranks of a job on this machine, watches over them, and shows the jobs that run.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`plan`] | what a job is: programs, ranks, choices |
+//! | [`run`](mod@run) | the loop that runs a job |
+//! | [`guard`] | the process that starts the ranks and leaves nothing behind |
+//! | [`program`] | finding a program, explaining why it cannot run |
+//! | [`environment`] | the environment of the ranks |
+//! | [`binding`] | which rank runs on which cores |
+//! | [`input`] | passing standard input on |
+//! | [`output`], [`ordered`], [`spool`] | merging the ranks' output |
+//! | [`verdict`] | what the end of a rank means for the job |
+//! | [`report`] | what the launcher says when a job fails |
+//! | [`waits`] | who waits for whom |
+//! | [`mesh`] | the jobs of this machine |
 #![forbid(unsafe_code)]
+
+pub mod binding;
+pub mod environment;
+pub mod guard;
+pub mod input;
+pub mod mesh;
+pub mod ordered;
+pub mod output;
+pub mod plan;
+pub mod program;
+pub mod report;
+pub mod run;
+pub mod spool;
+pub mod verdict;
+pub mod waits;
+
+pub use run::run;

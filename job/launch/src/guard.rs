@@ -1,0 +1,436 @@
+//! The guard: the process between the launcher and the ranks, so that nothing is left behind.
+//!
+//! ```text
+//! launcher ──── guard ──┬── rank 0 ─── what it starts
+//!   (I/O, messages)     ├── rank 1
+//!                       └── rank 2 ─── what it starts
+//! ```
+//!
+//! The guard is forked by the launcher, starts the ranks, passes signals on, reaps, and tells the
+//! launcher who ended and how. It reads and writes nothing of the job's. Launcher and guard are
+//! both "child subreapers": a process below them whose parent dies becomes the child of the guard,
+//! or of the launcher if the guard is dead, even when it has left its process group and session.
+//!
+//! - The launcher is killed: the guard sees its socket closed, kills all its descendants until it
+//!   has no child left, and ends.
+//! - The guard is killed: the kernel kills the ranks (parent-death signal), the rest becomes the
+//!   launcher's, which kills it, reports and ends.
+//! - Both are killed at the same instant: the kernel kills the ranks; only processes that a rank
+//!   started itself could survive.
+//!
+//! Since every descendant is found through its parents, no environment variable, file or process
+//! group has to be trusted, and no process outside the job is ever signalled.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use margay_sys::descriptor::{FileLimit, PollSet, replace_standard};
+use margay_sys::process::{self, Forked, Reaped, Start, Starter, Step, StringArray};
+use margay_sys::segment::Segment;
+use margay_sys::signal::{self, SignalFd, SignalSet};
+
+use crate::environment::rank_variable;
+
+/// What the guard needs to start the ranks.
+#[derive(Debug)]
+pub struct Plan {
+    /// The programs.
+    pub programs: Vec<ProgramStart>,
+    /// The ranks, in order.
+    pub ranks: Vec<RankStart>,
+    /// The descriptor of the segment, as the ranks inherit it.
+    pub segment_fd: OwnedFd,
+    /// The limit of open files that the ranks get.
+    pub files: FileLimit,
+    /// The signals that were blocked when the launcher was started; the ranks get the same.
+    pub blocked: SignalSet,
+}
+
+/// A program, ready to be executed.
+#[derive(Debug)]
+pub struct ProgramStart {
+    /// Its path.
+    pub path: CString,
+    /// Its arguments, the name first.
+    pub arguments: StringArray,
+    /// Its environment without the rank's number.
+    pub environment: Vec<CString>,
+    /// Its working directory.
+    pub directory: Option<CString>,
+}
+
+/// A rank, ready to be started.
+#[derive(Debug)]
+pub struct RankStart {
+    /// Index of its program.
+    pub program: usize,
+    /// Its standard input; none is the launcher's own.
+    pub stdin: Option<OwnedFd>,
+    /// Its standard output and error.
+    pub output: [OwnedFd; 2],
+    /// Its cores; empty for no binding.
+    pub cores: Vec<usize>,
+}
+
+/// What the guard tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A rank could not be started; no further ones are.
+    Failed {
+        /// The rank.
+        rank: u32,
+        /// What failed.
+        step: Step,
+        /// The kernel's error number.
+        errno: i32,
+    },
+    /// A rank's process has ended.
+    Ended {
+        /// The rank.
+        rank: u32,
+        /// How.
+        status: ExitStatus,
+    },
+    /// No process of the job is left. The last event.
+    Empty,
+}
+
+/// What the launcher tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Send a signal to the process group of every living rank.
+    Signal(i32),
+    /// Kill everything.
+    Kill,
+}
+
+/// The launcher's handle of its guard.
+#[derive(Debug)]
+pub struct Guard {
+    pid: u32,
+    socket: UnixStream,
+    partial: Vec<u8>,
+}
+
+const EVENT_BYTES: usize = 16;
+const COMMAND_BYTES: usize = 8;
+
+/// Forks the guard, which begins to start the ranks. `launcher_side` are the launcher's values
+/// whose descriptors the guard must not keep open: they are dropped there and handed back here.
+///
+/// # Errors
+/// When the kernel refuses to fork.
+pub fn start<T>(plan: Plan, segment: &Segment, launcher_side: T) -> io::Result<(Guard, T)> {
+    let (ours, its) = UnixStream::pair()?;
+    process::adopt_orphans()?;
+    match process::fork()? {
+        Forked::Child => {
+            drop((ours, launcher_side));
+            guard(plan, segment, its)
+        }
+        Forked::Parent(pid) => {
+            ours.set_nonblocking(true)?;
+            let guard = Guard {
+                pid,
+                socket: ours,
+                partial: Vec::new(),
+            };
+            Ok((guard, launcher_side))
+        }
+    }
+}
+
+impl Guard {
+    /// The guard's process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Tells the guard something. A guard that is gone is noticed when its events are read.
+    pub fn tell(&mut self, command: Command) {
+        let (kind, value) = match command {
+            Command::Signal(signal) => (1, signal),
+            Command::Kill => (2, 0),
+        };
+        let mut bytes = [0; COMMAND_BYTES];
+        bytes[..4].copy_from_slice(&i32::to_ne_bytes(kind));
+        bytes[4..].copy_from_slice(&value.to_ne_bytes());
+        let _ = self.socket.write_all(&bytes);
+    }
+
+    /// The events that have arrived, and whether the guard is still there. Does not block.
+    pub fn events(&mut self) -> (Vec<Event>, bool) {
+        let mut buffer = [0; 256 * EVENT_BYTES];
+        let alive = loop {
+            match self.socket.read(&mut buffer) {
+                Ok(0) => break false,
+                Ok(n) => self.partial.extend_from_slice(&buffer[..n]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break error.kind() == io::ErrorKind::WouldBlock,
+            }
+        };
+        let whole = self.partial.len() - self.partial.len() % EVENT_BYTES;
+        let rest = self.partial.split_off(whole);
+        let events = self.partial.chunks_exact(EVENT_BYTES);
+        let events = events.filter_map(decode).collect();
+        self.partial = rest;
+        (events, alive)
+    }
+
+    /// Reaps the guard after it has gone.
+    pub fn bury(&self) {
+        let _ = process::reap_one(self.pid);
+    }
+}
+
+impl AsFd for Guard {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn encode(event: Event) -> [u8; EVENT_BYTES] {
+    let words = match event {
+        Event::Failed { rank, step, errno } => [1, rank as i32, step as i32, errno],
+        Event::Ended { rank, status } => [2, rank as i32, status.into_raw(), 0],
+        Event::Empty => [3, 0, 0, 0],
+    };
+    let mut bytes = [0; EVENT_BYTES];
+    for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<Event> {
+    let mut words = bytes
+        .chunks_exact(4)
+        .map(|w| i32::from_ne_bytes([w[0], w[1], w[2], w[3]]));
+    let (kind, rank) = (words.next()?, words.next()? as u32);
+    let (a, b) = (words.next()?, words.next()?);
+    match kind {
+        1 => Some(Event::Failed {
+            rank,
+            step: Step::from_number(a)?,
+            errno: b,
+        }),
+        2 => Some(Event::Ended {
+            rank,
+            status: ExitStatus::from_raw(a),
+        }),
+        3 => Some(Event::Empty),
+        _ => None,
+    }
+}
+
+/// The guard's life. It never returns to the launcher's code.
+fn guard(plan: Plan, segment: &Segment, socket: UnixStream) -> ! {
+    // Signals are for the launcher, which passes them on; and a signal from the terminal must not
+    // even arrive here, hence the own process group.
+    process::leave_group();
+    process::set_name(c"margay-guard");
+    SignalSet::all().block_exactly();
+    let _ = process::adopt_orphans();
+    let mut state = State {
+        pids: vec![0; plan.ranks.len()],
+        next: 0,
+        plan: Some(plan),
+        segment,
+        socket,
+        starter: Starter::new(),
+    };
+    if state.serve().is_err() {
+        // The launcher is gone, or nothing can be told to it any more.
+        while !process::kill_descendants(&[], Duration::from_secs(1)) {}
+    }
+    std::process::exit(0)
+}
+
+struct State<'a> {
+    /// Process id of each rank, 0 before it starts and after it ended.
+    pids: Vec<u32>,
+    next: usize,
+    /// Given up when all ranks are started, so that their pipes are theirs alone.
+    plan: Option<Plan>,
+    segment: &'a Segment,
+    socket: UnixStream,
+    starter: Starter,
+}
+
+impl State<'_> {
+    /// Serves until nothing is left (Ok) or the launcher is gone (Err).
+    fn serve(&mut self) -> io::Result<()> {
+        let mut children = SignalFd::new(&SignalSet::of(&[signal::SIGCHLD]))?;
+        let mut poll = PollSet::default();
+        loop {
+            let starting = self.plan.is_some();
+            poll.clear();
+            let socket = poll.add_readable(self.socket.as_fd());
+            let child = poll.add_readable(children.as_fd());
+            poll.wait(starting.then_some(Duration::ZERO))?;
+            if poll.ready(socket).readable {
+                self.obey()?;
+            }
+            if poll.ready(child).readable || !starting {
+                children.take();
+                if self.reap()? {
+                    return Ok(());
+                }
+            }
+            self.start_next()?;
+        }
+    }
+
+    fn start_next(&mut self) -> io::Result<()> {
+        let Some(plan) = &mut self.plan else {
+            return Ok(());
+        };
+        let rank = self.next;
+        let Some(own) = plan.ranks.get(rank) else {
+            self.started_all();
+            return Ok(());
+        };
+        let program = &plan.programs[own.program];
+        let mut environment = program.environment.clone();
+        environment.push(rank_variable(rank as u32));
+        let environment = StringArray::new(environment);
+        let launchers = io::stdin();
+        let start = Start {
+            program: &program.path,
+            arguments: &program.arguments,
+            environment: &environment,
+            directory: program.directory.as_deref(),
+            standard: [
+                own.stdin
+                    .as_ref()
+                    .map_or_else(|| launchers.as_fd(), AsFd::as_fd),
+                own.output[0].as_fd(),
+                own.output[1].as_fd(),
+            ],
+            inherit: Some(plan.segment_fd.as_fd()),
+            cores: &own.cores,
+            files: plan.files,
+            blocked: plan.blocked,
+        };
+        let cell = self.segment.cell(rank as u32);
+        let core = match own.cores[..] {
+            [core] => u32::try_from(core).ok(),
+            _ => None,
+        };
+        match self.starter.start(&start) {
+            Ok(pid) => {
+                cell.identify(pid, core, own.program as u32);
+                self.pids[rank] = pid;
+                self.next += 1;
+                Ok(())
+            }
+            Err(error) => {
+                self.started_all();
+                self.say(Event::Failed {
+                    rank: rank as u32,
+                    step: error.step,
+                    errno: error.error.raw_os_error().unwrap_or(0),
+                })
+            }
+        }
+    }
+
+    /// Lets go of everything that belongs to the ranks or the user.
+    fn started_all(&mut self) {
+        self.plan = None;
+        if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+            for number in 0..3 {
+                let _ = replace_standard(number, null.as_fd());
+            }
+        }
+    }
+
+    /// Reaps all who have ended. Returns whether nobody is left.
+    fn reap(&mut self) -> io::Result<bool> {
+        loop {
+            match process::reap() {
+                Reaped::Child(pid, status) => {
+                    if let Some(rank) = self.pids.iter().position(|&p| p == pid) {
+                        self.pids[rank] = 0;
+                        self.segment.cell(rank as u32).set_exited();
+                        self.say(Event::Ended {
+                            rank: rank as u32,
+                            status,
+                        })?;
+                    }
+                }
+                Reaped::NoneYet => return Ok(false),
+                Reaped::NoChildren if self.plan.is_some() => return Ok(false),
+                Reaped::NoChildren => {
+                    self.say(Event::Empty)?;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self) -> io::Result<()> {
+        let mut bytes = [0; COMMAND_BYTES];
+        self.socket.read_exact(&mut bytes)?;
+        let word =
+            |i: usize| i32::from_ne_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
+        if word(0) == 1 {
+            for &pid in self.pids.iter().filter(|&&p| p != 0) {
+                // The group's leader is not reaped yet, so the number cannot mean another group.
+                if signal::send_to_group(pid, word(4)).is_err() {
+                    let _ = signal::send(pid, word(4));
+                }
+            }
+        } else {
+            self.started_all();
+            while !process::kill_descendants(&[], Duration::from_secs(1)) {}
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, event: Event) -> io::Result<()> {
+        self.socket.write_all(&encode(event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_survive_the_socket() {
+        let events = [
+            Event::Failed {
+                rank: 7,
+                step: Step::Execute,
+                errno: 8,
+            },
+            Event::Ended {
+                rank: 3,
+                status: ExitStatus::from_raw(0x8b),
+            },
+            Event::Empty,
+        ];
+        let (ours, mut its) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut guard = Guard {
+            pid: 0,
+            socket: ours,
+            partial: Vec::new(),
+        };
+        let bytes: Vec<u8> = events.iter().flat_map(|&e| encode(e)).collect();
+        its.write_all(&bytes[..20]).unwrap();
+        assert_eq!(guard.events(), (events[..1].to_vec(), true));
+        its.write_all(&bytes[20..]).unwrap();
+        drop(its);
+        assert_eq!(guard.events(), (events[1..].to_vec(), false));
+        assert_eq!(decode(&[9; EVENT_BYTES]), None);
+    }
+}

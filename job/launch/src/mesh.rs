@@ -1,0 +1,293 @@
+//! The jobs of this machine, as `margay mesh` (`showmesh`) shows them.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use margay_sys::clock::now_ns;
+use margay_sys::process::{ProcessFacts, all_processes};
+use margay_sys::segment::{MEMFD_NAME, Phase, Segment, WaitKind};
+use serde::Serialize;
+
+use crate::report;
+use crate::waits::{Doing, describe};
+
+/// A job that is running. The field names are those of `margay mesh --json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobView {
+    /// The job's number: the process id of its launcher.
+    pub job: u64,
+    /// Its command line.
+    pub command: String,
+    /// How many ranks it has.
+    pub ranks: u32,
+    /// How many cores it may use.
+    pub cores: u32,
+    /// Since when it runs, in seconds.
+    pub running_s: f64,
+    /// Who waits for whom without an end, in words; empty when everybody may go on.
+    pub findings: Vec<String>,
+    /// Ranks that wait on each other in a circle.
+    pub deadlocks: Vec<Vec<u32>>,
+    /// Its ranks, in order.
+    pub rank: Vec<RankView>,
+}
+
+/// One rank.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RankView {
+    /// Its number.
+    pub rank: u32,
+    /// Its process id; 0 before it has started.
+    pub pid: u32,
+    /// The core that it is bound to.
+    pub bound_core: Option<u32>,
+    /// The core that it ran on last.
+    pub last_core: Option<u32>,
+    /// What it does.
+    pub state: State,
+    /// The MPI call that it is in, or that it called last; empty before the first.
+    pub call: String,
+    /// What it waits for, while it waits.
+    pub waiting: Option<WaitView>,
+    /// CPU time that it has used, in seconds.
+    pub cpu_s: f64,
+    /// CPU time since the last look divided by the time that has passed, in percent of a core.
+    pub cpu_percent: f64,
+}
+
+/// What a rank does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It has not called the library yet.
+    Starting,
+    /// It runs its own code, or makes progress in the library.
+    Computing,
+    /// It waits in the library.
+    Waiting,
+    /// It has called finalize, or its process has ended.
+    Finished,
+}
+
+/// What a rank waits for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WaitView {
+    /// `receive`, `send`, `collective` or `several`.
+    pub kind: &'static str,
+    /// The rank that it waits for, if it is one.
+    pub rank: Option<u32>,
+    /// The tag, if the wait has one.
+    pub tag: Option<i32>,
+    /// The context (communicator) of the wait.
+    pub context: u32,
+    /// Since when, in seconds.
+    pub since_s: f64,
+    /// The same in words.
+    pub text: String,
+}
+
+/// Looks at the jobs of this machine again and again. All that it sees is what the user may see: a
+/// launcher of somebody else's is passed over.
+#[derive(Debug, Default)]
+pub struct Mesh {
+    /// By the number of the segment's file.
+    jobs: HashMap<u64, Segment>,
+    /// CPU seconds of each process at the last look.
+    last: HashMap<u32, (f64, Instant)>,
+}
+
+impl Mesh {
+    /// The jobs that run now, the oldest first. The CPU percentage counts from the last look, or
+    /// from the job's start.
+    pub fn look(&mut self) -> Vec<JobView> {
+        self.find();
+        let now = Instant::now();
+        let mut next = HashMap::new();
+        let mut jobs: Vec<(u64, JobView)> = self
+            .jobs
+            .values()
+            .map(|segment| {
+                let view = view(segment, |pid, cpu_s, running_s| {
+                    next.insert(pid, (cpu_s, now));
+                    let (used, passed) = match self.last.get(&pid) {
+                        Some((before, at)) => (cpu_s - before, (now - *at).as_secs_f64()),
+                        None => (cpu_s, running_s),
+                    };
+                    if passed > 0.0 {
+                        (100.0 * used / passed).max(0.0)
+                    } else {
+                        0.0
+                    }
+                });
+                (segment.header().started_ns(), view)
+            })
+            .collect();
+        self.last = next;
+        jobs.sort_by_key(|(started, view)| (*started, view.job));
+        jobs.into_iter().map(|(_, view)| view).collect()
+    }
+
+    /// Joins the segments of new launchers and forgets those that have gone. Ranks hold the segment
+    /// too; it counts when its launcher holds it.
+    fn find(&mut self) {
+        let mut known = std::mem::take(&mut self.jobs);
+        let mut live = HashSet::new();
+        for pid in all_processes() {
+            let Some((path, file)) = held_segment(pid) else {
+                continue;
+            };
+            let segment = match known.entry(file) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    // A mapping for writing is what `join` makes; nothing is ever written here.
+                    let opened = File::options().read(true).write(true).open(path);
+                    let joined = opened.ok().and_then(|f| Segment::join(f.into()).ok());
+                    let Some(segment) = joined else {
+                        continue;
+                    };
+                    entry.insert(segment)
+                }
+            };
+            if segment.header().launcher_pid() == pid {
+                live.insert(file);
+            }
+        }
+        known.retain(|file, _| live.contains(file));
+        self.jobs = known;
+    }
+}
+
+/// The first descriptor of `pid` that is a job's segment: its path and the file's number.
+fn held_segment(pid: u32) -> Option<(PathBuf, u64)> {
+    let wanted = format!("/memfd:{MEMFD_NAME}");
+    let path = fs::read_dir(format!("/proc/{pid}/fd"))
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| {
+            fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(&wanted))
+        })?;
+    let file = fs::metadata(&path).ok()?.ino();
+    Some((path, file))
+}
+
+fn view(segment: &Segment, mut percent: impl FnMut(u32, f64, f64) -> f64) -> JobView {
+    let header = segment.header();
+    let running_s = now_ns().saturating_sub(header.started_ns()) as f64 * 1e-9;
+    let analysis = report::analysis(segment);
+    let rank = (0..segment.ranks())
+        .map(|rank| {
+            let cell = segment.cell(rank);
+            let pid = cell.pid();
+            let facts = (pid != 0 && !cell.exited())
+                .then(|| ProcessFacts::of(pid))
+                .flatten();
+            let cpu_s = facts.map_or(0.0, |f| f.cpu_seconds);
+            let call = cell.call();
+            let (state, waiting) = match report::doing(segment, rank) {
+                Doing::Finished => (State::Finished, None),
+                Doing::Going if cell.phase() == Phase::Starting => (State::Starting, None),
+                Doing::Going => (State::Computing, None),
+                Doing::Waiting(w, since_s) => {
+                    let view = WaitView {
+                        kind: match w.kind {
+                            WaitKind::Receive => "receive",
+                            WaitKind::Send => "send",
+                            WaitKind::Collective => "collective",
+                            WaitKind::Several => "several",
+                        },
+                        rank: w.peer,
+                        tag: w.tag,
+                        context: w.context,
+                        since_s,
+                        text: describe(&call, &w),
+                    };
+                    (State::Waiting, Some(view))
+                }
+            };
+            RankView {
+                rank,
+                pid,
+                bound_core: cell.core(),
+                last_core: facts.map(|f| f.last_core),
+                state,
+                call,
+                waiting,
+                cpu_s,
+                cpu_percent: facts.map_or(0.0, |_| percent(pid, cpu_s, running_s)),
+            }
+        })
+        .collect();
+    JobView {
+        job: header.job_id(),
+        command: header.command(),
+        ranks: segment.ranks(),
+        cores: header.usable_cores(),
+        running_s,
+        findings: analysis.lines(),
+        deadlocks: analysis.cycles,
+        rank,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use margay_sys::segment::{Sizes, Waiting, call_name};
+
+    fn segment(ranks: u32) -> Segment {
+        Segment::create(Sizes {
+            ranks,
+            heap_bytes: 1 << 16,
+            arena_bytes: 1 << 21,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_job_of_this_process_is_seen() {
+        let segment = segment(3);
+        let me = std::process::id();
+        segment.header().describe(u64::from(me), me, 2, "a.out");
+        let long_ago = now_ns().saturating_sub(3_000_000_000);
+        for (rank, peer) in [(0, 1), (1, 0)] {
+            let cell = segment.cell(rank);
+            cell.identify(me, Some(rank), 0);
+            cell.set_phase(Phase::Running);
+            cell.set_call(&call_name("MPI_Send"));
+            cell.set_waiting(Some(Waiting {
+                kind: WaitKind::Send,
+                peer: Some(peer),
+                tag: Some(7),
+                context: 0,
+                since_ns: long_ago,
+            }));
+        }
+        segment.cell(2).set_exited();
+        let mut mesh = Mesh::default();
+        let jobs = mesh.look();
+        let job = jobs.iter().find(|j| j.job == u64::from(me)).unwrap();
+        assert_eq!(
+            (job.ranks, job.cores, job.command.as_str()),
+            (3, 2, "a.out")
+        );
+        assert_eq!(job.deadlocks, [[0, 1]]);
+        assert_eq!(job.findings, ["deadlock: 0 → 1 → 0"]);
+        assert_eq!(job.rank[0].state, State::Waiting);
+        assert_eq!(job.rank[2].state, State::Finished);
+        let wait = job.rank[1].waiting.as_ref().unwrap();
+        assert_eq!(wait.text, "MPI_Send until rank 0 takes its message, tag 7");
+        assert!(wait.since_s >= 3.0);
+        drop((segment, mesh));
+        assert!(
+            Mesh::default()
+                .look()
+                .iter()
+                .all(|j| j.job != u64::from(me))
+        );
+    }
+}

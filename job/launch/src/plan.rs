@@ -1,0 +1,232 @@
+//! What a job is: programs, ranks and the choices of the user.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A job as the user described it.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The name under which the launcher was called; it stands before its messages.
+    pub launcher: String,
+    /// The programs, in the order of their ranks (more than one is MPMD).
+    pub programs: Vec<Program>,
+    /// Which ranks get the launcher's standard input.
+    pub stdin: StdinTo,
+    /// How the ranks' standard output becomes the launcher's.
+    pub output: Output,
+    /// Put the rank before each line of output and error.
+    pub label: bool,
+    /// Which ranks run on which cores.
+    pub binding: Binding,
+    /// Tell the binding on standard error.
+    pub report_bindings: bool,
+    /// No messages of the launcher's own but errors.
+    pub quiet: bool,
+    /// End the job after this time.
+    pub timeout: Option<Duration>,
+}
+
+/// One program of a job.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// How many ranks run it; none means one rank for each usable core, or one when the job has
+    /// several programs.
+    pub ranks: Option<u32>,
+    /// The program as the user named it.
+    pub command: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Its working directory; none means the launcher's.
+    pub directory: Option<PathBuf>,
+    /// Environment variables that are set in addition.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// Which ranks get the launcher's standard input; the others read the end at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StdinTo {
+    /// One rank.
+    Rank(u32),
+    /// Every rank gets all of it.
+    All,
+    /// Nobody.
+    Nobody,
+}
+
+/// How the ranks' standard output becomes the launcher's (the choices of the SP2's Partition
+/// Manager). Standard error is always passed on as it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Each line as soon as it is whole.
+    Unordered,
+    /// All of rank 0's, then all of rank 1's, and so on.
+    Ordered,
+    /// Only this rank's.
+    Rank(u32),
+}
+
+/// Which ranks run on which cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// Each rank on its share of the cores when there are enough, else none.
+    Auto,
+    /// No binding.
+    None,
+    /// Each rank on one core.
+    Core,
+    /// Rank 0 on the first core of the list, rank 1 on the second, and so on.
+    List(Vec<usize>),
+}
+
+/// Why a job could not be started: one line, and the launcher's exit status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchError {
+    /// What, why, remedy.
+    pub message: String,
+    /// Exit status: 127 not found, 126 not executable, 2 wrong use, 1 anything else.
+    pub status: u8,
+}
+
+impl LaunchError {
+    /// An error in what the user asked for.
+    #[must_use]
+    pub fn usage(message: impl Into<String>) -> LaunchError {
+        LaunchError {
+            message: message.into(),
+            status: 2,
+        }
+    }
+
+    /// An error of the system.
+    #[must_use]
+    pub fn system(message: impl Into<String>) -> LaunchError {
+        LaunchError {
+            message: message.into(),
+            status: 1,
+        }
+    }
+}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for LaunchError {}
+
+impl Job {
+    /// The most ranks that a job may have.
+    pub const MOST_RANKS: u32 = 65_536;
+
+    /// The number of ranks of each program.
+    ///
+    /// # Errors
+    /// When there are too many, or when a rank that the user named does not exist.
+    pub fn counts(&self, usable_cores: usize) -> Result<Vec<u32>, LaunchError> {
+        let default = if self.programs.len() == 1 {
+            usable_cores as u32
+        } else {
+            1
+        };
+        let counts: Vec<u32> = self
+            .programs
+            .iter()
+            .map(|p| p.ranks.unwrap_or(default))
+            .collect();
+        let total: u64 = counts.iter().map(|&n| u64::from(n)).sum();
+        if total > u64::from(Self::MOST_RANKS) {
+            return Err(LaunchError::usage(format!(
+                "{total} ranks are too many: at most {} run on one machine",
+                Self::MOST_RANKS
+            )));
+        }
+        let named = [
+            match self.stdin {
+                StdinTo::Rank(r) if r > 0 => Some(("-stdin", r)),
+                _ => None,
+            },
+            match self.output {
+                Output::Rank(r) => Some(("-output", r)),
+                _ => None,
+            },
+        ];
+        for (option, rank) in named.into_iter().flatten() {
+            if u64::from(rank) >= total {
+                return Err(LaunchError::usage(format!(
+                    "{option}: there is no rank {rank}, the job's ranks are 0 to {}",
+                    total - 1
+                )));
+            }
+        }
+        Ok(counts)
+    }
+
+    /// The command line for displays.
+    #[must_use]
+    pub fn command_line(&self) -> String {
+        let programs: Vec<String> = self
+            .programs
+            .iter()
+            .map(|p| {
+                let words: Vec<String> = std::iter::once(&p.command)
+                    .chain(&p.arguments)
+                    .map(|w| w.to_string_lossy().into_owned())
+                    .collect();
+                words.join(" ")
+            })
+            .collect();
+        programs.join(" : ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(ranks: &[Option<u32>]) -> Job {
+        Job {
+            launcher: "mpiexec".into(),
+            programs: ranks
+                .iter()
+                .map(|&ranks| Program {
+                    ranks,
+                    command: "a.out".into(),
+                    arguments: vec!["-x".into()],
+                    directory: None,
+                    environment: Vec::new(),
+                })
+                .collect(),
+            stdin: StdinTo::Rank(0),
+            output: Output::Unordered,
+            label: false,
+            binding: Binding::Auto,
+            report_bindings: false,
+            quiet: false,
+            timeout: None,
+        }
+    }
+
+    #[test]
+    fn a_program_alone_fills_the_cores_and_several_get_one_rank_each() {
+        assert_eq!(job(&[None]).counts(6).unwrap(), [6]);
+        assert_eq!(job(&[Some(3)]).counts(6).unwrap(), [3]);
+        assert_eq!(job(&[None, Some(4)]).counts(6).unwrap(), [1, 4]);
+        assert_eq!(job(&[None, None]).command_line(), "a.out -x : a.out -x");
+    }
+
+    #[test]
+    fn ranks_that_do_not_exist_are_told() {
+        let mut j = job(&[Some(3)]);
+        j.stdin = StdinTo::Rank(3);
+        let error = j.counts(1).unwrap_err();
+        assert_eq!(
+            error.message,
+            "-stdin: there is no rank 3, the job's ranks are 0 to 2"
+        );
+        let error = job(&[Some(u32::MAX), Some(9)]).counts(1).unwrap_err();
+        assert!(error.message.contains("too many"), "{error}");
+    }
+}

@@ -1,0 +1,341 @@
+//! Who waits for whom, and whether anybody can still go on. Pure.
+//!
+//! A rank that computes may go on. A rank that waits for one rank may go on if that one may; a
+//! rank that waits for any message, for one of several requests, or in a collective operation may
+//! go on if some other rank may. Who is left after this has been carried on as far as it goes can
+//! never go on: that is a deadlock (the knot of the OR model, with waits for one rank as the
+//! special case of a cycle). Which ranks belong to a collective operation is not known here, so
+//! a deadlock inside a part of the ranks is only told when the waits for single ranks show it: what is
+//! told is true, but not every deadlock is told.
+//!
+//! A wait counts only when it has lasted for a while: a message may be on its way.
+
+use margay_sys::segment::{WaitKind, Waiting};
+
+/// What a rank does, as far as waiting goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Doing {
+    /// Computing, starting, or outside of the library.
+    Going,
+    /// Finalized, or its process has ended.
+    Finished,
+    /// Waiting, since so many seconds.
+    Waiting(Waiting, f64),
+}
+
+/// What the waits of a job amount to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Analysis {
+    /// Ranks that wait on each other in a circle, each beginning with its lowest rank.
+    pub cycles: Vec<Vec<u32>>,
+    /// Ranks that can never go on, those of the cycles included, ascending.
+    pub stuck: Vec<u32>,
+    /// Ranks that wait for a rank that has finished: (who, for whom).
+    pub abandoned: Vec<(u32, u32)>,
+}
+
+/// Finds out who can never go on. A wait counts when it has lasted `settled_s` seconds.
+#[must_use]
+pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
+    let n = ranks.len();
+    let settled = |r: usize| match ranks[r] {
+        Doing::Waiting(w, s) if s >= settled_s => Some(w),
+        _ => None,
+    };
+    let finished = |r: usize| ranks[r] == Doing::Finished;
+    let peer = |r: usize| {
+        settled(r)
+            .and_then(|w| w.peer)
+            .map(|p| p as usize)
+            .filter(|&p| p < n)
+    };
+    let mut goes: Vec<bool> = (0..n)
+        .map(|r| settled(r).is_none() && !finished(r))
+        .collect();
+    loop {
+        let going = goes.iter().filter(|&&g| g).count();
+        for r in 0..n {
+            if !goes[r] && settled(r).is_some() {
+                goes[r] = match peer(r) {
+                    Some(p) => goes[p],
+                    None => going > 0,
+                };
+            }
+        }
+        if goes.iter().filter(|&&g| g).count() == going {
+            break;
+        }
+    }
+    let stuck: Vec<u32> = (0..n)
+        .filter(|&r| settled(r).is_some() && !goes[r])
+        .map(|r| r as u32)
+        .collect();
+    let abandoned = (0..n)
+        .filter_map(|r| {
+            peer(r)
+                .filter(|&p| finished(p))
+                .map(|p| (r as u32, p as u32))
+        })
+        .collect();
+    Analysis {
+        cycles: cycles(n, peer),
+        stuck,
+        abandoned,
+    }
+}
+
+impl Analysis {
+    /// The analysis in words, one finding a line; empty when everybody may go on.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .cycles
+            .iter()
+            .map(|cycle| {
+                let mut path: Vec<String> = cycle.iter().map(u32::to_string).collect();
+                path.push(path[0].clone());
+                format!("deadlock: {}", path.join(" → "))
+            })
+            .collect();
+        for (who, whom) in &self.abandoned {
+            lines.push(format!(
+                "rank {who} waits for rank {whom}, which has finished"
+            ));
+        }
+        let in_cycle = |r: &u32| self.cycles.iter().any(|c| c.contains(r));
+        let others: Vec<u32> = self
+            .stuck
+            .iter()
+            .copied()
+            .filter(|r| !in_cycle(r) && !self.abandoned.iter().any(|(w, _)| w == r))
+            .collect();
+        if !others.is_empty() {
+            let list = rank_ranges(&others);
+            let many = if others.len() == 1 { "" } else { "s" };
+            lines.push(if lines.is_empty() {
+                format!("deadlock: rank{many} {list} wait for each other, and nobody can go on")
+            } else {
+                format!("rank{many} {list} can therefore not go on either")
+            });
+        }
+        lines
+    }
+}
+
+/// What a waiting rank waits for, in words: `MPI_Recv for rank 1, tag 5`.
+#[must_use]
+pub fn describe(call: &str, waiting: &Waiting) -> String {
+    let whom = match (waiting.kind, waiting.peer) {
+        (WaitKind::Receive, Some(p)) => format!("for rank {p}"),
+        (WaitKind::Receive, None) => "for any rank".into(),
+        (WaitKind::Send, Some(p)) => format!("until rank {p} takes its message"),
+        (WaitKind::Send, None) => "until its message is taken".into(),
+        (WaitKind::Collective, Some(p)) => format!("for rank {p}"),
+        (WaitKind::Collective, None) => "for the other ranks".into(),
+        (WaitKind::Several, Some(p)) => format!("for one of several requests, among them rank {p}"),
+        (WaitKind::Several, None) => "for one of several requests".into(),
+    };
+    let call = if call.is_empty() { "the library" } else { call };
+    match waiting.tag {
+        Some(tag) => format!("{call} {whom}, tag {tag}"),
+        None => format!("{call} {whom}"),
+    }
+}
+
+/// Ranks as text: `0-3, 8`.
+#[must_use]
+pub fn rank_ranges(ranks: &[u32]) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for &rank in ranks {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == rank => *last = rank,
+            _ => parts.push((rank, rank)),
+        }
+    }
+    let parts: Vec<String> = parts
+        .into_iter()
+        .map(|(first, last)| match last - first {
+            0 => first.to_string(),
+            1 => format!("{first}, {last}"),
+            _ => format!("{first}-{last}"),
+        })
+        .collect();
+    parts.join(", ")
+}
+
+/// The cycles of a graph in which every node has at most one successor.
+fn cycles(n: usize, next: impl Fn(usize) -> Option<usize>) -> Vec<Vec<u32>> {
+    // 0 is not seen; else 1 + the walk that saw it.
+    let mut seen = vec![0usize; n];
+    let mut found = Vec::new();
+    for start in 0..n {
+        let mut at = start;
+        while seen[at] == 0 {
+            seen[at] = start + 1;
+            match next(at) {
+                Some(to) => at = to,
+                None => break,
+            }
+        }
+        let closed = seen[at] == start + 1 && next(at).is_some();
+        if !closed {
+            continue;
+        }
+        let mut cycle = vec![at as u32];
+        let mut to = next(at);
+        while let Some(node) = to.filter(|&node| node != at) {
+            cycle.push(node as u32);
+            to = next(node);
+        }
+        let lowest = (0..cycle.len()).min_by_key(|&i| cycle[i]).unwrap_or(0);
+        cycle.rotate_left(lowest);
+        found.push(cycle);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(kind: WaitKind, peer: Option<u32>) -> Doing {
+        let waiting = Waiting {
+            kind,
+            peer,
+            tag: None,
+            context: 0,
+            since_ns: 0,
+        };
+        Doing::Waiting(waiting, 5.0)
+    }
+
+    fn from(peer: u32) -> Doing {
+        on(WaitKind::Receive, Some(peer))
+    }
+
+    fn lines(ranks: &[Doing]) -> Vec<String> {
+        analyse(ranks, 1.0).lines()
+    }
+
+    #[test]
+    fn a_cycle_is_a_deadlock() {
+        assert_eq!(lines(&[from(1), from(0)]), ["deadlock: 0 → 1 → 0"]);
+        assert_eq!(lines(&[from(0)]), ["deadlock: 0 → 0"]);
+        let three = [Doing::Going, from(3), from(1), from(2)];
+        assert_eq!(lines(&three), ["deadlock: 1 → 3 → 2 → 1"]);
+    }
+
+    #[test]
+    fn who_waits_for_the_cycle_is_stuck_too() {
+        let ranks = [from(1), from(0), from(0), from(2), Doing::Going];
+        let analysis = analyse(&ranks, 1.0);
+        assert_eq!(analysis.cycles, [[0, 1]]);
+        assert_eq!(analysis.stuck, [0, 1, 2, 3]);
+        assert_eq!(
+            analysis.lines(),
+            [
+                "deadlock: 0 → 1 → 0",
+                "ranks 2, 3 can therefore not go on either"
+            ]
+        );
+    }
+
+    #[test]
+    fn two_cycles_are_two_deadlocks() {
+        let ranks = [from(2), from(3), from(0), from(1)];
+        assert_eq!(analyse(&ranks, 1.0).cycles, [[0, 2], [1, 3]]);
+    }
+
+    #[test]
+    fn somebody_who_computes_may_free_all() {
+        let barrier = on(WaitKind::Collective, None);
+        let any = on(WaitKind::Receive, None);
+        assert!(lines(&[barrier, barrier, Doing::Going]).is_empty());
+        assert!(lines(&[any, from(2), Doing::Going]).is_empty());
+        assert!(lines(&[from(1), Doing::Going]).is_empty());
+    }
+
+    #[test]
+    fn nobody_left_to_go_on_is_a_deadlock() {
+        let barrier = on(WaitKind::Collective, None);
+        let any = on(WaitKind::Several, None);
+        let expected = ["deadlock: ranks 0-2 wait for each other, and nobody can go on"];
+        assert_eq!(lines(&[barrier, from(0), any]), expected);
+    }
+
+    #[test]
+    fn waiting_for_who_has_finished() {
+        let expected = [
+            "rank 0 waits for rank 1, which has finished",
+            "rank 2 can therefore not go on either",
+        ];
+        assert_eq!(lines(&[from(1), Doing::Finished, from(0)]), expected);
+    }
+
+    #[test]
+    fn a_young_wait_proves_nothing() {
+        let Doing::Waiting(w, _) = from(0) else {
+            unreachable!()
+        };
+        assert!(lines(&[from(1), Doing::Waiting(w, 0.01)]).is_empty());
+    }
+
+    #[test]
+    fn odd_peers_do_no_harm() {
+        assert_eq!(analyse(&[from(99)], 1.0).stuck, [0]);
+        assert_eq!(analyse(&[], 1.0), Analysis::default());
+    }
+
+    #[test]
+    fn words() {
+        let waiting = Waiting {
+            kind: WaitKind::Receive,
+            peer: Some(1),
+            tag: Some(5),
+            context: 0,
+            since_ns: 0,
+        };
+        assert_eq!(describe("MPI_Recv", &waiting), "MPI_Recv for rank 1, tag 5");
+        assert_eq!(rank_ranges(&[0, 1, 2, 4, 6, 7]), "0-2, 4, 6, 7");
+    }
+
+    /// Every rank that is told to be stuck stays so when the waits are carried out in any order.
+    #[test]
+    fn random_waits_agree_with_a_simulation() {
+        let mut state = 7u64;
+        let mut random = move |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % below
+        };
+        for _ in 0..2000 {
+            let n = 1 + random(7) as usize;
+            let ranks: Vec<Doing> = (0..n)
+                .map(|_| match random(6) {
+                    0 => Doing::Going,
+                    1 => Doing::Finished,
+                    2 => on(WaitKind::Receive, None),
+                    _ => from(random(n as u64) as u32),
+                })
+                .collect();
+            let mut free: Vec<bool> = ranks.iter().map(|d| *d == Doing::Going).collect();
+            for _ in 0..n {
+                for r in 0..n {
+                    if let Doing::Waiting(w, _) = ranks[r] {
+                        let freed = match w.peer {
+                            Some(p) => free[p as usize],
+                            None => (0..n).any(|o| o != r && free[o]),
+                        };
+                        free[r] |= freed;
+                    }
+                }
+            }
+            let expected: Vec<u32> = (0..n)
+                .filter(|&r| !free[r] && ranks[r] != Doing::Finished)
+                .map(|r| r as u32)
+                .collect();
+            assert_eq!(analyse(&ranks, 1.0).stuck, expected, "{ranks:?}");
+        }
+    }
+}
