@@ -118,6 +118,9 @@ impl Implementation {
     }
 }
 
+/// What `timeout` ends with when it had to stop its command.
+const TIMED_OUT: i32 = 124;
+
 /// Runs a command and gives its standard output; a failure carries the last lines of its standard error.
 ///
 /// # Errors
@@ -132,6 +135,10 @@ pub fn run_quietly(command: &mut Command) -> Result<String> {
     let output = command
         .output()
         .with_context(|| format!("{what} cannot be started"))?;
+    if output.status.code() == Some(TIMED_OUT) {
+        let limit_s = command.get_args().nth(2).unwrap_or_default().to_string_lossy().into_owned();
+        bail!("did not end within {limit_s} s");
+    }
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
         let last: Vec<&str> = errors

@@ -34,7 +34,7 @@ pub struct Unit {
 }
 
 /// How long one run may take, in seconds.
-const LIMIT_S: u32 = 240;
+const LIMIT_S: u32 = 120;
 
 /// All runs of the chosen groups; `quick` takes fewer rank counts and shorter batches.
 pub fn units(groups: &[Group], quick: bool) -> Vec<Unit> {
@@ -118,7 +118,7 @@ impl Unit {
         let started = Instant::now();
         let output = run_quietly(&mut command).with_context(|| {
             format!(
-                "{}: {} (limit {LIMIT_S} s)",
+                "{}: {}",
                 implementation.name,
                 self.label()
             )
