@@ -22,7 +22,7 @@ have() { command -v "$1"; }
 compiles() { echo '#include <stdio.h>' | "$1" -x "$2" -E -; }
 
 needs gcc have cc
-if have cc >/dev/null; then needs libc6-dev compiles cc c; fi
+needs libc6-dev compiles cc c
 case $purpose in
 test)
     needs g++ have c++

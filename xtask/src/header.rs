@@ -201,7 +201,8 @@ fn function(
         _ => parameters.extend(["MPI_Info info".into(), "MPI_Request *request".into()]),
     }
     if name == "MPI_Pcontrol" {
-        parameters.push("...".into());
+        // A variadic function cannot be defined in Rust; ours does not look at the arguments.
+        parameters = vec!["const int level".into(), "...".into()];
     }
     let result = if result.is_empty() {
         "int".into()
@@ -238,6 +239,10 @@ fn declare(ty: &Type, name: &str, c: bool) -> Result<String, String> {
                     "Out" => "",
                     _ => return Err(format!("unknown generic type {ident}")),
                 };
+                // As an array, gcc would warn about MPI_STATUSES_IGNORE.
+                if type_name(inner) == "MPI_Status" {
+                    return Ok(format!("{constant}MPI_Status *{name}"));
+                }
                 if let Type::Array(triple) = inner {
                     return Ok(format!("{}[][3]", declare(&triple.elem, name, c)?));
                 }
@@ -256,12 +261,11 @@ fn declare(ty: &Type, name: &str, c: bool) -> Result<String, String> {
                 ("c_int" | "Count" | "Disp" | "DispCount", false) | ("c_int", true) => "int",
                 ("Count" | "AintCount" | "DispCount", true) => "MPI_Count",
                 ("Disp", true) | ("AintCount", false) => "MPI_Aint",
-                (function, _) if function.ends_with("_function") => {
+                (function, _)
+                    if function.ends_with("_function") || function.ends_with("_function_c") =>
+                {
                     return Ok(format!("{function} *{name}"));
                 }
-                // The type of a callback differs between the two forms of a function.
-                ("UserFunction", false) => return Ok(format!("MPI_User_function *{name}")),
-                ("UserFunction", true) => return Ok(format!("MPI_User_function_c *{name}")),
                 (mpi, _) if mpi.starts_with("MPI_") => mpi,
                 (other, _) => return Err(format!("no C type for {other}")),
             };
