@@ -2,7 +2,7 @@
 # Stands in lib/cmake/MPI/ and finds the tree from its own place.
 get_filename_component(_margay_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 
-set(MPI_VERSION 4.1)
+set(MPI_VERSION 5.0)
 set(MPIEXEC_EXECUTABLE "${_margay_prefix}/bin/mpiexec")
 set(MPIEXEC_NUMPROC_FLAG -n)
 set(MPIEXEC_PREFLAGS "")
