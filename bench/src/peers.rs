@@ -136,7 +136,12 @@ pub fn run_quietly(command: &mut Command) -> Result<String> {
         .output()
         .with_context(|| format!("{what} cannot be started"))?;
     if output.status.code() == Some(TIMED_OUT) {
-        let limit_s = command.get_args().nth(2).unwrap_or_default().to_string_lossy().into_owned();
+        let limit_s = command
+            .get_args()
+            .nth(2)
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         bail!("did not end within {limit_s} s");
     }
     if !output.status.success() {

@@ -116,13 +116,8 @@ impl Unit {
             .arg(programs.join(self.program()))
             .args(&self.arguments);
         let started = Instant::now();
-        let output = run_quietly(&mut command).with_context(|| {
-            format!(
-                "{}: {}",
-                implementation.name,
-                self.label()
-            )
-        })?;
+        let output = run_quietly(&mut command)
+            .with_context(|| format!("{}: {}", implementation.name, self.label()))?;
         if self.group != Group::Start {
             return figures::parse(&output, self.ranks);
         }
