@@ -3,6 +3,7 @@
 use crate::args::{Block, Part, Ranks};
 use crate::bcast::{ring_tag, windowed};
 use crate::builder::{Builder, Id};
+use crate::exchange::exchange;
 use crate::schedule::{Buffer, Peer, Region, Schedule};
 use crate::tuning::Tuning;
 
@@ -25,7 +26,7 @@ pub fn allgather(ranks: Ranks, recv: Block, in_place: bool, tuning: &Tuning) -> 
         let sizes = vec![recv.bytes; ranks.size as usize];
         bruck(&mut b, ranks, &sizes, blocks, in_place, true);
     } else {
-        ring(&mut b, ranks, blocks, in_place, tuning);
+        long(&mut b, ranks, blocks, in_place, tuning);
     }
     b.finish()
 }
@@ -40,7 +41,7 @@ pub fn allgatherv(ranks: Ranks, recv: &[Part], in_place: bool, tuning: &Tuning) 
     if total <= tuning.allgather_short && ranks.size > 2 {
         bruck(&mut b, ranks, &sizes, blocks, in_place, false);
     } else {
-        ring(&mut b, ranks, blocks, in_place, tuning);
+        long(&mut b, ranks, blocks, in_place, tuning);
     }
     b.finish()
 }
@@ -147,7 +148,36 @@ fn bruck(
     }
 }
 
-/// Each block goes round the ring, in place.
+/// Each block goes to all directly, or round the ring; in place.
+fn long(
+    b: &mut Builder,
+    ranks: Ranks,
+    blocks: impl Fn(u32, u32) -> Region,
+    in_place: bool,
+    tuning: &Tuning,
+) {
+    if ranks.size > tuning.direct_ranks {
+        return ring(b, ranks, blocks, in_place, tuning);
+    }
+    let place = blocks(ranks.rank, 1);
+    place_own(b, place, in_place);
+    let own = if in_place {
+        place
+    } else {
+        Region::at(Buffer::Send, 0, place.bytes)
+    };
+    exchange(
+        b,
+        ranks,
+        0,
+        tuning.window,
+        |_| own,
+        &[],
+        |peer| blocks(peer, 1),
+        |_| None,
+    );
+}
+
 fn ring(
     b: &mut Builder,
     ranks: Ranks,

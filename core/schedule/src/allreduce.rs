@@ -4,7 +4,7 @@ use crate::args::{Ranks, Reduction};
 use crate::bcast::{bcast_into, ring_tag, windowed};
 use crate::builder::Builder;
 use crate::halving::{Fold, Halving, Role};
-use crate::reduce::{fold_in, slice, tree};
+use crate::reduce::{direct, fold_in, slice, tree};
 use crate::schedule::{Buffer, Peer, Region, Schedule};
 use crate::tuning::Tuning;
 
@@ -14,6 +14,9 @@ pub fn allreduce(ranks: Ranks, reduction: Reduction, in_place: bool, tuning: &Tu
     let mut b = Builder::default();
     let input = if in_place { Buffer::Recv } else { Buffer::Send };
     let whole = |buffer: Buffer| Region::at(buffer, 0, reduction.bytes());
+    if reduction.bytes() == 0 {
+        return b.finish();
+    }
     if ranks.size == 1 {
         if !in_place {
             b.copy(whole(input), whole(Buffer::Recv), &[]);
@@ -22,12 +25,20 @@ pub fn allreduce(ranks: Ranks, reduction: Reduction, in_place: bool, tuning: &Tu
     }
     let bytes = reduction.bytes();
     let long = bytes >= tuning.allreduce_long;
-    let sliceable = reduction.commutative && reduction.count >= u64::from(ranks.size);
-    if long && sliceable && bytes >= tuning.allreduce_ring && !ranks.size.is_power_of_two() {
+    let sliceable = reduction.count >= u64::from(ranks.size);
+    let commutative = reduction.commutative;
+    if long && sliceable && ranks.size <= tuning.direct_ranks {
+        direct(&mut b, ranks, reduction, input, None, tuning);
+    } else if long
+        && sliceable
+        && commutative
+        && bytes >= tuning.allreduce_ring
+        && !ranks.size.is_power_of_two()
+    {
         ring(&mut b, ranks, reduction, input, tuning);
-    } else if long && sliceable {
+    } else if long && sliceable && commutative {
         halving(&mut b, ranks, reduction, input);
-    } else if long && !reduction.commutative {
+    } else if long && !commutative {
         // Rank order forbids slices to be combined out of turn; a tree at least combines each operand once only.
         let up = tree(
             &mut b,

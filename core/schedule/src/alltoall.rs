@@ -1,8 +1,8 @@
 //! All-to-all.
 
 use crate::args::{Block, Part, Ranks};
-use crate::bcast::windowed;
 use crate::builder::{Builder, Id};
+use crate::exchange::exchange;
 use crate::schedule::{Buffer, Peer, Region, Schedule};
 use crate::tuning::Tuning;
 
@@ -40,7 +40,7 @@ pub fn alltoall(
             ranks,
             |peer| from(peer, 1),
             |peer| to(peer, 1),
-            &[],
+            None,
             tuning,
         );
         return b.finish();
@@ -53,7 +53,7 @@ pub fn alltoall(
         &[],
     );
     let from = |peer: u32| Region::slice(temp, u64::from(peer) * bytes, bytes);
-    spread(&mut b, ranks, from, |peer| to(peer, 1), &[saved], tuning);
+    spread(&mut b, ranks, from, |peer| to(peer, 1), saved, tuning);
     b.finish()
 }
 
@@ -93,7 +93,7 @@ fn parts(
 ) -> Schedule {
     let mut b = Builder::default();
     if !in_place {
-        spread(&mut b, ranks, from, to, &[], tuning);
+        spread(&mut b, ranks, from, to, None, tuning);
         return b.finish();
     }
     let mut offsets = vec![0];
@@ -111,17 +111,10 @@ fn parts(
         let (start, end) = (offsets[peer as usize], offsets[peer as usize + 1]);
         Region::slice(temp, start, end - start)
     };
-    let mut copies = vec![];
+    // One after another, so that the last one stands for all.
+    let mut moved = None;
     for peer in 0..ranks.size {
-        let slot = saved(peer);
-        copies.push(b.copy(
-            Region {
-                bytes: slot.bytes,
-                ..to(peer)
-            },
-            slot,
-            &[],
-        ));
+        moved = b.copy(to(peer), saved(peer), &[moved]).or(moved);
     }
     let to = |peer: u32| {
         if peer == ranks.rank {
@@ -130,34 +123,21 @@ fn parts(
             to(peer)
         }
     };
-    spread(&mut b, ranks, saved, to, &copies, tuning);
+    spread(&mut b, ranks, saved, to, moved, tuning);
     b.finish()
 }
 
-/// Everybody sends to the ranks after it and receives from those before it, nearest first, a window at a time, and
-/// copies its own part.
+/// Exchanges everything directly and copies the own part.
 fn spread(
     b: &mut Builder,
     ranks: Ranks,
     from: impl Fn(u32) -> Region,
     to: impl Fn(u32) -> Region,
-    after: &[Option<Id>],
+    saved: Option<Id>,
     tuning: &Tuning,
 ) {
-    let Ranks { rank, size } = ranks;
-    let mut received = vec![];
-    let mut sent = vec![];
-    let wait = |sequence: &[Option<Id>]| {
-        let mut wait = after.to_vec();
-        wait.push(windowed(sequence, tuning.window));
-        wait
-    };
-    for i in 1..size {
-        let (source, destination) = ((rank + size - i) % size, (rank + i) % size);
-        received.push(b.recv(Peer::Local(source), 0, to(source), &wait(&received)));
-        sent.push(b.send(Peer::Local(destination), 0, from(destination), &wait(&sent)));
-    }
-    b.copy(from(rank), to(rank), after);
+    exchange(b, ranks, 0, tuning.window, &from, &[saved], &to, |_| saved);
+    b.copy(from(ranks.rank), to(ranks.rank), &[saved]);
 }
 
 /// In round `k` all blocks whose distance has bit `k` move `2^k` ranks on together (Bruck et al., 1997).
@@ -174,10 +154,11 @@ fn bruck(
     };
     // Block i is for the rank i after the own.
     let blocks = b.temp_bytes(bytes * u64::from(size));
-    let mut ready = vec![
-        b.copy(from(rank, size - rank), slice(blocks, 0, size - rank), &[]),
-        b.copy(from(0, rank), slice(blocks, size - rank, rank), &[]),
-    ];
+    // Copies are made one after another: the last one stands for all.
+    let mut done = b.copy(from(rank, size - rank), slice(blocks, 0, size - rank), &[]);
+    done = b
+        .copy(from(0, rank), slice(blocks, size - rank, rank), &[done])
+        .or(done);
     let (mut distance, mut tag) = (1, 0);
     while distance < size {
         // Runs of consecutive blocks that move.
@@ -185,31 +166,26 @@ fn bruck(
             .step_by(2 * distance as usize)
             .map(|first| (first, distance.min(size - first)))
             .collect();
-        let moving = runs.iter().map(|run| run.1).sum();
-        let (outgoing, incoming) = (
-            b.temp_bytes(u64::from(moving) * bytes),
-            b.temp_bytes(u64::from(moving) * bytes),
-        );
+        let moving: u32 = runs.iter().map(|run| run.1).sum();
+        let outgoing = b.temp_bytes(u64::from(moving) * bytes);
+        let incoming = b.temp_bytes(u64::from(moving) * bytes);
         let from = Peer::Local((rank + size - distance) % size);
         let came = b.recv(from, tag, slice(incoming, 0, moving), &[]);
-        let mut packed = vec![];
         let mut at = 0;
         for &(first, n) in &runs {
-            packed.push(b.copy(slice(blocks, first, n), slice(outgoing, at, n), &ready));
+            done = b.copy(slice(blocks, first, n), slice(outgoing, at, n), &[done]);
             at += n;
         }
-        b.send(
-            Peer::Local((rank + distance) % size),
-            tag,
-            slice(outgoing, 0, moving),
-            &packed,
-        );
+        let to = Peer::Local((rank + distance) % size);
+        b.send(to, tag, slice(outgoing, 0, moving), &[done]);
         // What has come takes the places of what has left.
-        packed.push(came);
-        ready.clear();
         at = 0;
         for &(first, n) in &runs {
-            ready.push(b.copy(slice(incoming, at, n), slice(blocks, first, n), &packed));
+            done = b.copy(
+                slice(incoming, at, n),
+                slice(blocks, first, n),
+                &[done, came],
+            );
             at += n;
         }
         distance *= 2;
@@ -217,6 +193,10 @@ fn bruck(
     }
     // Block i has come from the rank i before the own: they lie in descending order.
     for i in 0..size {
-        b.copy(slice(blocks, i, 1), to((rank + size - i) % size, 1), &ready);
+        b.copy(
+            slice(blocks, i, 1),
+            to((rank + size - i) % size, 1),
+            &[done],
+        );
     }
 }

@@ -48,8 +48,13 @@ pub(crate) fn bcast_into(
     let tree = Tree::new(ranks, root);
     if bytes >= tuning.bcast_chain && ranks.size <= tuning.bcast_chain_ranks && ranks.size > 2 {
         chain(b, ranks.size, tree, buffer, bytes, after, tag, tuning)
-    } else if bytes >= tuning.bcast_long && ranks.size >= tuning.bcast_long_ranks {
-        scatter_ring(b, ranks.size, tree, buffer, bytes, after, tag, tuning)
+    } else if bytes >= tuning.bcast_long && ranks.size >= tuning.bcast_long_ranks.max(2) {
+        let spread = if ranks.size <= tuning.direct_ranks {
+            scatter_direct
+        } else {
+            scatter_ring
+        };
+        spread(b, ranks.size, tree, buffer, bytes, after, tag, tuning)
     } else {
         binomial(b, tree, Region::slice(buffer, 0, bytes), after, tag)
     }
@@ -72,6 +77,49 @@ fn binomial(
     ready
 }
 
+/// The root sends everybody a slice, and everybody sends its own to all others.
+#[allow(clippy::too_many_arguments)]
+fn scatter_direct(
+    b: &mut Builder,
+    size: u32,
+    tree: Tree,
+    buffer: Buffer,
+    bytes: u64,
+    after: &[Option<Id>],
+    tag: u32,
+    tuning: &Tuning,
+) -> Vec<Option<Id>> {
+    // The root needs no slice: numbers from 1 on have one.
+    let slice = slice_size(bytes, size - 1);
+    let part = |v: u32| {
+        let (start, end) = (
+            (u64::from(v - 1) * slice).min(bytes),
+            (u64::from(v) * slice).min(bytes),
+        );
+        Region::slice(buffer, start, end - start)
+    };
+    if tree.v == 0 {
+        for v in 1..size {
+            b.send(tree.peer(v), tag, part(v), after);
+        }
+        return after.to_vec();
+    }
+    let own = b.recv(tree.peer(0), tag, part(tree.v), after);
+    let others = size - 1;
+    let (mut received, mut sent) = (vec![], vec![]);
+    for i in 1..others {
+        let source = (tree.v - 1 + others - i) % others + 1;
+        let destination = (tree.v - 1 + i) % others + 1;
+        let mut wait = after.to_vec();
+        wait.push(windowed(&received, tuning.window));
+        received.push(b.recv(tree.peer(source), tag, part(source), &wait));
+        let wait = [own, windowed(&sent, tuning.window)];
+        sent.push(b.send(tree.peer(destination), tag, part(tree.v), &wait));
+    }
+    received.push(own);
+    received
+}
+
 /// Slices go down a binomial tree, each to its own process, then round a ring (Barnett et al., "Interprocessor
 /// collective communication library", 1994). What the tree has already brought is not sent again.
 #[allow(clippy::too_many_arguments)]
@@ -85,8 +133,7 @@ fn scatter_ring(
     tag: u32,
     tuning: &Tuning,
 ) -> Vec<Option<Id>> {
-    // Whole cache lines; so the last slices may be short or empty.
-    let slice = bytes.div_ceil(u64::from(size)).next_multiple_of(64);
+    let slice = slice_size(bytes, size);
     let slices = |from: u32, to: u32| {
         let (start, end) = (
             (u64::from(from) * slice).min(bytes),
@@ -126,6 +173,11 @@ fn scatter_ring(
         }
     }
     arrived.into_iter().chain(scattered).collect()
+}
+
+/// Bytes of one of `n` slices: whole cache lines, so the last slices may be short or empty.
+fn slice_size(bytes: u64, n: u32) -> u64 {
+    bytes.div_ceil(u64::from(n)).next_multiple_of(64)
 }
 
 /// Segments go from each process to the next.

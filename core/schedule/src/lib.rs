@@ -16,6 +16,7 @@ mod alltoall;
 mod args;
 mod bcast;
 mod builder;
+mod exchange;
 mod gather;
 mod halving;
 mod inter;

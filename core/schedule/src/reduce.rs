@@ -2,6 +2,7 @@
 
 use crate::args::{Ranks, Reduction};
 use crate::builder::{Builder, Id};
+use crate::exchange::{Exchanged, combine_by_rank, exchange};
 use crate::halving::{Fold, Halving, Role};
 use crate::schedule::{Buffer, Peer, Region, Schedule};
 use crate::tree::Tree;
@@ -25,6 +26,9 @@ pub fn reduce(
         Buffer::Send
     };
     let output = (rank == root).then_some(Buffer::Recv);
+    if reduction.bytes() == 0 {
+        return b.finish();
+    }
     if size == 1 {
         if input != Buffer::Recv {
             b.copy(whole(input), whole(Buffer::Recv), &[]);
@@ -32,6 +36,10 @@ pub fn reduce(
         return b.finish();
     }
     let long = reduction.bytes() >= tuning.reduce_long && reduction.count >= u64::from(size);
+    if long && size <= tuning.direct_ranks {
+        direct(&mut b, ranks, reduction, input, Some(root), tuning);
+        return b.finish();
+    }
     if reduction.commutative && long {
         in_slices(&mut b, ranks, root, reduction, input, output);
         return b.finish();
@@ -117,7 +125,66 @@ pub(crate) fn tree(
     }
 }
 
-/// Recursive halving, and the slices gathered at the root.
+/// Everybody gets one slice of all operands, combines it in rank order, and sends it to the root (to all, if there is
+/// none). For vectors of at least as many elements as there are processes.
+pub(crate) fn direct(
+    b: &mut Builder,
+    ranks: Ranks,
+    reduction: Reduction,
+    input: Buffer,
+    root: Option<u32>,
+    tuning: &Tuning,
+) {
+    let Ranks { rank, size } = ranks;
+    let part = |buffer: Buffer, peer: u32| {
+        let (start, end) = (
+            slice(reduction.count, peer, size),
+            slice(reduction.count, peer + 1, size),
+        );
+        Region::elements(buffer, start, end - start, reduction.size)
+    };
+    let own = part(input, rank);
+    let count = own.bytes / reduction.size;
+    let operands = b.temp_elements(count * u64::from(size));
+    let slot =
+        |peer: u32| Region::elements(operands, u64::from(peer) * count, count, reduction.size);
+    let Exchanged { came, sent } = exchange(
+        b,
+        ranks,
+        0,
+        tuning.window,
+        |peer| part(input, peer),
+        &[],
+        slot,
+        |_| None,
+    );
+    let receives = root.is_none_or(|root| root == rank);
+    let result = receives.then(|| part(Buffer::Recv, rank));
+    let (held, ready) = combine_by_rank(b, ranks, own, slot, &came, result, reduction.size);
+    let nothing = |_| Region::NOTHING;
+    let to = |peer: u32| part(Buffer::Recv, peer);
+    // In place, slices replace operands that have to be gone by then.
+    let free = |peer: u32| sent[peer as usize].filter(|_| input == Buffer::Recv);
+    match root {
+        None => exchange(b, ranks, 1, tuning.window, |_| held, &[ready], to, free),
+        Some(root) if root == rank => exchange(b, ranks, 1, tuning.window, nothing, &[], to, free),
+        Some(root) => {
+            let to_root = |peer: u32| if peer == root { held } else { Region::NOTHING };
+            exchange(
+                b,
+                ranks,
+                1,
+                tuning.window,
+                to_root,
+                &[ready],
+                nothing,
+                |_| None,
+            )
+        }
+    };
+}
+
+/// Recursive halving (Rabenseifner), and the slices gathered at the root.
 fn in_slices(
     b: &mut Builder,
     ranks: Ranks,

@@ -1,8 +1,8 @@
 //! Reductions whose result is scattered.
 
 use crate::args::{Ranks, Reduction};
-use crate::bcast::windowed;
 use crate::builder::Builder;
+use crate::exchange::{Exchanged, combine_by_rank, exchange};
 use crate::halving::{Fold, Halving, Role};
 use crate::reduce::fold_in;
 use crate::schedule::{Buffer, Peer, Region, Schedule};
@@ -84,30 +84,12 @@ fn direct(
     }
     let operands = b.temp_elements(count * u64::from(size));
     let slot = |peer: u32| Region::elements(operands, u64::from(peer) * count, count, element);
-    let mut came = vec![None; size as usize];
-    let mut sent = vec![];
-    for i in 1..size {
-        let (source, destination) = ((rank + size - i) % size, (rank + i) % size);
-        came[source as usize] = b.recv(Peer::Local(source), 0, slot(source), &[]);
-        sent.push(b.send(
-            Peer::Local(destination),
-            0,
-            part(destination),
-            &[windowed(&sent, tuning.window)],
-        ));
-    }
-    let mut held = if rank == 0 { own } else { slot(0) };
-    let mut ready = came[0];
-    for peer in 1..size {
-        // The slot of the own rank is free to take the result with the own operand.
-        let right = if peer == rank { own } else { slot(peer) };
-        let direct = peer + 1 == size && input != Buffer::Recv;
-        let out = if direct { result } else { slot(peer) };
-        ready = b.combine(held, right, out, element, &[came[peer as usize], ready]);
-        held = out;
-    }
-    if input == Buffer::Recv {
-        // In place, the result replaces operands that have to be gone by then.
+    let Exchanged { came, mut sent } =
+        exchange(b, ranks, 0, tuning.window, part, &[], slot, |_| None);
+    // In place, the result replaces operands that have to be gone by then.
+    let direct = (input != Buffer::Recv).then_some(result);
+    let (held, ready) = combine_by_rank(b, ranks, own, slot, &came, direct, element);
+    if direct.is_none() {
         sent.push(ready);
         b.copy(held, result, &sent);
     }

@@ -6,13 +6,18 @@
 /// All processes of a communicator must use the same values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tuning {
+    /// Up to this many processes, long data is exchanged by everybody with everybody directly: two dependent rounds at
+    /// most, and no byte is moved twice. More processes than that use trees, rings and hypercubes, which need fewer
+    /// messages and connections, but more rounds.
+    pub direct_ranks: u32,
     /// A broadcast of at least this many bytes is scattered and gathered again: each process handles every byte once or
     /// twice instead of up to log2(p) times. Below, the binomial tree's fewer messages win.
     pub bcast_long: u64,
     /// With fewer processes than this the tree is so flat that scattering gains nothing.
     pub bcast_long_ranks: u32,
     /// A broadcast of at least this many bytes to at most `bcast_chain_ranks` goes down a chain in segments: every
-    /// process receives one segment while it passes on another. The chain's length is what it costs.
+    /// process receives one segment while it passes on another. Never by default: it is for networks where a process
+    /// has few links.
     pub bcast_chain: u64,
     pub bcast_chain_ranks: u32,
     /// Bytes of a segment of the chain: half a level-2 cache holds what is received and what is sent.
@@ -21,17 +26,18 @@ pub struct Tuning {
     /// tree saves the root messages, but copies each block up to log2(p) times.
     pub gather_tree: u64,
     /// An all-gather of at most this many bytes in all takes log2(p) rounds (recursive doubling or Bruck), a larger one
-    /// goes round a ring, which copies nothing twice.
+    /// goes directly or round a ring, which copies nothing twice.
     pub allgather_short: u64,
     /// Blocks of an all-to-all of at most this many bytes, between at least `alltoall_short_ranks`, go by
-    /// Bruck's algorithm: log2(p) messages that carry each byte log2(p) / 2 times.
+    /// Bruck's algorithm: log2(p) messages that carry each byte log2(p) / 2 times, one after another. With fewer
+    /// processes, sending all messages at once is faster.
     pub alltoall_short: u64,
     pub alltoall_short_ranks: u32,
     /// Messages that a process has in flight in an all-to-all or a ring, in each direction: enough to be never idle,
     /// few enough that the receivers' unfinished messages stay in cache.
     pub window: u32,
-    /// A reduction to one process of at least this many bytes is done in slices (Rabenseifner): each process
-    /// combines and sends each byte about twice instead of up to log2(p) times.
+    /// A reduction to one process of at least this many bytes is done in slices: each process combines and sends each
+    /// byte about twice instead of up to log2(p) times.
     pub reduce_long: u64,
     /// As `reduce_long`, for a reduction to all.
     pub allreduce_long: u64,
@@ -48,15 +54,16 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Tuning {
         Tuning {
-            bcast_long: 64 << 10,
-            bcast_long_ranks: 8,
-            bcast_chain: 1 << 20,
+            direct_ranks: 32,
+            bcast_long: 256 << 10,
+            bcast_long_ranks: 4,
+            bcast_chain: u64::MAX,
             bcast_chain_ranks: 8,
             segment: 128 << 10,
             gather_tree: 1 << 10,
             allgather_short: 32 << 10,
             alltoall_short: 128,
-            alltoall_short_ranks: 8,
+            alltoall_short_ranks: 64,
             window: 16,
             reduce_long: 32 << 10,
             allreduce_long: 16 << 10,

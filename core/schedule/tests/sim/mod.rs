@@ -437,6 +437,7 @@ pub fn tunings() -> Vec<Tuning> {
         ..Tuning::default()
     };
     let long = Tuning {
+        direct_ranks: 0,
         bcast_long: 0,
         bcast_long_ranks: 0,
         bcast_chain: u64::MAX,
@@ -460,7 +461,12 @@ pub fn tunings() -> Vec<Tuning> {
         window: 1,
         ..long.clone()
     };
-    vec![short, long, longest]
+    let direct = Tuning {
+        direct_ranks: u32::MAX,
+        window: 2,
+        ..long.clone()
+    };
+    vec![short, long, longest, direct]
 }
 
 /// Each size with each tuning; small sizes with each root, larger ones with three.
