@@ -1,1 +1,326 @@
+//! A transport for tests: one seed decides everything that a network may decide.
+//!
+//! The ranks of a world are threads of one process, but only one of them runs at a time: each call
+//! into the transport may hand the turn to another rank, which one the seed says. Packets of a pair
+//! stay in order, as the contract promises; between pairs they are delayed and so reordered at will.
+//! Pipes are short and are sometimes full for no reason, fragments are short and of odd lengths, and
+//! there is no direct copying, so every protocol must complete with bytes alone.
+//!
+//! The same seed gives the same history, so a failure can be replayed. A world in which nothing
+//! moves any more panics in every rank and names the seed.
+
 #![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use margay_net_transport::{Advance, Bell, Head, Packet, Sink, Ticket, Transport, WHOLE};
+use margay_sys::user::Mem;
+
+/// Turns without any packet after which the world counts as stuck.
+const STUCK: u64 = 200_000;
+
+/// What a world's network is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Weather {
+    /// Packets that a pipe holds, at least 1.
+    pub pipe: usize,
+    /// Longest delay of a packet in turns.
+    pub delay: u64,
+    /// One call in so many hands the turn over; 1 is each.
+    pub turn_every: u64,
+    /// Longest fragment in bytes.
+    pub fragment: usize,
+}
+
+impl Weather {
+    /// A network whose character comes from the seed too.
+    #[must_use]
+    pub fn of(seed: u64) -> Weather {
+        let mut dice = Dice::new(seed ^ 0x5bd1_e995);
+        Weather {
+            pipe: 1 + dice.below(8) as usize,
+            delay: dice.below(30),
+            turn_every: 1 + dice.below(16),
+            fragment: 16 + dice.below(2000) as usize,
+        }
+    }
+}
+
+/// One rank's end of a seeded world.
+pub struct Seeded {
+    world: Arc<World>,
+    me: u32,
+}
+
+/// Makes a world of `size` ranks. Each end belongs into a thread of its own.
+#[must_use]
+pub fn world(size: u32, seed: u64, weather: Weather) -> Vec<Seeded> {
+    let n = size as usize;
+    let world = Arc::new(World {
+        state: Mutex::new(State {
+            dice: Dice::new(seed),
+            turn: 0,
+            running: vec![true; n],
+            pipes: (0..n * n).map(|_| VecDeque::new()).collect(),
+            now: 0,
+            quiet: 0,
+        }),
+        changed: (0..n).map(|_| Condvar::new()).collect(),
+        size,
+        seed,
+        weather,
+    });
+    (0..size)
+        .map(|me| Seeded {
+            world: world.clone(),
+            me,
+        })
+        .collect()
+}
+
+/// A small generator of pseudo-random numbers (xorshift*, Marsaglia), the same on every machine.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// From a seed; any will do.
+    #[must_use]
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number in `0..n`.
+    ///
+    /// # Panics
+    /// When `n` is 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
+    }
+}
+
+struct World {
+    state: Mutex<State>,
+    changed: Vec<Condvar>,
+    size: u32,
+    seed: u64,
+    weather: Weather,
+}
+
+struct State {
+    dice: Dice,
+    turn: u32,
+    running: Vec<bool>,
+    pipes: Vec<VecDeque<Parcel>>,
+    now: u64,
+    quiet: u64,
+}
+
+struct Parcel {
+    due: u64,
+    head: Head,
+    args: [u64; 2],
+    payload: Vec<u8>,
+}
+
+impl World {
+    /// Waits for this rank's turn.
+    fn enter(&self, me: u32) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        while state.turn != me {
+            state = self.changed[me as usize]
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        state.now += 1;
+        state
+    }
+
+    /// Hands the turn to a running rank that the dice choose.
+    fn pass(&self, state: &mut State) {
+        let running: Vec<u32> = (0..self.size)
+            .filter(|&r| state.running[r as usize])
+            .collect();
+        if running.is_empty() {
+            return;
+        }
+        let chosen = running[state.dice.below(running.len() as u64) as usize];
+        state.turn = chosen;
+        self.changed[chosen as usize].notify_one();
+    }
+
+    fn maybe_pass(&self, state: &mut State) {
+        if state.dice.below(self.weather.turn_every) == 0 {
+            self.pass(state);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A rank that panicked has said why; the others go on to their own end.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, from: u32, to: u32, parcel: impl FnOnce() -> (Head, [u64; 2], Vec<u8>)) -> bool {
+        let mut guard = self.enter(from);
+        let state = &mut *guard;
+        let pipe = (from * self.size + to) as usize;
+        let full = state.pipes[pipe].len() >= self.weather.pipe || state.dice.below(16) == 0;
+        if !full {
+            let delay = state.dice.below(self.weather.delay + 1);
+            let before = state.pipes[pipe].back().map_or(0, |p| p.due);
+            let (head, args, payload) = parcel();
+            state.pipes[pipe].push_back(Parcel {
+                due: before.max(state.now + delay),
+                head,
+                args,
+                payload,
+            });
+            state.quiet = 0;
+        }
+        self.maybe_pass(state);
+        !full
+    }
+}
+
+impl Drop for Seeded {
+    fn drop(&mut self) {
+        let mut state = self.world.lock();
+        state.running[self.me as usize] = false;
+        if state.turn == self.me {
+            self.world.pass(&mut state);
+        }
+    }
+}
+
+impl Transport for Seeded {
+    fn me(&self) -> u32 {
+        self.me
+    }
+
+    fn size(&self) -> u32 {
+        self.world.size
+    }
+
+    fn send(&mut self, to: u32, head: Head, payload: &[u8]) -> bool {
+        assert!(payload.len() <= WHOLE);
+        self.world
+            .push(self.me, to, || (head, [0; 2], payload.to_vec()))
+    }
+
+    fn send_fragment(
+        &mut self,
+        to: u32,
+        head: Head,
+        args: [u64; 2],
+        len: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> bool {
+        self.world.push(self.me, to, || {
+            let mut payload = vec![0; len];
+            fill(&mut payload);
+            (head, args, payload)
+        })
+    }
+
+    fn fragment(&self, remaining: u64) -> usize {
+        remaining.min(self.world.weather.fragment as u64) as usize
+    }
+
+    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
+        let mut arrived = Vec::new();
+        {
+            let mut guard = self.world.enter(self.me);
+            let state = &mut *guard;
+            let size = self.world.size;
+            let first = state.dice.below(u64::from(size)) as u32;
+            for step in 0..size {
+                let from = (first + step) % size;
+                let pipe = &mut state.pipes[(from * size + self.me) as usize];
+                while pipe.front().is_some_and(|p| p.due <= state.now) {
+                    if let Some(parcel) = pipe.pop_front() {
+                        arrived.push((from, parcel));
+                    }
+                    if state.dice.below(2) == 0 {
+                        break;
+                    }
+                }
+            }
+            if arrived.is_empty() {
+                state.quiet += 1;
+                assert!(
+                    state.quiet < STUCK,
+                    "nothing moves any more in the world of seed {} (rank {} waits)",
+                    self.world.seed,
+                    self.me
+                );
+            } else {
+                state.quiet = 0;
+            }
+            self.world.maybe_pass(state);
+        }
+        for (from, parcel) in &arrived {
+            let Parcel {
+                head,
+                args,
+                payload,
+                ..
+            } = parcel;
+            sink.packet(
+                *from,
+                Packet {
+                    head: *head,
+                    args: *args,
+                    payload,
+                },
+            );
+        }
+        !arrived.is_empty()
+    }
+
+    fn offer(&mut self, _: u32, _: &Mem, _: i64, _: u64) -> Option<(Ticket, [u64; 3])> {
+        None
+    }
+
+    fn accept(&mut self, _: u32, _: [u64; 3], _: &Mem, _: i64, _: u64) -> Option<Ticket> {
+        None
+    }
+
+    fn advance(&mut self, _: Ticket) -> Advance {
+        Advance::Done
+    }
+
+    fn withdraw(&mut self, _: Ticket) {}
+
+    fn bell(&self) -> Arc<dyn Bell> {
+        Arc::new(Turn {
+            world: self.world.clone(),
+            me: self.me,
+        })
+    }
+}
+
+/// Waiting in a seeded world is giving the turn away.
+struct Turn {
+    world: Arc<World>,
+    me: u32,
+}
+
+impl Bell for Turn {
+    fn pause(&self) {}
+
+    fn give_way(&self) {
+        let mut state = self.world.enter(self.me);
+        self.world.pass(&mut state);
+    }
+
+    fn sleep(&self, _: u64, look: &mut dyn FnMut() -> bool) {
+        if !look() {
+            self.give_way();
+        }
+    }
+
+    fn wake_own(&self) {}
+}

@@ -1356,7 +1356,7 @@ impl Peer {
 
     #[inline]
     fn credit_is_due(&self, limits: &Limits) -> bool {
-        self.owed >= limits.tokens / 4 || self.owed_bytes >= limits.token_bytes / 4
+        self.owed > limits.tokens / 4 || self.owed_bytes > limits.token_bytes / 4
     }
 
     fn is_idle(&self) -> bool {

@@ -1,0 +1,346 @@
+//! Worlds of ranks as threads of one process: random programs against the rules of matching, over
+//! the seeded transport (every protocol with bytes alone) and over shared memory (all of them).
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use margay_core_datatype::{Basic, Datatype};
+use margay_net_seeded::{Dice, Weather, world};
+use margay_net_transport::Transport;
+use margay_run_engine::{Data, Envelope, Limits, Mode, Pattern, Policy, Rank, ReqId};
+use margay_sys::segment::{Segment, Sizes};
+use margay_sys::user::Mem;
+
+/// One message of a random program.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    from: u32,
+    to: u32,
+    context: u32,
+    tag: u32,
+    size: u64,
+    mode: Mode,
+    strided: bool,
+}
+
+/// Contexts 0..3 ask for sources and tags exactly, by tag only, and for anything.
+const CONTEXTS: u64 = 3;
+
+fn program(seed: u64, ranks: u32, longest: u64) -> Vec<Message> {
+    let mut dice = Dice::new(seed);
+    let n = 1 + dice.below(60);
+    (0..n)
+        .map(|_| {
+            let size = match dice.below(6) {
+                0 => 0,
+                1..=3 => dice.below(41),
+                4 => dice.below(5000),
+                _ => dice.below(longest),
+            };
+            Message {
+                from: dice.below(u64::from(ranks)) as u32,
+                to: dice.below(u64::from(ranks)) as u32,
+                context: dice.below(CONTEXTS) as u32,
+                tag: dice.below(3) as u32,
+                size: size / 4 * 4,
+                mode: match dice.below(4) {
+                    0 => Mode::Synchronous,
+                    _ => Mode::Standard,
+                },
+                strided: dice.below(3) == 0,
+            }
+        })
+        .collect()
+}
+
+fn contents(number: usize, size: u64) -> Vec<u8> {
+    let step = 2 * number as u64 + 1;
+    let mut bytes: Vec<u8> = (0..size).map(|i| (i * step >> 3) as u8).collect();
+    // The number of the message, so that a receive that could take several knows which it got.
+    for (place, byte) in bytes.iter_mut().zip((number as u32).to_ne_bytes()) {
+        *place = byte;
+    }
+    bytes
+}
+
+/// Every second 4-byte element, or all of them.
+fn layout(strided: bool) -> (Arc<Datatype>, usize) {
+    let int = Arc::new(Datatype::basic(Basic::Int32));
+    if strided {
+        let spread = Datatype::resized(0, 8, &int).expect("a stretched integer");
+        (Arc::new(spread), 2)
+    } else {
+        (int, 1)
+    }
+}
+
+fn filled(bytes: &[u8], strided: bool) -> (Mem, Data) {
+    let (datatype, stretch) = layout(strided);
+    let mut laid = vec![0; bytes.len() * stretch];
+    for (i, four) in bytes.chunks(4).enumerate() {
+        laid[i * 4 * stretch..i * 4 * stretch + 4].copy_from_slice(four);
+    }
+    let mem = Mem::from_vec(laid);
+    let data = Data::typed(mem.clone(), bytes.len() as u64 / 4, &datatype);
+    (mem, data)
+}
+
+fn read_back(mem: &Mem, size: u64, strided: bool) -> Vec<u8> {
+    let (_, stretch) = layout(strided);
+    let mut bytes = vec![0; size as usize];
+    for (i, four) in bytes.chunks_mut(4).enumerate() {
+        mem.read((i * 4 * stretch) as i64, four);
+    }
+    bytes
+}
+
+/// Runs one rank's part: posts all sends and receives in an order of its own, waits in another.
+fn run(rank: &Rank, messages: &[Message], seed: u64) {
+    let me = rank.world_rank();
+    let mut dice = Dice::new(seed ^ (u64::from(me) << 32) ^ 0xabcd);
+    let mut to_send: Vec<usize> = (0..messages.len())
+        .filter(|&m| messages[m].from == me)
+        .rev()
+        .collect();
+    let mut to_receive: Vec<usize> = (0..messages.len())
+        .filter(|&m| messages[m].to == me)
+        .rev()
+        .collect();
+    let longest = messages.iter().map(|m| m.size).max().unwrap_or(0);
+    let mut sends: Vec<ReqId> = Vec::new();
+    let mut receives: Vec<(ReqId, Pattern, Mem, bool)> = Vec::new();
+    while !to_send.is_empty() || !to_receive.is_empty() {
+        let sends_next = to_receive.is_empty() || (!to_send.is_empty() && dice.below(2) == 0);
+        if sends_next {
+            if let Some(number) = to_send.pop() {
+                let m = messages[number];
+                let (_, data) = filled(&contents(number, m.size), m.strided);
+                let envelope = Envelope {
+                    context: m.context,
+                    source: me,
+                    tag: m.tag,
+                };
+                sends.push(rank.isend(m.mode, data, m.to, envelope));
+            }
+        } else if let Some(number) = to_receive.pop() {
+            let m = messages[number];
+            let pattern = Pattern {
+                context: m.context,
+                source: (m.context == 0).then_some(m.from),
+                tag: (m.context <= 1).then_some(m.tag),
+            };
+            let strided = dice.below(3) == 0;
+            let (mem, data) = filled(&vec![0; longest as usize / 4 * 4 + 4], strided);
+            let from = pattern.source;
+            receives.push((rank.irecv(data, pattern, from), pattern, mem, strided));
+        }
+        if dice.below(3) == 0 {
+            rank.progress();
+        }
+    }
+    let mut taken: Vec<(Pattern, usize)> = Vec::new();
+    for (id, pattern, mem, strided) in receives {
+        let outcome = rank.wait(id);
+        assert_eq!(outcome.truncated, None, "seed {seed}");
+        // Which message was it? Those without room for a number are told apart by size alone.
+        let got = read_back(&mem, outcome.bytes, strided);
+        let number = match got.first_chunk::<4>() {
+            Some(number) => u32::from_ne_bytes(*number) as usize,
+            None => continue,
+        };
+        let m = messages[number];
+        assert_eq!(
+            (m.to, m.from, m.tag, m.context, m.size),
+            (
+                me,
+                outcome.source,
+                outcome.tag,
+                pattern.context,
+                outcome.bytes
+            ),
+            "seed {seed}"
+        );
+        assert_eq!(
+            got,
+            contents(number, m.size),
+            "seed {seed} message {number}"
+        );
+        // Messages of one sender with one tag are not overtaken among equal receives.
+        for &(earlier, before) in &taken {
+            let b = messages[before];
+            assert!(
+                earlier != pattern || b.from != m.from || b.tag != m.tag || before < number,
+                "seed {seed}: message {number} overtook {before}"
+            );
+        }
+        taken.push((pattern, number));
+    }
+    rank.wait_all(&sends);
+    for id in sends {
+        assert!(rank.test(id).is_some());
+    }
+    rank.drain();
+}
+
+fn in_threads(ranks: Vec<Rank>, messages: &[Message], seed: u64) {
+    std::thread::scope(|scope| {
+        for rank in ranks {
+            scope.spawn(move || run(&rank, messages, seed));
+        }
+    });
+}
+
+#[test]
+fn seeded_worlds_keep_the_rules() {
+    for seed in 0..2000 {
+        let mut dice = Dice::new(seed);
+        let size = 1 + dice.below(5) as u32;
+        let messages = program(seed, size, 8_000);
+        let limits = Limits {
+            eager: dice.below(9000),
+            tokens: 1 + dice.below(6) as u32,
+            token_bytes: 1 + dice.below(9000),
+        };
+        let ranks = world(size, seed, Weather::of(seed))
+            .into_iter()
+            .map(|end| Rank::over(Box::new(end), limits, Policy::new(2, 1)))
+            .collect();
+        in_threads(ranks, &messages, seed);
+    }
+}
+
+#[test]
+fn shared_memory_keeps_the_rules() {
+    for seed in 0..60 {
+        let mut dice = Dice::new(seed);
+        let size = 1 + dice.below(4) as u32;
+        let messages = program(seed, size, 700_000);
+        let segment = segment(size);
+        let ranks = (0..size).map(|me| Rank::in_segment(&segment, me)).collect();
+        in_threads(ranks, &messages, seed);
+    }
+}
+
+#[test]
+fn a_seed_replays() {
+    // The order of arrival at a wildcard receive is the network's choice; the seed fixes it.
+    let history = |seed| {
+        let mut ranks: Vec<Rank> = world(3, seed, Weather::of(seed))
+            .into_iter()
+            .map(|end| Rank::over(Box::new(end), Limits::default(), Policy::new(2, 1)))
+            .collect();
+        let mut order = Vec::new();
+        std::thread::scope(|scope| {
+            for rank in ranks.drain(1..) {
+                scope.spawn(move || {
+                    for i in 0..10u8 {
+                        let envelope = Envelope {
+                            context: 0,
+                            source: rank.world_rank(),
+                            tag: 0,
+                        };
+                        let data = Data::bytes(Mem::from_vec(vec![i; 8]), 8);
+                        rank.send(Mode::Standard, &data, 0, envelope);
+                    }
+                    rank.drain();
+                });
+            }
+            let first = ranks.pop().expect("rank 0");
+            for _ in 0..20 {
+                let pattern = Pattern {
+                    context: 0,
+                    source: None,
+                    tag: None,
+                };
+                order.push(
+                    first
+                        .recv(Data::bytes(Mem::owned(8), 8), pattern, None)
+                        .source,
+                );
+            }
+        });
+        order
+    };
+    assert_eq!(history(5), history(5));
+    assert!((0..20).any(|seed| history(seed) != history(5)));
+}
+
+#[test]
+fn a_flood_is_bounded_and_delivered_in_order() {
+    let segment = segment(2);
+    let receiver = Rank::in_segment(&segment, 1);
+    let sender = Rank::in_segment(&segment, 0);
+    let n = 20_000u32;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for i in 0..n {
+                let data = Data::bytes(Mem::from_vec(i.to_ne_bytes().to_vec()), 4);
+                let envelope = Envelope {
+                    context: 0,
+                    source: 0,
+                    tag: 0,
+                };
+                sender.send(Mode::Standard, &data, 1, envelope);
+            }
+            sender.drain();
+        });
+        let limits = Limits::default();
+        for _ in 0..20_000 {
+            // The receiver is busy with something else: it makes progress, but does not receive.
+            receiver.progress();
+            let (_, waiting) = receiver.lock().lock().outstanding();
+            assert!(waiting <= limits.tokens as usize + 1, "{waiting} unmatched");
+        }
+        for i in 0..n {
+            let mem = Mem::owned(4);
+            let pattern = Pattern {
+                context: 0,
+                source: Some(0),
+                tag: None,
+            };
+            receiver.recv(Data::bytes(mem.clone(), 4), pattern, Some(0));
+            assert_eq!(read_back(&mem, 4, false), i.to_ne_bytes());
+        }
+    });
+}
+
+#[test]
+fn unmatched_receives_and_queued_sends_can_be_cancelled() {
+    let mut ends = world(1, 3, Weather::of(3));
+    let end = ends.pop().expect("one rank");
+    assert_eq!(end.size(), 1);
+    let rank = Rank::over(Box::new(end), Limits::default(), Policy::new(1, 1));
+    let pattern = Pattern {
+        context: 9,
+        source: None,
+        tag: Some(4),
+    };
+    let id = rank.irecv(Data::bytes(Mem::owned(4), 4), pattern, None);
+    rank.cancel(id);
+    assert!(rank.wait(id).cancelled);
+    // A receive that has been matched is not cancelled any more.
+    let envelope = Envelope {
+        context: 9,
+        source: 0,
+        tag: 4,
+    };
+    let id = rank.irecv(Data::bytes(Mem::owned(4), 4), pattern, None);
+    rank.send(Mode::Standard, &Data::bytes(Mem::owned(8), 8), 0, envelope);
+    while !rank.is_done(id) {
+        rank.progress();
+    }
+    rank.cancel(id);
+    let outcome = rank.wait(id);
+    assert!(!outcome.cancelled);
+    assert_eq!((outcome.bytes, outcome.truncated), (4, Some(8)));
+}
+
+fn segment(ranks: u32) -> Arc<Segment> {
+    let segment = Segment::create(Sizes::for_job(ranks)).expect("a segment");
+    segment.header().describe(1, 0, 2, "worlds");
+    for me in 0..ranks {
+        segment.cell(me).set_pid(std::process::id());
+    }
+    Arc::new(segment)
+}
