@@ -1,1 +1,25 @@
-#![forbid(unsafe_code)]
+//! `libmpi_abi.so.1`: the C symbols of the standard ABI of MPI 5.0.
+//!
+//! A shim checks and converts its arguments ([`user`], [`convert`]), calls `margay-run-mpi`, and turns an error into a call
+//! of the error handler ([`call`]). Each function is defined once, by the macros of [`call`]; `mpi.h` and
+//! `symbols.txt` are printed from these definitions by `cargo xtask header`.
+
+mod attribute;
+mod buffer;
+mod call;
+mod collective;
+mod comm;
+mod convert;
+mod datatype;
+mod env;
+mod errhandler;
+mod group;
+mod handles;
+mod info;
+mod op;
+mod pack;
+mod point;
+mod request;
+mod topology;
+mod types;
+mod user;

@@ -1,1 +1,332 @@
+//! The semantics of MPI, in safe Rust: everything of the standard that is not moving bytes.
+//!
+//! [`Mpi`] is one rank's MPI state: an engine [`Rank`], the predefined objects and the tables of those that the program
+//! made. It may be shared between threads. The shims of `abi/mpi` turn C arguments into checked values and call
+//! its methods; those return errors that name the thing, the reason and the remedy.
+//!
+//! Locks: one for the tables of objects, never held while the engine is called or a function of the program runs; small
+//! ones for the names and attributes of an object. A function of the program (a reduction, say) may be running under
+//! the engine's lock, and may call what does not communicate, so the order is: engine, then objects.
+
 #![forbid(unsafe_code)]
+
+pub mod attribute;
+pub mod buffer;
+pub mod collective;
+pub mod comm;
+pub mod constants;
+mod construct;
+pub mod datatype;
+pub mod errhandler;
+pub mod error;
+pub mod group;
+pub mod handle;
+pub mod info;
+pub mod op;
+pub mod point;
+pub mod request;
+pub mod topology;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI32, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::ThreadId;
+
+use margay_core_datatype::{Basic, Datatype};
+use margay_core_group::Group;
+use margay_run_engine::Rank;
+use margay_sys::lock::{RankGuard, RankLock};
+use margay_sys::segment::Phase;
+use margay_sys::user::Mem;
+
+pub use collective::Operation;
+pub use comm::Comm;
+
+use attribute::Keyval;
+use buffer::Buffer;
+use comm::Parts;
+use constants::comm::*;
+use constants::error_class::MPI_ERR_LASTCODE;
+use constants::keyval::*;
+use constants::sentinel::MPI_PROC_NULL;
+use constants::thread::*;
+use datatype::Type;
+use errhandler::{Codes, Handler};
+use handle::{Kind, Table};
+use info::Info;
+use op::UserOp;
+use point::Taken;
+use request::Request;
+
+/// The end of an operation, as a status tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Rank of the sender, or a value of the standard.
+    pub source: i32,
+    /// Tag of the message, or a value of the standard.
+    pub tag: i32,
+    /// Bytes received.
+    pub bytes: u64,
+    /// Whether the operation was cancelled.
+    pub cancelled: bool,
+}
+
+/// One rank's MPI.
+pub struct Mpi {
+    rank: Rank,
+    world: Arc<Comm>,
+    own: Arc<Comm>,
+    basics: Box<[Option<Arc<Type>>]>,
+    objects: RankLock<Objects>,
+    codes: Mutex<Codes>,
+    buffer: Mutex<Option<Arc<Buffer>>>,
+    /// Numbers for communicators that this process has given away.
+    proposals: AtomicU64,
+    /// Memory of `MPI_Alloc_mem` by its address.
+    allocated: Mutex<BTreeMap<usize, Mem>>,
+    predefined: Predefined,
+    environment: Info,
+    thread_level: i32,
+    main_thread: ThreadId,
+}
+
+/// The objects that the program made.
+pub struct Objects {
+    comms: Table<Arc<Comm>>,
+    groups: Table<Arc<Group>>,
+    datatypes: Table<Arc<Type>>,
+    /// Freed by the program while reductions use their handles.
+    freed_datatypes: Vec<u32>,
+    ops: Table<Arc<UserOp>>,
+    infos: Table<Info>,
+    errhandlers: Table<Handler>,
+    requests: Table<Request>,
+    messages: Table<Taken>,
+    keyvals: BTreeMap<i32, Keyval>,
+    next_key: i32,
+}
+
+/// The values of predefined attributes, at addresses that a program may keep.
+struct Predefined {
+    tag_ub: AtomicI32,
+    host: AtomicI32,
+    io: AtomicI32,
+    wtime_is_global: AtomicI32,
+    appnum: AtomicI32,
+    universe_size: AtomicI32,
+    last_used_code: AtomicI32,
+}
+
+impl Mpi {
+    /// MPI on a rank. `thread_level` is one of `MPI_THREAD_*`, `arguments` the command line.
+    #[must_use]
+    pub fn new(rank: Rank, thread_level: i32, arguments: &[String]) -> Mpi {
+        let size = rank.world_size();
+        let me = rank.world_rank();
+        let comm = |id, rank, group| {
+            let comm = Comm::new(Parts {
+                id: Some(id),
+                rank,
+                group: Arc::new(group),
+                remote: None,
+                inner: None,
+                topology: None,
+            });
+            Arc::new(comm)
+        };
+        let world = comm(0, me, Group::range(0, size));
+        world.set_handle(MPI_COMM_WORLD);
+        let own = comm(1, 0, Group::range(me, 1));
+        own.set_handle(MPI_COMM_SELF);
+        let app = rank.segment().map_or(0, |s| s.cell(me).app());
+        Mpi {
+            world,
+            own,
+            basics: Type::predefined(),
+            objects: RankLock::new(Objects {
+                comms: Table::new(Kind::Comm),
+                groups: Table::new(Kind::Group),
+                datatypes: Table::new(Kind::Datatype),
+                freed_datatypes: Vec::new(),
+                ops: Table::new(Kind::Op),
+                infos: Table::new(Kind::Info),
+                errhandlers: Table::new(Kind::Errhandler),
+                requests: Table::new(Kind::Request),
+                messages: Table::new(Kind::Message),
+                keyvals: BTreeMap::new(),
+                next_key: 0,
+            }),
+            codes: Mutex::new(Codes::new()),
+            buffer: Mutex::default(),
+            // Numbers below two times the size of the world would be those of the world and of MPI_COMM_SELF.
+            proposals: AtomicU64::new(2),
+            allocated: Mutex::default(),
+            predefined: Predefined {
+                tag_ub: AtomicI32::new(point::TAG_UB),
+                host: AtomicI32::new(MPI_PROC_NULL),
+                io: AtomicI32::new(me as i32),
+                // All ranks are on one machine and read one monotonic clock.
+                wtime_is_global: AtomicI32::new(1),
+                appnum: AtomicI32::new(app as i32),
+                universe_size: AtomicI32::new(size as i32),
+                last_used_code: AtomicI32::new(MPI_ERR_LASTCODE),
+            },
+            environment: environment(&rank, arguments),
+            thread_level,
+            main_thread: std::thread::current().id(),
+            rank,
+        }
+    }
+
+    /// The rank of the engine.
+    #[must_use]
+    #[inline]
+    pub fn rank(&self) -> &Rank {
+        &self.rank
+    }
+
+    /// The lock around the tables, to be made cheap where the program has one thread.
+    #[must_use]
+    pub fn lock(&self) -> &RankLock<Objects> {
+        &self.objects
+    }
+
+    /// The own rank in `MPI_COMM_WORLD`.
+    #[must_use]
+    pub fn world_rank(&self) -> u32 {
+        self.rank.world_rank()
+    }
+
+    /// Notes the call that begins, for displays.
+    #[inline]
+    pub fn note_call(&self, name: &[u64; 4]) {
+        self.rank.note_call(name);
+    }
+
+    /// The level of thread support in force.
+    #[must_use]
+    pub fn thread_level(&self) -> i32 {
+        self.thread_level
+    }
+
+    /// Whether the calling thread is the one that initialised.
+    #[must_use]
+    pub fn is_main_thread(&self) -> bool {
+        std::thread::current().id() == self.main_thread
+    }
+
+    /// The value of a predefined attribute; the outer `None` is another key, the inner one an attribute that is not set.
+    #[must_use]
+    pub fn predefined_attribute(&self, key: i32) -> Option<Option<&AtomicI32>> {
+        let p = &self.predefined;
+        Some(match key {
+            MPI_TAG_UB => Some(&p.tag_ub),
+            MPI_HOST => Some(&p.host),
+            MPI_IO => Some(&p.io),
+            MPI_WTIME_IS_GLOBAL => Some(&p.wtime_is_global),
+            MPI_APPNUM => Some(&p.appnum),
+            MPI_UNIVERSE_SIZE => Some(&p.universe_size),
+            MPI_LASTUSEDCODE => {
+                let last = self.last_used_code();
+                p.last_used_code
+                    .store(last, std::sync::atomic::Ordering::Relaxed);
+                Some(&p.last_used_code)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Ends the job with an exit code: enters who did it, so that the launcher ends the others, and exits.
+    pub fn abort(&self, code: i32) -> ! {
+        if let Some(segment) = self.rank.segment() {
+            segment.header().abort(self.rank.world_rank(), code);
+        }
+        std::process::exit(code)
+    }
+
+    /// `MPI_Alloc_mem`: the address of `bytes` of memory.
+    #[must_use]
+    pub fn alloc(&self, bytes: usize) -> usize {
+        let mem = Mem::owned(bytes);
+        let address = mem.address();
+        self.allocated().insert(address, mem);
+        address
+    }
+
+    /// `MPI_Free_mem`. Returns whether there was memory at that address.
+    #[must_use]
+    pub fn free(&self, address: usize) -> bool {
+        self.allocated().remove(&address).is_some()
+    }
+
+    fn allocated(&self) -> MutexGuard<'_, BTreeMap<usize, Mem>> {
+        self.allocated.lock().expect("no panic under this lock")
+    }
+
+    /// `MPI_Finalize`: deletes the attributes of `MPI_COMM_SELF`, waits for everybody and for what is on its way.
+    pub fn finish(&self) {
+        let attributes = std::mem::take(&mut *self.own.attributes());
+        // There is no way to tell an error here: the program has no call left in which it could get it.
+        let _ = attributes.delete_all(MPI_COMM_SELF);
+        let attributes = std::mem::take(&mut *self.world.attributes());
+        let _ = attributes.delete_all(MPI_COMM_WORLD);
+        let buffer = self.buffer.lock().expect("no panic under this lock").take();
+        if let Some(buffer) = buffer {
+            self.buffer_flush(&buffer);
+        }
+        self.rank.drain();
+        if self.rank.world_size() > 1 {
+            let _ = self.collective(&self.world, Operation::Barrier);
+            self.rank.drain();
+        }
+        self.rank.set_phase(Phase::Finalized);
+    }
+
+    #[inline]
+    fn objects(&self) -> RankGuard<'_, Objects> {
+        self.objects.lock()
+    }
+
+    fn codes(&self) -> MutexGuard<'_, Codes> {
+        self.codes.lock().expect("no panic under this lock")
+    }
+
+    fn basic(&self, basic: Basic) -> Arc<Datatype> {
+        let place = (basic.handle() - 0x200) as usize;
+        let entry = self.basics[place].as_ref();
+        entry.expect("every basic type is there").datatype.clone()
+    }
+}
+
+/// What `MPI_INFO_ENV` says of a process that was started with these arguments.
+#[must_use]
+pub fn environment(rank: &Rank, arguments: &[String]) -> Info {
+    let mut info = Info::new();
+    let mut add = |key: &str, value: String| info.push((key.into(), value));
+    if let Some((command, rest)) = arguments.split_first() {
+        add("command", command.clone());
+        add("argv", rest.join(" "));
+    }
+    add("maxprocs", rank.world_size().to_string());
+    add("soft", rank.world_size().to_string());
+    add("arch", std::env::consts::ARCH.into());
+    if let Ok(folder) = std::env::current_dir() {
+        add("wdir", folder.display().to_string());
+    }
+    add(
+        "thread_level",
+        thread_level_name(MPI_THREAD_MULTIPLE).into(),
+    );
+    info
+}
+
+/// The name of a level of thread support.
+#[must_use]
+pub fn thread_level_name(level: i32) -> &'static str {
+    match level {
+        MPI_THREAD_SINGLE => "MPI_THREAD_SINGLE",
+        MPI_THREAD_FUNNELED => "MPI_THREAD_FUNNELED",
+        MPI_THREAD_SERIALIZED => "MPI_THREAD_SERIALIZED",
+        _ => "MPI_THREAD_MULTIPLE",
+    }
+}

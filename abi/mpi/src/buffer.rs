@@ -1,0 +1,65 @@
+//! Buffers for buffered sends.
+
+use margay_run_mpi::constants::address::MPI_BUFFER_AUTOMATIC;
+use margay_run_mpi::error::Result;
+
+use crate::call::mpi;
+use crate::convert::{Int, count_of, fit};
+use crate::types::*;
+use crate::user::{Buf, Place};
+
+mpi! {
+    /// Attaches a buffer for buffered sends.
+    count fn MPI_Buffer_attach(buffer: Buf, size: Count) |mpi| {
+        mpi.buffer_attach(None, buffer.address(), size_of_buffer(buffer, size.wide())?)
+    }
+
+    /// Detaches the buffer when its messages are out.
+    count fn MPI_Buffer_detach(buffer_addr: Buf, size: Place<Count>) |mpi| {
+        let buffer = mpi.buffer_detach(None)?;
+        buffer_addr.put_pointer("buffer_addr", buffer.address)?;
+        size.put("size", fit("size", buffer.size.unwrap_or(0) as i64)?)
+    }
+
+    /// Waits until the messages of the buffer are out.
+    fn MPI_Buffer_flush() |mpi| {
+        mpi.wait(mpi.buffer_iflush(None)?)?;
+        Ok(())
+    }
+
+    /// Begins to wait until the messages of the buffer are out.
+    fn MPI_Buffer_iflush(request: Place<MPI_Request>) |mpi| {
+        request.put("request", MPI_Request::new(mpi.buffer_iflush(None)?))
+    }
+
+    /// Attaches a buffer for buffered sends on one communicator.
+    count fn MPI_Comm_attach_buffer(comm: MPI_Comm, buffer: Buf, size: Count) |mpi| on comm {
+        mpi.buffer_attach(Some(comm.value()), buffer.address(), size_of_buffer(buffer, size.wide())?)
+    }
+
+    /// Detaches the buffer of a communicator when its messages are out.
+    count fn MPI_Comm_detach_buffer(comm: MPI_Comm, buffer_addr: Buf, size: Place<Count>) |mpi| on comm {
+        let buffer = mpi.buffer_detach(Some(comm.value()))?;
+        buffer_addr.put_pointer("buffer_addr", buffer.address)?;
+        size.put("size", fit("size", buffer.size.unwrap_or(0) as i64)?)
+    }
+
+    /// Waits until the messages of the communicator's buffer are out.
+    fn MPI_Comm_flush_buffer(comm: MPI_Comm) |mpi| on comm {
+        mpi.wait(mpi.buffer_iflush(Some(comm.value()))?)?;
+        Ok(())
+    }
+
+    /// Begins to wait until the messages of the communicator's buffer are out.
+    fn MPI_Comm_iflush_buffer(comm: MPI_Comm, request: Place<MPI_Request>) |mpi| on comm {
+        request.put("request", MPI_Request::new(mpi.buffer_iflush(Some(comm.value()))?))
+    }
+}
+
+/// Bytes of a buffer, `None` for `MPI_BUFFER_AUTOMATIC`.
+fn size_of_buffer(buffer: Buf, size: i64) -> Result<Option<u64>> {
+    if buffer.address() == MPI_BUFFER_AUTOMATIC {
+        return Ok(None);
+    }
+    count_of("size", size).map(Some)
+}

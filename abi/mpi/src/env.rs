@@ -1,0 +1,191 @@
+//! Start, end and environment.
+
+use std::ffi::{c_double, c_int};
+
+use margay_run_engine::Rank;
+use margay_run_mpi::constants::error_class::*;
+use margay_run_mpi::constants::info::MPI_INFO_NULL;
+use margay_run_mpi::constants::limit::*;
+use margay_run_mpi::constants::thread::*;
+use margay_run_mpi::constants::version::*;
+use margay_run_mpi::{Mpi, fail};
+use margay_sys::clock;
+
+use crate::call::{begin, current, end, is_finalized, is_initialized, mpi, outside};
+use crate::types::*;
+use crate::user::{ArgvPlace, Buf, Place, TextOut};
+
+mpi! {
+    /// Joins the job.
+    fn MPI_Init(argc: Place<c_int>, argv: ArgvPlace) -> c_int {
+        let _ = (argc, argv);
+        initialize("MPI_Init", MPI_THREAD_SINGLE)
+    }
+
+    /// Joins the job with a level of thread support; all levels are supported.
+    fn MPI_Init_thread(argc: Place<c_int>, argv: ArgvPlace, required: c_int, provided: Place<c_int>) -> c_int {
+        let _ = (argc, argv);
+        let level = [MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE]
+            .into_iter()
+            .find(|&level| required <= level)
+            .unwrap_or(MPI_THREAD_MULTIPLE);
+        let code = initialize("MPI_Init_thread", level);
+        if code == MPI_SUCCESS && provided.put("provided", level).is_err() {
+            return MPI_ERR_ARG;
+        }
+        code
+    }
+
+    /// Leaves the job.
+    fn MPI_Finalize() -> c_int {
+        let Some(mpi) = current() else {
+            return outside("MPI_Finalize");
+        };
+        static CALL: [u64; 4] = margay_sys::segment::call_name("MPI_Finalize");
+        mpi.note_call(&CALL);
+        mpi.finish();
+        drop(end());
+        MPI_SUCCESS
+    }
+
+    /// Whether MPI was initialized.
+    fn MPI_Initialized(flag: Place<c_int>) -> c_int {
+        flag.put("flag", c_int::from(is_initialized())).map_or_else(|e| e.code(), |()| MPI_SUCCESS)
+    }
+
+    /// Whether MPI was finalized.
+    fn MPI_Finalized(flag: Place<c_int>) -> c_int {
+        flag.put("flag", c_int::from(is_finalized())).map_or_else(|e| e.code(), |()| MPI_SUCCESS)
+    }
+
+    /// The level of thread support.
+    fn MPI_Query_thread(provided: Place<c_int>) |mpi| {
+        provided.put("provided", mpi.thread_level())
+    }
+
+    /// Whether this is the thread that initialized.
+    fn MPI_Is_thread_main(flag: Place<c_int>) |mpi| {
+        flag.put("flag", c_int::from(mpi.is_main_thread()))
+    }
+
+    /// Ends the job.
+    fn MPI_Abort(comm: MPI_Comm, errorcode: c_int) -> c_int {
+        let Some(mpi) = current() else {
+            return outside("MPI_Abort");
+        };
+        static CALL: [u64; 4] = margay_sys::segment::call_name("MPI_Abort");
+        mpi.note_call(&CALL);
+        let on = mpi.comm(comm.value()).map_or_else(|e| e.text().to_string(), |c| c.describe());
+        eprintln!("MPI_Abort: code {errorcode} on {on}, called by rank {}", mpi.world_rank());
+        mpi.abort(errorcode)
+    }
+
+    /// Seconds of a clock that all ranks read.
+    fn MPI_Wtime() -> c_double {
+        clock::now_ns() as c_double * 1e-9
+    }
+
+    /// Seconds between two ticks of that clock.
+    fn MPI_Wtick() -> c_double {
+        clock::resolution_s()
+    }
+
+    /// The version of the standard.
+    fn MPI_Get_version(version: Place<c_int>, subversion: Place<c_int>) -> c_int {
+        let put = version.put("version", MPI_VERSION as c_int).and_then(|()| subversion.put("subversion", MPI_SUBVERSION as c_int));
+        put.map_or_else(|e| e.code(), |()| MPI_SUCCESS)
+    }
+
+    /// The version of the library.
+    fn MPI_Get_library_version(version: TextOut, resultlen: Place<c_int>) -> c_int {
+        let text = concat!("Margay ", env!("CARGO_PKG_VERSION"), ", standard ABI 1.0 of MPI 5.0");
+        let put = version.put("version", text, MPI_MAX_LIBRARY_VERSION_STRING).and_then(|n| resultlen.put("resultlen", n as c_int));
+        put.map_or_else(|e| e.code(), |()| MPI_SUCCESS)
+    }
+
+    /// The version of the ABI.
+    fn MPI_Abi_get_version(abi_major: Place<c_int>, abi_minor: Place<c_int>) -> c_int {
+        let put = abi_major.put("abi_major", MPI_ABI_VERSION as c_int).and_then(|()| abi_minor.put("abi_minor", MPI_ABI_SUBVERSION as c_int));
+        put.map_or_else(|e| e.code(), |()| MPI_SUCCESS)
+    }
+
+    /// What the ABI leaves open: sizes of integer types.
+    fn MPI_Abi_get_info(info: Place<MPI_Info>) |mpi| {
+        let entries = [("mpi_aint_size", size_of::<MPI_Aint>()), ("mpi_count_size", size_of::<MPI_Count>()), ("mpi_offset_size", size_of::<MPI_Offset>())];
+        let entries = entries.into_iter().map(|(key, size)| (key.to_string(), size.to_string())).collect();
+        info.put("info", MPI_Info::new(mpi.info_create(entries)?))
+    }
+
+    /// What is known of Fortran: nothing, as long as no Fortran library has told it.
+    fn MPI_Abi_get_fortran_info(info: Place<MPI_Info>) -> c_int {
+        let put = info.put("info", MPI_Info::new(MPI_INFO_NULL));
+        put.map_or_else(|e| e.code(), |()| MPI_SUCCESS)
+    }
+
+    /// The name of the machine.
+    fn MPI_Get_processor_name(name: TextOut, resultlen: Place<c_int>) |_mpi| {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let host = if host.trim().is_empty() { "localhost" } else { host.trim() };
+        let n = name.put("name", host, MPI_MAX_PROCESSOR_NAME)?;
+        resultlen.put("resultlen", n as c_int)
+    }
+
+    /// Kinds of hardware that `MPI_Comm_split_type` knows.
+    fn MPI_Get_hw_resource_info(hw_info: Place<MPI_Info>) |mpi| {
+        hw_info.put("hw_info", MPI_Info::new(mpi.info_create(vec![("mpi_shared_memory".into(), "true".into())])?))
+    }
+
+    /// For profiling tools; does nothing.
+    fn MPI_Pcontrol(level: c_int) -> c_int {
+        let _ = level;
+        MPI_SUCCESS
+    }
+
+    /// Memory that other ranks can read without a system call.
+    fn MPI_Alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: Buf) |mpi| {
+        mpi.check_info(info.value())?;
+        let Ok(bytes) = usize::try_from(size) else {
+            fail!(MPI_ERR_ARG, "size is {size}; it must not be negative");
+        };
+        baseptr.put_pointer("baseptr", mpi.alloc(bytes.max(1)))
+    }
+
+    /// Frees memory of `MPI_Alloc_mem`.
+    fn MPI_Free_mem(base: Buf) |mpi| {
+        if base.address() != 0 && !mpi.free(base.address()) {
+            fail!(MPI_ERR_BASE, "base is not an address that MPI_Alloc_mem gave, or was freed before");
+        }
+        Ok(())
+    }
+}
+
+fn initialize(name: &str, level: c_int) -> c_int {
+    if is_initialized() {
+        eprintln!("{name}: MPI was initialized before; it can be initialized once");
+        if let Some(mpi) = current() {
+            mpi.abort(MPI_ERR_OTHER);
+        }
+        std::process::exit(MPI_ERR_OTHER);
+    }
+    let rank = match Rank::open() {
+        Ok(rank) => rank,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            std::process::exit(MPI_ERR_OTHER);
+        }
+    };
+    let arguments: Vec<String> = std::env::args_os()
+        .map(|a| a.to_string_lossy().into_owned())
+        .collect();
+    let mpi = Box::new(Mpi::new(rank, level, &arguments));
+    if level != MPI_THREAD_MULTIPLE {
+        // SAFETY: by asking for less than MPI_THREAD_MULTIPLE the program promises that its threads do not call into
+        // the library at the same time.
+        unsafe {
+            mpi.lock().assume_single_thread();
+            mpi.rank().lock().assume_single_thread();
+        }
+    }
+    begin(mpi);
+    MPI_SUCCESS
+}

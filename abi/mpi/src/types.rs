@@ -1,0 +1,93 @@
+//! The C types of the ABI.
+#![allow(non_camel_case_types)]
+
+use std::ffi::{c_int, c_void};
+
+use margay_run_mpi::handle::NO_HANDLE;
+
+use crate::user::{MPI_Status, Opaque};
+
+/// An address or a distance between addresses.
+pub type MPI_Aint = isize;
+/// A count of 64 bits.
+pub type MPI_Count = i64;
+/// An offset in a file.
+pub type MPI_Offset = i64;
+
+macro_rules! handles {
+    ($($name:ident)*) => { $(
+        /// A handle: a pointer to an incomplete type in C, a number of at most 31 bits in fact.
+        #[repr(transparent)]
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub struct $name(usize);
+
+        impl $name {
+            /// The handle of a Fortran integer.
+            pub const fn from_int(value: c_int) -> $name {
+                $name(value as isize as usize)
+            }
+
+            /// The Fortran integer of the handle.
+            pub const fn to_int(self) -> c_int {
+                self.0 as c_int
+            }
+        }
+    )* };
+}
+
+macro_rules! values {
+    ($($name:ident)*) => { $(
+        impl $name {
+            /// The handle with this value.
+            #[inline]
+            pub const fn new(value: u32) -> $name {
+                $name(value as usize)
+            }
+
+            /// The value; a number that no handle has if it does not fit.
+            #[inline]
+            pub const fn value(self) -> u32 {
+                if self.0 <= i32::MAX as usize { self.0 as u32 } else { NO_HANDLE }
+            }
+        }
+    )* };
+}
+
+handles! { MPI_Op MPI_Comm MPI_Group MPI_Win MPI_File MPI_Session MPI_Message MPI_Info MPI_Errhandler MPI_Request
+MPI_Datatype }
+values! { MPI_Op MPI_Comm MPI_Group MPI_Message MPI_Info MPI_Errhandler MPI_Request MPI_Datatype }
+
+/// A reduction function with `int` counts.
+pub type MPI_User_function =
+    Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut MPI_Datatype)>;
+/// A reduction function with 64-bit counts.
+pub type MPI_User_function_c =
+    Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut MPI_Count, *mut MPI_Datatype)>;
+/// Called when a communicator with an attribute is duplicated. Not a Rust function pointer, since the standard has the
+/// values 0 and 1 for functions of the library.
+pub type MPI_Comm_copy_attr_function = Opaque;
+/// Called when an attribute of a communicator is deleted.
+pub type MPI_Comm_delete_attr_function = Opaque;
+/// Called when a datatype with an attribute is duplicated.
+pub type MPI_Type_copy_attr_function = Opaque;
+/// Called when an attribute of a datatype is deleted.
+pub type MPI_Type_delete_attr_function = Opaque;
+/// The copy function of MPI 1.
+pub type MPI_Copy_function = Opaque;
+/// The delete function of MPI 1.
+pub type MPI_Delete_function = Opaque;
+/// What the three kinds of copy function are in fact.
+pub type CopyFunction =
+    unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
+/// What the three kinds of delete function are in fact.
+pub type DeleteFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
+/// An error handler of a communicator.
+pub type MPI_Comm_errhandler_function =
+    Option<unsafe extern "C" fn(*mut MPI_Comm, *mut c_int, ...)>;
+/// Fills the status of a generalized request.
+pub type MPI_Grequest_query_function =
+    Option<unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int>;
+/// Called when a generalized request is freed.
+pub type MPI_Grequest_free_function = Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
+/// Called when a generalized request is cancelled.
+pub type MPI_Grequest_cancel_function = Option<unsafe extern "C" fn(*mut c_void, c_int) -> c_int>;

@@ -1,0 +1,336 @@
+//! What a C program passes: pointers that are allegations, and what can be done with them.
+//!
+//! The types here appear only as parameters of the exported functions, so a value of one comes from a C caller, who is
+//! bound by the MPI standard: an argument points to what its name in the prototype says, for the time of the call (a
+//! buffer: until the operation is complete). That is the argument of every `SAFETY` line in this file. Null is checked
+//! wherever the standard does not allow it. The types' names also decide what the header prints.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use margay_run_mpi::constants::error_class::*;
+use margay_run_mpi::error::Result;
+use margay_run_mpi::{Status, fail};
+use margay_sys::user::Mem;
+
+/// `void *`: a buffer that may be written.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Buf(*mut c_void);
+
+/// `const void *`: a buffer that is only read.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct ConstBuf(*const c_void);
+
+/// `void *`: a value that is handed back as it is, never followed.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Opaque(pub *mut c_void);
+
+/// `T *`: one value to be written, or read and written.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Place<T>(*mut T);
+
+/// `const T *`: one value to be read.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct View<T>(*const T);
+
+/// `const T name[]`
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct In<T>(*const T);
+
+/// `T name[]`
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Out<T>(*mut T);
+
+/// `const char *`: a string.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Text(*const c_char);
+
+/// `char *`: room for a string.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct TextOut(*mut c_char);
+
+/// `char ***`: the address of `main`'s second argument, which is not looked at.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct ArgvPlace(*mut c_void);
+
+/// `char *name[]`: an argument list that ends with a null pointer or after a given length.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Argv(*const *const c_char);
+
+impl Buf {
+    /// The address, also as a number for the constants of the standard.
+    #[inline]
+    pub fn address(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Claims the bytes from `lo` to `hi` around the address.
+    #[inline]
+    pub fn claim(self, lo: i64, hi: i64) -> Mem {
+        // SAFETY: see the module: the buffer, count and datatype of one call describe memory that the caller owns
+        // until the operation is complete.
+        unsafe { Mem::claim(self.0.cast(), lo, hi) }
+    }
+
+    /// Writes a pointer-sized value to where the argument points (`void *baseptr` and the like are really
+    /// `void **`).
+    pub fn put_pointer(self, name: &str, value: usize) -> Result<()> {
+        if self.0.is_null() {
+            return null(name);
+        }
+        // SAFETY: see the module; the caller need not have aligned it.
+        unsafe { self.0.cast::<usize>().write_unaligned(value) };
+        Ok(())
+    }
+}
+
+impl ConstBuf {
+    /// As a buffer. Operations that take a `const` buffer do not write to it.
+    #[inline]
+    pub fn buf(self) -> Buf {
+        Buf(self.0.cast_mut())
+    }
+
+    /// The address, also as a number for the constants of the standard.
+    #[inline]
+    pub fn address(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl<T: Copy> Place<T> {
+    /// Whether the program passed null.
+    #[inline]
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Writes the value.
+    #[inline]
+    pub fn put(self, name: &str, value: T) -> Result<()> {
+        if self.0.is_null() {
+            return null(name);
+        }
+        // SAFETY: see the module.
+        unsafe { self.0.write(value) };
+        Ok(())
+    }
+
+    /// Reads the value.
+    #[inline]
+    pub fn take(self, name: &str) -> Result<T> {
+        if self.0.is_null() {
+            return null(name);
+        }
+        // SAFETY: see the module.
+        Ok(unsafe { self.0.read() })
+    }
+
+    /// Changes the value if there is a place.
+    #[inline]
+    pub fn update(self, change: impl FnOnce(&mut T)) {
+        if !self.0.is_null() {
+            // SAFETY: see the module.
+            change(unsafe { &mut *self.0 });
+        }
+    }
+}
+
+impl<T: Copy> View<T> {
+    /// Reads the value.
+    pub fn take(self, name: &str) -> Result<T> {
+        if self.0.is_null() {
+            return null(name);
+        }
+        // SAFETY: see the module.
+        Ok(unsafe { self.0.read() })
+    }
+}
+
+impl<T: Copy> In<T> {
+    /// The address, for constants of the standard.
+    pub fn address(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The first `n` entries.
+    pub fn slice<'a>(self, name: &str, n: usize) -> Result<&'a [T]> {
+        if n == 0 {
+            return Ok(&[]);
+        }
+        if self.0.is_null() {
+            return null(name);
+        }
+        // SAFETY: see the module; the slice is not kept beyond the call.
+        Ok(unsafe { std::slice::from_raw_parts(self.0, n) })
+    }
+}
+
+impl<T: Copy> Out<T> {
+    /// The address, for constants of the standard.
+    pub fn address(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The first `n` entries.
+    #[inline]
+    pub fn slice<'a>(self, name: &str, n: usize) -> Result<&'a mut [T]> {
+        if n == 0 {
+            return Ok(&mut []);
+        }
+        if self.0.is_null() {
+            return null(name);
+        }
+        // SAFETY: see the module; the slice is not kept beyond the call.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.0, n) })
+    }
+
+    /// Place `i` of the array, or no place if the array is null.
+    #[inline]
+    pub fn at(self, i: usize) -> Place<T> {
+        Place(if self.0.is_null() {
+            self.0
+        } else {
+            self.0.wrapping_add(i)
+        })
+    }
+
+    /// Copies `values` to the start of the array.
+    pub fn put(self, name: &str, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
+        for (to, value) in self.slice(name, values.len())?.iter_mut().zip(values) {
+            *to = value;
+        }
+        Ok(())
+    }
+}
+
+impl Text {
+    /// The string; bytes that are not UTF-8 are replaced.
+    pub fn get(self, name: &str) -> Result<String> {
+        if self.0.is_null() {
+            return null(name);
+        }
+        // SAFETY: see the module: a string ends with a zero.
+        Ok(unsafe { CStr::from_ptr(self.0) }
+            .to_string_lossy()
+            .into_owned())
+    }
+}
+
+impl TextOut {
+    /// Writes `text` and a zero, cut to `room` bytes together. Returns the bytes written without the zero.
+    pub fn put(self, name: &str, text: &str, room: usize) -> Result<usize> {
+        if self.0.is_null() {
+            return null(name);
+        }
+        let n = text.len().min(room.saturating_sub(1));
+        if room > 0 {
+            // SAFETY: see the module: the program provides `room` bytes (a constant of the standard, or a length that
+            // it passes).
+            unsafe {
+                std::ptr::copy_nonoverlapping(text.as_ptr(), self.0.cast(), n);
+                self.0.add(n).write(0);
+            }
+        }
+        Ok(n)
+    }
+}
+
+impl Argv {
+    /// The first `n` strings.
+    pub fn strings(self, n: usize) -> Vec<String> {
+        if self.0.is_null() {
+            return Vec::new();
+        }
+        (0..n)
+            .map_while(|i| {
+                // SAFETY: see the module.
+                let string = unsafe { self.0.add(i).read() };
+                // SAFETY: as above.
+                (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) })
+            })
+            .map(|s| s.to_string_lossy().into_owned())
+            .collect()
+    }
+}
+
+/// The status structure of the ABI. The count is 64 bits in the first two words of `MPI_internal`, the third is 1 for a
+/// cancelled message.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(non_camel_case_types, non_snake_case)]
+pub struct MPI_Status {
+    pub MPI_SOURCE: c_int,
+    pub MPI_TAG: c_int,
+    pub MPI_ERROR: c_int,
+    pub MPI_internal: [c_int; 5],
+}
+
+impl MPI_Status {
+    /// Bytes of the message.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.MPI_internal[0] as u32) | u64::from(self.MPI_internal[1] as u32) << 32
+    }
+
+    /// Enters the bytes of the message.
+    pub fn set_bytes(&mut self, bytes: u64) {
+        self.MPI_internal[0] = bytes as u32 as c_int;
+        self.MPI_internal[1] = (bytes >> 32) as u32 as c_int;
+    }
+
+    /// Whether the message was cancelled.
+    pub fn cancelled(&self) -> bool {
+        self.MPI_internal[2] != 0
+    }
+
+    /// Enters whether the message was cancelled.
+    pub fn set_cancelled(&mut self, cancelled: bool) {
+        self.MPI_internal[2] = c_int::from(cancelled);
+    }
+}
+
+impl Place<MPI_Status> {
+    /// Enters everything but the error, unless the program ignores the status.
+    #[inline]
+    pub fn status(self, status: &Status) {
+        if self.0.is_null() {
+            return;
+        }
+        // SAFETY: see the module. The error field may be uninitialised and stays as it is, so no reference to the
+        // whole structure is made.
+        unsafe {
+            (&raw mut (*self.0).MPI_SOURCE).write(status.source);
+            (&raw mut (*self.0).MPI_TAG).write(status.tag);
+            (&raw mut (*self.0).MPI_internal).write([
+                status.bytes as u32 as c_int,
+                (status.bytes >> 32) as u32 as c_int,
+                c_int::from(status.cancelled),
+                0,
+                0,
+            ]);
+        }
+    }
+
+    /// Enters the error alone.
+    pub fn error(self, code: c_int) {
+        if !self.0.is_null() {
+            // SAFETY: as above.
+            unsafe { (&raw mut (*self.0).MPI_ERROR).write(code) };
+        }
+    }
+}
+
+#[cold]
+fn null<T>(name: &str) -> Result<T> {
+    fail!(MPI_ERR_ARG, "{name} is a null pointer");
+}

@@ -1,0 +1,168 @@
+//! Buffered sends. The data is copied to memory of our own, but no more of it than the attached buffer would hold, so
+//! the program's reasoning about its buffer stays true.
+
+use std::sync::{Arc, Mutex};
+
+use margay_run_engine::{Data, Envelope, Mode, ReqId, copy};
+use margay_sys::user::Mem;
+
+use crate::error::*;
+use crate::{Mpi, fail};
+
+/// An attached buffer.
+pub struct Buffer {
+    /// As attached.
+    pub address: usize,
+    /// Bytes; `None` is a buffer that grows as needed (`MPI_BUFFER_AUTOMATIC`).
+    pub size: Option<u64>,
+    sends: Mutex<Vec<(ReqId, u64)>>,
+}
+
+impl Buffer {
+    /// A buffer at `address`.
+    #[must_use]
+    pub fn new(address: usize, size: Option<u64>) -> Arc<Buffer> {
+        Arc::new(Buffer {
+            address,
+            size,
+            sends: Mutex::default(),
+        })
+    }
+}
+
+impl Mpi {
+    /// The buffer that sends on the communicator use: its own, else that of the process.
+    ///
+    /// # Errors
+    /// When there is neither, or the communicator is invalid.
+    pub(crate) fn buffer_for(&self, comm: u32) -> Result<Arc<Buffer>> {
+        let own = self.comm(comm)?.state().buffer.clone();
+        match own.or_else(|| {
+            self.buffer
+                .lock()
+                .expect("no panic under this lock")
+                .clone()
+        }) {
+            Some(buffer) => Ok(buffer),
+            None => fail!(
+                MPI_ERR_BUFFER,
+                "no buffer is attached; call MPI_Buffer_attach first"
+            ),
+        }
+    }
+
+    /// Copies `data` and sends the copy.
+    ///
+    /// # Errors
+    /// When the buffer has no room for it.
+    pub(crate) fn buffered_send(
+        &self,
+        buffer: &Buffer,
+        data: &Data,
+        to: u32,
+        envelope: Envelope,
+    ) -> Result<()> {
+        // A program that follows the standard reserves MPI_BSEND_OVERHEAD for each message besides; we need none of it,
+        // so one that only counts its data is served as well.
+        let need = data.size();
+        let mut sends = buffer.sends.lock().expect("no panic under this lock");
+        if let Some(size) = buffer.size {
+            let mut used: u64 = sends.iter().map(|(_, bytes)| bytes).sum();
+            if used + need > size {
+                self.rank.progress();
+                sends.retain(|(id, _)| self.rank.test(*id).is_none());
+                used = sends.iter().map(|(_, bytes)| bytes).sum();
+            }
+            if used + need > size {
+                fail!(
+                    MPI_ERR_BUFFER,
+                    "the message of {} bytes does not fit the attached buffer: {used} of its {size} bytes are in use",
+                    data.size()
+                );
+            }
+        }
+        let packed = Data::bytes(Mem::owned(data.size() as usize), data.size());
+        copy(data, &packed);
+        let id = self.rank.isend(Mode::Standard, packed, to, envelope);
+        if !self.rank.is_done(id) || self.rank.test(id).is_none() {
+            sends.push((id, need));
+        }
+        Ok(())
+    }
+
+    /// Waits until all messages of the buffer are out.
+    pub fn buffer_flush(&self, buffer: &Buffer) {
+        let sends = std::mem::take(&mut *buffer.sends.lock().expect("no panic under this lock"));
+        for (id, _) in sends {
+            self.rank.wait(id);
+        }
+    }
+
+    /// The requests of the messages that are not out; they are no longer the buffer's.
+    #[must_use]
+    pub fn buffer_take(&self, buffer: &Buffer) -> Vec<ReqId> {
+        let sends = std::mem::take(&mut *buffer.sends.lock().expect("no panic under this lock"));
+        sends.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// `MPI_Buffer_attach` (`comm` `None`) and `MPI_Comm_attach_buffer`.
+    ///
+    /// # Errors
+    /// When one is attached already, or the communicator is invalid.
+    pub fn buffer_attach(
+        &self,
+        comm: Option<u32>,
+        address: usize,
+        size: Option<u64>,
+    ) -> Result<()> {
+        let new = Buffer::new(address, size);
+        let attach = |place: &mut Option<Arc<Buffer>>| {
+            if place.is_some() {
+                fail!(
+                    MPI_ERR_BUFFER,
+                    "a buffer is attached already; detach it first"
+                );
+            }
+            *place = Some(new);
+            Ok(())
+        };
+        match comm {
+            None => attach(&mut self.buffer.lock().expect("no panic under this lock")),
+            Some(handle) => attach(&mut self.comm(handle)?.state().buffer),
+        }
+    }
+
+    /// `MPI_Buffer_detach` and `MPI_Comm_detach_buffer`: waits until its messages are out.
+    ///
+    /// # Errors
+    /// When none is attached, or the communicator is invalid.
+    pub fn buffer_detach(&self, comm: Option<u32>) -> Result<Arc<Buffer>> {
+        let taken = match comm {
+            None => self.buffer.lock().expect("no panic under this lock").take(),
+            Some(handle) => self.comm(handle)?.state().buffer.take(),
+        };
+        let Some(buffer) = taken else {
+            fail!(MPI_ERR_BUFFER, "no buffer is attached");
+        };
+        self.buffer_flush(&buffer);
+        Ok(buffer)
+    }
+
+    /// `MPI_Buffer_flush` as a request: `MPI_Buffer_iflush`.
+    ///
+    /// # Errors
+    /// When the communicator is invalid or there are too many requests.
+    pub fn buffer_iflush(&self, comm: Option<u32>) -> Result<u32> {
+        let buffer = match comm {
+            None => self
+                .buffer
+                .lock()
+                .expect("no panic under this lock")
+                .clone(),
+            Some(handle) => self.comm(handle)?.state().buffer.clone(),
+        };
+        let ids = buffer.map_or_else(Vec::new, |b| self.buffer_take(&b));
+        let comm = comm.unwrap_or(crate::constants::comm::MPI_COMM_SELF);
+        self.request_of(comm, ids, crate::request::Finish::Nothing)
+    }
+}

@@ -1,0 +1,402 @@
+//! Communicators: what they are, and what is asked of them without communicating.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use margay_core_group::{Comparison, Group};
+
+use crate::attribute::{Attributes, Carrier};
+use crate::buffer::Buffer;
+use crate::constants::comm::*;
+use crate::constants::comparison::*;
+use crate::constants::errhandler::MPI_ERRORS_ARE_FATAL;
+use crate::constants::sentinel::MPI_PROC_NULL;
+use crate::error::*;
+use crate::info::Info;
+use crate::topology::Topology;
+use crate::{Mpi, fail};
+
+/// The context of a communicator that `MPI_Comm_idup` has not completed yet.
+const NO_CONTEXT: u32 = u32::MAX;
+
+/// Collectives are counted up to this and from 0 again. The engine gives each of them 256 tags, which makes 2^30; above
+/// are the tags of operations that carry a tag of the program's.
+const SEQUENCES: u32 = 1 << 22;
+const SPECIAL_TAGS: u32 = 1 << 30;
+
+/// A communicator. Immutable but for its name, attributes, error handler and the like.
+pub struct Comm {
+    handle: AtomicU32,
+    /// Identifies the communicator in envelopes: point-to-point messages travel in context 2 * id, collectives in
+    /// 2 * id + 1.
+    id: AtomicU32,
+    /// The calling process's rank in `group`.
+    pub rank: u32,
+    /// The processes; of an inter-communicator those of the local group.
+    pub group: Arc<Group>,
+    /// Of an inter-communicator: the remote group.
+    pub remote: Option<Arc<Group>>,
+    /// Of an inter-communicator: an intra-communicator of the local group, never seen by the program.
+    pub inner: Option<Arc<Comm>>,
+    /// The virtual topology.
+    pub topology: Option<Topology>,
+    sequence: AtomicU32,
+    state: Mutex<State>,
+}
+
+/// What the program may change.
+pub struct State {
+    /// The handle of the error handler.
+    pub errhandler: u32,
+    /// The buffer of `MPI_Comm_attach_buffer`.
+    pub buffer: Option<Arc<Buffer>>,
+    name: Option<String>,
+    attributes: Attributes,
+    info: Info,
+}
+
+/// The parts of a new communicator.
+pub(crate) struct Parts {
+    pub id: Option<u32>,
+    pub rank: u32,
+    pub group: Arc<Group>,
+    pub remote: Option<Arc<Group>>,
+    pub inner: Option<Arc<Comm>>,
+    pub topology: Option<Topology>,
+}
+
+impl Comm {
+    pub(crate) fn new(parts: Parts) -> Comm {
+        Comm {
+            handle: AtomicU32::new(MPI_COMM_NULL),
+            id: AtomicU32::new(parts.id.unwrap_or(NO_CONTEXT)),
+            rank: parts.rank,
+            group: parts.group,
+            remote: parts.remote,
+            inner: parts.inner,
+            topology: parts.topology,
+            sequence: AtomicU32::new(0),
+            state: Mutex::new(State {
+                errhandler: MPI_ERRORS_ARE_FATAL,
+                buffer: None,
+                name: None,
+                attributes: Attributes::default(),
+                info: Info::new(),
+            }),
+        }
+    }
+
+    /// The handle; `MPI_COMM_NULL` of those that the program never sees.
+    #[inline]
+    pub fn handle(&self) -> u32 {
+        self.handle.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_handle(&self, handle: u32) {
+        self.handle.store(handle, Ordering::Relaxed);
+    }
+
+    /// Completes a communicator of `MPI_Comm_idup`.
+    pub(crate) fn set_id(&self, id: u32) {
+        self.id.store(id, Ordering::Release);
+    }
+
+    /// The number that all its processes know it by.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        self.id.load(Ordering::Acquire)
+    }
+
+    /// The context of point-to-point messages.
+    #[inline]
+    pub fn point_to_point(&self) -> u32 {
+        2 * self.id()
+    }
+
+    /// The context of collective operations.
+    #[inline]
+    pub fn collective(&self) -> u32 {
+        2 * self.id() + 1
+    }
+
+    /// The number of the next collective operation. All processes start collectives in the same order.
+    pub(crate) fn next_tag(&self) -> u32 {
+        self.sequence.fetch_add(1, Ordering::Relaxed) % SEQUENCES
+    }
+
+    /// A tag in the collective context for an operation that carries the program's tag.
+    pub(crate) fn special_tag(tag: i32) -> u32 {
+        SPECIAL_TAGS | (tag as u32 % SPECIAL_TAGS)
+    }
+
+    /// Number of processes; of an inter-communicator those of the local group.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    /// Whether it is an inter-communicator.
+    #[inline]
+    pub fn is_inter(&self) -> bool {
+        self.remote.is_some()
+    }
+
+    /// The group that point-to-point ranks are of.
+    #[inline]
+    pub fn peers(&self) -> &Arc<Group> {
+        self.remote.as_ref().unwrap_or(&self.group)
+    }
+
+    /// What can change. No callback may be called while this is held.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no callback runs under this lock")
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let given = self.state().name.clone();
+        given.unwrap_or_else(|| {
+            match self.handle() {
+                MPI_COMM_WORLD => "MPI_COMM_WORLD",
+                MPI_COMM_SELF => "MPI_COMM_SELF",
+                _ => "",
+            }
+            .into()
+        })
+    }
+
+    /// Names it.
+    pub fn set_name(&self, name: String) {
+        self.state().name = Some(name);
+    }
+
+    /// For messages: "communicator 'rows' (4 ranks)".
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let ranks = |n: u32| format!("{n} {}", if n == 1 { "rank" } else { "ranks" });
+        let size = match &self.remote {
+            None => ranks(self.size()),
+            Some(remote) => format!("{}, {} remote", ranks(self.size()), ranks(remote.size())),
+        };
+        let name = self.name();
+        if name.is_empty() {
+            format!("the communicator ({size})")
+        } else {
+            format!("communicator '{name}' ({size})")
+        }
+    }
+
+    /// Access to the attributes.
+    pub fn attributes(&self) -> impl std::ops::DerefMut<Target = Attributes> + '_ {
+        AttributesGuard(self.state())
+    }
+
+    /// The hints.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        self.state().info.clone()
+    }
+
+    /// Sets the hints.
+    pub fn set_info(&self, info: Info) {
+        self.state().info = info;
+    }
+
+    /// The process of a rank of the program's that names a peer; `None` is `MPI_PROC_NULL`.
+    ///
+    /// # Errors
+    /// When there is no such rank.
+    #[inline]
+    pub fn peer(&self, rank: i32) -> Result<Option<u32>> {
+        match self.peers().process(rank as u32) {
+            // Negative ranks are beyond every group.
+            Some(process) => Ok(Some(process)),
+            None if rank == MPI_PROC_NULL => Ok(None),
+            None => fail!(MPI_ERR_RANK, "rank {rank} is not in {}", self.describe()),
+        }
+    }
+}
+
+struct AttributesGuard<'a>(MutexGuard<'a, State>);
+
+impl std::ops::Deref for AttributesGuard<'_> {
+    type Target = Attributes;
+    fn deref(&self) -> &Attributes {
+        &self.0.attributes
+    }
+}
+
+impl std::ops::DerefMut for AttributesGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Attributes {
+        &mut self.0.attributes
+    }
+}
+
+impl Mpi {
+    /// The communicator of a handle.
+    ///
+    /// # Errors
+    /// When there is none.
+    #[inline]
+    pub fn comm(&self, handle: u32) -> Result<Arc<Comm>> {
+        self.with_comm(handle, |comm| Ok(comm.clone()))
+    }
+
+    /// Calls `f` with the communicator of a handle; `f` must not wait or call back.
+    ///
+    /// # Errors
+    /// When there is none, and what `f` returns.
+    #[inline]
+    pub fn with_comm<R>(&self, handle: u32, f: impl FnOnce(&Arc<Comm>) -> Result<R>) -> Result<R> {
+        match handle {
+            MPI_COMM_WORLD => f(&self.world),
+            MPI_COMM_SELF => f(&self.own),
+            _ => match self.objects().comms.get(handle) {
+                Some(comm) => f(comm),
+                None => Err(unknown(handle)),
+            },
+        }
+    }
+
+    /// As [`Mpi::comm`], an intra-communicator.
+    ///
+    /// # Errors
+    /// When there is none or it is an inter-communicator.
+    pub fn intracomm(&self, handle: u32) -> Result<Arc<Comm>> {
+        let comm = self.comm(handle)?;
+        if comm.is_inter() {
+            fail!(
+                MPI_ERR_COMM,
+                "{} is an inter-communicator; an intra-communicator is needed",
+                comm.describe()
+            );
+        }
+        Ok(comm)
+    }
+
+    /// As [`Mpi::comm`], an inter-communicator.
+    ///
+    /// # Errors
+    /// When there is none or it is an intra-communicator.
+    pub fn intercomm(&self, handle: u32) -> Result<Arc<Comm>> {
+        let comm = self.comm(handle)?;
+        if !comm.is_inter() {
+            fail!(
+                MPI_ERR_COMM,
+                "{} is an intra-communicator; an inter-communicator is needed",
+                comm.describe()
+            );
+        }
+        Ok(comm)
+    }
+
+    /// `MPI_COMM_WORLD`
+    #[must_use]
+    pub fn comm_world(&self) -> &Arc<Comm> {
+        &self.world
+    }
+
+    /// `MPI_COMM_SELF`
+    #[must_use]
+    pub fn comm_self(&self) -> &Arc<Comm> {
+        &self.own
+    }
+
+    /// Gives a communicator a handle.
+    pub(crate) fn comm_add(&self, comm: Arc<Comm>) -> Result<u32> {
+        let Some(handle) = self.objects().comms.insert(comm.clone()) else {
+            fail!(
+                MPI_ERR_COMM,
+                "a million communicators exist; free some with MPI_Comm_free"
+            );
+        };
+        comm.set_handle(handle);
+        Ok(handle)
+    }
+
+    /// `MPI_Comm_free` and `MPI_Comm_disconnect`: the handle is gone, operations under way keep the rest.
+    ///
+    /// # Errors
+    /// When the handle is invalid or predefined, or a delete function of an attribute refuses.
+    pub fn comm_free(&self, handle: u32) -> Result<()> {
+        if matches!(handle, MPI_COMM_WORLD | MPI_COMM_SELF) {
+            fail!(
+                MPI_ERR_COMM,
+                "{} is predefined; it cannot be freed",
+                self.comm(handle)?.describe()
+            );
+        }
+        let comm = self.comm(handle)?;
+        let attributes = std::mem::take(&mut *comm.attributes());
+        if let Err((rest, error)) = attributes.delete_all(handle) {
+            *comm.attributes() = rest;
+            return Err(error);
+        }
+        if let Some(buffer) = comm.state().buffer.take() {
+            self.buffer_flush(&buffer);
+        }
+        let errhandler = std::mem::replace(&mut comm.state().errhandler, MPI_ERRORS_ARE_FATAL);
+        let _ = self.errhandler_release(errhandler);
+        self.objects().comms.remove(handle);
+        Ok(())
+    }
+
+    /// `MPI_Comm_compare`
+    ///
+    /// # Errors
+    /// When a handle is invalid.
+    pub fn comm_compare(&self, a: u32, b: u32) -> Result<i32> {
+        let (first, second) = (self.comm(a)?, self.comm(b)?);
+        if a == b {
+            return Ok(MPI_IDENT);
+        }
+        let remote = match (&first.remote, &second.remote) {
+            (None, None) => Comparison::Identical,
+            (Some(x), Some(y)) => x.compare(y),
+            _ => return Ok(MPI_UNEQUAL),
+        };
+        Ok(match (first.group.compare(&second.group), remote) {
+            (Comparison::Identical, Comparison::Identical) => MPI_CONGRUENT,
+            (Comparison::Unequal, _) | (_, Comparison::Unequal) => MPI_UNEQUAL,
+            _ => MPI_SIMILAR,
+        })
+    }
+
+    /// `MPI_Comm_set_attr`
+    ///
+    /// # Errors
+    /// As [`Mpi::attribute_set`].
+    pub fn comm_set_attribute(&self, handle: u32, key: i32, value: usize) -> Result<()> {
+        let comm = self.comm(handle)?;
+        self.attribute_set(Carrier::Comm, handle, key, value, || comm.attributes())
+    }
+
+    /// `MPI_Comm_get_attr` for keys of the program.
+    ///
+    /// # Errors
+    /// As [`Mpi::attribute_get`].
+    pub fn comm_attribute(&self, handle: u32, key: i32) -> Result<Option<usize>> {
+        let comm = self.comm(handle)?;
+        let attributes = comm.attributes().snapshot();
+        self.attribute_get(Carrier::Comm, key, &attributes)
+    }
+
+    /// `MPI_Comm_delete_attr`
+    ///
+    /// # Errors
+    /// As [`Mpi::attribute_delete`].
+    pub fn comm_delete_attribute(&self, handle: u32, key: i32) -> Result<()> {
+        let comm = self.comm(handle)?;
+        self.attribute_delete(Carrier::Comm, handle, key, || comm.attributes())
+    }
+}
+
+#[cold]
+fn unknown(handle: u32) -> Error {
+    let text = match handle {
+        MPI_COMM_NULL => "the communicator is MPI_COMM_NULL".to_string(),
+        _ => format!("{handle:#x} is not a communicator; was it freed?"),
+    };
+    Error::new(MPI_ERR_COMM, text)
+}

@@ -1,0 +1,492 @@
+//! Point-to-point communication.
+
+use std::sync::Arc;
+
+use margay_run_engine::{Arrived, Data, Envelope, Mode, MsgId, Pattern, copy};
+use margay_sys::user::Mem;
+
+use crate::buffer::Buffer;
+use crate::collective::Operation;
+use crate::comm::Comm;
+use crate::constants::message::*;
+use crate::constants::sentinel::*;
+use crate::error::*;
+use crate::request::{Active, received};
+use crate::{Mpi, Status};
+
+/// The largest tag (`MPI_TAG_UB`).
+pub const TAG_UB: i32 = i32::MAX;
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendMode {
+    /// `MPI_Send`
+    Standard,
+    /// `MPI_Ssend`
+    Synchronous,
+    /// `MPI_Rsend`
+    Ready,
+    /// `MPI_Bsend`
+    Buffered,
+}
+
+impl SendMode {
+    fn mode(self) -> Mode {
+        match self {
+            SendMode::Standard | SendMode::Buffered => Mode::Standard,
+            SendMode::Synchronous => Mode::Synchronous,
+            SendMode::Ready => Mode::Ready,
+        }
+    }
+}
+
+/// How a persistent request begins.
+pub(crate) enum Start {
+    /// To or from `MPI_PROC_NULL`.
+    Nothing(Status),
+    Send {
+        mode: Mode,
+        data: Data,
+        to: u32,
+        envelope: Envelope,
+    },
+    Buffered {
+        buffer: Arc<Buffer>,
+        data: Data,
+        to: u32,
+        envelope: Envelope,
+    },
+    Receive {
+        data: Data,
+        pattern: Pattern,
+        from: Option<u32>,
+    },
+    Collective {
+        comm: Arc<Comm>,
+        operation: Operation,
+        /// Chosen when the request was made, so that starts need not be in one order on all processes.
+        tag: u32,
+    },
+}
+
+/// A message that a matched probe took.
+pub(crate) struct Taken {
+    id: MsgId,
+    comm: u32,
+}
+
+/// Where a receive looks.
+struct Source {
+    pattern: Pattern,
+    from: Option<u32>,
+}
+
+impl Mpi {
+    /// Where a send goes; `None` is `MPI_PROC_NULL`.
+    #[inline]
+    fn target(&self, comm: u32, dest: i32, tag: i32) -> Result<Option<(u32, Envelope)>> {
+        self.with_comm(comm, |comm| {
+            if tag < 0 {
+                return Err(bad_tag(tag, comm));
+            }
+            let Some(process) = comm.peers().process(dest as u32) else {
+                return match dest {
+                    MPI_PROC_NULL => Ok(None),
+                    _ => Err(bad_rank(dest, tag, comm)),
+                };
+            };
+            let envelope = Envelope {
+                context: comm.point_to_point(),
+                source: comm.rank,
+                tag: tag as u32,
+            };
+            Ok(Some((process, envelope)))
+        })
+    }
+
+    /// Where a receive looks; `None` is `MPI_PROC_NULL`.
+    #[inline]
+    fn source(&self, comm: u32, source: i32, tag: i32) -> Result<Option<Source>> {
+        self.with_comm(comm, |comm| {
+            if tag < 0 && tag != MPI_ANY_TAG {
+                return Err(bad_tag(tag, comm));
+            }
+            let (rank, from) = match source {
+                MPI_ANY_SOURCE => (None, None),
+                MPI_PROC_NULL => return Ok(None),
+                _ => match comm.peers().process(source as u32) {
+                    Some(process) => (Some(source as u32), Some(process)),
+                    None => return Err(bad_rank(source, tag, comm)),
+                },
+            };
+            Ok(Some(Source {
+                pattern: Pattern {
+                    context: comm.point_to_point(),
+                    source: rank,
+                    tag: (tag != MPI_ANY_TAG).then_some(tag as u32),
+                },
+                from,
+            }))
+        })
+    }
+
+    /// `MPI_Send` and its modes.
+    ///
+    /// # Errors
+    /// When an argument is invalid, or the attached buffer is too small.
+    #[inline]
+    pub fn send(&self, mode: SendMode, data: &Data, dest: i32, tag: i32, comm: u32) -> Result<()> {
+        let Some((to, envelope)) = self.target(comm, dest, tag)? else {
+            return Ok(());
+        };
+        if mode == SendMode::Buffered {
+            let buffer = self.buffer_for(comm)?;
+            return self.buffered_send(&buffer, data, to, envelope);
+        }
+        self.rank.send(mode.mode(), data, to, envelope);
+        Ok(())
+    }
+
+    /// `MPI_Recv`: the status, and an error if the message was too long.
+    ///
+    /// # Errors
+    /// When an argument is invalid.
+    #[inline]
+    pub fn recv(
+        &self,
+        data: Data,
+        source: i32,
+        tag: i32,
+        comm: u32,
+    ) -> Result<(Status, Option<Error>)> {
+        let Some(source) = self.source(comm, source, tag)? else {
+            return Ok((Status::PROC_NULL, None));
+        };
+        let room = data.size();
+        let outcome = self.rank.recv(data, source.pattern, source.from);
+        Ok(received(outcome, room))
+    }
+
+    /// `MPI_Isend` and its modes: a request.
+    ///
+    /// # Errors
+    /// As [`Mpi::send`].
+    #[inline]
+    pub fn isend(&self, mode: SendMode, data: Data, dest: i32, tag: i32, comm: u32) -> Result<u32> {
+        let active = match self.target(comm, dest, tag)? {
+            None => Active::Done(Status::EMPTY),
+            Some((to, envelope)) if mode == SendMode::Buffered => {
+                let buffer = self.buffer_for(comm)?;
+                self.buffered_send(&buffer, &data, to, envelope)?;
+                Active::Done(Status::EMPTY)
+            }
+            Some((to, envelope)) => Active::Send(self.rank.isend(mode.mode(), data, to, envelope)),
+        };
+        self.request_add(comm, active)
+    }
+
+    /// `MPI_Irecv`: a request.
+    ///
+    /// # Errors
+    /// When an argument is invalid.
+    #[inline]
+    pub fn irecv(&self, data: Data, source: i32, tag: i32, comm: u32) -> Result<u32> {
+        let active = match self.source(comm, source, tag)? {
+            None => Active::Done(Status::PROC_NULL),
+            Some(source) => {
+                let room = data.size();
+                Active::Receive(self.rank.irecv(data, source.pattern, source.from), room)
+            }
+        };
+        self.request_add(comm, active)
+    }
+
+    /// `MPI_Send_init` and its modes: a persistent request.
+    ///
+    /// # Errors
+    /// As [`Mpi::send`].
+    pub fn send_init(
+        &self,
+        mode: SendMode,
+        data: Data,
+        dest: i32,
+        tag: i32,
+        comm: u32,
+    ) -> Result<u32> {
+        let start = match self.target(comm, dest, tag)? {
+            None => Start::Nothing(Status::EMPTY),
+            Some((to, envelope)) if mode == SendMode::Buffered => Start::Buffered {
+                buffer: self.buffer_for(comm)?,
+                data,
+                to,
+                envelope,
+            },
+            Some((to, envelope)) => Start::Send {
+                mode: mode.mode(),
+                data,
+                to,
+                envelope,
+            },
+        };
+        self.request_persistent(comm, start)
+    }
+
+    /// `MPI_Recv_init`: a persistent request.
+    ///
+    /// # Errors
+    /// When an argument is invalid.
+    pub fn recv_init(&self, data: Data, source: i32, tag: i32, comm: u32) -> Result<u32> {
+        let start = match self.source(comm, source, tag)? {
+            None => Start::Nothing(Status::PROC_NULL),
+            Some(source) => Start::Receive {
+                data,
+                pattern: source.pattern,
+                from: source.from,
+            },
+        };
+        self.request_persistent(comm, start)
+    }
+
+    /// Begins a persistent operation.
+    pub(crate) fn start(&self, start: &Start) -> Result<Active> {
+        Ok(match start {
+            Start::Nothing(status) => Active::Done(*status),
+            Start::Send {
+                mode,
+                data,
+                to,
+                envelope,
+            } => Active::Send(self.rank.isend(*mode, data.clone(), *to, *envelope)),
+            Start::Buffered {
+                buffer,
+                data,
+                to,
+                envelope,
+            } => {
+                self.buffered_send(buffer, data, *to, *envelope)?;
+                Active::Done(Status::EMPTY)
+            }
+            Start::Receive {
+                data,
+                pattern,
+                from,
+            } => Active::Receive(self.rank.irecv(data.clone(), *pattern, *from), data.size()),
+            Start::Collective {
+                comm,
+                operation,
+                tag,
+            } => Active::Send(self.start_tagged(comm, operation, *tag)?),
+        })
+    }
+
+    /// `MPI_Sendrecv`
+    ///
+    /// # Errors
+    /// When an argument is invalid.
+    pub fn sendrecv(
+        &self,
+        send: (Data, i32, i32),
+        receive: (Data, i32, i32),
+        comm: u32,
+    ) -> Result<(Status, Option<Error>)> {
+        let active = self.exchange_active(send, receive, comm)?;
+        match active {
+            Active::Both {
+                send,
+                receive,
+                room,
+            } => {
+                let outcome = self.rank.wait(receive);
+                self.rank.wait(send);
+                Ok(received(outcome, room))
+            }
+            Active::Receive(id, room) => Ok(received(self.rank.wait(id), room)),
+            Active::Send(id) => {
+                self.rank.wait(id);
+                Ok((Status::PROC_NULL, None))
+            }
+            _ => Ok((Status::PROC_NULL, None)),
+        }
+    }
+
+    /// `MPI_Isendrecv`: a request.
+    ///
+    /// # Errors
+    /// When an argument is invalid.
+    pub fn isendrecv(
+        &self,
+        send: (Data, i32, i32),
+        receive: (Data, i32, i32),
+        comm: u32,
+    ) -> Result<u32> {
+        let active = self.exchange_active(send, receive, comm)?;
+        self.request_add(comm, active)
+    }
+
+    fn exchange_active(
+        &self,
+        (send, dest, send_tag): (Data, i32, i32),
+        (receive, source, receive_tag): (Data, i32, i32),
+        comm: u32,
+    ) -> Result<Active> {
+        let target = self.target(comm, dest, send_tag)?;
+        let source = self.source(comm, source, receive_tag)?;
+        let room = receive.size();
+        let receive = source.map(|s| self.rank.irecv(receive, s.pattern, s.from));
+        let send = target.map(|(to, envelope)| self.rank.isend(Mode::Standard, send, to, envelope));
+        Ok(match (send, receive) {
+            (Some(send), Some(receive)) => Active::Both {
+                send,
+                receive,
+                room,
+            },
+            (None, Some(receive)) => Active::Receive(receive, room),
+            // The status is that of the receive from nobody.
+            (Some(send), None) => Active::Send(send),
+            (None, None) => Active::Done(Status::PROC_NULL),
+        })
+    }
+
+    /// A packed copy of `data`, for the operations that send and receive in one buffer.
+    #[must_use]
+    pub fn packed_copy(&self, data: &Data) -> Data {
+        let packed = Data::bytes(Mem::owned(data.size() as usize), data.size());
+        copy(data, &packed);
+        packed
+    }
+
+    /// `MPI_Probe`
+    ///
+    /// # Errors
+    /// When an argument is invalid.
+    pub fn probe(&self, source: i32, tag: i32, comm: u32) -> Result<Status> {
+        Ok(match self.source(comm, source, tag)? {
+            None => Status::PROC_NULL,
+            Some(source) => status_of(&self.rank.probe(source.pattern, source.from)),
+        })
+    }
+
+    /// `MPI_Iprobe`
+    ///
+    /// # Errors
+    /// When an argument is invalid.
+    pub fn iprobe(&self, source: i32, tag: i32, comm: u32) -> Result<Option<Status>> {
+        Ok(match self.source(comm, source, tag)? {
+            None => Some(Status::PROC_NULL),
+            Some(source) => self.rank.iprobe(source.pattern).map(|a| status_of(&a)),
+        })
+    }
+
+    /// `MPI_Mprobe`: the message's handle and its status.
+    ///
+    /// # Errors
+    /// When an argument is invalid.
+    pub fn mprobe(&self, source: i32, tag: i32, comm: u32) -> Result<(u32, Status)> {
+        match self.source(comm, source, tag)? {
+            None => Ok((MPI_MESSAGE_NO_PROC, Status::PROC_NULL)),
+            Some(source) => {
+                let (id, arrived) = self.rank.mprobe(source.pattern, source.from);
+                Ok((self.message_add(id, comm)?, status_of(&arrived)))
+            }
+        }
+    }
+
+    /// `MPI_Improbe`: the message's handle and its status, if there is one.
+    ///
+    /// # Errors
+    /// When an argument is invalid.
+    pub fn improbe(&self, source: i32, tag: i32, comm: u32) -> Result<Option<(u32, Status)>> {
+        match self.source(comm, source, tag)? {
+            None => Ok(Some((MPI_MESSAGE_NO_PROC, Status::PROC_NULL))),
+            Some(source) => match self.rank.improbe(source.pattern) {
+                Some((id, arrived)) => Ok(Some((self.message_add(id, comm)?, status_of(&arrived)))),
+                None => {
+                    self.rank.give_way_if_crowded();
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    fn message_add(&self, id: MsgId, comm: u32) -> Result<u32> {
+        let handle = self.objects().messages.insert(Taken { id, comm });
+        handle.ok_or_else(|| {
+            Error::new(
+                MPI_ERR_OTHER,
+                "a million messages are probed and not received; receive some first",
+            )
+        })
+    }
+
+    /// `MPI_Imrecv`: a request.
+    ///
+    /// # Errors
+    /// When the handle is invalid.
+    pub fn imrecv(&self, message: u32, data: Data) -> Result<u32> {
+        let (active, comm) = self.message_start(message, data)?;
+        self.request_add(comm, active)
+    }
+
+    /// `MPI_Mrecv`
+    ///
+    /// # Errors
+    /// When the handle is invalid.
+    pub fn mrecv(&self, message: u32, data: Data) -> Result<(Status, Option<Error>)> {
+        let (active, comm) = self.message_start(message, data)?;
+        Ok(match active {
+            Active::Receive(id, room) => {
+                let (status, error) = received(self.rank.wait(id), room);
+                (status, error.map(|e| e.on(comm)))
+            }
+            _ => (Status::PROC_NULL, None),
+        })
+    }
+
+    fn message_start(&self, message: u32, data: Data) -> Result<(Active, u32)> {
+        if message == MPI_MESSAGE_NO_PROC {
+            let own = crate::constants::comm::MPI_COMM_SELF;
+            return Ok((Active::Done(Status::PROC_NULL), own));
+        }
+        let taken = self.objects().messages.remove(message);
+        let Some(taken) = taken else {
+            let text = match message {
+                MPI_MESSAGE_NULL => "the message is MPI_MESSAGE_NULL".to_string(),
+                _ => format!("{message:#x} is not a message; was it received already?"),
+            };
+            return Err(Error::new(MPI_ERR_REQUEST, text));
+        };
+        let room = data.size();
+        Ok((
+            Active::Receive(self.rank.imrecv(taken.id, data), room),
+            taken.comm,
+        ))
+    }
+}
+
+fn status_of(arrived: &Arrived) -> Status {
+    Status {
+        source: arrived.source as i32,
+        tag: arrived.tag as i32,
+        bytes: arrived.bytes,
+        cancelled: false,
+    }
+}
+
+#[cold]
+fn bad_rank(rank: i32, tag: i32, comm: &Comm) -> Error {
+    Error::new(
+        MPI_ERR_RANK,
+        format!("rank {rank} is not in {}, tag {tag}", comm.describe()),
+    )
+}
+
+#[cold]
+fn bad_tag(tag: i32, comm: &Comm) -> Error {
+    Error::new(
+        MPI_ERR_TAG,
+        format!(
+            "tag {tag} is not between 0 and {TAG_UB} (MPI_TAG_UB), on {}",
+            comm.describe()
+        ),
+    )
+}
