@@ -1,6 +1,6 @@
 //! Walking the data of many elements in packed order, from and to any byte.
 
-use crate::flat::{Body, Flat, Item, Run};
+use crate::flat::{Body, Flat, Item, Run, Seq};
 
 /// A position in the packed data of `count` elements of a datatype.
 ///
@@ -113,7 +113,7 @@ impl Cursor {
         if max_bytes == 0 || self.position == self.total {
             return None;
         }
-        let (run, _) = take(
+        let (run, _) = take::<false>(
             &self.top,
             0,
             &mut self.iteration,
@@ -130,7 +130,7 @@ impl Cursor {
         if max_bytes == 0 || self.position == self.total {
             return None;
         }
-        let (run, _) = take_one(
+        let (run, _) = take::<true>(
             &self.top,
             0,
             &mut self.iteration,
@@ -186,8 +186,10 @@ fn blocks(run: &Run, origin: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Takes a run from `item`, whose sequence has its origin at `base`; true when that finished the item.
-fn take(
+/// Takes a run (`ONE`: of one block at most) from `item`, whose sequence has its origin at `base`; true when that
+/// finished the item.
+#[inline]
+fn take<const ONE: bool>(
     item: &Item,
     base: i64,
     iteration: &mut u64,
@@ -195,90 +197,55 @@ fn take(
     within: &mut u64,
     max_bytes: u64,
 ) -> (Run, bool) {
-    match &item.body {
-        Body::Bytes(block) if *within == 0 && max_bytes >= *block => {
-            let offset = base + item.offset + *iteration as i64 * item.stride;
+    let offset = base + item.offset + *iteration as i64 * item.stride;
+    let run = match &item.body {
+        Body::Seq(seq) => descend::<ONE>(seq, offset, iteration, frames, within, max_bytes),
+        Body::Bytes(block) if !ONE && *within == 0 && max_bytes >= *block => {
             let left = item.count - *iteration;
             // Only a short fragment has to pay for the division.
-            let count = if left.saturating_mul(*block) <= max_bytes {
-                left
-            } else {
-                max_bytes / block
-            };
+            let fits = left
+                .checked_mul(*block)
+                .is_some_and(|bytes| bytes <= max_bytes);
+            let count = if fits { left } else { max_bytes / block };
             *iteration += count;
-            (
-                Run {
-                    offset,
-                    block: *block,
-                    count,
-                    stride: item.stride,
-                },
-                *iteration == item.count,
-            )
+            Run {
+                offset,
+                block: *block,
+                count,
+                stride: item.stride,
+            }
         }
-        Body::Bytes(_) => take_one(item, base, iteration, frames, within, max_bytes),
-        Body::Seq(_) => descend(item, base, iteration, frames, within, max_bytes, take),
-    }
-}
-
-/// As [`take`], but at most one block.
-fn take_one(
-    item: &Item,
-    base: i64,
-    iteration: &mut u64,
-    frames: &mut [Frame],
-    within: &mut u64,
-    max_bytes: u64,
-) -> (Run, bool) {
-    match &item.body {
         Body::Bytes(block) => {
-            let offset = base + item.offset + *iteration as i64 * item.stride + *within as i64;
             let bytes = (block - *within).min(max_bytes);
+            let offset = offset + *within as i64;
             *within += bytes;
             if *within == *block {
                 *within = 0;
                 *iteration += 1;
             }
-            (
-                Run {
-                    offset,
-                    block: bytes,
-                    count: 1,
-                    stride: 0,
-                },
-                *iteration == item.count,
-            )
+            Run {
+                offset,
+                block: bytes,
+                count: 1,
+                stride: 0,
+            }
         }
-        Body::Seq(_) => descend(item, base, iteration, frames, within, max_bytes, take_one),
-    }
+    };
+    (run, *iteration == item.count)
 }
 
-type Take = fn(&Item, i64, &mut u64, &mut [Frame], &mut u64, u64) -> (Run, bool);
-
-/// Takes from the current item of `item`'s sequence and steps on when that is finished.
-#[inline]
-fn descend(
-    item: &Item,
-    base: i64,
+/// Takes from the current item of a sequence with its origin at `origin`, and steps on when that is finished.
+fn descend<const ONE: bool>(
+    seq: &Seq,
+    origin: i64,
     iteration: &mut u64,
     frames: &mut [Frame],
     within: &mut u64,
     max_bytes: u64,
-    leaf: Take,
-) -> (Run, bool) {
-    let Body::Seq(seq) = &item.body else {
-        unreachable!("only sequences are descended into")
-    };
+) -> Run {
     let (frame, below) = frames.split_first_mut().expect("a frame for each level");
-    let origin = base + item.offset + *iteration as i64 * item.stride;
-    let (run, done) = leaf(
-        &seq.items[frame.item],
-        origin,
-        &mut frame.iteration,
-        below,
-        within,
-        max_bytes,
-    );
+    let item = &seq.items[frame.item];
+    let (run, done) = take::<ONE>(item, origin, &mut frame.iteration, below, within, max_bytes);
     if done {
         frame.iteration = 0;
         frame.item += 1;
@@ -287,5 +254,5 @@ fn descend(
             *iteration += 1;
         }
     }
-    (run, *iteration == item.count)
+    run
 }
