@@ -36,6 +36,15 @@ impl Doorbell {
         }
     }
 
+    /// Wakes whoever sleeps here, when the caller has executed the full fence itself (for several
+    /// doorbells at once).
+    #[inline]
+    pub(crate) fn wake_sleepers(&self) {
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            self.wake();
+        }
+    }
+
     /// Sleeps until [`ring`](Self::ring) is called, `look` finds work, or `timeout_ns` has passed.
     /// `look` is called once, after this thread has announced itself: when it returns true nobody
     /// sleeps. May return early without a reason, as futexes do.

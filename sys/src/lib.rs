@@ -11,6 +11,7 @@
 //! | [`pool`] | a rank's pool of bulk chunks, filled by it and emptied by its peers |
 //! | [`transfer`] | the cell over which two ranks share the copying of one message |
 //! | [`arena`] | memory that a rank shares on request |
+//! | [`board`] | a communicator's control block: a slot a rank, arrival counter, release word |
 //! | [`user`] | memory that the user claims to own: checked copies, strided copies |
 //! | [`cma`] | cross-memory attach: reading and writing another process |
 //! | [`doorbell`] | the futex word on which a rank sleeps |
@@ -24,6 +25,8 @@
 
 #[cfg(not(loom))]
 pub mod arena;
+#[cfg(not(loom))]
+pub mod board;
 #[cfg(not(loom))]
 pub mod clock;
 #[cfg(not(loom))]

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use crate::board::Table;
 use crate::doorbell::Doorbell;
 
 /// `MARGAY` and the format's version in the last byte. A changed layout gets a new version.
@@ -221,7 +222,10 @@ impl Segment {
             PAGE,
         );
         let heap_offset = round_up(inbox_offset + u64::from(ranks) * inbox_bytes(ranks), PAGE);
-        let heap_end = round_up(heap_offset + sizes.heap_bytes, 2 << 20);
+        let heap_end = round_up(
+            heap_offset + size_of::<Table>() as u64 + sizes.heap_bytes,
+            2 << 20,
+        );
         let arena_stride = round_up(sizes.arena_bytes, 2 << 20);
         let total = heap_end + arena_stride * u64::from(ranks);
 
@@ -255,7 +259,9 @@ impl Segment {
         h.heap_end.store(heap_end, Ordering::Relaxed);
         h.arena_offset.store(heap_end, Ordering::Relaxed);
         h.arena_stride.store(arena_stride, Ordering::Relaxed);
-        h.heap_next.0.store(heap_offset, Ordering::Relaxed);
+        h.heap_next
+            .0
+            .store(heap_offset + size_of::<Table>() as u64, Ordering::Relaxed);
         h.magic.store(MAGIC, Ordering::Release);
         Ok(segment)
     }
@@ -402,6 +408,14 @@ impl Segment {
             .0
             .load(Ordering::Relaxed)
             .saturating_sub(self.heap_offset)
+    }
+
+    /// The table of boards, at the start of the heap. None when the heap is too short for it.
+    pub(crate) fn boards(&self) -> Option<&Table> {
+        let at = self.heap_at(self.heap_offset, size_of::<Table>() as u64, 128)?;
+        // SAFETY: inside the heap, aligned (checked), kept free of allocations by `create`; zeroed
+        // memory is an empty table of atomics.
+        Some(unsafe { at.cast::<Table>().as_ref() })
     }
 
     /// The list of those who send to `rank`.

@@ -9,6 +9,7 @@
 mod collective;
 mod data;
 mod engine;
+pub mod node;
 mod rank;
 mod slab;
 mod wait;

@@ -332,6 +332,12 @@ impl Rank {
         }
     }
 
+    /// Whether cores are short: more ranks than the job may use cores.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.policy.is_crowded()
+    }
+
     /// Where cores are short, gives the core away: for calls in which programs poll.
     #[inline]
     pub fn give_way_if_crowded(&self) {

@@ -1,0 +1,493 @@
+//! Fast paths of blocking collectives between ranks of one machine.
+//!
+//! A communicator whose ranks share a segment has a [`Channel`]: a board in shared memory
+//! ([`margay_sys::board`]). Small operations put their data into slots and read the others' slots;
+//! large ones put addresses into the slots and every rank copies what it needs straight from the
+//! others' buffers, once. Which way an operation goes depends only on what the standard makes equal
+//! on all ranks, so all decide alike; what fits neither way returns `false` and goes by schedule.
+//!
+//! Where ranks have a core each, every rank looks at every slot (one cache-line transfer). Where
+//! cores are short, the last to arrive does the work for all and releases them with one store: the
+//! ranks then wait for one word, and nobody has to be scheduled twice.
+//!
+//! Reductions are computed in rank order, so results do not change from run to run.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use margay_core_datatype::{Basic, Datatype};
+use margay_core_group::Group;
+use margay_core_reduce::{self as reduce, Op};
+use margay_sys::board::{Board, SLOT_BYTES};
+use margay_sys::cma;
+use margay_sys::user::Mem;
+
+use crate::data::{self, Data};
+use crate::engine::Pending;
+use crate::rank::Rank;
+
+/// Bytes that a rank copies from one peer before it asks the next (large reductions).
+const PIECE: u64 = 256 << 10;
+
+/// A communicator's board and where its ranks are.
+pub struct Channel {
+    board: Board,
+    members: Arc<Group>,
+    context: u32,
+    /// Number of the last operation.
+    last: AtomicU64,
+    /// Every rank has a core: look at all slots rather than wait for a release.
+    roomy: bool,
+    /// Whether all ranks may read each other's memory; found out at the first need.
+    attach: OnceLock<bool>,
+}
+
+/// Equal blocks of a user's buffer: `count` elements of a datatype for each rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks<'a> {
+    /// The memory; its base is the user's address.
+    pub mem: &'a Mem,
+    /// Elements of a block.
+    pub count: u64,
+    /// Their type.
+    pub datatype: &'a Arc<Datatype>,
+}
+
+impl Blocks<'_> {
+    /// Packed bytes of a block.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.count * self.datatype.size()
+    }
+
+    /// `blocks` of them from the `first`.
+    fn data(&self, first: u32, blocks: u32) -> Data {
+        let offset = i64::from(first) * self.count as i64 * self.datatype.extent();
+        Data::typed(
+            self.mem.shifted(offset),
+            self.count * u64::from(blocks),
+            self.datatype,
+        )
+    }
+}
+
+/// A buffer that others read: where it is, and the packed copy if it had holes.
+struct Exposed {
+    address: u64,
+    _packed: Option<Mem>,
+}
+
+impl Channel {
+    /// The channel of the communicator with that context and these members, of which this rank is
+    /// number `me`. Every member calls it. None where the ranks share no memory or boards are used
+    /// up.
+    #[must_use]
+    pub fn open(rank: &Rank, members: &Arc<Group>, me: u32, context: u32) -> Option<Channel> {
+        let segment = rank.segment()?;
+        let ranks = members.size();
+        if ranks < 2 {
+            return None;
+        }
+        let mut hasher = DefaultHasher::new();
+        context.hash(&mut hasher);
+        for process in members.processes() {
+            process.hash(&mut hasher);
+        }
+        Some(Channel {
+            board: Board::open(segment, hasher.finish(), ranks, me)?,
+            members: members.clone(),
+            context,
+            last: AtomicU64::new(0),
+            roomy: !rank.is_crowded(),
+            attach: OnceLock::new(),
+        })
+    }
+
+    /// Waits until all have come.
+    pub fn barrier(&self, rank: &Rank) {
+        let n = self.begin(rank);
+        self.board.put(n, 0, |_| {});
+        self.all(rank, n, 0, |_| {});
+    }
+
+    /// Broadcasts `data` of `root`. Returns false when it must go by schedule.
+    #[must_use]
+    pub fn bcast(&self, rank: &Rank, data: &Data, root: u32) -> bool {
+        let len = data.size() as usize;
+        if len > SLOT_BYTES {
+            return self.pull_from_root(rank, data, root);
+        }
+        let n = self.begin(rank);
+        if self.board.me() == root {
+            self.board.put(n, len, |slot| data.walk().pack(data, slot));
+            self.wake();
+        } else {
+            self.board.put(n, 0, |_| {});
+            self.wake();
+            self.wait(rank, Some(root), || self.board.has_put(root, n));
+            data.walk().unpack(data, self.board.read(root, n, len));
+        }
+        true
+    }
+
+    /// Reduces `count` elements to all, or to `root` only. `input` and `output` are where the
+    /// elements are and go (`output` of others than the root is not touched). Returns false when it
+    /// must go by schedule.
+    #[must_use]
+    pub fn reduce(
+        &self,
+        rank: &Rank,
+        (op, basic): (Op, Basic),
+        count: u64,
+        input: &Mem,
+        output: &Mem,
+        root: Option<u32>,
+    ) -> bool {
+        let element = basic.extent();
+        if basic.size() != element {
+            return false;
+        }
+        let bytes = count * element;
+        let len = bytes as usize;
+        if len > SLOT_BYTES {
+            return root.is_none() && self.reduce_slices(rank, (op, basic), count, input, output);
+        }
+        let n = self.begin(rank);
+        self.board.put(n, len, |slot| input.read(0, slot));
+        match root {
+            None => {
+                self.all(rank, n, len, |slot| self.combine_slots(n, op, basic, slot));
+                if self.roomy {
+                    output.with_bytes_mut(0, len, |out| self.combine_slots(n, op, basic, out));
+                } else {
+                    output.write(0, self.board.result(n, len));
+                }
+            }
+            Some(root) if root == self.board.me() => {
+                self.wake();
+                self.wait_for_all(rank, n);
+                output.with_bytes_mut(0, len, |out| self.combine_slots(n, op, basic, out));
+            }
+            Some(_) => self.wake(),
+        }
+        true
+    }
+
+    /// Every rank's block to all. `send` is none in place. Returns false when it must go by
+    /// schedule.
+    #[must_use]
+    pub fn allgather(&self, rank: &Rank, send: Option<&Data>, recv: Blocks<'_>) -> bool {
+        let me = self.board.me();
+        let own = recv.data(me, 1);
+        let mine = send.unwrap_or(&own);
+        let len = recv.bytes() as usize;
+        if mine.size() as usize != len {
+            return false;
+        }
+        if len > SLOT_BYTES {
+            if !self.may_attach(rank) {
+                return false;
+            }
+            if send.is_some() {
+                data::copy(mine, &own);
+            }
+            let exposed = expose(mine);
+            return self.pull_all(rank, &exposed, |from| (recv.data(from, 1), 0));
+        }
+        let n = self.begin(rank);
+        self.board.put(n, len, |slot| mine.walk().pack(mine, slot));
+        self.all(rank, n, 0, |_| {});
+        for from in 0..self.board.ranks() {
+            if from != me || send.is_some() {
+                let place = recv.data(from, 1);
+                place.walk().unpack(&place, self.board.read(from, n, len));
+            }
+        }
+        true
+    }
+
+    /// A block from every rank to every rank, not in place. Returns false when it must go by
+    /// schedule.
+    #[must_use]
+    pub fn alltoall(&self, rank: &Rank, send: Blocks<'_>, recv: Blocks<'_>) -> bool {
+        let (me, ranks) = (self.board.me(), self.board.ranks());
+        let block = recv.bytes();
+        let total = block * u64::from(ranks);
+        if send.bytes() != block {
+            return false;
+        }
+        let all = send.data(0, ranks);
+        if total as usize > SLOT_BYTES {
+            if block < 4096 || !self.may_attach(rank) {
+                return false;
+            }
+            data::copy(&send.data(me, 1), &recv.data(me, 1));
+            let exposed = expose(&all);
+            return self.pull_all(rank, &exposed, |from| {
+                (recv.data(from, 1), block * u64::from(me))
+            });
+        }
+        let n = self.begin(rank);
+        self.board
+            .put(n, total as usize, |slot| all.walk().pack(&all, slot));
+        self.all(rank, n, 0, |_| {});
+        let start = (block * u64::from(me)) as usize;
+        for from in 0..ranks {
+            let place = recv.data(from, 1);
+            let bytes = &self.board.read(from, n, total as usize)[start..start + block as usize];
+            place.walk().unpack(&place, bytes);
+        }
+        true
+    }
+
+    /// Starts the next operation: its number, once this rank may put.
+    #[inline]
+    fn begin(&self, rank: &Rank) -> u64 {
+        let n = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        if !self.board.may_put(n) {
+            self.wait(rank, None, || self.board.may_put(n));
+        }
+        n
+    }
+
+    /// Waits until all have put operation `n`. Where cores are short, the last to come writes a
+    /// result of `len` bytes by `fill` and lets the others go.
+    #[inline]
+    fn all(&self, rank: &Rank, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+        if self.roomy {
+            self.wake();
+            self.wait_for_all(rank, n);
+        } else if self.board.arrive(n) {
+            self.board.release(n, len, fill);
+            self.wake();
+        } else {
+            self.wait(rank, None, || self.board.is_released(n));
+        }
+    }
+
+    #[inline]
+    fn wait_for_all(&self, rank: &Rank, n: u64) {
+        let mut seen = 0;
+        self.wait(rank, None, || {
+            while seen < self.board.ranks() && self.board.has_put(seen, n) {
+                seen += 1;
+            }
+            seen == self.board.ranks()
+        });
+    }
+
+    #[inline]
+    fn wake(&self) {
+        let me = self.board.me() as usize;
+        self.board.wake(
+            self.members
+                .processes()
+                .enumerate()
+                .filter(|&(at, _)| at != me)
+                .map(|(_, world)| world),
+        );
+    }
+
+    #[inline]
+    fn wait(&self, rank: &Rank, on: Option<u32>, mut ready: impl FnMut() -> bool) {
+        let world = on.and_then(|member| self.members.process(member));
+        rank.block(
+            |_| ready().then_some(()),
+            |_| Some(Pending::Collective(world, self.context)),
+        );
+    }
+
+    /// What all have put in operation `n`, combined in rank order.
+    fn combine_slots(&self, n: u64, op: Op, basic: Basic, out: &mut [u8]) {
+        let last = self.board.ranks() - 1;
+        out.copy_from_slice(self.board.read(last, n, out.len()));
+        for member in (0..last).rev() {
+            reduce::apply(op, basic, out, self.board.read(member, n, out.len()))
+                .expect("the operation was checked against the type");
+        }
+    }
+
+    /// Whether all ranks may read each other's memory. All call it at the same operation; the first
+    /// call asks, later ones know.
+    fn may_attach(&self, rank: &Rank) -> bool {
+        if let Some(&known) = self.attach.get() {
+            return known;
+        }
+        const PROBE: u64 = 0x6d61_7267_6179_0a0d;
+        let word = Mem::from_vec(PROBE.to_ne_bytes().to_vec());
+        let n = self.put_address(rank, word.address() as u64);
+        let next = (self.board.me() + 1) % self.board.ranks();
+        let copy = Mem::owned(8);
+        let read = self.pull(next, n, 0, &copy, 0, 8)
+            && copy.with_bytes(0, 8, |bytes| bytes == PROBE.to_ne_bytes());
+        let mut votes = [u8::from(read)];
+        let n = self.begin(rank);
+        self.board.put(n, 1, |slot| slot.copy_from_slice(&votes));
+        self.all(rank, n, 0, |_| {});
+        for member in 0..self.board.ranks() {
+            votes[0] &= self.board.read(member, n, 1)[0];
+        }
+        let all = votes[0] == 1;
+        *self.attach.get_or_init(|| all)
+    }
+
+    /// Tells all where a buffer of this rank is; returns the operation in which all have told.
+    fn put_address(&self, rank: &Rank, address: u64) -> u64 {
+        let n = self.begin(rank);
+        self.board.put(n, 16, |slot| {
+            slot[..8].copy_from_slice(&address.to_ne_bytes());
+            slot[8..].copy_from_slice(&u64::from(std::process::id()).to_ne_bytes());
+        });
+        self.all(rank, n, 0, |_| {});
+        n
+    }
+
+    /// Copies `len` bytes at `offset` of the buffer that `from` told in operation `n`.
+    fn pull(&self, from: u32, n: u64, offset: u64, to: &Mem, at: i64, len: u64) -> bool {
+        let told = self.board.read(from, n, 16);
+        let word = |i: usize| u64::from_ne_bytes(told[i..i + 8].try_into().expect("eight bytes"));
+        let (address, pid) = (word(0), word(8) as u32);
+        cma::read(pid, address + offset, to, at, len as usize).is_ok()
+    }
+
+    /// As [`pull`](Self::pull), unpacked into `place`. All ranks have agreed before that it works.
+    fn pull_into(&self, from: u32, n: u64, offset: u64, place: &Data) {
+        let len = place.size();
+        let ok = if let Some((mem, at)) = place.dense() {
+            self.pull(from, n, offset, mem, at, len)
+        } else {
+            let packed = Mem::owned(len as usize);
+            let ok = self.pull(from, n, offset, &packed, 0, len);
+            data::copy(&Data::bytes(packed, len), place);
+            ok
+        };
+        assert!(
+            ok,
+            "reading {len} bytes of rank {from} was refused although it was allowed before"
+        );
+    }
+
+    /// Every rank copies from every other; `place` says where to and from which offset. The buffers
+    /// are free again when it returns.
+    fn pull_all(&self, rank: &Rank, mine: &Exposed, place: impl Fn(u32) -> (Data, u64)) -> bool {
+        let ranks = self.board.ranks();
+        let me = self.board.me();
+        let n = self.put_address(rank, mine.address);
+        for step in 1..ranks {
+            // Staggered, so that not all read the same rank's memory at once.
+            let from = (me + step) % ranks;
+            let (place, offset) = place(from);
+            self.pull_into(from, n, offset, &place);
+        }
+        self.barrier(rank);
+        true
+    }
+
+    fn pull_from_root(&self, rank: &Rank, data: &Data, root: u32) -> bool {
+        if !self.may_attach(rank) {
+            return false;
+        }
+        let me = self.board.me();
+        let n = self.begin(rank);
+        if me == root {
+            let exposed = expose(data);
+            self.board.put(n, 16, |slot| {
+                slot[..8].copy_from_slice(&exposed.address.to_ne_bytes());
+                slot[8..].copy_from_slice(&u64::from(std::process::id()).to_ne_bytes());
+            });
+            self.wake();
+            self.barrier(rank);
+        } else {
+            self.board.put(n, 0, |_| {});
+            self.wake();
+            self.wait(rank, Some(root), || self.board.has_put(root, n));
+            self.pull_into(root, n, 0, data);
+            self.barrier(rank);
+        }
+        true
+    }
+
+    /// A large reduction to all: every rank reduces its slice of everybody's elements, then copies
+    /// the other slices.
+    fn reduce_slices(
+        &self,
+        rank: &Rank,
+        (op, basic): (Op, Basic),
+        count: u64,
+        input: &Mem,
+        output: &Mem,
+    ) -> bool {
+        let (me, ranks) = (self.board.me(), self.board.ranks());
+        let element = basic.extent();
+        if count < u64::from(ranks) * 64 || !self.may_attach(rank) {
+            return false;
+        }
+        let slice = |of: u32| {
+            let from = count * u64::from(of) / u64::from(ranks) * element;
+            let to = count * u64::from(of + 1) / u64::from(ranks) * element;
+            (from, to)
+        };
+        let n = self.put_address(rank, input.address() as u64);
+        let (first, end) = slice(me);
+        let piece = PIECE / element * element;
+        let operand = Mem::owned(piece.min(end - first) as usize);
+        let result = Mem::owned(piece.min(end - first) as usize);
+        let mut at = first;
+        while at < end {
+            let len = piece.min(end - at);
+            for member in (0..ranks).rev() {
+                let target = if member == ranks - 1 {
+                    &result
+                } else {
+                    &operand
+                };
+                if member == me {
+                    input.with_bytes(at as i64, len as usize, |own| target.write(0, own));
+                } else {
+                    self.pull_into(member, n, at, &Data::bytes(target.clone(), len));
+                }
+                if member != ranks - 1 {
+                    result.with_bytes_mut(0, len as usize, |inout| {
+                        operand.with_bytes(0, len as usize, |left| {
+                            reduce::apply(op, basic, inout, left)
+                                .expect("the operation was checked against the type");
+                        });
+                    });
+                }
+            }
+            // In place, nobody but this rank reads this slice of this buffer.
+            result.with_bytes(0, len as usize, |bytes| output.write(at as i64, bytes));
+            at += len;
+        }
+        // All slices are reduced, so the input may be overwritten and the results may be read.
+        let n = self.put_address(rank, output.address() as u64);
+        for step in 1..ranks {
+            let from = (me + step) % ranks;
+            let (first, end) = slice(from);
+            let place = Data::bytes(output.shifted(first as i64), end - first);
+            self.pull_into(from, n, first, &place);
+        }
+        self.barrier(rank);
+        true
+    }
+}
+
+fn expose(data: &Data) -> Exposed {
+    match data.dense() {
+        Some((mem, at)) => Exposed {
+            address: mem.address().wrapping_add_signed(at as isize) as u64,
+            _packed: None,
+        },
+        None => {
+            let size = data.size();
+            let packed = Mem::owned(size as usize);
+            data::copy(data, &Data::bytes(packed.clone(), size));
+            Exposed {
+                address: packed.address() as u64,
+                _packed: Some(packed),
+            }
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! A communicator's control block in shared memory: a slot a rank, an arrival counter and a release
+//! word, so that small collective operations are stores and loads instead of messages.
+//!
+//! Operations on a board are numbered from 1 by everybody alike. In operation `n` a rank *puts* its
+//! contribution into its slot and marks it `n`; others *read* it. A rank has [`DEPTH`] slots and uses
+//! them in turn, so it may run ahead of the others; it writes a slot again only when everybody has
+//! put `n + 1 - DEPTH`, that is, has finished every operation that read the slot's old contents.
+//!
+//! Memory orderings: a slot's bytes are written before its mark (release) and read after it
+//! (acquire). The arrival counter is one read-modify-write (acquire and release), so the last to
+//! arrive sees all slots; the release word is stored (release) after the result and loaded (acquire)
+//! before it is read.
+//!
+//! Boards are found by a key (communicator and members) in a table at the start of the heap, so
+//! making one takes no message; a board goes back to the table when all its ranks have left it.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::cpu;
+use crate::segment::Segment;
+
+/// Slots of a rank: operations that it may be ahead of the slowest.
+pub const DEPTH: u64 = 4;
+/// Bytes of a contribution. The first of them share a cache line with the mark.
+pub const SLOT_BYTES: usize = 4096 - 8;
+
+/// Communicators of a job that can have a board at the same time. Beyond, they do without.
+const ENTRIES: usize = 4096;
+
+#[repr(C, align(128))]
+struct Slot {
+    mark: AtomicU64,
+    bytes: [std::cell::UnsafeCell<u8>; SLOT_BYTES],
+}
+
+#[repr(C, align(128))]
+struct Gate {
+    arrived: AtomicU32,
+}
+
+#[repr(C, align(128))]
+struct Shared {
+    released: Slot,
+    results: [Slot; DEPTH as usize],
+    gates: [Gate; DEPTH as usize],
+    // Then DEPTH slots for each rank.
+}
+
+#[repr(C)]
+struct Entry {
+    /// 0 where there is no board.
+    key: AtomicU64,
+    offset: AtomicU64,
+    ranks: AtomicU32,
+    /// Ranks that have left; with all of them the board is free.
+    left: AtomicU32,
+}
+
+#[repr(C, align(128))]
+pub(crate) struct Table {
+    lock: AtomicU32,
+    /// Entries that were ever used.
+    used: AtomicU32,
+    entries: [Entry; ENTRIES],
+}
+
+/// One rank's view of a board.
+pub struct Board {
+    segment: Arc<Segment>,
+    shared: NonNull<Shared>,
+    entry: usize,
+    ranks: u32,
+    me: u32,
+}
+
+// SAFETY: the pointer lies in the segment, which is kept; access follows the module's protocol.
+unsafe impl Send for Board {}
+// SAFETY: as above; an operation is only executed by one thread of a rank at a time, which MPI asks
+// of the program.
+unsafe impl Sync for Board {}
+
+impl Board {
+    /// The board of `key`; the first of its `ranks` makes it. `me` is this rank's number on it. None
+    /// when there is no room for another board.
+    #[must_use]
+    pub fn open(segment: &Arc<Segment>, key: u64, ranks: u32, me: u32) -> Option<Board> {
+        let table = segment.boards()?;
+        let _guard = table.lock();
+        let key = key.max(1);
+        let used = table.used.load(Ordering::Relaxed) as usize;
+        let entries = &table.entries[..used.min(ENTRIES)];
+        let is = |e: &Entry, k: u64| {
+            e.key.load(Ordering::Relaxed) == k && e.ranks.load(Ordering::Relaxed) == ranks
+        };
+        let bytes = bytes_for(ranks);
+        let (index, offset) = if let Some(at) = entries.iter().position(|e| is(e, key)) {
+            (at, entries[at].offset.load(Ordering::Relaxed))
+        } else if let Some(at) = entries.iter().position(|e| is(e, 0)) {
+            let offset = entries[at].offset.load(Ordering::Relaxed);
+            let old = segment.heap_at(offset, bytes, 128)?;
+            // SAFETY: inside the heap (checked); everybody has left this board, and the table's lock
+            // keeps others from opening it meanwhile.
+            unsafe { clear(old, ranks) };
+            entries[at].key.store(key, Ordering::Relaxed);
+            (at, offset)
+        } else {
+            let entry = table.entries.get(used)?;
+            let offset = segment.heap_alloc(bytes)?;
+            entry.key.store(key, Ordering::Relaxed);
+            entry.offset.store(offset, Ordering::Relaxed);
+            entry.ranks.store(ranks, Ordering::Relaxed);
+            entry.left.store(0, Ordering::Relaxed);
+            table.used.store(used as u32 + 1, Ordering::Relaxed);
+            (used, offset)
+        };
+        let shared = segment.heap_at(offset, bytes, 128)?.cast();
+        Some(Board {
+            segment: segment.clone(),
+            shared,
+            entry: index,
+            ranks,
+            me,
+        })
+    }
+
+    /// Ranks of the board.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// This rank's number on it.
+    #[must_use]
+    pub fn me(&self) -> u32 {
+        self.me
+    }
+
+    /// Whether this rank may put its part of operation `n`: everybody has come far enough.
+    #[must_use]
+    #[inline]
+    pub fn may_put(&self, n: u64) -> bool {
+        n < DEPTH || (0..self.ranks).all(|rank| self.has_put(rank, n + 1 - DEPTH))
+    }
+
+    /// Puts this rank's part of operation `n`: `fill` writes `len` bytes.
+    ///
+    /// # Panics
+    /// When `len` is more than [`SLOT_BYTES`].
+    #[inline]
+    pub fn put(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+        self.slot(self.me, n).write(n, len, fill);
+    }
+
+    /// Whether `rank` has put its part of operation `n`.
+    #[must_use]
+    #[inline]
+    pub fn has_put(&self, rank: u32, n: u64) -> bool {
+        self.slot(rank, n).mark.load(Ordering::Acquire) >= n
+    }
+
+    /// The first `len` bytes that `rank` put in operation `n`. Only valid after
+    /// [`has_put`](Self::has_put), and until this rank puts its part of operation `n + 1`.
+    ///
+    /// # Panics
+    /// When `len` is more than [`SLOT_BYTES`].
+    #[must_use]
+    #[inline]
+    pub fn read(&self, rank: u32, n: u64, len: usize) -> &[u8] {
+        self.slot(rank, n).read(len)
+    }
+
+    /// Counts this rank in for operation `n`. Returns whether it was the last; it then sees what all
+    /// have put.
+    #[must_use]
+    #[inline]
+    pub fn arrive(&self, n: u64) -> bool {
+        let gate = &self.shared().gates[(n % DEPTH) as usize];
+        let before = gate.arrived.fetch_add(1, Ordering::AcqRel);
+        (before + 1).is_multiple_of(self.ranks)
+    }
+
+    /// Lets those go who wait for operation `n`, with a result of `len` bytes that `fill` writes.
+    /// Called by the last to arrive.
+    ///
+    /// # Panics
+    /// When `len` is more than [`SLOT_BYTES`].
+    #[inline]
+    pub fn release(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+        if len > 0 {
+            self.shared().results[(n % DEPTH) as usize].write(n, len, fill);
+        }
+        self.shared().released.mark.store(n, Ordering::Release);
+    }
+
+    /// Whether operation `n` has been released.
+    #[must_use]
+    #[inline]
+    pub fn is_released(&self, n: u64) -> bool {
+        self.shared().released.mark.load(Ordering::Acquire) >= n
+    }
+
+    /// The first `len` bytes of the result of operation `n`, after [`is_released`](Self::is_released)
+    /// and until this rank puts its part of operation `n + 1`.
+    ///
+    /// # Panics
+    /// When `len` is more than [`SLOT_BYTES`].
+    #[must_use]
+    #[inline]
+    pub fn result(&self, n: u64, len: usize) -> &[u8] {
+        self.shared().results[(n % DEPTH) as usize].read(len)
+    }
+
+    /// Wakes those of `worlds` (world ranks) that sleep, with one fence for all.
+    #[inline]
+    pub fn wake(&self, worlds: impl Iterator<Item = u32>) {
+        fence(Ordering::SeqCst);
+        for world in worlds {
+            self.segment.cell(world).bell().wake_sleepers();
+        }
+    }
+
+    #[inline]
+    fn shared(&self) -> &Shared {
+        // SAFETY: checked at opening to lie inside the heap, aligned; the segment is kept.
+        unsafe { self.shared.as_ref() }
+    }
+
+    #[inline]
+    fn slot(&self, rank: u32, n: u64) -> &Slot {
+        assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
+        let index = rank as usize * DEPTH as usize + (n % DEPTH) as usize;
+        // SAFETY: `bytes_for` counts DEPTH slots for each rank behind the shared part.
+        unsafe { self.shared.add(1).cast::<Slot>().add(index).as_ref() }
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        if let Some(table) = self.segment.boards() {
+            let _guard = table.lock();
+            let entry = &table.entries[self.entry];
+            if entry.left.fetch_add(1, Ordering::Relaxed) + 1 == self.ranks {
+                entry.left.store(0, Ordering::Relaxed);
+                entry.key.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn write(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+        assert!(len <= SLOT_BYTES, "{len} bytes in a slot");
+        if len > 0 {
+            let bytes = self.bytes.as_ptr().cast::<u8>().cast_mut();
+            // SAFETY: the bytes lie in `UnsafeCell`s of shared memory; by the protocol only the
+            // writer of operation n touches them until the mark below is stored.
+            fill(unsafe { std::slice::from_raw_parts_mut(bytes, len) });
+        }
+        self.mark.store(n, Ordering::Release);
+    }
+
+    #[inline]
+    fn read(&self, len: usize) -> &[u8] {
+        assert!(len <= SLOT_BYTES, "{len} bytes in a slot");
+        // SAFETY: the caller has seen the mark; by the protocol nobody writes until this rank has
+        // gone on to a later operation.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), len) }
+    }
+}
+
+impl Table {
+    fn lock(&self) -> TableGuard<'_> {
+        while self.lock.swap(1, Ordering::Acquire) != 0 {
+            cpu::yield_now();
+        }
+        TableGuard(self)
+    }
+}
+
+struct TableGuard<'a>(&'a Table);
+
+impl Drop for TableGuard<'_> {
+    fn drop(&mut self) {
+        self.0.lock.store(0, Ordering::Release);
+    }
+}
+
+const fn bytes_for(ranks: u32) -> u64 {
+    size_of::<Shared>() as u64 + ranks as u64 * DEPTH * size_of::<Slot>() as u64
+}
+
+/// Zeroes the marks and counters of a board that nobody uses.
+///
+/// # Safety
+/// `at` must point to a board of `ranks` ranks that nobody else touches.
+unsafe fn clear(at: NonNull<u8>, ranks: u32) {
+    let shared = at.cast::<Shared>();
+    // SAFETY: by the caller's promise.
+    let s = unsafe { shared.as_ref() };
+    s.released.mark.store(0, Ordering::Relaxed);
+    for slot in &s.results {
+        slot.mark.store(0, Ordering::Relaxed);
+    }
+    for gate in &s.gates {
+        gate.arrived.store(0, Ordering::Relaxed);
+    }
+    for index in 0..ranks as usize * DEPTH as usize {
+        // SAFETY: the slots lie behind the shared part.
+        let slot = unsafe { shared.add(1).cast::<Slot>().add(index).as_ref() };
+        slot.mark.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Sizes;
+
+    fn segment() -> Arc<Segment> {
+        Arc::new(
+            Segment::create(Sizes {
+                ranks: 4,
+                heap_bytes: 8 << 20,
+                arena_bytes: 1 << 21,
+            })
+            .unwrap(),
+        )
+    }
+
+    #[test]
+    fn everybody_sees_what_everybody_put() {
+        let segment = segment();
+        let ranks = 4u32;
+        std::thread::scope(|scope| {
+            for me in 0..ranks {
+                let segment = &segment;
+                scope.spawn(move || {
+                    let board = Board::open(segment, 7, ranks, me).unwrap();
+                    let spin = |done: &dyn Fn() -> bool| {
+                        while !done() {
+                            std::thread::yield_now();
+                        }
+                    };
+                    for n in 1..3000u64 {
+                        spin(&|| board.may_put(n));
+                        let mine = (n * 10 + u64::from(me)).to_ne_bytes();
+                        board.put(n, 8, |b| b.copy_from_slice(&mine));
+                        if n % 2 == 0 {
+                            spin(&|| (0..ranks).all(|r| board.has_put(r, n)));
+                            for r in 0..ranks {
+                                let got = board.read(r, n, 8).try_into().unwrap();
+                                assert_eq!(u64::from_ne_bytes(got), n * 10 + u64::from(r));
+                            }
+                        } else if board.arrive(n) {
+                            let sum: u64 = (0..ranks)
+                                .map(|r| {
+                                    u64::from_ne_bytes(board.read(r, n, 8).try_into().unwrap())
+                                })
+                                .sum();
+                            board.release(n, 8, |b| b.copy_from_slice(&sum.to_ne_bytes()));
+                        } else {
+                            spin(&|| board.is_released(n));
+                            let got = board.result(n, 8).try_into().unwrap();
+                            assert_eq!(u64::from_ne_bytes(got), 40 * n + 6);
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_board_that_all_have_left_is_used_again() {
+        let segment = segment();
+        let a = Board::open(&segment, 1, 2, 0).unwrap();
+        let b = Board::open(&segment, 1, 2, 1).unwrap();
+        a.put(1, 0, |_| {});
+        assert!(b.has_put(0, 1));
+        let place = a.shared;
+        drop(a);
+        let other = Board::open(&segment, 2, 2, 0).unwrap();
+        assert_ne!(other.shared, place, "still in use by one");
+        drop(b);
+        let again = Board::open(&segment, 3, 2, 0).unwrap();
+        assert_eq!(again.shared, place);
+        assert!(!again.has_put(0, 1), "starts anew");
+    }
+}
