@@ -98,7 +98,11 @@ fn refresh(options: &MeshOptions, out: &mut io::Stdout) -> io::Result<()> {
 }
 
 fn draw(out: &mut io::Stdout, lines: &[String], top: usize) -> io::Result<()> {
-    let (columns, rows) = terminal::size()?;
+    // Terminals that do not know their size say 0.
+    let (columns, rows) = match terminal::size() {
+        Ok((columns, rows)) if columns > 0 && rows > 0 => (columns, rows),
+        _ => (80, 24),
+    };
     let (columns, rows) = (usize::from(columns), usize::from(rows));
     queue!(out, cursor::MoveTo(0, 0))?;
     let body = rows.saturating_sub(1);

@@ -245,6 +245,7 @@ fn guard(plan: Plan, segment: &Segment, socket: UnixStream) -> ! {
         segment,
         socket,
         starter: Starter::new(),
+        look: false,
     };
     if state.serve().is_err() {
         // The launcher is gone, or nothing can be told to it any more.
@@ -262,6 +263,8 @@ struct State<'a> {
     segment: &'a Segment,
     socket: UnixStream,
     starter: Starter,
+    /// Children may have ended without a signal that is still to come.
+    look: bool,
 }
 
 impl State<'_> {
@@ -270,15 +273,16 @@ impl State<'_> {
         let mut children = SignalFd::new(&SignalSet::of(&[signal::SIGCHLD]))?;
         let mut poll = PollSet::default();
         loop {
-            let starting = self.plan.is_some();
+            let now = self.plan.is_some() || self.look;
             poll.clear();
             let socket = poll.add_readable(self.socket.as_fd());
             let child = poll.add_readable(children.as_fd());
-            poll.wait(starting.then_some(Duration::ZERO))?;
+            poll.wait(now.then_some(Duration::ZERO))?;
             if poll.ready(socket).readable {
                 self.obey()?;
             }
-            if poll.ready(child).readable || !starting {
+            if poll.ready(child).readable || self.look {
+                self.look = false;
                 children.take();
                 if self.reap()? {
                     return Ok(());
@@ -345,6 +349,7 @@ impl State<'_> {
     /// Lets go of everything that belongs to the ranks or the user.
     fn started_all(&mut self) {
         self.plan = None;
+        self.look = true;
         if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
             for number in 0..3 {
                 let _ = replace_standard(number, null.as_fd());

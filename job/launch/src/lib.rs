@@ -3,7 +3,7 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`plan`] | what a job is: programs, ranks, choices |
-//! | [`run`](mod@run) | the loop that runs a job |
+//! | `setup`, [`run`](mod@run) | setting a job up; the loop that runs it |
 //! | [`guard`] | the process that starts the ranks and leaves nothing behind |
 //! | [`program`] | finding a program, explaining why it cannot run |
 //! | [`environment`] | the environment of the ranks |
@@ -27,6 +27,7 @@ pub mod plan;
 pub mod program;
 pub mod report;
 pub mod run;
+mod setup;
 pub mod spool;
 pub mod verdict;
 pub mod waits;

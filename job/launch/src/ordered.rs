@@ -69,6 +69,14 @@ impl Ordered {
         complete
     }
 
+    /// Whether there is something to take, or to go on to the next rank.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        let current = self.current as usize;
+        self.ended.get(current) == Some(&true)
+            || self.kept.get(current).is_some_and(|s| !s.is_empty())
+    }
+
     /// Whether everything has been passed on.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -91,11 +99,11 @@ mod tests {
         assert!(!o.advance());
         o.end(0);
         assert!(o.advance());
-        assert!(o.spools(1), "what was kept goes first");
+        assert!(o.spools(1) && o.is_due(), "what was kept goes first");
         assert_eq!(o.take(&mut buffer).unwrap(), 3);
         assert!(!o.spools(1));
         assert!(o.advance() && !o.advance());
-        assert!(!o.is_over());
+        assert!(!o.is_over() && !o.is_due());
         o.end(2);
         assert!(o.advance() && o.is_over() && !o.advance());
     }

@@ -4,6 +4,7 @@ use margay_sys::clock::now_ns;
 use margay_sys::segment::{Phase, Segment};
 use margay_sys::signal;
 
+use crate::plan::Job;
 use crate::verdict::{Cause, Failure};
 use crate::waits::{Analysis, Doing, analyse, describe, rank_ranges};
 
@@ -20,7 +21,8 @@ pub fn host_name() -> String {
 
 /// The report of a failed rank: who, where, how, its last MPI call, the consequence and a hint.
 #[must_use]
-pub fn failure(launcher: &str, failure: Failure, segment: &Segment) -> String {
+pub fn failure(job: &Job, failure: Failure, segment: &Segment) -> String {
+    let launcher = &job.launcher;
     let rank = failure.rank;
     let cell = (rank < segment.ranks()).then(|| segment.cell(rank));
     let pid = cell.map_or(0, |c| c.pid());
@@ -82,7 +84,7 @@ pub fn failure(launcher: &str, failure: Failure, segment: &Segment) -> String {
     };
     let mut text =
         format!("{launcher}: rank {rank} (pid {pid} on {host}) {what}{call}{consequence}\n");
-    if !hint.is_empty() {
+    if !hint.is_empty() && !job.quiet {
         text.push_str(&format!("{launcher}: hint: {hint}\n"));
     }
     text

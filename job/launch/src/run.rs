@@ -1,30 +1,21 @@
 //! Running a job: one thread, one loop, which waits for everything at once.
 
-use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use margay_sys::cpu;
-use margay_sys::descriptor::{
-    FileLimit, Outlet, PollSet, Wrote, duplicate_above, set_nonblocking, set_pipe_bytes,
-};
-use margay_sys::process::{self, Step, StringArray};
-use margay_sys::segment::{Segment, Sizes};
-use margay_sys::signal::{self, Received, SignalFd, SignalSet};
+use margay_sys::descriptor::{PollSet, Wrote};
+use margay_sys::process::{self, Step};
+use margay_sys::segment::Segment;
+use margay_sys::signal::{self, Received};
 
-use crate::binding::{Cores, Lease, Placement, place, ranges};
-use crate::environment;
-use crate::guard::{self, Command, Event, Guard, Plan, ProgramStart, RankStart};
-use crate::input::{self, Pump};
+use crate::guard::{Command, Event, Guard};
 use crate::ordered::Ordered;
-use crate::output::{Merger, StreamId};
-use crate::plan::{Job, LaunchError, Output, StdinTo};
+use crate::plan::{Job, LaunchError};
 use crate::program;
 use crate::report;
+use crate::setup::{self, Own, Started, Stream};
 use crate::verdict::Verdict;
 
 /// After a failure the other ranks get SIGTERM, and SIGKILL so much later.
@@ -40,14 +31,6 @@ const KILL_PATIENCE: Duration = Duration::from_secs(5);
 /// The same signal again within this time is the same one: `timeout` and some shells signal both
 /// the process and its group.
 const SAME_SIGNAL: Duration = Duration::from_millis(100);
-/// A part of a line is shown after this silence, on a terminal and elsewhere.
-const PROMPT_TERMINAL: Duration = Duration::from_millis(50);
-const PROMPT_PIPE: Duration = Duration::from_millis(500);
-/// Pipe buffers: large for few ranks, the kernel's own size for many.
-const PIPE_BYTES: i32 = 256 << 10;
-const MANY_RANKS: u32 = 32;
-/// The segment's descriptor in the ranks: above those that shell scripts use.
-const SEGMENT_FD: i32 = 100;
 const READ_BYTES: usize = 64 << 10;
 
 /// Runs a job to its end; returns the exit status.
@@ -56,7 +39,7 @@ const READ_BYTES: usize = 64 << 10;
 /// When the job cannot be started at all. What goes wrong later is told on standard error and in
 /// the exit status.
 pub fn run(job: &Job) -> Result<u8, LaunchError> {
-    let mut launcher = Launcher::start(job)?;
+    let mut launcher = Launcher::new(job, setup::start(job)?);
     launcher.serve();
     Ok(launcher.verdict.status())
 }
@@ -80,123 +63,23 @@ struct Launcher<'a> {
     buffer: Vec<u8>,
 }
 
-/// What the launcher holds and the guard must not.
-struct Own {
-    signals: SignalFd,
-    sinks: Vec<Sink>,
-    streams: Vec<Stream>,
-    pump: Option<Pump>,
-    ordered: Option<Ordered>,
-    _leases: Vec<Lease>,
-}
-
-struct Sink {
-    merger: Merger,
-    outlet: Outlet,
-    closed: bool,
-    /// This is (also) standard output.
-    is_output: bool,
-}
-
-struct Stream {
-    /// None after its end.
-    pipe: Option<File>,
-    rank: u32,
-    sink: usize,
-    id: StreamId,
-    /// Standard output, where it is told apart.
-    is_output: bool,
-    /// The rank has ended: read what is there without waiting, then flush its last line.
-    flush: bool,
-}
-
 impl<'a> Launcher<'a> {
-    fn start(job: &'a Job) -> Result<Launcher<'a>, LaunchError> {
-        let usable = cpu::usable_cores();
-        let counts = job.counts(usable)?;
-        let ranks: u32 = counts.iter().sum();
-        let files = FileLimit::now();
-        files.raise_to(u64::from(ranks) * 6 + 64);
-        let foreign = process::children();
-
-        let cores = Cores {
-            mask: cpu::affinity(),
-            usable,
-        };
-        let placement = place(ranks, &job.binding, &cores, Lease::take)?;
-        let segment = Segment::create(Sizes::for_job(ranks))
-            .map_err(|e| LaunchError::system(format!("{e}; the job has {ranks} ranks")))?;
-        let pid = std::process::id();
-        segment
-            .header()
-            .describe(u64::from(pid), pid, usable as u32, &job.command_line());
-        let segment_fd = duplicate_above(segment.fd(), SEGMENT_FD)
-            .or_else(|_| segment.fd().try_clone_to_owned())
-            .map_err(|e| descriptors(ranks, &e))?;
-        let programs = programs(job, &segment_fd, ranks)?;
-
-        let asked = wanted_signals();
-        let blocked = asked.block();
-        let signals = SignalFd::new(&asked).map_err(|e| descriptors(ranks, &e))?;
-        let input::Inputs {
-            ranks: inputs,
-            pump,
-        } = input::inputs(job.stdin, ranks).map_err(|e| descriptors(ranks, &e))?;
-        let mut sinks = sinks(job).map_err(|e| descriptors(ranks, &e))?;
-        let (streams, outputs) =
-            streams(job, ranks, &mut sinks).map_err(|e| descriptors(ranks, &e))?;
-        if job.report_bindings {
-            report_bindings(job, &placement, &mut sinks);
-        }
-
-        let program_of = counts
-            .iter()
-            .enumerate()
-            .flat_map(|(program, &n)| std::iter::repeat_n(program, n as usize));
-        let starts = program_of
-            .zip(inputs)
-            .zip(outputs)
-            .zip(placement.cores)
-            .map(|(((program, stdin), output), cores)| RankStart {
-                program,
-                stdin,
-                output,
-                cores,
-            })
-            .collect();
-        let plan = Plan {
-            programs,
-            ranks: starts,
-            segment_fd,
-            files,
-            blocked,
-        };
-        let own = Own {
-            signals,
-            sinks,
-            streams,
-            pump,
-            ordered: (job.output == Output::Ordered).then(|| Ordered::new(ranks)),
-            _leases: placement.leases,
-        };
-        let now = Instant::now();
-        let (guard, own) = guard::start(plan, &segment, own)
-            .map_err(|e| LaunchError::system(format!("cannot start the job's guard: {e}")))?;
-        Ok(Launcher {
+    fn new(job: &'a Job, started: Started) -> Launcher<'a> {
+        Launcher {
             job,
-            segment,
-            guard,
-            own,
+            alive: started.segment.ranks(),
+            segment: started.segment,
+            guard: started.guard,
+            own: started.own,
             verdict: Verdict::default(),
-            foreign,
-            alive: ranks,
+            foreign: started.foreign,
             empty: false,
             kill_at: None,
             killed: false,
-            timeout_at: job.timeout.map(|t| now + t),
+            timeout_at: job.timeout.map(|t| started.at + t),
             last_signal: None,
             buffer: vec![0; READ_BYTES],
-        })
+        }
     }
 
     fn serve(&mut self) {
@@ -265,13 +148,12 @@ impl<'a> Launcher<'a> {
     }
 
     fn accepts(&self, stream: &Stream) -> bool {
+        let spools = |ordered: &Ordered| stream.is_output && ordered.spools(stream.rank);
+        self.own.ordered.as_ref().is_some_and(spools) || self.sink_accepts(stream)
+    }
+
+    fn sink_accepts(&self, stream: &Stream) -> bool {
         let sink = &self.own.sinks[stream.sink];
-        if stream.is_output
-            && let Some(ordered) = &self.own.ordered
-            && ordered.spools(stream.rank)
-        {
-            return true;
-        }
         sink.closed || sink.merger.accepts(stream.id)
     }
 
@@ -282,6 +164,16 @@ impl<'a> Launcher<'a> {
             .streams
             .iter()
             .any(|s| s.flush && s.pipe.is_some() && self.accepts(s));
+        let next_in_order = self.own.ordered.as_ref().is_some_and(|ordered| {
+            let current = |s: &&Stream| s.is_output && s.rank == ordered.current();
+            ordered.is_due()
+                && self
+                    .own
+                    .streams
+                    .iter()
+                    .find(current)
+                    .is_some_and(|s| self.sink_accepts(s))
+        });
         let soon = background.then(|| now + Duration::from_millis(500));
         let mergers = self.own.sinks.iter().map(|s| s.merger.deadline());
         mergers
@@ -289,7 +181,7 @@ impl<'a> Launcher<'a> {
                 self.kill_at,
                 self.timeout_at,
                 soon,
-                flush_now.then_some(now),
+                (flush_now || next_in_order).then_some(now),
             ])
             .flatten()
             .min()
@@ -357,7 +249,7 @@ impl<'a> Launcher<'a> {
                     let phase = self.segment.cell(rank).phase();
                     let aborted = self.segment.header().aborted();
                     if let Some(failure) = self.verdict.rank_ended(rank, status, phase, aborted) {
-                        let text = report::failure(&self.job.launcher, failure, &self.segment);
+                        let text = report::failure(self.job, failure, &self.segment);
                         self.say(&text);
                         if failure.ends_job() {
                             self.end();
@@ -373,13 +265,11 @@ impl<'a> Launcher<'a> {
                 }
             }
         }
-        if !alive {
-            if !self.empty {
-                self.without_guard();
-            }
-            self.guard.bury();
+        if !alive && !self.empty {
+            self.without_guard();
         }
         if self.empty {
+            self.guard.bury();
             self.timeout_at = None;
             for stream in &mut self.own.streams {
                 stream.flush = true;
@@ -501,10 +391,10 @@ impl<'a> Launcher<'a> {
             let Some(stream) = stream else {
                 break;
             };
-            let sink = &mut self.own.sinks[stream.sink];
-            if !sink.closed && !sink.merger.accepts(stream.id) {
+            if !self.sink_accepts(stream) {
                 break;
             }
+            let sink = &mut self.own.sinks[stream.sink];
             match ordered.take(&mut self.buffer) {
                 Ok(0) => {
                     if !ordered.advance() {
@@ -669,7 +559,7 @@ impl<'a> Launcher<'a> {
             .unwrap_or(0);
         let program = &self.job.programs[index];
         match step {
-            Step::Execute => match find_program(program) {
+            Step::Execute => match setup::find_program(program) {
                 Ok(path) => program::explain(&path, &error),
                 Err(error) => error,
             },
@@ -690,207 +580,4 @@ impl<'a> Launcher<'a> {
             )),
         }
     }
-}
-
-/// The signals that the launcher passes on: those that it does not ignore.
-fn wanted_signals() -> SignalSet {
-    let wanted: Vec<i32> = [
-        signal::SIGINT,
-        signal::SIGTERM,
-        signal::SIGHUP,
-        signal::SIGQUIT,
-        signal::SIGUSR1,
-        signal::SIGUSR2,
-        signal::SIGTSTP,
-        signal::SIGCONT,
-        signal::SIGWINCH,
-    ]
-    .into_iter()
-    .filter(|&s| !signal::is_ignored(s))
-    .collect();
-    SignalSet::of(&wanted)
-}
-
-fn find_program(program: &crate::plan::Program) -> Result<std::path::PathBuf, LaunchError> {
-    let own = program.environment.iter().rev().find(|(n, _)| n == "PATH");
-    let path = own
-        .map(|(_, v)| v.clone())
-        .or_else(|| std::env::var_os("PATH"));
-    program::find(
-        &program.command,
-        program.directory.as_deref(),
-        path.as_deref(),
-    )
-}
-
-fn programs(job: &Job, segment_fd: &OwnedFd, ranks: u32) -> Result<Vec<ProgramStart>, LaunchError> {
-    let text = |text: &OsStr| {
-        CString::new(text.as_bytes()).map_err(|_| {
-            LaunchError::usage(format!("'{}' holds a NUL byte", text.to_string_lossy()))
-        })
-    };
-    let base: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    job.programs
-        .iter()
-        .map(|program| {
-            let path = find_program(program)?;
-            let arguments = std::iter::once(&program.command)
-                .chain(&program.arguments)
-                .map(|a| text(a))
-                .collect::<Result<Vec<CString>, LaunchError>>()?;
-            let directory = match &program.directory {
-                Some(d) if !d.is_dir() => {
-                    let why = if d.exists() {
-                        "is not a directory"
-                    } else {
-                        "does not exist"
-                    };
-                    return Err(LaunchError::usage(format!(
-                        "-wdir: '{}' {why}",
-                        d.display()
-                    )));
-                }
-                Some(d) => Some(text(d.as_os_str())?),
-                None => None,
-            };
-            Ok(ProgramStart {
-                path: text(path.as_os_str())?,
-                arguments: StringArray::new(arguments),
-                environment: environment::common(
-                    base.iter().cloned(),
-                    &program.environment,
-                    segment_fd.as_raw_fd(),
-                    ranks,
-                ),
-                directory,
-            })
-        })
-        .collect()
-}
-
-/// The launcher's standard output and error: one sink when they are the same file, so that their
-/// lines are not mixed, else two.
-fn sinks(job: &Job) -> io::Result<Vec<Sink>> {
-    let (out, err) = (io::stdout(), io::stderr());
-    let identity = |fd: OwnedFd| -> io::Result<(u64, u64)> {
-        let m = File::from(fd).metadata()?;
-        Ok((m.dev(), m.ino()))
-    };
-    let same = identity(out.as_fd().try_clone_to_owned()?)?
-        == identity(err.as_fd().try_clone_to_owned()?)?;
-    let sink = |outlet: Outlet, is_output: bool| Sink {
-        merger: Merger::new(job.label),
-        outlet,
-        closed: false,
-        is_output,
-    };
-    let mut sinks = vec![sink(Outlet::new(out.as_fd())?, true)];
-    if !same {
-        sinks.push(sink(Outlet::new(err.as_fd())?, false));
-    }
-    Ok(sinks)
-}
-
-type RankOutput = [OwnedFd; 2];
-
-/// The pipes of all ranks: our ends as streams of the sinks, and the ranks' ends.
-fn streams(
-    job: &Job,
-    ranks: u32,
-    sinks: &mut [Sink],
-) -> io::Result<(Vec<Stream>, Vec<RankOutput>)> {
-    let mut streams = Vec::new();
-    let mut outputs = Vec::new();
-    let error_sink = sinks.len() - 1;
-    let terminals: Vec<bool> = sinks
-        .iter()
-        .map(|s| std::io::IsTerminal::is_terminal(&s.outlet.as_fd()))
-        .collect();
-    let files: Vec<bool> = sinks
-        .iter()
-        .map(|s| {
-            let own = s.outlet.as_fd().try_clone_to_owned();
-            own.and_then(|fd| File::from(fd).metadata())
-                .is_ok_and(|m| m.is_file())
-        })
-        .collect();
-    let prompts = |rank: u32, sink: usize| {
-        let answered = match job.stdin {
-            StdinTo::Rank(r) => r == rank,
-            StdinTo::All => true,
-            StdinTo::Nobody => false,
-        };
-        match (terminals[sink], files[sink]) {
-            (true, _) => Some(PROMPT_TERMINAL),
-            (_, false) if answered => Some(PROMPT_PIPE),
-            _ => None,
-        }
-    };
-    let mut stream = |rank: u32, sink: usize, is_output: bool| -> io::Result<OwnedFd> {
-        let (reader, writer) = io::pipe()?;
-        if ranks <= MANY_RANKS {
-            set_pipe_bytes(writer.as_fd(), PIPE_BYTES);
-        }
-        set_nonblocking(reader.as_fd())?;
-        streams.push(Stream {
-            pipe: Some(File::from(OwnedFd::from(reader))),
-            rank,
-            sink,
-            id: sinks[sink].merger.add(rank, prompts(rank, sink)),
-            is_output,
-            flush: false,
-        });
-        Ok(writer.into())
-    };
-    for rank in 0..ranks {
-        let shown = match job.output {
-            Output::Rank(r) => r == rank,
-            _ => true,
-        };
-        let output = if shown {
-            stream(rank, 0, true)?
-        } else {
-            File::options().write(true).open("/dev/null")?.into()
-        };
-        let error = if ranks == 1 && error_sink == 0 {
-            // Alone, and both go to the same place: one pipe keeps the order of its writes.
-            output.try_clone()?
-        } else {
-            stream(rank, error_sink, false)?
-        };
-        outputs.push([output, error]);
-    }
-    Ok((streams, outputs))
-}
-
-fn report_bindings(job: &Job, placement: &Placement, sinks: &mut [Sink]) {
-    let Some(sink) = sinks.last_mut() else {
-        return;
-    };
-    let now = Instant::now();
-    let name = &job.launcher;
-    if let Some(why) = &placement.unbound_because {
-        let ranks = placement.cores.len();
-        let many = if ranks == 1 {
-            "the rank is"
-        } else {
-            "the ranks are"
-        };
-        sink.merger
-            .message(&format!("{name}: {many} not bound: {why}"), now);
-        return;
-    }
-    let host = report::host_name();
-    for (rank, cores) in placement.cores.iter().enumerate() {
-        let many = if cores.len() == 1 { "core" } else { "cores" };
-        let text = format!("{name}: rank {rank} on {host}: {many} {}", ranges(cores));
-        sink.merger.message(&text, now);
-    }
-}
-
-fn descriptors(ranks: u32, error: &io::Error) -> LaunchError {
-    LaunchError::system(format!(
-        "cannot open the pipes of {ranks} ranks: {error}; ulimit -n limits the open files (now {})",
-        FileLimit::now().hard
-    ))
 }

@@ -1,0 +1,116 @@
+//! `margay mesh` (`showmesh`): the jobs of the machine, as JSON, as a table, and live.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::*;
+use margay_sys::terminal::Pty;
+use serde_json::Value;
+
+fn mesh(arguments: &[&str]) -> Done {
+    run(Command::new(margay()).arg("mesh").args(arguments))
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let done = mesh(arguments);
+    assert_eq!(done.code(), 0, "{}", done.err);
+    serde_json::from_str(&done.out).unwrap()
+}
+
+/// A job in which 0 and 1 wait for each other, 2 computes and 3 has finished.
+fn deadlocked() -> Running {
+    let line = "-n 4 %act init only:0 call:MPI_Recv wait:recv:1:5 all only:1 call:MPI_Recv \
+                wait:recv:0:any all only:3 fin all print:ready only:3 exit:0 all sleep:60000";
+    let mut running = Running::start(&mut command(line));
+    running.until("ready\nready\nready\nready\n");
+    std::thread::sleep(Duration::from_millis(700));
+    running
+}
+
+#[test]
+fn a_job_is_shown_with_what_its_ranks_do() {
+    let running = deadlocked();
+    let id = running.pid().to_string();
+    let shown = json(&["--json", "--job", &id]);
+    assert_eq!(shown["version"], 1);
+    let job = &shown["jobs"][0];
+    assert_eq!(job["job"], running.pid());
+    assert_eq!(job["ranks"], 4);
+    assert_eq!(job["deadlocks"], serde_json::json!([[0, 1]]));
+    assert_eq!(job["findings"], serde_json::json!(["deadlock: 0 → 1 → 0"]));
+    assert!(job["command"].as_str().unwrap().contains("act init"));
+    let ranks = job["rank"].as_array().unwrap();
+    let state = |r: usize| ranks[r]["state"].as_str().unwrap();
+    assert_eq!(
+        [state(0), state(1), state(2), state(3)],
+        ["waiting", "waiting", "computing", "finished"]
+    );
+    assert_eq!(ranks[0]["waiting"]["text"], "MPI_Recv for rank 1, tag 5");
+    assert_eq!(ranks[1]["waiting"]["tag"], Value::Null);
+    assert!(ranks[0]["waiting"]["since_s"].as_f64().unwrap() >= 0.5);
+    assert!(ranks[2]["pid"].as_u64().unwrap() > 1);
+
+    let table = mesh(&["--job", &id]).out;
+    assert!(table.contains("deadlock: 0 → 1 → 0\n"), "{table}");
+    assert!(
+        table.contains("waiting in MPI_Recv for rank 1, tag 5 since "),
+        "{table}"
+    );
+    let all = mesh(&[]).out;
+    assert!(all.contains(&format!("job {id}: ")), "{all}");
+    send("TERM", running.pid());
+    running.end();
+    let done = mesh(&["--job", &id]);
+    assert_eq!((done.code(), done.err.lines().count()), (1, 1));
+}
+
+#[test]
+fn looking_changes_nothing_and_leaves_nothing() {
+    let mut running = Running::start(&mut shell("-n 2", "echo ready; sleep 1; echo end"));
+    running.until("ready\nready\n");
+    for _ in 0..3 {
+        assert_eq!(mesh(&["--json"]).code(), 0);
+    }
+    let done = running.end();
+    assert_eq!((done.code(), done.err.as_str()), (0, ""));
+}
+
+#[test]
+fn a_busy_rank_is_seen_busy() {
+    let mut running = Running::start(&mut shell(
+        "-n 2",
+        "echo ready; [ $MARGAY_RANK = 0 ] && while :; do :; done; sleep 60",
+    ));
+    running.until("ready\nready\n");
+    std::thread::sleep(Duration::from_millis(300));
+    let shown = json(&["--json", "--job", &running.pid().to_string()]);
+    let ranks = &shown["jobs"][0]["rank"];
+    let percent = |r: usize| ranks[r]["cpu_percent"].as_f64().unwrap();
+    assert!(percent(0) > 5.0 && percent(1) < 5.0, "{ranks}");
+    send("KILL", running.pid());
+}
+
+#[test]
+fn the_live_display_refreshes_until_q() {
+    let running = deadlocked();
+    let id = running.pid().to_string();
+    let mut command = Command::new(margay());
+    command
+        .args(["mesh", "--interval", "0.2", "--job", &id])
+        .env("TERM", "xterm");
+    let (mut child, mut master) = Pty::open().unwrap().spawn(&mut command).unwrap();
+    let mut seen = String::new();
+    let mut buffer = [0; 65536];
+    while seen.matches("deadlock: 0 → 1 → 0").count() < 3 {
+        let n = master.read(&mut buffer).unwrap();
+        seen.push_str(&String::from_utf8_lossy(&buffer[..n]));
+    }
+    master.write_all(b"q").unwrap();
+    let start = Instant::now();
+    assert_eq!(wait(&mut child).code(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(2));
+    send("KILL", running.pid());
+}
