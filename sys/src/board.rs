@@ -16,7 +16,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::cpu;
 use crate::segment::Segment;
@@ -212,12 +212,11 @@ impl Board {
         self.shared().results[(n % DEPTH) as usize].read(len)
     }
 
-    /// Wakes those of `worlds` (world ranks) that sleep, with one fence for all.
+    /// Wakes those of `worlds` (world ranks) that sleep.
     #[inline]
     pub fn wake(&self, worlds: impl Iterator<Item = u32>) {
-        fence(Ordering::SeqCst);
         for world in worlds {
-            self.segment.cell(world).bell().wake_sleepers();
+            self.segment.cell(world).bell().ring();
         }
     }
 

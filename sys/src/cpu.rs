@@ -112,6 +112,21 @@ pub fn involuntary_switches() -> u64 {
     usage.ru_nivcsw as u64
 }
 
+/// Whether this is a processor of Intel's.
+#[must_use]
+pub fn is_intel() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let id = std::arch::x86_64::__cpuid(0);
+        // "GenuineIntel", in the registers' order.
+        (id.ebx, id.edx, id.ecx) == (0x756e_6547, 0x4965_6e69, 0x6c65_746e)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
+    }
+}
+
 fn read(parts: &[&str]) -> String {
     fs::read_to_string(parts.join("/")).unwrap_or_default()
 }

@@ -10,8 +10,9 @@
 //!
 //! Memory orderings:
 //!
-//! - The producer writes words 1..8 of a line (relaxed), then word 0 with *release*. The consumer
-//!   reads word 0 with *acquire*; when the sequence is the one it expects, it sees the words.
+//! - The producer writes words 1..8 of a line (plain), then word 0 with *release*. The consumer
+//!   reads word 0 with *acquire*; when the sequence is the one it expects, it sees the words, and
+//!   nobody writes them until it has given the line back.
 //! - The consumer gives lines back by storing its head with *release* after it has read them; the
 //!   producer loads the head with *acquire* before it writes there again. So no line is written
 //!   while the consumer may read it.
@@ -22,7 +23,7 @@
 //! Sequence numbers are the low 32 bits of the line's position plus one. A slot's old value is one
 //! lap behind, and zeroed memory is position -1, so neither is ever taken for a new line.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Cell, Ordering};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -36,11 +37,20 @@ pub const MAX_LINES: u64 = LINES / 2;
 /// Payload of a line that continues a message, in bytes.
 pub const LINE_BYTES: usize = 56;
 
-/// One line: word 0 is the sequence (low half) and the caller's word (high half).
-pub type LineWords = [u64; 8];
+/// A run of up to this many lines is published from its end: its first line, which the consumer
+/// polls, then brings all of it. Longer runs are published from the start, so that the consumer
+/// copies while the producer still writes.
+const BACKWARDS: u64 = 4;
+
+/// The words of a line behind word 0.
+pub type LineWords = [u64; 7];
 
 #[repr(C, align(64))]
-struct Line([AtomicU64; 8]);
+struct Line {
+    /// Sequence (low half) and the caller's word (high half).
+    mark: AtomicU64,
+    words: Cell<LineWords>,
+}
 
 #[repr(C, align(128))]
 struct Heads {
@@ -68,6 +78,12 @@ enum Home {
     #[cfg(any(test, loom))]
     Heap(Arc<Shared>),
 }
+
+// SAFETY: marks are atomics; the words of a line are written by the only producer while the line is
+// its own and read by the only consumer after the mark, which orders the two.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
 
 impl Home {
     #[inline]
@@ -148,6 +164,15 @@ pub fn as_bytes(words: &[u64]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
+#[inline]
+fn words_of(bytes: &[u8; LINE_BYTES]) -> LineWords {
+    let mut words = [0; 7];
+    for (word, eight) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *word = u64::from_ne_bytes(*eight);
+    }
+    words
+}
+
 fn claim(flag: &AtomicU32) -> bool {
     flag.swap(1, Ordering::AcqRel) == 0
 }
@@ -162,7 +187,10 @@ pub fn in_private_memory() -> (Producer, Consumer) {
             producer: AtomicU32::new(1),
             consumer: AtomicU32::new(1),
         },
-        lines: std::array::from_fn(|_| Line(std::array::from_fn(|_| AtomicU64::new(0)))),
+        lines: std::array::from_fn(|_| Line {
+            mark: AtomicU64::new(0),
+            words: Cell::new([0; 7]),
+        }),
     });
     let home = Home::Heap(shared);
     (Producer::at(home.clone()), Consumer::at(home))
@@ -187,14 +215,15 @@ impl Producer {
         self.tail + lines - self.seen_head <= LINES
     }
 
-    /// Pushes a line: `top` goes into the high half of word 0, `words` into the following words.
-    /// Returns false when the ring is full.
+    /// Pushes a line: `top` goes into the high half of word 0, `words` behind it. Returns false when
+    /// the ring is full.
     #[inline]
-    pub fn push(&mut self, top: u32, words: &[u64]) -> bool {
+    pub fn push(&mut self, top: u32, words: &LineWords) -> bool {
         if !self.has_room(1) {
             return false;
         }
-        self.publish(top, words);
+        self.publish(self.tail, top, words);
+        self.tail += 1;
         true
     }
 
@@ -204,44 +233,43 @@ impl Producer {
     /// # Panics
     /// When that is more than [`MAX_LINES`].
     #[inline]
-    pub fn push_run(&mut self, top: u32, words: &[u64], rest: &[u8]) -> bool {
+    pub fn push_run(&mut self, top: u32, words: &LineWords, rest: &[u8]) -> bool {
         let lines = 1 + rest.len().div_ceil(LINE_BYTES) as u64;
         assert!(lines <= MAX_LINES, "{lines} lines in one message");
         if !self.has_room(lines) {
             return false;
         }
-        self.publish(top, words);
-        let mut pieces = rest.chunks_exact(LINE_BYTES);
-        for piece in &mut pieces {
-            let mut words = [0; 7];
-            for (word, eight) in words.iter_mut().zip(piece.chunks_exact(8)) {
-                *word = u64::from_ne_bytes(eight.try_into().expect("eight bytes"));
-            }
-            self.publish(0, &words);
+        let first = self.tail;
+        self.tail += lines;
+        if lines > BACKWARDS {
+            self.publish(first, top, words);
         }
-        let last = pieces.remainder();
+        let (pieces, last) = rest.as_chunks::<LINE_BYTES>();
+        let mut at = first + 1;
+        for piece in pieces {
+            self.publish(at, 0, &words_of(piece));
+            at += 1;
+        }
         if !last.is_empty() {
             let mut padded = [0; LINE_BYTES];
             padded[..last.len()].copy_from_slice(last);
-            let mut words = [0; 7];
-            for (word, eight) in words.iter_mut().zip(padded.chunks_exact(8)) {
-                *word = u64::from_ne_bytes(eight.try_into().expect("eight bytes"));
-            }
-            self.publish(0, &words[..last.len().div_ceil(8)]);
+            self.publish(at, 0, &words_of(&padded));
+        }
+        if lines <= BACKWARDS {
+            self.publish(first, top, words);
         }
         true
     }
 
-    /// Writes the next line; there is room.
+    /// Writes the line at `position`; there is room.
     #[inline]
-    fn publish(&mut self, top: u32, words: &[u64]) {
-        let line = &self.home.get().lines[(self.tail % LINES) as usize].0;
-        for (place, &word) in line[1..].iter().zip(words) {
-            place.store(word, Ordering::Relaxed);
-        }
-        self.tail += 1;
-        line[0].store(
-            u64::from(top) << 32 | (self.tail & 0xffff_ffff),
+    fn publish(&self, position: u64, top: u32, words: &LineWords) {
+        let line = &self.home.get().lines[(position % LINES) as usize];
+        // SAFETY: the consumer has given this line back (there is room) and does not read it before
+        // the mark below.
+        line.words.with_mut(|place| unsafe { *place = *words });
+        line.mark.store(
+            u64::from(top) << 32 | ((position + 1) & 0xffff_ffff),
             Ordering::Release,
         );
     }
@@ -256,21 +284,19 @@ impl Consumer {
         }
     }
 
-    /// The next line, if one has arrived: the high half of word 0 and all words. It stays until
-    /// [`release`](Self::release).
+    /// The next line, if one has arrived: the high half of word 0 and the words behind it. It stays
+    /// until [`release`](Self::release).
     #[inline]
     #[must_use]
     pub fn peek(&self) -> Option<(u32, LineWords)> {
-        let line = &self.home.get().lines[(self.head % LINES) as usize].0;
-        let first = line[0].load(Ordering::Acquire);
-        if first as u32 != (self.head + 1) as u32 {
+        let line = &self.home.get().lines[(self.head % LINES) as usize];
+        let mark = line.mark.load(Ordering::Acquire);
+        if mark as u32 != (self.head + 1) as u32 {
             return None;
         }
-        let mut words = [first, 0, 0, 0, 0, 0, 0, 0];
-        for (word, place) in words[1..].iter_mut().zip(&line[1..]) {
-            *word = place.load(Ordering::Relaxed);
-        }
-        Some(((first >> 32) as u32, words))
+        // SAFETY: the mark says that the line is written; it is ours until `release`.
+        let words = line.words.with(|words| unsafe { *words });
+        Some(((mark >> 32) as u32, words))
     }
 
     /// Copies the lines behind the current one into `to`, from byte `done` on (a multiple of
@@ -278,29 +304,22 @@ impl Consumer {
     #[inline]
     #[must_use]
     pub fn copy_run(&self, to: &mut [u8], done: usize) -> usize {
-        let mut at = done;
         let lines = &self.home.get().lines;
-        while at < to.len() {
-            let position = self.head + 1 + (at / LINE_BYTES) as u64;
-            let line = &lines[(position % LINES) as usize].0;
-            if line[0].load(Ordering::Acquire) as u32 != (position + 1) as u32 {
+        let mut position = self.head + 1 + (done / LINE_BYTES) as u64;
+        let mut at = done;
+        for piece in to[done..].chunks_mut(LINE_BYTES) {
+            let line = &lines[(position % LINES) as usize];
+            if line.mark.load(Ordering::Acquire) as u32 != (position + 1) as u32 {
                 return at;
             }
-            let end = to.len().min(at + LINE_BYTES);
-            let piece = &mut to[at..end];
-            let mut eights = piece.chunks_exact_mut(8);
-            let mut places = line[1..].iter();
-            for (eight, place) in (&mut eights).zip(&mut places) {
-                eight.copy_from_slice(&place.load(Ordering::Relaxed).to_ne_bytes());
+            // SAFETY: as in `peek`.
+            let words = line.words.with(|words| unsafe { *words });
+            match piece.as_mut_array::<LINE_BYTES>() {
+                Some(whole) => whole.copy_from_slice(as_bytes(&words)),
+                None => piece.copy_from_slice(&as_bytes(&words)[..piece.len()]),
             }
-            let rest = eights.into_remainder();
-            if !rest.is_empty() {
-                let word = line[1 + (end - at) / 8]
-                    .load(Ordering::Relaxed)
-                    .to_ne_bytes();
-                rest.copy_from_slice(&word[..rest.len()]);
-            }
-            at = end;
+            position += 1;
+            at += piece.len();
         }
         at
     }
@@ -342,7 +361,7 @@ mod tests {
                 let mut i = 0u64;
                 while i < n {
                     let sent = if i.is_multiple_of(3) {
-                        tx.push_run(1, &[i], &pattern(i, length(i)))
+                        tx.push_run(1, &[i; 7], &pattern(i, length(i)))
                     } else {
                         tx.push(0, &[i, i ^ 0x5555, 3, 4, 5, 6, !i])
                     };
@@ -360,7 +379,7 @@ mod tests {
                         None => std::thread::yield_now(),
                     }
                 };
-                assert_eq!(words[1], i);
+                assert_eq!(words[0], i);
                 if top == 1 {
                     let mut bytes = vec![0; length(i)];
                     let mut done = 0;
@@ -370,7 +389,7 @@ mod tests {
                     assert_eq!(bytes, pattern(i, length(i)), "message {i}");
                     rx.release(1 + bytes.len().div_ceil(LINE_BYTES) as u64);
                 } else {
-                    assert_eq!((words[2], words[7]), (i ^ 0x5555, !i));
+                    assert_eq!((words[1], words[6]), (i ^ 0x5555, !i));
                     rx.release(1);
                 }
             }
@@ -381,18 +400,18 @@ mod tests {
     fn a_full_ring_says_so_and_goes_on() {
         let (mut tx, mut rx) = in_private_memory();
         let mut pushed = 0;
-        while tx.push(0, &[pushed]) {
+        while tx.push(0, &[pushed; 7]) {
             pushed += 1;
         }
         assert_eq!(pushed, LINES);
-        assert!(!tx.push_run(0, &[], &[1; 100]));
+        assert!(!tx.push_run(0, &[0; 7], &[1; 100]));
         for i in 0..LINES {
-            assert_eq!(rx.peek().unwrap().1[1], i);
+            assert_eq!(rx.peek().unwrap().1[0], i);
             rx.release(1);
         }
         assert!(rx.peek().is_none());
-        assert!(tx.push(0, &[7]));
-        assert_eq!(rx.peek().unwrap().1[1], 7);
+        assert!(tx.push(0, &[7; 7]));
+        assert_eq!(rx.peek().unwrap().1[0], 7);
     }
 
     #[test]
@@ -401,7 +420,7 @@ mod tests {
         let most = (MAX_LINES as usize - 1) * LINE_BYTES;
         for step in 1..2000usize {
             for len in [step * 131 % most, most] {
-                assert!(tx.push_run(0, &[], &vec![0; len]), "{len} bytes");
+                assert!(tx.push_run(0, &[0; 7], &vec![0; len]), "{len} bytes");
                 rx.release(1 + len.div_ceil(LINE_BYTES) as u64);
             }
         }
@@ -421,7 +440,7 @@ mod tests {
         let rx = Consumer::open(&segment, offset).unwrap();
         assert!(Consumer::open(&segment, offset).is_none());
         assert!(Consumer::open(&segment, offset + 8).is_none());
-        assert!(tx.push(9, &[1, 2]));
+        assert!(tx.push(9, &[1; 7]));
         assert_eq!(rx.peek().unwrap().0, 9);
     }
 }
@@ -437,7 +456,7 @@ mod model {
             let (mut tx, mut rx) = in_private_memory();
             let producer = loom::thread::spawn(move || {
                 for i in 0..4u64 {
-                    while !tx.push_run(7, &[i], &[i as u8; 16]) {
+                    while !tx.push_run(7, &[i; 7], &[i as u8; 16]) {
                         loom::thread::yield_now();
                     }
                 }
@@ -449,7 +468,7 @@ mod model {
                         None => loom::thread::yield_now(),
                     }
                 };
-                assert_eq!(words[1], i);
+                assert_eq!(words[0], i);
                 let mut bytes = [0; 16];
                 let mut done = 0;
                 while done < 16 {

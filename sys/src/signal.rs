@@ -107,6 +107,12 @@ pub fn is_ignored(signal: i32) -> bool {
     known && action.sa_sigaction == libc::SIG_IGN
 }
 
+/// Gives `signal` its default action in this process.
+pub fn take_default(signal: i32) {
+    // SAFETY: SIG_DFL runs no code of ours; a bad number gives an error.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
 /// A descriptor from which blocked signals are read.
 #[derive(Debug)]
 pub struct SignalFd {

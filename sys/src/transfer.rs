@@ -78,10 +78,12 @@ impl Cells {
         })
     }
 
-    /// Offers a free cell; returns its number and its heap offset for the peer.
+    /// Offers a free cell; returns its number and its heap offset for the peer. `busy` says which
+    /// cells the sender itself still works on: the receiver may be done with one, and all of its
+    /// parts be copied, before the sender has looked again.
     #[must_use]
-    pub fn offer(&self) -> Option<(usize, u64)> {
-        let index = self.all().iter().position(Cell::is_free)?;
+    pub fn offer(&self, busy: impl Fn(usize) -> bool) -> Option<(usize, u64)> {
+        let index = (0..CELLS).find(|&i| self.get(i).is_free() && !busy(i))?;
         let cell = self.get(index);
         cell.seen.store(0, Ordering::Relaxed);
         cell.claimed.store(0, Ordering::Relaxed);
@@ -208,7 +210,7 @@ mod tests {
             .unwrap(),
         );
         let cells = Cells::create(&segment).unwrap();
-        let (index, offset) = cells.offer().unwrap();
+        let (index, offset) = cells.offer(|_| false).unwrap();
         let theirs = at(&segment, offset).unwrap();
         assert!(cells.get(index).target().is_none());
         theirs.accept(
@@ -234,11 +236,16 @@ mod tests {
         }
         assert!(theirs.is_complete());
         assert_ne!(
-            cells.offer().unwrap().0,
+            cells.offer(|_| false).unwrap().0,
             index,
             "not free before it is left"
         );
         theirs.leave();
-        assert_eq!(cells.offer().unwrap().0, index);
+        assert_ne!(
+            cells.offer(|i| i == index).unwrap().0,
+            index,
+            "not free while the sender works on it"
+        );
+        assert_eq!(cells.offer(|_| false).unwrap().0, index);
     }
 }

@@ -126,6 +126,26 @@ impl<R: Copy + PartialEq, M: Copy + PartialEq> Matching<R, M> {
         }
     }
 
+    /// The receive that [`arrive`](Self::arrive) would take; it stays.
+    #[must_use]
+    #[inline]
+    pub fn candidate(&self, envelope: &Envelope) -> Option<R> {
+        let exact = self.exact.first(envelope);
+        if self.wild.is_empty() {
+            return exact.map(|(_, (_, receive))| receive);
+        }
+        let wild = self
+            .wild
+            .iter()
+            .find(|(_, pattern, _)| pattern.matches(envelope));
+        match (exact, wild) {
+            (Some((_, (posted, receive))), Some(w)) if posted < w.0 => Some(receive),
+            (_, Some(w)) => Some(w.2),
+            (Some((_, (_, receive))), None) => Some(receive),
+            (None, None) => None,
+        }
+    }
+
     /// Enters a message that no receive waits for.
     #[inline]
     pub fn unexpected(&mut self, envelope: Envelope, message: M) {
@@ -260,7 +280,9 @@ mod tests {
                         "seed {seed} step {step}"
                     ),
                     4..=6 => {
+                        let candidate = real.candidate(&envelope);
                         let expected = model.arrive(envelope, step);
+                        assert_eq!(candidate, expected, "seed {seed} step {step}");
                         let got = real.arrive(envelope);
                         assert_eq!(expected, got, "seed {seed} step {step}");
                         if got.is_none() {

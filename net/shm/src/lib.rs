@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use margay_net_transport::{Advance, Bell, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE};
+use margay_sys::doorbell;
 use margay_sys::pool::{self, Place, Pool};
 use margay_sys::ring::{self, Consumer, LINE_BYTES, Producer};
 use margay_sys::segment::Segment;
@@ -35,6 +36,9 @@ pub use direct::Thresholds;
 
 /// Packets taken from one sender before the next one has its turn.
 const BURST: usize = 32;
+
+/// Looks for the next line of a packet before its sender counts as interrupted.
+const LOOKS: u32 = 200;
 
 /// One rank's end of the shared segment.
 pub struct Shm {
@@ -50,10 +54,8 @@ pub struct Shm {
 struct Incoming {
     from: u32,
     ring: Consumer,
-    /// A packet in several lines, put together here.
+    /// A packet in several lines is put together here when its destination is not known.
     whole: Vec<u8>,
-    /// Bytes of it that are here.
-    done: usize,
 }
 
 impl Shm {
@@ -64,6 +66,7 @@ impl Shm {
     #[must_use]
     pub fn new(segment: &Arc<Segment>, me: u32, thresholds: Thresholds) -> Shm {
         assert!(me < segment.ranks(), "rank {me} of {}", segment.ranks());
+        doorbell::register();
         Shm {
             segment: segment.clone(),
             me,
@@ -118,7 +121,6 @@ impl Shm {
                 from,
                 ring,
                 whole: Vec::new(),
-                done: 0,
             });
         }
     }
@@ -134,21 +136,59 @@ impl Shm {
 }
 
 impl Incoming {
-    /// Puts the packet of `len` bytes together whose first line has these words. Returns whether
-    /// all of it is here; if not, what is here is kept and the next call goes on.
-    fn gather(&mut self, words: &ring::LineWords, len: usize) -> bool {
+    /// Takes a packet of `len` bytes in several lines whose first line has these words: straight to
+    /// where it belongs when that is known, else by way of memory of our own. Returns false when not
+    /// all of it is here yet; the next call begins anew.
+    #[inline]
+    fn take_run(
+        &mut self,
+        words: &ring::LineWords,
+        head: Head,
+        len: usize,
+        sink: &mut dyn Sink,
+    ) -> bool {
         let len = len.min(WHOLE);
-        if self.done == 0 {
-            self.whole.resize(WHOLE, 0);
-            self.whole[..SHORT].copy_from_slice(ring::as_bytes(&words[3..]));
+        let first = &ring::as_bytes(&words[2..])[..SHORT];
+        if let Some((mem, at)) = sink.destination(self.from, &head, len) {
+            let complete = mem.with_bytes_mut(at, len, |to| self.copy(first, to));
+            if complete {
+                sink.landed(self.from, &head, len);
+            }
+            return complete;
         }
-        let rest = &mut self.whole[SHORT..len];
-        self.done = self.ring.copy_run(rest, self.done);
-        let complete = self.done == rest.len();
+        let mut whole = std::mem::take(&mut self.whole);
+        whole.resize(WHOLE, 0);
+        let complete = self.copy(first, &mut whole[..len]);
         if complete {
-            self.done = 0;
+            let args = [0; 2];
+            let payload = &whole[..len];
+            sink.packet(
+                self.from,
+                Packet {
+                    head,
+                    args,
+                    payload,
+                },
+            );
         }
+        self.whole = whole;
         complete
+    }
+
+    /// Copies a packet into `to` as far as it has arrived. Since the sender is writing it right now,
+    /// a few looks are well spent before giving up.
+    #[inline]
+    fn copy(&self, first: &[u8], to: &mut [u8]) -> bool {
+        let (start, rest) = to.split_at_mut(SHORT);
+        start.copy_from_slice(first);
+        let mut done = 0;
+        for _ in 0..LOOKS {
+            done = self.ring.copy_run(rest, done);
+            if done == rest.len() {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -164,13 +204,13 @@ impl Transport for Shm {
     #[inline]
     fn send(&mut self, to: u32, head: Head, payload: &[u8]) -> bool {
         assert!(payload.len() <= WHOLE, "{} bytes whole", payload.len());
-        let (words, used) = line::whole(head, payload);
+        let words = line::whole(head, payload);
         let top = line::top(head.kind, Form::Whole, payload.len());
         let Some(ring) = self.producer(to) else {
             return false;
         };
         let sent = if payload.len() <= SHORT {
-            ring.push(top, &words[..used])
+            ring.push(top, &words)
         } else {
             ring.push_run(top, &words, &payload[SHORT..])
         };
@@ -231,7 +271,7 @@ impl Transport for Shm {
                 let head = line::head(top, &words);
                 let told = match form {
                     Form::Whole if len <= SHORT => {
-                        let payload = &ring::as_bytes(&words[3..])[..len];
+                        let payload = &ring::as_bytes(&words[2..])[..len];
                         let args = [0; 2];
                         sink.packet(
                             incoming.from,
@@ -244,30 +284,20 @@ impl Transport for Shm {
                         incoming.ring.release(1)
                     }
                     Form::Whole => {
-                        if !incoming.gather(&words, len) {
+                        if !incoming.take_run(&words, head, len, sink) {
                             // The sender is still writing; come back for the rest.
                             break;
                         }
-                        let payload = &incoming.whole[..len];
-                        let args = [0; 2];
-                        sink.packet(
-                            incoming.from,
-                            Packet {
-                                head,
-                                args,
-                                payload,
-                            },
-                        );
                         incoming
                             .ring
                             .release(1 + (len - SHORT).div_ceil(LINE_BYTES) as u64)
                     }
                     Form::Chunk => {
                         let place = Place {
-                            bytes: words[5],
-                            flag: words[6],
+                            bytes: words[4],
+                            flag: words[5],
                         };
-                        let args = [words[3], words[4]];
+                        let args = [words[2], words[3]];
                         pool::drain(&self.segment, place, len, |payload| {
                             sink.packet(
                                 incoming.from,

@@ -39,45 +39,30 @@ pub(crate) fn form_and_len(top: u32) -> (Form, usize) {
 pub(crate) fn head(top: u32, words: &LineWords) -> Head {
     Head {
         kind: top as u8,
-        context: (words[1] >> 32) as u32,
-        tag: words[1] as u32,
-        source: (words[2] >> 32) as u32,
-        word: words[2] as u32,
+        context: (words[0] >> 32) as u32,
+        tag: words[0] as u32,
+        source: (words[1] >> 32) as u32,
+        word: words[1] as u32,
     }
 }
 
-/// The words after word 0 of a packet in one piece, and how many of them matter; of the payload
-/// only the first [`SHORT`] bytes.
+/// The words behind word 0 of a packet in one piece; of the payload only the first [`SHORT`] bytes.
 #[inline]
-pub(crate) fn whole(head: Head, payload: &[u8]) -> ([u64; 7], usize) {
-    let mut words = [0; 7];
-    [words[0], words[1]] = envelope(head);
-    if let Some(first) = payload.first_chunk::<SHORT>() {
-        for (word, eight) in words[2..].iter_mut().zip(first.chunks_exact(8)) {
-            *word = u64::from_ne_bytes(eight.try_into().expect("eight bytes"));
-        }
-        return (words, 7);
-    }
-    let mut eights = payload.chunks_exact(8);
-    let mut used = 2;
-    for eight in &mut eights {
-        words[used] = u64::from_ne_bytes(eight.try_into().expect("eight bytes"));
-        used += 1;
-    }
-    let rest = eights.remainder();
-    if !rest.is_empty() {
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        words[used] = u64::from_ne_bytes(last);
-        used += 1;
-    }
-    (words, used)
-}
-
-#[inline]
-pub(crate) fn in_chunk(head: Head, args: [u64; 2], place: Place) -> [u64; 6] {
+pub(crate) fn whole(head: Head, payload: &[u8]) -> LineWords {
     let [a, b] = envelope(head);
-    [a, b, args[0], args[1], place.bytes, place.flag]
+    let mut first = [0; SHORT];
+    match payload.first_chunk::<SHORT>() {
+        Some(full) => first = *full,
+        None => first[..payload.len()].copy_from_slice(payload),
+    }
+    let word = |i: usize| u64::from_ne_bytes(first[i..i + 8].try_into().expect("eight bytes"));
+    [a, b, word(0), word(8), word(16), word(24), word(32)]
+}
+
+#[inline]
+pub(crate) fn in_chunk(head: Head, args: [u64; 2], place: Place) -> LineWords {
+    let [a, b] = envelope(head);
+    [a, b, args[0], args[1], place.bytes, place.flag, 0]
 }
 
 #[inline]
@@ -101,8 +86,7 @@ mod tests {
             tag: 0x4444_4444,
             word: 0x5555_5555,
         };
-        let (words, used) = whole(h, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!(used, 4);
+        let words = whole(h, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(words[0], 0x2222_2222_4444_4444);
         assert_eq!(words[1], 0x3333_3333_5555_5555);
         assert_eq!(words[2], u64::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8]));
@@ -110,7 +94,6 @@ mod tests {
         let t = top(0x11, Form::Chunk, 0x1234);
         assert_eq!(t, 0x1234_0111);
         assert_eq!(form_and_len(t), (Form::Chunk, 0x1234));
-        let line = [0, words[0], words[1], 0, 0, 0, 0, 0];
-        assert_eq!(head(t, &line), h);
+        assert_eq!(head(t, &words), h);
     }
 }

@@ -48,6 +48,14 @@ pub struct Packet<'a> {
 pub trait Sink {
     /// One packet from world rank `from`. Packets of one sender come in the order of sending.
     fn packet(&mut self, from: u32, packet: Packet<'_>);
+
+    /// Where the `len` bytes of the next packet from `from` shall go, if that is known from its head
+    /// alone. A transport that writes them there calls [`landed`](Self::landed) instead of
+    /// [`packet`](Self::packet); it may also write a part of them and come back later.
+    fn destination(&mut self, from: u32, head: &Head, len: usize) -> Option<(Mem, i64)>;
+
+    /// The next packet from `from` has been written to its [`destination`](Self::destination).
+    fn landed(&mut self, from: u32, head: &Head, len: usize);
 }
 
 /// Names one direct copy on one side.

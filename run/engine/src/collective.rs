@@ -15,7 +15,7 @@ use margay_core_schedule::{self as schedule, Peer, Progress, Region, Schedule, T
 use margay_sys::user::Mem;
 
 use crate::data::{self, Data};
-use crate::engine::{Engine, Mode, ReqId};
+use crate::engine::{Engine, Mode, Outcome, ReqId};
 
 /// A user's buffer in a collective operation.
 #[derive(Clone, Debug)]
@@ -93,6 +93,8 @@ pub struct Execution {
     temps: Vec<Mem>,
     /// Requests under way and the step that each belongs to.
     children: Vec<(ReqId, u32)>,
+    /// The first message whose size was not that of its step: `bytes` expected, `truncated` sent.
+    mismatch: Option<Outcome>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +121,7 @@ impl Execution {
             temps,
             collective,
             children: Vec::new(),
+            mismatch: None,
         }
     }
 
@@ -143,8 +146,8 @@ impl Execution {
             let mut at = 0;
             while at < self.children.len() {
                 let (id, step) = self.children[at];
-                if engine.is_done(id) {
-                    engine.take(id);
+                if let Some(outcome) = engine.take(id) {
+                    self.check(step, outcome);
                     self.children.swap_remove(at);
                     self.progress.complete(&self.collective.schedule, step);
                 } else {
@@ -163,6 +166,28 @@ impl Execution {
                 return Step::Waiting;
             }
         }
+    }
+
+    /// Notes that the ranks did not agree about the size of a message.
+    fn check(&mut self, step: u32, outcome: Outcome) {
+        let schedule::Step::Recv { region, .. } = self.collective.schedule.steps()[step as usize]
+        else {
+            return;
+        };
+        let sent = outcome.truncated.unwrap_or(outcome.bytes);
+        if sent != region.bytes && self.mismatch.is_none() {
+            self.mismatch = Some(Outcome {
+                bytes: region.bytes,
+                truncated: Some(sent),
+                ..outcome
+            });
+        }
+    }
+
+    /// What the operation ends with when the ranks did not agree: `truncated` bytes were sent by
+    /// `source` where this rank expected `bytes`, which may be more or less.
+    pub(crate) fn mismatch(&self) -> Option<Outcome> {
+        self.mismatch
     }
 
     /// Requests under way.

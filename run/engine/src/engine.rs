@@ -962,9 +962,13 @@ impl Engine {
         let step = execution.run(self);
         if let Some(Request {
             kind: Kind::Collective(place),
+            outcome,
             ..
         }) = self.state.requests.at(index)
         {
+            if let Some(mismatch) = execution.mismatch() {
+                *outcome = mismatch;
+            }
             *place = execution;
         }
         if step == Collected::Done {
@@ -1005,6 +1009,41 @@ impl Sink for State {
             _ => {}
         }
     }
+
+    fn destination(&mut self, _: u32, head: &Head, len: usize) -> Option<(Mem, i64)> {
+        if head.kind != EAGER {
+            return None;
+        }
+        let envelope = envelope(*head);
+        match self.matching.candidate(&envelope) {
+            Some(index) => match self.requests.at(index) {
+                Some(Request {
+                    kind: Kind::Receive(receive),
+                    ..
+                }) if receive.data.size() >= len as u64 => {
+                    receive.data.dense().map(|(mem, at)| (mem.clone(), at))
+                }
+                _ => None,
+            },
+            None => {
+                let waiting = self.waiting.as_ref()?;
+                (waiting.pattern.matches(&envelope) && waiting.size >= len as u64)
+                    .then(|| (waiting.mem.clone(), waiting.at))
+            }
+        }
+    }
+
+    fn landed(&mut self, from: u32, head: &Head, len: usize) {
+        let envelope = envelope(*head);
+        let total = len as u64;
+        match self.matching.arrive(envelope) {
+            Some(index) => {
+                self.matched(index, from, envelope, total, head.word, true);
+                self.copied(index);
+            }
+            None => self.receive_waiting(from, envelope, head.word, total),
+        }
+    }
 }
 
 impl State {
@@ -1018,7 +1057,11 @@ impl State {
                 self.data(index, payload);
             }
             None if self.goes_to_waiting(&envelope) => {
-                self.receive_waiting(from, envelope, head.word, payload);
+                if let Some(waiting) = &self.waiting {
+                    let bytes = total.min(waiting.size) as usize;
+                    waiting.mem.write(waiting.at, &payload[..bytes]);
+                }
+                self.receive_waiting(from, envelope, head.word, total);
             }
             None => {
                 let body = if payload.len() <= SHORT {
@@ -1040,18 +1083,16 @@ impl State {
             .is_some_and(|w| w.pattern.matches(envelope))
     }
 
+    /// The receive of `recv_at_once` has its message, whose bytes are in place.
     #[inline]
-    fn receive_waiting(&mut self, from: u32, envelope: Envelope, ack: u32, payload: &[u8]) {
+    fn receive_waiting(&mut self, from: u32, envelope: Envelope, ack: u32, total: u64) {
         let Some(waiting) = self.waiting.take() else {
             return;
         };
-        let total = payload.len() as u64;
-        let bytes = total.min(waiting.size);
-        waiting.mem.write(waiting.at, &payload[..bytes as usize]);
         self.received = Some(Outcome {
             source: envelope.source,
             tag: envelope.tag,
-            bytes,
+            bytes: total.min(waiting.size),
             cancelled: false,
             truncated: (total > waiting.size).then_some(total),
         });

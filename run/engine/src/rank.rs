@@ -101,7 +101,7 @@ impl Rank {
     /// Rank `me` of the job in `segment`, over shared memory.
     #[must_use]
     pub fn in_segment(segment: &Arc<Segment>, me: u32) -> Rank {
-        let shm = Shm::new(segment, me, Thresholds::default());
+        let shm = Shm::new(segment, me, Thresholds::measured());
         segment.cell(me).set_phase(Phase::Running);
         let cores = segment.header().usable_cores().max(1);
         let policy = Policy::new(segment.ranks(), cores);
