@@ -1,7 +1,8 @@
 //! The options of all commands. This is the one definition from which the parser, the help, the
 //! manual pages and the completions come.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -249,9 +250,12 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
         let mut environment = everybody.clone();
         environment.extend(pairs(&options.env));
         for export in options.export {
-            let text = export.to_string_lossy();
-            if let Some((variable, value)) = text.split_once('=') {
-                environment.push((variable.into(), value.into()));
+            let mut parts = export.as_bytes().splitn(2, |&b| b == b'=');
+            let name = parts.next().unwrap_or_default();
+            // Without a value it is passed on as it is, like everything in the environment.
+            if let Some(value) = parts.next() {
+                let own = |bytes| OsStr::from_bytes(bytes).to_owned();
+                environment.push((own(name), own(value)));
             }
         }
         if let Some((bad, _)) = environment.iter().find(|(n, _)| {

@@ -103,6 +103,31 @@ fn ignored_signals_stay_ignored() {
     );
 }
 
+#[test]
+fn who_ignores_its_children_gets_their_status_all_the_same() {
+    let script = format!(
+        "import os, signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); \
+         os.execv('{0}', ['{0}', 'run', '-n', '2', 'sh', '-c', 'exit 6'])",
+        margay()
+    );
+    let done = run(std::process::Command::new("python3").args(["-c", &script]));
+    assert_eq!(done.code(), 6, "{}", done.err);
+}
+
+#[test]
+fn output_that_nobody_takes_does_not_hold_up_the_end() {
+    let running = ready("-n 2", "echo ready; exec yes");
+    let mark = running.mark();
+    std::thread::sleep(Duration::from_millis(300));
+    send("TERM", running.pid());
+    let start = Instant::now();
+    // `running` keeps the pipe open and does not read it.
+    let mut running = running;
+    assert_eq!(wait(&mut running.child).code(), Some(143));
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert_nothing_left(&mark);
+}
+
 /// A launcher on a pseudo-terminal.
 struct Terminal {
     child: Child,
@@ -231,7 +256,8 @@ fn the_suspend_key_stops_the_ranks_and_fg_goes_on() {
             std::thread::sleep(Duration::from_millis(5));
         }
     };
-    reached(&['T']);
+    // D: the shell waits for a child that was stopped between vfork and exec.
+    reached(&['T', 'D']);
     t.type_in("\n");
     reached(&['S', 'R']);
     t.type_in("\x03");

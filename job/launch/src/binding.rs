@@ -32,6 +32,17 @@ pub struct Placement {
     pub leases: Vec<Lease>,
 }
 
+impl Placement {
+    /// How many cores the ranks are bound to in all; none when they are not bound.
+    #[must_use]
+    pub fn distinct_cores(&self) -> Option<usize> {
+        let mut all: Vec<usize> = self.cores.iter().flatten().copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        (!all.is_empty()).then_some(all.len())
+    }
+}
+
 /// A core that this job has taken; given back on drop.
 #[derive(Debug)]
 pub struct Lease {

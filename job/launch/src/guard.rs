@@ -21,6 +21,7 @@
 //! Since every descendant is found through its parents, no environment variable, file or process
 //! group has to be trusted, and no process outside the job is ever signalled.
 
+use std::collections::VecDeque;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -42,8 +43,8 @@ use crate::environment::rank_variable;
 pub struct Plan {
     /// The programs.
     pub programs: Vec<ProgramStart>,
-    /// The ranks, in order.
-    pub ranks: Vec<RankStart>,
+    /// The ranks, in order; each is dropped once it is started.
+    pub ranks: VecDeque<RankStart>,
     /// The descriptor of the segment, as the ranks inherit it.
     pub segment_fd: OwnedFd,
     /// The limit of open files that the ranks get.
@@ -297,7 +298,7 @@ impl State<'_> {
             return Ok(());
         };
         let rank = self.next;
-        let Some(own) = plan.ranks.get(rank) else {
+        let Some(own) = plan.ranks.pop_front() else {
             self.started_all();
             return Ok(());
         };

@@ -28,6 +28,8 @@ const HANGUP_GRACE: Duration = Duration::from_secs(1);
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
 /// After SIGKILL: how long to wait for processes that the kernel cannot end (broken file server).
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
+/// When the job was ended from outside and nobody takes its output, it is given up after this.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 /// The same signal again within this time is the same one: `timeout` and some shells signal both
 /// the process and its group.
 const SAME_SIGNAL: Duration = Duration::from_millis(100);
@@ -59,6 +61,9 @@ struct Launcher<'a> {
     kill_at: Option<Instant>,
     killed: bool,
     timeout_at: Option<Instant>,
+    /// Ended by a signal to the launcher or by the time limit.
+    from_outside: bool,
+    drain_until: Option<Instant>,
     last_signal: Option<(i32, Instant)>,
     buffer: Vec<u8>,
 }
@@ -77,6 +82,8 @@ impl<'a> Launcher<'a> {
             kill_at: None,
             killed: false,
             timeout_at: job.timeout.map(|t| started.at + t),
+            from_outside: false,
+            drain_until: None,
             last_signal: None,
             buffer: vec![0; READ_BYTES],
         }
@@ -180,6 +187,8 @@ impl<'a> Launcher<'a> {
             .chain([
                 self.kill_at,
                 self.timeout_at,
+                self.drain_until
+                    .filter(|_| !self.own.sinks.iter().all(|s| s.closed)),
                 soon,
                 (flush_now || next_in_order).then_some(now),
             ])
@@ -204,13 +213,12 @@ impl<'a> Launcher<'a> {
                     // Only output is left, and nobody seems to take it.
                     self.verdict.signal_passed(signal);
                     self.verdict.end(0);
-                    for sink in &mut self.own.sinks {
-                        sink.closed = true;
-                    }
+                    self.drain_until = Some(now);
                 } else if self.verdict.passed().is_some() && signal != signal::SIGHUP {
                     self.kill();
                 } else {
                     self.verdict.signal_passed(signal);
+                    self.from_outside = true;
                     self.guard.tell(Command::Signal(signal));
                     // A stopped rank could not obey.
                     self.guard.tell(Command::Signal(signal::SIGCONT));
@@ -271,6 +279,9 @@ impl<'a> Launcher<'a> {
         if self.empty {
             self.guard.bury();
             self.timeout_at = None;
+            if self.from_outside {
+                self.drain_until = Some(Instant::now() + DRAIN_PATIENCE);
+            }
             for stream in &mut self.own.streams {
                 stream.flush = true;
             }
@@ -426,7 +437,13 @@ impl<'a> Launcher<'a> {
             let text = report::timeout(&self.job.launcher, seconds, &self.segment);
             self.say(&text);
             self.verdict.end(124);
+            self.from_outside = true;
             self.end();
+        }
+        if self.drain_until.is_some_and(|at| now >= at) {
+            for sink in &mut self.own.sinks {
+                sink.closed = true;
+            }
         }
         if self.kill_at.is_some_and(|at| now >= at) {
             if self.killed {

@@ -81,6 +81,9 @@ pub(crate) struct Stream {
 pub(crate) fn start(job: &Job) -> Result<Started, LaunchError> {
     let usable = cpu::usable_cores();
     let counts = job.counts(usable)?;
+    // Whoever started us may ignore the end of its children, which is inherited and would hide the
+    // ranks' exit status.
+    signal::take_default(signal::SIGCHLD);
     let ranks: u32 = counts.iter().sum();
     let files = FileLimit::now();
     files.raise_to(u64::from(ranks) * 6 + 64);
@@ -91,6 +94,8 @@ pub(crate) fn start(job: &Job) -> Result<Started, LaunchError> {
         usable,
     };
     let placement = place(ranks, &job.binding, &cores, Lease::take)?;
+    // What the ranks can keep busy together, so that they know when to give way to each other.
+    let usable = placement.distinct_cores().unwrap_or(usable).min(usable);
     let segment = Segment::create(Sizes::for_job(ranks))
         .map_err(|e| LaunchError::system(format!("{e}; the job has {ranks} ranks")))?;
     let pid = std::process::id();
