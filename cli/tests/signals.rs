@@ -116,13 +116,13 @@ fn who_ignores_its_children_gets_their_status_all_the_same() {
 
 #[test]
 fn output_that_nobody_takes_does_not_hold_up_the_end() {
-    let running = ready("-n 2", "echo ready; exec yes");
+    let mut running = Running::start(&mut shell("-n 2", "exec yes"));
+    running.until("y\n");
     let mark = running.mark();
     std::thread::sleep(Duration::from_millis(300));
     send("TERM", running.pid());
     let start = Instant::now();
     // `running` keeps the pipe open and does not read it.
-    let mut running = running;
     assert_eq!(wait(&mut running.child).code(), Some(143));
     assert!(start.elapsed() < Duration::from_secs(5));
     assert_nothing_left(&mark);
