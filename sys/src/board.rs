@@ -73,6 +73,7 @@ pub struct Board {
     entry: usize,
     ranks: u32,
     me: u32,
+    left: AtomicU32,
 }
 
 // SAFETY: the pointer lies in the segment, which is kept; access follows the module's protocol.
@@ -122,6 +123,7 @@ impl Board {
             entry: index,
             ranks,
             me,
+            left: AtomicU32::new(0),
         })
     }
 
@@ -220,6 +222,22 @@ impl Board {
         }
     }
 
+    /// This rank needs the board no more. When all have left, it is used for other communicators, so
+    /// nothing may be asked of it afterwards.
+    pub fn leave(&self) {
+        if self.left.swap(1, Ordering::Relaxed) != 0 {
+            return;
+        }
+        if let Some(table) = self.segment.boards() {
+            let _guard = table.lock();
+            let entry = &table.entries[self.entry];
+            if entry.left.fetch_add(1, Ordering::Relaxed) + 1 == self.ranks {
+                entry.left.store(0, Ordering::Relaxed);
+                entry.key.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
     #[inline]
     fn shared(&self) -> &Shared {
         // SAFETY: checked at opening to lie inside the heap, aligned; the segment is kept.
@@ -237,14 +255,7 @@ impl Board {
 
 impl Drop for Board {
     fn drop(&mut self) {
-        if let Some(table) = self.segment.boards() {
-            let _guard = table.lock();
-            let entry = &table.entries[self.entry];
-            if entry.left.fetch_add(1, Ordering::Relaxed) + 1 == self.ranks {
-                entry.left.store(0, Ordering::Relaxed);
-                entry.key.store(0, Ordering::Relaxed);
-            }
-        }
+        self.leave();
     }
 }
 

@@ -305,9 +305,9 @@ impl Consumer {
     #[must_use]
     pub fn copy_run(&self, to: &mut [u8], done: usize) -> usize {
         let lines = &self.home.get().lines;
-        let mut position = self.head + 1 + (done / LINE_BYTES) as u64;
+        let first = self.head + 1 + (done / LINE_BYTES) as u64;
         let mut at = done;
-        for piece in to[done..].chunks_mut(LINE_BYTES) {
+        for (position, piece) in (first..).zip(to[done..].chunks_mut(LINE_BYTES)) {
             let line = &lines[(position % LINES) as usize];
             if line.mark.load(Ordering::Acquire) as u32 != (position + 1) as u32 {
                 return at;
@@ -318,7 +318,6 @@ impl Consumer {
                 Some(whole) => whole.copy_from_slice(as_bytes(&words)),
                 None => piece.copy_from_slice(&as_bytes(&words)[..piece.len()]),
             }
-            position += 1;
             at += piece.len();
         }
         at

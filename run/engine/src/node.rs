@@ -28,6 +28,13 @@ use crate::data::{self, Data};
 use crate::engine::Pending;
 use crate::rank::Rank;
 
+/// Bytes of a slot for data; before them is the tag that says what the rank is doing.
+const DATA_BYTES: usize = SLOT_BYTES - TAG_BYTES;
+const TAG_BYTES: usize = 8;
+
+/// Blocks of an all-to-all shorter than this go as messages: a system call for each costs more.
+const LEAST_PULL: u64 = 4096;
+
 /// Bytes that a rank copies from one peer before it asks the next (large reductions).
 const PIECE: u64 = 256 << 10;
 
@@ -42,6 +49,55 @@ pub struct Channel {
     roomy: bool,
     /// Whether all ranks may read each other's memory; found out at the first need.
     attach: OnceLock<bool>,
+}
+
+/// The ranks do not agree about an operation: another collective, root or size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disagreement {
+    /// A rank that does something else than this one.
+    pub rank: u32,
+    /// Its bytes, if it is the same kind of operation with the same root.
+    pub bytes: Option<u64>,
+    /// This rank's bytes.
+    pub expected: u64,
+}
+
+/// The kinds of operation, as they stand in tags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Barrier = 1,
+    Bcast = 2,
+    Reduce = 3,
+    Allgather = 4,
+    Alltoall = 5,
+    Address = 6,
+    Vote = 7,
+}
+
+/// What a rank does in an operation, in eight bytes: kind 8 bits, root + 1 24 bits, bytes 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tag(u64);
+
+impl Tag {
+    #[inline]
+    fn new(kind: Kind, root: Option<u32>, bytes: u64) -> Tag {
+        let root = root.map_or(0, |r| u64::from(r) + 1) & 0xff_ffff;
+        Tag((kind as u64) << 56 | root << 32 | bytes & 0xffff_ffff)
+    }
+
+    #[inline]
+    fn check(self, rank: u32, slot: &[u8]) -> Result<(), Disagreement> {
+        let other = u64::from_ne_bytes(slot[..TAG_BYTES].try_into().expect("eight bytes"));
+        if other == self.0 {
+            return Ok(());
+        }
+        let same = other >> 32 == self.0 >> 32;
+        Err(Disagreement {
+            rank,
+            bytes: same.then_some(other & 0xffff_ffff),
+            expected: self.0 & 0xffff_ffff,
+        })
+    }
 }
 
 /// Equal blocks of a user's buffer: `count` elements of a datatype for each rank.
@@ -105,37 +161,51 @@ impl Channel {
         })
     }
 
+    /// This rank needs the channel no more (the communicator is freed).
+    pub fn close(&self) {
+        self.board.leave();
+    }
+
     /// Waits until all have come.
-    pub fn barrier(&self, rank: &Rank) {
+    ///
+    /// # Errors
+    /// When the ranks do not agree about the operation.
+    pub fn barrier(&self, rank: &Rank) -> Result<(), Disagreement> {
+        let tag = Tag::new(Kind::Barrier, None, 0);
         let n = self.begin(rank);
-        self.board.put(n, 0, |_| {});
-        self.all(rank, n, 0, |_| {});
+        self.put(n, tag, 0, |_| {});
+        self.all(rank, n, tag, 0, |_| {})
     }
 
     /// Broadcasts `data` of `root`. Returns false when it must go by schedule.
-    #[must_use]
-    pub fn bcast(&self, rank: &Rank, data: &Data, root: u32) -> bool {
+    ///
+    /// # Errors
+    /// When the ranks do not agree about the operation.
+    pub fn bcast(&self, rank: &Rank, data: &Data, root: u32) -> Result<bool, Disagreement> {
         let len = data.size() as usize;
-        if len > SLOT_BYTES {
+        if len > DATA_BYTES {
             return self.pull_from_root(rank, data, root);
         }
+        let tag = Tag::new(Kind::Bcast, Some(root), len as u64);
         let n = self.begin(rank);
         if self.board.me() == root {
-            self.board.put(n, len, |slot| data.walk().pack(data, slot));
+            self.put(n, tag, len, |slot| data.walk().pack(data, slot));
             self.wake();
         } else {
-            self.board.put(n, 0, |_| {});
+            self.put(n, tag, 0, |_| {});
             self.wake();
             self.wait(rank, Some(root), || self.board.has_put(root, n));
-            data.walk().unpack(data, self.board.read(root, n, len));
+            data.walk().unpack(data, self.read(root, n, tag, len)?);
         }
-        true
+        Ok(true)
     }
 
     /// Reduces `count` elements to all, or to `root` only. `input` and `output` are where the
     /// elements are and go (`output` of others than the root is not touched). Returns false when it
     /// must go by schedule.
-    #[must_use]
+    ///
+    /// # Errors
+    /// When the ranks do not agree about the operation.
     pub fn reduce(
         &self,
         rank: &Rank,
@@ -144,102 +214,122 @@ impl Channel {
         input: &Mem,
         output: &Mem,
         root: Option<u32>,
-    ) -> bool {
+    ) -> Result<bool, Disagreement> {
         let element = basic.extent();
         if basic.size() != element {
-            return false;
+            return Ok(false);
         }
         let bytes = count * element;
         let len = bytes as usize;
-        if len > SLOT_BYTES {
-            return root.is_none() && self.reduce_slices(rank, (op, basic), count, input, output);
+        if len > DATA_BYTES {
+            return match root {
+                None => self.reduce_slices(rank, (op, basic), count, input, output),
+                Some(_) => Ok(false),
+            };
         }
+        let tag = Tag::new(Kind::Reduce, root, bytes);
         let n = self.begin(rank);
-        self.board.put(n, len, |slot| input.read(0, slot));
+        self.put(n, tag, len, |slot| input.read(0, slot));
+        let combine = |out: &mut [u8]| self.combine_slots(n, op, basic, out);
         match root {
             None => {
-                self.all(rank, n, len, |slot| self.combine_slots(n, op, basic, slot));
+                self.all(rank, n, tag, len, combine)?;
                 if self.roomy {
-                    output.with_bytes_mut(0, len, |out| self.combine_slots(n, op, basic, out));
+                    output.with_bytes_mut(0, len, combine);
                 } else {
-                    output.write(0, self.board.result(n, len));
+                    output.write(0, &self.board.result(n, TAG_BYTES + len)[TAG_BYTES..]);
                 }
             }
             Some(root) if root == self.board.me() => {
                 self.wake();
                 self.wait_for_all(rank, n);
-                output.with_bytes_mut(0, len, |out| self.combine_slots(n, op, basic, out));
+                self.check_all(n, tag)?;
+                output.with_bytes_mut(0, len, combine);
             }
             Some(_) => self.wake(),
         }
-        true
+        Ok(true)
     }
 
     /// Every rank's block to all. `send` is none in place. Returns false when it must go by
     /// schedule.
-    #[must_use]
-    pub fn allgather(&self, rank: &Rank, send: Option<&Data>, recv: Blocks<'_>) -> bool {
+    ///
+    /// # Errors
+    /// When the ranks do not agree about the operation.
+    pub fn allgather(
+        &self,
+        rank: &Rank,
+        send: Option<&Data>,
+        recv: Blocks<'_>,
+    ) -> Result<bool, Disagreement> {
         let me = self.board.me();
         let own = recv.data(me, 1);
         let mine = send.unwrap_or(&own);
         let len = recv.bytes() as usize;
-        if mine.size() as usize != len {
-            return false;
-        }
-        if len > SLOT_BYTES {
-            if !self.may_attach(rank) {
-                return false;
+        let tag = Tag::new(Kind::Allgather, None, len as u64);
+        if len > DATA_BYTES {
+            if !self.may_attach(rank)? {
+                return Ok(false);
             }
             if send.is_some() {
                 data::copy(mine, &own);
             }
             let exposed = expose(mine);
-            return self.pull_all(rank, &exposed, |from| (recv.data(from, 1), 0));
+            self.pull_all(rank, &exposed, |from| (recv.data(from, 1), 0))?;
+            return Ok(true);
         }
         let n = self.begin(rank);
-        self.board.put(n, len, |slot| mine.walk().pack(mine, slot));
-        self.all(rank, n, 0, |_| {});
+        let own_len = (mine.size() as usize).min(len);
+        self.put(n, tag, own_len, |slot| mine.walk().pack(mine, slot));
+        self.all(rank, n, tag, 0, |_| {})?;
         for from in 0..self.board.ranks() {
             if from != me || send.is_some() {
                 let place = recv.data(from, 1);
-                place.walk().unpack(&place, self.board.read(from, n, len));
+                place.walk().unpack(&place, self.read(from, n, tag, len)?);
             }
         }
-        true
+        Ok(true)
     }
 
     /// A block from every rank to every rank, not in place. Returns false when it must go by
     /// schedule.
-    #[must_use]
-    pub fn alltoall(&self, rank: &Rank, send: Blocks<'_>, recv: Blocks<'_>) -> bool {
+    ///
+    /// # Errors
+    /// When the ranks do not agree about the operation.
+    pub fn alltoall(
+        &self,
+        rank: &Rank,
+        send: Blocks<'_>,
+        recv: Blocks<'_>,
+    ) -> Result<bool, Disagreement> {
         let (me, ranks) = (self.board.me(), self.board.ranks());
         let block = recv.bytes();
         let total = block * u64::from(ranks);
-        if send.bytes() != block {
-            return false;
-        }
         let all = send.data(0, ranks);
-        if total as usize > SLOT_BYTES {
-            if block < 4096 || !self.may_attach(rank) {
-                return false;
+        if total as usize > DATA_BYTES {
+            if block < LEAST_PULL || !self.may_attach(rank)? {
+                return Ok(false);
             }
             data::copy(&send.data(me, 1), &recv.data(me, 1));
             let exposed = expose(&all);
-            return self.pull_all(rank, &exposed, |from| {
+            self.pull_all(rank, &exposed, |from| {
                 (recv.data(from, 1), block * u64::from(me))
-            });
+            })?;
+            return Ok(true);
         }
+        let len = total as usize;
+        let tag = Tag::new(Kind::Alltoall, None, total);
         let n = self.begin(rank);
-        self.board
-            .put(n, total as usize, |slot| all.walk().pack(&all, slot));
-        self.all(rank, n, 0, |_| {});
+        let own_len = (all.size() as usize).min(len);
+        self.put(n, tag, own_len, |slot| all.walk().pack(&all, slot));
+        self.all(rank, n, tag, 0, |_| {})?;
         let start = (block * u64::from(me)) as usize;
         for from in 0..ranks {
             let place = recv.data(from, 1);
-            let bytes = &self.board.read(from, n, total as usize)[start..start + block as usize];
+            let bytes = &self.read(from, n, tag, len)?[start..start + block as usize];
             place.walk().unpack(&place, bytes);
         }
-        true
+        Ok(true)
     }
 
     /// Starts the next operation: its number, once this rank may put.
@@ -252,18 +342,65 @@ impl Channel {
         n
     }
 
+    /// Puts this rank's part of operation `n`: what it does, and `len` bytes of data.
+    #[inline]
+    fn put(&self, n: u64, tag: Tag, len: usize, fill: impl FnOnce(&mut [u8])) {
+        self.board.put(n, TAG_BYTES + len, |slot| {
+            slot[..TAG_BYTES].copy_from_slice(&tag.0.to_ne_bytes());
+            fill(&mut slot[TAG_BYTES..]);
+        });
+    }
+
+    /// What `from` has put in operation `n`, if it does the same as this rank.
+    #[inline]
+    fn read(&self, from: u32, n: u64, tag: Tag, len: usize) -> Result<&[u8], Disagreement> {
+        let slot = self.board.read(from, n, TAG_BYTES + len);
+        tag.check(from, slot)?;
+        Ok(&slot[TAG_BYTES..])
+    }
+
+    fn check_all(&self, n: u64, tag: Tag) -> Result<(), Disagreement> {
+        for from in 0..self.board.ranks() {
+            self.read(from, n, tag, 0)?;
+        }
+        Ok(())
+    }
+
     /// Waits until all have put operation `n`. Where cores are short, the last to come writes a
     /// result of `len` bytes by `fill` and lets the others go.
     #[inline]
-    fn all(&self, rank: &Rank, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+    fn all(
+        &self,
+        rank: &Rank,
+        n: u64,
+        tag: Tag,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Disagreement> {
         if self.roomy {
             self.wake();
             self.wait_for_all(rank, n);
-        } else if self.board.arrive(n) {
-            self.board.release(n, len, fill);
+            return self.check_all(n, tag);
+        }
+        if self.board.arrive(n) {
+            let verdict = self.check_all(n, tag);
+            self.board.release(n, TAG_BYTES + len, |result| {
+                // The result carries the tag of those who agree with the last to come.
+                result[..TAG_BYTES].copy_from_slice(&tag.0.to_ne_bytes());
+                if verdict.is_ok() {
+                    fill(&mut result[TAG_BYTES..]);
+                } else {
+                    result[..TAG_BYTES].fill(0xff);
+                }
+            });
             self.wake();
-        } else {
-            self.wait(rank, None, || self.board.is_released(n));
+            return verdict;
+        }
+        self.wait(rank, None, || self.board.is_released(n));
+        match tag.check(self.board.me(), self.board.result(n, TAG_BYTES)) {
+            Ok(()) => Ok(()),
+            // Somebody disagrees with somebody: find one who disagrees with this rank, if any.
+            Err(general) => self.check_all(n, tag).and(Err(general)),
         }
     }
 
@@ -302,51 +439,51 @@ impl Channel {
     /// What all have put in operation `n`, combined in rank order.
     fn combine_slots(&self, n: u64, op: Op, basic: Basic, out: &mut [u8]) {
         let last = self.board.ranks() - 1;
-        out.copy_from_slice(self.board.read(last, n, out.len()));
+        let out_len = out.len();
+        let slot = |member| &self.board.read(member, n, TAG_BYTES + out_len)[TAG_BYTES..];
+        out.copy_from_slice(slot(last));
         for member in (0..last).rev() {
-            reduce::apply(op, basic, out, self.board.read(member, n, out.len()))
+            reduce::apply(op, basic, out, slot(member))
                 .expect("the operation was checked against the type");
         }
     }
 
     /// Whether all ranks may read each other's memory. All call it at the same operation; the first
     /// call asks, later ones know.
-    fn may_attach(&self, rank: &Rank) -> bool {
+    fn may_attach(&self, rank: &Rank) -> Result<bool, Disagreement> {
         if let Some(&known) = self.attach.get() {
-            return known;
+            return Ok(known);
         }
         const PROBE: u64 = 0x6d61_7267_6179_0a0d;
         let word = Mem::from_vec(PROBE.to_ne_bytes().to_vec());
-        let n = self.put_address(rank, word.address() as u64);
+        let n = self.put_address(rank, word.address() as u64)?;
         let next = (self.board.me() + 1) % self.board.ranks();
         let copy = Mem::owned(8);
         let read = self.pull(next, n, 0, &copy, 0, 8)
             && copy.with_bytes(0, 8, |bytes| bytes == PROBE.to_ne_bytes());
-        let mut votes = [u8::from(read)];
+        let tag = Tag::new(Kind::Vote, None, 0);
         let n = self.begin(rank);
-        self.board.put(n, 1, |slot| slot.copy_from_slice(&votes));
-        self.all(rank, n, 0, |_| {});
+        self.put(n, tag, 1, |slot| slot[0] = u8::from(read));
+        self.all(rank, n, tag, 0, |_| {})?;
+        let mut all = true;
         for member in 0..self.board.ranks() {
-            votes[0] &= self.board.read(member, n, 1)[0];
+            all &= self.read(member, n, tag, 1)?[0] == 1;
         }
-        let all = votes[0] == 1;
-        *self.attach.get_or_init(|| all)
+        Ok(*self.attach.get_or_init(|| all))
     }
 
     /// Tells all where a buffer of this rank is; returns the operation in which all have told.
-    fn put_address(&self, rank: &Rank, address: u64) -> u64 {
+    fn put_address(&self, rank: &Rank, address: u64) -> Result<u64, Disagreement> {
+        let tag = Tag::new(Kind::Address, None, 16);
         let n = self.begin(rank);
-        self.board.put(n, 16, |slot| {
-            slot[..8].copy_from_slice(&address.to_ne_bytes());
-            slot[8..].copy_from_slice(&u64::from(std::process::id()).to_ne_bytes());
-        });
-        self.all(rank, n, 0, |_| {});
-        n
+        self.put(n, tag, 16, |slot| write_address(slot, address));
+        self.all(rank, n, tag, 0, |_| {})?;
+        Ok(n)
     }
 
     /// Copies `len` bytes at `offset` of the buffer that `from` told in operation `n`.
     fn pull(&self, from: u32, n: u64, offset: u64, to: &Mem, at: i64, len: u64) -> bool {
-        let told = self.board.read(from, n, 16);
+        let told = &self.board.read(from, n, TAG_BYTES + 16)[TAG_BYTES..];
         let word = |i: usize| u64::from_ne_bytes(told[i..i + 8].try_into().expect("eight bytes"));
         let (address, pid) = (word(0), word(8) as u32);
         cma::read(pid, address + offset, to, at, len as usize).is_ok()
@@ -371,42 +508,45 @@ impl Channel {
 
     /// Every rank copies from every other; `place` says where to and from which offset. The buffers
     /// are free again when it returns.
-    fn pull_all(&self, rank: &Rank, mine: &Exposed, place: impl Fn(u32) -> (Data, u64)) -> bool {
+    fn pull_all(
+        &self,
+        rank: &Rank,
+        mine: &Exposed,
+        place: impl Fn(u32) -> (Data, u64),
+    ) -> Result<(), Disagreement> {
         let ranks = self.board.ranks();
         let me = self.board.me();
-        let n = self.put_address(rank, mine.address);
+        let n = self.put_address(rank, mine.address)?;
         for step in 1..ranks {
             // Staggered, so that not all read the same rank's memory at once.
             let from = (me + step) % ranks;
             let (place, offset) = place(from);
             self.pull_into(from, n, offset, &place);
         }
-        self.barrier(rank);
-        true
+        self.barrier(rank)
     }
 
-    fn pull_from_root(&self, rank: &Rank, data: &Data, root: u32) -> bool {
-        if !self.may_attach(rank) {
-            return false;
+    fn pull_from_root(&self, rank: &Rank, data: &Data, root: u32) -> Result<bool, Disagreement> {
+        if !self.may_attach(rank)? {
+            return Ok(false);
         }
+        let tag = Tag::new(Kind::Bcast, Some(root), data.size());
         let me = self.board.me();
         let n = self.begin(rank);
         if me == root {
             let exposed = expose(data);
-            self.board.put(n, 16, |slot| {
-                slot[..8].copy_from_slice(&exposed.address.to_ne_bytes());
-                slot[8..].copy_from_slice(&u64::from(std::process::id()).to_ne_bytes());
-            });
+            self.put(n, tag, 16, |slot| write_address(slot, exposed.address));
             self.wake();
-            self.barrier(rank);
+            self.barrier(rank)?;
         } else {
-            self.board.put(n, 0, |_| {});
+            self.put(n, tag, 0, |_| {});
             self.wake();
             self.wait(rank, Some(root), || self.board.has_put(root, n));
+            self.read(root, n, tag, 16)?;
             self.pull_into(root, n, 0, data);
-            self.barrier(rank);
+            self.barrier(rank)?;
         }
-        true
+        Ok(true)
     }
 
     /// A large reduction to all: every rank reduces its slice of everybody's elements, then copies
@@ -418,18 +558,18 @@ impl Channel {
         count: u64,
         input: &Mem,
         output: &Mem,
-    ) -> bool {
+    ) -> Result<bool, Disagreement> {
         let (me, ranks) = (self.board.me(), self.board.ranks());
         let element = basic.extent();
-        if count < u64::from(ranks) * 64 || !self.may_attach(rank) {
-            return false;
+        if count < u64::from(ranks) * 64 || !self.may_attach(rank)? {
+            return Ok(false);
         }
         let slice = |of: u32| {
             let from = count * u64::from(of) / u64::from(ranks) * element;
             let to = count * u64::from(of + 1) / u64::from(ranks) * element;
             (from, to)
         };
-        let n = self.put_address(rank, input.address() as u64);
+        let n = self.put_address(rank, input.address() as u64)?;
         let (first, end) = slice(me);
         let piece = PIECE / element * element;
         let operand = Mem::owned(piece.min(end - first) as usize);
@@ -462,16 +602,22 @@ impl Channel {
             at += len;
         }
         // All slices are reduced, so the input may be overwritten and the results may be read.
-        let n = self.put_address(rank, output.address() as u64);
+        let n = self.put_address(rank, output.address() as u64)?;
         for step in 1..ranks {
             let from = (me + step) % ranks;
             let (first, end) = slice(from);
             let place = Data::bytes(output.shifted(first as i64), end - first);
             self.pull_into(from, n, first, &place);
         }
-        self.barrier(rank);
-        true
+        self.barrier(rank)?;
+        Ok(true)
     }
+}
+
+/// Address and process of a buffer, as [`Channel::pull`] reads them.
+fn write_address(slot: &mut [u8], address: u64) {
+    slot[..8].copy_from_slice(&address.to_ne_bytes());
+    slot[8..16].copy_from_slice(&u64::from(std::process::id()).to_ne_bytes());
 }
 
 fn expose(data: &Data) -> Exposed {

@@ -11,7 +11,7 @@ use margay_core_schedule as schedule;
 use margay_core_schedule::{
     Block, Inter, InterRoot, Neighbourhood, Part, Ranks, Reduction as Amount, Schedule,
 };
-use margay_run_engine::{Buffer, Collective, Execution, ReqId, combine};
+use margay_run_engine::{Buffer, Collective, Execution, Outcome, ReqId, combine};
 use margay_sys::user::Mem;
 
 use crate::comm::Comm;
@@ -177,9 +177,15 @@ impl Mpi {
     /// # Errors
     /// When the operation does not fit the communicator.
     pub fn collective(&self, comm: &Arc<Comm>, operation: Operation) -> Result<()> {
+        check(comm, &operation)?;
+        if self.collective_fast(comm, &operation)? {
+            return Ok(());
+        }
         let id = self.start_collective(comm, &operation)?;
-        self.rank.wait(id);
-        Ok(())
+        match disagreement(&self.rank.wait(id)) {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
     }
 
     /// A nonblocking collective: a request.
@@ -188,7 +194,7 @@ impl Mpi {
     /// When the operation does not fit the communicator.
     pub fn icollective(&self, comm: &Arc<Comm>, operation: &Operation) -> Result<u32> {
         let id = self.start_collective(comm, operation)?;
-        self.request_add(comm.handle(), Active::Send(id))
+        self.request_add(comm.handle(), Active::Collective(id))
     }
 
     /// A persistent collective: a request.
@@ -197,6 +203,7 @@ impl Mpi {
     /// When the operation does not fit the communicator.
     pub fn collective_init(&self, comm: &Arc<Comm>, operation: Operation) -> Result<u32> {
         // Told now rather than at the start.
+        check(comm, &operation)?;
         plan(comm, &operation)?;
         let start = Start::Collective {
             comm: comm.clone(),
@@ -212,8 +219,10 @@ impl Mpi {
         comm: &Arc<Comm>,
         operation: &Operation,
     ) -> Result<ReqId> {
-        let tag = comm.next_tag();
-        self.start_tagged(comm, operation, tag)
+        check(comm, operation)?;
+        // An operation that is refused here must not count: it need not be refused everywhere.
+        let plan = plan(comm, operation)?;
+        Ok(self.start_plan(comm, plan, comm.next_tag()))
     }
 
     /// Begins a collective under a given tag.
@@ -223,8 +232,11 @@ impl Mpi {
         operation: &Operation,
         tag: u32,
     ) -> Result<ReqId> {
-        let plan = plan(comm, operation)?;
-        Ok(self.rank.icollective(Execution::new(Collective {
+        Ok(self.start_plan(comm, plan(comm, operation)?, tag))
+    }
+
+    fn start_plan(&self, comm: &Comm, plan: Plan, tag: u32) -> ReqId {
+        self.rank.icollective(Execution::new(Collective {
             schedule: Arc::new(plan.schedule),
             context: comm.collective(),
             sequence: tag,
@@ -234,8 +246,24 @@ impl Mpi {
             send: plan.send,
             recv: plan.recv,
             reduction: plan.reduce,
-        })))
+        }))
     }
+}
+
+/// The error of a collective in which the processes do not agree about the sizes of messages.
+pub(crate) fn disagreement(outcome: &Outcome) -> Option<Error> {
+    let sent = outcome.truncated?;
+    let expected = outcome.bytes;
+    let class = if sent > expected {
+        MPI_ERR_TRUNCATE
+    } else {
+        MPI_ERR_COUNT
+    };
+    let text = format!(
+        "rank {} sent {sent} bytes where this rank expected {expected}; root, counts and datatypes must agree on all ranks",
+        outcome.source
+    );
+    Some(Error::new(class, text))
 }
 
 /// A schedule with what it works on.
@@ -294,6 +322,12 @@ impl Operand {
 }
 
 impl Blocks {
+    /// Packed bytes of one block.
+    fn bytes_of(&self, rank: u32) -> u64 {
+        let i = rank as usize;
+        self.counts[i] * self.datatypes[i.min(self.datatypes.len() - 1)].size()
+    }
+
     fn parts(&self) -> Vec<Part> {
         (self.counts.iter().zip(&self.displs).enumerate())
             .map(|(i, (&count, &start))| {
@@ -539,6 +573,98 @@ fn intra_plan(
             recv.per_peer(),
         ),
     })
+}
+
+/// Refuses what one process can see to be wrong about an operation on an intra-communicator.
+fn check(comm: &Comm, operation: &Operation) -> Result<()> {
+    use Operation as O;
+    if comm.is_inter() {
+        return Ok(());
+    }
+    let me = comm.rank;
+    match operation {
+        O::Gather {
+            send: Some(send),
+            recv: Some(recv),
+            ..
+        }
+        | O::Scatter {
+            send: Some(send),
+            recv: Some(recv),
+            ..
+        }
+        | O::Alltoall {
+            send: Some(send),
+            recv,
+        } => same_bytes(send.bytes(), recv.bytes()),
+        O::Gatherv {
+            send: Some(send),
+            recv: Some(recv),
+            ..
+        } => same_bytes(send.bytes(), recv.bytes_of(me)),
+        O::Scatterv {
+            send: Some(send),
+            recv: Some(recv),
+            ..
+        } => same_bytes(send.bytes_of(me), recv.bytes()),
+        O::Allgather {
+            send: Some(send),
+            recv,
+        } => {
+            same_bytes(send.bytes(), recv.bytes())?;
+            let own = i64::from(me) * recv.count as i64;
+            not_own_block(send, &recv.mem, own, &recv.datatype)
+        }
+        O::Allgatherv {
+            send: Some(send),
+            recv,
+        } => {
+            same_bytes(send.bytes(), recv.bytes_of(me))?;
+            not_own_block(
+                send,
+                &recv.mem,
+                recv.displs[me as usize],
+                &recv.datatypes[0],
+            )
+        }
+        O::Alltoallv {
+            send: Some(send),
+            recv,
+        }
+        | O::Alltoallw {
+            send: Some(send),
+            recv,
+        } => same_bytes(send.bytes_of(me), recv.bytes_of(me)),
+        _ => Ok(()),
+    }
+}
+
+/// What a process sends to itself must be what it receives from itself. Between processes the messages tell.
+fn same_bytes(sent: u64, received: u64) -> Result<()> {
+    if sent == received {
+        return Ok(());
+    }
+    let class = if sent > received {
+        MPI_ERR_TRUNCATE
+    } else {
+        MPI_ERR_COUNT
+    };
+    fail!(
+        class,
+        "this process sends itself {sent} bytes and receives {received} bytes; counts and datatypes must agree"
+    )
+}
+
+/// Refuses a send buffer that is the own block of the receive buffer.
+fn not_own_block(send: &Operand, recv: &Mem, start: i64, datatype: &Datatype) -> Result<()> {
+    let own = start.wrapping_mul(datatype.extent()) as isize;
+    if send.bytes() > 0 && send.mem.address() == recv.address().wrapping_add_signed(own) {
+        fail!(
+            MPI_ERR_BUFFER,
+            "sendbuf is this process's block of recvbuf; pass MPI_IN_PLACE as sendbuf"
+        );
+    }
+    Ok(())
 }
 
 fn inter_plan(

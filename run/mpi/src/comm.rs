@@ -1,9 +1,11 @@
 //! Communicators: what they are, and what is asked of them without communicating.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use margay_core_group::{Comparison, Group};
+use margay_run_engine::Rank;
+use margay_run_engine::node::Channel;
 
 use crate::attribute::{Attributes, Carrier};
 use crate::buffer::Buffer;
@@ -41,6 +43,7 @@ pub struct Comm {
     /// The virtual topology.
     pub topology: Option<Topology>,
     sequence: AtomicU32,
+    channel: OnceLock<Option<Channel>>,
     state: Mutex<State>,
 }
 
@@ -76,6 +79,7 @@ impl Comm {
             inner: parts.inner,
             topology: parts.topology,
             sequence: AtomicU32::new(0),
+            channel: OnceLock::new(),
             state: Mutex::new(State {
                 errhandler: MPI_ERRORS_ARE_FATAL,
                 buffer: None,
@@ -117,6 +121,25 @@ impl Comm {
     #[inline]
     pub fn collective(&self) -> u32 {
         2 * self.id() + 1
+    }
+
+    /// The way through shared memory for blocking collectives of an intra-communicator; found at the first one, so
+    /// at the same operation on all ranks.
+    #[inline]
+    pub(crate) fn channel(&self, rank: &Rank) -> Option<&Channel> {
+        self.channel
+            .get_or_init(|| {
+                (self.remote.is_none())
+                    .then(|| Channel::open(rank, &self.group, self.rank, self.collective()))?
+            })
+            .as_ref()
+    }
+
+    /// The communicator is freed: its part of shared memory may serve others.
+    pub(crate) fn close_channel(&self) {
+        if let Some(Some(channel)) = self.channel.get() {
+            channel.close();
+        }
     }
 
     /// The number of the next collective operation. All processes start collectives in the same order.
@@ -339,6 +362,7 @@ impl Mpi {
         let errhandler = std::mem::replace(&mut comm.state().errhandler, MPI_ERRORS_ARE_FATAL);
         let _ = self.errhandler_release(errhandler);
         self.objects().comms.remove(handle);
+        comm.close_channel();
         Ok(())
     }
 

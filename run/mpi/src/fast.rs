@@ -1,0 +1,116 @@
+//! Blocking collectives through shared memory, where the communicator's ranks share some.
+
+use std::sync::Arc;
+
+use margay_run_engine::Data;
+use margay_run_engine::node::{Blocks, Channel, Disagreement};
+use margay_sys::user::Mem;
+
+use crate::Mpi;
+use crate::collective::{Elements, Operand, Operation, Root};
+use crate::comm::Comm;
+use crate::error::*;
+use crate::op::Op;
+
+impl Mpi {
+    /// Does the operation through the communicator's channel. Returns false when it has none or the operation is not
+    /// one for it; then it goes by schedule, on all ranks alike.
+    pub(crate) fn collective_fast(&self, comm: &Arc<Comm>, operation: &Operation) -> Result<bool> {
+        use Operation as O;
+        let Some(channel) = comm.channel(&self.rank) else {
+            return Ok(false);
+        };
+        let rank = &self.rank;
+        let done = match operation {
+            O::Barrier => channel.barrier(rank).map(|()| true),
+            O::Bcast {
+                data,
+                root: Root::Rank(root),
+            } => channel.bcast(rank, &data.data(), *root),
+            O::Reduce {
+                send,
+                recv,
+                what,
+                root: Root::Rank(root),
+            } => {
+                let nowhere = Mem::empty();
+                let output = recv.as_ref().unwrap_or(&nowhere);
+                let input = send.as_ref().unwrap_or(output);
+                self.reduce_fast(channel, what, input, output, Some(*root))
+            }
+            O::Allreduce { send, recv, what } => {
+                let input = send.as_ref().unwrap_or(recv);
+                self.reduce_fast(channel, what, input, recv, None)
+            }
+            O::Allgather { send, recv } => {
+                let send = send.as_ref().map(Operand::data);
+                channel.allgather(rank, send.as_ref(), recv.blocks())
+            }
+            O::Alltoall {
+                send: Some(send),
+                recv,
+            } => channel.alltoall(rank, send.blocks(), recv.blocks()),
+            _ => return Ok(false),
+        };
+        done.map_err(error_of)
+    }
+
+    fn reduce_fast(
+        &self,
+        channel: &Channel,
+        what: &Elements,
+        input: &Mem,
+        output: &Mem,
+        root: Option<u32>,
+    ) -> std::result::Result<bool, Disagreement> {
+        let (Op::Builtin(op), Some(basic)) = (&what.op.op, what.datatype.named()) else {
+            return Ok(false);
+        };
+        channel.reduce(&self.rank, (*op, basic), what.count, input, output, root)
+    }
+}
+
+impl Operand {
+    fn data(&self) -> Data {
+        Data::typed(self.mem.clone(), self.count, &self.datatype)
+    }
+
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks {
+            mem: &self.mem,
+            count: self.count,
+            datatype: &self.datatype,
+        }
+    }
+}
+
+fn error_of(disagreement: Disagreement) -> Error {
+    let Disagreement {
+        rank,
+        bytes,
+        expected,
+    } = disagreement;
+    match bytes {
+        Some(sent) => {
+            let class = if sent > expected {
+                MPI_ERR_TRUNCATE
+            } else {
+                MPI_ERR_COUNT
+            };
+            Error::new(
+                class,
+                format!(
+                    "rank {rank} takes part with {sent} bytes where this rank expected {expected}; counts and datatypes \
+                     must agree on all ranks"
+                ),
+            )
+        }
+        None => Error::new(
+            MPI_ERR_ROOT,
+            format!(
+                "rank {rank} is in another collective operation or names another root; all ranks must call the same \
+                 operations in the same order with the same root"
+            ),
+        ),
+    }
+}
