@@ -161,9 +161,9 @@ enum Way {
     Plain,
     /// A socket: each call says that it must not block.
     Socket,
-    /// A terminal or pipe that could not be opened anew: small writes, after the descriptor is
-    /// told to be writable.
-    Small,
+    /// A terminal or pipe that could not be opened anew: writes of at most so many bytes, after
+    /// the descriptor is told to be writable. A writable pipe has room for a page.
+    Small(usize),
 }
 
 /// What a write through an [`Outlet`] did.
@@ -210,7 +210,7 @@ impl Outlet {
             },
             Err(_) => Outlet {
                 file: own,
-                way: Way::Small,
+                way: Way::Small(if kind.is_fifo() { 4096 } else { 256 }),
             },
         })
     }
@@ -224,11 +224,11 @@ impl Outlet {
         let result = match self.way {
             Way::Plain => (&self.file).write(bytes),
             Way::Socket => self.send(bytes),
-            Way::Small => {
+            Way::Small(most) => {
                 if !self.writable_now() {
                     return Wrote::Later;
                 }
-                (&self.file).write(&bytes[..bytes.len().min(256)])
+                (&self.file).write(&bytes[..bytes.len().min(most)])
             }
         };
         match result {

@@ -102,8 +102,12 @@ impl Merger {
     /// Whether the stream's pipe should be read now. When not, the rank slows down.
     #[must_use]
     pub fn accepts(&self, stream: StreamId) -> bool {
+        self.has_room() && self.streams[stream.0].held.len() <= LINE_LIMIT
+    }
+
+    /// Whether the sink keeps up.
+    fn has_room(&self) -> bool {
         self.pending.len() - self.taken < PENDING_LIMIT
-            && self.streams[stream.0].held.len() <= LINE_LIMIT
     }
 
     /// Takes what a stream delivered.
@@ -189,8 +193,9 @@ impl Merger {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         if self.open.is_some() {
-            let active = self.open_active?;
-            return (!self.waiting.is_empty()).then(|| active + HOLD);
+            // While the sink is slow the streams are not read, so silence says nothing.
+            let counts = !self.waiting.is_empty() && self.has_room();
+            return self.open_active.filter(|_| counts).map(|at| at + HOLD);
         }
         self.streams.iter().filter_map(Stream::prompt_due).min()
     }
@@ -199,7 +204,7 @@ impl Merger {
     pub fn tick(&mut self, now: Instant) {
         if self.open.is_some() {
             let silent = self.open_active.is_none_or(|at| now >= at + HOLD);
-            if silent && !self.waiting.is_empty() {
+            if silent && !self.waiting.is_empty() && self.has_room() {
                 self.open = None;
                 self.dangling = true;
                 self.release(now);
@@ -431,6 +436,20 @@ mod tests {
         assert!(m.accepts(a));
         m.push(a, &vec![b'a'; PENDING_LIMIT], now);
         assert!(!m.accepts(a), "the sink is slow");
+    }
+
+    #[test]
+    fn a_slow_sink_does_not_break_a_long_line() {
+        let (mut m, a, b, now) = two(false);
+        m.push(a, &vec![b'a'; LINE_LIMIT + 1], now);
+        m.push(b, b"x\n", now);
+        assert_eq!(m.deadline(), None);
+        m.tick(now + 10 * HOLD);
+        assert!(!m.pending().contains(&b'\n'));
+        m.discard();
+        assert_eq!(m.deadline(), Some(now + HOLD));
+        m.push(a, b"end\n", now + 11 * HOLD);
+        assert_eq!(take(&mut m), "end\nx\n");
     }
 
     #[test]

@@ -96,8 +96,11 @@ pub(crate) fn start(job: &Job) -> Result<Started, LaunchError> {
     let placement = place(ranks, &job.binding, &cores, Lease::take)?;
     // What the ranks can keep busy together, so that they know when to give way to each other.
     let usable = placement.distinct_cores().unwrap_or(usable).min(usable);
-    let segment = Segment::create(Sizes::for_job(ranks))
-        .map_err(|e| LaunchError::system(format!("{e}; the job has {ranks} ranks")))?;
+    let segment = Segment::create(Sizes::for_job(ranks)).map_err(|e| {
+        LaunchError::system(format!(
+            "{e}; for {ranks} ranks, raise the limit of address space (ulimit -v) or start fewer"
+        ))
+    })?;
     let pid = std::process::id();
     segment
         .header()
@@ -151,8 +154,11 @@ pub(crate) fn start(job: &Job) -> Result<Started, LaunchError> {
         _leases: placement.leases,
     };
     let now = Instant::now();
-    let (guard, own) = guard::start(plan, &segment, own)
-        .map_err(|e| LaunchError::system(format!("cannot start the job's guard: {e}")))?;
+    let (guard, own) = guard::start(plan, &segment, own).map_err(|e| {
+        LaunchError::system(format!(
+            "cannot start the job's guard: {e}; it needs /proc and one more process (ulimit -u)"
+        ))
+    })?;
     Ok(Started {
         segment,
         guard,
