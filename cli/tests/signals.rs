@@ -56,6 +56,16 @@ fn ranks_may_end_well_after_a_signal() {
 }
 
 #[test]
+fn the_same_signal_to_process_and_group_counts_once() {
+    // timeout(1) signals the launcher and then its whole group.
+    let script = "trap 'sleep 0.4; echo saved; exit 0' TERM; while :; do sleep 0.05; done";
+    let mut command = std::process::Command::new("timeout");
+    command.args(["0.5", margay(), "run", "-n", "2", "sh", "-c", script]);
+    let done = run(&mut command);
+    assert_eq!(done.out, "saved\nsaved\n", "{}", done.err);
+}
+
+#[test]
 fn ranks_that_ignore_the_signal_are_killed_after_the_grace_time() {
     let running = ready(
         "-n 2",
