@@ -284,6 +284,14 @@ impl Consumer {
         }
     }
 
+    /// Whether a line has arrived.
+    #[inline]
+    #[must_use]
+    pub fn has_next(&self) -> bool {
+        let line = &self.home.get().lines[(self.head % LINES) as usize];
+        line.mark.load(Ordering::Acquire) as u32 == (self.head + 1) as u32
+    }
+
     /// The next line, if one has arrived: the high half of word 0 and the words behind it. It stays
     /// until [`release`](Self::release).
     #[inline]

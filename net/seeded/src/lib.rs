@@ -229,7 +229,7 @@ impl Transport for Seeded {
         remaining.min(self.world.weather.fragment as u64) as usize
     }
 
-    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
+    fn poll(&mut self, sink: &mut dyn Sink, _: u32) -> bool {
         let mut arrived = Vec::new();
         {
             let mut guard = self.world.enter(self.me);

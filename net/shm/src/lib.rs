@@ -125,6 +125,71 @@ impl Shm {
         }
     }
 
+    /// Hands over what has arrived, up to a burst from each sender.
+    fn take_arrived(&mut self, sink: &mut dyn Sink) -> bool {
+        if self.counter().load(Ordering::Relaxed) as usize != self.incoming.len() {
+            self.welcome();
+        }
+        let mut any = false;
+        for incoming in &mut self.incoming {
+            for _ in 0..BURST {
+                let Some((top, words)) = incoming.ring.peek() else {
+                    break;
+                };
+                let (form, len) = line::form_and_len(top);
+                let head = line::head(top, &words);
+                let told = match form {
+                    Form::Whole if len <= SHORT => {
+                        let payload = &ring::as_bytes(&words[2..])[..len];
+                        let args = [0; 2];
+                        sink.packet(
+                            incoming.from,
+                            Packet {
+                                head,
+                                args,
+                                payload,
+                            },
+                        );
+                        incoming.ring.release(1)
+                    }
+                    Form::Whole => {
+                        if !incoming.take_run(&words, head, len, sink) {
+                            // The sender is still writing; come back for the rest.
+                            break;
+                        }
+                        incoming
+                            .ring
+                            .release(1 + (len - SHORT).div_ceil(LINE_BYTES) as u64)
+                    }
+                    Form::Chunk => {
+                        let place = Place {
+                            bytes: words[4],
+                            flag: words[5],
+                        };
+                        let args = [words[2], words[3]];
+                        pool::drain(&self.segment, place, len, |payload| {
+                            sink.packet(
+                                incoming.from,
+                                Packet {
+                                    head,
+                                    args,
+                                    payload,
+                                },
+                            );
+                        });
+                        incoming.ring.release(1);
+                        true
+                    }
+                };
+                any = true;
+                if told {
+                    self.segment.cell(incoming.from).bell().ring();
+                }
+            }
+        }
+        any
+    }
+
     #[inline]
     fn ring_bell(&self, of: u32) {
         self.segment.cell(of).bell().ring();
@@ -257,68 +322,17 @@ impl Transport for Shm {
             .min(remaining) as usize
     }
 
-    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
-        if self.counter().load(Ordering::Relaxed) as usize != self.incoming.len() {
-            self.welcome();
+    fn poll(&mut self, sink: &mut dyn Sink, looks: u32) -> bool {
+        // The loop that waits for a message: nothing in it but the loads that tell.
+        let mut looks = looks;
+        while looks > 1
+            && self.counter().load(Ordering::Relaxed) as usize == self.incoming.len()
+            && !self.incoming.iter().any(|i| i.ring.has_next())
+        {
+            looks -= 1;
+            margay_sys::cpu::pause();
         }
-        let mut any = false;
-        for incoming in &mut self.incoming {
-            for _ in 0..BURST {
-                let Some((top, words)) = incoming.ring.peek() else {
-                    break;
-                };
-                let (form, len) = line::form_and_len(top);
-                let head = line::head(top, &words);
-                let told = match form {
-                    Form::Whole if len <= SHORT => {
-                        let payload = &ring::as_bytes(&words[2..])[..len];
-                        let args = [0; 2];
-                        sink.packet(
-                            incoming.from,
-                            Packet {
-                                head,
-                                args,
-                                payload,
-                            },
-                        );
-                        incoming.ring.release(1)
-                    }
-                    Form::Whole => {
-                        if !incoming.take_run(&words, head, len, sink) {
-                            // The sender is still writing; come back for the rest.
-                            break;
-                        }
-                        incoming
-                            .ring
-                            .release(1 + (len - SHORT).div_ceil(LINE_BYTES) as u64)
-                    }
-                    Form::Chunk => {
-                        let place = Place {
-                            bytes: words[4],
-                            flag: words[5],
-                        };
-                        let args = [words[2], words[3]];
-                        pool::drain(&self.segment, place, len, |payload| {
-                            sink.packet(
-                                incoming.from,
-                                Packet {
-                                    head,
-                                    args,
-                                    payload,
-                                },
-                            );
-                        });
-                        incoming.ring.release(1);
-                        true
-                    }
-                };
-                any = true;
-                if told {
-                    self.segment.cell(incoming.from).bell().ring();
-                }
-            }
-        }
-        any
+        self.take_arrived(sink)
     }
 
     fn offer(&mut self, to: u32, from: &Mem, offset: i64, len: u64) -> Option<(Ticket, [u64; 3])> {

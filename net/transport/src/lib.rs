@@ -100,9 +100,9 @@ pub trait Transport: Send {
     /// How many of `remaining` bytes the next fragment should carry, at least 1 when any remain.
     fn fragment(&self, remaining: u64) -> usize;
 
-    /// Hands packets that have arrived to `sink`, a bounded number of them. Returns whether there
-    /// were any.
-    fn poll(&mut self, sink: &mut dyn Sink) -> bool;
+    /// Hands packets that have arrived to `sink`, a bounded number of them; looks up to `looks` times
+    /// before it gives up. Returns whether there were any.
+    fn poll(&mut self, sink: &mut dyn Sink, looks: u32) -> bool;
 
     /// Offers `len` bytes at `offset` of `from` for direct copying to `to`. The words go to the
     /// receiver. None when that is not possible or not worth it.

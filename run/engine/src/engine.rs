@@ -332,8 +332,17 @@ impl Engine {
             at,
             size: data.size(),
         });
-        for _ in 0..looks {
-            self.transport.poll(&mut self.state);
+        // Looking long in one go is right while there is nothing else to do.
+        const GO: u32 = 64;
+        let mut left = looks;
+        while left > 0 {
+            let go = if self.state.is_busy() {
+                1
+            } else {
+                GO.min(left)
+            };
+            left -= go;
+            self.transport.poll(&mut self.state, go);
             if self.state.waiting.is_none() {
                 break;
             }
@@ -528,7 +537,7 @@ impl Engine {
     /// Moves everything on that can move. Returns whether anything did.
     #[inline]
     pub fn progress(&mut self) -> bool {
-        let any = self.transport.poll(&mut self.state);
+        let any = self.transport.poll(&mut self.state, 1);
         if self.state.is_busy() {
             self.progress_rest() || any
         } else {
