@@ -46,7 +46,7 @@ pub struct Cell {
 /// What the receiver entered.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Process of the receiver.
+    /// Process of the receiver; 0 when the sender shall leave the copying to the receiver.
     pub pid: u32,
     /// Address there.
     pub address: u64,
