@@ -26,6 +26,9 @@ pub const DEPTH: u64 = 4;
 /// Bytes of a contribution. The first of them share a cache line with the mark.
 pub const SLOT_BYTES: usize = 4096 - 8;
 
+/// Bytes that one rank can stage for all in one operation (a broadcast that does not fit a slot).
+pub const STAGE_BYTES: usize = 128 << 10;
+
 /// Communicators of a job that can have a board at the same time. Beyond, they do without.
 const ENTRIES: usize = 4096;
 
@@ -45,7 +48,7 @@ struct Shared {
     released: Slot,
     results: [Slot; DEPTH as usize],
     gates: [Gate; DEPTH as usize],
-    // Then DEPTH slots for each rank.
+    // Then DEPTH slots for each rank, then DEPTH stages.
 }
 
 #[repr(C)]
@@ -214,6 +217,35 @@ impl Board {
         self.shared().results[(n % DEPTH) as usize].read(len)
     }
 
+    /// Stages `len` bytes for all in operation `n`, by `fill`; call before [`put`](Self::put), by one
+    /// rank of the board only.
+    ///
+    /// # Panics
+    /// When `len` is more than [`STAGE_BYTES`].
+    pub fn stage(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+        assert!(len <= STAGE_BYTES, "{len} bytes staged");
+        // SAFETY: inside the board (see `stage_at`); the same rule that lets this rank put operation
+        // n says that nobody reads what was staged DEPTH operations ago.
+        fill(unsafe { std::slice::from_raw_parts_mut(self.stage_at(n).as_ptr(), len) });
+    }
+
+    /// What was staged in operation `n`; valid as [`read`](Self::read) is.
+    ///
+    /// # Panics
+    /// When `len` is more than [`STAGE_BYTES`].
+    #[must_use]
+    pub fn staged(&self, n: u64, len: usize) -> &[u8] {
+        assert!(len <= STAGE_BYTES, "{len} bytes staged");
+        // SAFETY: inside the board; the caller has seen the mark of the rank that staged.
+        unsafe { std::slice::from_raw_parts(self.stage_at(n).as_ptr(), len) }
+    }
+
+    fn stage_at(&self, n: u64) -> NonNull<u8> {
+        let slots = slots_for(self.ranks) + (n % DEPTH) as usize * STAGE_BYTES;
+        // SAFETY: `bytes_for` counts DEPTH stages behind the slots.
+        unsafe { self.shared.cast::<u8>().add(slots) }
+    }
+
     /// Wakes those of `worlds` (world ranks) that sleep.
     #[inline]
     pub fn wake(&self, worlds: impl Iterator<Item = u32>) {
@@ -298,8 +330,13 @@ impl Drop for TableGuard<'_> {
     }
 }
 
+/// Offset of the stages: behind the slots.
+const fn slots_for(ranks: u32) -> usize {
+    size_of::<Shared>() + ranks as usize * DEPTH as usize * size_of::<Slot>()
+}
+
 const fn bytes_for(ranks: u32) -> u64 {
-    size_of::<Shared>() as u64 + ranks as u64 * DEPTH * size_of::<Slot>() as u64
+    slots_for(ranks) as u64 + DEPTH * STAGE_BYTES as u64
 }
 
 /// Zeroes the marks and counters of a board that nobody uses.
@@ -328,6 +365,29 @@ unsafe fn clear(at: NonNull<u8>, ranks: u32) {
 mod tests {
     use super::*;
     use crate::segment::Sizes;
+    use std::mem::offset_of;
+
+    #[test]
+    fn table_and_board_are_as_drawn() {
+        assert_eq!((size_of::<Table>(), ENTRIES), (98_432, 4096));
+        assert_eq!(offset_of!(Table, lock), 0);
+        assert_eq!(offset_of!(Table, used), 4);
+        assert_eq!(offset_of!(Table, entries), 8);
+        assert_eq!(size_of::<Entry>(), 24);
+        assert_eq!(offset_of!(Entry, key), 0);
+        assert_eq!(offset_of!(Entry, offset), 8);
+        assert_eq!(offset_of!(Entry, ranks), 16);
+        assert_eq!(offset_of!(Entry, left), 20);
+        assert_eq!(offset_of!(Shared, released), 0);
+        assert_eq!(offset_of!(Shared, results), 4096);
+        assert_eq!(offset_of!(Shared, gates), 20_480);
+        assert_eq!(size_of::<Gate>(), 128);
+        assert_eq!(size_of::<Shared>(), 20_992);
+        assert_eq!(size_of::<Slot>(), 4096);
+        assert_eq!(offset_of!(Slot, mark), 0);
+        assert_eq!(offset_of!(Slot, bytes), 8);
+        assert_eq!(bytes_for(3), 20_992 + 3 * 4 * 4096);
+    }
 
     fn segment() -> Arc<Segment> {
         Arc::new(
@@ -380,6 +440,22 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn what_one_stages_all_see() {
+        let segment = segment();
+        let a = Board::open(&segment, 5, 2, 0).unwrap();
+        let b = Board::open(&segment, 5, 2, 1).unwrap();
+        for n in 1..=DEPTH {
+            a.stage(n, STAGE_BYTES, |bytes| bytes.fill(n as u8));
+            a.put(n, 0, |_| {});
+        }
+        for n in 1..=DEPTH {
+            assert!(b.has_put(0, n));
+            assert!(b.staged(n, STAGE_BYTES).iter().all(|&x| x == n as u8));
+        }
+        assert!(!a.may_put(DEPTH), "the other has put nothing yet");
     }
 
     #[test]

@@ -174,6 +174,13 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[test]
+    fn the_doorbell_is_as_drawn() {
+        assert_eq!(size_of::<Doorbell>(), 8);
+        assert_eq!(std::mem::offset_of!(Doorbell, bell), 0);
+        assert_eq!(std::mem::offset_of!(Doorbell, sleepers), 4);
+    }
+
+    #[test]
     fn a_ring_after_the_work_always_wakes() {
         register();
         for _ in 0..2000 {

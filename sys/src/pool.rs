@@ -136,6 +136,12 @@ mod tests {
     use crate::segment::Sizes;
 
     #[test]
+    fn the_pool_is_as_drawn() {
+        assert_eq!(size_of::<Flag>(), 128);
+        assert_eq!((CHUNK, CHUNKS), (32_768, 16));
+    }
+
+    #[test]
     fn chunks_go_over_and_come_back() {
         let segment = Arc::new(
             Segment::create(Sizes {

@@ -353,6 +353,21 @@ impl Consumer {
 mod tests {
     use super::*;
     use crate::segment::Sizes;
+    use std::mem::offset_of;
+
+    #[test]
+    fn the_pipe_is_as_drawn() {
+        assert_eq!((size_bytes(), align_of::<Shared>()), (16_512, 128));
+        assert_eq!(offset_of!(Shared, heads), 0);
+        assert_eq!(offset_of!(Heads, lines), 0);
+        assert_eq!(offset_of!(Heads, producer), 8);
+        assert_eq!(offset_of!(Heads, consumer), 12);
+        assert_eq!(offset_of!(Shared, lines), 128);
+        assert_eq!(size_of::<Line>(), 64);
+        assert_eq!(offset_of!(Line, mark), 0);
+        assert_eq!(offset_of!(Line, words), 8);
+        assert_eq!((LINES, MAX_LINES, LINE_BYTES), (256, 128, 56));
+    }
 
     fn pattern(i: u64, len: usize) -> Vec<u8> {
         (0..len).map(|j| (i as usize * 31 + j) as u8).collect()

@@ -17,8 +17,11 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::board::Table;
 use crate::doorbell::Doorbell;
 
-/// `MARGAY` and the format's version in the last byte. A changed layout gets a new version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"MARGAY\0\x01");
+/// The version of everything that lies in the segment. A changed layout gets a new version.
+pub const VERSION: u8 = 1;
+
+/// `MARGAY` and the format's version in the last byte.
+pub const MAGIC: u64 = u64::from_ne_bytes([b'M', b'A', b'R', b'G', b'A', b'Y', 0, VERSION]);
 
 /// The environment variable that tells a rank the number of the inherited segment descriptor.
 pub const ENV_SEGMENT: &str = "MARGAY_SEGMENT_FD";
@@ -290,9 +293,7 @@ impl Segment {
         let h = unsafe { probe.base.cast::<Header>().as_ref() };
         let magic = h.magic.load(Ordering::Acquire);
         if magic != MAGIC {
-            return Err(SegmentError::Format(format!(
-                "its magic is {magic:#018x}, expected {MAGIC:#018x}"
-            )));
+            return Err(SegmentError::Format(other_magic(magic)));
         }
         let ranks = h.ranks.load(Ordering::Relaxed);
         let cells_offset = h.cells_offset.load(Ordering::Relaxed);
@@ -811,6 +812,16 @@ impl Drop for Mapping {
     }
 }
 
+/// What is wrong with a magic that is not ours.
+fn other_magic(magic: u64) -> String {
+    let [name @ .., version] = magic.to_ne_bytes();
+    if MAGIC.to_ne_bytes().starts_with(&name) {
+        format!("its format has version {version}, this one reads version {VERSION}")
+    } else {
+        format!("it does not begin with 'MARGAY' but with {magic:#018x}")
+    }
+}
+
 const fn inbox_bytes(ranks: u32) -> u64 {
     round_up(64 + 12 * ranks as u64, 64)
 }
@@ -870,6 +881,53 @@ fn unmap(at: NonNull<u8>, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn header_and_cell_are_as_drawn() {
+        assert_eq!(size_of::<Header>(), 704);
+        assert_eq!(MAGIC.to_ne_bytes(), *b"MARGAY\0\x01");
+        let header = [
+            (offset_of!(Header, magic), 0),
+            (offset_of!(Header, ranks), 8),
+            (offset_of!(Header, usable_cores), 12),
+            (offset_of!(Header, total_bytes), 16),
+            (offset_of!(Header, cells_offset), 24),
+            (offset_of!(Header, inbox_offset), 32),
+            (offset_of!(Header, heap_offset), 40),
+            (offset_of!(Header, heap_end), 48),
+            (offset_of!(Header, arena_offset), 56),
+            (offset_of!(Header, arena_stride), 64),
+            (offset_of!(Header, job_id), 72),
+            (offset_of!(Header, started_ns), 80),
+            (offset_of!(Header, launcher_pid), 88),
+            (offset_of!(Header, aborted_by), 92),
+            (offset_of!(Header, abort_code), 96),
+            (offset_of!(Header, command_len), 100),
+            (offset_of!(Header, command), 104),
+            (offset_of!(Header, heap_next), 640),
+        ];
+        assert_eq!(header.map(|(is, _)| is), header.map(|(_, drawn)| drawn));
+        assert_eq!(size_of::<RankCell>(), 192);
+        let cell = [
+            (offset_of!(RankCell, bell), 0),
+            (offset_of!(RankCell, pid), 64),
+            (offset_of!(RankCell, core), 68),
+            (offset_of!(RankCell, phase), 72),
+            (offset_of!(RankCell, app), 76),
+            (offset_of!(RankCell, wait_kind), 80),
+            (offset_of!(RankCell, wait_peer), 84),
+            (offset_of!(RankCell, wait_tag), 88),
+            (offset_of!(RankCell, wait_has_tag), 92),
+            (offset_of!(RankCell, wait_context), 96),
+            (offset_of!(RankCell, exited), 100),
+            (offset_of!(RankCell, wait_since_ns), 104),
+            (offset_of!(RankCell, call), 128),
+        ];
+        assert_eq!(cell.map(|(is, _)| is), cell.map(|(_, drawn)| drawn));
+        assert_eq!(inbox_bytes(1), 128);
+        assert_eq!(inbox_bytes(16), 256);
+    }
 
     fn small(ranks: u32) -> Segment {
         Segment::create(Sizes {

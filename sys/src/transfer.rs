@@ -198,6 +198,25 @@ impl Cell {
 mod tests {
     use super::*;
     use crate::segment::Sizes;
+    use std::mem::offset_of;
+
+    #[test]
+    fn the_cell_is_as_drawn() {
+        assert_eq!((size_of::<Cell>(), CELLS), (128, 64));
+        let cell = [
+            (offset_of!(Cell, state), 0),
+            (offset_of!(Cell, seen), 4),
+            (offset_of!(Cell, bytes), 8),
+            (offset_of!(Cell, part), 16),
+            (offset_of!(Cell, pid), 24),
+            (offset_of!(Cell, address), 32),
+            (offset_of!(Cell, claimed), 40),
+            (offset_of!(Cell, done), 48),
+            (offset_of!(Cell, returned), 56),
+        ];
+        assert_eq!(cell.map(|(is, _)| is), cell.map(|(_, drawn)| drawn));
+        assert_eq!((FREE, OFFERED, MATCHED), (0, 1, 2));
+    }
 
     #[test]
     fn parts_are_claimed_once_and_cells_come_back() {

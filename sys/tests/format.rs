@@ -1,0 +1,276 @@
+//! Reads a segment of version 1 that was put together byte by byte from `docs/segment.md`, with nothing of the code
+//! that writes segments: whoever changes the layout learns it here and gives it a new version.
+
+#![cfg(not(loom))]
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use margay_sys::board::Board;
+use margay_sys::pool::{self, Place};
+use margay_sys::ring::Consumer;
+use margay_sys::segment::{Phase, Segment, WaitKind};
+use margay_sys::transfer;
+use margay_sys::user::Mem;
+
+const CELLS: u64 = 4096;
+const INBOX: u64 = 8192;
+const HEAP: u64 = 12_288;
+/// The table of boards comes first in the heap.
+const TABLE_BYTES: u64 = 98_432;
+const PIPE: u64 = 112_640;
+const FLAGS: u64 = 131_072;
+const CHUNKS: u64 = 135_168;
+const TRANSFER: u64 = 700_416;
+const BOARD: u64 = 716_800;
+const HEAP_NEXT: u64 = 1_048_576;
+const HEAP_END: u64 = 2 << 20;
+const ARENA_BYTES: u64 = 2 << 20;
+const RANKS: u64 = 2;
+
+/// A file in memory that fields are written into.
+struct Image(File);
+
+impl Image {
+    fn new() -> Image {
+        // SAFETY: the name is a C string; the kernel gives a descriptor of its own, or -1.
+        let fd = unsafe { libc::memfd_create(c"old".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: the descriptor is new and nobody else's.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        file.set_len(HEAP_END + RANKS * ARENA_BYTES).unwrap();
+        Image(file)
+    }
+
+    fn bytes(&self, at: u64, bytes: &[u8]) {
+        self.0.write_all_at(bytes, at).unwrap();
+    }
+
+    fn u32(&self, at: u64, value: u32) {
+        self.bytes(at, &value.to_ne_bytes());
+    }
+
+    fn u64(&self, at: u64, value: u64) {
+        self.bytes(at, &value.to_ne_bytes());
+    }
+
+    fn join(&self) -> Segment {
+        Segment::join(OwnedFd::from(self.0.try_clone().unwrap())).unwrap()
+    }
+}
+
+/// The header of version 1.
+fn header() -> Image {
+    let image = Image::new();
+    image.bytes(0, b"MARGAY\0\x01");
+    image.u32(8, RANKS as u32);
+    image.u32(12, 16);
+    image.u64(16, HEAP_END + RANKS * ARENA_BYTES);
+    image.u64(24, CELLS);
+    image.u64(32, INBOX);
+    image.u64(40, HEAP);
+    image.u64(48, HEAP_END);
+    image.u64(56, HEAP_END);
+    image.u64(64, ARENA_BYTES);
+    image.u64(72, 4711);
+    image.u64(80, 123_456_789);
+    image.u32(88, 4711);
+    image.u32(92, 2);
+    image.u32(96, -7i32 as u32);
+    image.u32(100, 10);
+    image.bytes(104, b"./a.out -x");
+    image.u64(640, HEAP_NEXT);
+    image
+}
+
+#[test]
+fn the_header_is_read() {
+    let segment = header().join();
+    let header = segment.header();
+    assert_eq!(segment.ranks(), 2);
+    assert_eq!(header.usable_cores(), 16);
+    assert_eq!(header.job_id(), 4711);
+    assert_eq!(header.started_ns(), 123_456_789);
+    assert_eq!(header.launcher_pid(), 4711);
+    assert_eq!(header.aborted(), Some((1, -7)));
+    assert_eq!(header.command(), "./a.out -x");
+    assert_eq!(segment.heap_used(), HEAP_NEXT - HEAP);
+    assert_eq!(segment.heap_alloc(100), Some(HEAP_NEXT));
+    assert_eq!(segment.arena_bytes(), ARENA_BYTES);
+}
+
+#[test]
+fn the_cell_of_a_rank_is_read() {
+    let image = header();
+    let cell = CELLS + 192;
+    image.u32(cell + 4, 1);
+    image.u32(cell + 64, 1234);
+    image.u32(cell + 68, 3);
+    image.u32(cell + 72, 1);
+    image.u32(cell + 76, 5);
+    image.u32(cell + 80, 1);
+    image.u32(cell + 84, 0);
+    image.u32(cell + 88, 42);
+    image.u32(cell + 92, 1);
+    image.u32(cell + 96, 8);
+    image.u32(cell + 100, 1);
+    image.u64(cell + 104, 99);
+    image.bytes(cell + 128, b"MPI_Recv");
+    let segment = image.join();
+    let cell = segment.cell(1);
+    assert!(cell.bell().has_sleepers());
+    assert!(!segment.cell(0).bell().has_sleepers());
+    assert_eq!((cell.pid(), cell.core(), cell.app()), (1234, Some(2), 5));
+    assert_eq!(cell.phase(), Phase::Running);
+    assert!(cell.exited());
+    assert_eq!(cell.call(), "MPI_Recv");
+    let waiting = cell.waiting().unwrap();
+    assert_eq!(waiting.kind, WaitKind::Receive);
+    assert_eq!((waiting.peer, waiting.tag), (Some(0), Some(42)));
+    assert_eq!((waiting.context, waiting.since_ns), (8, 99));
+}
+
+#[test]
+fn a_pipe_and_its_runs_of_lines_are_read() {
+    let image = header();
+    // Rank 0 has begun to send to rank 1.
+    let inbox = INBOX + 128;
+    image.u32(inbox, 1);
+    image.u64(inbox + 64, PIPE);
+    image.u32(inbox + 64 + 8 * RANKS, 1);
+    image.u32(PIPE + 8, 1);
+    // A message of one line, then one of three; the caller's word is in the high half.
+    let line = |position: u64| PIPE + 128 + 64 * position;
+    image.u64(line(0), 7 << 32 | 1);
+    image.bytes(line(0) + 8, &[1; 56]);
+    image.u64(line(1), 9 << 32 | 2);
+    image.u64(line(2), 3);
+    image.bytes(line(2) + 8, &[2; 56]);
+    image.u64(line(3), 4);
+    image.bytes(line(3) + 8, &[3; 4]);
+    let segment = Arc::new(image.join());
+    let (sender, offset) = segment.inbox(1).sender(0).unwrap();
+    assert_eq!((segment.inbox(1).len(), sender, offset), (1, 0, PIPE));
+    let mut pipe = Consumer::open(&segment, offset).unwrap();
+    assert_eq!(pipe.peek(), Some((7, [0x0101_0101_0101_0101; 7])));
+    pipe.release(1);
+    assert_eq!(pipe.peek().unwrap().0, 9);
+    let mut rest = [0; 60];
+    assert_eq!(pipe.copy_run(&mut rest, 0), 60);
+    assert_eq!(rest[..56], [2; 56]);
+    assert_eq!(rest[56..], [3; 4]);
+    pipe.release(3);
+    assert_eq!(pipe.peek(), None);
+}
+
+#[test]
+fn a_chunk_of_a_pool_is_read_and_given_back() {
+    let image = header();
+    let (flag, bytes) = (FLAGS + 2 * 128, CHUNKS + 2 * 32_768);
+    image.u32(flag, 1);
+    image.bytes(bytes, b"a fragment");
+    let segment = image.join();
+    let mut seen = Vec::new();
+    assert!(pool::drain(&segment, Place { bytes, flag }, 10, |b| seen
+        .extend_from_slice(b)));
+    assert_eq!(seen, b"a fragment");
+    let mut given_back = [9; 4];
+    image.0.read_exact_at(&mut given_back, flag).unwrap();
+    assert_eq!(given_back, [0; 4]);
+}
+
+#[test]
+fn a_transfer_cell_is_read() {
+    let image = header();
+    let cell = TRANSFER + 3 * 128;
+    image.u32(cell, 2);
+    image.u64(cell + 8, 1000);
+    image.u64(cell + 16, 400);
+    image.u32(cell + 24, 77);
+    image.u64(cell + 32, 0x7000);
+    image.u64(cell + 40, 2);
+    image.u64(cell + 48, 400);
+    image.u64(cell + 56, 401);
+    let segment = image.join();
+    let cell = transfer::at(&segment, cell).unwrap();
+    let target = cell.target().unwrap();
+    assert_eq!(
+        (target.pid, target.address, target.bytes),
+        (77, 0x7000, 1000)
+    );
+    assert_eq!(cell.claim(), Some((800, 200)));
+    assert_eq!(cell.take_back(), Some((400, 400)));
+    assert!(!cell.is_complete());
+    cell.finish(600);
+    assert!(cell.is_complete());
+}
+
+#[test]
+fn a_board_is_found_in_the_table_and_read() {
+    let image = header();
+    let key = 0xfeed;
+    image.u32(HEAP + 4, 1);
+    image.u64(HEAP + 8, key);
+    image.u64(HEAP + 8 + 8, BOARD);
+    image.u32(HEAP + 8 + 16, 2);
+    assert!(HEAP + TABLE_BYTES <= PIPE);
+    // Operation 5: rank 0 has put eight bytes and come, rank 1 has put operation 4.
+    let slot = |rank: u64, n: u64| BOARD + 20_992 + (rank * 4 + n % 4) * 4096;
+    image.u64(slot(0, 5), 5);
+    image.bytes(slot(0, 5) + 8, b"rank 0's");
+    image.u64(slot(1, 4), 4);
+    image.u32(BOARD + 20_480 + (5 % 4) * 128, 1);
+    image.u64(BOARD, 4);
+    image.u64(BOARD + 4096, 4);
+    image.bytes(BOARD + 4096 + 8, b"result 4");
+    let segment = Arc::new(image.join());
+    let board = Board::open(&segment, key, 2, 1).unwrap();
+    assert!(board.has_put(0, 5) && !board.has_put(1, 5) && board.has_put(1, 4));
+    assert_eq!(board.read(0, 5, 8), b"rank 0's");
+    assert!(board.is_released(4) && !board.is_released(5));
+    assert_eq!(board.result(4, 8), b"result 4");
+    assert!(board.arrive(5), "the second of two is the last");
+}
+
+#[test]
+fn an_arena_is_read() {
+    let image = header();
+    image.bytes(HEAP_END + ARENA_BYTES + 5000, b"shared");
+    let to = Mem::owned(6);
+    assert!(margay_sys::arena::read(&image.join(), 1, 5000, &to, 0, 6));
+    to.with_bytes(0, 6, |bytes| assert_eq!(bytes, b"shared"));
+}
+
+#[test]
+fn other_versions_are_refused_by_name() {
+    for version in [0, 2, 255] {
+        let image = header();
+        image.bytes(7, &[version]);
+        let error = Segment::join(OwnedFd::from(image.0)).unwrap_err();
+        let told = format!("its format has version {version}, this one reads version 1");
+        assert!(error.to_string().contains(&told), "{error}");
+        assert!(error.to_string().contains("the same Margay"), "{error}");
+    }
+    let mut image = Image::new();
+    image.0.write_all(b"\x7fELF\x02\x01\x01\0").unwrap();
+    let error = Segment::join(OwnedFd::from(image.0)).unwrap_err();
+    assert!(error.to_string().contains("does not begin with"), "{error}");
+}
+
+#[test]
+fn a_header_that_contradicts_its_file_is_refused() {
+    for (offset, value) in [
+        (8, u64::from(u32::MAX)),
+        (24, 1),
+        (40, 0),
+        (64, u64::MAX << 12),
+    ] {
+        let image = header();
+        image.u64(offset, value);
+        let error = Segment::join(OwnedFd::from(image.0)).unwrap_err();
+        assert!(error.to_string().contains("contradicts"), "{error}");
+    }
+}
