@@ -111,6 +111,9 @@ impl Board {
             (at, offset)
         } else {
             let entry = table.entries.get(used)?;
+            if segment.heap_left() < bytes + reserve(segment.ranks()) {
+                return None;
+            }
             let offset = segment.heap_alloc(bytes)?;
             entry.key.store(key, Ordering::Relaxed);
             entry.offset.store(offset, Ordering::Relaxed);
@@ -335,6 +338,13 @@ const fn slots_for(ranks: u32) -> usize {
     size_of::<Shared>() + ranks as usize * DEPTH as usize * size_of::<Slot>()
 }
 
+/// Heap that boards leave to what nobody can do without: a pipe between every two ranks, and every
+/// rank's pool and transfer cells.
+const fn reserve(ranks: u32) -> u64 {
+    let ranks = ranks as u64;
+    ranks * ranks * (crate::ring::size_bytes() + 128) + ranks * (1 << 20)
+}
+
 const fn bytes_for(ranks: u32) -> u64 {
     slots_for(ranks) as u64 + DEPTH * STAGE_BYTES as u64
 }
@@ -386,14 +396,15 @@ mod tests {
         assert_eq!(size_of::<Slot>(), 4096);
         assert_eq!(offset_of!(Slot, mark), 0);
         assert_eq!(offset_of!(Slot, bytes), 8);
-        assert_eq!(bytes_for(3), 20_992 + 3 * 4 * 4096);
+        assert_eq!(slots_for(3), 20_992 + 3 * 4 * 4096);
+        assert_eq!(bytes_for(3), slots_for(3) as u64 + 4 * (128 << 10));
     }
 
     fn segment() -> Arc<Segment> {
         Arc::new(
             Segment::create(Sizes {
                 ranks: 4,
-                heap_bytes: 8 << 20,
+                heap_bytes: 16 << 20,
                 arena_bytes: 1 << 21,
             })
             .unwrap(),

@@ -401,6 +401,13 @@ impl Segment {
         }
     }
 
+    /// Bytes of the heap that have not been taken yet.
+    #[must_use]
+    pub fn heap_left(&self) -> u64 {
+        let next = self.header().heap_next.0.load(Ordering::Relaxed);
+        self.heap_end.saturating_sub(next)
+    }
+
     /// Bytes of the heap that have been taken so far.
     #[must_use]
     pub fn heap_used(&self) -> u64 {

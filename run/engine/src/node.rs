@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
 use margay_core_reduce::{self as reduce, Op};
-use margay_sys::board::{Board, SLOT_BYTES};
+use margay_sys::board::{Board, SLOT_BYTES, STAGE_BYTES};
 use margay_sys::cma;
 use margay_sys::user::Mem;
 
@@ -183,14 +183,27 @@ impl Channel {
     /// When the ranks do not agree about the operation.
     pub fn bcast(&self, rank: &Rank, data: &Data, root: u32) -> Result<bool, Disagreement> {
         let len = data.size() as usize;
-        if len > DATA_BYTES {
+        if len > STAGE_BYTES {
             return self.pull_from_root(rank, data, root);
         }
+        let staged = len > DATA_BYTES;
         let tag = Tag::new(Kind::Bcast, Some(root), len as u64);
         let n = self.begin(rank);
-        if self.board.me() == root {
+        if self.board.me() == root && staged {
+            // The root does not wait for the others: it may be several broadcasts ahead.
+            self.board
+                .stage(n, len, |stage| data.walk().pack(data, stage));
+            self.put(n, tag, 0, |_| {});
+            self.wake();
+        } else if self.board.me() == root {
             self.put(n, tag, len, |slot| data.walk().pack(data, slot));
             self.wake();
+        } else if staged {
+            self.put(n, tag, 0, |_| {});
+            self.wake();
+            self.wait(rank, Some(root), || self.board.has_put(root, n));
+            self.read(root, n, tag, 0)?;
+            data.walk().unpack(data, self.board.staged(n, len));
         } else {
             self.put(n, tag, 0, |_| {});
             self.wake();
@@ -537,14 +550,19 @@ impl Channel {
             let exposed = expose(data);
             self.put(n, tag, 16, |slot| write_address(slot, exposed.address));
             self.wake();
-            self.barrier(rank)?;
+            let n = self.begin(rank);
+            self.put(n, tag, 0, |_| {});
+            self.wait_for_all(rank, n);
         } else {
             self.put(n, tag, 0, |_| {});
             self.wake();
             self.wait(rank, Some(root), || self.board.has_put(root, n));
             self.read(root, n, tag, 16)?;
             self.pull_into(root, n, 0, data);
-            self.barrier(rank)?;
+            // The root waits for this before its buffer is free again; nobody else has to.
+            let n = self.begin(rank);
+            self.put(n, tag, 0, |_| {});
+            self.wake();
         }
         Ok(true)
     }

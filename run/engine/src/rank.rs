@@ -17,7 +17,7 @@ use margay_sys::segment::{
 use crate::collective::Execution;
 use crate::data::Data;
 use crate::engine::{Arrived, Engine, Limits, Mode, MsgId, Outcome, Pending, ReqId};
-use crate::wait::{Next, Policy, Wait};
+use crate::wait::{Next, Policy, Pressure, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
 /// May be shared between threads; see [`Rank::assume_single_thread`] for making it cheaper.
@@ -25,6 +25,7 @@ pub struct Rank {
     engine: RankLock<Engine>,
     bell: Arc<dyn Bell>,
     policy: Policy,
+    pressure: Pressure,
     me: u32,
     size: u32,
     segment: Option<Arc<Segment>>,
@@ -116,6 +117,7 @@ impl Rank {
         Rank {
             bell: transport.bell(),
             policy,
+            pressure: Pressure::default(),
             me: transport.me(),
             size: transport.size(),
             segment: None,
@@ -178,7 +180,7 @@ impl Rank {
         let looks = if self.engine.is_shared() {
             1
         } else {
-            self.policy.looks()
+            self.pressure.policy(self.policy).looks()
         };
         if let Some(outcome) = engine.recv_at_once(&data, pattern, looks) {
             return outcome;
@@ -353,7 +355,7 @@ impl Rank {
         mut ready: impl FnMut(&mut Engine) -> Option<R>,
         pending: impl Fn(&Engine) -> Option<Pending>,
     ) -> R {
-        let mut wait = Wait::new(self.policy, &*self.bell);
+        let mut wait = Wait::new(self.policy, &self.pressure, &*self.bell);
         let mut found = None;
         loop {
             let mut engine = self.engine.lock();

@@ -11,6 +11,8 @@
 //! Where a quota or foreign processes take the core away, involuntary switches rise; then the rank
 //! acts as if cores were short.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use margay_net_transport::Bell;
 use margay_sys::{clock, cpu};
 
@@ -43,12 +45,52 @@ impl Policy {
                 sleep_after_ns: 2_000_000,
             }
         } else {
-            Policy {
-                looks: 1,
-                yield_after_ns: 0,
-                sleep_after_ns: 400_000,
-            }
+            Policy::CROWDED
         }
+    }
+
+    const CROWDED: Policy = Policy {
+        looks: 1,
+        yield_after_ns: 0,
+        sleep_after_ns: 400_000,
+    };
+}
+
+/// Whether somebody else wants the core of a rank that should have it alone: foreign processes, or a
+/// quota. Found out from the kernel's count of involuntary switches.
+#[derive(Debug, Default)]
+pub(crate) struct Pressure {
+    pressed: AtomicBool,
+    switches: AtomicU64,
+    checked_ns: AtomicU64,
+}
+
+/// How often the count is read, in nanoseconds of waiting.
+const CHECK_NS: u64 = 5_000_000;
+/// Involuntary switches between two checks from which on cores count as short: the timer alone takes
+/// the core away now and then.
+const SWITCHES: u64 = 3;
+
+impl Pressure {
+    /// The policy for now.
+    #[inline]
+    pub(crate) fn policy(&self, usual: Policy) -> Policy {
+        if self.pressed.load(Ordering::Relaxed) {
+            Policy::CROWDED
+        } else {
+            usual
+        }
+    }
+
+    fn check(&self, now: u64) {
+        if now.saturating_sub(self.checked_ns.load(Ordering::Relaxed)) < CHECK_NS {
+            return;
+        }
+        self.checked_ns.store(now, Ordering::Relaxed);
+        let count = cpu::involuntary_switches();
+        let before = self.switches.swap(count, Ordering::Relaxed);
+        self.pressed
+            .store(count.saturating_sub(before) >= SWITCHES, Ordering::Relaxed);
     }
 }
 
@@ -71,9 +113,9 @@ impl Policy {
 pub(crate) struct Wait<'a> {
     policy: Policy,
     bell: &'a dyn Bell,
+    pressure: &'a Pressure,
     looks: u32,
     since_ns: u64,
-    switches: u64,
     noted: bool,
 }
 
@@ -88,13 +130,13 @@ pub(crate) enum Next {
 }
 
 impl<'a> Wait<'a> {
-    pub(crate) fn new(policy: Policy, bell: &'a dyn Bell) -> Self {
+    pub(crate) fn new(policy: Policy, pressure: &'a Pressure, bell: &'a dyn Bell) -> Self {
         Wait {
-            policy,
+            policy: pressure.policy(policy),
             bell,
+            pressure,
             looks: 0,
             since_ns: 0,
-            switches: 0,
             noted: false,
         }
     }
@@ -124,7 +166,7 @@ impl<'a> Wait<'a> {
         let now = clock::now_ns();
         if self.since_ns == 0 {
             self.since_ns = now;
-            self.switches = cpu::involuntary_switches();
+            self.pressure.check(now);
         }
         let waited = now - self.since_ns;
         if waited >= self.policy.sleep_after_ns {
