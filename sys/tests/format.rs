@@ -26,7 +26,7 @@ const FLAGS: u64 = 131_072;
 const CHUNKS: u64 = 135_168;
 const TRANSFER: u64 = 700_416;
 const BOARD: u64 = 716_800;
-const HEAP_NEXT: u64 = 1_048_576;
+const HEAP_NEXT: u64 = 1_310_720;
 const HEAP_END: u64 = 2 << 20;
 const ARENA_BYTES: u64 = 2 << 20;
 const RANKS: u64 = 2;
@@ -226,12 +226,16 @@ fn a_board_is_found_in_the_table_and_read() {
     image.u64(BOARD, 4);
     image.u64(BOARD + 4096, 4);
     image.bytes(BOARD + 4096 + 8, b"result 4");
+    let stages = BOARD + 20_992 + 2 * 4 * 4096;
+    image.bytes(stages + (5 % 4) * 131_072, b"staged");
+    assert!(stages + 4 * 131_072 <= HEAP_NEXT);
     let segment = Arc::new(image.join());
     let board = Board::open(&segment, key, 2, 1).unwrap();
     assert!(board.has_put(0, 5) && !board.has_put(1, 5) && board.has_put(1, 4));
     assert_eq!(board.read(0, 5, 8), b"rank 0's");
     assert!(board.is_released(4) && !board.is_released(5));
     assert_eq!(board.result(4, 8), b"result 4");
+    assert_eq!(board.staged(5, 6), b"staged");
     assert!(board.arrive(5), "the second of two is the last");
 }
 
