@@ -131,6 +131,8 @@ struct State {
     executions: Vec<u32>,
     /// Requests that ended, as a count; tells collectives and other threads that there is news.
     ended: u64,
+    /// Messages that came unexpected, as a count; news for threads that probe.
+    kept: u64,
     looked: u64,
     /// The receive of `recv_at_once`, newest of all, and what it received.
     waiting: Option<Waiting>,
@@ -278,6 +280,7 @@ impl Engine {
                 loopback: VecDeque::new(),
                 executions: Vec::new(),
                 ended: 0,
+                kept: 0,
                 looked: 0,
                 waiting: None,
                 received: None,
@@ -565,10 +568,10 @@ impl Engine {
         any
     }
 
-    /// Requests that have ended since the start, as a count.
+    /// A count that changes when a request ends or a message comes unexpected.
     #[must_use]
-    pub fn ended(&self) -> u64 {
-        self.state.ended
+    pub fn news(&self) -> u64 {
+        self.state.ended.wrapping_add(self.state.kept)
     }
 
     /// Requests that are known and messages that wait unmatched.
@@ -1292,6 +1295,7 @@ impl State {
             body,
         });
         self.matching.unexpected(envelope, key.index);
+        self.kept += 1;
         key.index
     }
 

@@ -163,43 +163,41 @@ impl Rank {
     /// Sends and waits until the buffer may be used again.
     #[inline]
     pub fn send(&self, mode: Mode, data: &Data, to: u32, envelope: Envelope) {
-        let mut engine = self.engine.lock();
-        if mode != Mode::Synchronous && engine.send_at_once(data, to, envelope) {
-            return;
+        let id = self.call(|engine| {
+            let sent = mode != Mode::Synchronous && engine.send_at_once(data, to, envelope);
+            (!sent).then(|| engine.isend(mode, data.clone(), to, envelope))
+        });
+        if let Some(id) = id {
+            self.wait(id);
         }
-        let id = engine.isend(mode, data.clone(), to, envelope);
-        drop(engine);
-        self.wait(id);
     }
 
     /// Receives and waits for the message. `from` is the world rank of the sender if one is asked
     /// for.
     #[inline]
     pub fn recv(&self, data: Data, pattern: Pattern, from: Option<u32>) -> Outcome {
-        let mut engine = self.engine.lock();
         let looks = if self.engine.is_shared() {
             1
         } else {
             self.pressure.policy(self.policy).looks()
         };
-        if let Some(outcome) = engine.recv_at_once(&data, pattern, looks) {
-            return outcome;
-        }
-        let id = engine.irecv(data, pattern, from);
-        drop(engine);
-        self.wait(id)
+        let received = self.call(|engine| {
+            let outcome = engine.recv_at_once(&data, pattern, looks);
+            outcome.ok_or_else(|| engine.irecv(data, pattern, from))
+        });
+        received.unwrap_or_else(|id| self.wait(id))
     }
 
     /// Begins a send.
     #[inline]
     pub fn isend(&self, mode: Mode, data: Data, to: u32, envelope: Envelope) -> ReqId {
-        self.engine.lock().isend(mode, data, to, envelope)
+        self.call(|engine| engine.isend(mode, data, to, envelope))
     }
 
     /// Posts a receive.
     #[inline]
     pub fn irecv(&self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
-        self.engine.lock().irecv(data, pattern, from)
+        self.call(|engine| engine.irecv(data, pattern, from))
     }
 
     /// Receives a message that a matched probe took.
@@ -207,12 +205,12 @@ impl Rank {
     /// # Panics
     /// When the message was received before.
     pub fn imrecv(&self, message: MsgId, data: Data) -> ReqId {
-        self.engine.lock().imrecv(message, data)
+        self.call(|engine| engine.imrecv(message, data))
     }
 
     /// Begins a collective operation.
     pub fn icollective(&self, execution: Execution) -> ReqId {
-        self.engine.lock().icollective(execution)
+        self.call(|engine| engine.icollective(execution))
     }
 
     /// Makes progress; the outcome if the request has ended (it is gone then).
@@ -271,7 +269,7 @@ impl Rank {
 
     /// Cancels a request if that is still possible; the outcome tells.
     pub fn cancel(&self, id: ReqId) {
-        self.engine.lock().cancel(id);
+        self.call(|engine| engine.cancel(id));
     }
 
     /// Lets a request go on without anybody who asks for its outcome.
@@ -413,15 +411,31 @@ impl Rank {
         }));
     }
 
-    /// Progress; where threads share the rank, wakes those whose requests it ended.
+    /// A call of the engine. Where threads share the rank, it may end what others wait for, or take
+    /// in a message that they probe for; they are woken then.
+    #[inline]
+    fn call<R>(&self, call: impl FnOnce(&mut Engine) -> R) -> R {
+        let mut engine = self.engine.lock();
+        if !self.engine.is_shared() {
+            return call(&mut engine);
+        }
+        let before = engine.news();
+        let result = call(&mut engine);
+        if engine.news() != before {
+            self.bell.wake_own();
+        }
+        result
+    }
+
+    /// Progress; where threads share the rank, wakes those for whom it brought news.
     #[inline]
     fn advance(&self, engine: &mut Engine) -> bool {
         if !self.engine.is_shared() {
             return engine.progress();
         }
-        let before = engine.ended();
+        let before = engine.news();
         let moved = engine.progress();
-        if engine.ended() != before {
+        if engine.news() != before {
             self.bell.wake_own();
         }
         moved
