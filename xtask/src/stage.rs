@@ -23,13 +23,26 @@ const CRATES: [&str; 2] = ["margay-abi-mpi", "margay"];
 /// The launcher's other names.
 const NAMES: [&str; 4] = ["mpiexec", "mpirun", "yod", "showmesh"];
 
+/// Shells with completions: the name that `margay completions` knows, and where a command's file goes.
+const SHELLS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/@"),
+    ("zsh", "share/zsh/site-functions/_@"),
+    ("fish", "share/fish/vendor_completions.d/@.fish"),
+];
+
 /// Files that are copied as they are: from the workspace, to the tree, with which mode.
-const FILES: [(&str, &str, u32); 8] = [
+const FILES: [(&str, &str, u32); 10] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
     (
         "abi/wrappers/MPIConfig.cmake",
         "lib/cmake/MPI/MPIConfig.cmake",
+        0o644,
+    ),
+    ("examples/hello.c", "share/margay/examples/hello.c", 0o644),
+    (
+        "examples/deadlock.c",
+        "share/margay/examples/deadlock.c",
         0o644,
     ),
     (
@@ -109,7 +122,42 @@ pub fn build(to: &Path) -> Result<()> {
     for name in NAMES {
         relink("margay", &to.join("bin").join(name))?;
     }
+    pages(built.join("margay").as_std_path(), to)
+}
+
+/// Manual pages and completions, as the command itself writes them from its options.
+fn pages(margay: &Path, to: &Path) -> Result<()> {
+    let written = margay.with_file_name("margay-man");
+    output(Command::new(margay).arg("man").arg(&written))?;
+    let pages =
+        fs::read_dir(&written).with_context(|| format!("{}: cannot be read", written.display()))?;
+    for page in pages {
+        let page = page?;
+        copy(
+            &page.path(),
+            &to.join("share/man/man1").join(page.file_name()),
+            0o644,
+        )?;
+    }
+    for name in NAMES.into_iter().chain(["margay"]) {
+        for (shell, file) in SHELLS {
+            let text = output(Command::new(margay).args(["completions", shell, name]))?;
+            put(&text, &to.join(file.replace('@', name)), 0o644)?;
+        }
+    }
     Ok(())
+}
+
+/// What a command prints; an error when it fails.
+fn output(command: &mut Command) -> Result<Vec<u8>> {
+    let done = command
+        .output()
+        .with_context(|| format!("{command:?} cannot be started"))?;
+    if !done.status.success() {
+        let told = String::from_utf8_lossy(&done.stderr);
+        bail!("{command:?} failed: {}", told.trim());
+    }
+    Ok(done.stdout)
 }
 
 /// Copies a stage tree to `prefix`; what else stands there is left alone.
