@@ -206,3 +206,28 @@ mod tests {
         assert!(!bell.has_sleepers());
     }
 }
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+
+    /// Every interleaving of one who sleeps and one who publishes and rings: no wake is lost, or the
+    /// sleeper would never see the word change.
+    #[test]
+    fn no_ring_is_lost_under_loom() {
+        loom::model(|| {
+            let bell = Arc::new(Doorbell::new());
+            let work = Arc::new(AtomicU32::new(0));
+            let (bell2, work2) = (bell.clone(), work.clone());
+            let notifier = loom::thread::spawn(move || {
+                work2.store(1, Ordering::Release);
+                bell2.ring();
+            });
+            while work.load(Ordering::Acquire) == 0 {
+                bell.sleep(u64::MAX, || work.load(Ordering::Acquire) != 0);
+            }
+            notifier.join().unwrap();
+        });
+    }
+}
