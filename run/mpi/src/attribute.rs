@@ -36,6 +36,8 @@ pub trait Callbacks: Send + Sync {
 pub(crate) struct Keyval {
     pub carrier: Carrier,
     pub callbacks: Arc<dyn Callbacks>,
+    /// Freed by the program.
+    pub freed: bool,
 }
 
 /// The attributes of one object in the order in which they were set.
@@ -59,7 +61,14 @@ impl Mpi {
         let mut objects = self.objects();
         let key = FIRST_KEY + objects.next_key;
         objects.next_key += 1;
-        objects.keyvals.insert(key, Keyval { carrier, callbacks });
+        objects.keyvals.insert(
+            key,
+            Keyval {
+                carrier,
+                callbacks,
+                freed: false,
+            },
+        );
         key
     }
 
@@ -69,7 +78,14 @@ impl Mpi {
     /// When there is no such key, or it is one of the standard's.
     pub fn keyval_free(&self, carrier: Carrier, key: i32) -> Result<()> {
         self.callbacks(carrier, key)?;
-        self.objects().keyvals.remove(&key);
+        // As long as attributes use it, the key stays valid for those who kept its number.
+        let mut objects = self.objects();
+        if let Some(keyval) = objects.keyvals.get_mut(&key) {
+            keyval.freed = true;
+        }
+        objects
+            .keyvals
+            .retain(|_, k| !k.freed || Arc::strong_count(&k.callbacks) > 1);
         Ok(())
     }
 
@@ -81,6 +97,9 @@ impl Mpi {
             );
         }
         match self.objects().keyvals.get(&key) {
+            Some(keyval) if keyval.freed && Arc::strong_count(&keyval.callbacks) == 1 => {
+                fail!(MPI_ERR_KEYVAL, "there is no key {key}; was it freed?")
+            }
             Some(keyval) if keyval.carrier == carrier => Ok(keyval.callbacks.clone()),
             Some(keyval) => fail!(
                 MPI_ERR_KEYVAL,

@@ -275,7 +275,7 @@ impl Mpi {
                 comm,
                 operation,
                 tag,
-            } => Active::Send(self.start_tagged(comm, operation, *tag)?),
+            } => Active::Collective(self.start_tagged(comm, operation, *tag)?),
         })
     }
 

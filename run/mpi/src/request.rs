@@ -5,6 +5,7 @@ use std::sync::Arc;
 use margay_run_engine::{Outcome, ReqId};
 use margay_sys::user::Mem;
 
+use crate::collective::disagreement;
 use crate::comm::Comm;
 use crate::constants::request::MPI_REQUEST_NULL;
 use crate::constants::sentinel::*;
@@ -29,8 +30,10 @@ pub(crate) enum Active {
     Inactive,
     /// Nothing is under way any more, or never was (`MPI_PROC_NULL`).
     Done(Status),
-    /// A send, or a collective: its status says nothing.
+    /// A send: its status says at most that it was cancelled.
     Send(ReqId),
+    /// A collective: its status says nothing.
+    Collective(ReqId),
     /// A receive.
     Receive(ReqId, u64),
     /// A send and a receive.
@@ -153,7 +156,9 @@ impl Mpi {
     fn is_over(&self, active: &Active) -> bool {
         match active {
             Active::Inactive | Active::Done(_) => true,
-            Active::Send(id) | Active::Receive(id, _) => self.rank.is_done(*id),
+            Active::Send(id) | Active::Receive(id, _) | Active::Collective(id) => {
+                self.rank.is_done(*id)
+            }
             Active::Both { send, receive, .. } => {
                 self.rank.is_done(*send) && self.rank.is_done(*receive)
             }
@@ -171,7 +176,7 @@ impl Mpi {
         };
         match active {
             Active::Inactive | Active::Done(_) | Active::User(_) => {}
-            Active::Send(id) | Active::Receive(id, _) => add(*id),
+            Active::Send(id) | Active::Receive(id, _) | Active::Collective(id) => add(*id),
             Active::Both { send, receive, .. } => {
                 add(*send);
                 add(*receive);
@@ -194,6 +199,7 @@ impl Mpi {
                 (status, None)
             }
             Active::Receive(id, room) => received(self.rank.wait(*id), *room),
+            Active::Collective(id) => (Status::EMPTY, disagreement(&self.rank.wait(*id))),
             Active::Both {
                 send,
                 receive,
@@ -468,7 +474,9 @@ impl Mpi {
         };
         match &request.active {
             Active::Inactive | Active::Done(_) => {}
-            Active::Send(id) | Active::Receive(id, _) => self.rank.detach(*id),
+            Active::Send(id) | Active::Receive(id, _) | Active::Collective(id) => {
+                self.rank.detach(*id);
+            }
             Active::Both { send, receive, .. } => {
                 self.rank.detach(*send);
                 self.rank.detach(*receive);
@@ -495,7 +503,7 @@ impl Mpi {
             ),
             Active::Done(_) => {}
             Active::Send(id) | Active::Receive(id, _) => self.rank.cancel(id),
-            Active::Both { .. } | Active::Several(_) => {
+            Active::Collective(_) | Active::Both { .. } | Active::Several(_) => {
                 fail!(MPI_ERR_REQUEST, "only sends and receives can be cancelled")
             }
             Active::User(user) => {
