@@ -307,12 +307,7 @@ impl Engine {
         }
         let head = head(EAGER, envelope, 0);
         let len = size as usize;
-        let sent = if len <= SHORT {
-            mem.with_bytes(at, len, |bytes| self.transport.send(to, head, bytes))
-        } else {
-            self.transport
-                .send_fragment(to, head, [0; 2], len, &mut |room| mem.read(at, room))
-        };
+        let sent = mem.with_bytes(at, len, |bytes| self.transport.send(to, head, bytes));
         if sent {
             peer.unmatched += 1;
             peer.unmatched_bytes += size;
