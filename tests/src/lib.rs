@@ -1,6 +1,8 @@
 //! What acceptance tests share: the stage tree, scratch folders, commands that must succeed, end in time and say things.
 #![forbid(unsafe_code)]
 
+pub mod jobs;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
