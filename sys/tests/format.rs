@@ -216,27 +216,32 @@ fn a_board_is_found_in_the_table_and_read() {
     image.u64(HEAP + 8, key);
     image.u64(HEAP + 8 + 8, BOARD);
     image.u32(HEAP + 8 + 16, 2);
-    assert!(HEAP + TABLE_BYTES <= PIPE);
-    // Operation 5: rank 0 has put eight bytes and come, rank 1 has put operation 4.
-    let slot = |rank: u64, n: u64| BOARD + 20_992 + (rank * 4 + n % 4) * 4096;
-    image.u64(slot(0, 5), 5);
-    image.bytes(slot(0, 5) + 8, b"rank 0's");
-    image.u64(slot(1, 4), 4);
-    image.u32(BOARD + 20_480 + (5 % 4) * 128, 1);
-    image.u64(BOARD, 4);
-    image.u64(BOARD + 4096, 4);
-    image.bytes(BOARD + 4096 + 8, b"result 4");
-    let stages = BOARD + 20_992 + 2 * 4 * 4096;
-    image.bytes(stages + (5 % 4) * 131_072, b"staged");
-    assert!(stages + 4 * 131_072 <= HEAP_NEXT);
+    const { assert!(HEAP + TABLE_BYTES <= PIPE) };
+    // Operation 6: rank 0 has put eight bytes, staged some more and come; rank 1 has put operation 5. Four operations
+    // have places of their own: operation 6 has the third, 5 the second.
+    let slots = BOARD + 20_992;
+    let rank_1 = slots + 4 * 4096;
+    let stages = slots + 8 * 4096;
+    assert!(
+        stages + 4 * 131_072 <= HEAP_NEXT,
+        "the image has room for the board"
+    );
+    image.u64(slots + 2 * 4096, 6);
+    image.bytes(slots + 2 * 4096 + 8, b"rank 0's");
+    image.bytes(stages + 2 * 131_072, b"staged");
+    image.u64(rank_1 + 4096, 5);
+    image.u32(BOARD + 20_480 + 2 * 128, 1);
+    image.u64(BOARD, 5);
+    image.u64(BOARD + 4096 + 4096, 5);
+    image.bytes(BOARD + 4096 + 4096 + 8, b"result 5");
     let segment = Arc::new(image.join());
     let board = Board::open(&segment, key, 2, 1).unwrap();
-    assert!(board.has_put(0, 5) && !board.has_put(1, 5) && board.has_put(1, 4));
-    assert_eq!(board.read(0, 5, 8), b"rank 0's");
-    assert!(board.is_released(4) && !board.is_released(5));
-    assert_eq!(board.result(4, 8), b"result 4");
-    assert_eq!(board.staged(5, 6), b"staged");
-    assert!(board.arrive(5), "the second of two is the last");
+    assert!(board.has_put(0, 6) && !board.has_put(1, 6) && board.has_put(1, 5));
+    assert_eq!(board.read(0, 6, 8), b"rank 0's");
+    assert_eq!(board.staged(6, 6), b"staged");
+    assert!(board.is_released(5) && !board.is_released(6));
+    assert_eq!(board.result(5, 8), b"result 5");
+    assert!(board.arrive(6), "the second of two is the last");
 }
 
 #[test]
