@@ -159,6 +159,9 @@ mpi! {
     }
 }
 
+/// Set to 1, it gives every rank a thread that moves messages while the program computes.
+const ENV_PROGRESS_THREAD: &str = "MARGAY_PROGRESS_THREAD";
+
 fn initialize(name: &str, level: c_int) -> c_int {
     if is_initialized() {
         eprintln!("{name}: MPI was initialized before; it can be initialized once");
@@ -178,13 +181,20 @@ fn initialize(name: &str, level: c_int) -> c_int {
         .map(|a| a.to_string_lossy().into_owned())
         .collect();
     let mpi = Box::new(Mpi::new(rank, level, &arguments));
-    if level != MPI_THREAD_MULTIPLE {
+    let helped = std::env::var(ENV_PROGRESS_THREAD).is_ok_and(|v| v == "1");
+    // A progress thread is a second thread, also of reduction functions that ask about datatypes.
+    if level != MPI_THREAD_MULTIPLE && !helped {
         // SAFETY: by asking for less than MPI_THREAD_MULTIPLE the program promises that its threads do not call into
         // the library at the same time.
         unsafe {
             mpi.lock().assume_single_thread();
             mpi.rank().lock().assume_single_thread();
         }
+    }
+    if helped && let Err(error) = mpi.start_progress_thread() {
+        eprintln!(
+            "{name}: no progress thread ({ENV_PROGRESS_THREAD}=1): {error}; messages move inside calls only"
+        );
     }
     begin(mpi);
     MPI_SUCCESS

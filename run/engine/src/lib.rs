@@ -9,6 +9,7 @@
 mod collective;
 mod data;
 mod engine;
+mod helper;
 pub mod node;
 mod rank;
 mod slab;
@@ -17,6 +18,7 @@ mod wait;
 pub use collective::{Buffer, Collective, Execution, Operator, Reduction, UserOp, combine};
 pub use data::{Data, copy};
 pub use engine::{Arrived, Engine, Limits, Mode, MsgId, Outcome, Pending, ReqId};
+pub use helper::ProgressThread;
 pub use margay_core_matching::{Envelope, Pattern};
 pub use rank::{OpenError, Rank};
 pub use wait::Policy;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_core_matching::{Envelope, Pattern};
 use margay_net_shm::{Shm, Thresholds};
@@ -17,7 +18,7 @@ use margay_sys::segment::{
 use crate::collective::Execution;
 use crate::data::Data;
 use crate::engine::{Arrived, Engine, Limits, Mode, MsgId, Outcome, Pending, ReqId};
-use crate::wait::{Next, Policy, Pressure, Wait};
+use crate::wait::{Next, Policy, Pressure, SLEEP_NS, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
 /// May be shared between threads; see [`Rank::assume_single_thread`] for making it cheaper.
@@ -344,6 +345,23 @@ impl Rank {
         if self.policy.is_crowded() {
             self.bell.give_way();
         }
+    }
+
+    /// Makes progress whenever something arrives, asleep in between, until `stop` is set and the
+    /// rank is woken: what a progress thread does (the Paragon's message processor).
+    pub fn serve(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Acquire) {
+            if !self.progress() {
+                self.bell.sleep(SLEEP_NS, &mut || {
+                    stop.load(Ordering::Acquire) || self.progress()
+                });
+            }
+        }
+    }
+
+    /// Wakes all threads that sleep on this rank.
+    pub fn wake(&self) {
+        self.bell.wake_own();
     }
 
     /// The one place that waits: makes progress until `ready` returns something.

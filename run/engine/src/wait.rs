@@ -29,7 +29,7 @@ pub struct Policy {
 
 /// Longest single sleep in nanoseconds. Every sleep ends by a wake; this bounds what a lost one
 /// could cost.
-const SLEEP_NS: u64 = 500_000_000;
+pub(crate) const SLEEP_NS: u64 = 500_000_000;
 
 /// Waiting is noted for displays from this many nanoseconds on.
 const NOTE_AFTER_NS: u64 = 100_000;

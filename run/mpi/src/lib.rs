@@ -30,11 +30,11 @@ pub mod topology;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
-use margay_run_engine::Rank;
+use margay_run_engine::{ProgressThread, Rank};
 use margay_sys::lock::{RankGuard, RankLock};
 use margay_sys::segment::Phase;
 use margay_sys::user::Mem;
@@ -73,7 +73,9 @@ pub struct Status {
 
 /// One rank's MPI.
 pub struct Mpi {
-    rank: Rank,
+    /// Ends before the rank does.
+    progress: OnceLock<ProgressThread>,
+    rank: Arc<Rank>,
     world: Arc<Comm>,
     own: Arc<Comm>,
     basics: Box<[Option<Arc<Type>>]>,
@@ -140,6 +142,7 @@ impl Mpi {
         own.set_handle(MPI_COMM_SELF);
         let app = rank.segment().map_or(0, |s| s.cell(me).app());
         Mpi {
+            progress: OnceLock::new(),
             world,
             own,
             basics: Type::predefined(),
@@ -174,8 +177,19 @@ impl Mpi {
             environment: environment(&rank, arguments),
             thread_level,
             main_thread: this_thread(),
-            rank,
+            rank: Arc::new(rank),
         }
+    }
+
+    /// Starts the progress thread; the rank must not have been told that it has a single thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start_progress_thread(&self) -> std::io::Result<()> {
+        let thread = ProgressThread::start(&self.rank)?;
+        // A second call keeps the first thread; the new one ends here.
+        drop(self.progress.set(thread));
+        Ok(())
     }
 
     /// The rank of the engine.
