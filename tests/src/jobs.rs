@@ -62,7 +62,7 @@ impl Built {
 }
 
 /// Words that run a command: a launcher, or what prepares its surroundings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Words(Vec<String>);
 
 impl Words {
@@ -122,12 +122,6 @@ impl Words {
     /// Whether they succeed.
     pub fn work(&self) -> bool {
         crate::run(&mut self.command(60)).status.success()
-    }
-}
-
-impl Default for Words {
-    fn default() -> Self {
-        Words(Vec::new())
     }
 }
 

@@ -1,7 +1,9 @@
 /* Programs for bad days; the first argument says which.
  *   deadlock <MiB>          two ranks send to each other before they receive
  *   flood <messages> <bytes> every rank sends to rank 0, which is busy elsewhere for a while and then receives in order
- *   sweep [unreadable]      transfers and collectives of all sizes with their data checked
+ *   sweep                   transfers and collectives of all sizes with their data checked
+ *   unreadable              the same by ranks that no other process of the user may read or write
+ *   darkening               transfers only, by ranks that become so on the way
  *   loop                    says that it is ready, then reduces for ever
  *   leave <code>            the last rank leaves without MPI_Finalize, the others reduce for ever
  *   abort <code>            the last rank aborts, the others reduce for ever
@@ -117,7 +119,12 @@ static void collectives(unsigned char *out, unsigned char *in, long n)
         require(sums[i] == (int32_t)(i % 1000 + size - 1), "maximum: wrong number", n, i);
 }
 
-static void sweep(int unreadable)
+static void hide(void)
+{
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+static void sweep(int darkening)
 {
     static const long sizes[] = {0,     1,     8,      40,     41,     1000,    4096,    5000,    16384,  65536,
                                  65537, 99999, 262144, 524288, 524289, 1 << 20, 3000001, 4 << 20, 16 << 20};
@@ -129,9 +136,8 @@ static void sweep(int unreadable)
         transfers(plain[0], plain[1], sizes[i]);
         transfers(shared[0], plain[1], sizes[i]);
         transfers(plain[0], shared[1], sizes[i]);
-        collectives(plain[0], plain[1], sizes[i]);
-        /* From here on the system refuses to let other processes of this user read or write us. */
-        if (unreadable && sizes[i] == 524288) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+        if (!darkening) collectives(plain[0], plain[1], sizes[i]);
+        else if (sizes[i] == 524288) hide();
     }
     MPI_Free_mem(shared[0]);
     MPI_Free_mem(shared[1]);
@@ -155,7 +161,9 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (!strcmp(what, "deadlock")) deadlock(a);
     else if (!strcmp(what, "flood")) flood(a, b);
-    else if (!strcmp(what, "sweep")) sweep(argc > 2);
+    else if (!strcmp(what, "sweep")) sweep(0);
+    else if (!strcmp(what, "unreadable")) hide(), sweep(0);
+    else if (!strcmp(what, "darkening")) sweep(1);
     else {
         MPI_Barrier(MPI_COMM_WORLD);
         puts("ready");
