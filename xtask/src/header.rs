@@ -253,6 +253,8 @@ fn declare(ty: &Type, name: &str, c: bool) -> Result<String, String> {
                 ("ConstBuf", _) => return Ok(format!("const void *{name}")),
                 ("Opaque", _) => return Ok(format!("void *{name}")),
                 ("Text", _) => return Ok(format!("const char *{name}")),
+                ("Weights", _) => return Ok(format!("const int *{name}")),
+                ("WeightsOut", _) => return Ok(format!("int *{name}")),
                 ("TextOut", _) => return Ok(format!("char *{name}")),
                 ("ArgvPlace", _) => return Ok(format!("char ***{name}")),
                 ("Argv", _) => return Ok(format!("char *{name}[]")),

@@ -14,7 +14,7 @@ use margay_run_mpi::topology::Topology;
 use crate::call::mpi;
 use crate::convert::{length, wide};
 use crate::types::*;
-use crate::user::{In, Out, Place};
+use crate::user::{In, Out, Place, Weights, WeightsOut};
 
 mpi! {
     /// Arranges the processes in a grid.
@@ -142,7 +142,7 @@ mpi! {
     }
 
     /// Arranges the processes as a graph of which each knows its own neighbours.
-    fn MPI_Dist_graph_create_adjacent(comm_old: MPI_Comm, indegree: c_int, sources: In<c_int>, sourceweights: In<c_int>, outdegree: c_int, destinations: In<c_int>, destweights: In<c_int>, info: MPI_Info, reorder: c_int, comm_dist_graph: Place<MPI_Comm>) |mpi| on comm_old {
+    fn MPI_Dist_graph_create_adjacent(comm_old: MPI_Comm, indegree: c_int, sources: In<c_int>, sourceweights: Weights, outdegree: c_int, destinations: In<c_int>, destweights: Weights, info: MPI_Info, reorder: c_int, comm_dist_graph: Place<MPI_Comm>) |mpi| on comm_old {
         let _ = reorder;
         mpi.check_info(info.value())?;
         let (incoming, outgoing) = (length("indegree", indegree)?, length("outdegree", outdegree)?);
@@ -164,7 +164,7 @@ mpi! {
     }
 
     /// Arranges the processes as a graph of which each names some edges.
-    fn MPI_Dist_graph_create(comm_old: MPI_Comm, n: c_int, sources: In<c_int>, degrees: In<c_int>, destinations: In<c_int>, weights: In<c_int>, info: MPI_Info, reorder: c_int, comm_dist_graph: Place<MPI_Comm>) |mpi| on comm_old {
+    fn MPI_Dist_graph_create(comm_old: MPI_Comm, n: c_int, sources: In<c_int>, degrees: In<c_int>, destinations: In<c_int>, weights: Weights, info: MPI_Info, reorder: c_int, comm_dist_graph: Place<MPI_Comm>) |mpi| on comm_old {
         let _ = reorder;
         mpi.check_info(info.value())?;
         let nodes = length("n", n)?;
@@ -201,7 +201,7 @@ mpi! {
     }
 
     /// Neighbours and their weights.
-    fn MPI_Dist_graph_neighbors(comm: MPI_Comm, maxindegree: c_int, sources: Out<c_int>, sourceweights: Out<c_int>, maxoutdegree: c_int, destinations: Out<c_int>, destweights: Out<c_int>) |mpi| on comm {
+    fn MPI_Dist_graph_neighbors(comm: MPI_Comm, maxindegree: c_int, sources: Out<c_int>, sourceweights: WeightsOut, maxoutdegree: c_int, destinations: Out<c_int>, destweights: WeightsOut) |mpi| on comm {
         let object = mpi.comm(comm.value())?;
         let graph = object.dist_graph()?;
         let incoming = graph.sources.len().min(length("maxindegree", maxindegree)?);

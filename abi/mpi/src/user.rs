@@ -47,6 +47,12 @@ pub struct In<T>(*const T);
 #[derive(Clone, Copy)]
 pub struct Out<T>(*mut T);
 
+/// `const int *`: weights. Not an array in C, or gcc would warn about `MPI_UNWEIGHTED`.
+pub type Weights = In<c_int>;
+
+/// `int *`: room for weights.
+pub type WeightsOut = Out<c_int>;
+
 /// `const char *`: a string.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
