@@ -24,6 +24,7 @@
 //! lap behind, and zeroed memory is position -1, so neither is ever taken for a new line.
 
 use crate::sync::{AtomicU32, AtomicU64, Cell, Ordering};
+#[cfg(not(loom))]
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -173,6 +174,7 @@ fn words_of(bytes: &[u8; LINE_BYTES]) -> LineWords {
     words
 }
 
+#[cfg(not(loom))]
 fn claim(flag: &AtomicU32) -> bool {
     flag.swap(1, Ordering::AcqRel) == 0
 }
