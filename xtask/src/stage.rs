@@ -31,7 +31,7 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Files that are copied as they are: from the workspace, to the tree, with which mode.
-const FILES: [(&str, &str, u32); 10] = [
+const FILES: [(&str, &str, u32); 14] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
     (
@@ -57,6 +57,18 @@ const FILES: [(&str, &str, u32); 10] = [
     ),
     ("LICENSE", "share/doc/margay/LICENSE", 0o644),
     ("README.md", "share/doc/margay/README.md", 0o644),
+    ("ARCHITECTURE.md", "share/doc/margay/ARCHITECTURE.md", 0o644),
+    (
+        "docs/launcher.md",
+        "share/doc/margay/docs/launcher.md",
+        0o644,
+    ),
+    (
+        "docs/protocols.md",
+        "share/doc/margay/docs/protocols.md",
+        0o644,
+    ),
+    ("docs/segment.md", "share/doc/margay/docs/segment.md", 0o644),
     ("CHANGELOG.md", "share/doc/margay/CHANGELOG.md", 0o644),
 ];
 
