@@ -56,7 +56,7 @@ fn program(seed: u64, ranks: u32, longest: u64) -> Vec<Message> {
 
 fn contents(number: usize, size: u64) -> Vec<u8> {
     let step = 2 * number as u64 + 1;
-    let mut bytes: Vec<u8> = (0..size).map(|i| (i * step >> 3) as u8).collect();
+    let mut bytes: Vec<u8> = (0..size).map(|i| ((i * step) >> 3) as u8).collect();
     // The number of the message, so that a receive that could take several knows which it got.
     for (place, byte) in bytes.iter_mut().zip((number as u32).to_ne_bytes()) {
         *place = byte;
