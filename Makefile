@@ -13,9 +13,14 @@ help: ## this list
 demo: setup-demo build-stage ## convection in a crucible on 1, 2 and 4 ranks: table, check, picture (2 minutes)
 	$(CARGO) run --quiet --release -p margay-bench --bin demo
 
-test: setup-test build-stage ## all tests, through the real launcher and libraries, and tidy
+test: setup-test build-stage model-lock-free ## all tests, through the real launcher and libraries, and tidy
 	$(CARGO) test --workspace
 	$(XTASK) tidy
+
+# Every interleaving of the ring and of the doorbell, under loom; everything is built for it, so in a folder of its own.
+.PHONY: model-lock-free
+model-lock-free:
+	RUSTFLAGS="--cfg loom" $(CARGO) test --target-dir "$${CARGO_TARGET_DIR:-target}/loom" -p margay-sys --lib -- ring doorbell
 
 stage: setup-demo build-stage ## build the usable tree stage/{bin,lib,include,share}
 
