@@ -37,6 +37,16 @@ fn messages_give_what_the_model_says() {
     }
 }
 
+#[test]
+fn collectives_between_two_groups_give_what_the_model_says() {
+    let built = Built::mpi("model/inter.c");
+    for seed in 0..seeds() {
+        for ranks in [2, 3, 4, 5, 8] {
+            play(&built.path(), ranks, seed, 200);
+        }
+    }
+}
+
 /// Where the system refuses cross-memory attach, all goes through pipes; on one core, everybody waits by giving way.
 #[test]
 fn the_model_holds_in_narrow_surroundings() {

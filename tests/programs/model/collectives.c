@@ -1,7 +1,7 @@
 /* Random collectives against a plain model: every rank computes from the seed alone what must be in its buffers.
  * Usage: collectives <seed> <rounds>
  * Random communicators, roots, counts with zeros, datatypes that differ between ranks, predefined and own operations,
- * in-place forms, blocking and several nonblocking ones in flight; whole buffers are compared, holes and guards too. */
+ * in-place forms, blocking, persistent, and several nonblocking ones in flight; whole buffers are compared, holes and guards too. */
 #include "shapes.h"
 
 enum { MOST_RANKS = 16, MOST_PENDING = 6, COMMS = 7, ROUNDS_PER_SET = 40 };
@@ -30,7 +30,8 @@ typedef struct {
     MPI_Request request;
     char text[256];
     Buffer send, send_before, recv, expected;
-    int unspecified;
+    int persistent, unspecified;
+    size_t compared; /* this much of the receive buffer is, or all when 0 */
     long padded; /* this many results end with four bytes of padding, which reductions may write */
     int counts[2][MOST_RANKS], displs[2][MOST_RANKS];
     MPI_Datatype types[2][MOST_RANKS];
@@ -47,13 +48,21 @@ static void fail(const Op *op, const char *what, long where)
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
-static void check(Op *op)
+static void compare(Op *op)
 {
     long where;
+    Buffer recv = op->recv, expected = op->expected;
+    if (op->compared) recv.total = expected.total = op->compared;
     if (op->send.memory && differs(&op->send, &op->send_before, &where)) fail(op, "send buffer changed", where);
     for (long k = 1; k <= op->padded; k++) memcpy(op->expected.base + 16 * k - 4, op->recv.base + 16 * k - 4, 4);
-    if (op->recv.memory && !op->unspecified && differs(&op->recv, &op->expected, &where))
+    if (op->recv.memory && !op->unspecified && differs(&recv, &expected, &where))
         fail(op, "wrong data", where);
+}
+
+static void check(Op *op)
+{
+    compare(op);
+    if (op->persistent) MPI_Request_free(&op->request);
     free(op->send.memory), free(op->send_before.memory), free(op->recv.memory), free(op->expected.memory);
     free(op);
 }
@@ -97,9 +106,31 @@ static long lay_out(Block *blocks, int n, int scattered, int *counts, int *displ
     return end;
 }
 
-#define CALL(blocking, nonblocking, ...) (start ? nonblocking(__VA_ARGS__, &op->request) : blocking(__VA_ARGS__))
+/* How an operation is called. */
+enum { BLOCKING, NONBLOCKING, PERSISTENT, WAYS };
+static const char *const ways[WAYS] = {"", "nonblocking ", "persistent "};
+#define CALL(Name, name, ...)                                                                   \
+    (way == PERSISTENT ? MPI_##Name##_init(__VA_ARGS__, MPI_INFO_NULL, &op->request)            \
+     : way == NONBLOCKING ? MPI_I##name(__VA_ARGS__, &op->request)                              \
+                          : MPI_##Name(__VA_ARGS__))
 
-static Op *movement(const Comm *c, int what, int start, uint64_t id)
+/* A persistent operation is done once; then it is started again, with the buffer as it was in the beginning. */
+static Op *restart(Op *op, int way)
+{
+    if (way != PERSISTENT) return op;
+    Buffer initial = {0};
+    if (op->recv.memory) initial = copy_of(&op->recv);
+    op->persistent = 1;
+    MPI_Start(&op->request);
+    MPI_Wait(&op->request, MPI_STATUS_IGNORE);
+    compare(op);
+    if (op->recv.memory) memcpy(op->recv.memory, initial.memory, initial.total);
+    free(initial.memory);
+    MPI_Start(&op->request);
+    return op;
+}
+
+static Op *movement(const Comm *c, int what, int way, uint64_t id)
 {
     Op *op = calloc(1, sizeof *op);
     int p = c->size, me = c->rank, root = (int)(hash(id, 1, 0, 0) % (uint64_t)p), kind = (int)(hash(id, 2, 0, 0) % KINDS);
@@ -114,7 +145,7 @@ static Op *movement(const Comm *c, int what, int start, uint64_t id)
     int sends = 0, recvs = 0;
 
     op->request = MPI_REQUEST_NULL;
-    snprintf(op->text, sizeof op->text, "%s%s, %s, %s to %s, root %d, rank %d of %d%s", start ? "i" : "", names[what],
+    snprintf(op->text, sizeof op->text, "%s%s, %s, %s to %s, root %d, rank %d of %d%s", ways[way], names[what],
              kind_names[kind], shape_names[send_shape - shapes[kind]], shape_names[recv_shape - shapes[kind]], root, me,
              p, in_place ? ", in place" : "");
 
@@ -165,30 +196,30 @@ static Op *movement(const Comm *c, int what, int start, uint64_t id)
     int n = op->counts[0][0], m = op->counts[1][0];
     MPI_Datatype st = send_shape->type, rt = recv_shape->type;
     switch (what) {
-    case BARRIER: start ? MPI_Ibarrier(c->comm, &op->request) : MPI_Barrier(c->comm); break;
-    case BCAST: CALL(MPI_Bcast, MPI_Ibcast, recv, m, rt, root, c->comm); break;
-    case GATHER: CALL(MPI_Gather, MPI_Igather, send, n, st, recv, m, rt, root, c->comm); break;
+    case BARRIER: CALL(Barrier, barrier, c->comm); break;
+    case BCAST: CALL(Bcast, bcast, recv, m, rt, root, c->comm); break;
+    case GATHER: CALL(Gather, gather, send, n, st, recv, m, rt, root, c->comm); break;
     case GATHERV:
-        CALL(MPI_Gatherv, MPI_Igatherv, send, n, st, recv, op->counts[1], op->displs[1], rt, root, c->comm);
+        CALL(Gatherv, gatherv, send, n, st, recv, op->counts[1], op->displs[1], rt, root, c->comm);
         break;
-    case SCATTER: CALL(MPI_Scatter, MPI_Iscatter, send, n, st, recv, m, rt, root, c->comm); break;
+    case SCATTER: CALL(Scatter, scatter, send, n, st, recv, m, rt, root, c->comm); break;
     case SCATTERV:
-        CALL(MPI_Scatterv, MPI_Iscatterv, send, op->counts[0], op->displs[0], st, recv, m, rt, root, c->comm);
+        CALL(Scatterv, scatterv, send, op->counts[0], op->displs[0], st, recv, m, rt, root, c->comm);
         break;
-    case ALLGATHER: CALL(MPI_Allgather, MPI_Iallgather, send, n, st, recv, m, rt, c->comm); break;
+    case ALLGATHER: CALL(Allgather, allgather, send, n, st, recv, m, rt, c->comm); break;
     case ALLGATHERV:
-        CALL(MPI_Allgatherv, MPI_Iallgatherv, send, n, st, recv, op->counts[1], op->displs[1], rt, c->comm);
+        CALL(Allgatherv, allgatherv, send, n, st, recv, op->counts[1], op->displs[1], rt, c->comm);
         break;
-    case ALLTOALL: CALL(MPI_Alltoall, MPI_Ialltoall, send, n, st, recv, m, rt, c->comm); break;
+    case ALLTOALL: CALL(Alltoall, alltoall, send, n, st, recv, m, rt, c->comm); break;
     case ALLTOALLV:
-        CALL(MPI_Alltoallv, MPI_Ialltoallv, send, op->counts[0], op->displs[0], st, recv, op->counts[1],
+        CALL(Alltoallv, alltoallv, send, op->counts[0], op->displs[0], st, recv, op->counts[1],
              op->displs[1], rt, c->comm);
         break;
     default:
-        CALL(MPI_Alltoallw, MPI_Ialltoallw, send, op->counts[0], op->displs[0], op->types[0], recv, op->counts[1],
+        CALL(Alltoallw, alltoallw, send, op->counts[0], op->displs[0], op->types[0], recv, op->counts[1],
              op->displs[1], op->types[1], c->comm);
     }
-    return op;
+    return restart(op, way);
 }
 
 /* ---- Reductions: an item has up to four components ---- */
@@ -306,7 +337,7 @@ static Item item_of(uint64_t id, int rank, long k, int function)
     return item;
 }
 
-static Op *reduction(const Comm *c, int what, int start, uint64_t id)
+static Op *reduction(const Comm *c, int what, int way, uint64_t id)
 {
     Op *op = calloc(1, sizeof *op);
     int p = c->size, me = c->rank, root = (int)(hash(id, 1, 0, 0) % (uint64_t)p);
@@ -334,7 +365,7 @@ static Op *reduction(const Comm *c, int what, int start, uint64_t id)
 
     op->request = MPI_REQUEST_NULL;
     snprintf(op->text, sizeof op->text, "%s%s, %s of kind %d, %ld items, %ld results, root %d, rank %d of %d%s",
-             start ? "i" : "", names[what], function_names[function], kind, total, results, root, me, p,
+             ways[way], names[what], function_names[function], kind, total, results, root, me, p,
              in_place ? ", in place" : "");
     int own_send = !(in_place && receives);
     Buffer *input = own_send ? &op->send : &op->recv;
@@ -353,23 +384,23 @@ static Op *reduction(const Comm *c, int what, int start, uint64_t id)
             put_item(op->expected.base + k * bytes, kind, result);
         }
         /* What lies behind the result of an in-place reduce-scatter is the library's to use. */
-        if (in_place && scattering) op->expected.total = op->recv.total = GUARD_BYTES + (size_t)(results * bytes);
+        if (in_place && scattering) op->compared = GUARD_BYTES + (size_t)(results * bytes);
     }
 
     void *send = own_send ? op->send.base : MPI_IN_PLACE, *recv = receives ? op->recv.base : NULL;
     MPI_Op f = functions[function];
     int n = op->counts[0][0];
     switch (what) {
-    case REDUCE: CALL(MPI_Reduce, MPI_Ireduce, send, recv, n, type, f, root, c->comm); break;
-    case ALLREDUCE: CALL(MPI_Allreduce, MPI_Iallreduce, send, recv, n, type, f, c->comm); break;
-    case REDUCE_SCATTER: CALL(MPI_Reduce_scatter, MPI_Ireduce_scatter, send, recv, op->counts[0], type, f, c->comm); break;
+    case REDUCE: CALL(Reduce, reduce, send, recv, n, type, f, root, c->comm); break;
+    case ALLREDUCE: CALL(Allreduce, allreduce, send, recv, n, type, f, c->comm); break;
+    case REDUCE_SCATTER: CALL(Reduce_scatter, reduce_scatter, send, recv, op->counts[0], type, f, c->comm); break;
     case REDUCE_SCATTER_BLOCK:
-        CALL(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, send, recv, n, type, f, c->comm);
+        CALL(Reduce_scatter_block, reduce_scatter_block, send, recv, n, type, f, c->comm);
         break;
-    case SCAN: CALL(MPI_Scan, MPI_Iscan, send, recv, n, type, f, c->comm); break;
-    default: CALL(MPI_Exscan, MPI_Iexscan, send, recv, n, type, f, c->comm);
+    case SCAN: CALL(Scan, scan, send, recv, n, type, f, c->comm); break;
+    default: CALL(Exscan, exscan, send, recv, n, type, f, c->comm);
     }
-    return op;
+    return restart(op, way);
 }
 
 /* ---- Communicators, and what is in flight ---- */
@@ -472,9 +503,9 @@ int main(int argc, char **argv)
         const Comm *c = &comms[hash(seed, (uint64_t)round, 9, 0) % COMMS];
         if (c->comm == MPI_COMM_NULL) continue;
         uint64_t id = hash(c->colour, (uint64_t)round, 10, 0);
-        int what = (int)(hash(id, 11, 0, 0) % OPERATIONS), start = (int)(hash(id, 12, 0, 0) % 2);
-        Op *op = what >= REDUCE ? reduction(c, what, start, id) : movement(c, what, start, id);
-        if (!start) check(op);
+        int what = (int)(hash(id, 11, 0, 0) % OPERATIONS), way = (int)(hash(id, 12, 0, 0) % 5 / 2);
+        Op *op = what >= REDUCE ? reduction(c, what, way, id) : movement(c, what, way, id);
+        if (way == BLOCKING) check(op);
         else {
             pending[pendings++] = op;
             finish(pendings == MOST_PENDING);

@@ -79,7 +79,7 @@ typedef struct {
 } Shape;
 static Shape shapes[KINDS][SHAPES];
 
-static void make_shapes(void)
+static inline void make_shapes(void)
 {
     MPI_Datatype types[KINDS] = {MPI_UNSIGNED_CHAR, MPI_SHORT, MPI_INT, MPI_INT64_T, MPI_FLOAT, MPI_DOUBLE};
     for (int kind = 0; kind < KINDS; kind++) {
@@ -141,7 +141,7 @@ static void make_shapes(void)
     }
 }
 
-static void free_shapes(void)
+static inline void free_shapes(void)
 {
     for (int kind = 0; kind < KINDS; kind++)
         for (int shape = 1; shape < SHAPES; shape++) MPI_Type_free(&shapes[kind][shape].type);
