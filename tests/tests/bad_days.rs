@@ -61,15 +61,7 @@ fn a_deadlock_burns_no_core_and_is_shown() {
         assert_eq!(rank["waiting"]["tag"], 5);
     }
 
-    let pids: Vec<u32> = (0..2)
-        .map(|r| shown["rank"][r]["pid"].as_u64().unwrap() as u32)
-        .collect();
-    let used = || pids.iter().map(|&pid| cpu_seconds(pid)).sum::<f64>();
-    let (start, before) = (Instant::now(), used());
-    std::thread::sleep(Duration::from_secs(3));
-    let share = (used() - before) / start.elapsed().as_secs_f64();
-    assert!(share < 0.05, "{share} cores burnt by waiting");
-
+    waits_without_burning(&shown);
     let mark = job.mark().to_owned();
     let Ended { status, err, .. } = job.ended();
     assert_eq!(status.code(), Some(124), "{err}");
@@ -80,6 +72,46 @@ fn a_deadlock_burns_no_core_and_is_shown() {
     );
     assert!(err.contains("deadlock: 0 → 1 → 0"), "{err}");
     nothing_is_left(&mark);
+}
+
+/// As the deadlock, in a collective that can never complete, with more ranks than cores.
+#[test]
+fn a_stuck_collective_burns_no_core_and_is_shown() {
+    let built = days();
+    let words = Words::mpiexec(8, 4, &built.path(), "stuck");
+    let mut job = Job::start(&words, 60);
+    let shown = job.shown(|job| job["findings"].as_array().is_some_and(|f| !f.is_empty()));
+    for rank in 0..3 {
+        assert_eq!(shown["rank"][rank]["call"], "MPI_Barrier", "{shown}");
+        assert_eq!(shown["rank"][rank]["state"], "waiting", "{shown}");
+    }
+    assert_eq!(shown["rank"][3]["waiting"]["rank"], 0, "{shown}");
+    waits_without_burning(&shown);
+    let Ended { status, err, .. } = job.ended();
+    assert_eq!(status.code(), Some(124), "{err}");
+    assert!(
+        err.contains("ranks 0-2: waiting in MPI_Barrier for the other ranks"),
+        "{err}"
+    );
+    assert!(
+        err.contains("rank 3: waiting in MPI_Recv for rank 0, tag 3"),
+        "{err}"
+    );
+    assert!(err.contains("deadlock: "), "{err}");
+}
+
+/// The ranks of a job, as `showmesh` shows it, use less than a twentieth of a core in three seconds.
+fn waits_without_burning(job: &serde_json::Value) {
+    let ranks = job["rank"].as_array().unwrap();
+    let pids: Vec<u32> = ranks
+        .iter()
+        .map(|r| r["pid"].as_u64().unwrap() as u32)
+        .collect();
+    let used = || pids.iter().map(|&pid| cpu_seconds(pid)).sum::<f64>();
+    let (start, before) = (Instant::now(), used());
+    std::thread::sleep(Duration::from_secs(3));
+    let share = (used() - before) / start.elapsed().as_secs_f64();
+    assert!(share < 0.05, "{share} cores burnt by waiting");
 }
 
 /// A rank that does not receive slows its senders down; memory stays bounded, and all arrives in order.

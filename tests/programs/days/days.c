@@ -1,5 +1,6 @@
 /* Programs for bad days; the first argument says which.
  *   deadlock <MiB>          two ranks send to each other before they receive
+ *   stuck                   all but the last rank are in a barrier, the last one waits for a message of rank 0
  *   flood <messages> <bytes> every rank sends to rank 0, which is busy elsewhere for a while and then receives in order
  *   sweep                   transfers and collectives of all sizes with their data checked
  *   unreadable              the same by ranks that no other process of the user may read or write
@@ -160,7 +161,10 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (!strcmp(what, "deadlock")) deadlock(a);
-    else if (!strcmp(what, "flood")) flood(a, b);
+    else if (!strcmp(what, "stuck")) {
+        if (rank < size - 1) MPI_Barrier(MPI_COMM_WORLD);
+        else MPI_Recv(&a, 1, MPI_LONG, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (!strcmp(what, "flood")) flood(a, b);
     else if (!strcmp(what, "sweep")) sweep(0);
     else if (!strcmp(what, "unreadable")) hide(), sweep(0);
     else if (!strcmp(what, "darkening")) sweep(1);
