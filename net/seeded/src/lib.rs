@@ -294,6 +294,14 @@ impl Transport for Seeded {
 
     fn withdraw(&mut self, _: Ticket) {}
 
+    fn alloc_shared(&mut self, _: u64) -> Option<usize> {
+        None
+    }
+
+    fn free_shared(&mut self, _: usize) -> bool {
+        false
+    }
+
     fn bell(&self) -> Arc<dyn Bell> {
         Arc::new(Turn {
             world: self.world.clone(),

@@ -12,8 +12,10 @@ use margay_sys::user::Mem;
 /// From which size on a way is taken, in bytes. See [`Thresholds::measured`] for the reasons.
 #[derive(Clone, Copy, Debug)]
 pub struct Thresholds {
-    /// A buffer in the arena is copied once from there.
+    /// A buffer in the arena is copied once from there, by the receiver alone.
     pub arena: u64,
+    /// From here on two copying beat one in spite of their system calls, also out of the arena.
+    pub arena_end: u64,
     /// Any other buffer is copied by cross-memory attach.
     pub attach: u64,
     /// Longest part that one side claims.
@@ -38,6 +40,7 @@ impl Thresholds {
         let dear_lines = margay_sys::cpu::is_intel();
         Thresholds {
             arena: 8 << 10,
+            arena_end: 512 << 10,
             attach: if dear_lines { 16 << 10 } else { 512 << 10 },
             part: 512 << 10,
         }
@@ -129,7 +132,12 @@ impl Direct {
         let address = from.address().wrapping_add_signed(offset as isize);
         let in_arena = self.arena.offset_of(address, len);
         let (how, last) = match in_arena {
-            Some(at) if len >= self.thresholds.arena => (BY_ARENA, at),
+            Some(at)
+                if len >= self.thresholds.arena
+                    && (len < self.thresholds.arena_end || !self.may_read) =>
+            {
+                (BY_ARENA, at)
+            }
             _ if len >= self.thresholds.attach && self.may_read => (BY_ATTACH, address as u64),
             _ => return None,
         };

@@ -78,16 +78,6 @@ impl Shm {
         }
     }
 
-    /// `bytes` of zeroed memory that all ranks of the machine can reach; its address.
-    pub fn alloc_shared(&mut self, bytes: u64) -> Option<usize> {
-        self.direct.arena.alloc(bytes)
-    }
-
-    /// Frees what [`alloc_shared`](Self::alloc_shared) gave; false when it did not give that.
-    pub fn free_shared(&mut self, address: usize) -> bool {
-        self.direct.arena.free(address)
-    }
-
     /// The producer of the pipe to `to`; makes it at the first use. None when the segment's address
     /// space is used up.
     #[inline]
@@ -356,6 +346,14 @@ impl Transport for Shm {
 
     fn withdraw(&mut self, ticket: Ticket) {
         self.direct.withdraw(ticket);
+    }
+
+    fn alloc_shared(&mut self, bytes: u64) -> Option<usize> {
+        self.direct.arena.alloc(bytes)
+    }
+
+    fn free_shared(&mut self, address: usize) -> bool {
+        self.direct.arena.free(address)
     }
 
     fn bell(&self) -> Arc<dyn Bell> {

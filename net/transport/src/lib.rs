@@ -125,6 +125,13 @@ pub trait Transport: Send {
     /// Takes an offer back that was declined or that nobody will come for.
     fn withdraw(&mut self, ticket: Ticket);
 
+    /// `bytes` of zeroed memory from which others can copy without a system call; its address. None
+    /// where there is no such memory or none is left.
+    fn alloc_shared(&mut self, bytes: u64) -> Option<usize>;
+
+    /// Frees what [`alloc_shared`](Self::alloc_shared) gave. False when it did not give that.
+    fn free_shared(&mut self, address: usize) -> bool;
+
     /// How this rank waits when it has nothing to do.
     fn bell(&self) -> Arc<dyn Bell>;
 }

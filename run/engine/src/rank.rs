@@ -326,6 +326,19 @@ impl Rank {
         self.block(|engine| engine.is_drained().then_some(()), |_| None);
     }
 
+    /// `bytes` of zeroed memory from which the other ranks copy without a system call; its address.
+    /// None where the ranks share no memory or none is left.
+    #[must_use]
+    pub fn alloc_shared(&self, bytes: u64) -> Option<usize> {
+        self.engine.lock().transport().alloc_shared(bytes)
+    }
+
+    /// Frees what [`alloc_shared`](Self::alloc_shared) gave. False when it did not give that.
+    #[must_use]
+    pub fn free_shared(&self, address: usize) -> bool {
+        self.engine.lock().transport().free_shared(address)
+    }
+
     /// Enters a phase of the rank's life, for the launcher.
     pub fn set_phase(&self, phase: Phase) {
         if let Some(segment) = &self.segment {

@@ -258,9 +258,15 @@ impl Mpi {
         std::process::exit(code)
     }
 
-    /// `MPI_Alloc_mem`: the address of `bytes` of memory.
+    /// `MPI_Alloc_mem`: the address of `bytes` of memory; memory that the ranks share where there are others and some
+    /// is left.
     #[must_use]
     pub fn alloc(&self, bytes: usize) -> usize {
+        if self.rank.world_size() > 1
+            && let Some(address) = self.rank.alloc_shared(bytes as u64)
+        {
+            return address;
+        }
         let mem = Mem::owned(bytes);
         let address = mem.address();
         self.allocated().insert(address, mem);
@@ -270,7 +276,7 @@ impl Mpi {
     /// `MPI_Free_mem`. Returns whether there was memory at that address.
     #[must_use]
     pub fn free(&self, address: usize) -> bool {
-        self.allocated().remove(&address).is_some()
+        self.allocated().remove(&address).is_some() || self.rank.free_shared(address)
     }
 
     fn allocated(&self) -> MutexGuard<'_, BTreeMap<usize, Mem>> {
