@@ -294,6 +294,15 @@ impl Consumer {
         line.mark.load(Ordering::Acquire) as u32 == (self.head + 1) as u32
     }
 
+    /// Whether the lines behind the current one that carry `bytes` have arrived too.
+    #[inline]
+    #[must_use]
+    pub fn has_run(&self, bytes: usize) -> bool {
+        let last = self.head + bytes.div_ceil(LINE_BYTES) as u64;
+        let line = &self.home.get().lines[(last % LINES) as usize];
+        line.mark.load(Ordering::Acquire) as u32 == (last + 1) as u32
+    }
+
     /// The next line, if one has arrived: the high half of word 0 and the words behind it. It stays
     /// until [`release`](Self::release).
     #[inline]

@@ -15,12 +15,14 @@ const TUNABLE: &str = "glibc.malloc.hugetlb";
 
 /// The environment of a rank without its number: `base` (the launcher's own) with what the user
 /// set in addition and with the job's variables. A surrounding job's variables are replaced, so a
-/// launcher may run inside a rank.
+/// launcher may run inside a rank. `huge_pages` asks for huge pages in malloc: a rank then begins
+/// with 2 MiB of memory, which is little for one that has a core and much for one among many on it.
 pub fn common(
     base: impl Iterator<Item = (OsString, OsString)>,
     set: &[(OsString, OsString)],
     segment_fd: i32,
     ranks: u32,
+    huge_pages: bool,
 ) -> Vec<CString> {
     let mut variables: Vec<(OsString, OsString)> = base.collect();
     for (name, value) in set {
@@ -33,16 +35,18 @@ pub fn common(
         segment_fd.to_string().into(),
     );
     put(&mut variables, ENV_SIZE.as_ref(), ranks.to_string().into());
-    let tunables = variables
-        .iter()
-        .find(|(name, _)| name == ENV_TUNABLES)
-        .map(|(_, value)| value.clone())
-        .unwrap_or_default();
-    put(
-        &mut variables,
-        ENV_TUNABLES.as_ref(),
-        with_huge_pages(tunables),
-    );
+    if huge_pages {
+        let tunables = variables
+            .iter()
+            .find(|(name, _)| name == ENV_TUNABLES)
+            .map(|(_, value)| value.clone())
+            .unwrap_or_default();
+        put(
+            &mut variables,
+            ENV_TUNABLES.as_ref(),
+            with_huge_pages(tunables),
+        );
+    }
     variables
         .into_iter()
         .filter_map(|(name, value)| assignment(&name, &value))
@@ -94,7 +98,7 @@ mod tests {
         let own = |list: &[(&str, &str)]| -> Vec<(OsString, OsString)> {
             list.iter().map(|(n, v)| (n.into(), v.into())).collect()
         };
-        common(own(base).into_iter(), &own(set), 100, 4)
+        common(own(base).into_iter(), &own(set), 100, 4, true)
             .into_iter()
             .map(|c| c.into_string().unwrap())
             .collect()
@@ -113,6 +117,13 @@ mod tests {
                 "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
             ]
         );
+    }
+
+    #[test]
+    fn ranks_without_a_core_of_their_own_get_small_pages() {
+        let none = std::iter::empty();
+        let got = common(none, &[], 100, 64, false);
+        assert!(got.iter().all(|v| !v.as_bytes().starts_with(b"GLIBC")));
     }
 
     #[test]

@@ -237,6 +237,7 @@ fn programs(job: &Job, segment_fd: &OwnedFd, ranks: u32) -> Result<Vec<ProgramSt
                     &program.environment,
                     segment_fd.as_raw_fd(),
                     ranks,
+                    ranks as usize <= cpu::usable_cores(),
                 ),
                 directory,
             })

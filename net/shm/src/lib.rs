@@ -204,8 +204,11 @@ impl Incoming {
     ) -> bool {
         let len = len.min(WHOLE);
         let first = &ring::as_bytes(&words[2..])[..SHORT];
-        if let Some((mem, at)) = sink.destination(self.from, &head, len) {
-            let complete = mem.with_bytes_mut(at, len, |to| self.copy(first, to));
+        if let Some(place) = sink.destination(self.from, &head, len)
+            && (place.exclusive || self.ring.has_run(len - SHORT))
+        {
+            let mem = place.mem;
+            let complete = mem.with_bytes_mut(place.offset, len, |to| self.copy(first, to));
             if complete {
                 sink.landed(self.from, &head, len);
             }

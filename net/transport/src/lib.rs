@@ -51,11 +51,24 @@ pub trait Sink {
 
     /// Where the `len` bytes of the next packet from `from` shall go, if that is known from its head
     /// alone. A transport that writes them there calls [`landed`](Self::landed) instead of
-    /// [`packet`](Self::packet); it may also write a part of them and come back later.
-    fn destination(&mut self, from: u32, head: &Head, len: usize) -> Option<(Mem, i64)>;
+    /// [`packet`](Self::packet). Where the place is [`exclusive`](Destination::exclusive) it may also
+    /// write a part of them and come back later.
+    fn destination(&mut self, from: u32, head: &Head, len: usize) -> Option<Destination>;
 
     /// The next packet from `from` has been written to its [`destination`](Self::destination).
     fn landed(&mut self, from: u32, head: &Head, len: usize);
+}
+
+/// Where a packet shall go.
+#[derive(Debug)]
+pub struct Destination {
+    /// The memory.
+    pub mem: Mem,
+    /// From where in it.
+    pub offset: i64,
+    /// No packet of another sender can take this place first. (One for which any sender will do
+    /// may be taken by another as long as this packet has not landed.)
+    pub exclusive: bool,
 }
 
 /// Names one direct copy on one side.

@@ -13,7 +13,9 @@
 use std::collections::VecDeque;
 
 use margay_core_matching::{Envelope, Matching, Pattern};
-use margay_net_transport::{Advance, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE};
+use margay_net_transport::{
+    Advance, Destination, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE,
+};
 
 use crate::collective::{Execution, Step as Collected};
 use crate::data::{Data, Walk};
@@ -1017,7 +1019,7 @@ impl Sink for State {
         }
     }
 
-    fn destination(&mut self, _: u32, head: &Head, len: usize) -> Option<(Mem, i64)> {
+    fn destination(&mut self, _: u32, head: &Head, len: usize) -> Option<Destination> {
         if head.kind != EAGER {
             return None;
         }
@@ -1028,14 +1030,24 @@ impl Sink for State {
                     kind: Kind::Receive(receive),
                     ..
                 }) if receive.data.size() >= len as u64 => {
-                    receive.data.dense().map(|(mem, at)| (mem.clone(), at))
+                    let (mem, offset) = receive.data.dense()?;
+                    Some(Destination {
+                        mem: mem.clone(),
+                        offset,
+                        exclusive: receive.pattern.source.is_some(),
+                    })
                 }
                 _ => None,
             },
             None => {
                 let waiting = self.waiting.as_ref()?;
-                (waiting.pattern.matches(&envelope) && waiting.size >= len as u64)
-                    .then(|| (waiting.mem.clone(), waiting.at))
+                (waiting.pattern.matches(&envelope) && waiting.size >= len as u64).then(|| {
+                    Destination {
+                        mem: waiting.mem.clone(),
+                        offset: waiting.at,
+                        exclusive: waiting.pattern.source.is_some(),
+                    }
+                })
             }
         }
     }
