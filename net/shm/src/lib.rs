@@ -363,3 +363,73 @@ impl Transport for Shm {
         self.bell.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use margay_net_transport::Destination;
+    use margay_sys::segment::Sizes;
+
+    use super::*;
+
+    const LEN: usize = SHORT + LINE_BYTES;
+
+    /// Knows where packets go; `exclusive` tells whether another sender's may go there too.
+    struct Place {
+        mem: Mem,
+        exclusive: bool,
+        landed: bool,
+    }
+
+    impl Sink for Place {
+        fn packet(&mut self, _: u32, packet: Packet<'_>) {
+            self.mem.write(0, packet.payload);
+        }
+
+        fn destination(&mut self, _: u32, _: &Head, _: usize) -> Option<Destination> {
+            Some(Destination {
+                mem: self.mem.clone(),
+                offset: 0,
+                exclusive: self.exclusive,
+            })
+        }
+
+        fn landed(&mut self, _: u32, _: &Head, _: usize) {
+            self.landed = true;
+        }
+    }
+
+    /// A place that another sender's packet may take first is not written before all bytes are here.
+    #[test]
+    fn a_part_of_a_packet_goes_to_exclusive_places_only() {
+        for (exclusive, part) in [(true, 7), (false, 0)] {
+            let sizes = Sizes {
+                ranks: 2,
+                heap_bytes: 1 << 20,
+                arena_bytes: 1 << 21,
+            };
+            let segment = Arc::new(Segment::create(sizes).unwrap());
+            let mut shm = Shm::new(&segment, 0, Thresholds::measured());
+            let (mut producer, offset) = Producer::create(&segment).unwrap();
+            segment.inbox(0).announce(1, offset);
+            let head = Head {
+                kind: 1,
+                ..Head::default()
+            };
+            let payload = [7; LEN];
+            let mut place = Place {
+                mem: Mem::owned(LEN),
+                exclusive,
+                landed: false,
+            };
+            let words = line::whole(head, &payload);
+            assert!(producer.push(line::top(1, Form::Whole, LEN), &words));
+            shm.poll(&mut place, 1);
+            assert!(!place.landed);
+            place.mem.with_bytes(0, LEN, |b| assert_eq!(b[0], part));
+            assert!(producer.push(0, &[0x0707_0707_0707_0707; 7]));
+            shm.poll(&mut place, 1);
+            assert!(place.landed);
+            place.mem.with_bytes(0, LEN, |b| assert_eq!(b, payload));
+        }
+    }
+}
