@@ -16,3 +16,11 @@ fn threads_may_do_anything_at_any_time() {
         Words::mpiexec(90, ranks, &built.path(), arguments).succeed(120);
     }
 }
+
+#[test]
+fn a_wildcard_receive_holds_one_message_and_nothing_else() {
+    let built = Built::mpi("wildcards.c");
+    for ranks in [2, 4, 7] {
+        Words::mpiexec(90, ranks, &built.path(), "20000").succeed(120);
+    }
+}
