@@ -133,7 +133,10 @@ collective! {
     count fn MPI_Reduce, MPI_Ireduce, MPI_Reduce_init(sendbuf: ConstBuf, recvbuf: Buf, count: Count, datatype: MPI_Datatype, op: MPI_Op, root: c_int, comm: MPI_Comm) |mpi, group| on comm {
         let root = root_of(group, root)?;
         let here = is_here(group, root);
-        let what = elements(mpi, count.wide(), datatype, op)?;
+        let what = match root {
+            Root::Null => mpi.no_elements(),
+            _ => elements(mpi, count.wide(), datatype, op)?,
+        };
         let send = sends(group, root).then(|| send_vector(mpi, sendbuf, count.wide(), datatype, in_place_at(group, here))).transpose()?.flatten();
         let recv = here.then(|| recv_vector(mpi, recvbuf, count.wide(), datatype)).transpose()?;
         if here {

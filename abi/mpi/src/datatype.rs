@@ -121,14 +121,10 @@ mpi! {
 
     /// The pair of a value and an index.
     fn MPI_Type_get_value_index(value_type: MPI_Datatype, index_type: MPI_Datatype, pair_type: Place<MPI_Datatype>) |mpi| {
+        // Only pairs that have a name: programs expect to be able to name what they get.
         let pair = Datatype::value_index(&old(mpi, value_type)?, &old(mpi, index_type)?);
-        let handle = match pair {
-            None => MPI_DATATYPE_NULL,
-            Some(pair) => match pair.named() {
-                Some(basic) => basic.handle() as u32,
-                None => mpi.datatype_add(pair)?,
-            },
-        };
+        let named = pair.and_then(|pair| pair.named());
+        let handle = named.map_or(MPI_DATATYPE_NULL, |basic| basic.handle() as u32);
         pair_type.put("pair_type", MPI_Datatype::new(handle))
     }
 

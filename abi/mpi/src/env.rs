@@ -116,10 +116,38 @@ mpi! {
         info.put("info", MPI_Info::new(mpi.info_create(entries)?))
     }
 
-    /// What is known of Fortran: nothing, as long as no Fortran library has told it.
-    fn MPI_Abi_get_fortran_info(info: Place<MPI_Info>) -> c_int {
-        let put = info.put("info", MPI_Info::new(MPI_INFO_NULL));
-        put.map_or_else(|e| e.code(), |()| MPI_SUCCESS)
+    /// The sizes that a Fortran library has told; `MPI_INFO_NULL` as long as none has.
+    fn MPI_Abi_get_fortran_info(info: Place<MPI_Info>) |mpi| {
+        let handle = match mpi.fortran_info() {
+            Some(entries) => mpi.info_create(entries)?,
+            None => MPI_INFO_NULL,
+        };
+        info.put("info", MPI_Info::new(handle))
+    }
+
+    /// What Fortran's true and false look like: not known, as long as no Fortran library has told it.
+    fn MPI_Abi_get_fortran_booleans(logical_size: c_int, logical_true: Buf, logical_false: Buf, is_set: Place<c_int>) |mpi| {
+        let known = mpi.fortran_booleans(logical_size);
+        if let Some((yes, no)) = &known {
+            logical_true.put_bytes("logical_true", yes)?;
+            logical_false.put_bytes("logical_false", no)?;
+        }
+        is_set.put("is_set", c_int::from(known.is_some()))
+    }
+
+    /// A Fortran library tells what its true and false look like.
+    fn MPI_Abi_set_fortran_booleans(logical_size: c_int, logical_true: Buf, logical_false: Buf) |mpi| {
+        if !matches!(logical_size, 1 | 2 | 4 | 8 | 16) {
+            fail!(MPI_ERR_ARG, "logical_size is {logical_size}; 1, 2, 4, 8 and 16 are sizes of a Fortran logical");
+        }
+        let size = logical_size as usize;
+        let values = (logical_true.take_bytes("logical_true", size)?, logical_false.take_bytes("logical_false", size)?);
+        mpi.set_fortran_booleans(values)
+    }
+
+    /// A Fortran library tells its sizes.
+    fn MPI_Abi_set_fortran_info(info: MPI_Info) |mpi| {
+        mpi.set_fortran_info(mpi.info(info.value())?)
     }
 
     /// The name of the machine.

@@ -100,6 +100,27 @@ impl Buf {
     }
 }
 
+impl Buf {
+    /// Writes bytes to where the argument points.
+    pub fn put_bytes(self, name: &str, bytes: &[u8]) -> Result<()> {
+        if self.0.is_null() {
+            return null(name);
+        }
+        self.claim(0, bytes.len() as i64).write(0, bytes);
+        Ok(())
+    }
+
+    /// Reads `n` bytes from where the argument points.
+    pub fn take_bytes(self, name: &str, n: usize) -> Result<Vec<u8>> {
+        if self.0.is_null() {
+            return null(name);
+        }
+        let mut bytes = vec![0; n];
+        self.claim(0, n as i64).read(0, &mut bytes);
+        Ok(bytes)
+    }
+}
+
 impl ConstBuf {
     /// As a buffer. Operations that take a `const` buffer do not write to it.
     #[inline]
@@ -324,6 +345,10 @@ impl Place<MPI_Status> {
                 0,
                 0,
             ]);
+            // An empty status says that all is well; any other leaves the field alone.
+            if *status == Status::EMPTY {
+                (&raw mut (*self.0).MPI_ERROR).write(MPI_SUCCESS);
+            }
         }
     }
 

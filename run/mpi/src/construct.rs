@@ -11,16 +11,18 @@ use std::sync::atomic::Ordering;
 
 use margay_core_datatype::Basic;
 use margay_core_group::Group;
+use margay_core_reduce as reduce;
 use margay_run_engine::{Data, Envelope, Mode, Pattern};
 use margay_sys::user::Mem;
 
 use crate::attribute::Attributes;
-use crate::collective::{Operand, Operation, Root};
+use crate::collective::{Elements, Operand, Operation, Root};
 use crate::comm::{Comm, Parts};
 use crate::constants::comm::MPI_COMM_NULL;
 use crate::constants::sentinel::MPI_UNDEFINED;
 use crate::error::*;
 use crate::info::Info;
+use crate::op::{Bound, Op};
 use crate::request::Finish;
 use crate::topology::Topology;
 use crate::{Mpi, fail};
@@ -92,6 +94,18 @@ impl Mpi {
     #[must_use]
     pub fn no_operand(&self) -> Operand {
         self.bytes_operand(Mem::empty(), 0)
+    }
+
+    /// The same for reductions.
+    #[must_use]
+    pub fn no_elements(&self) -> Elements {
+        let entry = self.basics[(Basic::Byte.handle() - 0x200) as usize].as_ref();
+        let entry = entry.expect("every basic type is there");
+        Elements {
+            count: 0,
+            datatype: entry.datatype.clone(),
+            op: Bound::new(Op::Builtin(reduce::Op::Bor), entry),
+        }
     }
 
     pub(crate) fn bytes_operand(&self, mem: Mem, length: usize) -> Operand {

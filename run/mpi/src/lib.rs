@@ -46,7 +46,7 @@ use attribute::Keyval;
 use buffer::Buffer;
 use comm::Parts;
 use constants::comm::*;
-use constants::error_class::MPI_ERR_LASTCODE;
+use constants::error_class::{MPI_ERR_ABI, MPI_ERR_LASTCODE};
 use constants::keyval::*;
 use constants::sentinel::MPI_PROC_NULL;
 use constants::thread::*;
@@ -84,10 +84,11 @@ pub struct Mpi {
     buffer: Mutex<Option<Arc<Buffer>>>,
     /// Numbers for communicators that this process has given away.
     proposals: AtomicU64,
-    /// Memory of `MPI_Alloc_mem` by its address.
+    /// Memory of `MPI_Alloc_mem` that is not shared, by its address.
     allocated: Mutex<BTreeMap<usize, Mem>>,
     predefined: Predefined,
     environment: Info,
+    fortran: Mutex<Fortran>,
     thread_level: i32,
     main_thread: usize,
 }
@@ -106,6 +107,14 @@ pub struct Objects {
     messages: Table<Taken>,
     keyvals: BTreeMap<i32, Keyval>,
     next_key: i32,
+}
+
+/// What a Fortran library has told about Fortran.
+#[derive(Default)]
+struct Fortran {
+    info: Option<Info>,
+    /// True and false, by their size in bytes.
+    booleans: BTreeMap<usize, (Vec<u8>, Vec<u8>)>,
 }
 
 /// The values of predefined attributes, at addresses that a program may keep.
@@ -175,6 +184,7 @@ impl Mpi {
                 last_used_code: AtomicI32::new(MPI_ERR_LASTCODE),
             },
             environment: environment(&rank, arguments),
+            fortran: Mutex::default(),
             thread_level,
             main_thread: this_thread(),
             rank: Arc::new(rank),
@@ -250,6 +260,56 @@ impl Mpi {
         })
     }
 
+    /// The entries of `MPI_Abi_set_fortran_info`.
+    #[must_use]
+    pub fn fortran_info(&self) -> Option<Info> {
+        self.fortran().info.clone()
+    }
+
+    /// `MPI_Abi_set_fortran_info`
+    ///
+    /// # Errors
+    /// When it was called before.
+    pub fn set_fortran_info(&self, info: Info) -> error::Result<()> {
+        let mut fortran = self.fortran();
+        if fortran.info.is_some() {
+            fail!(
+                MPI_ERR_ABI,
+                "the Fortran info was set before; it can be set once"
+            );
+        }
+        fortran.info = Some(info);
+        Ok(())
+    }
+
+    /// True and false of the Fortran logical with so many bytes.
+    #[must_use]
+    pub fn fortran_booleans(&self, size: i32) -> Option<(Vec<u8>, Vec<u8>)> {
+        let size = usize::try_from(size).ok()?;
+        self.fortran().booleans.get(&size).cloned()
+    }
+
+    /// `MPI_Abi_set_fortran_booleans`
+    ///
+    /// # Errors
+    /// When the values for this size were set before.
+    pub fn set_fortran_booleans(&self, values: (Vec<u8>, Vec<u8>)) -> error::Result<()> {
+        let size = values.0.len();
+        let mut fortran = self.fortran();
+        if fortran.booleans.contains_key(&size) {
+            fail!(
+                MPI_ERR_ABI,
+                "the logical values of {size} bytes were set before; they can be set once"
+            );
+        }
+        fortran.booleans.insert(size, values);
+        Ok(())
+    }
+
+    fn fortran(&self) -> MutexGuard<'_, Fortran> {
+        self.fortran.lock().expect("no panic under this lock")
+    }
+
     /// Ends the job with an exit code: enters who did it, so that the launcher ends the others, and exits.
     pub fn abort(&self, code: i32) -> ! {
         if let Some(segment) = self.rank.segment() {
@@ -276,7 +336,9 @@ impl Mpi {
     /// `MPI_Free_mem`. Returns whether there was memory at that address.
     #[must_use]
     pub fn free(&self, address: usize) -> bool {
-        self.allocated().remove(&address).is_some() || self.rank.free_shared(address)
+        self.rank.free_shared(address)
+            || self.allocated().remove(&address).is_some()
+            || self.rank.free_shared(address)
     }
 
     fn allocated(&self) -> MutexGuard<'_, BTreeMap<usize, Mem>> {
