@@ -105,7 +105,7 @@ mpi! {
 
     /// Makes a communicator for each piece of hardware of a kind. All processes share one machine.
     fn MPI_Comm_split_type(comm: MPI_Comm, split_type: c_int, key: c_int, info: MPI_Info, newcomm: Place<MPI_Comm>) |mpi| on comm {
-        let parent = mpi.intracomm(comm.value())?;
+        let parent = mpi.comm(comm.value())?;
         let color = split_color(mpi, split_type, info)?;
         newcomm.put("newcomm", MPI_Comm::new(mpi.comm_split(&parent, color, key, None)?))
     }

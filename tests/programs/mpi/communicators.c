@@ -198,6 +198,10 @@ static void between_groups(void)
         CHECK(n == 1 && sum_of(parts) == other_first);
         MPI_Comm_free(&parts);
     }
+    MPI_Comm_split_type(inter, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &parts);
+    MPI_Comm_remote_size(parts, &n);
+    CHECK(n == theirs);
+    MPI_Comm_free(&parts);
     MPI_Comm_free(&inter);
     MPI_Comm_free(&half);
 }
