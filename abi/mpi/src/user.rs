@@ -203,6 +203,13 @@ impl<T: Copy> In<T> {
     }
 }
 
+impl In<c_char> {
+    /// The string in an array of characters; bytes that are not UTF-8 are replaced.
+    pub fn text(self, name: &str) -> Result<String> {
+        Text(self.0).get(name)
+    }
+}
+
 impl<T: Copy> Out<T> {
     /// The address, for constants of the standard.
     pub fn address(self) -> usize {

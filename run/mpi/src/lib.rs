@@ -19,6 +19,7 @@ mod construct;
 pub mod datatype;
 pub mod errhandler;
 pub mod error;
+pub mod external;
 mod fast;
 pub mod group;
 pub mod handle;

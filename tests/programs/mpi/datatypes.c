@@ -256,6 +256,35 @@ static void attributes(void)
     MPI_Type_free(&twin);
 }
 
+/* The same bytes on every machine. */
+static void external(void)
+{
+    struct {
+        int a;
+        double b;
+    } out[2] = {{1, 1.0}, {-2, -2.5}}, in[2] = {{0, 0}, {0, 0}};
+    unsigned char room[64];
+    MPI_Aint bytes, position = 0;
+    MPI_Datatype type;
+    MPI_Type_create_struct(2, (int[]){1, 1}, (MPI_Aint[]){0, 8}, (MPI_Datatype[]){MPI_INT, MPI_DOUBLE}, &type);
+    MPI_Type_commit(&type);
+    MPI_Pack_external_size("external32", 2, type, &bytes);
+    CHECK(bytes == 24);
+    MPI_Pack_external("external32", out, 2, type, room, sizeof room, &position);
+    CHECK(position == 24 && room[3] == 1 && room[4] == 0x3f && room[5] == 0xf0 && room[12] == 0xff);
+    position = 0;
+    MPI_Unpack_external("external32", room, 24, &position, in, 2, type);
+    CHECK(position == 24 && in[0].a == 1 && in[1].a == -2 && in[1].b == -2.5);
+    long double ld = 0.1L, back = 0;
+    position = 0;
+    MPI_Pack_external("external32", &ld, 1, MPI_LONG_DOUBLE, room, sizeof room, &position);
+    CHECK(position == 16);
+    position = 0;
+    MPI_Unpack_external("external32", room, 16, &position, &back, 1, MPI_LONG_DOUBLE);
+    CHECK(back == ld);
+    MPI_Type_free(&type);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -265,5 +294,6 @@ int main(int argc, char **argv)
     structures();
     descriptions();
     attributes();
+    external();
     return finish();
 }
