@@ -18,6 +18,7 @@ mod handles;
 mod info;
 mod op;
 mod pack;
+mod partition;
 mod point;
 mod request;
 mod topology;

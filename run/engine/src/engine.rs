@@ -22,6 +22,7 @@ use crate::data::{Data, Walk};
 use margay_sys::user::Mem;
 
 use crate::slab::{Key, Slab};
+use crate::task::Task;
 
 const EAGER: u8 = 1;
 const FIRST: u8 = 2;
@@ -160,6 +161,8 @@ enum Kind {
     Send(Send),
     Receive(Receive),
     Collective(Box<Execution>),
+    /// None while it runs.
+    Task(Option<Box<dyn Task>>),
 }
 
 struct Send {
@@ -440,6 +443,15 @@ impl Engine {
         key
     }
 
+    /// Begins an operation of several requests.
+    pub fn start_task(&mut self, task: Box<dyn Task>) -> ReqId {
+        let kind = Kind::Task(Some(task));
+        let key = self.state.requests.insert(Request::new(kind));
+        self.state.executions.push(key.index);
+        self.run_execution(key.index);
+        key
+    }
+
     /// The oldest message that has arrived and matches.
     #[must_use]
     pub fn probe(&mut self, pattern: Pattern) -> Option<Arrived> {
@@ -526,11 +538,12 @@ impl Engine {
                     match self.state.requests.get(child).filter(|r| !r.done)?.kind {
                         Kind::Send(ref send) => Some(send.to),
                         Kind::Receive(ref receive) => receive.from,
-                        Kind::Collective(_) => None,
+                        Kind::Collective(_) | Kind::Task(_) => None,
                     }
                 });
                 Pending::Collective(peer, execution.context())
             }
+            Kind::Task(task) => return task.as_ref().map(|task| task.pending()),
         })
     }
 
@@ -957,8 +970,16 @@ impl Engine {
         }
     }
 
-    /// Starts what a collective can start now, until it has to wait or is done.
+    /// Starts what a collective or a task can start now, until it has to wait or is done.
     fn run_execution(&mut self, index: u32) {
+        if let Some(Request {
+            kind: Kind::Task(place),
+            ..
+        }) = self.state.requests.at(index)
+        {
+            let task = place.take();
+            return self.run_task(index, task);
+        }
         let Some(Request {
             kind: Kind::Collective(execution),
             ..
@@ -983,6 +1004,28 @@ impl Engine {
         if step == Collected::Done {
             self.state.executions.retain(|&i| i != index);
             self.state.end(index);
+        }
+    }
+
+    fn run_task(&mut self, index: u32, task: Option<Box<dyn Task>>) {
+        let Some(mut task) = task else { return };
+        match task.run(self) {
+            Some(outcome) => {
+                if let Some(request) = self.state.requests.at(index) {
+                    request.outcome = outcome;
+                }
+                self.state.executions.retain(|&i| i != index);
+                self.state.end(index);
+            }
+            None => {
+                if let Some(Request {
+                    kind: Kind::Task(place),
+                    ..
+                }) = self.state.requests.at(index)
+                {
+                    *place = Some(task);
+                }
+            }
         }
     }
 }

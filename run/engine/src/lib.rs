@@ -13,6 +13,7 @@ mod helper;
 pub mod node;
 mod rank;
 mod slab;
+mod task;
 mod wait;
 
 pub use collective::{Buffer, Collective, Execution, Operator, Reduction, UserOp, combine};
@@ -21,4 +22,5 @@ pub use engine::{Arrived, Engine, Limits, Mode, MsgId, Outcome, Pending, ReqId};
 pub use helper::ProgressThread;
 pub use margay_core_matching::{Envelope, Pattern};
 pub use rank::{OpenError, Rank};
+pub use task::Task;
 pub use wait::Policy;

@@ -445,7 +445,7 @@ impl Rank {
     /// A call of the engine. Where threads share the rank, it may end what others wait for, or take
     /// in a message that they probe for; they are woken then.
     #[inline]
-    fn call<R>(&self, call: impl FnOnce(&mut Engine) -> R) -> R {
+    pub fn call<R>(&self, call: impl FnOnce(&mut Engine) -> R) -> R {
         let mut engine = self.engine.lock();
         if !self.engine.is_shared() {
             return call(&mut engine);

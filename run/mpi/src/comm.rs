@@ -26,11 +26,14 @@ const NO_CONTEXT: u32 = u32::MAX;
 const SEQUENCES: u32 = 1 << 22;
 const SPECIAL_TAGS: u32 = 1 << 30;
 
+/// The bit of a context that tells partitioned communication; numbers of communicators stay below 2^30.
+const PARTITIONED: u32 = 1 << 31;
+
 /// A communicator. Immutable but for its name, attributes, error handler and the like.
 pub struct Comm {
     handle: AtomicU32,
     /// Identifies the communicator in envelopes: point-to-point messages travel in context 2 * id, collectives in
-    /// 2 * id + 1.
+    /// 2 * id + 1, partitioned communication in the same two with [`PARTITIONED`].
     id: AtomicU32,
     /// The calling process's rank in `group`.
     pub rank: u32,
@@ -43,6 +46,8 @@ pub struct Comm {
     /// The virtual topology.
     pub topology: Option<Topology>,
     sequence: AtomicU32,
+    /// Tags given to partitions.
+    partitions: AtomicU32,
     channel: OnceLock<Option<Channel>>,
     state: Mutex<State>,
 }
@@ -79,6 +84,7 @@ impl Comm {
             inner: parts.inner,
             topology: parts.topology,
             sequence: AtomicU32::new(0),
+            partitions: AtomicU32::new(0),
             channel: OnceLock::new(),
             state: Mutex::new(State {
                 errhandler: MPI_ERRORS_ARE_FATAL,
@@ -121,6 +127,21 @@ impl Comm {
     #[inline]
     pub fn collective(&self) -> u32 {
         2 * self.id() + 1
+    }
+
+    /// The context in which a partitioned send introduces itself to its receive.
+    pub(crate) fn introductions(&self) -> u32 {
+        PARTITIONED | self.point_to_point()
+    }
+
+    /// The context of partitions.
+    pub(crate) fn partitioned(&self) -> u32 {
+        PARTITIONED | self.collective()
+    }
+
+    /// The first of `partitions` tags in the context of partitions that only the caller uses; they come again after 2^32.
+    pub(crate) fn partition_tags(&self, partitions: u32) -> u32 {
+        self.partitions.fetch_add(partitions, Ordering::Relaxed)
     }
 
     /// The way through shared memory for blocking collectives of an intra-communicator; found at the first one, so

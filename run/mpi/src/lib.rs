@@ -25,6 +25,7 @@ pub mod group;
 pub mod handle;
 pub mod info;
 pub mod op;
+pub mod partition;
 pub mod point;
 pub mod request;
 pub mod topology;

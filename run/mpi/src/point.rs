@@ -11,6 +11,7 @@ use crate::comm::Comm;
 use crate::constants::message::*;
 use crate::constants::sentinel::*;
 use crate::error::*;
+use crate::partition::{Incoming, Outgoing};
 use crate::request::{Active, received};
 use crate::{Mpi, Status};
 
@@ -67,6 +68,8 @@ pub(crate) enum Start {
         /// Chosen when the request was made, so that starts need not be in one order on all processes.
         tag: u32,
     },
+    PartitionedSend(Arc<Outgoing>),
+    PartitionedReceive(Arc<Incoming>),
 }
 
 /// A message that a matched probe took.
@@ -76,15 +79,15 @@ pub(crate) struct Taken {
 }
 
 /// Where a receive looks.
-struct Source {
-    pattern: Pattern,
-    from: Option<u32>,
+pub(crate) struct Source {
+    pub pattern: Pattern,
+    pub from: Option<u32>,
 }
 
 impl Mpi {
     /// Where a send goes; `None` is `MPI_PROC_NULL`.
     #[inline]
-    fn target(&self, comm: u32, dest: i32, tag: i32) -> Result<Option<(u32, Envelope)>> {
+    pub(crate) fn target(&self, comm: u32, dest: i32, tag: i32) -> Result<Option<(u32, Envelope)>> {
         self.with_comm(comm, |comm| {
             if tag < 0 {
                 return Err(bad_tag(tag, comm));
@@ -106,7 +109,7 @@ impl Mpi {
 
     /// Where a receive looks; `None` is `MPI_PROC_NULL`.
     #[inline]
-    fn source(&self, comm: u32, source: i32, tag: i32) -> Result<Option<Source>> {
+    pub(crate) fn source(&self, comm: u32, source: i32, tag: i32) -> Result<Option<Source>> {
         self.with_comm(comm, |comm| {
             if tag < 0 && tag != MPI_ANY_TAG {
                 return Err(bad_tag(tag, comm));
@@ -276,6 +279,8 @@ impl Mpi {
                 operation,
                 tag,
             } => Active::Collective(self.start_tagged(comm, operation, *tag)?),
+            Start::PartitionedSend(outgoing) => outgoing.start(&self.rank),
+            Start::PartitionedReceive(incoming) => incoming.start(&self.rank),
         })
     }
 

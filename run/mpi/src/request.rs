@@ -473,7 +473,11 @@ impl Mpi {
             return Err(unknown(handle));
         };
         match &request.active {
-            Active::Inactive | Active::Done(_) => {}
+            Active::Inactive | Active::Done(_) => {
+                if let Some(Start::PartitionedReceive(incoming)) = request.persistent.as_deref() {
+                    incoming.abandon(&self.rank);
+                }
+            }
             Active::Send(id) | Active::Receive(id, _) | Active::Collective(id) => {
                 self.rank.detach(*id);
             }
@@ -491,11 +495,27 @@ impl Mpi {
         Ok(())
     }
 
+    /// How a persistent request begins.
+    pub(crate) fn request_start_of(&self, handle: u32) -> Result<Option<Arc<Start>>> {
+        match self.objects().requests.get(handle) {
+            Some(request) => Ok(request.persistent.clone()),
+            None => Err(unknown(handle)),
+        }
+    }
+
     /// `MPI_Cancel`
     ///
     /// # Errors
     /// When the handle is invalid, or the operation cannot be cancelled.
     pub fn request_cancel(&self, handle: u32) -> Result<()> {
+        if let Some(start) = self.request_start_of(handle)?
+            && let Start::PartitionedSend(_) | Start::PartitionedReceive(_) = *start
+        {
+            fail!(
+                MPI_ERR_REQUEST,
+                "partitioned communication cannot be cancelled"
+            );
+        }
         match self.active(handle)?.0 {
             Active::Inactive => fail!(
                 MPI_ERR_REQUEST,

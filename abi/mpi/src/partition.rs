@@ -1,0 +1,73 @@
+//! Partitioned communication.
+
+use std::ffi::c_int;
+
+use margay_run_mpi::collective::Operand;
+use margay_run_mpi::constants::error_class::*;
+use margay_run_mpi::error::Result;
+use margay_run_mpi::{Mpi, fail};
+
+use crate::call::mpi;
+use crate::convert::{count_of, length, operand};
+use crate::types::*;
+use crate::user::{Buf, ConstBuf, In, Place};
+
+mpi! {
+    /// Makes a send whose partitions are marked ready one by one.
+    fn MPI_Psend_init(buf: ConstBuf, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
+        mpi.check_info(info.value())?;
+        let (all, partitions, each) = parts(mpi, buf.buf(), partitions, count, datatype)?;
+        request.put("request", MPI_Request::new(mpi.psend_init(&all, partitions, each, dest, tag, comm.value())?))
+    }
+
+    /// Makes a receive whose partitions can be asked for one by one.
+    fn MPI_Precv_init(buf: Buf, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
+        mpi.check_info(info.value())?;
+        let (all, partitions, each) = parts(mpi, buf, partitions, count, datatype)?;
+        request.put("request", MPI_Request::new(mpi.precv_init(&all, partitions, each, source, tag, comm.value())?))
+    }
+
+    /// A partition of a send is ready.
+    fn MPI_Pready(partition: c_int, request: MPI_Request) |mpi| {
+        mpi.pready(request.value(), std::iter::once(partition))
+    }
+
+    /// All partitions from one to another, both included, are ready.
+    fn MPI_Pready_range(partition_low: c_int, partition_high: c_int, request: MPI_Request) |mpi| {
+        if partition_low > partition_high {
+            fail!(MPI_ERR_ARG, "partition_low is {partition_low}, partition_high is {partition_high}; the first must not be beyond the last");
+        }
+        mpi.pready(request.value(), partition_low..=partition_high)
+    }
+
+    /// The partitions of a list are ready.
+    fn MPI_Pready_list(length: c_int, array_of_partitions: In<c_int>, request: MPI_Request) |mpi| {
+        let n = self::length("length", length)?;
+        mpi.pready(request.value(), array_of_partitions.slice("array_of_partitions", n)?.iter().copied())
+    }
+
+    /// Whether a partition of a receive is here.
+    fn MPI_Parrived(request: MPI_Request, partition: c_int, flag: Place<c_int>) |mpi| {
+        flag.put("flag", c_int::from(mpi.parrived(request.value(), partition)?))
+    }
+}
+
+/// All elements, how many partitions they make, and the elements of one.
+fn parts(
+    mpi: &Mpi,
+    buf: Buf,
+    partitions: c_int,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+) -> Result<(Operand, u32, u64)> {
+    let partitions = length("partitions", partitions)? as u32;
+    let each = count_of("count", count)?;
+    let Some(all) = count.checked_mul(i64::from(partitions)) else {
+        fail!(
+            MPI_ERR_COUNT,
+            "count is {count} for each of {partitions} partitions, which is beyond 63 bits"
+        );
+    };
+    let operand = operand(mpi, ("buf", "count"), buf, all, datatype)?;
+    Ok((operand, partitions, each))
+}
