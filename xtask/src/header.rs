@@ -114,7 +114,7 @@ fn functions(folder: &Path) -> Result<Vec<Function>, String> {
     Ok(all)
 }
 
-/// Reads the definitions of one macro call: `fn` or `count fn`, names, parameters, an optional result, a body.
+/// Reads the definitions of one macro call: `fn`, `count fn` or `always fn`, names, parameters, an optional result, a body.
 fn definitions(tokens: TokenStream, all: &mut Vec<Function>) -> Result<(), String> {
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -126,10 +126,11 @@ fn definitions(tokens: TokenStream, all: &mut Vec<Function>) -> Result<(), Strin
                 continue;
             }
             TokenTree::Ident(word) if word == "count" => large = true,
+            TokenTree::Ident(word) if word == "always" => {}
             TokenTree::Ident(word) if word == "fn" => {}
             other => return Err(format!("`fn` expected, found `{other}`")),
         }
-        if large {
+        if matches!(&token, TokenTree::Ident(word) if word != "fn") {
             tokens.next();
         }
         let mut names = Vec::new();

@@ -2,11 +2,15 @@
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use margay_run_engine::Rank;
 use margay_run_mpi::Mpi;
 use margay_run_mpi::constants::error_class::*;
+use margay_run_mpi::constants::thread::{MPI_THREAD_MULTIPLE, MPI_THREAD_SINGLE};
 use margay_run_mpi::errhandler::Action;
-use margay_run_mpi::error::Error;
+use margay_run_mpi::error::{Error, Result};
+use margay_sys::segment::call_name;
 
 /// Defines exported functions. Each definition yields `MPI_x` and `PMPI_x` (two symbols of equal standing, so that a
 /// tool's own `MPI_x` takes the place of ours and calls `PMPI_x`; the library itself calls neither), the prototypes in
@@ -14,7 +18,7 @@ use margay_run_mpi::error::Error;
 ///
 /// `fn NAME(parameters) |mpi| on comm { body }`: the body sees the rank as `mpi`, gives a `Result<()>`, and its error
 /// goes to the error handler of `comm`. Without `|mpi|` the body is the whole function, and `-> T` may say what it
-/// returns. `count fn` makes a second function `NAME_c`, in which `Count` is `MPI_Count` instead of `int`, `Disp` (the
+/// returns. `always fn` may be called before initialization and after finalization too. `count fn` makes a second function `NAME_c`, in which `Count` is `MPI_Count` instead of `int`, `Disp` (the
 /// displacements of collectives) `MPI_Aint` instead of `int`, `AintCount` `MPI_Count` instead of `MPI_Aint`.
 macro_rules! mpi {
     () => {};
@@ -31,6 +35,12 @@ macro_rules! mpi {
     };
     ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident| $(on $on:ident)? $body:block $($rest:tt)*) => {
         const _: () = { $crate::call::define!($(#[$doc])* $name, "", ($($arg: $ty),*), $mpi, ($($on)?), $body); };
+        $crate::call::mpi!($($rest)*);
+    };
+    ($(#[$doc:meta])* always fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident| $(on $on:ident)? $body:block $($rest:tt)*) => {
+        const _: () = { $crate::call::export!($(#[$doc])* $name, "", ($($arg: $ty),*), std::ffi::c_int, {
+            $crate::call::always(stringify!($name), $crate::call::handle_of!($($on)?), |$mpi: &'static margay_run_mpi::Mpi| $body)
+        }); };
         $crate::call::mpi!($($rest)*);
     };
     ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) -> $result:ty $body:block $($rest:tt)*) => {
@@ -175,54 +185,174 @@ macro_rules! large_counts {
 
 pub(crate) use {collective, define, export, forms, handle_of, large_counts, mpi, small_counts};
 
-/// Where the process stands in its life with MPI.
+/// Where the process stands in its life with a world.
 const BEFORE: u32 = 0;
 const RUNNING: u32 = 1;
 const AFTER: u32 = 2;
 
-static PHASE: AtomicU32 = AtomicU32::new(BEFORE);
+static WORLD: AtomicU32 = AtomicU32::new(BEFORE);
+/// The rank of this process, from its first use to the end of the process.
+static OPENED: AtomicPtr<Mpi> = AtomicPtr::new(std::ptr::null_mut());
+/// The same while the program has a world or a session.
 static CURRENT: AtomicPtr<Mpi> = AtomicPtr::new(std::ptr::null_mut());
+/// How many users the rank has: the world and sessions.
+static USERS: Mutex<u32> = Mutex::new(0);
 
-/// The rank of the calling thread: the one look-up through which all of the library's state is reached.
+/// Set to 1, it gives every rank a thread that moves messages while the program computes.
+const ENV_PROGRESS_THREAD: &str = "MARGAY_PROGRESS_THREAD";
+
+/// Who uses the rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    World,
+    Session,
+}
+
+/// The rank of the calling thread: the one look-up through which all of the library's state is reached. None while
+/// there is neither a world nor a session.
 #[inline]
 pub fn current() -> Option<&'static Mpi> {
     let mpi = CURRENT.load(Ordering::Acquire);
-    // SAFETY: the pointer is null or from `Box::into_raw` in `begin`, and stays valid until `end`, after which the
-    // standard does not allow another thread to be inside of the library.
+    // SAFETY: the pointer is null or from `Box::into_raw` in `opened`, and stays valid until the process ends (`close`).
     unsafe { mpi.as_ref() }
 }
 
-/// Whether MPI has been initialized in this process, be it finalized or not.
+/// The rank if it has been opened, in use or not.
+pub fn known() -> Option<&'static Mpi> {
+    let mpi = OPENED.load(Ordering::Acquire);
+    // SAFETY: as in `current`.
+    unsafe { mpi.as_ref() }
+}
+
+/// The rank, opened now if this is its first use. Ends the process when that is impossible.
+pub fn opened(name: &str) -> &'static Mpi {
+    if let Some(mpi) = known() {
+        return mpi;
+    }
+    let _guard = users();
+    if let Some(mpi) = known() {
+        return mpi;
+    }
+    let rank = match Rank::open() {
+        Ok(rank) => rank,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            std::process::exit(MPI_ERR_OTHER);
+        }
+    };
+    let arguments: Vec<String> = std::env::args_os()
+        .map(|a| a.to_string_lossy().into_owned())
+        .collect();
+    let mpi = Box::into_raw(Box::new(Mpi::new(rank, &arguments)));
+    OPENED.store(mpi, Ordering::Release);
+    // SAFETY: as in `current`.
+    unsafe { &*mpi }
+}
+
+/// One user more. The locks are cheap as long as the only user is one that has a single thread in the library.
+pub fn enter(mpi: &'static Mpi, model: Model, level: c_int) {
+    let mut users = users();
+    *users += 1;
+    let helped = std::env::var(ENV_PROGRESS_THREAD).is_ok_and(|v| v == "1");
+    let alone = match model {
+        Model::World => level != MPI_THREAD_MULTIPLE,
+        // Other sessions may be used by other threads at the same time, unless there is one thread only.
+        Model::Session => level == MPI_THREAD_SINGLE,
+    };
+    if *users == 1 && alone && !helped {
+        // SAFETY: by asking for this level the program promises that its threads do not call into the library at the
+        // same time. A progress thread would be a second thread, also of reduction functions that ask about datatypes.
+        unsafe {
+            mpi.lock().assume_single_thread();
+            mpi.rank().lock().assume_single_thread();
+        }
+    } else if !alone || helped {
+        mpi.lock().set_shared();
+        mpi.rank().lock().set_shared();
+    }
+    if helped && let Err(error) = mpi.start_progress_thread() {
+        eprintln!(
+            "no progress thread ({ENV_PROGRESS_THREAD}=1): {error}; messages move inside calls only"
+        );
+    }
+    if model == Model::World {
+        mpi.open_world(level);
+        WORLD.store(RUNNING, Ordering::Release);
+    }
+    mpi.join();
+    CURRENT.store(std::ptr::from_ref(mpi).cast_mut(), Ordering::Release);
+}
+
+/// One user less; with the last one the rank waits until it is used again.
+pub fn leave(mpi: &'static Mpi) {
+    let mut users = users();
+    *users -= 1;
+    if *users == 0 {
+        CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+        mpi.part();
+    }
+}
+
+/// The world is finalized.
+pub fn leave_world(mpi: &'static Mpi) {
+    WORLD.store(AFTER, Ordering::Release);
+    leave(mpi);
+}
+
+fn users() -> MutexGuard<'static, u32> {
+    USERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives everything back when the process ends and MPI is not in use, so that memory checkers find nothing.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static CLOSE: extern "C" fn() = close;
+
+extern "C" fn close() {
+    let Ok(users) = USERS.try_lock() else { return };
+    if *users == 0 {
+        let mpi = OPENED.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if !mpi.is_null() {
+            // SAFETY: the pointer came from `Box::into_raw` in `opened` and was taken out just now, once; nobody uses
+            // MPI (no users), and the process ends.
+            drop(unsafe { Box::from_raw(mpi) });
+        }
+    }
+}
+
+/// Whether the world has been initialized in this process, be it finalized or not.
 pub fn is_initialized() -> bool {
-    PHASE.load(Ordering::Acquire) != BEFORE
+    WORLD.load(Ordering::Acquire) != BEFORE
 }
 
-/// Whether MPI has been finalized in this process.
+/// Whether the world has been finalized in this process.
 pub fn is_finalized() -> bool {
-    PHASE.load(Ordering::Acquire) == AFTER
+    WORLD.load(Ordering::Acquire) == AFTER
 }
 
-/// Makes `mpi` the rank of this process.
-pub fn begin(mpi: Box<Mpi>) {
-    CURRENT.store(Box::into_raw(mpi), Ordering::Release);
-    PHASE.store(RUNNING, Ordering::Release);
-}
-
-/// Takes the rank away from the process.
-pub fn end() -> Option<Box<Mpi>> {
-    PHASE.store(AFTER, Ordering::Release);
-    let mpi = CURRENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: the pointer came from `Box::into_raw` in `begin` and was taken out of `CURRENT` just now, once.
-    (!mpi.is_null()).then(|| unsafe { Box::from_raw(mpi) })
+/// Runs a function that may be called at any time.
+pub fn always(
+    name: &'static str,
+    on: Option<u32>,
+    run: impl FnOnce(&'static Mpi) -> Result<()>,
+) -> c_int {
+    let mpi = opened(name);
+    mpi.note_call(&call_name(name));
+    match run(mpi) {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => raise(mpi, name, on, error),
+    }
 }
 
 /// A call before init or after finalize: there is no communicator whose handler could be asked, so it is fatal.
 #[cold]
 pub fn outside(name: &str) -> c_int {
     if is_finalized() {
-        eprintln!("{name}: called after MPI_Finalize; call it before");
+        eprintln!("{name}: called after MPI_Finalize; call it before, or within a session");
     } else {
-        eprintln!("{name}: called before MPI_Init; call MPI_Init or MPI_Init_thread first");
+        eprintln!(
+            "{name}: called before MPI_Init; call MPI_Init, MPI_Init_thread or MPI_Session_init first"
+        );
     }
     std::process::exit(MPI_ERR_OTHER)
 }
@@ -239,7 +369,11 @@ pub fn raise(mpi: &Mpi, name: &str, on: Option<u32>, error: Error) -> c_int {
     );
     let code = error.code();
     mpi.remember_error(code, &text);
-    match mpi.error_action(handle) {
+    let action = match error.errhandler() {
+        Some((errhandler, on)) => mpi.action_of(errhandler, on),
+        None => mpi.error_action(handle),
+    };
+    match action {
         Action::Return => {}
         Action::Fatal => {
             eprintln!("{text} ({})", mpi.error_name(code));

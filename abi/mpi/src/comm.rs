@@ -32,14 +32,16 @@ mpi! {
 
     /// The (local) group.
     fn MPI_Comm_group(comm: MPI_Comm, group: Place<MPI_Group>) |mpi| on comm {
-        let own = mpi.comm(comm.value())?.group.clone();
-        group.put("group", MPI_Group::new(mpi.group_add(own)?))
+        let comm = mpi.comm(comm.value())?;
+        let session = comm.state().session;
+        group.put("group", MPI_Group::new(mpi.group_add(comm.group.clone(), session)?))
     }
 
     /// The remote group.
     fn MPI_Comm_remote_group(comm: MPI_Comm, group: Place<MPI_Group>) |mpi| on comm {
-        let remote = mpi.intercomm(comm.value())?.peers().clone();
-        group.put("group", MPI_Group::new(mpi.group_add(remote)?))
+        let comm = mpi.intercomm(comm.value())?;
+        let session = comm.state().session;
+        group.put("group", MPI_Group::new(mpi.group_add(comm.peers().clone(), session)?))
     }
 
     /// Whether it is an inter-communicator.

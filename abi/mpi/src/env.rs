@@ -2,16 +2,17 @@
 
 use std::ffi::{c_double, c_int};
 
-use margay_run_engine::Rank;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::info::MPI_INFO_NULL;
 use margay_run_mpi::constants::limit::*;
 use margay_run_mpi::constants::thread::*;
 use margay_run_mpi::constants::version::*;
-use margay_run_mpi::{Mpi, fail};
+use margay_run_mpi::{fail, host_name};
 use margay_sys::clock;
 
-use crate::call::{begin, current, end, is_finalized, is_initialized, mpi, outside};
+use crate::call::{
+    Model, current, enter, is_finalized, is_initialized, leave_world, mpi, opened, outside,
+};
 use crate::types::*;
 use crate::user::{ArgvPlace, Buf, Place, TextOut};
 
@@ -38,13 +39,13 @@ mpi! {
 
     /// Leaves the job.
     fn MPI_Finalize() -> c_int {
-        let Some(mpi) = current() else {
+        let Some(mpi) = current().filter(|mpi| mpi.has_world()) else {
             return outside("MPI_Finalize");
         };
         static CALL: [u64; 4] = margay_sys::segment::call_name("MPI_Finalize");
         mpi.note_call(&CALL);
-        mpi.finish();
-        drop(end());
+        mpi.close_world();
+        leave_world(mpi);
         MPI_SUCCESS
     }
 
@@ -110,14 +111,14 @@ mpi! {
     }
 
     /// What the ABI leaves open: sizes of integer types.
-    fn MPI_Abi_get_info(info: Place<MPI_Info>) |mpi| {
+    always fn MPI_Abi_get_info(info: Place<MPI_Info>) |mpi| {
         let entries = [("mpi_aint_size", size_of::<MPI_Aint>()), ("mpi_count_size", size_of::<MPI_Count>()), ("mpi_offset_size", size_of::<MPI_Offset>())];
         let entries = entries.into_iter().map(|(key, size)| (key.to_string(), size.to_string())).collect();
         info.put("info", MPI_Info::new(mpi.info_create(entries)?))
     }
 
     /// The sizes that a Fortran library has told; `MPI_INFO_NULL` as long as none has.
-    fn MPI_Abi_get_fortran_info(info: Place<MPI_Info>) |mpi| {
+    always fn MPI_Abi_get_fortran_info(info: Place<MPI_Info>) |mpi| {
         let handle = match mpi.fortran_info() {
             Some(entries) => mpi.info_create(entries)?,
             None => MPI_INFO_NULL,
@@ -126,7 +127,7 @@ mpi! {
     }
 
     /// What Fortran's true and false look like: not known, as long as no Fortran library has told it.
-    fn MPI_Abi_get_fortran_booleans(logical_size: c_int, logical_true: Buf, logical_false: Buf, is_set: Place<c_int>) |mpi| {
+    always fn MPI_Abi_get_fortran_booleans(logical_size: c_int, logical_true: Buf, logical_false: Buf, is_set: Place<c_int>) |mpi| {
         let known = mpi.fortran_booleans(logical_size);
         if let Some((yes, no)) = &known {
             logical_true.put_bytes("logical_true", yes)?;
@@ -136,7 +137,7 @@ mpi! {
     }
 
     /// A Fortran library tells what its true and false look like.
-    fn MPI_Abi_set_fortran_booleans(logical_size: c_int, logical_true: Buf, logical_false: Buf) |mpi| {
+    always fn MPI_Abi_set_fortran_booleans(logical_size: c_int, logical_true: Buf, logical_false: Buf) |mpi| {
         if !matches!(logical_size, 1 | 2 | 4 | 8 | 16) {
             fail!(MPI_ERR_ARG, "logical_size is {logical_size}; 1, 2, 4, 8 and 16 are sizes of a Fortran logical");
         }
@@ -146,15 +147,13 @@ mpi! {
     }
 
     /// A Fortran library tells its sizes.
-    fn MPI_Abi_set_fortran_info(info: MPI_Info) |mpi| {
+    always fn MPI_Abi_set_fortran_info(info: MPI_Info) |mpi| {
         mpi.set_fortran_info(mpi.info(info.value())?)
     }
 
     /// The name of the machine.
     fn MPI_Get_processor_name(name: TextOut, resultlen: Place<c_int>) |_mpi| {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let host = if host.trim().is_empty() { "localhost" } else { host.trim() };
-        let n = name.put("name", host, MPI_MAX_PROCESSOR_NAME)?;
+        let n = name.put("name", &host_name(), MPI_MAX_PROCESSOR_NAME)?;
         resultlen.put("resultlen", n as c_int)
     }
 
@@ -187,10 +186,7 @@ mpi! {
     }
 }
 
-/// Set to 1, it gives every rank a thread that moves messages while the program computes.
-const ENV_PROGRESS_THREAD: &str = "MARGAY_PROGRESS_THREAD";
-
-fn initialize(name: &str, level: c_int) -> c_int {
+fn initialize(name: &'static str, level: c_int) -> c_int {
     if is_initialized() {
         eprintln!("{name}: MPI was initialized before; it can be initialized once");
         if let Some(mpi) = current() {
@@ -198,32 +194,7 @@ fn initialize(name: &str, level: c_int) -> c_int {
         }
         std::process::exit(MPI_ERR_OTHER);
     }
-    let rank = match Rank::open() {
-        Ok(rank) => rank,
-        Err(error) => {
-            eprintln!("{name}: {error}");
-            std::process::exit(MPI_ERR_OTHER);
-        }
-    };
-    let arguments: Vec<String> = std::env::args_os()
-        .map(|a| a.to_string_lossy().into_owned())
-        .collect();
-    let mpi = Box::new(Mpi::new(rank, level, &arguments));
-    let helped = std::env::var(ENV_PROGRESS_THREAD).is_ok_and(|v| v == "1");
-    // A progress thread is a second thread, also of reduction functions that ask about datatypes.
-    if level != MPI_THREAD_MULTIPLE && !helped {
-        // SAFETY: by asking for less than MPI_THREAD_MULTIPLE the program promises that its threads do not call into
-        // the library at the same time.
-        unsafe {
-            mpi.lock().assume_single_thread();
-            mpi.rank().lock().assume_single_thread();
-        }
-    }
-    if helped && let Err(error) = mpi.start_progress_thread() {
-        eprintln!(
-            "{name}: no progress thread ({ENV_PROGRESS_THREAD}=1): {error}; messages move inside calls only"
-        );
-    }
-    begin(mpi);
+    let mpi = opened(name);
+    enter(mpi, Model::World, level);
     MPI_SUCCESS
 }

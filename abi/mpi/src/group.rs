@@ -57,43 +57,43 @@ mpi! {
     /// All processes of both groups.
     fn MPI_Group_union(group1: MPI_Group, group2: MPI_Group, newgroup: Place<MPI_Group>) |mpi| {
         let (a, b) = (mpi.group(group1.value())?, mpi.group(group2.value())?);
-        add(mpi, newgroup, a.union(&b))
+        add(mpi, newgroup, group1, a.union(&b))
     }
 
     /// The processes that are in both groups.
     fn MPI_Group_intersection(group1: MPI_Group, group2: MPI_Group, newgroup: Place<MPI_Group>) |mpi| {
         let (a, b) = (mpi.group(group1.value())?, mpi.group(group2.value())?);
-        add(mpi, newgroup, a.intersection(&b))
+        add(mpi, newgroup, group1, a.intersection(&b))
     }
 
     /// The processes of the first group that are not in the second.
     fn MPI_Group_difference(group1: MPI_Group, group2: MPI_Group, newgroup: Place<MPI_Group>) |mpi| {
         let (a, b) = (mpi.group(group1.value())?, mpi.group(group2.value())?);
-        add(mpi, newgroup, a.difference(&b))
+        add(mpi, newgroup, group1, a.difference(&b))
     }
 
     /// The processes of the given ranks.
     fn MPI_Group_incl(group: MPI_Group, n: c_int, ranks: In<c_int>, newgroup: Place<MPI_Group>) |mpi| {
         let old = mpi.group(group.value())?;
-        add(mpi, newgroup, old.incl(&wide("ranks", ranks, length("n", n)?)?)?)
+        add(mpi, newgroup, group, old.incl(&wide("ranks", ranks, length("n", n)?)?)?)
     }
 
     /// The processes of all other ranks.
     fn MPI_Group_excl(group: MPI_Group, n: c_int, ranks: In<c_int>, newgroup: Place<MPI_Group>) |mpi| {
         let old = mpi.group(group.value())?;
-        add(mpi, newgroup, old.excl(&wide("ranks", ranks, length("n", n)?)?)?)
+        add(mpi, newgroup, group, old.excl(&wide("ranks", ranks, length("n", n)?)?)?)
     }
 
     /// The processes of the ranks in triples of first, last, stride.
     fn MPI_Group_range_incl(group: MPI_Group, n: c_int, ranges: Out<[c_int; 3]>, newgroup: Place<MPI_Group>) |mpi| {
         let old = mpi.group(group.value())?;
-        add(mpi, newgroup, old.range_incl(&triples(ranges, n)?)?)
+        add(mpi, newgroup, group, old.range_incl(&triples(ranges, n)?)?)
     }
 
     /// The processes of all ranks that are not in the triples.
     fn MPI_Group_range_excl(group: MPI_Group, n: c_int, ranges: Out<[c_int; 3]>, newgroup: Place<MPI_Group>) |mpi| {
         let old = mpi.group(group.value())?;
-        add(mpi, newgroup, old.range_excl(&triples(ranges, n)?)?)
+        add(mpi, newgroup, group, old.range_excl(&triples(ranges, n)?)?)
     }
 
     /// Frees a group.
@@ -103,9 +103,13 @@ mpi! {
     }
 }
 
-/// Gives a group a handle.
-pub fn add(mpi: &Mpi, place: Place<MPI_Group>, group: Group) -> Result<()> {
-    place.put("newgroup", MPI_Group::new(mpi.group_add(Arc::new(group))?))
+/// Gives a group that was made of `from` a handle.
+fn add(mpi: &Mpi, place: Place<MPI_Group>, from: MPI_Group, group: Group) -> Result<()> {
+    let session = mpi.group_session(from.value());
+    place.put(
+        "newgroup",
+        MPI_Group::new(mpi.group_add(Arc::new(group), session)?),
+    )
 }
 
 fn triples(ranges: Out<[c_int; 3]>, n: c_int) -> Result<Vec<[i64; 3]>> {

@@ -14,19 +14,19 @@ use crate::user::{Argv, Place, Text, TextOut};
 
 mpi! {
     /// Makes an empty info object.
-    fn MPI_Info_create(info: Place<MPI_Info>) |mpi| {
+    always fn MPI_Info_create(info: Place<MPI_Info>) |mpi| {
         info.put("info", MPI_Info::new(mpi.info_create(Vec::new())?))
     }
 
     /// Makes an info object with what `MPI_INFO_ENV` has, for the given command line.
-    fn MPI_Info_create_env(argc: c_int, argv: Argv, info: Place<MPI_Info>) |mpi| {
+    always fn MPI_Info_create_env(argc: c_int, argv: Argv, info: Place<MPI_Info>) |mpi| {
         let arguments = argv.strings(length("argc", argc)?);
         let entries = margay_run_mpi::environment(mpi.rank(), &arguments);
         info.put("info", MPI_Info::new(mpi.info_create(entries)?))
     }
 
     /// Makes a copy.
-    fn MPI_Info_dup(info: MPI_Info, newinfo: Place<MPI_Info>) |mpi| {
+    always fn MPI_Info_dup(info: MPI_Info, newinfo: Place<MPI_Info>) |mpi| {
         if info.value() == MPI_INFO_NULL {
             fail!(MPI_ERR_INFO, "the info object is MPI_INFO_NULL");
         }
@@ -35,23 +35,23 @@ mpi! {
     }
 
     /// Frees an info object.
-    fn MPI_Info_free(info: Place<MPI_Info>) |mpi| {
+    always fn MPI_Info_free(info: Place<MPI_Info>) |mpi| {
         mpi.info_free(info.take("info")?.value())?;
         info.put("info", MPI_Info::new(MPI_INFO_NULL))
     }
 
     /// Sets a value.
-    fn MPI_Info_set(info: MPI_Info, key: Text, value: Text) |mpi| {
+    always fn MPI_Info_set(info: MPI_Info, key: Text, value: Text) |mpi| {
         mpi.info_set(info.value(), &key.get("key")?, &value.get("value")?)
     }
 
     /// Deletes a key.
-    fn MPI_Info_delete(info: MPI_Info, key: Text) |mpi| {
+    always fn MPI_Info_delete(info: MPI_Info, key: Text) |mpi| {
         mpi.info_delete(info.value(), &key.get("key")?)
     }
 
     /// The value of a key, cut to `valuelen` bytes.
-    fn MPI_Info_get(info: MPI_Info, key: Text, valuelen: c_int, value: TextOut, flag: Place<c_int>) |mpi| {
+    always fn MPI_Info_get(info: MPI_Info, key: Text, valuelen: c_int, value: TextOut, flag: Place<c_int>) |mpi| {
         let room = length("valuelen", valuelen)?;
         let found = mpi.info_get(info.value(), &key.get("key")?)?;
         if let Some(found) = &found {
@@ -61,7 +61,7 @@ mpi! {
     }
 
     /// Bytes of the value of a key.
-    fn MPI_Info_get_valuelen(info: MPI_Info, key: Text, valuelen: Place<c_int>, flag: Place<c_int>) |mpi| {
+    always fn MPI_Info_get_valuelen(info: MPI_Info, key: Text, valuelen: Place<c_int>, flag: Place<c_int>) |mpi| {
         let found = mpi.info_get(info.value(), &key.get("key")?)?;
         if let Some(found) = &found {
             valuelen.put("valuelen", found.len() as c_int)?;
@@ -70,7 +70,7 @@ mpi! {
     }
 
     /// The value of a key as far as it fits, and the room that all of it needs.
-    fn MPI_Info_get_string(info: MPI_Info, key: Text, buflen: Place<c_int>, value: TextOut, flag: Place<c_int>) |mpi| {
+    always fn MPI_Info_get_string(info: MPI_Info, key: Text, buflen: Place<c_int>, value: TextOut, flag: Place<c_int>) |mpi| {
         let found = mpi.info_get(info.value(), &key.get("key")?)?;
         if let Some(found) = &found {
             let room = length("buflen", buflen.take("buflen")?)?;
@@ -83,7 +83,7 @@ mpi! {
     }
 
     /// Number of keys.
-    fn MPI_Info_get_nkeys(info: MPI_Info, nkeys: Place<c_int>) |mpi| {
+    always fn MPI_Info_get_nkeys(info: MPI_Info, nkeys: Place<c_int>) |mpi| {
         if info.value() == MPI_INFO_NULL {
             fail!(MPI_ERR_INFO, "the info object is MPI_INFO_NULL");
         }
@@ -91,7 +91,7 @@ mpi! {
     }
 
     /// A key by number.
-    fn MPI_Info_get_nthkey(info: MPI_Info, n: c_int, key: TextOut) |mpi| {
+    always fn MPI_Info_get_nthkey(info: MPI_Info, n: c_int, key: TextOut) |mpi| {
         let entries = mpi.info(info.value())?;
         match usize::try_from(n).ok().and_then(|n| entries.get(n)) {
             Some((name, _)) => key.put("key", name, MPI_MAX_INFO_KEY).map(|_| ()),

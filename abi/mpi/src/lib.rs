@@ -21,6 +21,7 @@ mod pack;
 mod partition;
 mod point;
 mod request;
+mod session;
 mod topology;
 mod types;
 mod user;

@@ -55,7 +55,7 @@ macro_rules! values {
 
 handles! { MPI_Op MPI_Comm MPI_Group MPI_Win MPI_File MPI_Session MPI_Message MPI_Info MPI_Errhandler MPI_Request
 MPI_Datatype }
-values! { MPI_Op MPI_Comm MPI_Group MPI_Message MPI_Info MPI_Errhandler MPI_Request MPI_Datatype }
+values! { MPI_Session MPI_Op MPI_Comm MPI_Group MPI_Message MPI_Info MPI_Errhandler MPI_Request MPI_Datatype }
 
 /// A reduction function with `int` counts.
 pub type MPI_User_function =
@@ -84,6 +84,9 @@ pub type DeleteFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c
 /// An error handler of a communicator.
 pub type MPI_Comm_errhandler_function =
     Option<unsafe extern "C" fn(*mut MPI_Comm, *mut c_int, ...)>;
+/// An error handler of a session.
+pub type MPI_Session_errhandler_function =
+    Option<unsafe extern "C" fn(*mut MPI_Session, *mut c_int, ...)>;
 /// Fills the status of a generalized request.
 pub type MPI_Grequest_query_function =
     Option<unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int>;

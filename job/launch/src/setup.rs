@@ -105,6 +105,13 @@ pub(crate) fn start(job: &Job) -> Result<Started, LaunchError> {
     segment
         .header()
         .describe(u64::from(pid), pid, usable as u32, &job.command_line());
+    // Before the first rank starts: each may ask which program the others run.
+    let mut cells = (0..ranks).map(|rank| segment.cell(rank));
+    for (program, &count) in (0..).zip(&counts) {
+        for cell in cells.by_ref().take(count as usize) {
+            cell.identify(0, None, program);
+        }
+    }
     let segment_fd = duplicate_above(segment.fd(), SEGMENT_FD)
         .or_else(|_| segment.fd().try_clone_to_owned())
         .map_err(|e| descriptors(ranks, &e))?;

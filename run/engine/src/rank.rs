@@ -104,7 +104,6 @@ impl Rank {
     #[must_use]
     pub fn in_segment(segment: &Arc<Segment>, me: u32) -> Rank {
         let shm = Shm::new(segment, me, Thresholds::measured());
-        segment.cell(me).set_phase(Phase::Running);
         let cores = segment.header().usable_cores().max(1);
         let policy = Policy::new(segment.ranks(), cores);
         let mut rank = Rank::over(Box::new(shm), Limits::default(), policy);

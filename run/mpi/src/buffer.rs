@@ -9,6 +9,16 @@ use margay_sys::user::Mem;
 use crate::error::*;
 use crate::{Mpi, fail};
 
+/// What a buffer is attached to.
+#[derive(Clone, Copy, Debug)]
+pub enum Attached {
+    Process,
+    /// The communicator with this handle.
+    Comm(u32),
+    /// The session with this handle.
+    Session(u32),
+}
+
 /// An attached buffer.
 pub struct Buffer {
     /// As attached.
@@ -31,18 +41,20 @@ impl Buffer {
 }
 
 impl Mpi {
-    /// The buffer that sends on the communicator use: its own, else that of the process.
+    /// The buffer that sends on the communicator use: its own, else that of its session, else that of the process.
     ///
     /// # Errors
     /// When there is neither, or the communicator is invalid.
     pub(crate) fn buffer_for(&self, comm: u32) -> Result<Arc<Buffer>> {
-        let own = self.comm(comm)?.state().buffer.clone();
-        match own.or_else(|| {
-            self.buffer
-                .lock()
-                .expect("no panic under this lock")
-                .clone()
-        }) {
+        let (own, session) = {
+            let comm = self.comm(comm)?;
+            let state = comm.state();
+            (state.buffer.clone(), state.session)
+        };
+        let buffer = own
+            .or_else(|| self.buffer_of(Attached::Session(session)).ok().flatten())
+            .or_else(|| self.buffer_of(Attached::Process).ok().flatten());
+        match buffer {
             Some(buffer) => Ok(buffer),
             None => fail!(
                 MPI_ERR_BUFFER,
@@ -105,18 +117,13 @@ impl Mpi {
         sends.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// `MPI_Buffer_attach` (`comm` `None`) and `MPI_Comm_attach_buffer`.
+    /// `MPI_Buffer_attach`, `MPI_Comm_attach_buffer` and `MPI_Session_attach_buffer`.
     ///
     /// # Errors
-    /// When one is attached already, or the communicator is invalid.
-    pub fn buffer_attach(
-        &self,
-        comm: Option<u32>,
-        address: usize,
-        size: Option<u64>,
-    ) -> Result<()> {
+    /// When one is attached already, or the communicator or session is invalid.
+    pub fn buffer_attach(&self, to: Attached, address: usize, size: Option<u64>) -> Result<()> {
         let new = Buffer::new(address, size);
-        let attach = |place: &mut Option<Arc<Buffer>>| {
+        self.with_buffer(to, |place| {
             if place.is_some() {
                 fail!(
                     MPI_ERR_BUFFER,
@@ -125,44 +132,48 @@ impl Mpi {
             }
             *place = Some(new);
             Ok(())
-        };
-        match comm {
-            None => attach(&mut self.buffer.lock().expect("no panic under this lock")),
-            Some(handle) => attach(&mut self.comm(handle)?.state().buffer),
-        }
+        })?
     }
 
-    /// `MPI_Buffer_detach` and `MPI_Comm_detach_buffer`: waits until its messages are out.
+    /// `MPI_Buffer_detach` and its like: waits until its messages are out.
     ///
     /// # Errors
-    /// When none is attached, or the communicator is invalid.
-    pub fn buffer_detach(&self, comm: Option<u32>) -> Result<Arc<Buffer>> {
-        let taken = match comm {
-            None => self.buffer.lock().expect("no panic under this lock").take(),
-            Some(handle) => self.comm(handle)?.state().buffer.take(),
-        };
-        let Some(buffer) = taken else {
+    /// When none is attached, or the communicator or session is invalid.
+    pub fn buffer_detach(&self, from: Attached) -> Result<Arc<Buffer>> {
+        let Some(buffer) = self.with_buffer(from, Option::take)? else {
             fail!(MPI_ERR_BUFFER, "no buffer is attached");
         };
         self.buffer_flush(&buffer);
         Ok(buffer)
     }
 
-    /// `MPI_Buffer_flush` as a request: `MPI_Buffer_iflush`.
+    /// `MPI_Buffer_flush` as a request: `MPI_Buffer_iflush` and its like.
     ///
     /// # Errors
-    /// When the communicator is invalid or there are too many requests.
-    pub fn buffer_iflush(&self, comm: Option<u32>) -> Result<u32> {
-        let buffer = match comm {
-            None => self
-                .buffer
-                .lock()
-                .expect("no panic under this lock")
-                .clone(),
-            Some(handle) => self.comm(handle)?.state().buffer.clone(),
-        };
+    /// When the communicator or session is invalid or there are too many requests.
+    pub fn buffer_iflush(&self, of: Attached) -> Result<u32> {
+        let buffer = self.buffer_of(of)?;
         let ids = buffer.map_or_else(Vec::new, |b| self.buffer_take(&b));
-        let comm = comm.unwrap_or(crate::constants::comm::MPI_COMM_SELF);
-        self.request_of(comm, ids, crate::request::Finish::Nothing)
+        let on = match of {
+            Attached::Comm(handle) | Attached::Session(handle) => handle,
+            Attached::Process => crate::constants::comm::MPI_COMM_SELF,
+        };
+        self.request_of(on, ids, crate::request::Finish::Nothing)
+    }
+
+    fn buffer_of(&self, of: Attached) -> Result<Option<Arc<Buffer>>> {
+        self.with_buffer(of, |place| place.clone())
+    }
+
+    fn with_buffer<R>(
+        &self,
+        of: Attached,
+        f: impl FnOnce(&mut Option<Arc<Buffer>>) -> R,
+    ) -> Result<R> {
+        Ok(match of {
+            Attached::Process => f(&mut self.buffer.lock().expect("no panic under this lock")),
+            Attached::Comm(handle) => f(&mut self.comm(handle)?.state().buffer),
+            Attached::Session(handle) => self.with_session(handle, |s| f(&mut s.buffer))?,
+        })
     }
 }

@@ -13,6 +13,7 @@ use crate::constants::comm::*;
 use crate::constants::comparison::*;
 use crate::constants::errhandler::MPI_ERRORS_ARE_FATAL;
 use crate::constants::sentinel::MPI_PROC_NULL;
+use crate::constants::session::MPI_SESSION_NULL;
 use crate::error::*;
 use crate::info::Info;
 use crate::topology::Topology;
@@ -58,6 +59,8 @@ pub struct State {
     pub errhandler: u32,
     /// The buffer of `MPI_Comm_attach_buffer`.
     pub buffer: Option<Arc<Buffer>>,
+    /// The session that it comes from; `MPI_SESSION_NULL` for those of the world.
+    pub session: u32,
     name: Option<String>,
     attributes: Attributes,
     info: Info,
@@ -89,6 +92,7 @@ impl Comm {
             state: Mutex::new(State {
                 errhandler: MPI_ERRORS_ARE_FATAL,
                 buffer: None,
+                session: MPI_SESSION_NULL,
                 name: None,
                 attributes: Attributes::default(),
                 info: Info::new(),
@@ -294,8 +298,8 @@ impl Mpi {
     #[inline]
     pub fn with_comm<R>(&self, handle: u32, f: impl FnOnce(&Arc<Comm>) -> Result<R>) -> Result<R> {
         match handle {
-            MPI_COMM_WORLD => f(&self.world),
-            MPI_COMM_SELF => f(&self.own),
+            MPI_COMM_WORLD if self.has_world() => f(&self.world),
+            MPI_COMM_SELF if self.has_world() => f(&self.own),
             _ => match self.objects().comms.get(handle) {
                 Some(comm) => f(comm),
                 None => Err(unknown(handle)),
@@ -441,6 +445,11 @@ impl Mpi {
 fn unknown(handle: u32) -> Error {
     let text = match handle {
         MPI_COMM_NULL => "the communicator is MPI_COMM_NULL".to_string(),
+        MPI_COMM_WORLD | MPI_COMM_SELF => {
+            "MPI_COMM_WORLD and MPI_COMM_SELF exist between MPI_Init and MPI_Finalize only; \
+             make a communicator of a session's group with MPI_Comm_create_from_group"
+                .to_string()
+        }
         _ => format!("{handle:#x} is not a communicator; was it freed?"),
     };
     Error::new(MPI_ERR_COMM, text)

@@ -32,7 +32,7 @@ type Words = Vec<i32>;
 
 impl Mpi {
     /// A number for a communicator whose rank 0 is this process.
-    fn propose(&self) -> Result<u32> {
+    pub(crate) fn propose(&self) -> Result<u32> {
         let count = self.proposals.fetch_add(1, Ordering::Relaxed);
         let number = count * u64::from(self.rank.world_size()) + u64::from(self.rank.world_rank());
         match u32::try_from(number) {
@@ -118,9 +118,13 @@ impl Mpi {
 
     /// A communicator with what it inherits from `parent`.
     fn inherit(&self, parent: &Comm, comm: Arc<Comm>) -> Result<u32> {
-        let errhandler = parent.state().errhandler;
+        let (errhandler, session) = {
+            let state = parent.state();
+            (state.errhandler, state.session)
+        };
         self.errhandler_retain(errhandler)?;
         comm.state().errhandler = errhandler;
+        comm.state().session = session;
         self.comm_add(comm)
     }
 

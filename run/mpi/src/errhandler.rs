@@ -132,12 +132,18 @@ impl Mpi {
         Ok(())
     }
 
-    /// What to do about an error on the communicator `comm`. Errors without a valid communicator go to the handler of
+    /// What to do about an error on the communicator or session `comm`. Errors without a valid communicator go to the handler of
     /// `MPI_COMM_SELF`, or, as long as that is the default one, to that of `MPI_COMM_WORLD`, for the many programs
     /// written before MPI 4.
     #[must_use]
     pub fn error_action(&self, comm: Option<u32>) -> Action {
+        if let Some(handle) = comm
+            && let Ok(errhandler) = self.with_session(handle, |s| s.errhandler)
+        {
+            return self.action_of(errhandler, handle);
+        }
         let comm = comm.and_then(|c| self.comm(c).ok()).unwrap_or_else(|| {
+            // Without a world they keep the initial handler.
             let own = self.comm_self();
             if own.state().errhandler == MPI_ERRORS_ARE_FATAL {
                 self.comm_world().clone()
@@ -145,12 +151,18 @@ impl Mpi {
                 own.clone()
             }
         });
-        let handle = comm.state().errhandler;
-        match handle {
+        let errhandler = comm.state().errhandler;
+        self.action_of(errhandler, comm.handle())
+    }
+
+    /// What an error handler does about an error on the object with the handle `on`.
+    #[must_use]
+    pub fn action_of(&self, errhandler: u32, on: u32) -> Action {
+        match errhandler {
             MPI_ERRORS_RETURN => Action::Return,
             MPI_ERRORS_ARE_FATAL | MPI_ERRORS_ABORT => Action::Fatal,
-            _ => match self.objects().errhandlers.get(handle) {
-                Some(handler) => Action::Call(handler.callback.clone(), comm.handle()),
+            _ => match self.objects().errhandlers.get(errhandler) {
+                Some(handler) => Action::Call(handler.callback.clone(), on),
                 None => Action::Fatal,
             },
         }

@@ -16,6 +16,8 @@ struct Inner {
     code: i32,
     text: String,
     comm: Option<u32>,
+    /// Error handler, and handle of the object for it.
+    errhandler: Option<(u32, u32)>,
 }
 
 /// The result of an MPI operation.
@@ -30,7 +32,15 @@ impl Error {
             code,
             text: text.into(),
             comm: None,
+            errhandler: None,
         }))
+    }
+
+    /// The same error, to be handled by this error handler, which is told the handle `on`.
+    #[must_use]
+    pub fn by(mut self, errhandler: u32, on: u32) -> Error {
+        self.0.errhandler = Some((errhandler, on));
+        self
     }
 
     /// The same error, to be handled by the error handler of the communicator with this handle whatever the function
@@ -57,6 +67,12 @@ impl Error {
     #[must_use]
     pub fn comm(&self) -> Option<u32> {
         self.0.comm
+    }
+
+    /// The error handler that is asked, if the function was passed one, and what handle it is told.
+    #[must_use]
+    pub fn errhandler(&self) -> Option<(u32, u32)> {
+        self.0.errhandler
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use margay_core_group::Group;
 
 use crate::constants::group::*;
+use crate::constants::session::MPI_SESSION_NULL;
 use crate::error::*;
 use crate::{Mpi, fail};
 
@@ -18,21 +19,29 @@ impl Mpi {
             MPI_GROUP_EMPTY => Ok(Arc::new(Group::empty())),
             MPI_GROUP_NULL => fail!(MPI_ERR_GROUP, "the group is MPI_GROUP_NULL"),
             _ => match self.objects().groups.get(handle) {
-                Some(group) => Ok(group.clone()),
+                Some((group, _)) => Ok(group.clone()),
                 None => fail!(MPI_ERR_GROUP, "{handle:#x} is not a group; was it freed?"),
             },
         }
     }
 
-    /// Gives a group a handle; that without processes is `MPI_GROUP_EMPTY`.
+    /// The session that a group comes from, `MPI_SESSION_NULL` when it comes from none.
+    #[must_use]
+    pub fn group_session(&self, handle: u32) -> u32 {
+        let objects = self.objects();
+        let found = objects.groups.get(handle);
+        found.map_or(MPI_SESSION_NULL, |(_, session)| *session)
+    }
+
+    /// Gives a group that comes from `session` a handle; that without processes is `MPI_GROUP_EMPTY`.
     ///
     /// # Errors
     /// When there are too many objects.
-    pub fn group_add(&self, group: Arc<Group>) -> Result<u32> {
+    pub fn group_add(&self, group: Arc<Group>, session: u32) -> Result<u32> {
         if group.size() == 0 {
             return Ok(MPI_GROUP_EMPTY);
         }
-        match self.objects().groups.insert(group) {
+        match self.objects().groups.insert((group, session)) {
             Some(handle) => Ok(handle),
             None => fail!(
                 MPI_ERR_GROUP,

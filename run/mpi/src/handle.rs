@@ -17,6 +17,7 @@ pub enum Kind {
     Errhandler,
     Request,
     Message,
+    Session = 12,
 }
 
 /// The handle value of everything that is not a handle (a pointer beyond 31 bits, say).
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_largest_handle_fits_a_fortran_integer() {
-        let largest = (Kind::Message as u32) << 27 | 127 << 20 | (PLACES as u32 - 1);
+        let largest = (Kind::Session as u32) << 27 | 127 << 20 | (PLACES as u32 - 1);
         assert!(i32::try_from(largest).is_ok());
     }
 }

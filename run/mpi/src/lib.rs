@@ -28,17 +28,17 @@ pub mod op;
 pub mod partition;
 pub mod point;
 pub mod request;
+pub mod session;
 pub mod topology;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI32, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
 use margay_run_engine::{ProgressThread, Rank};
 use margay_sys::lock::{RankGuard, RankLock};
-use margay_sys::segment::Phase;
 use margay_sys::user::Mem;
 
 pub use collective::Operation;
@@ -48,6 +48,7 @@ use attribute::Keyval;
 use buffer::Buffer;
 use comm::Parts;
 use constants::comm::*;
+use constants::errhandler::MPI_ERRORS_ARE_FATAL;
 use constants::error_class::{MPI_ERR_ABI, MPI_ERR_LASTCODE};
 use constants::keyval::*;
 use constants::sentinel::MPI_PROC_NULL;
@@ -59,6 +60,7 @@ use info::Info;
 use op::UserOp;
 use point::Taken;
 use request::Request;
+use session::Session;
 
 /// The end of an operation, as a status tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +78,7 @@ pub struct Status {
 /// One rank's MPI.
 pub struct Mpi {
     /// Ends before the rank does.
-    progress: OnceLock<ProgressThread>,
+    progress: Mutex<Option<ProgressThread>>,
     rank: Arc<Rank>,
     world: Arc<Comm>,
     own: Arc<Comm>,
@@ -91,14 +93,18 @@ pub struct Mpi {
     predefined: Predefined,
     environment: Info,
     fortran: Mutex<Fortran>,
-    thread_level: i32,
-    main_thread: usize,
+    /// Between `MPI_Init` and `MPI_Finalize`.
+    has_world: AtomicBool,
+    thread_level: AtomicI32,
+    main_thread: AtomicUsize,
 }
 
 /// The objects that the program made.
 pub struct Objects {
     comms: Table<Arc<Comm>>,
-    groups: Table<Arc<Group>>,
+    /// Groups, each with the session that it comes from.
+    groups: Table<(Arc<Group>, u32)>,
+    sessions: Table<Session>,
     datatypes: Table<Arc<Type>>,
     /// Freed by the program while reductions use their handles.
     freed_datatypes: Vec<u32>,
@@ -131,9 +137,9 @@ struct Predefined {
 }
 
 impl Mpi {
-    /// MPI on a rank. `thread_level` is one of `MPI_THREAD_*`, `arguments` the command line.
+    /// MPI on a rank, without a world as yet. `arguments` is the command line.
     #[must_use]
-    pub fn new(rank: Rank, thread_level: i32, arguments: &[String]) -> Mpi {
+    pub fn new(rank: Rank, arguments: &[String]) -> Mpi {
         let size = rank.world_size();
         let me = rank.world_rank();
         let comm = |id, rank, group| {
@@ -153,13 +159,14 @@ impl Mpi {
         own.set_handle(MPI_COMM_SELF);
         let app = rank.segment().map_or(0, |s| s.cell(me).app());
         Mpi {
-            progress: OnceLock::new(),
+            progress: Mutex::default(),
             world,
             own,
             basics: Type::predefined(),
             objects: RankLock::new(Objects {
                 comms: Table::new(Kind::Comm),
                 groups: Table::new(Kind::Group),
+                sessions: Table::new(Kind::Session),
                 datatypes: Table::new(Kind::Datatype),
                 freed_datatypes: Vec::new(),
                 ops: Table::new(Kind::Op),
@@ -187,8 +194,9 @@ impl Mpi {
             },
             environment: environment(&rank, arguments),
             fortran: Mutex::default(),
-            thread_level,
-            main_thread: this_thread(),
+            has_world: AtomicBool::new(false),
+            thread_level: AtomicI32::new(MPI_THREAD_MULTIPLE),
+            main_thread: AtomicUsize::new(this_thread()),
             rank: Arc::new(rank),
         }
     }
@@ -198,9 +206,10 @@ impl Mpi {
     /// # Errors
     /// When the system gives no thread.
     pub fn start_progress_thread(&self) -> std::io::Result<()> {
-        let thread = ProgressThread::start(&self.rank)?;
-        // A second call keeps the first thread; the new one ends here.
-        drop(self.progress.set(thread));
+        let mut progress = self.progress.lock().expect("no panic under this lock");
+        if progress.is_none() {
+            *progress = Some(ProgressThread::start(&self.rank)?);
+        }
         Ok(())
     }
 
@@ -232,13 +241,13 @@ impl Mpi {
     /// The level of thread support in force.
     #[must_use]
     pub fn thread_level(&self) -> i32 {
-        self.thread_level
+        self.thread_level.load(Ordering::Relaxed)
     }
 
     /// Whether the calling thread is the one that initialised.
     #[must_use]
     pub fn is_main_thread(&self) -> bool {
-        this_thread() == self.main_thread
+        this_thread() == self.main_thread.load(Ordering::Relaxed)
     }
 
     /// The value of a predefined attribute; the outer `None` is another key, the inner one an attribute that is not set.
@@ -254,8 +263,7 @@ impl Mpi {
             MPI_UNIVERSE_SIZE => Some(&p.universe_size),
             MPI_LASTUSEDCODE => {
                 let last = self.last_used_code();
-                p.last_used_code
-                    .store(last, std::sync::atomic::Ordering::Relaxed);
+                p.last_used_code.store(last, Ordering::Relaxed);
                 Some(&p.last_used_code)
             }
             _ => return None,
@@ -347,8 +355,9 @@ impl Mpi {
         self.allocated.lock().expect("no panic under this lock")
     }
 
-    /// `MPI_Finalize`: deletes the attributes of `MPI_COMM_SELF`, waits for everybody and for what is on its way.
-    pub fn finish(&self) {
+    /// `MPI_Finalize`: deletes the attributes of `MPI_COMM_SELF`, waits for everybody and for what is on its way. The
+    /// world is closed then.
+    pub fn close_world(&self) {
         let attributes = std::mem::take(&mut *self.own.attributes());
         // There is no way to tell an error here: the program has no call left in which it could get it.
         let _ = attributes.delete_all(MPI_COMM_SELF);
@@ -363,7 +372,11 @@ impl Mpi {
             let _ = self.collective(&self.world, Operation::Barrier);
             self.rank.drain();
         }
-        self.rank.set_phase(Phase::Finalized);
+        for comm in [&self.own, &self.world] {
+            let errhandler = std::mem::replace(&mut comm.state().errhandler, MPI_ERRORS_ARE_FATAL);
+            let _ = self.errhandler_release(errhandler);
+        }
+        self.has_world.store(false, Ordering::Release);
     }
 
     #[inline]
@@ -402,6 +415,16 @@ pub fn environment(rank: &Rank, arguments: &[String]) -> Info {
         thread_level_name(MPI_THREAD_MULTIPLE).into(),
     );
     info
+}
+
+/// The name of the machine.
+#[must_use]
+pub fn host_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match host.trim() {
+        "" => "localhost".into(),
+        name => name.into(),
+    }
 }
 
 /// The name of a level of thread support.
