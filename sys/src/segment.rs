@@ -25,6 +25,8 @@ pub const MAGIC: u64 = u64::from_ne_bytes([b'M', b'A', b'R', b'G', b'A', b'Y', 0
 
 /// The environment variable that tells a rank the number of the inherited segment descriptor.
 pub const ENV_SEGMENT: &str = "MARGAY_SEGMENT_FD";
+/// Environment variable with the number of ranks, for programs.
+pub const ENV_SIZE: &str = "MARGAY_SIZE";
 /// The environment variable that tells a rank its number in the job, from 0.
 pub const ENV_RANK: &str = "MARGAY_RANK";
 

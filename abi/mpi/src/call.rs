@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use margay_run_engine::Rank;
 use margay_run_mpi::Mpi;
@@ -10,6 +10,7 @@ use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::thread::{MPI_THREAD_MULTIPLE, MPI_THREAD_SINGLE};
 use margay_run_mpi::errhandler::Action;
 use margay_run_mpi::error::{Error, Result};
+use margay_run_mpi::tool::Tools;
 use margay_sys::segment::call_name;
 
 /// Defines exported functions. Each definition yields `MPI_x` and `PMPI_x` (two symbols of equal standing, so that a
@@ -117,10 +118,12 @@ macro_rules! define {
             };
             $mpi.note_call(&CALL);
             let run = || -> margay_run_mpi::error::Result<()> { $body };
-            match run() {
+            let code = match run() {
                 Ok(()) => margay_run_mpi::constants::error_class::MPI_SUCCESS,
                 Err(error) => $crate::call::raise($mpi, name, $crate::call::handle_of!($($on)?), error),
-            }
+            };
+            $mpi.rank().monitor().events.tell();
+            code
         });
     };
 }
@@ -198,9 +201,6 @@ static CURRENT: AtomicPtr<Mpi> = AtomicPtr::new(std::ptr::null_mut());
 /// How many users the rank has: the world and sessions.
 static USERS: Mutex<u32> = Mutex::new(0);
 
-/// Set to 1, it gives every rank a thread that moves messages while the program computes.
-const ENV_PROGRESS_THREAD: &str = "MARGAY_PROGRESS_THREAD";
-
 /// Who uses the rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
@@ -215,6 +215,12 @@ pub fn current() -> Option<&'static Mpi> {
     let mpi = CURRENT.load(Ordering::Acquire);
     // SAFETY: the pointer is null or from `Box::into_raw` in `opened`, and stays valid until the process ends (`close`).
     unsafe { mpi.as_ref() }
+}
+
+/// The tools interface, which is there before MPI is initialized and after it was finalized.
+pub fn tools() -> &'static Arc<Tools> {
+    static TOOLS: OnceLock<Arc<Tools>> = OnceLock::new();
+    TOOLS.get_or_init(Tools::new)
 }
 
 /// The rank if it has been opened, in use or not.
@@ -233,13 +239,18 @@ pub fn opened(name: &str) -> &'static Mpi {
     if let Some(mpi) = known() {
         return mpi;
     }
-    let rank = match Rank::open() {
+    let rank = match Rank::open(tools().monitor()) {
         Ok(rank) => rank,
         Err(error) => {
             eprintln!("{name}: {error}");
             std::process::exit(MPI_ERR_OTHER);
         }
     };
+    if rank.world_rank() == 0 {
+        for complaint in tools().complaints() {
+            eprintln!("{name}: {complaint}");
+        }
+    }
     let arguments: Vec<String> = std::env::args_os()
         .map(|a| a.to_string_lossy().into_owned())
         .collect();
@@ -253,7 +264,7 @@ pub fn opened(name: &str) -> &'static Mpi {
 pub fn enter(mpi: &'static Mpi, model: Model, level: c_int) {
     let mut users = users();
     *users += 1;
-    let helped = std::env::var(ENV_PROGRESS_THREAD).is_ok_and(|v| v == "1");
+    let helped = tools().wants_progress_thread();
     let alone = match model {
         Model::World => level != MPI_THREAD_MULTIPLE,
         // Other sessions may be used by other threads at the same time, unless there is one thread only.
@@ -272,7 +283,7 @@ pub fn enter(mpi: &'static Mpi, model: Model, level: c_int) {
     }
     if helped && let Err(error) = mpi.start_progress_thread() {
         eprintln!(
-            "no progress thread ({ENV_PROGRESS_THREAD}=1): {error}; messages move inside calls only"
+            "no progress thread (margay_progress_thread): {error}; messages move inside calls only"
         );
     }
     if model == Model::World {
@@ -280,6 +291,7 @@ pub fn enter(mpi: &'static Mpi, model: Model, level: c_int) {
         WORLD.store(RUNNING, Ordering::Release);
     }
     mpi.join();
+    tools().set_running(true);
     CURRENT.store(std::ptr::from_ref(mpi).cast_mut(), Ordering::Release);
 }
 
@@ -290,6 +302,7 @@ pub fn leave(mpi: &'static Mpi) {
     if *users == 0 {
         CURRENT.store(std::ptr::null_mut(), Ordering::Release);
         mpi.part();
+        tools().set_running(false);
     }
 }
 

@@ -94,3 +94,48 @@ pub type MPI_Grequest_query_function =
 pub type MPI_Grequest_free_function = Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
 /// Called when a generalized request is cancelled.
 pub type MPI_Grequest_cancel_function = Option<unsafe extern "C" fn(*mut c_void, c_int) -> c_int>;
+
+macro_rules! tool_handles {
+    ($($name:ident)*) => { $(
+        /// A handle of the tools interface: a pointer to an incomplete type in C, a number in fact.
+        #[repr(transparent)]
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub struct $name(usize);
+
+        impl $name {
+            /// The handle with this value; 0 is the null handle.
+            pub const fn new(value: u64) -> $name {
+                $name(value as usize)
+            }
+
+            /// The value.
+            pub const fn value(self) -> u64 {
+                self.0 as u64
+            }
+        }
+    )* };
+}
+
+tool_handles! { MPI_T_enum MPI_T_cvar_handle MPI_T_pvar_handle MPI_T_pvar_session MPI_T_event_registration
+MPI_T_event_instance }
+
+/// A level of safety that a callback is asked to keep.
+pub type MPI_T_cb_safety = c_int;
+/// Whether the events of a source come in the order of their times.
+pub type MPI_T_source_order = c_int;
+/// Called when an event has happened.
+pub type MPI_T_event_cb_function = Option<
+    unsafe extern "C" fn(
+        MPI_T_event_instance,
+        MPI_T_event_registration,
+        MPI_T_cb_safety,
+        *mut c_void,
+    ),
+>;
+/// Called when a registration has been freed.
+pub type MPI_T_event_free_cb_function =
+    Option<unsafe extern "C" fn(MPI_T_event_registration, MPI_T_cb_safety, *mut c_void)>;
+/// Called when events were dropped.
+pub type MPI_T_event_dropped_cb_function = Option<
+    unsafe extern "C" fn(MPI_Count, MPI_T_event_registration, c_int, MPI_T_cb_safety, *mut c_void),
+>;

@@ -163,6 +163,15 @@ impl<T: Copy> Place<T> {
         Ok(unsafe { self.0.read() })
     }
 
+    /// Writes the value if there is a place.
+    #[inline]
+    pub fn offer(self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: see the module.
+            unsafe { self.0.write(value) };
+        }
+    }
+
     /// Changes the value if there is a place.
     #[inline]
     pub fn update(self, change: impl FnOnce(&mut T)) {
@@ -262,6 +271,11 @@ impl Text {
 }
 
 impl TextOut {
+    /// Whether the program passed null.
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
     /// Writes `text` and a zero, cut to `room` bytes together. Returns the bytes written without the zero.
     pub fn put(self, name: &str, text: &str, room: usize) -> Result<usize> {
         if self.0.is_null() {

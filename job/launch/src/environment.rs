@@ -3,10 +3,8 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+pub use margay_sys::segment::ENV_SIZE;
 use margay_sys::segment::{ENV_RANK, ENV_SEGMENT};
-
-/// The environment variable that tells a rank how many ranks the job has.
-pub const ENV_SIZE: &str = "MARGAY_SIZE";
 
 /// glibc's tunables; its malloc can ask for huge pages, which messages of a megabyte and more gain
 /// a factor of three from.

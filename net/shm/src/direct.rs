@@ -1,6 +1,7 @@
 //! Direct copying: once from the sender's arena, or by cross-memory attach from both sides.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_net_transport::{Advance, Ticket};
 use margay_sys::arena::{self, Arena};
@@ -10,16 +11,18 @@ use margay_sys::transfer::{self, Cells, Target};
 use margay_sys::user::Mem;
 
 /// From which size on a way is taken, in bytes. See [`Thresholds::measured`] for the reasons.
-#[derive(Clone, Copy, Debug)]
+///
+/// They may change at any time, from any thread.
+#[derive(Debug)]
 pub struct Thresholds {
     /// A buffer in the arena is copied once from there, by the receiver alone.
-    pub arena: u64,
+    pub arena: AtomicU64,
     /// From here on two copying beat one in spite of their system calls, also out of the arena.
-    pub arena_end: u64,
+    pub arena_end: AtomicU64,
     /// Any other buffer is copied by cross-memory attach.
-    pub attach: u64,
+    pub attach: AtomicU64,
     /// Longest part that one side claims.
-    pub part: u64,
+    pub part: AtomicU64,
 }
 
 impl Thresholds {
@@ -39,16 +42,17 @@ impl Thresholds {
     pub fn measured() -> Self {
         let dear_lines = margay_sys::cpu::is_intel();
         Thresholds {
-            arena: 8 << 10,
-            arena_end: 512 << 10,
-            attach: if dear_lines { 16 << 10 } else { 512 << 10 },
-            part: 512 << 10,
+            arena: AtomicU64::new(8 << 10),
+            arena_end: AtomicU64::new(512 << 10),
+            attach: AtomicU64::new(if dear_lines { 16 << 10 } else { 512 << 10 }),
+            part: AtomicU64::new(512 << 10),
         }
     }
 
     /// The part of a message of `bytes` that one side claims at a time: half of it, in whole pages.
     fn part_of(&self, bytes: u64) -> u64 {
-        (bytes / 2).next_multiple_of(4096).min(self.part)
+        let longest = self.part.load(Ordering::Relaxed).max(1);
+        (bytes / 2).next_multiple_of(4096).min(longest)
     }
 }
 
@@ -60,7 +64,7 @@ const BY_ATTACH: u64 = 2;
 pub(crate) struct Direct {
     segment: Arc<Segment>,
     me: u32,
-    thresholds: Thresholds,
+    thresholds: Arc<Thresholds>,
     pub(crate) arena: Arena,
     cells: Option<Cells>,
     /// Cleared when the system refuses to let us read, or write, a peer.
@@ -102,7 +106,7 @@ enum Copy {
 }
 
 impl Direct {
-    pub(crate) fn new(segment: &Arc<Segment>, me: u32, thresholds: Thresholds) -> Direct {
+    pub(crate) fn new(segment: &Arc<Segment>, me: u32, thresholds: Arc<Thresholds>) -> Direct {
         cma::allow_attach();
         Direct {
             segment: segment.clone(),
@@ -124,21 +128,22 @@ impl Direct {
         offset: i64,
         len: u64,
     ) -> Option<(Ticket, [u64; 3])> {
-        if len < self.thresholds.arena.min(self.thresholds.attach)
-            || !from.covers(offset, len as usize)
-        {
+        let arena = self.thresholds.arena.load(Ordering::Relaxed);
+        let attach = self.thresholds.attach.load(Ordering::Relaxed);
+        if len < arena.min(attach) || !from.covers(offset, len as usize) {
             return None;
         }
         let address = from.address().wrapping_add_signed(offset as isize);
         let in_arena = self.arena.offset_of(address, len);
         let (how, last) = match in_arena {
             Some(at)
-                if len >= self.thresholds.arena
-                    && (len < self.thresholds.arena_end || !self.may_read) =>
+                if len >= arena
+                    && (len < self.thresholds.arena_end.load(Ordering::Relaxed)
+                        || !self.may_read) =>
             {
                 (BY_ARENA, at)
             }
-            _ if len >= self.thresholds.attach && self.may_read => (BY_ATTACH, address as u64),
+            _ if len >= attach && self.may_read => (BY_ATTACH, address as u64),
             _ => return None,
         };
         if self.cells.is_none() {

@@ -64,7 +64,7 @@ impl Shm {
     /// # Panics
     /// When `me` is not a rank of the segment.
     #[must_use]
-    pub fn new(segment: &Arc<Segment>, me: u32, thresholds: Thresholds) -> Shm {
+    pub fn new(segment: &Arc<Segment>, me: u32, thresholds: Arc<Thresholds>) -> Shm {
         assert!(me < segment.ranks(), "rank {me} of {}", segment.ranks());
         doorbell::register();
         Shm {
@@ -408,7 +408,7 @@ mod tests {
                 arena_bytes: 1 << 21,
             };
             let segment = Arc::new(Segment::create(sizes).unwrap());
-            let mut shm = Shm::new(&segment, 0, Thresholds::measured());
+            let mut shm = Shm::new(&segment, 0, Arc::new(Thresholds::measured()));
             let (mut producer, offset) = Producer::create(&segment).unwrap();
             segment.inbox(0).announce(1, offset);
             let head = Head {

@@ -11,6 +11,8 @@
 //! only its envelope waits at the receiver and order and matching stay as they are.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use margay_core_matching::{Envelope, Matching, Pattern};
 use margay_net_transport::{
@@ -21,6 +23,8 @@ use crate::collective::{Execution, Step as Collected};
 use crate::data::{Data, Walk};
 use margay_sys::user::Mem;
 
+use crate::monitor::counters;
+use crate::monitor::{EventKind, Level, Monitor, Protocol};
 use crate::slab::{Key, Slab};
 use crate::task::Task;
 
@@ -118,7 +122,7 @@ pub enum Pending {
 
 struct State {
     me: u32,
-    limits: Limits,
+    monitor: Arc<Monitor>,
     matching: Matching<u32, u32>,
     requests: Slab<Request>,
     messages: Slab<Message>,
@@ -268,12 +272,12 @@ struct Direct {
 impl Engine {
     /// The engine of the rank that `transport` belongs to.
     #[must_use]
-    pub fn new(transport: Box<dyn Transport>, limits: Limits) -> Engine {
+    pub fn new(transport: Box<dyn Transport>, monitor: Arc<Monitor>) -> Engine {
         let peers = (0..transport.size()).map(|_| Peer::default()).collect();
         Engine {
             state: State {
                 me: transport.me(),
-                limits,
+                monitor,
                 matching: Matching::new(),
                 requests: Slab::new(),
                 messages: Slab::new(),
@@ -305,7 +309,7 @@ impl Engine {
         if size > WHOLE as u64 || to == state.me {
             return false;
         }
-        let limits = state.limits;
+        let limits = state.monitor.tuning.limits();
         let peer = &mut state.peers[to as usize];
         if !peer.queue.is_empty() || !peer.has_tokens(size, &limits) {
             return false;
@@ -316,6 +320,7 @@ impl Engine {
         if sent {
             peer.unmatched += 1;
             peer.unmatched_bytes += size;
+            self.state.monitor.counters.sent(Protocol::Whole).add(size);
         }
         sent
     }
@@ -392,7 +397,7 @@ impl Engine {
                 total: None,
                 arrived: 0,
             })));
-        if let Some(message) = self.state.matching.post(pattern, key.index) {
+        if let Some(message) = self.state.post(pattern, key.index) {
             self.state.deliver(message, key.index);
             self.after_match();
         }
@@ -464,6 +469,7 @@ impl Engine {
     #[must_use]
     pub fn mprobe(&mut self, pattern: Pattern) -> Option<(MsgId, Arrived)> {
         let (envelope, index) = self.state.matching.take(pattern)?;
+        self.state.note_unexpected();
         let key = self.state.messages.key_at(index)?;
         let total = self.state.messages.at(index)?.total;
         Some((key, arrived(envelope, total)))
@@ -510,7 +516,9 @@ impl Engine {
         let withdrawn = match &request.kind {
             Kind::Receive(receive) if receive.total.is_none() => {
                 let pattern = receive.pattern;
-                self.state.matching.withdraw(pattern, id.index)
+                let withdrawn = self.state.matching.withdraw(pattern, id.index);
+                self.state.note_posted();
+                withdrawn
             }
             Kind::Send(send) if send.stage == SendStage::Queued => {
                 let queue = &mut self.state.peers[send.to as usize].queue;
@@ -743,7 +751,7 @@ impl Engine {
     /// Sends one short packet without order, if there is one and it has room.
     fn push_control(&mut self, to: u32) -> bool {
         let peer = &mut self.state.peers[to as usize];
-        let limits = self.state.limits;
+        let limits = self.state.monitor.tuning.limits();
         if let Some(control) = peer.controls.front() {
             let mut payload = [0; 8];
             let head = match *control {
@@ -786,7 +794,7 @@ impl Engine {
     }
 
     fn push_send(&mut self, index: u32) -> Pushed {
-        let limits = self.state.limits;
+        let limits = self.state.monitor.tuning.limits();
         let Some(Request {
             kind: Kind::Send(send),
             ..
@@ -805,9 +813,8 @@ impl Engine {
                     .dense()
                     .and_then(|(mem, at)| self.transport.offer(to, mem, at, size))
             };
-            let eager = offer.is_none()
-                && size <= limits.eager
-                && self.state.peers[to as usize].has_tokens(size, &limits);
+            let short = offer.is_none() && size <= limits.eager;
+            let eager = short && self.state.peers[to as usize].has_tokens(size, &limits);
             if !eager {
                 let (ticket, words) = match offer {
                     Some((ticket, words)) => (Some(ticket), words),
@@ -830,6 +837,18 @@ impl Engine {
                     }
                     return Pushed::Nothing;
                 }
+                let monitor = &self.state.monitor;
+                if short {
+                    counters::add(&monitor.counters.out_of_tokens, 1);
+                    monitor
+                        .events
+                        .note(EventKind::OutOfTokens, || [u64::from(to), size, 0, 0]);
+                }
+                let protocol = match ticket {
+                    Some(_) => Protocol::Direct,
+                    None => Protocol::Streamed,
+                };
+                monitor.counters.sent(protocol).add(size);
                 self.state.stage(index, SendStage::Offered(ticket));
                 if let Some(ticket) = ticket {
                     self.state.copies.push(Direct {
@@ -886,6 +905,12 @@ impl Engine {
             let peer = &mut self.state.peers[to as usize];
             peer.unmatched += 1;
             peer.unmatched_bytes += size;
+            let protocol = if whole {
+                Protocol::Whole
+            } else {
+                Protocol::Fragments
+            };
+            self.state.monitor.counters.sent(protocol).add(size);
         }
         if sent + (part as u64) < size {
             self.state.stage(index, SendStage::Eager);
@@ -1098,7 +1123,7 @@ impl Sink for State {
     fn landed(&mut self, from: u32, head: &Head, len: usize) {
         let envelope = envelope(*head);
         let total = len as u64;
-        match self.matching.arrive(envelope) {
+        match self.arrive(envelope) {
             Some(index) => {
                 self.matched(index, from, envelope, total, head.word, true);
                 self.copied(index);
@@ -1113,7 +1138,7 @@ impl State {
     fn eager(&mut self, from: u32, head: Head, payload: &[u8]) {
         let envelope = envelope(head);
         let total = payload.len() as u64;
-        match self.matching.arrive(envelope) {
+        match self.arrive(envelope) {
             Some(index) => {
                 self.matched(index, from, envelope, total, head.word, true);
                 self.data(index, payload);
@@ -1182,7 +1207,7 @@ impl State {
 
     fn first(&mut self, from: u32, head: Head, total: u64, payload: &[u8]) {
         let envelope = envelope(head);
-        let target = match self.matching.arrive(envelope) {
+        let target = match self.arrive(envelope) {
             Some(index) => {
                 self.matched(index, from, envelope, total, head.word, true);
                 self.data(index, payload);
@@ -1219,7 +1244,7 @@ impl State {
         let total = number(payload, 0);
         let sender = number(payload, 1);
         let words = [number(payload, 2), number(payload, 3), number(payload, 4)];
-        match self.matching.arrive(envelope) {
+        match self.arrive(envelope) {
             Some(index) => {
                 self.matched(index, from, envelope, total, 0, false);
                 self.meetings.push(Meeting {
@@ -1245,6 +1270,9 @@ impl State {
             return;
         };
         if let SendStage::Offered(Some(ticket)) = send.stage {
+            let counters = &self.monitor.counters;
+            counters.sent(Protocol::Direct).take_back(send.data.size());
+            counters.sent(Protocol::Streamed).add(send.data.size());
             self.declined.push(ticket);
             self.copies.retain(|copy| copy.ticket != ticket);
         }
@@ -1319,6 +1347,7 @@ impl State {
     /// Tells the sender of a matched message what it wants to know: acknowledgement and token.
     #[inline]
     fn account(&mut self, from: u32, total: u64, ack: u32, token: bool) {
+        self.monitor.counters.received.add(total);
         if ack != 0 {
             self.peers[from as usize]
                 .controls
@@ -1326,7 +1355,7 @@ impl State {
             self.list(from);
         }
         if token {
-            let limits = self.limits;
+            let limits = self.monitor.tuning.limits();
             let peer = &mut self.peers[from as usize];
             peer.owed += 1;
             peer.owed_bytes += total;
@@ -1345,8 +1374,55 @@ impl State {
             body,
         });
         self.matching.unexpected(envelope, key.index);
+        self.note_unexpected();
+        self.monitor.counters.unexpected.add(total);
+        self.monitor.events.note(EventKind::MessageUnexpected, || {
+            let Envelope {
+                context,
+                source,
+                tag,
+            } = envelope;
+            [u64::from(source), u64::from(tag), u64::from(context), total]
+        });
         self.kept += 1;
         key.index
+    }
+
+    /// The receive that a message goes to.
+    #[inline]
+    fn arrive(&mut self, envelope: Envelope) -> Option<u32> {
+        counters::add(&self.monitor.counters.match_attempts, 1);
+        let found = self.matching.arrive(envelope);
+        if found.is_some() {
+            self.note_posted();
+        }
+        found
+    }
+
+    /// The message that a receive takes.
+    #[inline]
+    fn post(&mut self, pattern: Pattern, receive: u32) -> Option<u32> {
+        counters::add(&self.monitor.counters.match_attempts, 1);
+        let found = self.matching.post(pattern, receive);
+        match found {
+            Some(_) => self.note_unexpected(),
+            None => self.note_posted(),
+        }
+        found
+    }
+
+    #[inline]
+    fn note_posted(&self) {
+        let posted = self.matching.posted_len();
+        self.monitor.counters.set_level(Level::Posted, posted);
+    }
+
+    #[inline]
+    fn note_unexpected(&self) {
+        let unexpected = self.matching.unexpected_len();
+        self.monitor
+            .counters
+            .set_level(Level::Unexpected, unexpected);
     }
 
     /// Gives an unexpected message, which the matching has let go, to a receive.
@@ -1396,7 +1472,14 @@ impl State {
     #[inline]
     fn end(&mut self, index: u32) {
         self.ended += 1;
+        self.monitor
+            .counters
+            .ended
+            .store(self.ended, Ordering::Relaxed);
         if let Some(request) = self.requests.at(index) {
+            self.monitor
+                .events
+                .note(EventKind::RequestEnded, || request.words());
             request.done = true;
             if request.detached {
                 self.requests.remove(index);
@@ -1448,6 +1531,23 @@ impl Request {
             outcome: Outcome::default(),
             done: false,
             detached: false,
+        }
+    }
+
+    /// What an event tells of it: kind, source, tag, bytes.
+    fn words(&self) -> [u64; 4] {
+        let Outcome {
+            source, tag, bytes, ..
+        } = self.outcome;
+        match &self.kind {
+            Kind::Send(send) => {
+                let envelope = send.envelope;
+                let (source, tag) = (u64::from(envelope.source), u64::from(envelope.tag));
+                [0, source, tag, send.data.size()]
+            }
+            Kind::Receive(_) => [1, u64::from(source), u64::from(tag), bytes],
+            Kind::Collective(_) => [2, 0, 0, 0],
+            Kind::Task(_) => [3, u64::from(source), u64::from(tag), bytes],
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_core_matching::{Envelope, Pattern};
-use margay_net_shm::{Shm, Thresholds};
+use margay_net_shm::Shm;
 use margay_net_transport::{Bell, Transport};
 use margay_sys::clock;
 use margay_sys::cpu;
@@ -18,6 +18,7 @@ use margay_sys::segment::{
 use crate::collective::Execution;
 use crate::data::Data;
 use crate::engine::{Arrived, Engine, Limits, Mode, MsgId, Outcome, Pending, ReqId};
+use crate::monitor::{EventKind, Monitor};
 use crate::wait::{Next, Policy, Pressure, SLEEP_NS, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
@@ -25,7 +26,7 @@ use crate::wait::{Next, Policy, Pressure, SLEEP_NS, Wait};
 pub struct Rank {
     engine: RankLock<Engine>,
     bell: Arc<dyn Bell>,
-    policy: Policy,
+    monitor: Arc<Monitor>,
     pressure: Pressure,
     me: u32,
     size: u32,
@@ -66,9 +67,9 @@ impl Rank {
     ///
     /// # Errors
     /// When the environment is broken or the shared memory cannot be had.
-    pub fn open() -> Result<Rank, OpenError> {
+    pub fn open(monitor: &Arc<Monitor>) -> Result<Rank, OpenError> {
         let Ok(fd) = std::env::var(ENV_SEGMENT) else {
-            return Rank::alone();
+            return Rank::alone(monitor);
         };
         let number: RawFd = fd.parse().map_err(|_| OpenError::Environment {
             name: ENV_SEGMENT,
@@ -84,29 +85,34 @@ impl Rank {
                 value: rank,
             })?;
         segment.cell(me).set_pid(std::process::id());
-        Ok(Rank::in_segment(&segment, me))
+        Ok(Rank::monitored(&segment, me, monitor))
     }
 
     /// A world of one rank.
     ///
     /// # Errors
     /// When the shared memory cannot be had.
-    pub fn alone() -> Result<Rank, OpenError> {
+    pub fn alone(monitor: &Arc<Monitor>) -> Result<Rank, OpenError> {
         let segment = Segment::create(Sizes::for_job(1)).map_err(OpenError::Segment)?;
         let cores = cpu::usable_cores() as u32;
         let pid = std::process::id();
         segment.header().describe(u64::from(pid), 0, cores, "");
         segment.cell(0).identify(pid, None, 0);
-        Ok(Rank::in_segment(&Arc::new(segment), 0))
+        Ok(Rank::monitored(&Arc::new(segment), 0, monitor))
     }
 
     /// Rank `me` of the job in `segment`, over shared memory.
     #[must_use]
     pub fn in_segment(segment: &Arc<Segment>, me: u32) -> Rank {
-        let shm = Shm::new(segment, me, Thresholds::measured());
+        Rank::monitored(segment, me, &Monitor::new())
+    }
+
+    fn monitored(segment: &Arc<Segment>, me: u32, monitor: &Arc<Monitor>) -> Rank {
+        let shm = Shm::new(segment, me, monitor.tuning.thresholds().clone());
         let cores = segment.header().usable_cores().max(1);
         let policy = Policy::new(segment.ranks(), cores);
-        let mut rank = Rank::over(Box::new(shm), Limits::default(), policy);
+        monitor.tuning.suggest_policy(policy);
+        let mut rank = Rank::with_monitor(Box::new(shm), monitor);
         rank.segment = Some(segment.clone());
         rank
     }
@@ -114,15 +120,29 @@ impl Rank {
     /// A rank over any transport.
     #[must_use]
     pub fn over(transport: Box<dyn Transport>, limits: Limits, policy: Policy) -> Rank {
+        let monitor = Monitor::new();
+        monitor.tuning.suggest_limits(limits);
+        monitor.tuning.suggest_policy(policy);
+        Rank::with_monitor(transport, &monitor)
+    }
+
+    fn with_monitor(transport: Box<dyn Transport>, monitor: &Arc<Monitor>) -> Rank {
         Rank {
             bell: transport.bell(),
-            policy,
+            monitor: monitor.clone(),
             pressure: Pressure::default(),
             me: transport.me(),
             size: transport.size(),
             segment: None,
-            engine: RankLock::new(Engine::new(transport, limits)),
+            engine: RankLock::new(Engine::new(transport, monitor.clone())),
         }
+    }
+
+    /// What can be seen and set of the rank from outside.
+    #[must_use]
+    #[inline]
+    pub fn monitor(&self) -> &Arc<Monitor> {
+        &self.monitor
     }
 
     /// This rank's number in the job.
@@ -179,7 +199,7 @@ impl Rank {
         let looks = if self.engine.is_shared() {
             1
         } else {
-            self.pressure.policy(self.policy).looks()
+            self.pressure.policy(self.monitor.tuning.policy()).looks()
         };
         let received = self.call(|engine| {
             let outcome = engine.recv_at_once(&data, pattern, looks);
@@ -348,13 +368,13 @@ impl Rank {
     /// Whether cores are short: more ranks than the job may use cores.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
-        self.policy.is_crowded()
+        self.monitor.tuning.policy().is_crowded()
     }
 
     /// Where cores are short, gives the core away: for calls in which programs poll.
     #[inline]
     pub fn give_way_if_crowded(&self) {
-        if self.policy.is_crowded() {
+        if self.monitor.tuning.policy().is_crowded() {
             self.bell.give_way();
         }
     }
@@ -383,7 +403,12 @@ impl Rank {
         mut ready: impl FnMut(&mut Engine) -> Option<R>,
         pending: impl Fn(&Engine) -> Option<Pending>,
     ) -> R {
-        let mut wait = Wait::new(self.policy, &self.pressure, &*self.bell);
+        let mut wait = Wait::new(
+            self.monitor.tuning.policy(),
+            &self.pressure,
+            &self.monitor.waiting,
+            &*self.bell,
+        );
         let mut found = None;
         loop {
             let mut engine = self.engine.lock();
@@ -398,12 +423,18 @@ impl Rank {
             match wait.step(moved) {
                 Next::Look => {}
                 Next::Note => self.note_wait(&pending, wait.since_ns()),
-                Next::Sleep(timeout_ns) => self.bell.sleep(timeout_ns, &mut || {
-                    let mut engine = self.engine.lock();
-                    let moved = self.advance(&mut engine);
-                    found = ready(&mut engine);
-                    moved || found.is_some()
-                }),
+                Next::Sleep(timeout_ns) => {
+                    let events = &self.monitor.events;
+                    let waited = || clock::now_ns() - wait.since_ns();
+                    events.note(EventKind::Sleep, || [waited(), 0, 0, 0]);
+                    let slept = wait.sleep(timeout_ns, &mut || {
+                        let mut engine = self.engine.lock();
+                        let moved = self.advance(&mut engine);
+                        found = ready(&mut engine);
+                        moved || found.is_some()
+                    });
+                    events.note(EventKind::Wake, || [slept, 0, 0, 0]);
+                }
             }
             if found.is_some() {
                 break;

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use margay_net_transport::Bell;
 use margay_sys::{clock, cpu};
 
+use crate::monitor::WaitCounters;
+
 /// How a rank waits; see the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
@@ -95,6 +97,26 @@ impl Pressure {
 }
 
 impl Policy {
+    /// Looks, nanoseconds until it yields, nanoseconds until it sleeps.
+    pub(crate) fn numbers(&self) -> [u64; 3] {
+        [
+            u64::from(self.looks),
+            self.yield_after_ns,
+            self.sleep_after_ns,
+        ]
+    }
+
+    /// The policy with these [`numbers`](Self::numbers).
+    #[inline]
+    pub(crate) fn of_numbers(numbers: [u64; 3]) -> Policy {
+        let [looks, yield_after_ns, sleep_after_ns] = numbers;
+        Policy {
+            looks: looks as u32,
+            yield_after_ns,
+            sleep_after_ns,
+        }
+    }
+
     /// How often to look before anything else is done.
     #[must_use]
     #[inline]
@@ -114,8 +136,13 @@ pub(crate) struct Wait<'a> {
     policy: Policy,
     bell: &'a dyn Bell,
     pressure: &'a Pressure,
+    counters: &'a WaitCounters,
     looks: u32,
     since_ns: u64,
+    /// When it was counted last, and what was counted.
+    counted_ns: u64,
+    spent_ns: u64,
+    yields: u64,
     noted: bool,
 }
 
@@ -130,13 +157,22 @@ pub(crate) enum Next {
 }
 
 impl<'a> Wait<'a> {
-    pub(crate) fn new(policy: Policy, pressure: &'a Pressure, bell: &'a dyn Bell) -> Self {
+    pub(crate) fn new(
+        policy: Policy,
+        pressure: &'a Pressure,
+        counters: &'a WaitCounters,
+        bell: &'a dyn Bell,
+    ) -> Self {
         Wait {
             policy: pressure.policy(policy),
             bell,
             pressure,
+            counters,
             looks: 0,
             since_ns: 0,
+            counted_ns: 0,
+            spent_ns: 0,
+            yields: 0,
             noted: false,
         }
     }
@@ -166,8 +202,11 @@ impl<'a> Wait<'a> {
         let now = clock::now_ns();
         if self.since_ns == 0 {
             self.since_ns = now;
+            self.counted_ns = now;
             self.pressure.check(now);
         }
+        self.spent_ns += now - self.counted_ns;
+        self.counted_ns = now;
         let waited = now - self.since_ns;
         if waited >= self.policy.sleep_after_ns {
             if !self.noted {
@@ -181,6 +220,7 @@ impl<'a> Wait<'a> {
             return Next::Note;
         }
         if waited >= self.policy.yield_after_ns {
+            self.yields += 1;
             self.bell.give_way();
         } else {
             for _ in 0..8 {
@@ -194,5 +234,36 @@ impl<'a> Wait<'a> {
     /// When the wait began, in clock nanoseconds.
     pub(crate) fn since_ns(&self) -> u64 {
         self.since_ns
+    }
+
+    /// Sleeps at most so long; `look` is asked once more before. Returns the nanoseconds asleep.
+    pub(crate) fn sleep(&mut self, timeout_ns: u64, look: &mut dyn FnMut() -> bool) -> u64 {
+        let counters = self.counters;
+        counters.asleep.fetch_add(1, Ordering::Relaxed);
+        self.bell.sleep(timeout_ns, look);
+        counters.asleep.fetch_sub(1, Ordering::Relaxed);
+        let now = clock::now_ns();
+        let slept = now - self.counted_ns;
+        self.spent_ns += slept;
+        self.counted_ns = now;
+        WaitCounters::add(&counters.sleeps, 1);
+        WaitCounters::add(&counters.sleep_ns, slept);
+        slept
+    }
+
+    #[cold]
+    fn count(&self) {
+        WaitCounters::add(&self.counters.waits, 1);
+        WaitCounters::add(&self.counters.wait_ns, self.spent_ns);
+        WaitCounters::add(&self.counters.yields, self.yields);
+    }
+}
+
+impl Drop for Wait<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.counted_ns != 0 {
+            self.count();
+        }
     }
 }

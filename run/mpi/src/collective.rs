@@ -179,6 +179,7 @@ impl Mpi {
     pub fn collective(&self, comm: &Arc<Comm>, operation: Operation) -> Result<()> {
         check(comm, &operation)?;
         if self.collective_fast(comm, &operation)? {
+            comm.traffic.count_collective(self.rank.lock().is_shared());
             return Ok(());
         }
         let id = self.start_collective(comm, &operation)?;
@@ -236,6 +237,7 @@ impl Mpi {
     }
 
     fn start_plan(&self, comm: &Comm, plan: Plan, tag: u32) -> ReqId {
+        comm.traffic.count_collective(self.rank.lock().is_shared());
         self.rank.icollective(Execution::new(Collective {
             schedule: Arc::new(plan.schedule),
             context: comm.collective(),

@@ -1,6 +1,6 @@
 //! Communicators: what they are, and what is asked of them without communicating.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use margay_core_group::{Comparison, Group};
@@ -49,8 +49,46 @@ pub struct Comm {
     sequence: AtomicU32,
     /// Tags given to partitions.
     partitions: AtomicU32,
+    /// What it was used for.
+    pub traffic: Traffic,
     channel: OnceLock<Option<Channel>>,
     state: Mutex<State>,
+}
+
+/// What a communicator was used for.
+#[derive(Default)]
+pub struct Traffic {
+    /// Point-to-point messages sent.
+    pub messages: AtomicU64,
+    /// Their bytes.
+    pub bytes: AtomicU64,
+    /// Collective operations begun.
+    pub collectives: AtomicU64,
+}
+
+impl Traffic {
+    /// Counts a message; `shared`: threads may do that at the same time.
+    #[inline]
+    pub(crate) fn count_message(&self, bytes: u64, shared: bool) {
+        add(&self.messages, 1, shared);
+        add(&self.bytes, bytes, shared);
+    }
+
+    /// Counts a collective operation.
+    #[inline]
+    pub(crate) fn count_collective(&self, shared: bool) {
+        add(&self.collectives, 1, shared);
+    }
+}
+
+#[inline]
+fn add(counter: &AtomicU64, by: u64, shared: bool) {
+    if shared {
+        counter.fetch_add(by, Ordering::Relaxed);
+    } else {
+        let value = counter.load(Ordering::Relaxed);
+        counter.store(value.wrapping_add(by), Ordering::Relaxed);
+    }
 }
 
 /// What the program may change.
@@ -88,6 +126,7 @@ impl Comm {
             topology: parts.topology,
             sequence: AtomicU32::new(0),
             partitions: AtomicU32::new(0),
+            traffic: Traffic::default(),
             channel: OnceLock::new(),
             state: Mutex::new(State {
                 errhandler: MPI_ERRORS_ARE_FATAL,

@@ -29,6 +29,7 @@ pub mod partition;
 pub mod point;
 pub mod request;
 pub mod session;
+pub mod tool;
 pub mod topology;
 
 use std::collections::BTreeMap;

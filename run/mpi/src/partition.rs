@@ -350,7 +350,7 @@ impl Mpi {
         comm: u32,
     ) -> Result<u32> {
         let parts = parts_of(all, partitions, each);
-        let target = self.target(comm, dest, tag)?;
+        let target = self.target(comm, dest, tag, None)?;
         let (context, introductions, rank, first_tag) = self.with_comm(comm, |c| {
             let first_tag = c.partition_tags(partitions);
             Ok((c.partitioned(), c.introductions(), c.rank, first_tag))

@@ -85,9 +85,15 @@ pub(crate) struct Source {
 }
 
 impl Mpi {
-    /// Where a send goes; `None` is `MPI_PROC_NULL`.
+    /// Where a send goes; `None` is `MPI_PROC_NULL`. `sending`: so many bytes go now.
     #[inline]
-    pub(crate) fn target(&self, comm: u32, dest: i32, tag: i32) -> Result<Option<(u32, Envelope)>> {
+    pub(crate) fn target(
+        &self,
+        comm: u32,
+        dest: i32,
+        tag: i32,
+        sending: Option<u64>,
+    ) -> Result<Option<(u32, Envelope)>> {
         self.with_comm(comm, |comm| {
             if tag < 0 {
                 return Err(bad_tag(tag, comm));
@@ -98,6 +104,10 @@ impl Mpi {
                     _ => Err(bad_rank(dest, tag, comm)),
                 };
             };
+            if let Some(bytes) = sending {
+                let shared = self.rank.lock().is_shared();
+                comm.traffic.count_message(bytes, shared);
+            }
             let envelope = Envelope {
                 context: comm.point_to_point(),
                 source: comm.rank,
@@ -139,7 +149,7 @@ impl Mpi {
     /// When an argument is invalid, or the attached buffer is too small.
     #[inline]
     pub fn send(&self, mode: SendMode, data: &Data, dest: i32, tag: i32, comm: u32) -> Result<()> {
-        let Some((to, envelope)) = self.target(comm, dest, tag)? else {
+        let Some((to, envelope)) = self.target(comm, dest, tag, Some(data.size()))? else {
             return Ok(());
         };
         if mode == SendMode::Buffered {
@@ -176,7 +186,7 @@ impl Mpi {
     /// As [`Mpi::send`].
     #[inline]
     pub fn isend(&self, mode: SendMode, data: Data, dest: i32, tag: i32, comm: u32) -> Result<u32> {
-        let active = match self.target(comm, dest, tag)? {
+        let active = match self.target(comm, dest, tag, Some(data.size()))? {
             None => Active::Done(Status::EMPTY),
             Some((to, envelope)) if mode == SendMode::Buffered => {
                 let buffer = self.buffer_for(comm)?;
@@ -216,7 +226,7 @@ impl Mpi {
         tag: i32,
         comm: u32,
     ) -> Result<u32> {
-        let start = match self.target(comm, dest, tag)? {
+        let start = match self.target(comm, dest, tag, None)? {
             None => Start::Nothing(Status::EMPTY),
             Some((to, envelope)) if mode == SendMode::Buffered => Start::Buffered {
                 buffer: self.buffer_for(comm)?,
@@ -250,8 +260,16 @@ impl Mpi {
         self.request_persistent(comm, start)
     }
 
-    /// Begins a persistent operation.
-    pub(crate) fn start(&self, start: &Start) -> Result<Active> {
+    /// Begins a persistent operation on a communicator.
+    pub(crate) fn start(&self, start: &Start, comm: u32) -> Result<Active> {
+        if let Start::Send { data, .. } | Start::Buffered { data, .. } = start {
+            // A communicator that was freed since is not counted for.
+            let _ = self.with_comm(comm, |c| {
+                let shared = self.rank.lock().is_shared();
+                c.traffic.count_message(data.size(), shared);
+                Ok(())
+            });
+        }
         Ok(match start {
             Start::Nothing(status) => Active::Done(*status),
             Start::Send {
@@ -334,7 +352,7 @@ impl Mpi {
         (receive, source, receive_tag): (Data, i32, i32),
         comm: u32,
     ) -> Result<Active> {
-        let target = self.target(comm, dest, send_tag)?;
+        let target = self.target(comm, dest, send_tag, Some(send.size()))?;
         let source = self.source(comm, source, receive_tag)?;
         let room = receive.size();
         let receive = source.map(|s| self.rank.irecv(receive, s.pattern, s.from));

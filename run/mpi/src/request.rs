@@ -559,7 +559,7 @@ impl Mpi {
             }
             (start.clone(), request.comm)
         };
-        let active = self.start(&start).map_err(|e| e.on(comm))?;
+        let active = self.start(&start, comm).map_err(|e| e.on(comm))?;
         if let Some(request) = self.objects().requests.get_mut(handle) {
             request.active = active;
         }

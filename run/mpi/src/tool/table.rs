@@ -1,0 +1,597 @@
+//! The one definition of every variable, event and category of the tools interface and of every environment variable.
+//! `docs/mpi.md` is printed from it (`cargo xtask docs`). Names are stable: what a name means does not change, and a
+//! variable that goes is not replaced by another of its name.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use margay_run_engine::monitor::{EventKind, Knob, Level, Monitor, Protocol};
+
+use crate::comm::Traffic;
+use crate::constants::tools::*;
+
+/// A group of variables and events.
+pub struct Category {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is about.
+    pub about: &'static str,
+    /// The category that it belongs to; none is the root.
+    pub parent: Option<&'static str>,
+}
+
+/// The categories, each after its parent.
+pub const CATEGORIES: &[Category] = &[
+    Category {
+        name: "margay",
+        about: "Everything of this library.",
+        parent: None,
+    },
+    Category {
+        name: "margay_protocols",
+        about: "By which way a message goes.",
+        parent: Some("margay"),
+    },
+    Category {
+        name: "margay_flow_control",
+        about: "What a sender may have outstanding at a receiver.",
+        parent: Some("margay"),
+    },
+    Category {
+        name: "margay_waiting",
+        about: "How a rank waits: looking, yielding, sleeping.",
+        parent: Some("margay"),
+    },
+    Category {
+        name: "margay_messages",
+        about: "Messages sent and received.",
+        parent: Some("margay"),
+    },
+    Category {
+        name: "margay_queues",
+        about: "Posted receives and unexpected messages.",
+        parent: Some("margay"),
+    },
+    Category {
+        name: "margay_communicators",
+        about: "What one communicator is used for.",
+        parent: Some("margay"),
+    },
+    Category {
+        name: "margay_job",
+        about: "What the job is.",
+        parent: Some("margay"),
+    },
+    Category {
+        name: "margay_tools",
+        about: "The tools interface itself.",
+        parent: Some("margay"),
+    },
+];
+
+/// Named values of a variable.
+pub struct Enumeration {
+    /// Its name.
+    pub name: &'static str,
+    /// Values and their names.
+    pub items: &'static [(i32, &'static str)],
+}
+
+/// The enumerations.
+pub const ENUMERATIONS: &[Enumeration] = &[
+    Enumeration {
+        name: "margay_switch",
+        items: &[(0, "off"), (1, "on")],
+    },
+    Enumeration {
+        name: "margay_rank_state",
+        items: &[(0, "outside"), (1, "running"), (2, "asleep")],
+    },
+];
+
+/// Where a control variable's value lives.
+#[derive(Clone, Copy)]
+pub enum Setting {
+    /// In the engine, a number between two bounds.
+    Knob(Knob, u64, u64),
+    /// The progress thread.
+    ProgressThread,
+    /// Room for events.
+    EventRoom,
+    /// A fact.
+    Fact(fn(&Monitor) -> u64),
+}
+
+/// A control variable.
+pub struct Control {
+    /// Its name.
+    pub name: &'static str,
+    /// The environment variable that sets it before the start.
+    pub environment: Option<&'static str>,
+    /// What it is, with its unit.
+    pub about: &'static str,
+    /// Its category.
+    pub category: &'static str,
+    /// One of `MPI_T_VERBOSITY_*`.
+    pub verbosity: i32,
+    /// One of `MPI_T_SCOPE_*`.
+    pub scope: i32,
+    /// Index of the enumeration of its values; those without are `unsigned long long`, those with `int`.
+    pub enumeration: Option<usize>,
+    /// Where its value lives.
+    pub setting: Setting,
+}
+
+/// Longest message for which a receiver's memory may be used without asking.
+const MOST_EAGER: u64 = 1 << 30;
+const MOST_BYTES: u64 = 1 << 60;
+const PAGE: u64 = 4096;
+
+/// The control variables.
+pub const CONTROLS: &[Control] = &[
+    Control {
+        name: "margay_eager_limit",
+        environment: Some("MARGAY_EAGER_LIMIT"),
+        about: "Longest message in bytes that is sent without asking the receiver.",
+        category: "margay_protocols",
+        verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: None,
+        setting: Setting::Knob(Knob::Eager, 0, MOST_EAGER),
+    },
+    Control {
+        name: "margay_attach_limit",
+        environment: Some("MARGAY_ATTACH_LIMIT"),
+        about: "Shortest message in bytes that is copied from memory to memory by cross-memory attach; depends on the processor.",
+        category: "margay_protocols",
+        verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: None,
+        setting: Setting::Knob(Knob::Attach, 1, MOST_BYTES),
+    },
+    Control {
+        name: "margay_arena_limit",
+        environment: Some("MARGAY_ARENA_LIMIT"),
+        about: "Shortest message in bytes from memory of MPI_Alloc_mem that the receiver copies from there.",
+        category: "margay_protocols",
+        verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: None,
+        setting: Setting::Knob(Knob::Arena, 1, MOST_BYTES),
+    },
+    Control {
+        name: "margay_arena_end",
+        environment: Some("MARGAY_ARENA_END"),
+        about: "Messages from memory of MPI_Alloc_mem of this many bytes and more are copied by both sides, if the system lets them.",
+        category: "margay_protocols",
+        verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: None,
+        setting: Setting::Knob(Knob::ArenaEnd, 1, MOST_BYTES),
+    },
+    Control {
+        name: "margay_part_limit",
+        environment: Some("MARGAY_PART_LIMIT"),
+        about: "Longest part in bytes of a message that one of the two sides copies at a time.",
+        category: "margay_protocols",
+        verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: None,
+        setting: Setting::Knob(Knob::Part, PAGE, MOST_BYTES),
+    },
+    Control {
+        name: "margay_tokens",
+        environment: Some("MARGAY_TOKENS"),
+        about: "Messages sent without asking that may be unmatched at one receiver; later ones ask. Best the same on all ranks, since a receiver tells the sender after each quarter.",
+        category: "margay_flow_control",
+        verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
+        scope: MPI_T_SCOPE_ALL,
+        enumeration: None,
+        setting: Setting::Knob(Knob::Tokens, 0, u32::MAX as u64),
+    },
+    Control {
+        name: "margay_token_bytes",
+        environment: Some("MARGAY_TOKEN_BYTES"),
+        about: "Bytes sent without asking that may be unmatched at one receiver. Best the same on all ranks.",
+        category: "margay_flow_control",
+        verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
+        scope: MPI_T_SCOPE_ALL,
+        enumeration: None,
+        setting: Setting::Knob(Knob::TokenBytes, 0, MOST_EAGER),
+    },
+    Control {
+        name: "margay_wait_looks",
+        environment: Some("MARGAY_WAIT_LOOKS"),
+        about: "How often a waiting rank looks for messages before it does anything else; by default many where every rank has a core, else one.",
+        category: "margay_waiting",
+        verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: None,
+        setting: Setting::Knob(Knob::Looks, 1, 1 << 31),
+    },
+    Control {
+        name: "margay_wait_yield_after",
+        environment: Some("MARGAY_WAIT_YIELD_AFTER"),
+        about: "Nanoseconds of waiting from which on a rank gives its core away between looks; 0: at once, which also makes polling calls give it away.",
+        category: "margay_waiting",
+        verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: None,
+        setting: Setting::Knob(Knob::YieldAfter, 0, MOST_BYTES),
+    },
+    Control {
+        name: "margay_wait_sleep_after",
+        environment: Some("MARGAY_WAIT_SLEEP_AFTER"),
+        about: "Nanoseconds of waiting from which on a rank sleeps until something arrives.",
+        category: "margay_waiting",
+        verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: None,
+        setting: Setting::Knob(Knob::SleepAfter, 0, MOST_BYTES),
+    },
+    Control {
+        name: "margay_progress_thread",
+        environment: Some("MARGAY_PROGRESS_THREAD"),
+        about: "Whether a thread of the rank moves messages while the program computes; worth it for long nonblocking operations when there are cores to spare. Can be set before MPI is initialized.",
+        category: "margay_waiting",
+        verbosity: MPI_T_VERBOSITY_USER_BASIC,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: Some(0),
+        setting: Setting::ProgressThread,
+    },
+    Control {
+        name: "margay_event_room",
+        environment: Some("MARGAY_EVENT_ROOM"),
+        about: "Events that are kept until the end of the call in which they happen; more are dropped.",
+        category: "margay_tools",
+        verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: None,
+        setting: Setting::EventRoom,
+    },
+    Control {
+        name: "margay_short_bytes",
+        environment: None,
+        about: "Longest message in bytes that takes one cache line.",
+        category: "margay_protocols",
+        verbosity: MPI_T_VERBOSITY_TUNER_ALL,
+        scope: MPI_T_SCOPE_CONSTANT,
+        enumeration: None,
+        setting: Setting::Fact(|_| margay_run_engine::SHORT as u64),
+    },
+    Control {
+        name: "margay_whole_bytes",
+        environment: None,
+        about: "Longest message in bytes that takes one packet.",
+        category: "margay_protocols",
+        verbosity: MPI_T_VERBOSITY_TUNER_ALL,
+        scope: MPI_T_SCOPE_CONSTANT,
+        enumeration: None,
+        setting: Setting::Fact(|_| margay_run_engine::WHOLE as u64),
+    },
+    Control {
+        name: "margay_usable_cores",
+        environment: None,
+        about: "Cores that the process may use: affinity and quota, not the machine's count.",
+        category: "margay_job",
+        verbosity: MPI_T_VERBOSITY_USER_DETAIL,
+        scope: MPI_T_SCOPE_READONLY,
+        enumeration: None,
+        setting: Setting::Fact(|_| margay_sys::cpu::usable_cores() as u64),
+    },
+];
+
+/// How a performance variable gets its value.
+#[derive(Clone, Copy)]
+pub enum Measure {
+    /// Grows from the start of the process; a handle counts while it is started.
+    Sum(fn(&Monitor) -> u64),
+    /// As `Sum`, of a communicator.
+    CommSum(fn(&Traffic) -> &AtomicU64),
+    /// Is what it is at the time of reading.
+    Now(fn(&Monitor) -> u64),
+    /// A share from 0 to 1.
+    Share(fn(&Monitor) -> f64),
+    /// One of the values of an enumeration.
+    State(fn(&Monitor) -> i32),
+    /// The highest that a level was while the handle was started.
+    Peak(Level),
+}
+
+/// A performance variable.
+pub struct Performance {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, with its unit.
+    pub about: &'static str,
+    /// Its category.
+    pub category: &'static str,
+    /// One of `MPI_T_VERBOSITY_*`.
+    pub verbosity: i32,
+    /// One of `MPI_T_PVAR_CLASS_*`.
+    pub class: i32,
+    /// Index of the enumeration of its values.
+    pub enumeration: Option<usize>,
+    /// How it gets its value.
+    pub measure: Measure,
+}
+
+impl Performance {
+    /// Whether it always runs, so that it can be neither started nor stopped, nor written.
+    #[must_use]
+    pub fn is_continuous(&self) -> bool {
+        matches!(
+            self.measure,
+            Measure::Now(_) | Measure::Share(_) | Measure::State(_)
+        )
+    }
+
+    /// Whether it is of a communicator.
+    #[must_use]
+    pub fn is_of_comm(&self) -> bool {
+        matches!(self.measure, Measure::CommSum(_))
+    }
+}
+
+fn get(value: &AtomicU64) -> u64 {
+    value.load(Ordering::Relaxed)
+}
+
+const fn row(
+    name: &'static str,
+    about: &'static str,
+    category: &'static str,
+    class: i32,
+    measure: Measure,
+) -> Performance {
+    Performance {
+        name,
+        about,
+        category,
+        verbosity: MPI_T_VERBOSITY_USER_DETAIL,
+        class,
+        enumeration: None,
+        measure,
+    }
+}
+
+const COUNTER: i32 = MPI_T_PVAR_CLASS_COUNTER;
+const AGGREGATE: i32 = MPI_T_PVAR_CLASS_AGGREGATE;
+const TIMER: i32 = MPI_T_PVAR_CLASS_TIMER;
+const LEVEL: i32 = MPI_T_PVAR_CLASS_LEVEL;
+
+/// The performance variables.
+#[rustfmt::skip]
+pub const PERFORMANCE: &[Performance] = &[
+    row("margay_messages_sent", "Messages sent, those of collective operations included, as far as these are messages.", "margay_messages", COUNTER, Measure::Sum(|m| m.counters.sent_in_all().0)),
+    row("margay_bytes_sent", "Their bytes.", "margay_messages", AGGREGATE, Measure::Sum(|m| m.counters.sent_in_all().1)),
+    row("margay_messages_received", "Messages that have found their receive.", "margay_messages", COUNTER, Measure::Sum(|m| get(&m.counters.received.messages))),
+    row("margay_bytes_received", "Their bytes, also those beyond the receive's buffer.", "margay_messages", AGGREGATE, Measure::Sum(|m| get(&m.counters.received.bytes))),
+    row("margay_requests_ended", "Requests of the engine that have ended: nonblocking operations, and blocking ones that had to wait.", "margay_messages", COUNTER, Measure::Sum(|m| get(&m.counters.ended))),
+    row("margay_whole_messages_sent", "Messages sent in one packet.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Whole).messages))),
+    row("margay_whole_bytes_sent", "Their bytes.", "margay_protocols", AGGREGATE, Measure::Sum(|m| get(&m.counters.sent(Protocol::Whole).bytes))),
+    row("margay_fragmented_messages_sent", "Messages sent in several packets without asking.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Fragments).messages))),
+    row("margay_fragmented_bytes_sent", "Their bytes.", "margay_protocols", AGGREGATE, Measure::Sum(|m| get(&m.counters.sent(Protocol::Fragments).bytes))),
+    row("margay_direct_messages_sent", "Messages copied from memory to memory.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Direct).messages))),
+    row("margay_direct_bytes_sent", "Their bytes.", "margay_protocols", AGGREGATE, Measure::Sum(|m| get(&m.counters.sent(Protocol::Direct).bytes))),
+    row("margay_streamed_messages_sent", "Messages sent in packets after the receiver's answer.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Streamed).messages))),
+    row("margay_streamed_bytes_sent", "Their bytes.", "margay_protocols", AGGREGATE, Measure::Sum(|m| get(&m.counters.sent(Protocol::Streamed).bytes))),
+    row("margay_out_of_tokens", "Messages that had to ask although they are short, because the receiver's tokens were used up.", "margay_flow_control", COUNTER, Measure::Sum(|m| get(&m.counters.out_of_tokens))),
+    row("margay_unexpected_messages", "Messages that came before their receive.", "margay_queues", COUNTER, Measure::Sum(|m| get(&m.counters.unexpected.messages))),
+    row("margay_unexpected_bytes", "Their bytes.", "margay_queues", AGGREGATE, Measure::Sum(|m| get(&m.counters.unexpected.bytes))),
+    row("margay_unexpected_share", "Share of all messages that came before their receive, since the start.", "margay_queues", MPI_T_PVAR_CLASS_PERCENTAGE, Measure::Share(unexpected_share)),
+    row("margay_match_attempts", "Searches of a queue for the partner of a message or of a receive.", "margay_queues", COUNTER, Measure::Sum(|m| get(&m.counters.match_attempts))),
+    row("margay_unexpected_queue_length", "Messages that wait for their receive now.", "margay_queues", LEVEL, Measure::Now(|m| m.counters.level(Level::Unexpected))),
+    row("margay_posted_queue_length", "Receives that wait for their message now.", "margay_queues", LEVEL, Measure::Now(|m| m.counters.level(Level::Posted))),
+    row("margay_unexpected_queue_peak", "Most messages that waited for their receive.", "margay_queues", MPI_T_PVAR_CLASS_HIGHWATERMARK, Measure::Peak(Level::Unexpected)),
+    row("margay_posted_queue_peak", "Most receives that waited for their message.", "margay_queues", MPI_T_PVAR_CLASS_HIGHWATERMARK, Measure::Peak(Level::Posted)),
+    row("margay_waits", "Waits that were not over after the first looks.", "margay_waiting", COUNTER, Measure::Sum(|m| get(&m.waiting.waits))),
+    row("margay_wait_time", "Nanoseconds in these waits.", "margay_waiting", TIMER, Measure::Sum(|m| get(&m.waiting.wait_ns))),
+    row("margay_yields", "Times that the core was given away while waiting.", "margay_waiting", COUNTER, Measure::Sum(|m| get(&m.waiting.yields))),
+    row("margay_sleeps", "Times that a thread went to sleep while waiting.", "margay_waiting", COUNTER, Measure::Sum(|m| get(&m.waiting.sleeps))),
+    row("margay_sleep_time", "Nanoseconds asleep.", "margay_waiting", TIMER, Measure::Sum(|m| get(&m.waiting.sleep_ns))),
+    Performance { enumeration: Some(1), ..row("margay_rank_state", "Whether the rank is outside of MPI (not initialized or finalized), running, or has a thread asleep in a call.", "margay_waiting", MPI_T_PVAR_CLASS_STATE, Measure::State(|m| m.state())) },
+    row("margay_event_room_size", "Events that are kept until the end of a call.", "margay_tools", MPI_T_PVAR_CLASS_SIZE, Measure::Now(|m| m.events.room())),
+    row("margay_comm_messages_sent", "Point-to-point messages that were sent on the communicator.", "margay_communicators", COUNTER, Measure::CommSum(|t| &t.messages)),
+    row("margay_comm_bytes_sent", "Their bytes.", "margay_communicators", AGGREGATE, Measure::CommSum(|t| &t.bytes)),
+    row("margay_comm_collectives", "Collective operations that were begun on the communicator, those that the library needs for itself included.", "margay_communicators", COUNTER, Measure::CommSum(|t| &t.collectives)),
+];
+
+fn unexpected_share(monitor: &Monitor) -> f64 {
+    let unexpected = get(&monitor.counters.unexpected.messages);
+    let received = get(&monitor.counters.received.messages);
+    let all = received + monitor.counters.level(Level::Unexpected);
+    if all == 0 {
+        0.0
+    } else {
+        (unexpected as f64 / all as f64).min(1.0)
+    }
+}
+
+/// The type of an event's element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// `int`
+    Int,
+    /// `unsigned long long`
+    Number,
+}
+
+impl Element {
+    /// Bytes.
+    #[must_use]
+    pub fn size(self) -> usize {
+        match self {
+            Element::Int => 4,
+            Element::Number => 8,
+        }
+    }
+}
+
+/// A type of event.
+pub struct EventType {
+    /// Its name.
+    pub name: &'static str,
+    /// What happened.
+    pub about: &'static str,
+    /// Its category.
+    pub category: &'static str,
+    /// What the engine calls it.
+    pub kind: EventKind,
+    /// Its elements.
+    pub elements: &'static [(&'static str, Element)],
+}
+
+/// The types of events.
+pub const EVENTS: &[EventType] = &[
+    EventType {
+        name: "margay_message_unexpected",
+        about: "A message came before its receive: source in its communicator, tag, number of the context, bytes.",
+        category: "margay_queues",
+        kind: EventKind::MessageUnexpected,
+        elements: &[
+            ("source", Element::Int),
+            ("tag", Element::Int),
+            ("context", Element::Int),
+            ("bytes", Element::Number),
+        ],
+    },
+    EventType {
+        name: "margay_request_ended",
+        about: "A request of the engine ended: kind (0 send, 1 receive, 2 collective, 3 other), source, tag, bytes.",
+        category: "margay_messages",
+        kind: EventKind::RequestEnded,
+        elements: &[
+            ("kind", Element::Int),
+            ("source", Element::Int),
+            ("tag", Element::Int),
+            ("bytes", Element::Number),
+        ],
+    },
+    EventType {
+        name: "margay_sleep",
+        about: "A waiting thread went to sleep: nanoseconds that it has waited.",
+        category: "margay_waiting",
+        kind: EventKind::Sleep,
+        elements: &[("waited", Element::Number)],
+    },
+    EventType {
+        name: "margay_wake",
+        about: "A thread woke up: nanoseconds that it slept.",
+        category: "margay_waiting",
+        kind: EventKind::Wake,
+        elements: &[("slept", Element::Number)],
+    },
+    EventType {
+        name: "margay_out_of_tokens",
+        about: "A short message has to ask because the receiver's tokens are used up: rank of the receiver in MPI_COMM_WORLD, bytes of the message.",
+        category: "margay_flow_control",
+        kind: EventKind::OutOfTokens,
+        elements: &[("receiver", Element::Int), ("bytes", Element::Number)],
+    },
+];
+
+/// An environment variable that is not a control variable's.
+pub struct Environment {
+    /// Its name.
+    pub name: &'static str,
+    /// Who reads it.
+    pub reader: &'static str,
+    /// What it does.
+    pub about: &'static str,
+}
+
+/// The environment variables that set no control variable.
+pub const ENVIRONMENT: &[Environment] = &[
+    Environment {
+        name: "MARGAY_RANK",
+        reader: "the library",
+        about: "The rank, set by the launcher; a program may read it. Without it the program is a world of one rank.",
+    },
+    Environment {
+        name: "MARGAY_SIZE",
+        reader: "programs",
+        about: "The number of ranks, set by the launcher.",
+    },
+    Environment {
+        name: "MARGAY_SEGMENT_FD",
+        reader: "the library",
+        about: "The file descriptor of the job's shared memory, set by the launcher.",
+    },
+    Environment {
+        name: "MPICC_CC",
+        reader: "`mpicc`",
+        about: "The C compiler to use instead of `cc`.",
+    },
+    Environment {
+        name: "MPICXX_CXX",
+        reader: "`mpicxx`, `mpic++`",
+        about: "The C++ compiler to use instead of `c++`.",
+    },
+    Environment {
+        name: "GLIBC_TUNABLES",
+        reader: "the C library",
+        about: "The launcher adds `glibc.malloc.hugetlb=1` where every rank has a core, unless that tunable is set.",
+    },
+    Environment {
+        name: "MARGAY_STAGE",
+        reader: "tests, benchmarks, `cargo xtask`",
+        about: "Another place for `stage/`.",
+    },
+    Environment {
+        name: "MARGAY_PEERS",
+        reader: "`make bench`",
+        about: "A folder with the other implementations, each in a Python environment of its own.",
+    },
+    Environment {
+        name: "MARGAY_TEST_SEEDS",
+        reader: "tests",
+        about: "How many seeds the randomized tests try; more than in a usual run.",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_categories_exist() {
+        let mut names = BTreeSet::new();
+        let all = CONTROLS.iter().map(|c| c.name);
+        for name in all.chain(EVENTS.iter().map(|e| e.name)) {
+            assert!(names.insert(name), "{name}");
+        }
+        let mut names = BTreeSet::new();
+        for p in PERFORMANCE {
+            assert!(names.insert(p.name), "{}", p.name);
+        }
+        let known: BTreeSet<_> = CATEGORIES.iter().map(|c| c.name).collect();
+        let used = CONTROLS.iter().map(|c| c.category);
+        let used = used.chain(PERFORMANCE.iter().map(|p| p.category));
+        for name in used.chain(EVENTS.iter().map(|e| e.category)) {
+            assert!(known.contains(name), "{name}");
+        }
+        for (i, category) in CATEGORIES.iter().enumerate() {
+            let before = &CATEGORIES[..i];
+            let parent = category.parent;
+            assert!(parent.is_none_or(|p| before.iter().any(|c| c.name == p)));
+        }
+    }
+
+    #[test]
+    fn classes_fit_what_is_measured() {
+        for p in PERFORMANCE {
+            let fits = match p.measure {
+                Measure::Sum(_) | Measure::CommSum(_) => {
+                    [COUNTER, AGGREGATE, TIMER].contains(&p.class)
+                }
+                Measure::Now(_) => [LEVEL, MPI_T_PVAR_CLASS_SIZE].contains(&p.class),
+                Measure::Share(_) => p.class == MPI_T_PVAR_CLASS_PERCENTAGE,
+                Measure::State(_) => p.class == MPI_T_PVAR_CLASS_STATE && p.enumeration.is_some(),
+                Measure::Peak(_) => p.class == MPI_T_PVAR_CLASS_HIGHWATERMARK,
+            };
+            assert!(fits, "{}", p.name);
+        }
+    }
+}
