@@ -17,12 +17,21 @@ needs() {
     fi
 }
 
+# wants <package> <command...>: the same, where it is not needed but can be had.
+wants() {
+    if [ "$(id -u)" -eq 0 ]; then needs "$@"; fi
+}
+
 have() { command -v "$1"; }
 # A C compiler with the C library's headers.
 compiles() { echo '#include <stdio.h>' | "$1" -x "$2" -E -; }
 
 needs gcc have cc
 needs libc6-dev compiles cc c
+case $purpose in
+test) needs gfortran have gfortran ;;
+*) wants gfortran have gfortran ;;
+esac
 case $purpose in
 test)
     needs g++ have c++

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod classic;
+mod fortran;
 mod mesh_view;
 mod options;
 mod pages;
@@ -65,6 +66,7 @@ fn other(command: Subcommand) -> ExitCode {
     let done = match command {
         Subcommand::Run(_) => unreachable!("`margay run` has been taken care of"),
         Subcommand::Mesh(options) => return mesh_view::show("margay mesh", &options),
+        Subcommand::Fortran(options) => fortran::build(&options),
         Subcommand::Completions { shell, command } => pages::completions(shell, &command),
         Subcommand::Man { directory } => pages::manual(&directory),
     };

@@ -30,6 +30,8 @@ pub enum Subcommand {
     Run(Box<RunOptions>),
     /// Show the jobs that run on this machine (also called showmesh).
     Mesh(MeshOptions),
+    /// Build the Fortran modules and library for a compiler.
+    Fortran(FortranOptions),
     /// Print the completions of a shell.
     Completions {
         /// The shell.
@@ -44,6 +46,25 @@ pub enum Subcommand {
         /// The directory.
         directory: PathBuf,
     },
+}
+
+/// Build the Fortran modules and library for a compiler.
+#[derive(Clone, Debug, Args)]
+pub struct FortranOptions {
+    /// The Fortran compiler; may be several words.
+    #[arg(
+        long,
+        value_name = "COMPILER",
+        env = "MPIFORT_FC",
+        default_value = "gfortran"
+    )]
+    pub fc: String,
+    /// The C compiler that belongs to it, with its ISO_Fortran_binding.h.
+    #[arg(long, value_name = "COMPILER", env = "MPICC_CC", default_value = "cc")]
+    pub cc: String,
+    /// Folder that gets include and lib, for MPIFORT_PREFIX [default: the tree itself].
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub prefix: Option<PathBuf>,
 }
 
 const RUN_NOTES: &str = "\

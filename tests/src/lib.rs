@@ -50,6 +50,9 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>, limit_s: u32) -> Command {
     for name in [
         "MPICC_CC",
         "MPICXX_CXX",
+        "MPIFORT_FC",
+        "MPIFORT_PREFIX",
+        "FC",
         "LD_LIBRARY_PATH",
         "MPI_HOME",
         "CC",

@@ -72,10 +72,22 @@ pub fn print(root: &Path) -> Result<Outputs, String> {
     })
 }
 
-struct Function {
-    name: String,
-    result: String,
-    parameters: Vec<String>,
+/// A function of the ABI as C declares it.
+pub(crate) struct Function {
+    pub name: String,
+    /// The C type.
+    pub result: String,
+    /// Each as C declares it: `const int ranks[]`.
+    pub parameters: Vec<String>,
+}
+
+/// A constant of the ABI.
+pub(crate) struct Constant {
+    pub name: String,
+    /// The name of its Rust type, which tells how it is written in C.
+    pub ty: String,
+    /// A number in decimal, or the name of another constant.
+    pub value: String,
 }
 
 impl Function {
@@ -90,7 +102,7 @@ impl Function {
 }
 
 /// All functions, file by file in alphabetical order, each in the order of its file.
-fn functions(folder: &Path) -> Result<Vec<Function>, String> {
+pub(crate) fn functions(folder: &Path) -> Result<Vec<Function>, String> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .map_err(|e| format!("cannot list {}: {e}", folder.display()))?
         .filter_map(|entry| entry.ok().map(|e| e.path()))
@@ -276,6 +288,32 @@ fn declare(ty: &Type, name: &str, c: bool) -> Result<String, String> {
         }
         _ => Err("a type that is not a name".into()),
     }
+}
+
+/// All constants in their order.
+pub(crate) fn constant_list(root: &Path) -> Result<Vec<Constant>, String> {
+    let mut all = Vec::new();
+    for item in &parse(&root.join("run/mpi/src/constants.rs"))?.items {
+        let Item::Mod(syn::ItemMod {
+            content: Some((_, items)),
+            ..
+        }) = item
+        else {
+            continue;
+        };
+        for item in items {
+            let Item::Const(constant) = item else {
+                continue;
+            };
+            let name = constant.ident.to_string();
+            all.push(Constant {
+                value: value(&constant.expr).map_err(|e| format!("{name}: {e}"))?,
+                ty: type_name(&constant.ty),
+                name,
+            });
+        }
+    }
+    Ok(all)
 }
 
 fn constants(file: &syn::File) -> Result<String, String> {

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+pub mod fortran;
 pub mod header;
 pub mod stage;
 pub mod tidy;

@@ -34,6 +34,11 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Print the generated part of the Fortran bindings.
+    Fortran {
+        /// Where to.
+        folder: PathBuf,
+    },
     /// Check the rules of the house that a program can check.
     Tidy,
 }
@@ -55,6 +60,7 @@ fn run(command: Command) -> Result<()> {
         Command::Header { check } => {
             header::run(workspace(), check).map_err(|error| anyhow!(error))
         }
+        Command::Fortran { folder } => stage::fortran_sources(&folder),
         Command::Tidy => {
             let findings = tidy::check(workspace())?;
             for finding in &findings {

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 
-use crate::{header, workspace};
+use crate::{fortran, header, workspace};
 
 /// The stage tree's folder: `MARGAY_STAGE`, else `stage/` in the workspace.
 pub fn folder() -> PathBuf {
@@ -31,7 +31,7 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Files that are copied as they are: from the workspace, to the tree, with which mode.
-const FILES: [(&str, &str, u32); 14] = [
+const FILES: [(&str, &str, u32); 15] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
     (
@@ -68,14 +68,18 @@ const FILES: [(&str, &str, u32); 14] = [
         "share/doc/margay/docs/protocols.md",
         0o644,
     ),
+    ("docs/fortran.md", "share/doc/margay/docs/fortran.md", 0o644),
     ("docs/segment.md", "share/doc/margay/docs/segment.md", 0o644),
     ("CHANGELOG.md", "share/doc/margay/CHANGELOG.md", 0o644),
 ];
 
 /// Symbolic links: the link, and what it points at.
-const LINKS: [(&str, &str); 4] = [
+const LINKS: [(&str, &str); 7] = [
     ("bin/mpicxx", "mpicc"),
     ("bin/mpic++", "mpicc"),
+    ("bin/mpifort", "mpicc"),
+    ("bin/mpif90", "mpicc"),
+    ("bin/mpif77", "mpicc"),
     ("lib/libmpi_abi.so", "libmpi_abi.so.1"),
     ("lib/libmpi.so", "libmpi_abi.so.1"),
 ];
@@ -120,21 +124,86 @@ pub fn build(to: &Path) -> Result<()> {
     }
     let pkg_config = fs::read_to_string(workspace().join("abi/wrappers/mpi.pc"))
         .context("abi/wrappers/mpi.pc")?;
-    for name in ["mpi", "mpi-c", "margay-mpi"] {
-        let text = pkg_config.replace("@VERSION@", &version.to_string());
+    let pkg_config_fortran = pkg_config
+        .replace("standard ABI", "for Fortran")
+        .replace("-lmpi_abi", "-lmargay_mpifort -lmpi_abi");
+    for (name, text) in [
+        ("mpi", &pkg_config),
+        ("mpi-c", &pkg_config),
+        ("margay-mpi", &pkg_config),
+        ("mpi-fort", &pkg_config_fortran),
+    ] {
+        let text = text.replace("@VERSION@", &version.to_string());
         put(
             text.as_bytes(),
             &to.join(format!("lib/pkgconfig/{name}.pc")),
             0o644,
         )?;
     }
+    fortran_sources(&to.join("share/margay/fortran"))?;
     for (link, target) in LINKS {
         relink(target, &to.join(link))?;
     }
     for name in NAMES {
         relink("margay", &to.join("bin").join(name))?;
     }
-    pages(built.join("margay").as_std_path(), to)
+    pages(built.join("margay").as_std_path(), to)?;
+    fortran_library(to)
+}
+
+/// Builds the modules and the library with the Fortran compiler of the system, unless they are newer than their sources.
+fn fortran_library(to: &Path) -> Result<()> {
+    let compiler = std::env::var("MPIFORT_FC").unwrap_or_else(|_| "gfortran".into());
+    let name = compiler.split_whitespace().next().unwrap_or_default();
+    let there = Command::new(name)
+        .arg("--version")
+        .output()
+        .is_ok_and(|o| o.status.success());
+    if !there {
+        println!(
+            "no {compiler}: the tree gets no Fortran modules; install it, or run `margay fortran --fc=COMPILER`"
+        );
+        return Ok(());
+    }
+    let library = to.join("lib/libmargay_mpifort.so.1");
+    let sources = to.join("share/margay/fortran");
+    let changed = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
+    let mut newest = changed(&to.join("include/mpi.h"));
+    for entry in fs::read_dir(&sources)? {
+        newest = newest.max(changed(&entry?.path()));
+    }
+    if changed(&library).is_some_and(|built| Some(built) > newest) {
+        return Ok(());
+    }
+    output(Command::new(to.join("bin/margay")).args(["fortran", "--fc", &compiler])).map(drop)
+}
+
+/// Writes all sources of the Fortran bindings: those of `abi/fortran` and those that are printed from the definitions.
+///
+/// # Errors
+/// When a definition is not understood or a file cannot be written.
+pub fn fortran_sources(to: &Path) -> Result<()> {
+    let printed = fortran::print(workspace()).map_err(|error| anyhow::anyhow!(error))?;
+    for (name, text) in printed {
+        put(text.as_bytes(), &to.join(name), 0o644)?;
+    }
+    let by_hand = workspace().join("abi/fortran");
+    for entry in
+        fs::read_dir(&by_hand).with_context(|| format!("{}: cannot be read", by_hand.display()))?
+    {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|e| e == "c" || e == "h" || e == "f90")
+        {
+            copy(
+                &path,
+                &to.join(path.file_name().context("a file without a name")?),
+                0o644,
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// Manual pages and completions, as the command itself writes them from its options.

@@ -1,0 +1,221 @@
+//! `margay fortran`: the Fortran modules and library of a compiler, from the sources that the tree carries.
+//!
+//! Modules can only be read by the compiler that wrote them, so each compiler needs its own.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::options::FortranOptions;
+
+/// Fortran sources in the order in which they need each other.
+const MODULES: [&str; 13] = [
+    "facts.f90",
+    "mpi_kinds.f90",
+    "mpi_f08_types.f90",
+    "mpi_sizeofs.F90",
+    "mpi_constants.f90",
+    "mpi_interfaces.f90",
+    "mpi_pinterfaces.f90",
+    "mpi.f90",
+    "mpi_f08_constants.f90",
+    "mpi_f08_callbacks.f90",
+    "mpi_f08_interfaces.f90",
+    "mpi_f08_pinterfaces.f90",
+    "mpi_f08.f90",
+];
+
+const LIBRARY: &str = "libmargay_mpifort.so.1";
+
+/// Builds in a folder of its own and puts the results into the prefix.
+pub fn build(options: &FortranOptions) -> Result<(), String> {
+    let tree = tree()?;
+    let prefix = options.prefix.clone().unwrap_or_else(|| tree.clone());
+    let sources = tree.join("share/margay/fortran");
+    if !sources.join(MODULES[0]).exists() {
+        return Err(format!(
+            "{} has no Fortran sources; use the margay of an installed tree",
+            sources.display()
+        ));
+    }
+    let folder = std::env::temp_dir().join(format!("margay-fortran-{}", std::process::id()));
+    fs::create_dir_all(&folder).map_err(|e| failed("make", &folder, &e))?;
+    let built = compile(options, &tree, &sources, &folder)
+        .and_then(|objects| link(options, &tree, &prefix, &folder, &objects))
+        .and_then(|()| install(&sources, &folder, &prefix));
+    let _ = fs::remove_dir_all(&folder);
+    built?;
+    println!(
+        "Fortran modules of {} are in {}",
+        options.fc,
+        prefix.join("include").display()
+    );
+    Ok(())
+}
+
+/// The installed tree that this program stands in.
+fn tree() -> Result<PathBuf, String> {
+    let program =
+        std::env::current_exe().map_err(|e| format!("cannot find the own program: {e}"))?;
+    let prefix = program.parent().and_then(Path::parent);
+    prefix
+        .map(Path::to_path_buf)
+        .ok_or_else(|| format!("{} stands in no tree", program.display()))
+}
+
+/// C files in one thread, modules in another; the names of the objects.
+fn compile(
+    options: &FortranOptions,
+    tree: &Path,
+    sources: &Path,
+    folder: &Path,
+) -> Result<Vec<String>, String> {
+    let mut c_files = Vec::new();
+    for entry in fs::read_dir(sources).map_err(|e| failed("read", sources, &e))? {
+        let path = entry.map_err(|e| failed("read", sources, &e))?.path();
+        if path.extension().is_some_and(|e| e == "c") {
+            c_files.push(path);
+        }
+    }
+    c_files.sort();
+    std::thread::scope(|scope| {
+        let c = scope.spawn(|| compile_c(&options.cc, tree, sources, folder, &c_files));
+        let mut objects = Vec::new();
+        for module in MODULES {
+            let object = format!("{module}.o");
+            let mut command = words(&options.fc);
+            command
+                .args(["-O2", "-fPIC", "-c"])
+                .arg(sources.join(module))
+                .args(["-o", &object]);
+            run(command.current_dir(folder))?;
+            objects.push(object);
+        }
+        objects.extend(c.join().expect("compiling does not panic")?);
+        Ok(objects)
+    })
+}
+
+/// Files of functions that Fortran calls are compiled twice: for `MPI_x` and for `PMPI_x`.
+fn compile_c(
+    cc: &str,
+    tree: &Path,
+    sources: &Path,
+    folder: &Path,
+    files: &[PathBuf],
+) -> Result<Vec<String>, String> {
+    let mut objects = Vec::new();
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let forms: &[&str] = if name.starts_with("mpi_") {
+            &["", "p"]
+        } else {
+            &[""]
+        };
+        for form in forms {
+            let object = format!("{form}{name}.o");
+            let mut command = words(cc);
+            command.args(["-O2", "-fPIC"]);
+            if !form.is_empty() {
+                command.arg("-DMARGAY_PROFILED");
+            }
+            let mut include = OsString::from("-I");
+            include.push(tree.join("include"));
+            let mut own = OsString::from("-I");
+            own.push(sources);
+            command
+                .args([include, own])
+                .arg("-c")
+                .arg(file)
+                .args(["-o", &object]);
+            run(command.current_dir(folder))?;
+            objects.push(object);
+        }
+    }
+    Ok(objects)
+}
+
+fn link(
+    options: &FortranOptions,
+    tree: &Path,
+    prefix: &Path,
+    folder: &Path,
+    objects: &[String],
+) -> Result<(), String> {
+    let lib = tree.join("lib");
+    let mut command = words(&options.cc);
+    command
+        .args(["-shared", "-o", LIBRARY])
+        .args(objects)
+        .arg(format!("-Wl,-soname,{LIBRARY}"))
+        .args(["-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"]);
+    if fs::canonicalize(prefix).ok() != fs::canonicalize(tree).ok() {
+        let mut rpath = OsString::from("-Wl,-rpath,");
+        rpath.push(&lib);
+        command.arg(rpath);
+    }
+    command.arg("-L").arg(&lib).arg("-lmpi_abi");
+    run(command.current_dir(folder))
+}
+
+/// Each file is put beside its place and renamed, so that programs keep the library that they run with.
+fn install(sources: &Path, folder: &Path, prefix: &Path) -> Result<(), String> {
+    let (include, lib) = (prefix.join("include"), prefix.join("lib"));
+    for folder in [&include, &lib] {
+        fs::create_dir_all(folder).map_err(|e| failed("make", folder, &e))?;
+    }
+    for entry in fs::read_dir(folder).map_err(|e| failed("read", folder, &e))? {
+        let path = entry.map_err(|e| failed("read", folder, &e))?.path();
+        if path.extension().is_some_and(|e| e == "mod" || e == "smod") {
+            replace(&path, &include)?;
+        }
+    }
+    for header in ["mpif.h", "mpi_fortran.h"] {
+        replace(&sources.join(header), &include)?;
+    }
+    let link = lib.join(LIBRARY.trim_end_matches(".1"));
+    if fs::symlink_metadata(&link).is_ok() {
+        fs::remove_file(&link).map_err(|e| failed("replace", &link, &e))?;
+    }
+    std::os::unix::fs::symlink(LIBRARY, &link).map_err(|e| failed("make", &link, &e))?;
+    replace(&folder.join(LIBRARY), &lib)
+}
+
+fn replace(file: &Path, folder: &Path) -> Result<(), String> {
+    let name = file.file_name().unwrap_or_default();
+    let mut partial = name.to_owned();
+    partial.push(format!(".partial{}", std::process::id()));
+    let (to, partial) = (folder.join(name), folder.join(partial));
+    fs::copy(file, &partial)
+        .and_then(|_| fs::rename(&partial, &to))
+        .map_err(|e| failed("write", &to, &e))
+}
+
+/// A compiler may be several words: `ccache gfortran`.
+fn words(compiler: &str) -> Command {
+    let mut words = compiler.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    command
+}
+
+/// Runs a compiler; shows what it said only if it fails.
+fn run(command: &mut Command) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|e| {
+        format!("cannot start the compiler '{program}': {e}; install it or name another with --fc or --cc")
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "{command:?} failed:\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+fn failed(what: &str, path: &Path, error: &std::io::Error) -> String {
+    format!("cannot {what} '{}': {error}", path.display())
+}
