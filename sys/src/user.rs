@@ -20,11 +20,72 @@ pub struct Mem {
     keep: Option<Arc<Owned>>,
 }
 
+/// Bytes in one piece: a claim for the time of one call. Two words, so it passes through calls in
+/// registers. (A claim that goes through memory is written as words and copied as vectors, and such
+/// a load waits until all stores before it are done, those to a line that another core has included.)
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    base: usize,
+    len: usize,
+}
+
+impl Piece {
+    /// Takes the user's word for `[base, base + len)`.
+    ///
+    /// # Safety
+    /// As [`Mem::claim`], until the last copy is gone and the last [`Mem`] that was made of one.
+    #[must_use]
+    #[inline(always)]
+    pub unsafe fn claim(base: *mut u8, len: usize) -> Piece {
+        Piece {
+            base: base as usize,
+            len,
+        }
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    #[inline(always)]
+    pub fn size(self) -> usize {
+        self.len
+    }
+
+    /// Lends the bytes to `f`.
+    #[inline(always)]
+    pub fn with_bytes<R>(self, f: impl FnOnce(&[u8]) -> R) -> R {
+        if self.len == 0 {
+            return f(&[]);
+        }
+        // SAFETY: by the claim the bytes are readable and nobody writes there meanwhile.
+        f(unsafe { std::slice::from_raw_parts(self.base as *const u8, self.len) })
+    }
+
+    /// Copies as much of `from` as there is room for to the start.
+    #[inline(always)]
+    pub fn write(self, from: &[u8]) {
+        let len = from.len().min(self.len);
+        // SAFETY: by the claim the bytes are writable; `from` may overlap them.
+        unsafe { std::ptr::copy(from.as_ptr(), self.base as *mut u8, len) };
+    }
+
+    /// The same claim as memory.
+    #[must_use]
+    #[inline]
+    pub fn mem(self) -> Mem {
+        Mem {
+            base: self.base,
+            lo: 0,
+            hi: self.len as i64,
+            keep: None,
+        }
+    }
+}
+
 impl Mem {
     /// Takes the user's word for `[base + lo, base + hi)`.
     ///
     /// # Safety
-    /// Until the last clone is dropped, those bytes must be readable, writable if anything is
+    /// Until the last clone is dropped and the last [`Piece`] is gone, those bytes must be readable, writable if anything is
     /// written through the result, and not be accessed by others in a way that conflicts. That is
     /// what MPI asks of the caller for the duration of an operation.
     #[must_use]
@@ -71,6 +132,22 @@ impl Mem {
     #[must_use]
     pub fn address(&self) -> usize {
         self.base
+    }
+
+    /// `len` bytes from `offset` on as a piece; None for memory of our own, which a piece would not keep.
+    ///
+    /// # Panics
+    /// When the range is not covered by the claim.
+    #[must_use]
+    #[inline]
+    pub fn piece(&self, offset: i64, len: usize) -> Option<Piece> {
+        if self.keep.is_some() {
+            return None;
+        }
+        Some(Piece {
+            base: self.at(offset, len) as usize,
+            len,
+        })
     }
 
     /// Whether `[offset, offset + len)` may be touched.

@@ -12,6 +12,7 @@ use margay_run_mpi::constants::sentinel::MPI_UNDEFINED;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
 use margay_run_mpi::{Mpi, fail};
+use margay_sys::user::Piece;
 
 use crate::types::{MPI_Aint, MPI_Count, MPI_Datatype};
 use crate::user::{Buf, In};
@@ -93,16 +94,20 @@ pub fn wide<T: Int>(name: &str, array: In<T>, n: usize) -> Result<Vec<i64>> {
     Ok(array.slice(name, n)?.iter().map(|v| v.wide()).collect())
 }
 
+/// The bytes of `count` elements at `buf`, if the datatype is a predefined one without holes and nothing is unusual;
+/// else [`data`] converts the arguments or says what is wrong.
+#[inline(always)]
+pub fn piece(buf: Buf, count: i64, datatype: MPI_Datatype) -> Option<Piece> {
+    let bytes = (count as u64).checked_mul(basic_size(datatype.value())?)?;
+    (count >= 0 && buf.address() > MPI_IN_PLACE && bytes <= i64::MAX as u64)
+        .then(|| buf.piece(bytes as usize))
+}
+
 /// The data of a message: `count` elements at `buf`.
 #[inline]
 pub fn data(mpi: &Mpi, buf: Buf, count: i64, datatype: MPI_Datatype) -> Result<Data> {
-    if let Some(size) = basic_size(datatype.value())
-        && count >= 0
-        && buf.address() > MPI_IN_PLACE
-        && let Some(bytes) = (count as u64).checked_mul(size)
-        && bytes <= i64::MAX as u64
-    {
-        return Ok(Data::bytes(buf.claim(0, bytes as i64), bytes));
+    if let Some(piece) = piece(buf, count, datatype) {
+        return Ok(Data::bytes(piece.mem(), piece.size() as u64));
     }
     let operand = operand(mpi, ("buf", "count"), buf, count, datatype)?;
     Ok(Data::typed(operand.mem, operand.count, &operand.datatype))

@@ -5,13 +5,18 @@ use std::ffi::c_int;
 use margay_run_mpi::point::SendMode;
 
 use crate::call::mpi;
-use crate::convert::{Int, data};
+use crate::convert::{Int, data, piece};
 use crate::types::*;
 use crate::user::{Buf, ConstBuf, MPI_Status, Place};
 
 mpi! {
     /// Sends; returns when the buffer may be used again.
     count fn MPI_Send(buf: ConstBuf, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm) |mpi| on comm {
+        if let Some(piece) = piece(buf.buf(), count.wide(), datatype)
+            && mpi.send_at_once(piece, dest, tag, comm.value())
+        {
+            return Ok(());
+        }
         let data = data(mpi, buf.buf(), count.wide(), datatype)?;
         mpi.send(SendMode::Standard, &data, dest, tag, comm.value())
     }
@@ -36,8 +41,17 @@ mpi! {
 
     /// Receives.
     count fn MPI_Recv(buf: Buf, count: Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm, status: Place<MPI_Status>) |mpi| on comm {
+        let piece = piece(buf, count.wide(), datatype);
+        if let Some(piece) = piece
+            && let Some(result) = mpi.recv_at_once(piece, source, tag, comm.value(), |outcome| status.outcome(outcome, piece.size()))
+        {
+            return result;
+        }
         let data = data(mpi, buf, count.wide(), datatype)?;
-        let (found, error) = mpi.recv(data, source, tag, comm.value())?;
+        let (found, error) = match piece {
+            Some(_) => mpi.recv_posted(data, source, tag, comm.value())?,
+            None => mpi.recv(data, source, tag, comm.value())?,
+        };
         status.status(&found);
         error.map_or(Ok(()), Err)
     }

@@ -7,10 +7,12 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
+use margay_run_engine::Outcome;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::error::Result;
+use margay_run_mpi::point::received;
 use margay_run_mpi::{Status, fail};
-use margay_sys::user::Mem;
+use margay_sys::user::{Mem, Piece};
 
 /// `void *`: a buffer that may be written.
 #[repr(transparent)]
@@ -86,6 +88,13 @@ impl Buf {
         // SAFETY: see the module: the buffer, count and datatype of one call describe memory that the caller owns
         // until the operation is complete.
         unsafe { Mem::claim(self.0.cast(), lo, hi) }
+    }
+
+    /// Claims `len` bytes from the address on for the time of the call.
+    #[inline(always)]
+    pub fn piece(self, len: usize) -> Piece {
+        // SAFETY: as in `claim`.
+        unsafe { Piece::claim(self.0.cast(), len) }
     }
 
     /// Writes a pointer-sized value to where the argument points (`void *baseptr` and the like are really
@@ -348,6 +357,25 @@ impl MPI_Status {
 }
 
 impl Place<MPI_Status> {
+    /// Enters the outcome of a receive of up to `room` bytes; an error if the message was longer.
+    #[inline(always)]
+    pub fn outcome(self, outcome: &Outcome, room: usize) -> Result<()> {
+        if outcome.truncated.is_some() {
+            let (found, error) = received(outcome, room as u64);
+            self.status(&found);
+            return error.map_or(Ok(()), Err);
+        }
+        if !self.0.is_null() {
+            self.status(&Status {
+                source: outcome.source as i32,
+                tag: outcome.tag as i32,
+                bytes: outcome.bytes,
+                cancelled: false,
+            });
+        }
+        Ok(())
+    }
+
     /// Enters everything but the error, unless the program ignores the status.
     #[inline]
     pub fn status(self, status: &Status) {

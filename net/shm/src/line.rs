@@ -50,13 +50,23 @@ pub(crate) fn head(top: u32, words: &LineWords) -> Head {
 #[inline]
 pub(crate) fn whole(head: Head, payload: &[u8]) -> LineWords {
     let [a, b] = envelope(head);
-    let mut first = [0; SHORT];
-    match payload.first_chunk::<SHORT>() {
-        Some(full) => first = *full,
-        None => first[..payload.len()].copy_from_slice(payload),
+    let mut words = [a, b, 0, 0, 0, 0, 0];
+    let (full, rest) = payload[..payload.len().min(SHORT)].as_chunks::<8>();
+    for (word, eight) in words[2..].iter_mut().zip(full) {
+        *word = u64::from_ne_bytes(*eight);
     }
-    let word = |i: usize| u64::from_ne_bytes(first[i..i + 8].try_into().expect("eight bytes"));
-    [a, b, word(0), word(8), word(16), word(24), word(32)]
+    if !rest.is_empty() {
+        words[2 + full.len()] = part(rest);
+    }
+    words
+}
+
+/// Up to seven bytes as a word, as they lie in memory. (Copied to a buffer and loaded from there as a word, they would
+/// make the load wait for all stores before it.)
+#[inline]
+fn part(bytes: &[u8]) -> u64 {
+    let shifted = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    u64::from_le(shifted)
 }
 
 #[inline]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use margay_core_datatype::{Cursor, Datatype};
-use margay_sys::user::Mem;
+use margay_sys::user::{Mem, Piece};
 
 /// What a message carries or where it shall go.
 #[derive(Clone, Debug)]
@@ -84,6 +84,14 @@ impl Data {
             Shape::Dense(offset) => Some((&self.mem, offset)),
             Shape::Typed(..) => None,
         }
+    }
+
+    /// The bytes as a piece, when they are in one piece and the user's.
+    #[must_use]
+    #[inline]
+    pub(crate) fn piece(&self) -> Option<Piece> {
+        let (mem, at) = self.dense()?;
+        mem.piece(at, self.size as usize)
     }
 
     /// Walks from the first byte.

@@ -21,7 +21,7 @@ use margay_net_transport::{
 
 use crate::collective::{Execution, Step as Collected};
 use crate::data::{Data, Walk};
-use margay_sys::user::Mem;
+use margay_sys::user::Piece;
 
 use crate::monitor::counters;
 use crate::monitor::{EventKind, Level, Monitor, Protocol};
@@ -143,14 +143,13 @@ struct State {
     looked: u64,
     /// The receive of `recv_at_once`, newest of all, and what it received.
     waiting: Option<Waiting>,
-    received: Option<Outcome>,
+    received: Outcome,
+    received_waiting: bool,
 }
 
 struct Waiting {
     pattern: Pattern,
-    mem: Mem,
-    at: i64,
-    size: u64,
+    piece: Piece,
 }
 
 struct Request {
@@ -292,7 +291,8 @@ impl Engine {
                 kept: 0,
                 looked: 0,
                 waiting: None,
-                received: None,
+                received: Outcome::default(),
+                received_waiting: false,
             },
             transport,
         }
@@ -300,12 +300,9 @@ impl Engine {
 
     /// Sends a short message at once when nothing stands in the way. Returns whether it went.
     #[inline]
-    pub fn send_at_once(&mut self, data: &Data, to: u32, envelope: Envelope) -> bool {
-        let size = data.size();
+    pub fn send_at_once(&mut self, piece: Piece, to: u32, envelope: Envelope) -> bool {
+        let size = piece.size() as u64;
         let state = &mut self.state;
-        let Some((mem, at)) = data.dense() else {
-            return false;
-        };
         if size > WHOLE as u64 || to == state.me {
             return false;
         }
@@ -315,8 +312,7 @@ impl Engine {
             return false;
         }
         let head = head(EAGER, envelope, 0);
-        let len = size as usize;
-        let sent = mem.with_bytes(at, len, |bytes| self.transport.send(to, head, bytes));
+        let sent = piece.with_bytes(|bytes| self.transport.send(to, head, bytes));
         if sent {
             peer.unmatched += 1;
             peer.unmatched_bytes += size;
@@ -329,17 +325,11 @@ impl Engine {
     /// up to `looks` times. None when nothing came, or a message for which a request is needed; the
     /// caller then posts the receive with [`irecv`](Self::irecv).
     #[inline]
-    pub fn recv_at_once(&mut self, data: &Data, pattern: Pattern, looks: u32) -> Option<Outcome> {
+    pub fn recv_at_once(&mut self, piece: Piece, pattern: Pattern, looks: u32) -> Option<&Outcome> {
         if self.state.matching.unexpected_len() != 0 {
             return None;
         }
-        let (mem, at) = data.dense()?;
-        self.state.waiting = Some(Waiting {
-            pattern,
-            mem: mem.clone(),
-            at,
-            size: data.size(),
-        });
+        self.state.waiting = Some(Waiting { pattern, piece });
         // Looking long in one go is right while there is nothing else to do.
         const GO: u32 = 64;
         let mut left = looks;
@@ -358,12 +348,14 @@ impl Engine {
                 self.progress_rest();
             }
         }
+        let received = self.state.waiting.is_none() && self.state.received_waiting;
         self.state.waiting = None;
+        self.state.received_waiting = false;
         if self.state.is_busy() {
             // Tokens and acknowledgements that the receive made due.
             self.progress_rest();
         }
-        self.state.received.take()
+        received.then_some(&self.state.received)
     }
 
     /// Begins a send.
@@ -1109,10 +1101,10 @@ impl Sink for State {
             },
             None => {
                 let waiting = self.waiting.as_ref()?;
-                (waiting.pattern.matches(&envelope) && waiting.size >= len as u64).then(|| {
+                (waiting.pattern.matches(&envelope) && waiting.piece.size() >= len).then(|| {
                     Destination {
-                        mem: waiting.mem.clone(),
-                        offset: waiting.at,
+                        mem: waiting.piece.mem(),
+                        offset: 0,
                         exclusive: waiting.pattern.source.is_some(),
                     }
                 })
@@ -1145,8 +1137,7 @@ impl State {
             }
             None if self.goes_to_waiting(&envelope) => {
                 if let Some(waiting) = &self.waiting {
-                    let bytes = total.min(waiting.size) as usize;
-                    waiting.mem.write(waiting.at, &payload[..bytes]);
+                    waiting.piece.write(payload);
                 }
                 self.receive_waiting(from, envelope, head.word, total);
             }
@@ -1176,13 +1167,15 @@ impl State {
         let Some(waiting) = self.waiting.take() else {
             return;
         };
-        self.received = Some(Outcome {
+        let room = waiting.piece.size() as u64;
+        self.received_waiting = true;
+        self.received = Outcome {
             source: envelope.source,
             tag: envelope.tag,
-            bytes: total.min(waiting.size),
+            bytes: total.min(room),
             cancelled: false,
-            truncated: (total > waiting.size).then_some(total),
-        });
+            truncated: (total > room).then_some(total),
+        };
         self.account(from, total, ack, true);
     }
 

@@ -14,6 +14,7 @@ use margay_sys::lock::RankLock;
 use margay_sys::segment::{
     ENV_RANK, ENV_SEGMENT, Phase, Segment, SegmentError, Sizes, WaitKind, Waiting,
 };
+use margay_sys::user::Piece;
 
 use crate::collective::Execution;
 use crate::data::Data;
@@ -180,11 +181,37 @@ impl Rank {
         }
     }
 
+    /// Sends a short message if nothing stands in the way. Returns whether it went.
+    #[inline(always)]
+    pub fn send_at_once(&self, piece: Piece, to: u32, envelope: Envelope) -> bool {
+        self.call(|engine| engine.send_at_once(piece, to, envelope))
+    }
+
+    /// Looks for a message for a moment. `take` sees the outcome when it has come; else
+    /// [`recv_posted`](Self::recv_posted) has to wait for it.
+    #[inline(always)]
+    pub fn recv_at_once<R>(
+        &self,
+        piece: Piece,
+        pattern: Pattern,
+        take: impl FnOnce(&Outcome) -> R,
+    ) -> Option<R> {
+        let looks = if self.engine.is_shared() {
+            1
+        } else {
+            self.pressure.policy(self.monitor.tuning.policy()).looks()
+        };
+        self.call(|engine| engine.recv_at_once(piece, pattern, looks).map(take))
+    }
+
     /// Sends and waits until the buffer may be used again.
     #[inline]
     pub fn send(&self, mode: Mode, data: &Data, to: u32, envelope: Envelope) {
         let id = self.call(|engine| {
-            let sent = mode != Mode::Synchronous && engine.send_at_once(data, to, envelope);
+            let sent = mode != Mode::Synchronous
+                && data
+                    .piece()
+                    .is_some_and(|piece| engine.send_at_once(piece, to, envelope));
             (!sent).then(|| engine.isend(mode, data.clone(), to, envelope))
         });
         if let Some(id) = id {
@@ -196,16 +223,16 @@ impl Rank {
     /// for.
     #[inline]
     pub fn recv(&self, data: Data, pattern: Pattern, from: Option<u32>) -> Outcome {
-        let looks = if self.engine.is_shared() {
-            1
-        } else {
-            self.pressure.policy(self.monitor.tuning.policy()).looks()
-        };
-        let received = self.call(|engine| {
-            let outcome = engine.recv_at_once(&data, pattern, looks);
-            outcome.ok_or_else(|| engine.irecv(data, pattern, from))
-        });
-        received.unwrap_or_else(|id| self.wait(id))
+        data.piece()
+            .and_then(|piece| self.recv_at_once(piece, pattern, Outcome::clone))
+            .unwrap_or_else(|| self.recv_posted(data, pattern, from))
+    }
+
+    /// As [`recv`](Self::recv), for a receive for which [`recv_at_once`](Self::recv_at_once) has
+    /// looked.
+    pub fn recv_posted(&self, data: Data, pattern: Pattern, from: Option<u32>) -> Outcome {
+        let id = self.irecv(data, pattern, from);
+        self.wait(id)
     }
 
     /// Begins a send.

@@ -346,6 +346,16 @@ impl Mpi {
         }
     }
 
+    /// As [`with_comm`](Self::with_comm); None when there is none.
+    #[inline(always)]
+    pub fn with_comm_if<R>(&self, handle: u32, f: impl FnOnce(&Comm) -> R) -> Option<R> {
+        match handle {
+            MPI_COMM_WORLD => Some(f(&self.world)),
+            MPI_COMM_SELF => Some(f(&self.own)),
+            _ => self.objects().comms.get(handle).map(|comm| f(comm)),
+        }
+    }
+
     /// As [`Mpi::comm`], an intra-communicator.
     ///
     /// # Errors

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use margay_run_engine::{Arrived, Data, Envelope, Mode, MsgId, Pattern, copy};
-use margay_sys::user::Mem;
+use margay_run_engine::{Arrived, Data, Envelope, Mode, MsgId, Outcome, Pattern, copy};
+use margay_sys::user::{Mem, Piece};
 
 use crate::buffer::Buffer;
 use crate::collective::Operation;
@@ -12,7 +12,8 @@ use crate::constants::message::*;
 use crate::constants::sentinel::*;
 use crate::error::*;
 use crate::partition::{Incoming, Outgoing};
-use crate::request::{Active, received};
+use crate::request::Active;
+pub use crate::request::received;
 use crate::{Mpi, Status};
 
 /// The largest tag (`MPI_TAG_UB`).
@@ -143,6 +144,53 @@ impl Mpi {
         })
     }
 
+    /// `MPI_Send` of a short message in one piece, the usual case on the shortest way. False when
+    /// anything is unusual; then nothing was done and [`send`](Self::send) does it or says why not.
+    #[inline(always)]
+    pub fn send_at_once(&self, piece: Piece, dest: i32, tag: i32, comm: u32) -> bool {
+        let target = self.with_comm_if(comm, |comm| {
+            let process = comm.peers().process(dest as u32)?;
+            Some((process, comm.point_to_point(), comm.rank))
+        });
+        let Some(Some((process, context, source))) = target else {
+            return false;
+        };
+        let envelope = Envelope {
+            context,
+            source,
+            tag: tag as u32,
+        };
+        tag >= 0 && self.rank.send_at_once(piece, process, envelope)
+    }
+
+    /// `MPI_Recv` into one piece, the usual case on the shortest way; `take` sees the outcome. None
+    /// when the message has not come soon or anything is unusual; then [`recv_posted`](Self::recv_posted)
+    /// receives it or says why not.
+    #[inline(always)]
+    pub fn recv_at_once<R>(
+        &self,
+        piece: Piece,
+        source: i32,
+        tag: i32,
+        comm: u32,
+        take: impl FnOnce(&Outcome) -> R,
+    ) -> Option<R> {
+        let pattern = self.with_comm_if(comm, |comm| {
+            let any = source == MPI_ANY_SOURCE;
+            if (tag < 0 && tag != MPI_ANY_TAG)
+                || !(any || comm.peers().process(source as u32).is_some())
+            {
+                return None;
+            }
+            Some(Pattern {
+                context: comm.point_to_point(),
+                source: (!any).then_some(source as u32),
+                tag: (tag != MPI_ANY_TAG).then_some(tag as u32),
+            })
+        })??;
+        self.rank.recv_at_once(piece, pattern, take)
+    }
+
     /// `MPI_Send` and its modes.
     ///
     /// # Errors
@@ -177,7 +225,26 @@ impl Mpi {
         };
         let room = data.size();
         let outcome = self.rank.recv(data, source.pattern, source.from);
-        Ok(received(outcome, room))
+        Ok(received(&outcome, room))
+    }
+
+    /// As [`recv`](Self::recv), after [`recv_at_once`](Self::recv_at_once) has looked in vain.
+    ///
+    /// # Errors
+    /// When an argument is invalid.
+    pub fn recv_posted(
+        &self,
+        data: Data,
+        source: i32,
+        tag: i32,
+        comm: u32,
+    ) -> Result<(Status, Option<Error>)> {
+        let Some(source) = self.source(comm, source, tag)? else {
+            return Ok((Status::PROC_NULL, None));
+        };
+        let room = data.size();
+        let outcome = self.rank.recv_posted(data, source.pattern, source.from);
+        Ok(received(&outcome, room))
     }
 
     /// `MPI_Isend` and its modes: a request.
@@ -321,9 +388,9 @@ impl Mpi {
             } => {
                 let outcome = self.rank.wait(receive);
                 self.rank.wait(send);
-                Ok(received(outcome, room))
+                Ok(received(&outcome, room))
             }
-            Active::Receive(id, room) => Ok(received(self.rank.wait(id), room)),
+            Active::Receive(id, room) => Ok(received(&self.rank.wait(id), room)),
             Active::Send(id) => {
                 self.rank.wait(id);
                 Ok((Status::PROC_NULL, None))
@@ -458,7 +525,7 @@ impl Mpi {
         let (active, comm) = self.message_start(message, data)?;
         Ok(match active {
             Active::Receive(id, room) => {
-                let (status, error) = received(self.rank.wait(id), room);
+                let (status, error) = received(&self.rank.wait(id), room);
                 (status, error.map(|e| e.on(comm)))
             }
             _ => (Status::PROC_NULL, None),

@@ -198,7 +198,7 @@ impl Mpi {
                 };
                 (status, None)
             }
-            Active::Receive(id, room) => received(self.rank.wait(*id), *room),
+            Active::Receive(id, room) => received(&self.rank.wait(*id), *room),
             Active::Collective(id) => (Status::EMPTY, disagreement(&self.rank.wait(*id))),
             Active::Both {
                 send,
@@ -206,7 +206,7 @@ impl Mpi {
                 room,
             } => {
                 self.rank.wait(*send);
-                received(self.rank.wait(*receive), *room)
+                received(&self.rank.wait(*receive), *room)
             }
             Active::Several(ids) => {
                 for &id in ids.iter() {
@@ -610,7 +610,9 @@ impl Finish {
 }
 
 /// Status and error of a receive into `room` bytes.
-pub(crate) fn received(outcome: Outcome, room: u64) -> (Status, Option<Error>) {
+/// The status of a receive, and an error if the message was longer than `room` bytes.
+#[must_use]
+pub fn received(outcome: &Outcome, room: u64) -> (Status, Option<Error>) {
     if outcome.cancelled {
         let status = Status {
             cancelled: true,
