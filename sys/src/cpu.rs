@@ -95,6 +95,18 @@ pub fn yield_now() {
     unsafe { libc::sched_yield() };
 }
 
+/// Asks for the cache line at an address, without waiting for it.
+#[inline]
+pub fn prefetch(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint and faults at no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
 /// Tells the core that this is a spin loop.
 #[inline]
 pub fn pause() {

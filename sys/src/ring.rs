@@ -43,6 +43,11 @@ pub const LINE_BYTES: usize = 56;
 /// copies while the producer still writes.
 const BACKWARDS: u64 = 4;
 
+/// So many lines are awaited and read together. A consumer that looks at each line reads ahead, by speculation, into
+/// lines that the producer is about to write and takes them away from it; it is also told by the last of several that
+/// it may fetch all of them at the same time.
+const GROUP: usize = 8;
+
 /// The words of a line behind word 0.
 pub type LineWords = [u64; 7];
 
@@ -165,12 +170,30 @@ pub fn as_bytes(words: &[u64]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
+/// Enters bytes into words as they lie in memory. What is left of the last word stays zero.
+///
+/// No way by a buffer: bytes that were stored in small pieces and are loaded in bigger ones make the
+/// load wait for all stores before it, also those to lines that another core has.
+///
+/// # Panics
+/// When there are fewer words than the bytes need.
 #[inline]
-fn words_of(bytes: &[u8; LINE_BYTES]) -> LineWords {
-    let mut words = [0; 7];
-    for (word, eight) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+pub fn fill_words(words: &mut [u64], bytes: &[u8]) {
+    let (full, rest) = bytes.as_chunks::<8>();
+    for (word, eight) in words[..full.len()].iter_mut().zip(full) {
         *word = u64::from_ne_bytes(*eight);
     }
+    if !rest.is_empty() {
+        let last = rest.iter().rev();
+        let word = last.fold(0, |word, &byte| word << 8 | u64::from(byte));
+        words[full.len()] = u64::from_le(word);
+    }
+}
+
+#[inline]
+fn words_of(bytes: &[u8]) -> LineWords {
+    let mut words = [0; 7];
+    fill_words(&mut words, bytes);
     words
 }
 
@@ -253,9 +276,7 @@ impl Producer {
             at += 1;
         }
         if !last.is_empty() {
-            let mut padded = [0; LINE_BYTES];
-            padded[..last.len()].copy_from_slice(last);
-            self.publish(at, 0, &words_of(&padded));
+            self.publish(at, 0, &words_of(last));
         }
         if lines <= BACKWARDS {
             self.publish(first, top, words);
@@ -294,6 +315,19 @@ impl Consumer {
         line.mark.load(Ordering::Acquire) as u32 == (self.head + 1) as u32
     }
 
+    /// As [`has_next`](Self::has_next), while waiting: asks for the lines behind the next one too. They are here
+    /// already unless the producer is writing there, and then they come at the same time as the next
+    /// one instead of after it.
+    #[inline]
+    #[must_use]
+    pub fn awaits_next(&self) -> bool {
+        for ahead in 1..BACKWARDS {
+            let line = &self.home.get().lines[((self.head + ahead) % LINES) as usize];
+            crate::cpu::prefetch(std::ptr::from_ref(line).cast());
+        }
+        !self.has_next()
+    }
+
     /// Whether the lines behind the current one that carry `bytes` have arrived too.
     #[inline]
     #[must_use]
@@ -324,20 +358,28 @@ impl Consumer {
     #[must_use]
     pub fn copy_run(&self, to: &mut [u8], done: usize) -> usize {
         let lines = &self.home.get().lines;
-        let first = self.head + 1 + (done / LINE_BYTES) as u64;
+        let mut position = self.head + 1 + (done / LINE_BYTES) as u64;
         let mut at = done;
-        for (position, piece) in (first..).zip(to[done..].chunks_mut(LINE_BYTES)) {
-            let line = &lines[(position % LINES) as usize];
-            if line.mark.load(Ordering::Acquire) as u32 != (position + 1) as u32 {
+        for group in to[done..].chunks_mut(GROUP * LINE_BYTES) {
+            let end = position + group.len().div_ceil(LINE_BYTES) as u64;
+            let last = &lines[((end - 1) % LINES) as usize];
+            if last.mark.load(Ordering::Acquire) as u32 != end as u32 {
                 return at;
             }
-            // SAFETY: as in `peek`.
-            let words = line.words.with(|words| unsafe { *words });
-            match piece.as_mut_array::<LINE_BYTES>() {
-                Some(whole) => whole.copy_from_slice(as_bytes(&words)),
-                None => piece.copy_from_slice(&as_bytes(&words)[..piece.len()]),
+            for piece in group.chunks_mut(LINE_BYTES) {
+                let line = &lines[(position % LINES) as usize];
+                line.words.with(|words| {
+                    // SAFETY: as in `peek`; lines are published in order, so the last one's mark
+                    // speaks for all before it.
+                    let bytes = as_bytes(unsafe { &*words });
+                    match piece.as_mut_array::<LINE_BYTES>() {
+                        Some(whole) => whole.copy_from_slice(bytes),
+                        None => piece.copy_from_slice(&bytes[..piece.len()]),
+                    }
+                });
+                position += 1;
             }
-            at += piece.len();
+            at += group.len();
         }
         at
     }

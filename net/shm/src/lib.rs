@@ -320,7 +320,7 @@ impl Transport for Shm {
         let mut looks = looks;
         while looks > 1
             && self.counter().load(Ordering::Relaxed) as usize == self.incoming.len()
-            && !self.incoming.iter().any(|i| i.ring.has_next())
+            && self.incoming.iter().all(|i| i.ring.awaits_next())
         {
             looks -= 1;
             margay_sys::cpu::pause();

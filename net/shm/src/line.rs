@@ -10,7 +10,7 @@
 
 use margay_net_transport::{Head, SHORT};
 use margay_sys::pool::Place;
-use margay_sys::ring::LineWords;
+use margay_sys::ring::{LineWords, fill_words};
 
 /// Smallest fragment of a longer payload, in bytes.
 pub(crate) const LEAST_CHUNK: u64 = 4096;
@@ -51,22 +51,8 @@ pub(crate) fn head(top: u32, words: &LineWords) -> Head {
 pub(crate) fn whole(head: Head, payload: &[u8]) -> LineWords {
     let [a, b] = envelope(head);
     let mut words = [a, b, 0, 0, 0, 0, 0];
-    let (full, rest) = payload[..payload.len().min(SHORT)].as_chunks::<8>();
-    for (word, eight) in words[2..].iter_mut().zip(full) {
-        *word = u64::from_ne_bytes(*eight);
-    }
-    if !rest.is_empty() {
-        words[2 + full.len()] = part(rest);
-    }
+    fill_words(&mut words[2..], &payload[..payload.len().min(SHORT)]);
     words
-}
-
-/// Up to seven bytes as a word, as they lie in memory. (Copied to a buffer and loaded from there as a word, they would
-/// make the load wait for all stores before it.)
-#[inline]
-fn part(bytes: &[u8]) -> u64 {
-    let shifted = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-    u64::from_le(shifted)
 }
 
 #[inline]
