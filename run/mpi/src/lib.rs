@@ -85,6 +85,8 @@ pub struct Mpi {
     own: Arc<Comm>,
     basics: Box<[Option<Arc<Type>>]>,
     objects: RankLock<Objects>,
+    /// The request of all sends that went at once. It is over for ever, and freeing it does nothing.
+    sent: u32,
     codes: Mutex<Codes>,
     buffer: Mutex<Option<Arc<Buffer>>>,
     /// Numbers for communicators that this process has given away.
@@ -158,6 +160,10 @@ impl Mpi {
         world.set_handle(MPI_COMM_WORLD);
         let own = comm(1, 0, Group::range(me, 1));
         own.set_handle(MPI_COMM_SELF);
+        let mut requests = Table::new(Kind::Request);
+        let sent = requests
+            .insert(Request::over())
+            .expect("there is room for the first");
         let app = rank.segment().map_or(0, |s| s.cell(me).app());
         Mpi {
             progress: Mutex::default(),
@@ -173,11 +179,12 @@ impl Mpi {
                 ops: Table::new(Kind::Op),
                 infos: Table::new(Kind::Info),
                 errhandlers: Table::new(Kind::Errhandler),
-                requests: Table::new(Kind::Request),
+                requests,
                 messages: Table::new(Kind::Message),
                 keyvals: BTreeMap::new(),
                 next_key: 0,
             }),
+            sent,
             codes: Mutex::new(Codes::new()),
             buffer: Mutex::default(),
             // Numbers below two times the size of the world would be those of the world and of MPI_COMM_SELF.

@@ -79,7 +79,25 @@ pub struct Ended {
     pub handle: u32,
 }
 
+impl Request {
+    /// One that nothing is left to do for.
+    pub(crate) fn over() -> Request {
+        Request {
+            comm: crate::constants::comm::MPI_COMM_SELF,
+            active: Active::Done(Status::EMPTY),
+            finish: Finish::Nothing,
+            persistent: None,
+        }
+    }
+}
+
 impl Mpi {
+    /// The handle for a send that is over when its call returns.
+    #[inline(always)]
+    pub fn request_sent(&self) -> u32 {
+        self.sent
+    }
+
     /// Gives an operation a handle.
     pub(crate) fn request_add(&self, comm: u32, active: Active) -> Result<u32> {
         self.request_insert(Request {
@@ -230,6 +248,9 @@ impl Mpi {
 
     /// Ends a request that is over or waits for it, and frees it unless it is persistent.
     fn end(&self, handle: u32, active: &Active, comm: u32) -> Ended {
+        if handle == self.sent {
+            return Ended::nothing(MPI_REQUEST_NULL);
+        }
         let (status, mut error) = self.outcome(active);
         let mut objects = self.objects();
         let persistent = objects
@@ -267,8 +288,8 @@ impl Mpi {
     /// When the handle is invalid.
     #[inline]
     pub fn wait(&self, handle: u32) -> Result<Ended> {
-        if handle == MPI_REQUEST_NULL {
-            return Ok(Ended::nothing(handle));
+        if handle == MPI_REQUEST_NULL || handle == self.sent {
+            return Ok(Ended::nothing(MPI_REQUEST_NULL));
         }
         let (active, comm) = self.active(handle)?;
         Ok(self.end(handle, &active, comm))
@@ -469,6 +490,9 @@ impl Mpi {
     /// # Errors
     /// When the handle is invalid.
     pub fn request_free(&self, handle: u32) -> Result<()> {
+        if handle == self.sent {
+            return Ok(());
+        }
         let Some(request) = self.objects().requests.remove(handle) else {
             return Err(unknown(handle));
         };
