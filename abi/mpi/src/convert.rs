@@ -104,11 +104,15 @@ pub fn piece(buf: Buf, count: i64, datatype: MPI_Datatype) -> Option<Piece> {
 }
 
 /// The data of a message: `count` elements at `buf`.
-#[inline]
+#[inline(always)]
 pub fn data(mpi: &Mpi, buf: Buf, count: i64, datatype: MPI_Datatype) -> Result<Data> {
     if let Some(piece) = piece(buf, count, datatype) {
         return Ok(Data::bytes(piece.mem(), piece.size() as u64));
     }
+    typed(mpi, buf, count, datatype)
+}
+
+fn typed(mpi: &Mpi, buf: Buf, count: i64, datatype: MPI_Datatype) -> Result<Data> {
     let operand = operand(mpi, ("buf", "count"), buf, count, datatype)?;
     Ok(Data::typed(operand.mem, operand.count, &operand.datatype))
 }

@@ -475,13 +475,14 @@ impl Engine {
     }
 
     /// The outcome of a request that has ended; the request is gone then.
+    #[inline]
     pub fn take(&mut self, id: ReqId) -> Option<Outcome> {
         let request = self.state.requests.get(id)?;
         if !request.done {
             return None;
         }
         let outcome = request.outcome;
-        self.state.requests.remove(id.index);
+        self.state.requests.discard(id.index);
         Some(outcome)
     }
 
@@ -489,7 +490,7 @@ impl Engine {
     pub fn detach(&mut self, id: ReqId) {
         if let Some(request) = self.state.requests.get_mut(id) {
             if request.done {
-                self.state.requests.remove(id.index);
+                self.state.requests.discard(id.index);
             } else {
                 request.detached = true;
             }
@@ -1475,7 +1476,7 @@ impl State {
                 .note(EventKind::RequestEnded, || request.words());
             request.done = true;
             if request.detached {
-                self.requests.remove(index);
+                self.requests.discard(index);
             }
         }
     }

@@ -242,7 +242,7 @@ impl Rank {
     }
 
     /// Posts a receive.
-    #[inline]
+    #[inline(always)]
     pub fn irecv(&self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
         self.call(|engine| engine.irecv(data, pattern, from))
     }
@@ -279,6 +279,11 @@ impl Rank {
     /// Waits for a request; it is gone then.
     #[inline]
     pub fn wait(&self, id: ReqId) -> Outcome {
+        let over = self.engine.lock().take(id);
+        over.unwrap_or_else(|| self.wait_long(id))
+    }
+
+    fn wait_long(&self, id: ReqId) -> Outcome {
         self.block(|engine| engine.take(id), |engine| engine.pending(id))
     }
 

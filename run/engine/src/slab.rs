@@ -57,6 +57,18 @@ impl<T> Slab<T> {
         value.as_mut().filter(|_| *generation == key.generation)
     }
 
+    /// As [`remove`](Self::remove), without taking the entry out.
+    #[inline]
+    pub(crate) fn discard(&mut self, index: u32) {
+        if let Some((generation, value)) = self.slots.get_mut(index as usize)
+            && value.is_some()
+        {
+            *value = None;
+            *generation = generation.wrapping_add(1);
+            self.free.push(index);
+        }
+    }
+
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let (generation, value) = self.slots.get_mut(index as usize)?;

@@ -92,6 +92,17 @@ impl<T> Table<T> {
         self.slots[place].value.as_mut()
     }
 
+    /// As [`remove`](Self::remove), where nobody wants the object.
+    #[inline]
+    pub fn discard(&mut self, handle: u32) {
+        if let Some(place) = self.place(handle) {
+            let slot = &mut self.slots[place];
+            slot.value = None;
+            slot.generation = (slot.generation + 1) & ((1 << GENERATION_BITS) - 1);
+            self.free.push(place as u32);
+        }
+    }
+
     /// Takes the object out; its handle is invalid from now on.
     pub fn remove(&mut self, handle: u32) -> Option<T> {
         let place = self.place(handle)?;

@@ -269,7 +269,7 @@ impl Mpi {
     ///
     /// # Errors
     /// When an argument is invalid.
-    #[inline]
+    #[inline(always)]
     pub fn irecv(&self, data: Data, source: i32, tag: i32, comm: u32) -> Result<u32> {
         let active = match self.source(comm, source, tag)? {
             None => Active::Done(Status::PROC_NULL),

@@ -291,8 +291,34 @@ impl Mpi {
         if handle == MPI_REQUEST_NULL || handle == self.sent {
             return Ok(Ended::nothing(MPI_REQUEST_NULL));
         }
+        if let Some((id, room, comm)) = self.take_receive(handle) {
+            let (status, error) = received(&self.rank.wait(id), room);
+            return Ok(Ended {
+                status,
+                error: error.map(|e| e.on(comm)),
+                handle: MPI_REQUEST_NULL,
+            });
+        }
         let (active, comm) = self.active(handle)?;
         Ok(self.end(handle, &active, comm))
+    }
+
+    /// Takes the request of a plain receive, the usual case, out of the table.
+    #[inline]
+    fn take_receive(&self, handle: u32) -> Option<(ReqId, u64, u32)> {
+        let mut objects = self.objects();
+        match objects.requests.get(handle) {
+            Some(&Request {
+                active: Active::Receive(id, room),
+                comm,
+                persistent: None,
+                ..
+            }) => {
+                objects.requests.discard(handle);
+                Some((id, room, comm))
+            }
+            _ => None,
+        }
     }
 
     /// `MPI_Test`: `None` if it has not ended.
