@@ -190,13 +190,6 @@ pub fn fill_words(words: &mut [u64], bytes: &[u8]) {
     }
 }
 
-#[inline]
-fn words_of(bytes: &[u8]) -> LineWords {
-    let mut words = [0; 7];
-    fill_words(&mut words, bytes);
-    words
-}
-
 #[cfg(not(loom))]
 fn claim(flag: &AtomicU32) -> bool {
     flag.swap(1, Ordering::AcqRel) == 0
@@ -240,14 +233,16 @@ impl Producer {
         self.tail + lines - self.seen_head <= LINES
     }
 
-    /// Pushes a line: `top` goes into the high half of word 0, `words` behind it. Returns false when
-    /// the ring is full.
+    /// Pushes a line: `top` goes into the high half of word 0, and `fill` writes the words behind it,
+    /// which may hold an older line's, in place: words that were put together elsewhere and copied
+    /// would have to wait for the lines before this one (see [`fill_words`]). Returns false when the
+    /// ring is full.
     #[inline]
-    pub fn push(&mut self, top: u32, words: &LineWords) -> bool {
+    pub fn push(&mut self, top: u32, fill: impl FnOnce(&mut LineWords)) -> bool {
         if !self.has_room(1) {
             return false;
         }
-        self.publish(self.tail, top, words);
+        self.publish(self.tail, top, fill);
         self.tail += 1;
         true
     }
@@ -258,7 +253,7 @@ impl Producer {
     /// # Panics
     /// When that is more than [`MAX_LINES`].
     #[inline]
-    pub fn push_run(&mut self, top: u32, words: &LineWords, rest: &[u8]) -> bool {
+    pub fn push_run(&mut self, top: u32, fill: impl FnOnce(&mut LineWords), rest: &[u8]) -> bool {
         let lines = 1 + rest.len().div_ceil(LINE_BYTES) as u64;
         assert!(lines <= MAX_LINES, "{lines} lines in one message");
         if !self.has_room(lines) {
@@ -266,31 +261,35 @@ impl Producer {
         }
         let first = self.tail;
         self.tail += lines;
+        let mut fill = Some(fill);
+        let mut begin = |ring: &Self| {
+            if let Some(fill) = fill.take() {
+                ring.publish(first, top, fill);
+            }
+        };
         if lines > BACKWARDS {
-            self.publish(first, top, words);
+            begin(self);
         }
         let (pieces, last) = rest.as_chunks::<LINE_BYTES>();
         let mut at = first + 1;
         for piece in pieces {
-            self.publish(at, 0, &words_of(piece));
+            self.publish(at, 0, |words| fill_words(words, piece));
             at += 1;
         }
         if !last.is_empty() {
-            self.publish(at, 0, &words_of(last));
+            self.publish(at, 0, |words| fill_words(words, last));
         }
-        if lines <= BACKWARDS {
-            self.publish(first, top, words);
-        }
+        begin(self);
         true
     }
 
     /// Writes the line at `position`; there is room.
     #[inline]
-    fn publish(&self, position: u64, top: u32, words: &LineWords) {
+    fn publish(&self, position: u64, top: u32, fill: impl FnOnce(&mut LineWords)) {
         let line = &self.home.get().lines[(position % LINES) as usize];
         // SAFETY: the consumer has given this line back (there is room) and does not read it before
         // the mark below.
-        line.words.with_mut(|place| unsafe { *place = *words });
+        line.words.with_mut(|words| fill(unsafe { &mut *words }));
         line.mark.store(
             u64::from(top) << 32 | ((position + 1) & 0xffff_ffff),
             Ordering::Release,
@@ -436,9 +435,9 @@ mod tests {
                 let mut i = 0u64;
                 while i < n {
                     let sent = if i.is_multiple_of(3) {
-                        tx.push_run(1, &[i; 7], &pattern(i, length(i)))
+                        tx.push_run(1, |words| *words = [i; 7], &pattern(i, length(i)))
                     } else {
-                        tx.push(0, &[i, i ^ 0x5555, 3, 4, 5, 6, !i])
+                        tx.push(0, |words| *words = [i, i ^ 0x5555, 3, 4, 5, 6, !i])
                     };
                     if sent {
                         i += 1;
@@ -475,17 +474,17 @@ mod tests {
     fn a_full_ring_says_so_and_goes_on() {
         let (mut tx, mut rx) = in_private_memory();
         let mut pushed = 0;
-        while tx.push(0, &[pushed; 7]) {
+        while tx.push(0, |words| *words = [pushed; 7]) {
             pushed += 1;
         }
         assert_eq!(pushed, LINES);
-        assert!(!tx.push_run(0, &[0; 7], &[1; 100]));
+        assert!(!tx.push_run(0, |words| *words = [0; 7], &[1; 100]));
         for i in 0..LINES {
             assert_eq!(rx.peek().unwrap().1[0], i);
             rx.release(1);
         }
         assert!(rx.peek().is_none());
-        assert!(tx.push(0, &[7; 7]));
+        assert!(tx.push(0, |words| *words = [7; 7]));
         assert_eq!(rx.peek().unwrap().1[0], 7);
     }
 
@@ -495,7 +494,10 @@ mod tests {
         let most = (MAX_LINES as usize - 1) * LINE_BYTES;
         for step in 1..2000usize {
             for len in [step * 131 % most, most] {
-                assert!(tx.push_run(0, &[0; 7], &vec![0; len]), "{len} bytes");
+                assert!(
+                    tx.push_run(0, |words| *words = [0; 7], &vec![0; len]),
+                    "{len} bytes"
+                );
                 rx.release(1 + len.div_ceil(LINE_BYTES) as u64);
             }
         }
@@ -515,7 +517,7 @@ mod tests {
         let rx = Consumer::open(&segment, offset).unwrap();
         assert!(Consumer::open(&segment, offset).is_none());
         assert!(Consumer::open(&segment, offset + 8).is_none());
-        assert!(tx.push(9, &[1; 7]));
+        assert!(tx.push(9, |words| *words = [1; 7]));
         assert_eq!(rx.peek().unwrap().0, 9);
     }
 }
@@ -531,7 +533,7 @@ mod model {
             let (mut tx, mut rx) = in_private_memory();
             let producer = loom::thread::spawn(move || {
                 for i in 0..4u64 {
-                    while !tx.push_run(7, &[i; 7], &[i as u8; 16]) {
+                    while !tx.push_run(7, |words| *words = [i; 7], &[i as u8; 16]) {
                         loom::thread::yield_now();
                     }
                 }

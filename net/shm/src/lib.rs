@@ -262,15 +262,15 @@ impl Transport for Shm {
     #[inline]
     fn send(&mut self, to: u32, head: Head, payload: &[u8]) -> bool {
         assert!(payload.len() <= WHOLE, "{} bytes whole", payload.len());
-        let words = line::whole(head, payload);
         let top = line::top(head.kind, Form::Whole, payload.len());
         let Some(ring) = self.producer(to) else {
             return false;
         };
         let sent = if payload.len() <= SHORT {
-            ring.push(top, &words)
+            ring.push(top, |words| line::whole(words, head, payload))
         } else {
-            ring.push_run(top, &words, &payload[SHORT..])
+            let first = |words: &mut ring::LineWords| line::whole(words, head, payload);
+            ring.push_run(top, first, &payload[SHORT..])
         };
         if sent {
             self.ring_bell(to);
@@ -302,7 +302,7 @@ impl Transport for Shm {
         let place = pool.hand_over(chunk);
         let words = line::in_chunk(head, args, place);
         let ring = self.outgoing[to as usize].as_mut().expect("it has room");
-        let sent = ring.push(line::top(head.kind, Form::Chunk, len), &words);
+        let sent = ring.push(line::top(head.kind, Form::Chunk, len), |line| *line = words);
         self.ring_bell(to);
         sent
     }
@@ -421,12 +421,12 @@ mod tests {
                 exclusive,
                 landed: false,
             };
-            let words = line::whole(head, &payload);
-            assert!(producer.push(line::top(1, Form::Whole, LEN), &words));
+            let first = |words: &mut ring::LineWords| line::whole(words, head, &payload);
+            assert!(producer.push(line::top(1, Form::Whole, LEN), first));
             shm.poll(&mut place, 1);
             assert!(!place.landed);
             place.mem.with_bytes(0, LEN, |b| assert_eq!(b[0], part));
-            assert!(producer.push(0, &[0x0707_0707_0707_0707; 7]));
+            assert!(producer.push(0, |words| *words = [0x0707_0707_0707_0707; 7]));
             shm.poll(&mut place, 1);
             assert!(place.landed);
             place.mem.with_bytes(0, LEN, |b| assert_eq!(b, payload));

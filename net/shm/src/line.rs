@@ -46,13 +46,11 @@ pub(crate) fn head(top: u32, words: &LineWords) -> Head {
     }
 }
 
-/// The words behind word 0 of a packet in one piece; of the payload only the first [`SHORT`] bytes.
+/// Writes the words behind word 0 of a packet in one piece; of the payload only the first [`SHORT`] bytes.
 #[inline]
-pub(crate) fn whole(head: Head, payload: &[u8]) -> LineWords {
-    let [a, b] = envelope(head);
-    let mut words = [a, b, 0, 0, 0, 0, 0];
+pub(crate) fn whole(words: &mut LineWords, head: Head, payload: &[u8]) {
+    [words[0], words[1]] = envelope(head);
     fill_words(&mut words[2..], &payload[..payload.len().min(SHORT)]);
-    words
 }
 
 #[inline]
@@ -82,7 +80,8 @@ mod tests {
             tag: 0x4444_4444,
             word: 0x5555_5555,
         };
-        let words = whole(h, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let mut words = [0; 7];
+        whole(&mut words, h, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(words[0], 0x2222_2222_4444_4444);
         assert_eq!(words[1], 0x3333_3333_5555_5555);
         assert_eq!(words[2], u64::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8]));
