@@ -201,6 +201,8 @@ struct Receive {
     total: Option<u64>,
     /// Bytes that have arrived, also those beyond the buffer.
     arrived: u64,
+    /// The transport may have begun to write the message that this will be matched with.
+    landing: bool,
 }
 
 /// An unexpected message.
@@ -388,6 +390,7 @@ impl Engine {
                 from,
                 total: None,
                 arrived: 0,
+                landing: false,
             })));
         if let Some(message) = self.state.post(pattern, key.index) {
             self.state.deliver(message, key.index);
@@ -423,6 +426,7 @@ impl Engine {
                 from,
                 total: None,
                 arrived: 0,
+                landing: false,
             })));
         self.state.deliver(message.index, key.index);
         self.after_match();
@@ -507,7 +511,7 @@ impl Engine {
             return;
         }
         let withdrawn = match &request.kind {
-            Kind::Receive(receive) if receive.total.is_none() => {
+            Kind::Receive(receive) if receive.total.is_none() && !receive.landing => {
                 let pattern = receive.pattern;
                 let withdrawn = self.state.matching.withdraw(pattern, id.index);
                 self.state.note_posted();
@@ -1092,10 +1096,12 @@ impl Sink for State {
                     ..
                 }) if receive.data.size() >= len as u64 => {
                     let (mem, offset) = receive.data.dense()?;
+                    let (mem, exclusive) = (mem.clone(), receive.pattern.source.is_some());
+                    receive.landing = exclusive;
                     Some(Destination {
-                        mem: mem.clone(),
+                        mem,
                         offset,
-                        exclusive: receive.pattern.source.is_some(),
+                        exclusive,
                     })
                 }
                 _ => None,

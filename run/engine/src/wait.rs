@@ -138,6 +138,7 @@ pub(crate) struct Wait<'a> {
     pressure: &'a Pressure,
     counters: &'a WaitCounters,
     looks: u32,
+    yields: u32,
     since_ns: u64,
     /// When it was counted last, and what was counted.
     counted_ns: u64,
@@ -145,6 +146,10 @@ pub(crate) struct Wait<'a> {
     yields: u64,
     noted: bool,
 }
+
+/// Where cores are short, so many yields come before the first look at the clock. In a collective a rank is awaited once
+/// a turn, and reading the clock each time would be a tenth of the turn.
+const YIELDS_UNTIMED: u32 = 8;
 
 /// What the wait asks for next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +174,7 @@ impl<'a> Wait<'a> {
             pressure,
             counters,
             looks: 0,
+            yields: 0,
             since_ns: 0,
             counted_ns: 0,
             spent_ns: 0,
@@ -183,11 +189,17 @@ impl<'a> Wait<'a> {
     pub(crate) fn step(&mut self, moved: bool) -> Next {
         if moved {
             self.looks = 0;
+            self.yields = 0;
             self.since_ns = 0;
             return Next::Look;
         }
         self.looks += 1;
         if self.looks <= self.policy.looks {
+            return Next::Look;
+        }
+        if self.policy.is_crowded() && self.yields < YIELDS_UNTIMED {
+            self.yields += 1;
+            self.bell.give_way();
             return Next::Look;
         }
         self.later()
