@@ -317,6 +317,7 @@ impl Consumer {
     /// As [`has_next`](Self::has_next), while waiting: asks for the lines behind the next one too. They are here
     /// already unless the producer is writing there, and then they come at the same time as the next
     /// one instead of after it.
+    #[cfg(not(loom))]
     #[inline]
     #[must_use]
     pub fn awaits_next(&self) -> bool {

@@ -85,8 +85,9 @@ pub struct Mpi {
     own: Arc<Comm>,
     basics: Box<[Option<Arc<Type>>]>,
     objects: RankLock<Objects>,
-    /// The request of all sends that went at once. It is over for ever, and freeing it does nothing.
+    /// The request of all sends that went at once, and how many of them the program has not completed or freed.
     sent: u32,
+    sent_out: AtomicU64,
     codes: Mutex<Codes>,
     buffer: Mutex<Option<Arc<Buffer>>>,
     /// Numbers for communicators that this process has given away.
@@ -185,6 +186,7 @@ impl Mpi {
                 next_key: 0,
             }),
             sent,
+            sent_out: AtomicU64::new(0),
             codes: Mutex::new(Codes::new()),
             buffer: Mutex::default(),
             // Numbers below two times the size of the world would be those of the world and of MPI_COMM_SELF.

@@ -1,6 +1,7 @@
 //! Requests: what a nonblocking or persistent operation leaves behind, and waiting for it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use margay_run_engine::{Outcome, ReqId};
 use margay_sys::user::Mem;
@@ -95,7 +96,36 @@ impl Mpi {
     /// The handle for a send that is over when its call returns.
     #[inline(always)]
     pub fn request_sent(&self) -> u32 {
+        self.count_sent(1);
         self.sent
+    }
+
+    /// Counts a request of a send that went at once: 1 when it is given out, -1 when it is completed or freed.
+    #[inline(always)]
+    fn count_sent(&self, by: i64) {
+        let by = by as u64;
+        if self.rank.lock().is_shared() {
+            self.sent_out.fetch_add(by, Ordering::Relaxed);
+        } else {
+            let before = self.sent_out.load(Ordering::Relaxed);
+            self.sent_out
+                .store(before.wrapping_add(by), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether `handle` is that of sends that went at once.
+    ///
+    /// # Errors
+    /// When it is, and all of them have been completed or freed.
+    #[inline(always)]
+    fn is_sent(&self, handle: u32) -> Result<bool> {
+        if handle != self.sent {
+            return Ok(false);
+        }
+        match self.sent_out.load(Ordering::Relaxed) {
+            0 => Err(unknown(handle)),
+            _ => Ok(true),
+        }
     }
 
     /// Gives an operation a handle.
@@ -149,6 +179,7 @@ impl Mpi {
     /// What is under way, and the communicator.
     #[inline]
     fn active(&self, handle: u32) -> Result<(Active, u32)> {
+        self.is_sent(handle)?;
         match self.objects().requests.get(handle) {
             Some(request) => Ok((request.active.clone(), request.comm)),
             None => Err(unknown(handle)),
@@ -249,6 +280,7 @@ impl Mpi {
     /// Ends a request that is over or waits for it, and frees it unless it is persistent.
     fn end(&self, handle: u32, active: &Active, comm: u32) -> Ended {
         if handle == self.sent {
+            self.count_sent(-1);
             return Ended::nothing(MPI_REQUEST_NULL);
         }
         let (status, mut error) = self.outcome(active);
@@ -288,7 +320,11 @@ impl Mpi {
     /// When the handle is invalid.
     #[inline]
     pub fn wait(&self, handle: u32) -> Result<Ended> {
-        if handle == MPI_REQUEST_NULL || handle == self.sent {
+        if handle == MPI_REQUEST_NULL {
+            return Ok(Ended::nothing(handle));
+        }
+        if self.is_sent(handle)? {
+            self.count_sent(-1);
             return Ok(Ended::nothing(MPI_REQUEST_NULL));
         }
         if let Some((id, room, comm)) = self.take_receive(handle) {
@@ -516,7 +552,8 @@ impl Mpi {
     /// # Errors
     /// When the handle is invalid.
     pub fn request_free(&self, handle: u32) -> Result<()> {
-        if handle == self.sent {
+        if self.is_sent(handle)? {
+            self.count_sent(-1);
             return Ok(());
         }
         let Some(request) = self.objects().requests.remove(handle) else {
