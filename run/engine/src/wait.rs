@@ -138,7 +138,7 @@ pub(crate) struct Wait<'a> {
     pressure: &'a Pressure,
     counters: &'a WaitCounters,
     looks: u32,
-    yields: u32,
+    untimed: u32,
     since_ns: u64,
     /// When it was counted last, and what was counted.
     counted_ns: u64,
@@ -174,7 +174,7 @@ impl<'a> Wait<'a> {
             pressure,
             counters,
             looks: 0,
-            yields: 0,
+            untimed: 0,
             since_ns: 0,
             counted_ns: 0,
             spent_ns: 0,
@@ -189,7 +189,7 @@ impl<'a> Wait<'a> {
     pub(crate) fn step(&mut self, moved: bool) -> Next {
         if moved {
             self.looks = 0;
-            self.yields = 0;
+            self.untimed = 0;
             self.since_ns = 0;
             return Next::Look;
         }
@@ -197,7 +197,8 @@ impl<'a> Wait<'a> {
         if self.looks <= self.policy.looks {
             return Next::Look;
         }
-        if self.policy.is_crowded() && self.yields < YIELDS_UNTIMED {
+        if self.policy.is_crowded() && self.untimed < YIELDS_UNTIMED {
+            self.untimed += 1;
             self.yields += 1;
             self.bell.give_way();
             return Next::Look;
@@ -274,7 +275,7 @@ impl<'a> Wait<'a> {
 impl Drop for Wait<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.counted_ns != 0 {
+        if self.yields != 0 || self.counted_ns != 0 {
             self.count();
         }
     }

@@ -385,7 +385,7 @@ pub const PERFORMANCE: &[Performance] = &[
     row("margay_unexpected_queue_peak", "Most messages that waited for their receive.", "margay_queues", MPI_T_PVAR_CLASS_HIGHWATERMARK, Measure::Peak(Level::Unexpected)),
     row("margay_posted_queue_peak", "Most receives that waited for their message.", "margay_queues", MPI_T_PVAR_CLASS_HIGHWATERMARK, Measure::Peak(Level::Posted)),
     row("margay_waits", "Waits that were not over after the first looks.", "margay_waiting", COUNTER, Measure::Sum(|m| get(&m.waiting.waits))),
-    row("margay_wait_time", "Nanoseconds in these waits.", "margay_waiting", TIMER, Measure::Sum(|m| get(&m.waiting.wait_ns))),
+    row("margay_wait_time", "Nanoseconds in these waits, without the first eight yields of each where cores are short.", "margay_waiting", TIMER, Measure::Sum(|m| get(&m.waiting.wait_ns))),
     row("margay_yields", "Times that the core was given away while waiting.", "margay_waiting", COUNTER, Measure::Sum(|m| get(&m.waiting.yields))),
     row("margay_sleeps", "Times that a thread went to sleep while waiting.", "margay_waiting", COUNTER, Measure::Sum(|m| get(&m.waiting.sleeps))),
     row("margay_sleep_time", "Nanoseconds asleep.", "margay_waiting", TIMER, Measure::Sum(|m| get(&m.waiting.sleep_ns))),
