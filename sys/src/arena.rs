@@ -116,6 +116,19 @@ pub fn read(segment: &Segment, rank: u32, offset: u64, to: &Mem, at: i64, len: u
     true
 }
 
+/// `[offset, offset + bytes)` of the arena of `rank` as memory of this process. None when the range is
+/// not inside the arena or the arena cannot be mapped. What is in it is the ranks' common business:
+/// they say by their synchronization when who may touch it.
+#[must_use]
+pub fn view(segment: &Arc<Segment>, rank: u32, offset: u64, bytes: u64) -> Option<Mem> {
+    if offset.checked_add(bytes)? > segment.arena_bytes() {
+        return None;
+    }
+    let base = segment.arena(rank)?;
+    // SAFETY: inside of the arena (checked), whose mapping lives as long as the segment.
+    Some(unsafe { Mem::in_segment(segment, base.add(offset as usize), bytes) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +171,21 @@ mod tests {
         assert!(read(&peer, 1, offset + 5000, &got, 0, 3));
         got.with_bytes(0, 3, |b| assert_eq!(b, [1, 2, 3]));
         assert!(!read(&peer, 1, 4 << 20, &got, 0, 3));
+    }
+
+    #[test]
+    fn a_view_is_the_same_memory_and_stays_in_the_arena() {
+        let segment = segment();
+        let mut arena = Arena::new(&segment, 1);
+        let address = arena.alloc(8192).unwrap();
+        let (owner, offset) = segment.place_of(address + 5, 3).unwrap();
+        assert_eq!((owner, offset), (1, 5));
+        let peer = Arc::new(Segment::join(segment.fd().try_clone_to_owned().unwrap()).unwrap());
+        view(&peer, 1, offset, 3).unwrap().write(0, &[1, 2, 3]);
+        let own = view(&segment, 1, 0, 8).unwrap();
+        own.with_bytes(5, 3, |b| assert_eq!(b, [1, 2, 3]));
+        assert!(view(&peer, 1, segment.arena_bytes() - 1, 2).is_none());
+        assert!(segment.place_of(address - 1, 1).is_none());
     }
 
     #[test]

@@ -45,6 +45,106 @@ pub fn write(pid: u32, address: u64, from: &Mem, offset: i64, len: usize) -> io:
     })
 }
 
+/// A piece of another process's memory: address and bytes.
+pub type Piece = (u64, usize);
+
+/// Pieces that go in one system call (the kernel's limit is 1024).
+const PIECES: usize = 512;
+
+/// Copies pieces of process `pid`, one after the other, into `to`, which is as long as they together.
+///
+/// # Errors
+/// As [`read`].
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn gather(pid: u32, pieces: &[Piece], to: &mut [u8]) -> io::Result<()> {
+    let at = to.as_mut_ptr();
+    each(pieces, to.len(), |done, len, there| {
+        let here = libc::iovec {
+            iov_base: at.wrapping_add(done).cast(),
+            iov_len: len,
+        };
+        // SAFETY: the local range lies inside of `to` (`each` keeps to its length); the remote ones
+        // are the kernel's to check.
+        unsafe {
+            let n = there.len() as libc::c_ulong;
+            libc::process_vm_readv(pid as libc::pid_t, &here, 1, there.as_ptr(), n, 0)
+        }
+    })
+}
+
+/// The reverse of [`gather`]: distributes `from` over pieces of process `pid`.
+///
+/// # Errors
+/// As [`read`].
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn scatter(pid: u32, pieces: &[Piece], from: &[u8]) -> io::Result<()> {
+    let at = from.as_ptr();
+    each(pieces, from.len(), |done, len, there| {
+        let here = libc::iovec {
+            iov_base: at.wrapping_add(done).cast_mut().cast(),
+            iov_len: len,
+        };
+        // SAFETY: as in `gather`; the kernel only reads the local range.
+        unsafe {
+            let n = there.len() as libc::c_ulong;
+            libc::process_vm_writev(pid as libc::pid_t, &here, 1, there.as_ptr(), n, 0)
+        }
+    })
+}
+
+/// Calls `call` with bytes done, bytes to do and the remote pieces for them until all is moved.
+fn each(
+    pieces: &[Piece],
+    total: usize,
+    mut call: impl FnMut(usize, usize, &[libc::iovec]) -> isize,
+) -> io::Result<()> {
+    let sum: usize = pieces.iter().map(|p| p.1).sum();
+    assert_eq!(sum, total, "length of the pieces");
+    let mut done = 0;
+    // The first piece that is not done, and how much of it is.
+    let (mut next, mut within) = (0, 0);
+    let mut there = Vec::with_capacity(pieces.len().min(PIECES));
+    while done < total {
+        there.clear();
+        let mut bytes = 0;
+        for (i, &(address, len)) in pieces[next..].iter().take(PIECES).enumerate() {
+            let skip = if i == 0 { within } else { 0 };
+            bytes += len - skip;
+            there.push(libc::iovec {
+                iov_base: (address as usize).wrapping_add(skip) as *mut libc::c_void,
+                iov_len: len - skip,
+            });
+        }
+        if bytes == 0 {
+            next += there.len();
+            within = 0;
+            continue;
+        }
+        match call(done, bytes, &there) {
+            0 => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
+            moved if moved > 0 => {
+                done += moved as usize;
+                within += moved as usize;
+                while next < pieces.len() && within >= pieces[next].1 {
+                    within -= pieces[next].1;
+                    next += 1;
+                }
+            }
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 fn vectors(local: *mut u8, address: u64, done: usize, len: usize) -> (libc::iovec, libc::iovec) {
     (
         libc::iovec {
@@ -89,6 +189,32 @@ mod tests {
         target.with_bytes(0, 100, |b| assert_eq!(b[0], 10));
         write(me, target.address() as u64 + 200, &source, 50, 2).unwrap();
         target.with_bytes(200, 2, |b| assert_eq!(b, [50, 51]));
+    }
+
+    #[test]
+    fn pieces_are_gathered_and_scattered() {
+        let source: Vec<u8> = (0..=255).cycle().take(1 << 16).collect();
+        let me = std::process::id();
+        let at = source.as_ptr() as u64;
+        // More pieces than one call takes, of all small lengths, also none.
+        let pieces: Vec<Piece> = (0..3000u64)
+            .map(|i| (at + 20 * i, i as usize % 5))
+            .collect();
+        let total = pieces.iter().map(|p| p.1).sum();
+        let mut packed = vec![0; total];
+        gather(me, &pieces, &mut packed).unwrap();
+        let expected: Vec<u8> = pieces
+            .iter()
+            .flat_map(|&(a, n)| source[(a - at) as usize..][..n].iter().copied())
+            .collect();
+        assert_eq!(packed, expected);
+        let target = Mem::owned(1 << 16);
+        let to = target.address() as u64;
+        let places: Vec<Piece> = pieces.iter().map(|&(a, n)| (a - at + to, n)).collect();
+        scatter(me, &places, &packed).unwrap();
+        let mut back = vec![0; total];
+        gather(me, &places, &mut back).unwrap();
+        assert_eq!(back, expected);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! | [`transfer`] | the cell over which two ranks share the copying of one message |
 //! | [`arena`] | memory that a rank shares on request |
 //! | [`board`] | a communicator's control block: a slot a rank, arrival counter, release word |
+//! | [`window`] | a window's control block: locks, counters and the list of attached memory |
 //! | [`user`] | memory that the user claims to own: checked copies, strided copies |
 //! | [`cma`] | cross-memory attach: reading and writing another process |
 //! | [`doorbell`] | the futex word on which a rank sleeps |
@@ -54,3 +55,5 @@ pub mod terminal;
 pub mod transfer;
 #[cfg(not(loom))]
 pub mod user;
+#[cfg(not(loom))]
+pub mod window;

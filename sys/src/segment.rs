@@ -493,6 +493,18 @@ impl Segment {
         }
     }
 
+    /// The arena in which `[address, address + bytes)` of this process lies, and where in it; none for
+    /// memory outside of the arenas that are mapped.
+    #[must_use]
+    pub fn place_of(&self, address: usize, bytes: u64) -> Option<(u32, u64)> {
+        (0u32..).zip(&self.arenas).find_map(|(rank, place)| {
+            let base = place.load(Ordering::Acquire);
+            let offset = (address as u64).checked_sub(base as u64)?;
+            let end = offset.checked_add(bytes)?;
+            (base != 0 && end <= self.arena_stride).then_some((rank, offset))
+        })
+    }
+
     /// Gives the pages of `[offset, offset + bytes)` of a rank's arena back to the system.
     pub(crate) fn arena_discard(&self, rank: u32, offset: u64, bytes: u64) {
         let at = self.arena_offset + u64::from(rank) * self.arena_stride + offset;

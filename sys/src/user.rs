@@ -8,7 +8,10 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
+
+use crate::segment::Segment;
 
 /// A base address and the bytes around it that may be touched. Cloning is cheap.
 #[derive(Clone)]
@@ -119,12 +122,50 @@ impl Mem {
     #[must_use]
     pub fn from_vec(bytes: Vec<u8>) -> Mem {
         let hi = bytes.len() as i64;
-        let owned = Arc::new(Owned(UnsafeCell::new(bytes.into_boxed_slice())));
+        let cell = UnsafeCell::new(bytes.into_boxed_slice());
+        let base = cell.get_mut_ptr() as usize;
         Mem {
-            base: owned.0.get_mut_ptr() as usize,
+            base,
             lo: 0,
             hi,
-            keep: Some(owned),
+            keep: Some(Arc::new(Owned::Heap(cell))),
+        }
+    }
+
+    /// `bytes` of zeroed pages of our own, given back to the system with the last clone; none where
+    /// the system refuses. Pages that are never touched cost nothing.
+    #[must_use]
+    pub fn pages(bytes: usize) -> Option<Mem> {
+        let len = bytes.max(1);
+        // SAFETY: a new private mapping at an address of the kernel's choice touches nothing of ours.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        (at != libc::MAP_FAILED).then(|| Mem {
+            base: at as usize,
+            lo: 0,
+            hi: bytes as i64,
+            keep: Some(Arc::new(Owned::Pages(at as usize, len))),
+        })
+    }
+
+    /// `bytes` at `at`, which lies in a mapping of `segment`; the clones keep the mapping.
+    ///
+    /// # Safety
+    /// The bytes must lie in a mapping that lives as long as the segment.
+    pub(crate) unsafe fn in_segment(segment: &Arc<Segment>, at: NonNull<u8>, bytes: u64) -> Mem {
+        Mem {
+            base: at.as_ptr() as usize,
+            lo: 0,
+            hi: bytes as i64,
+            keep: Some(Arc::new(Owned::Segment(segment.clone()))),
         }
     }
 
@@ -193,6 +234,35 @@ impl Mem {
         let to = self.at(offset, from.len());
         // SAFETY: as in `read`.
         unsafe { std::ptr::copy(from.as_ptr(), to, from.len()) };
+    }
+
+    /// Copies `len` bytes from `offset` on to `at` of another memory. Up to 16 bytes in powers of two
+    /// go in one piece, as a program that looks at a flag which another rank writes expects.
+    ///
+    /// # Panics
+    /// When a range is not covered by its claim.
+    #[inline]
+    pub fn copy_to(&self, offset: i64, to: &Mem, at: i64, len: usize) {
+        let from = self.at(offset, len);
+        let to = to.at(at, len);
+        macro_rules! word {
+            ($t:ty) => {
+                // SAFETY: `at` checked both ranges, which have the size of the word.
+                unsafe {
+                    to.cast::<$t>()
+                        .write_unaligned(from.cast::<$t>().read_unaligned())
+                }
+            };
+        }
+        match len {
+            1 => word!(u8),
+            2 => word!(u16),
+            4 => word!(u32),
+            8 => word!(u64),
+            16 => word!(u128),
+            // SAFETY: as above; memmove, since the user may pass overlapping buffers.
+            _ => unsafe { std::ptr::copy(from, to, len) },
+        }
     }
 
     /// Copies `count` blocks of `block` bytes, `stride` bytes from start to start, the first at
@@ -335,7 +405,22 @@ impl fmt::Debug for Mem {
     }
 }
 
-struct Owned(UnsafeCell<Box<[u8]>>);
+/// What keeps memory that no user claims.
+enum Owned {
+    Heap(#[allow(dead_code)] UnsafeCell<Box<[u8]>>),
+    /// Address and length of a mapping.
+    Pages(usize, usize),
+    Segment(#[allow(dead_code)] Arc<Segment>),
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if let Owned::Pages(at, len) = *self {
+            // SAFETY: the mapping was made in `pages` and nobody refers to it any more.
+            unsafe { libc::munmap(at as *mut libc::c_void, len) };
+        }
+    }
+}
 
 // SAFETY: the bytes are only reached through `Mem`, whose users keep the claim's promise.
 unsafe impl Send for Owned {}
@@ -397,6 +482,19 @@ mod tests {
         let mut out = [0; 4];
         m.gather(12, 1, 4, -4, &mut out);
         assert_eq!(out, [12, 8, 4, 0]);
+    }
+
+    #[test]
+    fn pages_are_zero_and_copies_of_all_lengths_arrive() {
+        let pages = Mem::pages(1 << 40).expect("address space");
+        let source = Mem::from_vec((1..=40).collect());
+        for len in 0..=33 {
+            source.copy_to(3, &pages, 1 << 30, len);
+            pages.with_bytes(1 << 30, 34, |b| {
+                assert!((0..34).all(|i| b[i] == if i < len { i as u8 + 4 } else { 0 }));
+            });
+            pages.write(1 << 30, &[0; 34]);
+        }
     }
 
     #[test]

@@ -67,6 +67,32 @@ mpi! {
         mpi.datatype_delete_attribute(datatype.value(), type_keyval)
     }
 
+    /// Makes a key for attributes of windows.
+    fn MPI_Win_create_keyval(win_copy_attr_fn: MPI_Win_copy_attr_function, win_delete_attr_fn: MPI_Win_delete_attr_function, win_keyval: Place<c_int>, extra_state: Opaque) |mpi| {
+        win_keyval.put("win_keyval", create(mpi, Carrier::Win, win_copy_attr_fn, win_delete_attr_fn, extra_state))
+    }
+
+    /// Frees a key; its attributes stay.
+    fn MPI_Win_free_keyval(win_keyval: Place<c_int>) |mpi| {
+        mpi.keyval_free(Carrier::Win, win_keyval.take("win_keyval")?)?;
+        win_keyval.put("win_keyval", MPI_KEYVAL_INVALID)
+    }
+
+    /// Sets an attribute of a window.
+    fn MPI_Win_set_attr(win: MPI_Win, win_keyval: c_int, attribute_val: Opaque) |mpi| on win {
+        mpi.window_set_attribute(win.value(), win_keyval, attribute_val.0 as usize)
+    }
+
+    /// An attribute of a window.
+    fn MPI_Win_get_attr(win: MPI_Win, win_keyval: c_int, attribute_val: Buf, flag: Place<c_int>) |mpi| on win {
+        found(mpi.window_attribute(win.value(), win_keyval)?, attribute_val, flag)
+    }
+
+    /// Deletes an attribute of a window.
+    fn MPI_Win_delete_attr(win: MPI_Win, win_keyval: c_int) |mpi| on win {
+        mpi.window_delete_attribute(win.value(), win_keyval)
+    }
+
     /// `MPI_Comm_create_keyval` of MPI 1.
     fn MPI_Keyval_create(copy_fn: MPI_Copy_function, delete_fn: MPI_Delete_function, keyval: Place<c_int>, extra_state: Opaque) |mpi| {
         keyval.put("keyval", create(mpi, Carrier::Comm, copy_fn, delete_fn, extra_state))
@@ -148,7 +174,7 @@ impl Callbacks for Functions {
             DUP_FUNCTION => return Ok(Some(value)),
             _ => {}
         }
-        // SAFETY: the program passed the address as a copy function; all three kinds have this form.
+        // SAFETY: the program passed the address as a copy function; all kinds have this form.
         let function = unsafe { std::mem::transmute::<usize, CopyFunction>(self.copy) };
         let mut new = 0usize;
         let mut flag = 0;
@@ -174,7 +200,7 @@ impl Callbacks for Functions {
         if self.delete <= DUP_FUNCTION {
             return Ok(());
         }
-        // SAFETY: the program passed the address as a delete function; all three kinds have this form.
+        // SAFETY: the program passed the address as a delete function; all kinds have this form.
         let function = unsafe { std::mem::transmute::<usize, DeleteFunction>(self.delete) };
         // SAFETY: the program's function with the arguments that the standard gives it.
         let code = unsafe {

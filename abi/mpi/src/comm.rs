@@ -201,14 +201,20 @@ fn split_color(mpi: &Mpi, split_type: c_int, info: MPI_Info) -> Result<c_int> {
             .find(|(k, _)| k == key)
             .map(|(_, v)| v.as_str())
     };
+    // Processes that must do without common memory are as good as on machines of their own.
+    let machine = match mpi.rank().common_memory() {
+        Some(_) => 0,
+        None => mpi.world_rank() as c_int,
+    };
     Ok(match split_type {
-        MPI_COMM_TYPE_SHARED => 0,
+        MPI_COMM_TYPE_SHARED => machine,
         MPI_UNDEFINED => MPI_UNDEFINED,
         // There is no level of hardware below the machine that we know of and that the processes do not share.
         MPI_COMM_TYPE_HW_UNGUIDED => MPI_UNDEFINED,
         MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => {
             match resource("mpi_hw_resource_type").or(resource("mpi_pset_name")) {
-                Some("mpi_shared_memory" | "mpi://WORLD") => 0,
+                Some("mpi_shared_memory") => machine,
+                Some("mpi://WORLD") => 0,
                 _ => MPI_UNDEFINED,
             }
         }

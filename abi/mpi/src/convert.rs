@@ -257,7 +257,7 @@ fn finish_blocks(
 }
 
 /// The bytes that `count` elements reach, relative to the buffer's address.
-fn span(names: (&str, &str), count: u64, datatype: &Datatype) -> Result<(i64, i64)> {
+pub fn span(names: (&str, &str), count: u64, datatype: &Datatype) -> Result<(i64, i64)> {
     let flat = datatype.flat();
     match (flat.packed_size(count), flat.span(count)) {
         (Some(_), Some(span)) => Ok(span),

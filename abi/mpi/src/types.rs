@@ -55,7 +55,7 @@ macro_rules! values {
 
 handles! { MPI_Op MPI_Comm MPI_Group MPI_Win MPI_File MPI_Session MPI_Message MPI_Info MPI_Errhandler MPI_Request
 MPI_Datatype }
-values! { MPI_Session MPI_Op MPI_Comm MPI_Group MPI_Message MPI_Info MPI_Errhandler MPI_Request MPI_Datatype }
+values! { MPI_Session MPI_Op MPI_Comm MPI_Group MPI_Win MPI_Message MPI_Info MPI_Errhandler MPI_Request MPI_Datatype }
 
 /// A reduction function with `int` counts.
 pub type MPI_User_function =
@@ -72,14 +72,18 @@ pub type MPI_Comm_delete_attr_function = Opaque;
 pub type MPI_Type_copy_attr_function = Opaque;
 /// Called when an attribute of a datatype is deleted.
 pub type MPI_Type_delete_attr_function = Opaque;
+/// Called when a window with an attribute is duplicated, which never happens.
+pub type MPI_Win_copy_attr_function = Opaque;
+/// Called when an attribute of a window is deleted.
+pub type MPI_Win_delete_attr_function = Opaque;
 /// The copy function of MPI 1.
 pub type MPI_Copy_function = Opaque;
 /// The delete function of MPI 1.
 pub type MPI_Delete_function = Opaque;
-/// What the three kinds of copy function are in fact.
+/// What the four kinds of copy function are in fact.
 pub type CopyFunction =
     unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
-/// What the three kinds of delete function are in fact.
+/// What the four kinds of delete function are in fact.
 pub type DeleteFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
 /// An error handler of a communicator.
 pub type MPI_Comm_errhandler_function =
@@ -87,6 +91,8 @@ pub type MPI_Comm_errhandler_function =
 /// An error handler of a session.
 pub type MPI_Session_errhandler_function =
     Option<unsafe extern "C" fn(*mut MPI_Session, *mut c_int, ...)>;
+/// An error handler of a window.
+pub type MPI_Win_errhandler_function = Option<unsafe extern "C" fn(*mut MPI_Win, *mut c_int, ...)>;
 /// Fills the status of a generalized request.
 pub type MPI_Grequest_query_function =
     Option<unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int>;

@@ -26,6 +26,17 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
+    /// Everything goes through the pipes.
+    #[must_use]
+    pub fn bytes_only() -> Thresholds {
+        Thresholds {
+            arena: AtomicU64::new(u64::MAX),
+            arena_end: AtomicU64::new(0),
+            attach: AtomicU64::new(u64::MAX),
+            part: AtomicU64::new(4096),
+        }
+    }
+
     /// The thresholds for this processor, from measurements (`make bench`, two ranks on two cores,
     /// half round trip).
     ///

@@ -166,6 +166,8 @@ enum Kind {
     Collective(Box<Execution>),
     /// None while it runs.
     Task(Option<Box<dyn Task>>),
+    /// Somebody else ends it, after an answer of this rank, in this context.
+    Promise(u32, u32),
 }
 
 struct Send {
@@ -543,12 +545,13 @@ impl Engine {
                     match self.state.requests.get(child).filter(|r| !r.done)?.kind {
                         Kind::Send(ref send) => Some(send.to),
                         Kind::Receive(ref receive) => receive.from,
-                        Kind::Collective(_) | Kind::Task(_) => None,
+                        Kind::Collective(_) | Kind::Task(_) | Kind::Promise(..) => None,
                     }
                 });
                 Pending::Collective(peer, execution.context())
             }
             Kind::Task(task) => return task.as_ref().map(|task| task.pending()),
+            Kind::Promise(from, context) => Pending::Collective(Some(*from), *context),
         })
     }
 
@@ -989,6 +992,20 @@ impl Engine {
             if self.state.executions.get(at) == Some(&index) {
                 at += 1;
             }
+        }
+    }
+
+    /// A request that [`fulfil`](Self::fulfil) ends, when `from` has answered in `context`.
+    pub fn promise(&mut self, from: u32, context: u32) -> ReqId {
+        let request = Request::new(Kind::Promise(from, context));
+        self.state.requests.insert(request)
+    }
+
+    /// Ends a promise.
+    pub fn fulfil(&mut self, id: ReqId, outcome: Outcome) {
+        if let Some(request) = self.state.requests.get_mut(id) {
+            request.outcome = outcome;
+            self.state.end(id.index);
         }
     }
 
@@ -1547,7 +1564,7 @@ impl Request {
             }
             Kind::Receive(_) => [1, u64::from(source), u64::from(tag), bytes],
             Kind::Collective(_) => [2, 0, 0, 0],
-            Kind::Task(_) => [3, u64::from(source), u64::from(tag), bytes],
+            Kind::Task(_) | Kind::Promise(..) => [3, u64::from(source), u64::from(tag), bytes],
         }
     }
 }

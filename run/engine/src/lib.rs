@@ -23,6 +23,6 @@ pub use engine::{Arrived, Engine, Limits, Mode, MsgId, Outcome, Pending, ReqId};
 pub use helper::ProgressThread;
 pub use margay_core_matching::{Envelope, Pattern};
 pub use margay_net_transport::{SHORT, WHOLE};
-pub use rank::{OpenError, Rank};
+pub use rank::{ENV_BYTES_ONLY, OpenError, Rank};
 pub use task::Task;
 pub use wait::Policy;

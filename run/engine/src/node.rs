@@ -141,7 +141,7 @@ impl Channel {
     /// up.
     #[must_use]
     pub fn open(rank: &Rank, members: &Arc<Group>, me: u32, context: u32) -> Option<Channel> {
-        let segment = rank.segment()?;
+        let segment = rank.common_memory()?;
         let ranks = members.size();
         if ranks < 2 {
             return None;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_core_matching::{Envelope, Pattern};
-use margay_net_shm::Shm;
+use margay_net_shm::{Shm, Thresholds};
 use margay_net_transport::{Bell, Transport};
 use margay_sys::clock;
 use margay_sys::cpu;
@@ -32,7 +32,13 @@ pub struct Rank {
     me: u32,
     size: u32,
     segment: Option<Arc<Segment>>,
+    /// The ranks may use each other's memory, through the segment's arenas and boards or by attaching.
+    shares_memory: bool,
 }
+
+/// The environment variable that makes the ranks of a job exchange bytes through pipes only: no memory
+/// is shared, no rank attaches to another. For tests of what a transport without memory has to do.
+pub const ENV_BYTES_ONLY: &str = "MARGAY_BYTES_ONLY";
 
 /// Why a rank could not join its job.
 #[derive(Debug)]
@@ -86,7 +92,9 @@ impl Rank {
                 value: rank,
             })?;
         segment.cell(me).set_pid(std::process::id());
-        Ok(Rank::monitored(&segment, me, monitor))
+        let bytes_only =
+            std::env::var_os(ENV_BYTES_ONLY).is_some_and(|v| v != "0" && !v.is_empty());
+        Ok(Rank::monitored(&segment, me, monitor, !bytes_only))
     }
 
     /// A world of one rank.
@@ -99,22 +107,33 @@ impl Rank {
         let pid = std::process::id();
         segment.header().describe(u64::from(pid), 0, cores, "");
         segment.cell(0).identify(pid, None, 0);
-        Ok(Rank::monitored(&Arc::new(segment), 0, monitor))
+        Ok(Rank::monitored(&Arc::new(segment), 0, monitor, true))
     }
 
     /// Rank `me` of the job in `segment`, over shared memory.
     #[must_use]
     pub fn in_segment(segment: &Arc<Segment>, me: u32) -> Rank {
-        Rank::monitored(segment, me, &Monitor::new())
+        Rank::monitored(segment, me, &Monitor::new(), true)
     }
 
-    fn monitored(segment: &Arc<Segment>, me: u32, monitor: &Arc<Monitor>) -> Rank {
-        let shm = Shm::new(segment, me, monitor.tuning.thresholds().clone());
+    fn monitored(
+        segment: &Arc<Segment>,
+        me: u32,
+        monitor: &Arc<Monitor>,
+        shares_memory: bool,
+    ) -> Rank {
+        let thresholds = if shares_memory {
+            monitor.tuning.thresholds().clone()
+        } else {
+            Arc::new(Thresholds::bytes_only())
+        };
+        let shm = Shm::new(segment, me, thresholds);
         let cores = segment.header().usable_cores().max(1);
         let policy = Policy::new(segment.ranks(), cores);
         monitor.tuning.suggest_policy(policy);
         let mut rank = Rank::with_monitor(Box::new(shm), monitor);
         rank.segment = Some(segment.clone());
+        rank.shares_memory = shares_memory;
         rank
     }
 
@@ -135,6 +154,7 @@ impl Rank {
             me: transport.me(),
             size: transport.size(),
             segment: None,
+            shares_memory: false,
             engine: RankLock::new(Engine::new(transport, monitor.clone())),
         }
     }
@@ -164,6 +184,26 @@ impl Rank {
     #[must_use]
     pub fn segment(&self) -> Option<&Arc<Segment>> {
         self.segment.as_ref()
+    }
+
+    /// The job's shared memory, if the ranks may exchange data through it.
+    #[must_use]
+    #[inline]
+    pub fn common_memory(&self) -> Option<&Arc<Segment>> {
+        self.segment.as_ref().filter(|_| self.shares_memory)
+    }
+
+    /// Wakes a rank for which something was stored in shared memory.
+    #[inline]
+    pub fn ring(&self, world_rank: u32) {
+        if let Some(segment) = &self.segment {
+            segment.cell(world_rank).bell().ring();
+        }
+    }
+
+    /// Calls `f` with the engine; for services, whose state is used under the engine's lock.
+    pub fn with_engine<R>(&self, f: impl FnOnce(&mut Engine) -> R) -> R {
+        self.call(f)
     }
 
     /// The lock around the engine; tells whether threads share the rank, and makes it cheap when
@@ -381,6 +421,7 @@ impl Rank {
     /// None where the ranks share no memory or none is left.
     #[must_use]
     pub fn alloc_shared(&self, bytes: u64) -> Option<usize> {
+        self.common_memory()?;
         self.engine.lock().transport().alloc_shared(bytes)
     }
 

@@ -1,4 +1,4 @@
-//! Attributes: values that a program caches on communicators and datatypes under keys.
+//! Attributes: values that a program caches on communicators, datatypes and windows under keys.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use crate::{Mpi, fail};
 pub enum Carrier {
     Comm,
     Datatype,
+    Win,
 }
 
 impl Carrier {
@@ -18,6 +19,7 @@ impl Carrier {
         match self {
             Carrier::Comm => "communicators",
             Carrier::Datatype => "datatypes",
+            Carrier::Win => "windows",
         }
     }
 }

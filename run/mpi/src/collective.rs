@@ -304,7 +304,7 @@ impl Plan {
 }
 
 impl Operand {
-    fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.count * self.datatype.size()
     }
 

@@ -9,8 +9,8 @@ use crate::{Mpi, fail};
 
 /// An error handler that the program wrote.
 pub trait Callback: Send + Sync {
-    /// Called with the handle of the communicator and the error code, with no lock held.
-    fn call(&self, comm: u32, code: i32);
+    /// Called with the handle of the communicator or window and the error code, with no lock held.
+    fn call(&self, on: u32, code: i32);
 }
 
 /// What to do about an error.
@@ -19,7 +19,7 @@ pub enum Action {
     Fatal,
     /// Return the code.
     Return,
-    /// Call the program's handler for this communicator, then return the code.
+    /// Call the program's handler for this communicator or window, then return the code.
     Call(Arc<dyn Callback>, u32),
 }
 
@@ -132,8 +132,8 @@ impl Mpi {
         Ok(())
     }
 
-    /// What to do about an error on the communicator or session `comm`. Errors without a valid communicator go to the handler of
-    /// `MPI_COMM_SELF`, or, as long as that is the default one, to that of `MPI_COMM_WORLD`, for the many programs
+    /// What to do about an error on the communicator, session or window `comm`. Errors without a valid communicator go to
+    /// the handler of `MPI_COMM_SELF`, or, as long as that is the default one, to that of `MPI_COMM_WORLD`, for the many programs
     /// written before MPI 4.
     #[must_use]
     pub fn error_action(&self, comm: Option<u32>) -> Action {
@@ -141,6 +141,9 @@ impl Mpi {
             && let Ok(errhandler) = self.with_session(handle, |s| s.errhandler)
         {
             return self.action_of(errhandler, handle);
+        }
+        if let Some(window) = comm.and_then(|handle| self.find_window(handle)) {
+            return self.action_of(window.errhandler(), window.handle());
         }
         let comm = comm.and_then(|c| self.comm(c).ok()).unwrap_or_else(|| {
             // Without a world they keep the initial handler.

@@ -71,7 +71,8 @@ impl Mpi {
 }
 
 impl Operand {
-    fn data(&self) -> Data {
+    /// As the data of a message.
+    pub(crate) fn data(&self) -> Data {
         Data::typed(self.mem.clone(), self.count, &self.datatype)
     }
 

@@ -17,6 +17,7 @@ pub enum Kind {
     Errhandler,
     Request,
     Message,
+    Win,
     Session = 12,
 }
 

@@ -31,6 +31,7 @@ pub mod request;
 pub mod session;
 pub mod tool;
 pub mod topology;
+pub mod window;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -62,6 +63,7 @@ use op::UserOp;
 use point::Taken;
 use request::Request;
 use session::Session;
+use window::Window;
 
 /// The end of an operation, as a status tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +119,7 @@ pub struct Objects {
     errhandlers: Table<Handler>,
     requests: Table<Request>,
     messages: Table<Taken>,
+    windows: Table<Arc<Window>>,
     keyvals: BTreeMap<i32, Keyval>,
     next_key: i32,
 }
@@ -182,6 +185,7 @@ impl Mpi {
                 errhandlers: Table::new(Kind::Errhandler),
                 requests,
                 messages: Table::new(Kind::Message),
+                windows: Table::new(Kind::Win),
                 keyvals: BTreeMap::new(),
                 next_key: 0,
             }),

@@ -43,6 +43,8 @@ pub(crate) enum Active {
         receive: ReqId,
         room: u64,
     },
+    /// A one-sided operation: cancelled if the target has not such memory.
+    Access(ReqId),
     /// Several operations of which none has a status.
     Several(Arc<[ReqId]>),
     /// A generalized request.
@@ -205,9 +207,10 @@ impl Mpi {
     fn is_over(&self, active: &Active) -> bool {
         match active {
             Active::Inactive | Active::Done(_) => true,
-            Active::Send(id) | Active::Receive(id, _) | Active::Collective(id) => {
-                self.rank.is_done(*id)
-            }
+            Active::Send(id)
+            | Active::Receive(id, _)
+            | Active::Collective(id)
+            | Active::Access(id) => self.rank.is_done(*id),
             Active::Both { send, receive, .. } => {
                 self.rank.is_done(*send) && self.rank.is_done(*receive)
             }
@@ -225,7 +228,10 @@ impl Mpi {
         };
         match active {
             Active::Inactive | Active::Done(_) | Active::User(_) => {}
-            Active::Send(id) | Active::Receive(id, _) | Active::Collective(id) => add(*id),
+            Active::Send(id)
+            | Active::Receive(id, _)
+            | Active::Collective(id)
+            | Active::Access(id) => add(*id),
             Active::Both { send, receive, .. } => {
                 add(*send);
                 add(*receive);
@@ -249,6 +255,7 @@ impl Mpi {
             }
             Active::Receive(id, room) => received(&self.rank.wait(*id), *room),
             Active::Collective(id) => (Status::EMPTY, disagreement(&self.rank.wait(*id))),
+            Active::Access(id) => (Status::EMPTY, refused(&self.rank.wait(*id))),
             Active::Both {
                 send,
                 receive,
@@ -565,7 +572,10 @@ impl Mpi {
                     incoming.abandon(&self.rank);
                 }
             }
-            Active::Send(id) | Active::Receive(id, _) | Active::Collective(id) => {
+            Active::Send(id)
+            | Active::Receive(id, _)
+            | Active::Collective(id)
+            | Active::Access(id) => {
                 self.rank.detach(*id);
             }
             Active::Both { send, receive, .. } => {
@@ -610,7 +620,10 @@ impl Mpi {
             ),
             Active::Done(_) => {}
             Active::Send(id) | Active::Receive(id, _) => self.rank.cancel(id),
-            Active::Collective(_) | Active::Both { .. } | Active::Several(_) => {
+            Active::Collective(_)
+            | Active::Access(_)
+            | Active::Both { .. }
+            | Active::Several(_) => {
                 fail!(MPI_ERR_REQUEST, "only sends and receives can be cancelled")
             }
             Active::User(user) => {
@@ -723,6 +736,16 @@ pub fn received(outcome: &Outcome, room: u64) -> (Status, Option<Error>) {
         )
     });
     (status, error)
+}
+
+/// The error of a one-sided operation whose target has not such memory.
+fn refused(outcome: &Outcome) -> Option<Error> {
+    outcome.cancelled.then(|| {
+        Error::new(
+            MPI_ERR_RMA_RANGE,
+            "the target has not attached the memory that the operation reaches",
+        )
+    })
 }
 
 impl Status {

@@ -1,0 +1,421 @@
+//! Put, get, accumulate and their kin: checks, and which way they go.
+
+use std::sync::Arc;
+
+use margay_core_datatype::{Basic, Class, Datatype};
+use margay_core_reduce::{self as reduce, Op};
+use margay_run_engine::{Pending, ReqId};
+use margay_sys::user::Mem;
+
+use super::combine::apply;
+use super::reach::{Reach, element_type, on_memory, on_process};
+use super::{Flavor, Way, Window};
+use crate::collective::Operand;
+use crate::error::*;
+use crate::op;
+use crate::request::Active;
+use crate::{Mpi, Status, fail};
+
+/// Elements of a target.
+#[derive(Clone)]
+pub struct Remote {
+    /// Rank in the window; `MPI_PROC_NULL` for none.
+    pub rank: i32,
+    /// Displacement in the target's units.
+    pub disp: i64,
+    /// How many.
+    pub count: u64,
+    /// Of which type. The elements' span has been checked to fit 63 bits.
+    pub datatype: Arc<Datatype>,
+}
+
+/// An operation with the arguments of the origin.
+pub enum Access {
+    /// `MPI_Put`
+    Put(Operand),
+    /// `MPI_Get`
+    Get(Operand),
+    /// `MPI_Accumulate`
+    Accumulate(Operand, u32),
+    /// `MPI_Get_accumulate` and `MPI_Fetch_and_op`; without origin where the operation is `MPI_NO_OP`.
+    Fetch {
+        origin: Option<Operand>,
+        result: Operand,
+        op: u32,
+    },
+    /// `MPI_Compare_and_swap` of one element.
+    Swap {
+        new: Operand,
+        compare: Mem,
+        result: Operand,
+    },
+}
+
+/// An operation on elements that lie in one piece on both sides.
+#[derive(Clone, Copy)]
+pub enum Dense {
+    Put,
+    Get,
+    Accumulate(Op, Basic),
+}
+
+impl Dense {
+    /// Accumulating with this operation to elements of this type, if both are predefined, fit each other and the elements
+    /// have no holes.
+    #[inline]
+    #[must_use]
+    pub fn accumulate(op: u32, datatype: u32) -> Option<Dense> {
+        let op = Op::from_handle(u64::from(op))?;
+        let basic = Basic::from_handle(u64::from(datatype))?;
+        let fit = reduce::is_valid(op, basic) && basic.size() == basic.extent();
+        fit.then_some(Dense::Accumulate(op, basic))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Put,
+    Get,
+    Accumulate,
+    Fetch,
+    Swap,
+}
+
+impl Kind {
+    /// Whether elements are combined, which has to be atomic.
+    pub(super) fn combines(self) -> bool {
+        !matches!(self, Kind::Put | Kind::Get)
+    }
+}
+
+/// A checked operation.
+pub(super) struct Job {
+    pub kind: Kind,
+    pub origin: Option<Operand>,
+    pub result: Option<Operand>,
+    pub compare: Option<Mem>,
+    pub op: Op,
+    /// What the elements consist of; of no meaning for put and get.
+    pub basic: Basic,
+    /// Packed bytes.
+    pub bytes: u64,
+}
+
+impl Remote {
+    /// The bytes that the elements reach around the displacement.
+    pub(super) fn span(&self) -> (i64, i64) {
+        self.datatype
+            .flat()
+            .span(self.count)
+            .expect("checked by the caller")
+    }
+
+    fn bytes(&self) -> u64 {
+        self.count * self.datatype.size()
+    }
+}
+
+/// Longest dense operation that is done while the tables are locked, in bytes.
+const SHORT: u64 = 64 << 10;
+
+impl Mpi {
+    /// Does a dense operation at once where nothing stands in the way: an epoch is open, the target's memory is mapped
+    /// and the displacement inside of it. Returns false otherwise; [`Mpi::access`] then tells what is wrong or goes
+    /// another way.
+    #[inline]
+    pub fn access_at_once(
+        &self,
+        handle: u32,
+        dense: Dense,
+        mem: &Mem,
+        bytes: u64,
+        (rank, disp): (i32, i64),
+    ) -> bool {
+        let objects = self.objects();
+        let Some(window) = objects.windows.get(handle) else {
+            return false;
+        };
+        let Some(target) = window.targets.get(rank as usize) else {
+            return false;
+        };
+        let Way::Mapped(to) = &target.way else {
+            return false;
+        };
+        if bytes > SHORT || disp < 0 || !window.is_open(rank as u32) {
+            return false;
+        }
+        let Some(at) = (disp as u64).checked_mul(target.unit) else {
+            return false;
+        };
+        // The window's size fits 63 bits, so that `at` does when it is inside.
+        if at > target.size || bytes > target.size - at {
+            return false;
+        }
+        let (at, len) = (at as i64, bytes as usize);
+        match dense {
+            Dense::Put => mem.copy_to(0, to, at, len),
+            Dense::Get => to.copy_to(at, mem, 0, len),
+            Dense::Accumulate(op, basic) => {
+                let Some(block) = &window.block else {
+                    return false;
+                };
+                let lock = block.accumulate(rank as u32);
+                if !lock.enter(1, true) {
+                    return false;
+                }
+                to.with_bytes_mut(at, len, |inout| {
+                    mem.with_bytes(0, len, |input| apply(op, basic, inout, input));
+                });
+                if lock.leave(1) {
+                    self.wake_all(window);
+                }
+            }
+        }
+        true
+    }
+
+    /// Does an operation, or begins it.
+    ///
+    /// # Errors
+    /// When an argument is invalid, no epoch covers the target, or the target's elements are not in the window.
+    pub fn access(&self, handle: u32, access: Access, remote: &Remote) -> Result<()> {
+        self.begin_access(handle, access, remote, false).map(drop)
+    }
+
+    /// As [`Mpi::access`], with a request.
+    ///
+    /// # Errors
+    /// As [`Mpi::access`], and when there are too many requests.
+    pub fn access_request(&self, handle: u32, access: Access, remote: &Remote) -> Result<u32> {
+        let active = match self.begin_access(handle, access, remote, true)? {
+            None => Active::Done(Status::EMPTY),
+            Some(id) => Active::Access(id),
+        };
+        self.request_add(handle, active)
+    }
+
+    fn begin_access(
+        &self,
+        handle: u32,
+        access: Access,
+        remote: &Remote,
+        promise: bool,
+    ) -> Result<Option<ReqId>> {
+        let window = self.window(handle)?;
+        let Some(target) = window.target(remote.rank)? else {
+            return Ok(None);
+        };
+        let job = self.job(access, remote)?;
+        if !window.is_open(target) {
+            return Err(window.outside(target));
+        }
+        if job.bytes == 0 {
+            return Ok(None);
+        }
+        let unit = window.targets[target as usize].unit as i64;
+        if remote.disp < 0 && window.flavor != Flavor::Dynamic {
+            fail!(
+                MPI_ERR_DISP,
+                "target_disp is {}; it must not be negative",
+                remote.disp
+            );
+        }
+        let Some(at) = remote.disp.checked_mul(unit) else {
+            fail!(
+                MPI_ERR_DISP,
+                "target_disp is {} times {unit} bytes, which is beyond 63-bit addresses",
+                remote.disp
+            );
+        };
+        match self.reach(&window, target, at, remote)? {
+            Reach::Memory(mem) if job.kind.combines() => {
+                self.atomically(&window, target, || on_memory(&job, &mem, remote))?;
+            }
+            Reach::Memory(mem) => on_memory(&job, &mem, remote)?,
+            Reach::Attach(pid, address) if job.kind.combines() => {
+                self.atomically(&window, target, || on_process(&job, pid, address, remote))?;
+            }
+            Reach::Attach(pid, address) => on_process(&job, pid, address, remote)?,
+            Reach::Message => {
+                let serving = window.serving.as_ref().expect("made where it is needed");
+                return Ok(serving.begin(&self.rank, target, job, (at, remote), promise));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls `f` while nobody else accumulates to the target.
+    fn atomically<R>(&self, window: &Arc<Window>, target: u32, f: impl FnOnce() -> R) -> R {
+        let block = window.block.as_ref().expect("memory is within reach");
+        let lock = block.accumulate(target);
+        if !lock.enter(1, true) {
+            self.rank.block(
+                |_| lock.enter(1, true).then_some(()),
+                |_| Some(Pending::Collective(None, window.comm.collective())),
+            );
+        }
+        let result = f();
+        if lock.leave(1) {
+            self.wake_all(window);
+        }
+        result
+    }
+
+    /// Wakes the window's processes: a lock that some wait for is free.
+    #[cold]
+    pub(super) fn wake_all(&self, window: &Window) {
+        for target in &window.targets {
+            self.rank.ring(target.process);
+        }
+    }
+
+    fn job(&self, access: Access, remote: &Remote) -> Result<Job> {
+        let raw = |kind, origin, result| Job {
+            kind,
+            origin,
+            result,
+            compare: None,
+            op: Op::Replace,
+            basic: Basic::Byte,
+            bytes: 0,
+        };
+        let mut job = match access {
+            Access::Put(origin) => {
+                fits(("origin", origin.bytes()), ("target", remote.bytes()))?;
+                let bytes = origin.bytes();
+                Job {
+                    bytes,
+                    ..raw(Kind::Put, Some(origin), None)
+                }
+            }
+            Access::Get(result) => {
+                fits(("target", remote.bytes()), ("origin", result.bytes()))?;
+                let bytes = remote.bytes();
+                Job {
+                    bytes,
+                    ..raw(Kind::Get, None, Some(result))
+                }
+            }
+            Access::Accumulate(origin, op) => {
+                let mut job = raw(Kind::Accumulate, Some(origin), None);
+                job.op = self.accumulation(op)?;
+                job
+            }
+            Access::Fetch { origin, result, op } => {
+                let mut job = raw(Kind::Fetch, origin, Some(result));
+                job.op = self.accumulation(op)?;
+                if job.op == Op::NoOp {
+                    job.origin = None;
+                }
+                job
+            }
+            Access::Swap {
+                new,
+                compare,
+                result,
+            } => {
+                let mut job = raw(Kind::Swap, Some(new), Some(result));
+                job.compare = Some(compare);
+                let basic = single(remote)?;
+                if matches!(
+                    basic.class(),
+                    Class::Float | Class::Complex | Class::Pair | Class::Packed
+                ) {
+                    fail!(
+                        MPI_ERR_TYPE,
+                        "elements of {basic} cannot be compared and swapped; use an integer, logical or byte type"
+                    );
+                }
+                job
+            }
+        };
+        if job.kind.combines() {
+            check_elements(&mut job, remote)?;
+        }
+        Ok(job)
+    }
+
+    /// The operation of an accumulation.
+    fn accumulation(&self, handle: u32) -> Result<Op> {
+        match self.op(handle)? {
+            op::Op::Builtin(op) => Ok(op),
+            op::Op::User(_) => fail!(
+                MPI_ERR_OP,
+                "operations of MPI_Op_create cannot accumulate; use a predefined one"
+            ),
+        }
+    }
+}
+
+/// Checks types and sizes of an accumulation, and enters element type and bytes.
+fn check_elements(job: &mut Job, remote: &Remote) -> Result<()> {
+    job.bytes = remote.bytes();
+    if job.bytes == 0 && job.origin.as_ref().is_none_or(|o| o.bytes() == 0) {
+        return Ok(());
+    }
+    job.basic = element_type("target_datatype", &remote.datatype)?;
+    let sides = [("origin", &job.origin), ("result", &job.result)];
+    for (name, side) in sides {
+        let Some(side) = side else { continue };
+        let basic = element_type(name, &side.datatype)?;
+        let same = basic.size() == job.basic.size() && basic.repr() == job.basic.repr();
+        if side.bytes() > 0 && !same {
+            fail!(
+                MPI_ERR_TYPE,
+                "{name} has elements of {basic}, the target of {}; they must be of the same type",
+                job.basic
+            );
+        }
+        if side.bytes() != job.bytes {
+            fail!(
+                MPI_ERR_TRUNCATE,
+                "{name} has {} bytes, the target {}; they must be equally many",
+                side.bytes(),
+                job.bytes
+            );
+        }
+    }
+    if !reduce::is_valid(job.op, job.basic) {
+        fail!(
+            MPI_ERR_OP,
+            "{} is not defined on {}; use a type of the operation's class",
+            job.op,
+            job.basic
+        );
+    }
+    Ok(())
+}
+
+/// The type of a single predefined element.
+fn single(remote: &Remote) -> Result<Basic> {
+    match remote.datatype.named() {
+        Some(basic) => Ok(basic),
+        None => fail!(
+            MPI_ERR_TYPE,
+            "the datatype is a derived one; a single element must be of a predefined type"
+        ),
+    }
+}
+
+/// Checks that the bytes of one side fit the other.
+fn fits(from: (&str, u64), to: (&str, u64)) -> Result<()> {
+    if from.1 > to.1 {
+        fail!(
+            MPI_ERR_TRUNCATE,
+            "{} has {} bytes, {} has room for {}",
+            from.0,
+            from.1,
+            to.0,
+            to.1
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a type for `MPI_Fetch_and_op` that is not predefined.
+///
+/// # Errors
+/// When it is a derived type.
+pub fn check_single(remote: &Remote) -> Result<()> {
+    single(remote).map(drop)
+}

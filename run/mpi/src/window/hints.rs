@@ -1,0 +1,60 @@
+//! The hints of a window.
+
+use std::sync::Arc;
+
+use super::Window;
+use crate::Mpi;
+use crate::error::*;
+use crate::info::Info;
+
+/// The keys that windows know, with the values that hold when the program says nothing.
+const KEYS: [(&str, &str); 7] = [
+    ("no_locks", "false"),
+    ("accumulate_ordering", "rar,raw,war,waw"),
+    ("accumulate_ops", "same_op_no_op"),
+    ("mpi_accumulate_granularity", "0"),
+    ("same_size", "false"),
+    ("same_disp_unit", "false"),
+    ("alloc_shared_noncontig", "false"),
+];
+
+/// The hints in force for a program that gave these.
+pub(super) fn in_force(given: &Info) -> Info {
+    let value = |key: &str| given.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
+    KEYS.iter()
+        .map(|&(key, usual)| (key.into(), value(key).unwrap_or_else(|| usual.into())))
+        .collect()
+}
+
+/// Whether a hint is given as true.
+pub(super) fn is_set(given: &Info, key: &str) -> bool {
+    given.iter().any(|(k, v)| k == key && v == "true")
+}
+
+impl Window {
+    /// The hints in force.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        self.state().info.clone()
+    }
+}
+
+impl Mpi {
+    /// `MPI_Win_set_info`: hints that are not given stay; how the memory lies cannot change any more.
+    ///
+    /// # Errors
+    /// When a handle is invalid.
+    pub fn window_set_info(&self, window: &Arc<Window>, info: u32) -> Result<()> {
+        let given = self.info(info)?;
+        let mut state = window.state();
+        for (key, value) in given {
+            if key == "alloc_shared_noncontig" {
+                continue;
+            }
+            if let Some((_, old)) = state.info.iter_mut().find(|(k, _)| *k == key) {
+                *old = value;
+            }
+        }
+        Ok(())
+    }
+}

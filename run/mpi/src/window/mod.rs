@@ -1,0 +1,414 @@
+//! One-sided communication: windows, the operations on them and their synchronization.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | `mod.rs` | the window and what is asked of it without communicating |
+//! | `create.rs` | making and freeing windows of all flavors |
+//! | `hints.rs` | the hints of a window |
+//! | `attach.rs` | memory of dynamic windows |
+//! | `access.rs` | put, get, accumulate and their kin: checks, and which way they go |
+//! | `reach.rs` | the ways to a target's memory: mapped here, or through the system |
+//! | `combine.rs` | accumulating packed elements |
+//! | `epoch.rs` | which epochs are open, and what may be called in them |
+//! | `sync.rs` | fence, post-start-complete-wait, locks, flush |
+//! | `server.rs` | operations as messages, where a target's memory is out of reach |
+//! | `task.rs`, `wire.rs`, `queue.rs` | an operation under way as messages; the messages; lock queues of a target |
+//!
+//! The protocol and the shared format are described in `docs/windows.md`.
+
+pub mod access;
+mod attach;
+mod combine;
+mod create;
+mod epoch;
+mod hints;
+mod queue;
+mod reach;
+mod server;
+mod sync;
+mod task;
+mod wire;
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use margay_sys::user::Mem;
+use margay_sys::window::Block;
+
+use crate::attribute::{Attributes, Carrier};
+use crate::comm::Comm;
+use crate::constants::keyval::*;
+use crate::constants::sentinel::MPI_PROC_NULL;
+use crate::constants::win::MPI_WIN_NULL;
+use crate::constants::window::*;
+use crate::error::*;
+use crate::info::Info;
+use crate::{Mpi, fail};
+
+use attach::Attachments;
+use epoch::Epoch;
+use server::Serving;
+
+pub use create::Memory;
+
+/// How a window was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavor {
+    /// `MPI_Win_create`
+    Create,
+    /// `MPI_Win_allocate`
+    Allocate,
+    /// `MPI_Win_create_dynamic`
+    Dynamic,
+    /// `MPI_Win_allocate_shared`
+    Shared,
+}
+
+/// A window. Immutable but for its epochs, attached memory, name, attributes and the like.
+pub struct Window {
+    handle: AtomicU32,
+    /// Of the same processes as the communicator that it was made from, never seen by the program.
+    comm: Arc<Comm>,
+    flavor: Flavor,
+    /// What a target knows of each other.
+    targets: Box<[Target]>,
+    /// Memory that goes back when the window is freed.
+    memory: Memory,
+    /// Where the ranks share memory: the control block.
+    block: Option<Block>,
+    /// The address of the block in the arena of the rank that made it.
+    made_block: Option<usize>,
+    /// All ranks may attach to each other.
+    attach: bool,
+    /// Where some target's memory is out of reach.
+    serving: Option<Serving>,
+    attachments: Arc<Mutex<Attachments>>,
+    /// An epoch is open that covers all targets.
+    all: AtomicBool,
+    /// An epoch is open that covers this target: a kind of [`epoch`].
+    open: Box<[AtomicU8]>,
+    epoch: Mutex<Epoch>,
+    /// Calls in which programs poll.
+    polls: AtomicU32,
+    values: Values,
+    state: Mutex<State>,
+}
+
+/// One process's part of a window.
+struct Target {
+    /// Number of the process.
+    process: u32,
+    /// Its process id.
+    pid: u32,
+    base: u64,
+    size: u64,
+    /// Bytes of one displacement.
+    unit: u64,
+    way: Way,
+}
+
+/// How this process gets to a target's memory.
+enum Way {
+    /// By loads and stores.
+    Mapped(Mem),
+    /// Through the system.
+    Attach,
+    /// By asking the target.
+    Message,
+    /// The target has several pieces of memory, each with its way.
+    Dynamic,
+}
+
+/// The values of predefined attributes, at addresses that a program may keep.
+struct Values {
+    base: usize,
+    size: AtomicIsize,
+    unit: AtomicI32,
+    flavor: AtomicI32,
+    model: AtomicI32,
+}
+
+/// What the program may change.
+struct State {
+    errhandler: u32,
+    name: String,
+    attributes: Attributes,
+    info: Info,
+}
+
+/// A part of a window as `MPI_Win_shared_query` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Bytes of one displacement.
+    pub unit: u64,
+    /// Its address in this process, 0 when it has none.
+    pub address: usize,
+}
+
+impl Flavor {
+    fn value(self) -> i32 {
+        match self {
+            Flavor::Create => MPI_WIN_FLAVOR_CREATE,
+            Flavor::Allocate => MPI_WIN_FLAVOR_ALLOCATE,
+            Flavor::Dynamic => MPI_WIN_FLAVOR_DYNAMIC,
+            Flavor::Shared => MPI_WIN_FLAVOR_SHARED,
+        }
+    }
+}
+
+impl Window {
+    /// The handle.
+    #[must_use]
+    pub fn handle(&self) -> u32 {
+        self.handle.load(Ordering::Relaxed)
+    }
+
+    /// The communicator of its processes.
+    #[must_use]
+    pub fn comm(&self) -> &Arc<Comm> {
+        &self.comm
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.state().name.clone()
+    }
+
+    /// Names it.
+    pub fn set_name(&self, name: String) {
+        self.state().name = name;
+    }
+
+    /// The handle of its error handler.
+    #[must_use]
+    pub fn errhandler(&self) -> u32 {
+        self.state().errhandler
+    }
+
+    /// Access to the attributes.
+    pub fn attributes(&self) -> impl std::ops::DerefMut<Target = Attributes> + '_ {
+        AttributesGuard(self.state())
+    }
+
+    /// The value of a predefined attribute as `MPI_Win_get_attr` gives it: the base, or where the number stands.
+    #[must_use]
+    pub fn predefined_attribute(&self, key: i32) -> Option<usize> {
+        let values = &self.values;
+        Some(match key {
+            MPI_WIN_BASE => values.base,
+            MPI_WIN_SIZE => std::ptr::from_ref(&values.size).addr(),
+            MPI_WIN_DISP_UNIT => std::ptr::from_ref(&values.unit).addr(),
+            MPI_WIN_CREATE_FLAVOR => std::ptr::from_ref(&values.flavor).addr(),
+            MPI_WIN_MODEL => std::ptr::from_ref(&values.model).addr(),
+            _ => return None,
+        })
+    }
+
+    /// For messages: "window 'halo' (4 ranks)".
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let n = self.comm.size();
+        let ranks = format!("{n} {}", if n == 1 { "rank" } else { "ranks" });
+        let name = self.name();
+        if name.is_empty() {
+            format!("the window ({ranks})")
+        } else {
+            format!("window '{name}' ({ranks})")
+        }
+    }
+
+    /// The target of a rank that the program names; `None` is `MPI_PROC_NULL`.
+    #[inline]
+    fn target(&self, rank: i32) -> Result<Option<u32>> {
+        match self.targets.get(rank as usize) {
+            // Negative ranks are beyond every window.
+            Some(_) => Ok(Some(rank as u32)),
+            None if rank == MPI_PROC_NULL => Ok(None),
+            None => fail!(MPI_ERR_RANK, "rank {rank} is not in {}", self.describe()),
+        }
+    }
+
+    fn rank(&self) -> u32 {
+        self.comm.rank
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no callback runs under this lock")
+    }
+
+    fn epoch(&self) -> MutexGuard<'_, Epoch> {
+        self.epoch.lock().expect("no panic under this lock")
+    }
+
+    fn attachments(&self) -> MutexGuard<'_, Attachments> {
+        self.attachments.lock().expect("no panic under this lock")
+    }
+}
+
+struct AttributesGuard<'a>(MutexGuard<'a, State>);
+
+impl std::ops::Deref for AttributesGuard<'_> {
+    type Target = Attributes;
+    fn deref(&self) -> &Attributes {
+        &self.0.attributes
+    }
+}
+
+impl std::ops::DerefMut for AttributesGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Attributes {
+        &mut self.0.attributes
+    }
+}
+
+impl Mpi {
+    /// The window of a handle.
+    ///
+    /// # Errors
+    /// When there is none.
+    #[inline]
+    pub fn window(&self, handle: u32) -> Result<Arc<Window>> {
+        match self.objects().windows.get(handle) {
+            Some(window) => Ok(window.clone()),
+            None => Err(unknown(handle)),
+        }
+    }
+
+    /// The window of a handle, if there is one.
+    pub(crate) fn find_window(&self, handle: u32) -> Option<Arc<Window>> {
+        self.objects().windows.get(handle).cloned()
+    }
+
+    /// `MPI_Win_get_group`: the handle of a new group.
+    ///
+    /// # Errors
+    /// When the handle is invalid.
+    pub fn window_group(&self, handle: u32) -> Result<u32> {
+        let comm = self.window(handle)?.comm.clone();
+        let session = comm.state().session;
+        self.group_add(comm.group.clone(), session)
+    }
+
+    /// `MPI_Win_shared_query`; `MPI_PROC_NULL` asks for the first part that has bytes.
+    ///
+    /// # Errors
+    /// When the rank is not in the window or the window is dynamic.
+    pub fn window_part(&self, handle: u32, rank: i32) -> Result<Part> {
+        let window = self.window(handle)?;
+        if window.flavor == Flavor::Dynamic {
+            fail!(
+                MPI_ERR_RMA_FLAVOR,
+                "{} is dynamic; only other windows have parts that can be asked for",
+                window.describe()
+            );
+        }
+        let part = |rank: usize| {
+            let target = &window.targets[rank];
+            let address = match &target.way {
+                Way::Mapped(mem) => Some(mem.address()),
+                // The own memory is always here.
+                _ => (rank as u32 == window.rank()).then_some(window.values.base),
+            };
+            Part {
+                size: address.map_or(0, |_| target.size),
+                unit: target.unit,
+                address: address.unwrap_or(0),
+            }
+        };
+        Ok(match window.target(rank)? {
+            Some(target) => part(target as usize),
+            None => {
+                let mut parts = (0..window.targets.len()).map(part);
+                let nothing = Part {
+                    size: 0,
+                    unit: 1,
+                    address: 0,
+                };
+                parts.find(|p| p.size > 0).unwrap_or(nothing)
+            }
+        })
+    }
+
+    /// `MPI_Win_set_errhandler`
+    ///
+    /// # Errors
+    /// When a handle is invalid.
+    pub fn window_set_errhandler(&self, handle: u32, errhandler: u32) -> Result<()> {
+        let window = self.window(handle)?;
+        self.errhandler_retain(errhandler)?;
+        let old = std::mem::replace(&mut window.state().errhandler, errhandler);
+        let _ = self.errhandler_release(old);
+        Ok(())
+    }
+
+    /// `MPI_Win_get_errhandler`: a handle that the program has to free.
+    ///
+    /// # Errors
+    /// When the handle is invalid.
+    pub fn window_get_errhandler(&self, handle: u32) -> Result<u32> {
+        let errhandler = self.window(handle)?.errhandler();
+        self.errhandler_retain(errhandler)?;
+        Ok(errhandler)
+    }
+
+    /// `MPI_Win_call_errhandler` is raising an error of the program.
+    ///
+    /// # Errors
+    /// Always, unless the window is invalid, which is another error.
+    pub fn window_call_errhandler(&self, handle: u32, code: i32) -> Error {
+        match self.window(handle) {
+            Err(error) => error,
+            Ok(window) => Error::new(
+                code,
+                format!(
+                    "the program raised {} on {}",
+                    self.error_name(code),
+                    window.describe()
+                ),
+            ),
+        }
+    }
+
+    /// `MPI_Win_set_attr`
+    ///
+    /// # Errors
+    /// As [`Mpi::attribute_set`].
+    pub fn window_set_attribute(&self, handle: u32, key: i32, value: usize) -> Result<()> {
+        let window = self.window(handle)?;
+        self.attribute_set(Carrier::Win, handle, key, value, || window.attributes())
+    }
+
+    /// `MPI_Win_get_attr`
+    ///
+    /// # Errors
+    /// As [`Mpi::attribute_get`].
+    pub fn window_attribute(&self, handle: u32, key: i32) -> Result<Option<usize>> {
+        let window = self.window(handle)?;
+        if let Some(value) = window.predefined_attribute(key) {
+            let has = window.flavor != Flavor::Dynamic || key != MPI_WIN_BASE;
+            return Ok(Some(if has { value } else { 0 }));
+        }
+        let attributes = window.attributes().snapshot();
+        self.attribute_get(Carrier::Win, key, &attributes)
+    }
+
+    /// `MPI_Win_delete_attr`
+    ///
+    /// # Errors
+    /// As [`Mpi::attribute_delete`].
+    pub fn window_delete_attribute(&self, handle: u32, key: i32) -> Result<()> {
+        let window = self.window(handle)?;
+        self.attribute_delete(Carrier::Win, handle, key, || window.attributes())
+    }
+}
+
+#[cold]
+fn unknown(handle: u32) -> Error {
+    let text = match handle {
+        MPI_WIN_NULL => "the window is MPI_WIN_NULL".to_string(),
+        _ => format!("{handle:#x} is not a window; was it freed?"),
+    };
+    Error::new(MPI_ERR_WIN, text)
+}

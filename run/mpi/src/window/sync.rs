@@ -1,0 +1,535 @@
+//! Synchronization: fence, post-start-complete-wait, locks, flush.
+//!
+//! Where the ranks share memory, locks and counters are words of the window's control block; else the servers of the
+//! processes keep them and are told by messages. Operations that go as messages are complete when they are answered,
+//! whichever of the two it is.
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use margay_core_group::Group;
+use margay_run_engine::Pending;
+use margay_sys::window::Lock;
+
+use super::Window;
+use super::epoch::*;
+use super::reach::unattached_at;
+use super::server::Which;
+use super::wire::{Head, Verb};
+use crate::constants::mode::*;
+use crate::constants::window::{MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED};
+use crate::error::*;
+use crate::{Mpi, Operation, fail};
+
+/// Calls in which programs poll before others get the core.
+const POLLS: u32 = 16;
+
+/// Classes of the lock of all targets: it is held for all, or by who locks a target exclusively.
+const FOR_ALL: usize = 0;
+const FOR_ONE: usize = 1;
+
+impl Mpi {
+    /// `MPI_Win_fence`
+    ///
+    /// # Errors
+    /// When an epoch of another kind is open, or an operation failed at its target.
+    pub fn window_fence(&self, handle: u32, assert: i32) -> Result<()> {
+        let window = self.window(handle)?;
+        let allowed = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
+        check_assert(assert, allowed)?;
+        {
+            let epoch = window.epoch();
+            if !epoch.is_quiet() {
+                return window.refused("MPI_Win_fence", &epoch);
+            }
+        }
+        let flushed = self.complete(&window, None);
+        fence(Ordering::SeqCst);
+        self.collective(&window.comm, Operation::Barrier)?;
+        let opens = assert & MPI_MODE_NOSUCCEED == 0;
+        let mut epoch = window.epoch();
+        epoch.access = if opens { Access::Fence } else { Access::None };
+        window.all.store(opens, Ordering::Relaxed);
+        flushed
+    }
+
+    /// `MPI_Win_start`
+    ///
+    /// # Errors
+    /// When an access epoch is open or a process of the group is not in the window.
+    pub fn window_start(&self, handle: u32, group: &Group, assert: i32) -> Result<()> {
+        let window = self.window(handle)?;
+        check_assert(assert, MPI_MODE_NOCHECK)?;
+        let targets = members(&window, group)?;
+        let mut expected = Vec::with_capacity(targets.len());
+        {
+            let mut epoch = window.epoch();
+            if !matches!(epoch.access, Access::None | Access::Fence) {
+                return window.refused("MPI_Win_start", &epoch);
+            }
+            window.leave_fence(&mut epoch);
+            epoch.access = Access::Start(targets.clone());
+            for &target in &targets {
+                let started = &mut epoch.started[target as usize];
+                *started = started.wrapping_add(1);
+                expected.push(*started);
+            }
+        }
+        for (&target, &number) in targets.iter().zip(&expected) {
+            self.wait_on(&window, target, || {
+                has_come(window.posts_of(target), number)
+            });
+            window.set_open(target, STARTED);
+        }
+        Ok(())
+    }
+
+    /// `MPI_Win_complete`
+    ///
+    /// # Errors
+    /// When there was no `MPI_Win_start`, or an operation failed at its target.
+    pub fn window_complete(&self, handle: u32) -> Result<()> {
+        let window = self.window(handle)?;
+        let targets = {
+            let mut epoch = window.epoch();
+            let Access::Start(targets) = &epoch.access else {
+                return window.refused("MPI_Win_complete", &epoch);
+            };
+            let targets = targets.clone();
+            epoch.access = Access::None;
+            targets
+        };
+        let flushed = self.complete(&window, None);
+        fence(Ordering::SeqCst);
+        for target in targets {
+            window.set_open(target, CLOSED);
+            self.signal(&window, target, Verb::Completed);
+        }
+        flushed
+    }
+
+    /// `MPI_Win_post`
+    ///
+    /// # Errors
+    /// When the window is posted already, targets are locked, or a process of the group is not in the window.
+    pub fn window_post(&self, handle: u32, group: &Group, assert: i32) -> Result<()> {
+        let window = self.window(handle)?;
+        let allowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
+        check_assert(assert, allowed)?;
+        let origins = members(&window, group)?;
+        {
+            let mut epoch = window.epoch();
+            let locked = matches!(epoch.access, Access::Locks(_) | Access::LockAll(_));
+            if locked || epoch.exposed.is_some() {
+                return window.refused("MPI_Win_post", &epoch);
+            }
+            window.leave_fence(&mut epoch);
+            epoch.exposed = Some(origins.clone());
+        }
+        fence(Ordering::SeqCst);
+        for origin in origins {
+            self.signal(&window, origin, Verb::Posted);
+        }
+        Ok(())
+    }
+
+    /// `MPI_Win_wait`
+    ///
+    /// # Errors
+    /// When the window is not posted.
+    pub fn window_wait(&self, handle: u32) -> Result<()> {
+        let window = self.window(handle)?;
+        let expected = self.awaited(&window, "MPI_Win_wait")?;
+        for &(origin, number) in &expected {
+            self.wait_on(&window, origin, || {
+                has_come(window.completions_of(origin), number)
+            });
+        }
+        window.unexpose(&expected);
+        Ok(())
+    }
+
+    /// `MPI_Win_test`: whether all origins have completed; then the window is not posted any more.
+    ///
+    /// # Errors
+    /// When the window is not posted.
+    pub fn window_test(&self, handle: u32) -> Result<bool> {
+        let window = self.window(handle)?;
+        let expected = self.awaited(&window, "MPI_Win_test")?;
+        self.rank.progress();
+        let all = expected
+            .iter()
+            .all(|&(origin, number)| has_come(window.completions_of(origin), number));
+        if all {
+            window.unexpose(&expected);
+        } else {
+            self.rank.give_way_if_crowded();
+        }
+        Ok(all)
+    }
+
+    /// The origins of the exposure epoch and the number of completions that ends it for each.
+    fn awaited(&self, window: &Window, call: &str) -> Result<Vec<(u32, u32)>> {
+        let epoch = window.epoch();
+        let Some(origins) = &epoch.exposed else {
+            fail!(
+                MPI_ERR_RMA_SYNC,
+                "{call}: {} is not posted; call MPI_Win_post first",
+                window.describe()
+            );
+        };
+        let number = |origin: u32| epoch.waited[origin as usize].wrapping_add(1);
+        Ok(origins.iter().map(|&o| (o, number(o))).collect())
+    }
+
+    /// `MPI_Win_lock`
+    ///
+    /// # Errors
+    /// When an argument is invalid, the target is locked already, or an epoch of another kind is open.
+    pub fn window_lock(&self, handle: u32, kind: i32, rank: i32, assert: i32) -> Result<()> {
+        let window = self.window(handle)?;
+        let exclusive = match kind {
+            MPI_LOCK_EXCLUSIVE => true,
+            MPI_LOCK_SHARED => false,
+            _ => fail!(
+                MPI_ERR_LOCKTYPE,
+                "lock_type is {kind}; use MPI_LOCK_EXCLUSIVE or MPI_LOCK_SHARED"
+            ),
+        };
+        check_assert(assert, MPI_MODE_NOCHECK)?;
+        let Some(target) = window.target(rank)? else {
+            return Ok(());
+        };
+        {
+            let mut epoch = window.epoch();
+            let locks = match epoch.access {
+                Access::None | Access::Fence => 0,
+                Access::Locks(locks) => locks,
+                _ => return window.refused("MPI_Win_lock", &epoch),
+            };
+            if epoch.exposed.is_some() || window.locked(target) != CLOSED {
+                return window.refused("MPI_Win_lock", &epoch);
+            }
+            window.leave_fence(&mut epoch);
+            epoch.access = Access::Locks(locks + 1);
+        }
+        let open = match (assert & MPI_MODE_NOCHECK != 0, exclusive) {
+            (true, _) => UNCHECKED,
+            (false, true) => {
+                self.enter(&window, Which::All, FOR_ONE);
+                self.enter(&window, Which::Target(target), 1);
+                EXCLUSIVE
+            }
+            (false, false) => {
+                self.enter(&window, Which::Target(target), 0);
+                SHARED
+            }
+        };
+        window.set_open(target, open);
+        Ok(())
+    }
+
+    /// `MPI_Win_unlock`
+    ///
+    /// # Errors
+    /// When the target is not locked, or an operation failed at its target.
+    pub fn window_unlock(&self, handle: u32, rank: i32) -> Result<()> {
+        let window = self.window(handle)?;
+        let Some(target) = window.target(rank)? else {
+            return Ok(());
+        };
+        let held = window.locked(target);
+        {
+            let mut epoch = window.epoch();
+            let Access::Locks(locks) = epoch.access else {
+                return window.refused("MPI_Win_unlock", &epoch);
+            };
+            if held == CLOSED {
+                return Err(not_locked(&window, target));
+            }
+            epoch.access = if locks == 1 {
+                Access::None
+            } else {
+                Access::Locks(locks - 1)
+            };
+        }
+        let flushed = self.complete(&window, Some(target));
+        window.set_open(target, CLOSED);
+        match held {
+            EXCLUSIVE => {
+                self.leave(&window, Which::Target(target), 1);
+                self.leave(&window, Which::All, FOR_ONE);
+            }
+            SHARED => self.leave(&window, Which::Target(target), 0),
+            _ => {}
+        }
+        self.polled(&window);
+        flushed
+    }
+
+    /// `MPI_Win_lock_all`
+    ///
+    /// # Errors
+    /// When another epoch is open.
+    pub fn window_lock_all(&self, handle: u32, assert: i32) -> Result<()> {
+        let window = self.window(handle)?;
+        check_assert(assert, MPI_MODE_NOCHECK)?;
+        let held = assert & MPI_MODE_NOCHECK == 0;
+        {
+            let mut epoch = window.epoch();
+            if !epoch.is_quiet() {
+                return window.refused("MPI_Win_lock_all", &epoch);
+            }
+            epoch.access = Access::LockAll(held);
+        }
+        if held {
+            self.enter(&window, Which::All, FOR_ALL);
+        }
+        window.all.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// `MPI_Win_unlock_all`
+    ///
+    /// # Errors
+    /// When there was no `MPI_Win_lock_all`, or an operation failed at its target.
+    pub fn window_unlock_all(&self, handle: u32) -> Result<()> {
+        let window = self.window(handle)?;
+        let held = {
+            let mut epoch = window.epoch();
+            let Access::LockAll(held) = epoch.access else {
+                return window.refused("MPI_Win_unlock_all", &epoch);
+            };
+            epoch.access = Access::None;
+            held
+        };
+        let flushed = self.complete(&window, None);
+        window.all.store(false, Ordering::Relaxed);
+        if held {
+            self.leave(&window, Which::All, FOR_ALL);
+        }
+        self.polled(&window);
+        flushed
+    }
+
+    /// `MPI_Win_flush` and `MPI_Win_flush_local`.
+    ///
+    /// # Errors
+    /// When the target is not locked, or an operation failed there.
+    pub fn window_flush(&self, handle: u32, rank: i32) -> Result<()> {
+        let window = self.window(handle)?;
+        let Some(target) = window.target(rank)? else {
+            return Ok(());
+        };
+        if !window.is_passive(Some(target)) {
+            return Err(not_locked(&window, target));
+        }
+        self.polled(&window);
+        self.complete(&window, Some(target))
+    }
+
+    /// `MPI_Win_flush_all` and `MPI_Win_flush_local_all`.
+    ///
+    /// # Errors
+    /// When no target is locked, or an operation failed at its target.
+    pub fn window_flush_all(&self, handle: u32) -> Result<()> {
+        let window = self.window(handle)?;
+        if !window.is_passive(None) {
+            return window.refused("flushing", &window.epoch());
+        }
+        self.polled(&window);
+        self.complete(&window, None)
+    }
+
+    /// `MPI_Win_sync`
+    ///
+    /// # Errors
+    /// When the handle is invalid.
+    pub fn window_sync(&self, handle: u32) -> Result<()> {
+        let window = self.window(handle)?;
+        fence(Ordering::SeqCst);
+        if window.serving.is_some() {
+            self.rank.progress();
+        }
+        // Programs call it while they look at memory for what another rank stores there.
+        self.rank.give_way_if_crowded();
+        self.polled(&window);
+        Ok(())
+    }
+
+    /// Waits until the operations on a target, or on all, are complete there.
+    fn complete(&self, window: &Window, target: Option<u32>) -> Result<()> {
+        fence(Ordering::SeqCst);
+        let Some(serving) = &window.serving else {
+            return Ok(());
+        };
+        let process = target.map(|t| window.targets[t as usize].process);
+        self.rank.block(
+            |_| {
+                serving
+                    .look(|server| server.is_flushed(target))
+                    .then_some(())
+            },
+            |_| Some(Pending::Collective(process, window.comm.collective())),
+        );
+        match serving.take_failed() {
+            None => Ok(()),
+            Some(target) => Err(unattached_at(window, target)),
+        }
+    }
+
+    /// Everything that must be complete before the window goes.
+    pub(super) fn complete_all(&self, window: &Window) -> Result<()> {
+        self.complete(window, None)
+    }
+
+    /// Where programs poll a window without waiting in the library, others must make progress too.
+    fn polled(&self, window: &Window) {
+        let polls = window.polls.load(Ordering::Relaxed).wrapping_add(1);
+        window.polls.store(polls, Ordering::Relaxed);
+        if polls.is_multiple_of(POLLS) {
+            self.rank.progress();
+            self.rank.give_way_if_crowded();
+        }
+    }
+
+    /// Waits for something that `on` stores or tells.
+    fn wait_on(&self, window: &Window, on: u32, mut ready: impl FnMut() -> bool) {
+        let process = window.targets[on as usize].process;
+        self.rank.block(
+            |_| ready().then_some(()),
+            |_| Some(Pending::Collective(Some(process), window.comm.collective())),
+        );
+    }
+
+    /// Counts one post or completion up at another process, which may wait for it.
+    fn signal(&self, window: &Window, to: u32, verb: Verb) {
+        let me = window.rank();
+        match (&window.block, &window.serving) {
+            (Some(block), _) => {
+                let counter = match verb {
+                    Verb::Posted => block.posted(to, me),
+                    _ => block.completed(to, me),
+                };
+                counter.fetch_add(1, Ordering::Release);
+                self.rank.ring(window.targets[to as usize].process);
+            }
+            (None, Some(serving)) => serving.tell(&self.rank, to, Head::plain(verb)),
+            (None, None) => unreachable!("a window has a block or a server"),
+        }
+    }
+
+    fn enter(&self, window: &Window, which: Which, class: usize) {
+        let pending = || Some(Pending::Collective(None, window.comm.collective()));
+        match (window.lock_of(which), &window.serving) {
+            (Some((lock, solo)), _) => {
+                if !lock.enter(class, solo) {
+                    self.rank
+                        .block(|_| lock.enter(class, solo).then_some(()), |_| pending());
+                }
+            }
+            (None, Some(serving)) => {
+                serving.ask(&self.rank, which, class);
+                self.rank
+                    .block(|_| serving.take_granted(which).then_some(()), |_| pending());
+            }
+            (None, None) => unreachable!("a window has a block or a server"),
+        }
+    }
+
+    fn leave(&self, window: &Window, which: Which, class: usize) {
+        match (window.lock_of(which), &window.serving) {
+            (Some((lock, _)), _) => {
+                if lock.leave(class) {
+                    self.wake_all(window);
+                }
+            }
+            (None, Some(serving)) => serving.give_back(&self.rank, which, class),
+            (None, None) => unreachable!("a window has a block or a server"),
+        }
+    }
+}
+
+impl Window {
+    /// The lock in the control block, and whether its class 1 excludes itself.
+    fn lock_of(&self, which: Which) -> Option<(&Lock, bool)> {
+        let block = self.block.as_ref()?;
+        Some(match which {
+            Which::Target(target) => (block.lock(target), true),
+            Which::All => (block.all(), false),
+        })
+    }
+
+    fn posts_of(&self, by: u32) -> u32 {
+        match (&self.block, &self.serving) {
+            (Some(block), _) => block.posted(self.rank(), by).load(Ordering::Acquire),
+            (None, serving) => serving
+                .as_ref()
+                .map_or(0, |s| s.look(|server| server.posts[by as usize])),
+        }
+    }
+
+    fn completions_of(&self, by: u32) -> u32 {
+        match (&self.block, &self.serving) {
+            (Some(block), _) => block.completed(self.rank(), by).load(Ordering::Acquire),
+            (None, serving) => serving
+                .as_ref()
+                .map_or(0, |s| s.look(|server| server.completions[by as usize])),
+        }
+    }
+
+    /// Ends the exposure epoch.
+    fn unexpose(&self, expected: &[(u32, u32)]) {
+        let mut epoch = self.epoch();
+        epoch.exposed = None;
+        for &(origin, number) in expected {
+            epoch.waited[origin as usize] = number;
+        }
+    }
+
+    fn locked(&self, target: u32) -> u8 {
+        self.open[target as usize].load(Ordering::Relaxed)
+    }
+
+    /// Whether a target (none: any, or all) is locked.
+    fn is_passive(&self, target: Option<u32>) -> bool {
+        match self.epoch().access {
+            Access::LockAll(_) => true,
+            Access::Locks(_) => target.is_none_or(|target| self.locked(target) != CLOSED),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a counter that wraps around has reached `number`.
+fn has_come(counter: u32, number: u32) -> bool {
+    counter.wrapping_sub(number) as i32 >= 0
+}
+
+#[cold]
+fn not_locked(window: &Window, target: u32) -> Error {
+    let epoch = window.epoch().describe();
+    Error::new(
+        MPI_ERR_RMA_SYNC,
+        format!(
+            "rank {target} of {} is not locked: {epoch}; call MPI_Win_lock or MPI_Win_lock_all first",
+            window.describe()
+        ),
+    )
+}
+
+/// The ranks in the window of a group's processes.
+fn members(window: &Arc<Window>, group: &Group) -> Result<Vec<u32>> {
+    group
+        .processes()
+        .enumerate()
+        .map(|(at, process)| match window.comm.group.rank(process) {
+            Some(rank) => Ok(rank),
+            None => fail!(
+                MPI_ERR_GROUP,
+                "rank {at} of the group is process {process}, which is not in {}",
+                window.describe()
+            ),
+        })
+        .collect()
+}
