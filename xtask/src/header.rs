@@ -167,6 +167,10 @@ fn definitions(tokens: TokenStream, all: &mut Vec<Function>) -> Result<(), Strin
                 Some(TokenTree::Ident(word)) if word == "on" => {
                     tokens.next();
                 }
+                // `at once { .. }`
+                Some(TokenTree::Ident(word)) if word == "at" => {
+                    tokens.nth(1);
+                }
                 Some(token) => result.extend([token]),
                 None => return Err(format!("{} has no body", names.join(", "))),
             }

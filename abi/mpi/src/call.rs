@@ -52,30 +52,31 @@ macro_rules! mpi {
 
 /// Defines the three forms of a collective operation: blocking, nonblocking (with a request) and persistent (with an
 /// info and a request). `fn A, B, C(parameters) |mpi, group| on comm { body }`: the body gives the operation, a
-/// `Result<Operation>`, and sees the communicator of the parameter `comm` as `group`.
+/// `Result<Operation>`, and sees the communicator of the parameter `comm` as `group`. `at once { .. }` before the body is
+/// tried first by the blocking form: it gives the call's result, or `None` when the operation has to be made.
 macro_rules! collective {
     () => {};
-    ($(#[$doc:meta])* count fn $blocking:ident, $nonblocking:ident, $persistent:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident, $group:ident| on $on:ident $body:block $($rest:tt)*) => {
+    ($(#[$doc:meta])* count fn $blocking:ident, $nonblocking:ident, $persistent:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident, $group:ident| on $on:ident $(at once $once:block)? $body:block $($rest:tt)*) => {
         const _: () = {
             $crate::call::small_counts!();
-            $crate::call::forms!($(#[$doc])* "", $blocking, $nonblocking, $persistent, ($($arg: $ty),*), $mpi, $group, $on, $body);
+            $crate::call::forms!($(#[$doc])* "", $blocking, $nonblocking, $persistent, ($($arg: $ty),*), $mpi, $group, $on, ($($once)?), $body);
         };
         const _: () = {
             $crate::call::large_counts!();
-            $crate::call::forms!($(#[$doc])* "_c", $blocking, $nonblocking, $persistent, ($($arg: $ty),*), $mpi, $group, $on, $body);
+            $crate::call::forms!($(#[$doc])* "_c", $blocking, $nonblocking, $persistent, ($($arg: $ty),*), $mpi, $group, $on, ($($once)?), $body);
         };
         $crate::call::collective!($($rest)*);
     };
-    ($(#[$doc:meta])* fn $blocking:ident, $nonblocking:ident, $persistent:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident, $group:ident| on $on:ident $body:block $($rest:tt)*) => {
+    ($(#[$doc:meta])* fn $blocking:ident, $nonblocking:ident, $persistent:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident, $group:ident| on $on:ident $(at once $once:block)? $body:block $($rest:tt)*) => {
         const _: () = {
-            $crate::call::forms!($(#[$doc])* "", $blocking, $nonblocking, $persistent, ($($arg: $ty),*), $mpi, $group, $on, $body);
+            $crate::call::forms!($(#[$doc])* "", $blocking, $nonblocking, $persistent, ($($arg: $ty),*), $mpi, $group, $on, ($($once)?), $body);
         };
         $crate::call::collective!($($rest)*);
     };
 }
 
 macro_rules! forms {
-    ($(#[$doc:meta])* $suffix:literal, $blocking:ident, $nonblocking:ident, $persistent:ident, ($($arg:ident : $ty:ty),*), $mpi:ident, $group:ident, $on:ident, $body:block) => {
+    ($(#[$doc:meta])* $suffix:literal, $blocking:ident, $nonblocking:ident, $persistent:ident, ($($arg:ident : $ty:ty),*), $mpi:ident, $group:ident, $on:ident, ($($once:block)?), $body:block) => {
         #[allow(clippy::too_many_arguments)]
         fn operation($mpi: &margay_run_mpi::Mpi, $group: &std::sync::Arc<margay_run_mpi::Comm>, $($arg: $ty),*)
             -> margay_run_mpi::error::Result<margay_run_mpi::Operation> {
@@ -83,7 +84,9 @@ macro_rules! forms {
             $body
         }
         const _: () = {
-            $crate::call::define!($(#[$doc])* $blocking, $suffix, ($($arg: $ty),*), mpi, ($on), {
+            $crate::call::define!($(#[$doc])* $blocking, $suffix, ($($arg: $ty),*), $mpi, ($on), {
+                $(if let Some(done) = $once { return done; })?
+                let mpi = $mpi;
                 let group = mpi.comm($on.value())?;
                 let operation = operation(mpi, &group, $($arg),*)?;
                 mpi.collective(&group, operation)

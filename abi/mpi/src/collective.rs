@@ -12,7 +12,7 @@ use margay_run_mpi::{Comm, Mpi, fail};
 use margay_sys::user::Mem;
 
 use crate::call::collective;
-use crate::convert::{Int, blocks, blocks_w, count_of, operand, operand_of_all};
+use crate::convert::{Int, blocks, blocks_w, count_of, operand, operand_of_all, piece};
 use crate::types::*;
 use crate::user::{Buf, ConstBuf, In, Place};
 
@@ -146,7 +146,14 @@ collective! {
     }
 
     /// Reduces to all.
-    count fn MPI_Allreduce, MPI_Iallreduce, MPI_Allreduce_init(sendbuf: ConstBuf, recvbuf: Buf, count: Count, datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm) |mpi, group| on comm {
+    count fn MPI_Allreduce, MPI_Iallreduce, MPI_Allreduce_init(sendbuf: ConstBuf, recvbuf: Buf, count: Count, datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm) |mpi, group| on comm at once {
+        match (piece(sendbuf.buf(), count.wide(), datatype), piece(recvbuf, count.wide(), datatype)) {
+            (Some(input), Some(output)) if sendbuf.address() != recvbuf.address() => {
+                mpi.allreduce_at_once(comm.value(), (op.value(), datatype.value()), input, output)
+            }
+            _ => None,
+        }
+    } {
         let what = elements(mpi, count.wide(), datatype, op)?;
         let send = send_vector(mpi, sendbuf, count.wide(), datatype, in_place_at(group, true))?;
         let recv = recv_vector(mpi, recvbuf, count.wide(), datatype)?;

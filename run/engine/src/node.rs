@@ -29,7 +29,7 @@ use crate::engine::Pending;
 use crate::rank::Rank;
 
 /// Bytes of a slot for data; before them is the tag that says what the rank is doing.
-const DATA_BYTES: usize = SLOT_BYTES - TAG_BYTES;
+pub const SHORT_BYTES: usize = SLOT_BYTES - TAG_BYTES;
 const TAG_BYTES: usize = 8;
 
 /// Blocks of an all-to-all shorter than this go as messages: a system call for each costs more.
@@ -186,7 +186,7 @@ impl Channel {
         if len > STAGE_BYTES {
             return self.pull_from_root(rank, data, root);
         }
-        let staged = len > DATA_BYTES;
+        let staged = len > SHORT_BYTES;
         let tag = Tag::new(Kind::Bcast, Some(root), len as u64);
         let n = self.begin(rank);
         if self.board.me() == root && staged {
@@ -234,7 +234,7 @@ impl Channel {
         }
         let bytes = count * element;
         let len = bytes as usize;
-        if len > DATA_BYTES {
+        if len > SHORT_BYTES {
             return match root {
                 None => self.reduce_slices(rank, (op, basic), count, input, output),
                 Some(_) => Ok(false),
@@ -280,7 +280,7 @@ impl Channel {
         let mine = send.unwrap_or(&own);
         let len = recv.bytes() as usize;
         let tag = Tag::new(Kind::Allgather, None, len as u64);
-        if len > DATA_BYTES {
+        if len > SHORT_BYTES {
             if !self.may_attach(rank)? {
                 return Ok(false);
             }
@@ -319,7 +319,7 @@ impl Channel {
         let block = recv.bytes();
         let total = block * u64::from(ranks);
         let all = send.data(0, ranks);
-        if total as usize > DATA_BYTES {
+        if total as usize > SHORT_BYTES {
             if block < LEAST_PULL || !self.may_attach(rank)? {
                 return Ok(false);
             }
@@ -441,12 +441,9 @@ impl Channel {
     }
 
     #[inline]
-    fn wait(&self, rank: &Rank, on: Option<u32>, mut ready: impl FnMut() -> bool) {
+    fn wait(&self, rank: &Rank, on: Option<u32>, ready: impl FnMut() -> bool) {
         let world = on.and_then(|member| self.members.process(member));
-        rank.block(
-            |_| ready().then_some(()),
-            |_| Some(Pending::Collective(world, self.context)),
-        );
+        rank.block_on(ready, |_| Some(Pending::Collective(world, self.context)));
     }
 
     /// What all have put in operation `n`, combined in rank order.

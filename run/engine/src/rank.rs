@@ -469,6 +469,26 @@ impl Rank {
         self.bell.wake_own();
     }
 
+    /// As [`block`](Self::block), for what another rank writes to shared memory: looks there alone for a moment before it
+    /// makes progress between looks.
+    #[inline]
+    pub fn block_on(
+        &self,
+        mut ready: impl FnMut() -> bool,
+        pending: impl Fn(&Engine) -> Option<Pending>,
+    ) {
+        // Longer than a cache line takes, shorter than anybody would notice who waits for progress.
+        const LOOKS: u32 = 32;
+        let looks = self.pressure.policy(self.monitor.tuning.policy()).looks();
+        for _ in 0..looks.min(LOOKS) {
+            if ready() {
+                return;
+            }
+            cpu::pause();
+        }
+        self.block(|_| ready().then_some(()), pending);
+    }
+
     /// The one place that waits: makes progress until `ready` returns something.
     #[inline]
     pub fn block<R>(

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use margay_core_datatype::Basic;
+use margay_core_reduce as reduce;
 use margay_run_engine::Data;
-use margay_run_engine::node::{Blocks, Channel, Disagreement};
-use margay_sys::user::Mem;
+use margay_run_engine::node::{Blocks, Channel, Disagreement, SHORT_BYTES};
+use margay_sys::user::{Mem, Piece};
 
 use crate::Mpi;
 use crate::collective::{Elements, Operand, Operation, Root};
@@ -53,6 +55,33 @@ impl Mpi {
             _ => return Ok(false),
         };
         done.map_err(error_of)
+    }
+
+    /// `MPI_Allreduce` of a few elements of a predefined type by a predefined operation, the usual case on the shortest
+    /// way: nothing is looked up but the communicator. None when anything is unusual; then nothing was done, and
+    /// [`collective`](Self::collective) does it or says why not.
+    #[inline]
+    pub fn allreduce_at_once(
+        &self,
+        comm: u32,
+        (op, datatype): (u32, u32),
+        input: Piece,
+        output: Piece,
+    ) -> Option<Result<()>> {
+        let op = reduce::Op::from_handle(u64::from(op))?;
+        let basic = Basic::from_handle(u64::from(datatype))?;
+        if input.size() > SHORT_BYTES || !op.is_collective() || !reduce::is_valid(op, basic) {
+            return None;
+        }
+        let comm = self.comm(comm).ok()?;
+        let channel = comm.channel(&self.rank)?;
+        let count = input.size() as u64 / basic.size();
+        let (input, output) = (input.mem(), output.mem());
+        match channel.reduce(&self.rank, (op, basic), count, &input, &output, None) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(disagreement) => Some(Err(error_of(disagreement))),
+        }
     }
 
     fn reduce_fast(
