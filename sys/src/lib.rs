@@ -21,6 +21,7 @@
 //! | [`clock`] | monotonic time |
 //! | [`process`] | starting processes, waiting for them, ending whole families |
 //! | [`signal`] | names of signals, receiving and sending them |
+//! | [`file`] | files: access at offsets from claimed memory, sizes, locks on ranges |
 //! | [`descriptor`] | waiting for many descriptors, writing without blocking |
 //! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
 
@@ -37,6 +38,8 @@ pub mod cpu;
 #[cfg(not(loom))]
 pub mod descriptor;
 pub mod doorbell;
+#[cfg(not(loom))]
+pub mod file;
 #[cfg(not(loom))]
 pub mod lock;
 #[cfg(not(loom))]

@@ -47,6 +47,21 @@ fn collectives_between_two_groups_give_what_the_model_says() {
     }
 }
 
+#[test]
+fn files_hold_what_the_model_says() {
+    let built = Built::mpi("model/files.c");
+    let folder = margay_tests::scratch();
+    for seed in 0..seeds() {
+        for ranks in 1..=5 {
+            let seed = seed * 100 + u64::from(ranks);
+            let file = folder.path().join(format!("{seed}"));
+            let words = format!("{seed} 80 {}", file.display());
+            Words::mpiexec(60, ranks, &built.path(), &words).succeed(90);
+            assert!(!file.exists(), "deleted on close");
+        }
+    }
+}
+
 /// Where the system refuses cross-memory attach, all goes through pipes; on one core, everybody waits by giving way.
 #[test]
 fn the_model_holds_in_narrow_surroundings() {

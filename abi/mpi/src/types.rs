@@ -3,7 +3,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use margay_run_mpi::handle::NO_HANDLE;
+use margay_run_mpi::constants::file::MPI_FILE_NULL;
+use margay_run_mpi::handle::{Kind, NO_FILE, NO_HANDLE, is_of};
 
 use crate::user::{MPI_Status, Opaque};
 
@@ -57,6 +58,23 @@ handles! { MPI_Op MPI_Comm MPI_Group MPI_Win MPI_File MPI_Session MPI_Message MP
 MPI_Datatype }
 values! { MPI_Session MPI_Op MPI_Comm MPI_Group MPI_Win MPI_Message MPI_Info MPI_Errhandler MPI_Request MPI_Datatype }
 
+impl MPI_File {
+    /// The handle with this value.
+    pub const fn new(value: u32) -> MPI_File {
+        MPI_File(value as usize)
+    }
+
+    /// The value; what is no handle of a file becomes one of a file that is not open, so that its error goes where errors
+    /// of files go.
+    pub fn value(self) -> u32 {
+        match u32::try_from(self.0) {
+            Ok(MPI_FILE_NULL) => MPI_FILE_NULL,
+            Ok(value) if is_of(value, Kind::File) => value,
+            _ => NO_FILE,
+        }
+    }
+}
+
 /// A reduction function with `int` counts.
 pub type MPI_User_function =
     Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut MPI_Datatype)>;
@@ -93,6 +111,34 @@ pub type MPI_Session_errhandler_function =
     Option<unsafe extern "C" fn(*mut MPI_Session, *mut c_int, ...)>;
 /// An error handler of a window.
 pub type MPI_Win_errhandler_function = Option<unsafe extern "C" fn(*mut MPI_Win, *mut c_int, ...)>;
+/// An error handler of a file.
+pub type MPI_File_errhandler_function =
+    Option<unsafe extern "C" fn(*mut MPI_File, *mut c_int, ...)>;
+/// Tells how many bytes a predefined datatype takes in a data representation of the program.
+pub type MPI_Datarep_extent_function =
+    Option<unsafe extern "C" fn(MPI_Datatype, *mut MPI_Aint, *mut c_void) -> c_int>;
+/// Converts values from or to a data representation of the program, with an `int` count.
+pub type MPI_Datarep_conversion_function = Option<
+    unsafe extern "C" fn(
+        *mut c_void,
+        MPI_Datatype,
+        c_int,
+        *mut c_void,
+        MPI_Offset,
+        *mut c_void,
+    ) -> c_int,
+>;
+/// The same with a 64-bit count.
+pub type MPI_Datarep_conversion_function_c = Option<
+    unsafe extern "C" fn(
+        *mut c_void,
+        MPI_Datatype,
+        MPI_Count,
+        *mut c_void,
+        MPI_Offset,
+        *mut c_void,
+    ) -> c_int,
+>;
 /// Fills the status of a generalized request.
 pub type MPI_Grequest_query_function =
     Option<unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int>;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use margay_core_datatype::{Cursor, Datatype};
+use margay_sys::file::Slice;
 use margay_sys::user::{Mem, Piece};
 
 /// What a message carries or where it shall go.
@@ -74,6 +75,63 @@ impl Data {
     #[inline]
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Packed bytes `from .. from + bytes` of this data.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    #[must_use]
+    pub fn range(&self, from: u64, bytes: u64) -> Data {
+        assert!(
+            from.checked_add(bytes).is_some_and(|end| end <= self.size),
+            "bytes {from}..+{bytes} of {}",
+            self.size
+        );
+        let shape = match &self.shape {
+            Shape::Dense(offset) => Shape::Dense(offset + from as i64),
+            Shape::Typed(datatype, count, skip) => {
+                Shape::Typed(datatype.clone(), *count, skip + from)
+            }
+        };
+        Data {
+            mem: self.mem.clone(),
+            shape,
+            size: bytes,
+        }
+    }
+
+    /// The mean length of its dense pieces in bytes; of data in one piece, beyond all lengths.
+    #[must_use]
+    pub fn mean_piece(&self) -> u64 {
+        match &self.shape {
+            Shape::Dense(_) => u64::MAX,
+            Shape::Typed(datatype, ..) => datatype.size() / datatype.flat().blocks().max(1),
+        }
+    }
+
+    /// Its dense pieces in their order.
+    #[must_use]
+    pub fn pieces(&self) -> Vec<Slice> {
+        let piece = |at, len: u64| Slice {
+            mem: self.mem.clone(),
+            at,
+            len: len as usize,
+        };
+        match &self.shape {
+            Shape::Dense(offset) => vec![piece(*offset, self.size)],
+            Shape::Typed(datatype, count, skip) => {
+                let mut cursor = Cursor::new(datatype.flat(), *count);
+                cursor.seek(*skip);
+                let mut left = self.size;
+                let mut pieces = Vec::new();
+                while let Some((at, len)) = cursor.next_piece(left) {
+                    left -= len;
+                    pieces.push(piece(at, len));
+                }
+                pieces
+            }
+        }
     }
 
     /// The memory, and the displacement of the data in it, when the data is in one piece.

@@ -215,6 +215,18 @@ impl Mpi {
         Ok((new, self.request_of(parent.handle(), parts, finish)?))
     }
 
+    /// A communicator of the same processes that the program never sees (collective).
+    pub(crate) fn comm_hidden(&self, parent: &Arc<Comm>) -> Result<Arc<Comm>> {
+        let first = parent.rank == 0;
+        let mut id = [if first { self.propose()? as i32 } else { 0 }];
+        self.broadcast_words(parent, 0, &mut id)?;
+        Ok(Arc::new(self.same_processes(
+            parent,
+            Some(id[0] as u32),
+            None,
+        )))
+    }
+
     fn same_processes(&self, parent: &Comm, id: Option<u32>, inner: Option<Arc<Comm>>) -> Comm {
         Comm::new(Parts {
             id,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::constants::errhandler::*;
 use crate::error::*;
+use crate::file::is_file;
 use crate::{Mpi, fail};
 
 /// An error handler that the program wrote.
@@ -132,11 +133,15 @@ impl Mpi {
         Ok(())
     }
 
-    /// What to do about an error on the communicator, session or window `comm`. Errors without a valid communicator go to
+    /// What to do about an error on the communicator, session, window or file `comm`. Errors without a valid communicator go to
     /// the handler of `MPI_COMM_SELF`, or, as long as that is the default one, to that of `MPI_COMM_WORLD`, for the many programs
     /// written before MPI 4.
     #[must_use]
     pub fn error_action(&self, comm: Option<u32>) -> Action {
+        if let Some(file) = comm.filter(|&handle| is_file(handle)) {
+            let (errhandler, told) = self.file_error_target(file);
+            return self.action_of(errhandler, told);
+        }
         if let Some(handle) = comm
             && let Ok(errhandler) = self.with_session(handle, |s| s.errhandler)
         {

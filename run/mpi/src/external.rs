@@ -69,6 +69,20 @@ pub fn to_native(datatype: &Datatype, count: u64, mut external: &[u8]) -> Vec<u8
     packed
 }
 
+/// Bytes here of the numbers that are complete in the first `external` bytes of an element.
+#[must_use]
+pub fn native_prefix(datatype: &Datatype, external: u64) -> u64 {
+    let (mut left, mut native, mut open) = (external, 0, true);
+    visit(datatype, &mut |number| {
+        open &= left >= number.external as u64;
+        if open {
+            left -= number.external as u64;
+            native += number.native as u64;
+        }
+    });
+    native
+}
+
 /// Bytes from the least significant one on.
 fn little(bytes: &[u8]) -> Box<dyn Iterator<Item = u8> + '_> {
     if cfg!(target_endian = "big") {

@@ -19,10 +19,20 @@ pub enum Kind {
     Message,
     Win,
     Session = 12,
+    File = 13,
 }
 
 /// The handle value of everything that is not a handle (a pointer beyond 31 bits, say).
 pub const NO_HANDLE: u32 = u32::MAX;
+
+/// What a handle of a closed file, or of no file at all, becomes on its way in: errors on it are errors on a file.
+pub const NO_FILE: u32 = (Kind::File as u32) << 27 | 0x07ff_ffff;
+
+/// Whether a handle is one of a kind, be the object there or not.
+#[must_use]
+pub fn is_of(handle: u32, kind: Kind) -> bool {
+    handle >> 27 == kind as u32
+}
 
 const PLACE_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 7;

@@ -21,6 +21,7 @@ pub mod errhandler;
 pub mod error;
 pub mod external;
 mod fast;
+pub mod file;
 pub mod group;
 pub mod handle;
 pub mod info;
@@ -57,6 +58,7 @@ use constants::sentinel::MPI_PROC_NULL;
 use constants::thread::*;
 use datatype::Type;
 use errhandler::{Codes, Handler};
+use file::{File, Files};
 use handle::{Kind, Table};
 use info::Info;
 use op::UserOp;
@@ -99,6 +101,7 @@ pub struct Mpi {
     predefined: Predefined,
     environment: Info,
     fortran: Mutex<Fortran>,
+    files: Files,
     /// Between `MPI_Init` and `MPI_Finalize`.
     has_world: AtomicBool,
     thread_level: AtomicI32,
@@ -118,6 +121,7 @@ pub struct Objects {
     infos: Table<Info>,
     errhandlers: Table<Handler>,
     requests: Table<Request>,
+    files: Table<Arc<File>>,
     messages: Table<Taken>,
     windows: Table<Arc<Window>>,
     keyvals: BTreeMap<i32, Keyval>,
@@ -184,6 +188,7 @@ impl Mpi {
                 infos: Table::new(Kind::Info),
                 errhandlers: Table::new(Kind::Errhandler),
                 requests,
+                files: Table::new(Kind::File),
                 messages: Table::new(Kind::Message),
                 windows: Table::new(Kind::Win),
                 keyvals: BTreeMap::new(),
@@ -208,6 +213,7 @@ impl Mpi {
             },
             environment: environment(&rank, arguments),
             fortran: Mutex::default(),
+            files: Files::default(),
             has_world: AtomicBool::new(false),
             thread_level: AtomicI32::new(MPI_THREAD_MULTIPLE),
             main_thread: AtomicUsize::new(this_thread()),

@@ -11,12 +11,13 @@ use crate::comm::Comm;
 use crate::constants::request::MPI_REQUEST_NULL;
 use crate::constants::sentinel::*;
 use crate::error::*;
+use crate::file::access::Pending;
 use crate::point::Start;
 use crate::{Mpi, Status, fail};
 
 /// A request.
 pub(crate) struct Request {
-    /// The communicator whose error handler gets its errors.
+    /// The communicator or file whose error handler gets its errors.
     comm: u32,
     active: Active,
     finish: Finish,
@@ -49,6 +50,8 @@ pub(crate) enum Active {
     Several(Arc<[ReqId]>),
     /// A generalized request.
     User(Arc<dyn Generalized>),
+    /// An access to a file.
+    File(Arc<Pending>),
 }
 
 /// What is to be done when the operation ends.
@@ -216,6 +219,7 @@ impl Mpi {
             }
             Active::Several(ids) => ids.iter().all(|&id| self.rank.is_done(id)),
             Active::User(user) => user.is_complete(),
+            Active::File(pending) => self.rank.is_done(pending.id()),
         }
     }
 
@@ -237,6 +241,7 @@ impl Mpi {
                 add(*receive);
             }
             Active::Several(several) => several.iter().for_each(|&id| add(id)),
+            Active::File(pending) => add(pending.id()),
         }
     }
 
@@ -269,6 +274,10 @@ impl Mpi {
                     self.rank.wait(id);
                 }
                 (Status::EMPTY, None)
+            }
+            Active::File(pending) => {
+                self.rank.wait(pending.id());
+                pending.take()
             }
             Active::User(user) => {
                 while !user.is_complete() {
@@ -583,6 +592,7 @@ impl Mpi {
                 self.rank.detach(*receive);
             }
             Active::Several(ids) => ids.iter().for_each(|&id| self.rank.detach(id)),
+            Active::File(pending) => self.rank.detach(pending.id()),
             Active::User(user) => {
                 if let Err(code) = user.free() {
                     return Err(callback_failed("free", code));
@@ -623,7 +633,8 @@ impl Mpi {
             Active::Collective(_)
             | Active::Access(_)
             | Active::Both { .. }
-            | Active::Several(_) => {
+            | Active::Several(_)
+            | Active::File(_) => {
                 fail!(MPI_ERR_REQUEST, "only sends and receives can be cancelled")
             }
             Active::User(user) => {

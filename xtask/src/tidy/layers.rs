@@ -1,4 +1,4 @@
-//! Dependencies point one way: `abi, cli -> run, job -> net -> sys`, and anybody may use `core`.
+//! Dependencies point one way: `abi, cli -> run, job -> net, fs -> sys`, and anybody may use `core`.
 
 use std::path::Path;
 
@@ -29,14 +29,15 @@ impl Crate {
 
 /// What each layer may use beside itself and `core`. What drives everything (tests, bench, xtask) may use all, and
 /// nothing may use it.
-const LAYERS: [(&str, &[&str]); 7] = [
+const LAYERS: [(&str, &[&str]); 8] = [
     ("core", &[]),
     ("sys", &[]),
     ("net", &["sys"]),
-    ("run", &["net", "sys"]),
+    ("fs", &["sys"]),
+    ("run", &["net", "fs", "sys"]),
     ("job", &["net", "sys"]),
-    ("abi", &["run", "job", "net", "sys"]),
-    ("cli", &["run", "job", "net", "sys"]),
+    ("abi", &["run", "job", "net", "fs", "sys"]),
+    ("cli", &["run", "job", "net", "fs", "sys"]),
 ];
 const DRIVERS: [&str; 3] = ["tests", "bench", "xtask"];
 
@@ -116,7 +117,7 @@ pub fn check(crates: &[Crate]) -> Vec<Finding> {
             };
             if !right {
                 let what = format!(
-                    "{} ({}) depends on {} ({}); the direction is abi, cli -> run, job -> net -> sys, and all may use core",
+                    "{} ({}) depends on {} ({}); the direction is abi, cli -> run, job -> net, fs -> sys, and all may use core",
                     from.name,
                     from.layer(),
                     to.name,
@@ -151,7 +152,12 @@ mod tests {
             part("datatype", "core/datatype", &["thiserror"]),
             part("sys", "sys", &["libc", "rustix", "datatype"]),
             part("shm", "net/shm", &["sys", "datatype"]),
-            part("engine", "run/engine", &["shm", "sys", "schedule"]),
+            part("storage", "fs/storage", &["sys", "datatype"]),
+            part(
+                "engine",
+                "run/engine",
+                &["shm", "storage", "sys", "schedule"],
+            ),
             part("launch", "job/launch", &["sys"]),
             part("mpi", "abi/mpi", &["engine", "sys", "datatype"]),
             part("margay", "cli", &["launch", "clap"]),
@@ -172,6 +178,10 @@ mod tests {
             ("core/x", "engine"),
             ("sys", "shm"),
             ("net/x", "engine"),
+            ("net/x", "storage"),
+            ("fs/x", "shm"),
+            ("fs/x", "engine"),
+            ("job/x", "storage"),
             ("run/x", "launch"),
             ("run/x", "mpi"),
             ("job/x", "margay"),

@@ -1,0 +1,84 @@
+//! What MPI-IO asks of a file system, as two traits: [`Store`] opens and deletes files by name, [`Storage`] is an open one.
+//!
+//! [`Posix`] is both over the system's files. A striped file system stands behind the same traits: everything above
+//! (views, collective access, pointers) only knows offsets, extents and locks on ranges.
+//!
+//! All types may be shared between threads; no call keeps a position.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod posix;
+
+use std::sync::Arc;
+
+pub use error::{Result, StorageError};
+pub use margay_sys::file::{Cause, How, Identity, Lock, Slice};
+pub use posix::Posix;
+
+/// A place where files are, by name.
+pub trait Store: Send + Sync {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// With the reason, the file and the remedy.
+    fn open(&self, path: &str, how: How) -> Result<Arc<dyn Storage>>;
+
+    /// Deletes a file; those who have it open keep it.
+    ///
+    /// # Errors
+    /// With the reason, the file and the remedy.
+    fn delete(&self, path: &str) -> Result<()>;
+}
+
+/// An open file: a sequence of bytes from offset 0 on.
+pub trait Storage: Send + Sync {
+    /// Reads from `offset` on into the pieces, one after the other; fewer bytes than they hold only at the file's end.
+    ///
+    /// # Errors
+    /// With the reason, the file and the remedy.
+    fn read_at(&self, offset: u64, pieces: &[Slice]) -> Result<u64>;
+
+    /// Writes all of the pieces, one after the other, to `offset` and on. No other byte is touched.
+    ///
+    /// # Errors
+    /// With the reason, the file and the remedy; a part may have been written.
+    fn write_at(&self, offset: u64, pieces: &[Slice]) -> Result<()>;
+
+    /// Bytes of the file.
+    ///
+    /// # Errors
+    /// With the reason, the file and the remedy.
+    fn size(&self) -> Result<u64>;
+
+    /// Cuts the file, or extends it with zeros.
+    ///
+    /// # Errors
+    /// With the reason, the file and the remedy.
+    fn set_size(&self, size: u64) -> Result<()>;
+
+    /// Takes space for the first `size` bytes, of which the file then has at least as many.
+    ///
+    /// # Errors
+    /// With the reason, the file and the remedy.
+    fn preallocate(&self, size: u64) -> Result<()>;
+
+    /// Brings everything that was written to where it outlives the machine's next failure.
+    ///
+    /// # Errors
+    /// With the reason, the file and the remedy.
+    fn sync(&self) -> Result<()>;
+
+    /// Waits for `len` bytes from `offset` on (0: all from there) and keeps others away from them. Two open files
+    /// exclude each other; calls on one do not.
+    ///
+    /// # Errors
+    /// With the reason, the file and the remedy.
+    fn lock(&self, offset: u64, len: u64, lock: Lock) -> Result<()>;
+
+    /// Gives a range back.
+    fn unlock(&self, offset: u64, len: u64);
+
+    /// Which file it is, so that processes find out that they opened different ones.
+    fn identity(&self) -> Identity;
+}

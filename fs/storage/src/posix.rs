@@ -1,0 +1,127 @@
+//! The system's files.
+
+use std::io;
+use std::sync::Arc;
+
+use margay_sys::file::{self, File, How, Identity, Lock, Slice};
+
+use crate::error::{Result, StorageError};
+use crate::{Storage, Store};
+
+/// The system's files, by their paths.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Posix;
+
+struct Open {
+    file: File,
+    path: String,
+    identity: Identity,
+}
+
+impl Store for Posix {
+    fn open(&self, path: &str, how: How) -> Result<Arc<dyn Storage>> {
+        let fault = |error: io::Error| StorageError::of(&error, "open", path);
+        let file = File::open(path, how).map_err(fault)?;
+        if file.is_folder().map_err(fault)? {
+            return Err(fault(file::is_a_folder()));
+        }
+        let identity = file.identity().map_err(fault)?;
+        Ok(Arc::new(Open {
+            file,
+            path: path.into(),
+            identity,
+        }))
+    }
+
+    fn delete(&self, path: &str) -> Result<()> {
+        file::unlink(path).map_err(|error| StorageError::of(&error, "delete", path))
+    }
+}
+
+impl Open {
+    fn told<T>(&self, what: &str, result: io::Result<T>) -> Result<T> {
+        result.map_err(|error| StorageError::of(&error, what, &self.path))
+    }
+}
+
+impl Storage for Open {
+    fn read_at(&self, offset: u64, pieces: &[Slice]) -> Result<u64> {
+        self.told("read", self.file.read_at(offset, pieces))
+    }
+
+    fn write_at(&self, offset: u64, pieces: &[Slice]) -> Result<()> {
+        self.told("write", self.file.write_at(offset, pieces).map(|_| ()))
+    }
+
+    fn size(&self) -> Result<u64> {
+        self.told("look at", self.file.size())
+    }
+
+    fn set_size(&self, size: u64) -> Result<()> {
+        self.told("resize", self.file.set_size(size))
+    }
+
+    fn preallocate(&self, size: u64) -> Result<()> {
+        self.told("take space for", self.file.preallocate(size))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.told("sync", self.file.sync())
+    }
+
+    fn lock(&self, offset: u64, len: u64, lock: Lock) -> Result<()> {
+        self.told("lock", self.file.lock(offset, len, lock))
+    }
+
+    fn unlock(&self, offset: u64, len: u64) {
+        // A range that cannot be given back now is given back when the file is closed.
+        let _ = self.file.unlock(offset, len);
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use margay_sys::file::Cause;
+    use margay_sys::user::Mem;
+
+    #[test]
+    fn a_file_is_made_used_and_deleted_and_errors_say_what_and_why() {
+        let path = std::env::temp_dir().join(format!("margay-storage-{}", std::process::id()));
+        let path = path.to_str().expect("a plain name");
+        let how = How {
+            read: true,
+            write: true,
+            create: true,
+            exclusive: true,
+            permissions: 0o600,
+        };
+        let file = Posix.open(path, how).expect("a new file");
+        let again = Posix.open(path, how).err().expect("it is there");
+        assert_eq!(again.cause, Cause::Exists);
+        let mem = Mem::from_vec(vec![1, 2, 3]);
+        let piece = Slice { mem, at: 0, len: 3 };
+        file.write_at(2, &[piece]).expect("written");
+        assert_eq!(file.size(), Ok(5));
+        Posix.delete(path).expect("deleted");
+        let error = Posix.delete(path).expect_err("it is gone");
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "cannot delete file '{path}': no such file or directory; check the name, or open it with MPI_MODE_CREATE"
+            )
+        );
+        let folder = Posix.open(
+            "/",
+            How {
+                read: true,
+                ..How::default()
+            },
+        );
+        assert_eq!(folder.err().expect("a folder").cause, Cause::Name);
+    }
+}

@@ -1,0 +1,226 @@
+//! Access by one rank alone: extents merged, memory in as few copies as possible.
+
+use margay_fs_storage::{Lock, Slice, Storage};
+use margay_run_engine::{Data, copy};
+use margay_sys::user::Mem;
+
+use super::hints::{Hints, Switch};
+use super::runs::{Blocks, Extents};
+use super::view::View;
+use crate::error::*;
+
+/// Elements that are packed before they are written, or read before they are unpacked, in pieces of so many bytes: they
+/// stay in a core's own cache.
+const PACKED: u64 = 1 << 20;
+
+/// Memory whose pieces are at least this long on average goes to the system as it is; packing shorter ones costs less
+/// than the system's work for each.
+const LONG_PIECES: u64 = 2048;
+
+/// Holes up to this many bytes are read with what is around them: as much as the system moves in the time of a call.
+const HOLE: i64 = 4096;
+
+/// What one rank reads or writes: packed bytes of a view from `start` on, as many as `data` has.
+#[derive(Clone)]
+pub(super) struct Access {
+    pub view: std::sync::Arc<View>,
+    pub start: u64,
+    pub data: Data,
+    pub write: bool,
+}
+
+impl Access {
+    /// The extents, in ascending order.
+    pub fn extents(&self) -> Result<Extents> {
+        self.view.extents(self.start, self.data.size())
+    }
+
+    /// Does it. Returns the bytes read or written; fewer than asked for where the file ends. With `atomic`, the whole
+    /// range is locked.
+    pub fn perform(&self, storage: &dyn Storage, hints: &Hints, atomic: bool) -> Result<u64> {
+        if self.data.size() == 0 {
+            return Ok(0);
+        }
+        let blocks = Blocks::new(self.extents()?);
+        if !atomic {
+            return self.transfer(storage, hints, blocks);
+        }
+        let (low, high) = self.view.hull(self.start, self.data.size())?;
+        let lock = if self.write {
+            Lock::Exclusive
+        } else {
+            Lock::Shared
+        };
+        let (low, len) = (low as u64, (high - low) as u64);
+        storage.lock(low, len, lock)?;
+        let result = self.transfer(storage, hints, blocks);
+        storage.unlock(low, len);
+        result
+    }
+
+    fn transfer(
+        &self,
+        storage: &dyn Storage,
+        hints: &Hints,
+        blocks: Blocks<Extents>,
+    ) -> Result<u64> {
+        if self.write {
+            self.write(storage, blocks)
+        } else {
+            self.read(storage, hints, blocks)
+        }
+    }
+
+    fn write(&self, storage: &dyn Storage, blocks: Blocks<Extents>) -> Result<u64> {
+        let mut done = 0;
+        // Packed bytes `packed_from .. packed_to` of non-dense data.
+        let mut packed = Mem::empty();
+        let (mut packed_from, mut packed_to) = (0, 0);
+        let direct = self.data.mean_piece() >= LONG_PIECES;
+        for (offset, len) in blocks {
+            let mut at = 0;
+            while at < len {
+                let part;
+                if direct {
+                    // Bounded, so that the list of pieces is.
+                    part = (len - at).min(16 * PACKED);
+                    let pieces = self.data.range(done, part).pieces();
+                    storage.write_at(offset as u64 + at, &pieces)?;
+                } else {
+                    if done == packed_to {
+                        let bytes = PACKED.min(self.data.size() - done);
+                        if packed_to == 0 {
+                            packed = Mem::owned(bytes as usize);
+                        }
+                        let target = Data::bytes(packed.clone(), bytes);
+                        copy(&self.data.range(done, bytes), &target);
+                        (packed_from, packed_to) = (done, done + bytes);
+                    }
+                    part = (len - at).min(packed_to - done);
+                    let piece = Slice {
+                        mem: packed.clone(),
+                        at: (done - packed_from) as i64,
+                        len: part as usize,
+                    };
+                    storage.write_at(offset as u64 + at, &[piece])?;
+                }
+                at += part;
+                done += part;
+            }
+        }
+        Ok(done)
+    }
+
+    fn read(&self, storage: &dyn Storage, hints: &Hints, blocks: Blocks<Extents>) -> Result<u64> {
+        let sieve = hints.ds_read != Switch::Disable;
+        let room = hints.ind_rd_buffer_size as i64;
+        let mut blocks = blocks.peekable();
+        let mut done = 0;
+        while let Some((low, len)) = blocks.next() {
+            let mut batch = vec![(low, len)];
+            let mut high = low + len as i64;
+            let mut wanted = len;
+            while sieve
+                && let Some(&(offset, len)) = blocks.peek()
+                && offset >= high
+                && offset - high <= HOLE
+                && offset + len as i64 - low <= room
+            {
+                blocks.next();
+                batch.push((offset, len));
+                high = offset + len as i64;
+                wanted += len;
+            }
+            let got = if batch.len() == 1 {
+                self.read_extent(storage, low as u64, len, done)?
+            } else {
+                self.read_around(storage, low, high, &batch, done)?
+            };
+            done += got;
+            if got < wanted {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Reads one extent to packed byte `done` of the data.
+    fn read_extent(&self, storage: &dyn Storage, offset: u64, len: u64, done: u64) -> Result<u64> {
+        let direct = self.data.mean_piece() >= LONG_PIECES;
+        let most = if direct { 16 * PACKED } else { PACKED };
+        let packed = Mem::owned(if direct { 0 } else { len.min(PACKED) as usize });
+        let mut at = 0;
+        while at < len {
+            let part = (len - at).min(most);
+            let target = self.data.range(done + at, part);
+            let got = if direct {
+                storage.read_at(offset + at, &target.pieces())?
+            } else {
+                let piece = Slice {
+                    mem: packed.clone(),
+                    at: 0,
+                    len: part as usize,
+                };
+                let got = storage.read_at(offset + at, &[piece])?;
+                copy(&Data::bytes(packed.clone(), got), &target.range(0, got));
+                got
+            };
+            at += got;
+            if got < part {
+                break;
+            }
+        }
+        Ok(at)
+    }
+
+    /// Reads everything between `low` and `high` and takes the blocks out of it.
+    fn read_around(
+        &self,
+        storage: &dyn Storage,
+        low: i64,
+        high: i64,
+        blocks: &[(i64, u64)],
+        done: u64,
+    ) -> Result<u64> {
+        let around = Mem::owned((high - low) as usize);
+        let piece = Slice {
+            mem: around.clone(),
+            at: 0,
+            len: (high - low) as usize,
+        };
+        let end = low + storage.read_at(low as u64, &[piece])? as i64;
+        let packed = Mem::owned(blocks.iter().map(|b| b.1 as usize).sum());
+        let mut got = 0;
+        for &(offset, len) in blocks {
+            let valid = (end - offset).clamp(0, len as i64) as u64;
+            around.with_bytes(offset - low, valid as usize, |bytes| {
+                packed.write(got as i64, bytes);
+            });
+            got += valid;
+            if valid < len {
+                break;
+            }
+        }
+        copy(&Data::bytes(packed, got), &self.data.range(done, got));
+        Ok(got)
+    }
+}
+
+impl From<margay_fs_storage::StorageError> for Error {
+    fn from(error: margay_fs_storage::StorageError) -> Error {
+        use margay_fs_storage::Cause;
+        let class = match error.cause {
+            Cause::Missing => MPI_ERR_NO_SUCH_FILE,
+            Cause::Exists => MPI_ERR_FILE_EXISTS,
+            Cause::Denied => MPI_ERR_ACCESS,
+            Cause::ReadOnly => MPI_ERR_READ_ONLY,
+            Cause::Name => MPI_ERR_BAD_FILE,
+            Cause::Full => MPI_ERR_NO_SPACE,
+            Cause::Quota => MPI_ERR_QUOTA,
+            Cause::Busy => MPI_ERR_FILE_IN_USE,
+            Cause::Unsupported => MPI_ERR_UNSUPPORTED_OPERATION,
+            Cause::Other => MPI_ERR_IO,
+        };
+        Error::new(class, error.to_string())
+    }
+}
