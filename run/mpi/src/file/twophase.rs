@@ -401,18 +401,14 @@ async fn exchange(
         aggregator,
     };
     let mut moved = 0;
-    let mut ended = false;
     for round in 0..plan.rounds {
         let own = own_parts(plan, &mut shares, round);
         let done = if write {
             rounds.write(round, own).await
         } else {
-            let asked: u64 = own.iter().map(|part| part.2).sum();
+            // Nothing comes from behind the file's end, so what comes is what lies before it.
             let (done, got) = rounds.read(round, own).await;
-            if !ended {
-                moved += got;
-            }
-            ended |= got < asked;
+            moved += got;
             done
         };
         if failed.is_ok() {
@@ -560,9 +556,8 @@ impl Rounds<'_> {
             let part = self.data.range(first, bytes);
             if rank == me {
                 local = Some(part);
-                receives.push((bytes, None));
             } else {
-                receives.push((bytes, Some(io.receive(port, part, rank, tag))));
+                receives.push(io.receive(port, part, rank, tag));
             }
         }
         let mut result = Ok(());
@@ -581,17 +576,9 @@ impl Rounds<'_> {
                 }
             }
         }
-        // What comes behind the file's end is not counted.
-        let (mut got, mut ended) = (0, false);
-        for (bytes, receive) in receives {
-            let came = match receive {
-                Some(receive) => receive.await.bytes,
-                None => own_bytes,
-            };
-            if !ended {
-                got += came;
-            }
-            ended |= came < bytes;
+        let mut got = own_bytes;
+        for receive in receives {
+            got += receive.await.bytes;
         }
         for send in sends {
             send.await;
