@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_run_engine::Rank;
 use margay_run_mpi::Mpi;
@@ -201,6 +201,8 @@ static WORLD: AtomicU32 = AtomicU32::new(BEFORE);
 static OPENED: AtomicPtr<Mpi> = AtomicPtr::new(std::ptr::null_mut());
 /// The same while the program has a world or a session.
 static CURRENT: AtomicPtr<Mpi> = AtomicPtr::new(std::ptr::null_mut());
+/// The tools interface, from its first use to the end of the process.
+static TOOLS: AtomicPtr<Arc<Tools>> = AtomicPtr::new(std::ptr::null_mut());
 /// How many users the rank has: the world and sessions.
 static USERS: Mutex<u32> = Mutex::new(0);
 
@@ -222,8 +224,26 @@ pub fn current() -> Option<&'static Mpi> {
 
 /// The tools interface, which is there before MPI is initialized and after it was finalized.
 pub fn tools() -> &'static Arc<Tools> {
-    static TOOLS: OnceLock<Arc<Tools>> = OnceLock::new();
-    TOOLS.get_or_init(Tools::new)
+    // SAFETY: the pointer is null or from `Box::into_raw` below, and stays valid until the process ends (`close`).
+    if let Some(tools) = unsafe { TOOLS.load(Ordering::Acquire).as_ref() } {
+        return tools;
+    }
+    let new = Box::into_raw(Box::new(Tools::new()));
+    match TOOLS.compare_exchange(
+        std::ptr::null_mut(),
+        new,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    ) {
+        // SAFETY: as above.
+        Ok(_) => unsafe { &*new },
+        Err(other) => {
+            // SAFETY: another thread was first, and nobody has seen ours.
+            drop(unsafe { Box::from_raw(new) });
+            // SAFETY: as above.
+            unsafe { &*other }
+        }
+    }
 }
 
 /// The rank if it has been opened, in use or not.
@@ -332,6 +352,11 @@ extern "C" fn close() {
             // SAFETY: the pointer came from `Box::into_raw` in `opened` and was taken out just now, once; nobody uses
             // MPI (no users), and the process ends.
             drop(unsafe { Box::from_raw(mpi) });
+        }
+        let tools = TOOLS.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if !tools.is_null() {
+            // SAFETY: as above, from `tools`; the rank, which shares what is in it, is gone.
+            drop(unsafe { Box::from_raw(tools) });
         }
     }
 }
