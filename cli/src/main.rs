@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use margay_job_launch::spawned::Spawner;
 use options::{Margay, MeshOptions, Subcommand};
 
 fn main() -> ExitCode {
@@ -42,6 +43,13 @@ fn main() -> ExitCode {
 }
 
 fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
+    let spawner = match Spawner::find() {
+        Ok(spawner) => spawner,
+        Err(error) => {
+            let text = format!("cannot spawn: the program that asked for it is gone ({error})");
+            return told(name, &text, 1);
+        }
+    };
     let command = options::run_command(name);
     let job = classic::segments(&command, arguments)
         .map_err(|text| told(name, &text, 2))
@@ -56,7 +64,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
         Ok(job) => job,
         Err(code) => return code,
     };
-    match margay_job_launch::run(&job) {
+    match margay_job_launch::run(&job, spawner) {
         Ok(status) => ExitCode::from(status),
         Err(error) => told(name, &error.message, error.status),
     }

@@ -22,6 +22,7 @@
 //! | [`process`] | starting processes, waiting for them, ending whole families |
 //! | [`signal`] | names of signals, receiving and sending them |
 //! | [`file`] | files: access at offsets from claimed memory, sizes, locks on ranges |
+//! | [`port`] | named sockets over which processes without common memory meet |
 //! | [`descriptor`] | waiting for many descriptors, writing without blocking |
 //! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
 
@@ -44,6 +45,8 @@ pub mod file;
 pub mod lock;
 #[cfg(not(loom))]
 pub mod pool;
+#[cfg(not(loom))]
+pub mod port;
 #[cfg(not(loom))]
 pub mod process;
 pub mod ring;

@@ -413,6 +413,21 @@ impl ProcessFacts {
     }
 }
 
+/// The file of a library that this process has loaded, by the beginning of the file's name.
+#[must_use]
+pub fn library_path(name: &str) -> Option<std::path::PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines()
+        .filter_map(|line| {
+            line.find('/')
+                .map(|at| std::path::PathBuf::from(&line[at..]))
+        })
+        .find(|path| {
+            let file = path.file_name().and_then(|f| f.to_str());
+            file.is_some_and(|f| f.starts_with(name))
+        })
+}
+
 /// The ids of all processes that this process can see.
 pub fn all_processes() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc")

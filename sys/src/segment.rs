@@ -11,6 +11,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -29,6 +30,14 @@ pub const ENV_SEGMENT: &str = "MARGAY_SEGMENT_FD";
 pub const ENV_SIZE: &str = "MARGAY_SIZE";
 /// The environment variable that tells a rank its number in the job, from 0.
 pub const ENV_RANK: &str = "MARGAY_RANK";
+
+/// The environment variable that tells a rank the launcher's executable, for spawning.
+pub const ENV_LAUNCHER: &str = "MARGAY_LAUNCHER";
+/// The environment variable that tells a launcher who spawns by it: the name at which that program waits for the
+/// launcher, and the port at which it waits for the processes.
+pub const ENV_SPAWN: &str = "MARGAY_SPAWN";
+/// The environment variable that tells a spawned rank the port at which its parents wait.
+pub const ENV_PARENT: &str = "MARGAY_PARENT";
 
 /// The name under which the segment's memfd appears in `/proc/<pid>/fd`.
 pub const MEMFD_NAME: &str = "margay-job";
@@ -106,6 +115,8 @@ pub enum WaitKind {
     Collective = 3,
     /// One of several requests.
     Several = 4,
+    /// Something of another job.
+    Elsewhere = 5,
 }
 
 /// One rank's cell: the word it sleeps on, who it is, what it does. Written by its own rank
@@ -144,6 +155,17 @@ pub struct Sizes {
 }
 
 impl Sizes {
+    /// The sizes for processes of several jobs, which only talk: they share no arenas.
+    #[must_use]
+    pub fn for_meeting(ranks: u32) -> Self {
+        let pairs = u64::from(ranks) * u64::from(ranks);
+        Sizes {
+            ranks,
+            heap_bytes: pairs * (32 << 10) + u64::from(ranks) * (1 << 20),
+            arena_bytes: 0,
+        }
+    }
+
     /// The usual sizes for a job: room for a pipe between every two ranks and an arena as large as
     /// the machine's memory for each rank. All of it is address space until it is touched.
     #[must_use]
@@ -162,6 +184,8 @@ impl Sizes {
 #[derive(Debug)]
 pub struct Segment {
     fd: OwnedFd,
+    /// The number of the file, which no other segment of the machine has at the same time.
+    id: u64,
     base: NonNull<u8>,
     /// Bytes mapped at `base`: everything but the arenas.
     mapped: usize,
@@ -240,10 +264,12 @@ impl Segment {
             what: "size",
             error,
         })?;
+        let id = metadata(&file)?.ino();
         let fd = OwnedFd::from(file);
         let base = map(fd.as_raw_fd(), 0, heap_end as usize)?;
         let segment = Segment {
             fd,
+            id,
             base,
             mapped: heap_end as usize,
             ranks,
@@ -278,13 +304,8 @@ impl Segment {
     /// When it is not a segment of this version or cannot be mapped.
     pub fn join(fd: OwnedFd) -> Result<Segment, SegmentError> {
         let file = File::from(fd);
-        let length = file
-            .metadata()
-            .map_err(|error| SegmentError::Os {
-                what: "examine",
-                error,
-            })?
-            .len();
+        let facts = metadata(&file)?;
+        let (id, length) = (facts.ino(), facts.len());
         let fd = OwnedFd::from(file);
         if length < PAGE {
             return Err(SegmentError::Format(format!("it has {length} bytes")));
@@ -326,6 +347,7 @@ impl Segment {
         let base = map(fd.as_raw_fd(), 0, heap_end as usize)?;
         Ok(Segment {
             fd,
+            id,
             base,
             mapped: heap_end as usize,
             ranks,
@@ -354,6 +376,31 @@ impl Segment {
         }
         // SAFETY: the descriptor is open (checked above) and was handed down for us to own.
         Segment::join(unsafe { OwnedFd::from_raw_fd(number) })
+    }
+
+    /// Joins the segment with that id which a process holds as its descriptor `number`.
+    ///
+    /// # Errors
+    /// As [`Segment::join`], and when the process does not hold it (any more).
+    pub fn join_of(pid: u32, number: RawFd, id: u64) -> Result<Segment, SegmentError> {
+        let path = format!("/proc/{pid}/fd/{number}");
+        let file = File::options().read(true).write(true).open(path);
+        let file = file.map_err(|error| SegmentError::Os {
+            what: "open another job's memory beside",
+            error,
+        })?;
+        if metadata(&file)?.ino() != id {
+            return Err(SegmentError::Format(format!(
+                "process {pid} does not hold it any more"
+            )));
+        }
+        Segment::join(file.into())
+    }
+
+    /// What tells this segment from all others of the machine.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// The job's header.
@@ -774,6 +821,7 @@ impl RankCell {
             2 => WaitKind::Send,
             3 => WaitKind::Collective,
             4 => WaitKind::Several,
+            5 => WaitKind::Elsewhere,
             _ => return None,
         };
         Some(Waiting {
@@ -785,6 +833,13 @@ impl RankCell {
             since_ns: self.wait_since_ns.load(Ordering::Relaxed),
         })
     }
+}
+
+fn metadata(file: &File) -> Result<std::fs::Metadata, SegmentError> {
+    file.metadata().map_err(|error| SegmentError::Os {
+        what: "examine",
+        error,
+    })
 }
 
 /// The words that [`RankCell::set_call`] stores for a name; names are cut to 32 bytes.

@@ -274,6 +274,7 @@ fn declare(ty: &Type, name: &str, c: bool) -> Result<String, String> {
                 ("WeightsOut", _) => return Ok(format!("int *{name}")),
                 ("TextOut", _) => return Ok(format!("char *{name}")),
                 ("ArgvPlace", _) => return Ok(format!("char ***{name}")),
+                ("Argvs", _) => return Ok(format!("char **{name}[]")),
                 ("Argv", _) => return Ok(format!("char *{name}[]")),
                 ("c_char", _) => "char",
                 ("c_double", _) => "double",

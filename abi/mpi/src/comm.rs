@@ -122,11 +122,7 @@ mpi! {
     /// Frees a communicator when its communication is complete.
     fn MPI_Comm_disconnect(comm: Place<MPI_Comm>) |mpi| {
         let handle = comm.take("comm")?.value();
-        let object = mpi.comm(handle)?;
-        if !matches!(handle, MPI_COMM_WORLD | MPI_COMM_SELF) {
-            mpi.collective(&object, margay_run_mpi::Operation::Barrier)?;
-        }
-        mpi.comm_free(handle).map_err(|e| e.on(handle))?;
+        mpi.comm_disconnect(handle).map_err(|e| e.on(handle))?;
         comm.put("comm", MPI_Comm::new(MPI_COMM_NULL))
     }
 
@@ -175,11 +171,6 @@ mpi! {
     fn MPI_Comm_get_info(comm: MPI_Comm, info_used: Place<MPI_Info>) |mpi| on comm {
         let hints = mpi.comm(comm.value())?.info();
         info_used.put("info_used", MPI_Info::new(mpi.info_create(hints)?))
-    }
-
-    /// The communicator with the processes that spawned this one: none.
-    fn MPI_Comm_get_parent(parent: Place<MPI_Comm>) |_mpi| {
-        parent.put("parent", MPI_Comm::new(MPI_COMM_NULL))
     }
 }
 

@@ -9,9 +9,10 @@ use margay_run_mpi::constants::thread::*;
 use margay_run_mpi::constants::version::*;
 use margay_run_mpi::{fail, host_name};
 use margay_sys::clock;
+use margay_sys::segment::ENV_PARENT;
 
 use crate::call::{
-    Model, current, enter, is_finalized, is_initialized, leave_world, mpi, opened, outside,
+    Model, current, enter, is_finalized, is_initialized, leave_world, mpi, opened, outside, raise,
 };
 use crate::types::*;
 use crate::user::{ArgvPlace, Buf, Place, TextOut};
@@ -196,5 +197,10 @@ fn initialize(name: &'static str, level: c_int) -> c_int {
     }
     let mpi = opened(name);
     enter(mpi, Model::World, level);
+    if let Ok(port) = std::env::var(ENV_PARENT)
+        && let Err(error) = mpi.connect_parent(&port)
+    {
+        return raise(mpi, name, None, error);
+    }
     MPI_SUCCESS
 }

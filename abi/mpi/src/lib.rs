@@ -11,6 +11,7 @@ mod collective;
 mod comm;
 mod convert;
 mod datatype;
+mod dynamic;
 mod env;
 mod errhandler;
 mod file;

@@ -75,6 +75,11 @@ pub struct ArgvPlace(*mut c_void);
 #[derive(Clone, Copy)]
 pub struct Argv(*const *const c_char);
 
+/// `char **name[]`: several argument lists, each of which ends with a null pointer.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Argvs(*const Argv);
+
 impl Buf {
     /// The address, also as a number for the constants of the standard.
     #[inline]
@@ -318,6 +323,17 @@ impl Argv {
             })
             .map(|s| s.to_string_lossy().into_owned())
             .collect()
+    }
+}
+
+impl Argvs {
+    /// The strings of list `i`.
+    pub fn strings(self, i: usize) -> Vec<String> {
+        if self.0.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: see the module.
+        unsafe { self.0.add(i).read() }.strings(usize::MAX)
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 pub use margay_sys::segment::ENV_SIZE;
-use margay_sys::segment::{ENV_RANK, ENV_SEGMENT};
+use margay_sys::segment::{ENV_LAUNCHER, ENV_PARENT, ENV_RANK, ENV_SEGMENT, ENV_SPAWN};
 
 /// glibc's tunables; its malloc can ask for huge pages, which messages of a megabyte and more gain
 /// a factor of three from.
@@ -13,7 +13,7 @@ const TUNABLE: &str = "glibc.malloc.hugetlb";
 
 /// The environment of a rank without its number: `base` (the launcher's own) with what the user
 /// set in addition and with the job's variables. A surrounding job's variables are replaced, so a
-/// launcher may run inside a rank. `huge_pages` asks for huge pages in malloc: a rank then begins
+/// launcher may run inside a rank. `parent` is the port of those who spawn the job. `huge_pages` asks for huge pages in malloc: a rank then begins
 /// with 2 MiB of memory, which is little for one that has a core and much for one among many on it.
 pub fn common(
     base: impl Iterator<Item = (OsString, OsString)>,
@@ -21,12 +21,19 @@ pub fn common(
     segment_fd: i32,
     ranks: u32,
     huge_pages: bool,
+    parent: Option<&str>,
 ) -> Vec<CString> {
     let mut variables: Vec<(OsString, OsString)> = base.collect();
     for (name, value) in set {
         put(&mut variables, name, value.clone());
     }
-    variables.retain(|(name, _)| name != ENV_RANK);
+    variables.retain(|(name, _)| name != ENV_RANK && name != ENV_SPAWN && name != ENV_PARENT);
+    if let Some(port) = parent {
+        put(&mut variables, ENV_PARENT.as_ref(), port.into());
+    }
+    if let Ok(launcher) = std::env::current_exe() {
+        put(&mut variables, ENV_LAUNCHER.as_ref(), launcher.into());
+    }
     put(
         &mut variables,
         ENV_SEGMENT.as_ref(),
@@ -96,7 +103,7 @@ mod tests {
         let own = |list: &[(&str, &str)]| -> Vec<(OsString, OsString)> {
             list.iter().map(|(n, v)| (n.into(), v.into())).collect()
         };
-        common(own(base).into_iter(), &own(set), 100, 4, true)
+        common(own(base).into_iter(), &own(set), 100, 4, true, None)
             .into_iter()
             .map(|c| c.into_string().unwrap())
             .collect()
@@ -120,7 +127,7 @@ mod tests {
     #[test]
     fn ranks_without_a_core_of_their_own_get_small_pages() {
         let none = std::iter::empty();
-        let got = common(none, &[], 100, 64, false);
+        let got = common(none, &[], 100, 64, false, None);
         assert!(got.iter().all(|v| !v.as_bytes().starts_with(b"GLIBC")));
     }
 

@@ -12,6 +12,7 @@
 //! | [`output`], [`ordered`], [`spool`] | merging the ranks' output |
 //! | [`verdict`] | what the end of a rank means for the job |
 //! | [`report`] | what the launcher says when a job fails |
+//! | [`spawned`] | being run by a program that spawns processes |
 //! | [`waits`] | who waits for whom |
 //! | [`mesh`] | the jobs of this machine |
 #![forbid(unsafe_code)]
@@ -28,6 +29,7 @@ pub mod program;
 pub mod report;
 pub mod run;
 mod setup;
+pub mod spawned;
 pub mod spool;
 pub mod verdict;
 pub mod waits;

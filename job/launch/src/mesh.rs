@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use margay_sys::clock::now_ns;
-use margay_sys::process::{ProcessFacts, all_processes};
+use margay_sys::process::{ProcessFacts, all_processes, descendants};
 use margay_sys::segment::{MEMFD_NAME, Phase, Segment, WaitKind};
 use serde::Serialize;
 
@@ -161,6 +161,18 @@ impl Mesh {
     }
 }
 
+/// Whether launchers are among the descendants of this process, those below the children in `except` left out.
+#[must_use]
+pub fn has_launchers(except: &[u32]) -> bool {
+    descendants(except).iter().any(|facts| {
+        let held = held_segment(facts.pid).and_then(|(path, _)| {
+            let opened = File::options().read(true).write(true).open(path);
+            Segment::join(opened.ok()?.into()).ok()
+        });
+        held.is_some_and(|segment| segment.header().launcher_pid() == facts.pid)
+    })
+}
+
 /// The first descriptor of `pid` that is a job's segment: its path and the file's number.
 fn held_segment(pid: u32) -> Option<(PathBuf, u64)> {
     let wanted = format!("/memfd:{MEMFD_NAME}");
@@ -199,6 +211,7 @@ fn view(segment: &Segment, mut percent: impl FnMut(u32, f64, f64) -> f64) -> Job
                             WaitKind::Send => "send",
                             WaitKind::Collective => "collective",
                             WaitKind::Several => "several",
+                            WaitKind::Elsewhere => "elsewhere",
                         },
                         rank: w.peer,
                         tag: w.tag,

@@ -11,11 +11,13 @@ use margay_sys::segment::Segment;
 use margay_sys::signal::{self, Received};
 
 use crate::guard::{Command, Event, Guard};
+use crate::mesh;
 use crate::ordered::Ordered;
 use crate::plan::{Job, LaunchError};
 use crate::program;
 use crate::report;
 use crate::setup::{self, Own, Started, Stream};
+use crate::spawned::Spawner;
 use crate::verdict::Verdict;
 
 /// After a failure the other ranks get SIGTERM, and SIGKILL so much later.
@@ -35,13 +37,20 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 const SAME_SIGNAL: Duration = Duration::from_millis(100);
 const READ_BYTES: usize = 64 << 10;
 
-/// Runs a job to its end; returns the exit status.
+/// Runs a job to its end; returns the exit status. `spawner` is the program that spawns it, if one does.
 ///
 /// # Errors
 /// When the job cannot be started at all. What goes wrong later is told on standard error and in
 /// the exit status.
-pub fn run(job: &Job) -> Result<u8, LaunchError> {
-    let mut launcher = Launcher::new(job, setup::start(job)?);
+pub fn run(job: &Job, spawner: Option<Spawner>) -> Result<u8, LaunchError> {
+    let started = match setup::start(job, spawner.as_ref().map(Spawner::port)) {
+        Err(error) if spawner.as_ref().is_some_and(|s| s.tell(&error.message)) => {
+            return Ok(error.status);
+        }
+        started => started?,
+    };
+    let mut launcher = Launcher::new(job, started);
+    launcher.spawner = spawner;
     launcher.serve();
     Ok(launcher.verdict.status())
 }
@@ -52,6 +61,10 @@ struct Launcher<'a> {
     guard: Guard,
     own: Own,
     verdict: Verdict,
+    /// The program that spawns this job.
+    spawner: Option<Spawner>,
+    /// The ranks have ended; what they left running has time until `kill_at`.
+    lingers: bool,
     /// Children that the launcher's process had before it became a launcher (by `exec` in a shell).
     foreign: Vec<u32>,
     alive: u32,
@@ -77,6 +90,8 @@ impl<'a> Launcher<'a> {
             guard: started.guard,
             own: started.own,
             verdict: Verdict::default(),
+            spawner: None,
+            lingers: false,
             foreign: started.foreign,
             empty: false,
             kill_at: None,
@@ -227,6 +242,7 @@ impl<'a> Launcher<'a> {
                     } else {
                         USER_GRACE
                     };
+                    self.lingers = false;
                     self.kill_by(now + grace);
                 }
             }
@@ -245,7 +261,11 @@ impl<'a> Launcher<'a> {
             match event {
                 Event::Failed { rank, step, errno } => {
                     let error = self.explain_start(rank, step, errno);
-                    self.complain(&error.message, error.status);
+                    if (self.spawner.as_ref()).is_some_and(|s| s.tell(&error.message)) {
+                        self.verdict.end(error.status);
+                    } else {
+                        self.complain(&error.message, error.status);
+                    }
                     self.kill();
                 }
                 Event::Ended { rank, status } => {
@@ -264,6 +284,7 @@ impl<'a> Launcher<'a> {
                         }
                     }
                     if self.alive == 0 {
+                        self.lingers = self.kill_at.is_none();
                         self.kill_by(Instant::now() + LEFTOVER_GRACE);
                     }
                 }
@@ -446,7 +467,10 @@ impl<'a> Launcher<'a> {
             }
         }
         if self.kill_at.is_some_and(|at| now >= at) {
-            if self.killed {
+            if self.lingers && !self.killed && mesh::has_launchers(&self.foreign) {
+                // Jobs that the ranks spawned go on without them.
+                self.kill_at = Some(now + LEFTOVER_GRACE);
+            } else if self.killed {
                 let left: Vec<String> = (0..self.segment.ranks())
                     .filter(|&r| !self.segment.cell(r).exited())
                     .map(|r| self.segment.cell(r).pid().to_string())
@@ -522,6 +546,7 @@ impl<'a> Launcher<'a> {
 
     /// Ends the ranks: SIGTERM, then SIGKILL.
     fn end(&mut self) {
+        self.lingers = false;
         if self.empty || self.killed {
             return;
         }

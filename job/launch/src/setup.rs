@@ -78,7 +78,7 @@ pub(crate) struct Stream {
 ///
 /// # Errors
 /// When the job cannot be started.
-pub(crate) fn start(job: &Job) -> Result<Started, LaunchError> {
+pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchError> {
     let usable = cpu::usable_cores();
     let counts = job.counts(usable)?;
     // Whoever started us may ignore the end of its children, which is inherited and would hide the
@@ -115,7 +115,7 @@ pub(crate) fn start(job: &Job) -> Result<Started, LaunchError> {
     let segment_fd = duplicate_above(segment.fd(), SEGMENT_FD)
         .or_else(|_| segment.fd().try_clone_to_owned())
         .map_err(|e| descriptors(ranks, &e))?;
-    let programs = programs(job, &segment_fd, ranks)?;
+    let programs = programs(job, &segment_fd, ranks, parent)?;
 
     let asked = wanted_signals();
     let blocked = asked.block();
@@ -206,7 +206,12 @@ pub(crate) fn find_program(program: &Program) -> Result<std::path::PathBuf, Laun
     )
 }
 
-fn programs(job: &Job, segment_fd: &OwnedFd, ranks: u32) -> Result<Vec<ProgramStart>, LaunchError> {
+fn programs(
+    job: &Job,
+    segment_fd: &OwnedFd,
+    ranks: u32,
+    parent: Option<&str>,
+) -> Result<Vec<ProgramStart>, LaunchError> {
     let text = |text: &OsStr| {
         CString::new(text.as_bytes()).map_err(|_| {
             LaunchError::usage(format!("'{}' holds a NUL byte", text.to_string_lossy()))
@@ -245,6 +250,7 @@ fn programs(job: &Job, segment_fd: &OwnedFd, ranks: u32) -> Result<Vec<ProgramSt
                     segment_fd.as_raw_fd(),
                     ranks,
                     ranks as usize <= cpu::usable_cores(),
+                    parent,
                 ),
                 directory,
             })

@@ -39,7 +39,8 @@ pub struct Analysis {
 pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
     let n = ranks.len();
     let settled = |r: usize| match ranks[r] {
-        Doing::Waiting(w, s) if s >= settled_s => Some(w),
+        // Other jobs are not looked at: something may come from them at any time.
+        Doing::Waiting(w, s) if s >= settled_s && w.kind != WaitKind::Elsewhere => Some(w),
         _ => None,
     };
     let finished = |r: usize| ranks[r] == Doing::Finished;
@@ -134,6 +135,7 @@ pub fn describe(call: &str, waiting: &Waiting) -> String {
         (WaitKind::Collective, None) => "for the other ranks".into(),
         (WaitKind::Several, Some(p)) => format!("for one of several requests, among them rank {p}"),
         (WaitKind::Several, None) => "for one of several requests".into(),
+        (WaitKind::Elsewhere, _) => "for processes of another job".into(),
     };
     let call = if call.is_empty() { "the library" } else { call };
     match waiting.tag {

@@ -147,6 +147,38 @@ pub trait Transport: Send {
 
     /// How this rank waits when it has nothing to do.
     fn bell(&self) -> Arc<dyn Bell>;
+
+    /// Reaches further processes through another transport.
+    ///
+    /// # Errors
+    /// The world is handed back where a transport knows its own job only.
+    fn join(&mut self, world: World) -> Result<(), World> {
+        Err(world)
+    }
+
+    /// Gives up the world with this key. Nothing may be on its way any more.
+    fn part(&mut self, _key: u64) {}
+}
+
+/// Processes of other jobs, together with some of the own one, that share a transport.
+pub struct World {
+    /// Tells it from others.
+    pub key: u64,
+    /// Theirs; its ranks are places in the following lists.
+    pub transport: Box<dyn Transport>,
+    /// The number by which this rank knows each of them; those of the own job are below its size.
+    pub processes: Vec<u32>,
+    /// Whether what is sent to a process goes through this world.
+    pub routed: Vec<bool>,
+    /// Wakes each of them when it sleeps.
+    pub wakes: Vec<Box<dyn Fn() + Send>>,
+}
+
+impl World {
+    /// Wakes the rank of this world.
+    pub fn wake(&self, rank: u32) {
+        (self.wakes[rank as usize])();
+    }
 }
 
 /// How a rank gives its core away while it waits. The engine's wait policy chooses among these; no

@@ -16,8 +16,9 @@ use std::sync::atomic::Ordering;
 
 use margay_core_matching::{Envelope, Matching, Pattern};
 use margay_net_transport::{
-    Advance, Destination, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE,
+    Advance, Destination, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE, World,
 };
+use margay_net_worlds::Worlds;
 
 use crate::collective::{Execution, Step as Collected};
 use crate::data::{Data, Walk};
@@ -118,6 +119,8 @@ pub enum Pending {
     Send(u32, u32, u32),
     /// Other ranks in a collective operation; one of them, if it is known.
     Collective(Option<u32>, u32),
+    /// Something of another job.
+    Elsewhere,
 }
 
 struct State {
@@ -609,6 +612,37 @@ impl Engine {
                 .state
                 .requests
                 .any(|r| r.detached && !r.done && !matches!(r.kind, Kind::Receive(_)))
+    }
+
+    /// Reaches further processes through another transport.
+    pub fn join(&mut self, world: World) {
+        if let Err(world) = self.transport.join(world) {
+            Worlds::around(&mut self.transport);
+            if self.transport.join(world).is_err() {
+                unreachable!("a transport of several worlds takes another one");
+            }
+        }
+        let size = self.transport.size() as usize;
+        self.state.peers.resize_with(size, Peer::default);
+    }
+
+    /// Whether nothing is on its way between this process and that one, as far as this side knows.
+    #[must_use]
+    pub fn is_quiet(&self, process: u32) -> bool {
+        let idle = |p: &Peer| p.is_idle() && p.assembling.is_none();
+        self.state.peers.get(process as usize).is_none_or(idle)
+            && !self.state.requests.any(|r| match &r.kind {
+                Kind::Send(send) => !r.done && send.to == process,
+                Kind::Receive(receive) => {
+                    !r.done && receive.total.is_some() && receive.from == Some(process)
+                }
+                Kind::Collective(_) | Kind::Task(_) => false,
+            })
+    }
+
+    /// Gives up the world with this key, whose processes are quiet.
+    pub fn part(&mut self, key: u64) {
+        self.transport.part(key);
     }
 
     /// The transport, for what only some transports have.

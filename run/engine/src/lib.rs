@@ -12,6 +12,7 @@ mod engine;
 mod helper;
 pub mod monitor;
 pub mod node;
+pub mod others;
 mod rank;
 mod script;
 mod slab;

@@ -143,7 +143,7 @@ impl Channel {
     pub fn open(rank: &Rank, members: &Arc<Group>, me: u32, context: u32) -> Option<Channel> {
         let segment = rank.common_memory()?;
         let ranks = members.size();
-        if ranks < 2 {
+        if ranks < 2 || members.processes().any(|p| p >= segment.ranks()) {
             return None;
         }
         let mut hasher = DefaultHasher::new();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_core_matching::{Envelope, Pattern};
 use margay_net_shm::{Shm, Thresholds};
-use margay_net_transport::{Bell, Transport};
+use margay_net_transport::{Bell, Transport, World};
 use margay_sys::clock;
 use margay_sys::cpu;
 use margay_sys::lock::RankLock;
@@ -34,6 +34,8 @@ pub struct Rank {
     segment: Option<Arc<Segment>>,
     /// The ranks may use each other's memory, through the segment's arenas and boards or by attaching.
     shares_memory: bool,
+    /// Processes of other jobs were met.
+    met_others: AtomicBool,
 }
 
 /// The environment variable that makes the ranks of a job exchange bytes through pipes only: no memory
@@ -155,6 +157,7 @@ impl Rank {
             size: transport.size(),
             segment: None,
             shares_memory: false,
+            met_others: AtomicBool::new(false),
             engine: RankLock::new(Engine::new(transport, monitor.clone())),
         }
     }
@@ -431,6 +434,29 @@ impl Rank {
         self.engine.lock().transport().free_shared(address)
     }
 
+    /// Reaches processes of other jobs. With them, cores may be short: `ranks` are those that this
+    /// process knows of altogether.
+    pub fn join(&self, world: World, ranks: u32) {
+        self.met_others.store(true, Ordering::Relaxed);
+        if let Some(segment) = &self.segment
+            && ranks > segment.header().usable_cores()
+        {
+            self.pressure.keep();
+        }
+        self.engine.lock().join(world);
+    }
+
+    /// Gives up the world with this key if nothing is on its way to or from `processes`. Returns
+    /// whether it did.
+    pub fn part(&self, key: u64, processes: &[u32]) -> bool {
+        let mut engine = self.engine.lock();
+        let quiet = processes.iter().all(|&p| engine.is_quiet(p));
+        if quiet {
+            engine.part(key);
+        }
+        quiet
+    }
+
     /// Enters a phase of the rank's life, for the launcher.
     pub fn set_phase(&self, phase: Phase) {
         if let Some(segment) = &self.segment {
@@ -549,7 +575,18 @@ impl Rank {
             Some(Pending::Receive(from, tag, context)) => (WaitKind::Receive, from, tag, context),
             Some(Pending::Send(to, tag, context)) => (WaitKind::Send, Some(to), Some(tag), context),
             Some(Pending::Collective(peer, context)) => (WaitKind::Collective, peer, None, context),
+            Some(Pending::Elsewhere) => (WaitKind::Elsewhere, None, None, 0),
             None => (WaitKind::Several, None, None, 0),
+        };
+        // What may come from another job is not the launcher's to judge.
+        let elsewhere = match peer {
+            Some(process) => process >= self.size,
+            None => self.met_others.load(Ordering::Relaxed),
+        };
+        let (kind, peer) = if elsewhere {
+            (WaitKind::Elsewhere, None)
+        } else {
+            (kind, peer)
         };
         let since_ns = if since_ns == 0 {
             clock::now_ns()

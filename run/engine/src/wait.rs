@@ -63,6 +63,8 @@ impl Policy {
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
     pressed: AtomicBool,
+    /// Ranks of several jobs outnumber the cores.
+    kept: AtomicBool,
     switches: AtomicU64,
     checked_ns: AtomicU64,
 }
@@ -84,6 +86,12 @@ impl Pressure {
         }
     }
 
+    /// From now on cores count as short.
+    pub(crate) fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+        self.pressed.store(true, Ordering::Relaxed);
+    }
+
     fn check(&self, now: u64) {
         if now.saturating_sub(self.checked_ns.load(Ordering::Relaxed)) < CHECK_NS {
             return;
@@ -91,8 +99,8 @@ impl Pressure {
         self.checked_ns.store(now, Ordering::Relaxed);
         let count = cpu::involuntary_switches();
         let before = self.switches.swap(count, Ordering::Relaxed);
-        self.pressed
-            .store(count.saturating_sub(before) >= SWITCHES, Ordering::Relaxed);
+        let pressed = count.saturating_sub(before) >= SWITCHES || self.kept.load(Ordering::Relaxed);
+        self.pressed.store(pressed, Ordering::Relaxed);
     }
 }
 

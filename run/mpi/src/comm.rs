@@ -14,6 +14,7 @@ use crate::constants::comparison::*;
 use crate::constants::errhandler::MPI_ERRORS_ARE_FATAL;
 use crate::constants::sentinel::MPI_PROC_NULL;
 use crate::constants::session::MPI_SESSION_NULL;
+use crate::construct::FOREIGN;
 use crate::error::*;
 use crate::info::Info;
 use crate::topology::Topology;
@@ -402,7 +403,16 @@ impl Mpi {
 
     /// Gives a communicator a handle.
     pub(crate) fn comm_add(&self, comm: Arc<Comm>) -> Result<u32> {
-        let Some(handle) = self.objects().comms.insert(comm.clone()) else {
+        let mut objects = self.objects();
+        // Only numbers drawn by lot can meet.
+        let taken = |c: &Comm| c.id() == comm.id() && c.id() >= FOREIGN && c.id() != NO_CONTEXT;
+        if comm.id() >= FOREIGN && objects.comms.iter().any(|(_, c)| taken(c)) {
+            fail!(
+                MPI_ERR_INTERN,
+                "the number that was drawn for the communicator is in use; make it again"
+            );
+        }
+        let Some(handle) = objects.comms.insert(comm.clone()) else {
             fail!(
                 MPI_ERR_COMM,
                 "a million communicators exist; free some with MPI_Comm_free"
@@ -437,6 +447,7 @@ impl Mpi {
         let _ = self.errhandler_release(errhandler);
         self.objects().comms.remove(handle);
         comm.close_channel();
+        self.give_up_bridges();
         Ok(())
     }
 

@@ -4,8 +4,10 @@
 //! with rank 0 in the new group takes one of its own: its count of such numbers times the size of the world, plus its
 //! process number. Such a number is unique in the whole job without any agreement, so communicators can be made
 //! in several threads at once, and it travels with what the operation has to exchange anyway. Numbers are not used again;
-//! there are 2^31 divided by the size of the world for each process.
+//! there are 2^29 divided by the size of the world for each process. Communicators with processes of several jobs have
+//! numbers from 2^29 on, drawn by lot from 2^29; one that is in use here already is refused.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,6 +15,8 @@ use margay_core_datatype::Basic;
 use margay_core_group::Group;
 use margay_core_reduce as reduce;
 use margay_run_engine::{Data, Envelope, Mode, Pattern};
+use margay_sys::clock;
+use margay_sys::segment::Segment;
 use margay_sys::user::Mem;
 
 use crate::attribute::Attributes;
@@ -20,6 +24,7 @@ use crate::collective::{Elements, Operand, Operation, Root};
 use crate::comm::{Comm, Parts};
 use crate::constants::comm::MPI_COMM_NULL;
 use crate::constants::sentinel::MPI_UNDEFINED;
+use crate::dynamic::Address;
 use crate::error::*;
 use crate::info::Info;
 use crate::op::{Bound, Op};
@@ -27,16 +32,30 @@ use crate::request::Finish;
 use crate::topology::Topology;
 use crate::{Mpi, fail};
 
+/// Numbers from here on are of communicators with processes of several jobs.
+pub(crate) const FOREIGN: u32 = 1 << 29;
+
 /// What every process tells the others when a communicator is made.
 type Words = Vec<i32>;
 
 impl Mpi {
-    /// A number for a communicator whose rank 0 is this process.
-    pub(crate) fn propose(&self) -> Result<u32> {
+    /// A number for a communicator that is made of `parent` and whose rank 0 may be this process.
+    fn propose(&self, parent: &Comm) -> Result<u32> {
+        self.propose_for(self.spans(parent))
+    }
+
+    /// A number for a communicator whose rank 0 may be this process; `foreign`: processes of other jobs are in it.
+    pub(crate) fn propose_for(&self, foreign: bool) -> Result<u32> {
         let count = self.proposals.fetch_add(1, Ordering::Relaxed);
+        if foreign {
+            let mut hasher = DefaultHasher::new();
+            (self.identity(self.rank.world_rank()), std::process::id()).hash(&mut hasher);
+            (count, clock::now_ns()).hash(&mut hasher);
+            return Ok(FOREIGN | (hasher.finish() as u32 & (FOREIGN - 1)));
+        }
         let number = count * u64::from(self.rank.world_size()) + u64::from(self.rank.world_rank());
         match u32::try_from(number) {
-            Ok(id) if id < 1 << 30 => Ok(id),
+            Ok(id) if id < FOREIGN => Ok(id),
             _ => fail!(
                 MPI_ERR_OTHER,
                 "this process has made {count} communicators in its life; there are no more numbers for them"
@@ -139,7 +158,7 @@ impl Mpi {
         let comm = match &parent.remote {
             None => {
                 let mut id = [if parent.rank == 0 {
-                    self.propose()? as i32
+                    self.propose(&parent)? as i32
                 } else {
                     0
                 }];
@@ -185,11 +204,11 @@ impl Mpi {
         let comm = match (&parent.remote, &parent.inner) {
             (Some(remote), Some(own)) => {
                 let inner = Arc::new(self.same_processes(own, None, None));
-                let id = if first { self.propose()? } else { 0 };
+                let id = if first { self.propose(&parent)? } else { 0 };
                 numbers.push((inner.clone(), broadcast(own, Root::Rank(0), id)?));
                 // The group with the lower first process decides; both groups are disjoint.
-                let ours = parent.group.process(0) < remote.process(0);
-                let id = if first { self.propose()? } else { 0 };
+                let ours = self.comes_first(&parent.group, remote);
+                let id = if first { self.propose(&parent)? } else { 0 };
                 let comm = Arc::new(self.same_processes(&parent, None, Some(inner)));
                 let number = if ours {
                     let number = broadcast(own, Root::Rank(0), id)?;
@@ -203,7 +222,7 @@ impl Mpi {
             }
             _ => {
                 let comm = Arc::new(self.same_processes(&parent, None, None));
-                let id = if first { self.propose()? } else { 0 };
+                let id = if first { self.propose(&parent)? } else { 0 };
                 numbers.push((comm.clone(), broadcast(&parent, Root::Rank(0), id)?));
                 comm
             }
@@ -241,7 +260,7 @@ impl Mpi {
     /// Numbers for an inter-communicator with the groups of `parent` and for its inner one.
     fn intercomm_numbers(&self, parent: &Arc<Comm>) -> Result<(u32, u32)> {
         let proposals = if parent.rank == 0 {
-            [self.propose()? as i32, self.propose()? as i32]
+            [self.propose(parent)? as i32, self.propose(parent)? as i32]
         } else {
             [0, 0]
         };
@@ -250,7 +269,12 @@ impl Mpi {
     }
 
     /// `words` of rank `root` to all.
-    fn broadcast_words(&self, comm: &Arc<Comm>, root: u32, words: &mut [i32]) -> Result<()> {
+    pub(crate) fn broadcast_words(
+        &self,
+        comm: &Arc<Comm>,
+        root: u32,
+        words: &mut [i32],
+    ) -> Result<()> {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let length = bytes.len();
         let mem = Mem::from_vec(bytes);
@@ -292,7 +316,7 @@ impl Mpi {
         self.inherit(parent, Arc::new(comm))
     }
 
-    fn add_intercomm(
+    pub(crate) fn add_intercomm(
         &self,
         parent: &Comm,
         numbers: (u32, u32),
@@ -338,7 +362,12 @@ impl Mpi {
                 "the color is {color}; it must not be negative (MPI_UNDEFINED leaves the process out)"
             );
         }
-        let words = [color, key, self.propose()? as i32, self.propose()? as i32];
+        let words = [
+            color,
+            key,
+            self.propose(parent)? as i32,
+            self.propose(parent)? as i32,
+        ];
         let (local, remote) = self.exchange(parent, &words)?;
         if color == MPI_UNDEFINED {
             return Ok(MPI_COMM_NULL);
@@ -382,7 +411,11 @@ impl Mpi {
         let here = group.rank(self.rank.world_rank());
         // Only the first of a group needs numbers, but who that is may differ from process to process.
         let words = match here {
-            Some(rank) => [rank as i32, self.propose()? as i32, self.propose()? as i32],
+            Some(rank) => [
+                rank as i32,
+                self.propose(parent)? as i32,
+                self.propose(parent)? as i32,
+            ],
             None => [-1, 0, 0],
         };
         let (local, remote) = self.exchange(parent, &words)?;
@@ -429,7 +462,7 @@ impl Mpi {
         };
         let size = group.size();
         let tag = Comm::special_tag(tag);
-        let mut id = if rank == 0 { self.propose()? } else { 0 };
+        let mut id = if rank == 0 { self.propose(parent)? } else { 0 };
         // The bit by which this rank differs from its parent in the tree.
         let mut bit = 1;
         while bit < size && rank & bit == 0 {
@@ -508,49 +541,64 @@ impl Mpi {
             );
         }
         let leads = local.rank == local_leader as u32;
-        // Size of the remote group, or, below zero, why there is none; the numbers.
-        let mut head = [0; 4];
-        let mut processes = Vec::new();
+        let own = self.addresses(local)?;
+        let mut held = None;
+        let mut words = Vec::new();
         let mut problem = None;
         if leads {
-            match self.meet_leader(local, peer, remote_leader, tag) {
-                Ok((numbers, remote)) => {
-                    head = [remote.len() as i32, numbers.0 as i32, numbers.1 as i32, 0];
-                    processes = remote;
+            match self.meet_leader(local, &own, peer, remote_leader, tag) {
+                Ok((met, agreed)) => {
+                    held = Some(met);
+                    words = agreed;
                 }
-                Err(error) => {
-                    head[0] = -error.code();
-                    problem = Some(error);
-                }
+                Err(error) => problem = Some(error),
             }
         }
-        self.broadcast_words(local, local_leader as u32, &mut head)?;
-        if let Some(error) = problem {
-            return Err(error);
+        let words = self.tell_group(local, local_leader as u32, words, problem)?;
+        let (numbers, rest) = ((words[0] as u32, words[1] as u32), &words[3..]);
+        let bridge = (words[2] != 0).then(|| Address::from_words(&rest[..Address::WORDS]));
+        let remote = Address::list(&rest[Address::WORDS..]);
+        let mut members = own.clone();
+        match words[2] {
+            1 => members.extend(&remote),
+            _ => members.splice(0..0, remote.iter().copied()).for_each(drop),
         }
-        if head[0] < 0 {
-            fail!(
-                -head[0],
-                "the leader, rank {local_leader} of {}, could not reach the remote group",
-                local.describe()
-            );
+        let met = self.meet(&remote, bridge, &members);
+        if bridge.is_some() {
+            // Everybody must have joined before the bridge may be let go of.
+            let joined = self.gather_all(local, &[i32::from(met.is_ok())])?;
+            let joined = i32::from(joined.iter().all(|w| w[0] == 1));
+            let mut theirs = vec![joined];
+            if let Some((peer, process, tag, bridge)) = held {
+                self.send_words(&peer, process, tag, &theirs);
+                theirs = self.receive_words(&peer, process, tag, 1)?;
+                drop(bridge);
+            }
+            let theirs = self.tell_group(local, local_leader as u32, theirs, None)?;
+            if theirs[0] + joined != 2 {
+                met?;
+                fail!(
+                    MPI_ERR_OTHER,
+                    "not all processes could join the memory for both groups"
+                );
+            }
         }
-        processes.resize(head[0] as usize, 0);
-        self.broadcast_words(local, local_leader as u32, &mut processes)?;
-        let remote = Group::from_processes(processes.iter().map(|&p| p as u32).collect())
-            .map_err(|e| Error::new(MPI_ERR_INTERN, e.to_string()))?;
-        let numbers = (head[1] as u32, head[2] as u32);
+        let remote =
+            Group::from_processes(met?).map_err(|e| Error::new(MPI_ERR_INTERN, e.to_string()))?;
         self.add_intercomm(local, numbers, local.group.clone(), Arc::new(remote))
     }
 
-    /// The leader's part: the numbers of the new communicators and the remote processes.
+    /// The leader's part: whom it talks to and the bridge that it made, and the words for its group (as those of
+    /// `shake`).
+    #[allow(clippy::type_complexity)]
     fn meet_leader(
         &self,
         local: &Comm,
+        own: &[Address],
         peer: u32,
         remote_leader: i32,
         tag: i32,
-    ) -> Result<((u32, u32), Words)> {
+    ) -> Result<((Arc<Comm>, u32, u32, Option<Arc<Segment>>), Words)> {
         let peer = self.comm(peer)?;
         let Some(process) = peer.peer(remote_leader)? else {
             fail!(MPI_ERR_RANK, "remote_leader is MPI_PROC_NULL");
@@ -563,22 +611,51 @@ impl Mpi {
             );
         }
         let tag = Comm::special_tag(tag);
-        let ours: Words = local.group.processes().map(|p| p as i32).collect();
-        let (id, inner) = (self.propose()?, self.propose()?);
-        self.send_words(&peer, process, tag, &[ours.len() as i32, id as i32]);
+        let ours: Words = own.iter().flat_map(Address::words).collect();
+        let foreign = self.spans(local) || self.spans(&peer);
+        let (id, inner) = (self.propose_for(foreign)?, self.propose(local)?);
+        self.send_words(&peer, process, tag, &[own.len() as i32, id as i32]);
         self.send_words(&peer, process, tag, &ours);
         let theirs = self.receive_words(&peer, process, tag, 2)?;
-        let remote = self.receive_words(&peer, process, tag, theirs[0] as usize)?;
-        if let Some(both) = remote
-            .iter()
-            .find(|&&p| local.group.rank(p as u32).is_some())
-        {
+        let length = theirs[0] as usize * Address::WORDS;
+        let words = self.receive_words(&peer, process, tag, length)?;
+        let remote = Address::list(&words);
+        if let Some(both) = remote.iter().find(|r| own.iter().any(|o| o.same(r))) {
             fail!(
                 MPI_ERR_COMM,
-                "process {both} is in both groups; they must be disjoint"
+                "the process with pid {} is in both groups; they must be disjoint",
+                both.pid
             );
         }
-        Ok(((id.min(theirs[1] as u32), inner), remote))
+        // Both sides find the same, and the same one of them makes the bridge.
+        let alike = own
+            .iter()
+            .chain(&remote)
+            .all(|a| a.segment == own[0].segment);
+        let (how, bridge, place) = if alike {
+            (0, None, vec![0; Address::WORDS])
+        } else if own[0] < remote[0] {
+            let bridge = Mpi::make_bridge(own.len() + remote.len())?;
+            let place = Address::of(&bridge, 0).words().to_vec();
+            self.send_words(&peer, process, tag, &place);
+            (1, Some(bridge), place)
+        } else {
+            (
+                2,
+                None,
+                self.receive_words(&peer, process, tag, Address::WORDS)?,
+            )
+        };
+        let mut agreed = vec![id.min(theirs[1] as u32) as i32, inner as i32, how];
+        agreed.extend(place);
+        agreed.extend(words);
+        Ok(((peer, process, tag, bridge), agreed))
+    }
+
+    /// Whether the first process of `a` comes before that of `b`, in an order on which all processes agree.
+    fn comes_first(&self, a: &Group, b: &Group) -> bool {
+        let first = |g: &Group| g.process(0).map(|p| self.identity(p));
+        first(a) < first(b)
     }
 
     /// `MPI_Intercomm_merge`: the group that says `high` comes second; when both say the same, the one with the
@@ -591,7 +668,7 @@ impl Mpi {
         let words = [
             i32::from(high),
             if comm.rank == 0 {
-                self.propose()? as i32
+                self.propose(comm)? as i32
             } else {
                 0
             },
@@ -604,7 +681,7 @@ impl Mpi {
                 comm.describe()
             );
         }
-        let lower = comm.group.process(0) < remote_group.process(0);
+        let lower = self.comes_first(&comm.group, remote_group);
         let first = match (words[0], remote[0][0]) {
             (ours, theirs) if ours == theirs => lower,
             (ours, _) => ours == 0,

@@ -17,6 +17,7 @@ pub mod comm;
 pub mod constants;
 mod construct;
 pub mod datatype;
+pub mod dynamic;
 pub mod errhandler;
 pub mod error;
 pub mod external;
@@ -35,7 +36,7 @@ pub mod topology;
 pub mod window;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_core_datatype::{Basic, Datatype};
@@ -57,6 +58,9 @@ use constants::keyval::*;
 use constants::sentinel::MPI_PROC_NULL;
 use constants::thread::*;
 use datatype::Type;
+use dynamic::Others;
+use dynamic::names::Names;
+use dynamic::port::Ports;
 use errhandler::{Codes, Handler};
 use file::{File, Files};
 use handle::{Kind, Table};
@@ -96,6 +100,11 @@ pub struct Mpi {
     buffer: Mutex<Option<Arc<Buffer>>>,
     /// Numbers for communicators that this process has given away.
     proposals: AtomicU64,
+    others: Mutex<Others>,
+    ports: Mutex<Ports>,
+    names: Mutex<Names>,
+    /// The handle of the communicator with those who spawned this job.
+    parent: AtomicU32,
     /// Memory of `MPI_Alloc_mem` that is not shared, by its address.
     allocated: Mutex<BTreeMap<usize, Mem>>,
     predefined: Predefined,
@@ -173,6 +182,7 @@ impl Mpi {
             .insert(Request::over())
             .expect("there is room for the first");
         let app = rank.segment().map_or(0, |s| s.cell(me).app());
+        let cores = rank.segment().map_or(1, |s| s.header().usable_cores());
         Mpi {
             progress: Mutex::default(),
             world,
@@ -200,6 +210,10 @@ impl Mpi {
             buffer: Mutex::default(),
             // Numbers below two times the size of the world would be those of the world and of MPI_COMM_SELF.
             proposals: AtomicU64::new(2),
+            others: Mutex::default(),
+            ports: Mutex::default(),
+            names: Mutex::default(),
+            parent: AtomicU32::new(MPI_COMM_NULL),
             allocated: Mutex::default(),
             predefined: Predefined {
                 tag_ub: AtomicI32::new(point::TAG_UB),
@@ -208,7 +222,8 @@ impl Mpi {
                 // All ranks are on one machine and read one monotonic clock.
                 wtime_is_global: AtomicI32::new(1),
                 appnum: AtomicI32::new(app as i32),
-                universe_size: AtomicI32::new(size as i32),
+                // There are no slots: another process for each core is always welcome.
+                universe_size: AtomicI32::new((size + cores) as i32),
                 last_used_code: AtomicI32::new(MPI_ERR_LASTCODE),
             },
             environment: environment(&rank, arguments),

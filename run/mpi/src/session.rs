@@ -209,7 +209,11 @@ impl Mpi {
         let rank = self.rank_in(group, "the group")?;
         self.errhandler_retain(errhandler)?;
         let key = Meeting::new(self, group, stringtag, 0);
-        let id = if rank == 0 { self.propose()? } else { 0 };
+        let id = if rank == 0 {
+            self.propose_for(self.is_foreign(group))?
+        } else {
+            0
+        };
         let id = self.spread(group, rank, 0, &key, &[id])[0];
         let comm = Comm::new(Parts {
             id: Some(id),
@@ -264,7 +268,11 @@ impl Mpi {
                 remote.union(local)
             };
             let key = Meeting::new(self, &both, stringtag, 1);
-            ids = [self.propose()?, self.propose()?];
+            let foreign = self.is_foreign(&both);
+            ids = [
+                self.propose_for(foreign)?,
+                self.propose_for(self.is_foreign(local))?,
+            ];
             self.say(peer, &key, &ids[..1]);
             let theirs = self.hear(peer, &key, 1)[0];
             ids[0] = ids[0].min(theirs);
@@ -373,11 +381,6 @@ impl Mpi {
         })
     }
 
-    /// What tells a process from all others, alike for all processes.
-    fn identity(&self, process: u32) -> u64 {
-        u64::from(process)
-    }
-
     /// Whether `MPI_COMM_WORLD` and `MPI_COMM_SELF` may be used.
     #[must_use]
     #[inline]
@@ -427,7 +430,7 @@ impl Meeting {
     }
 
     /// Source and tag of messages from that process.
-    fn from(&self, identity: u64) -> (u32, u32) {
+    fn from(&self, identity: (u64, u32)) -> (u32, u32) {
         let mut hasher = DefaultHasher::new();
         self.0.hash(&mut hasher);
         identity.hash(&mut hasher);

@@ -1,0 +1,53 @@
+//! A launcher that a program runs to spawn processes (`MPI_Comm_spawn`).
+//!
+//! It leaves the family of the process that ran it: its first process ends at once, so that the program has no child that
+//! it does not know of; the launcher of that program's job adopts it. It keeps a connection to the program until its job
+//! has ended and tells over it why no process could be started. Its ranks learn the port at which the program waits for
+//! them.
+
+use std::io;
+
+use margay_sys::port::Channel;
+use margay_sys::process::{self, Forked};
+use margay_sys::segment::ENV_SPAWN;
+
+/// The program that spawns.
+#[derive(Debug)]
+pub struct Spawner {
+    channel: Channel,
+    port: String,
+}
+
+impl Spawner {
+    /// The program that runs this launcher for spawning; none when it is an ordinary launcher. Ends the calling process,
+    /// and goes on in a new one. Call it first of all.
+    ///
+    /// # Errors
+    /// When the program is gone or the kernel refuses to fork.
+    pub fn find() -> io::Result<Option<Spawner>> {
+        let Ok(names) = std::env::var(ENV_SPAWN) else {
+            return Ok(None);
+        };
+        let Some((name, port)) = names.split_once(' ') else {
+            return Err(io::Error::other(format!("{ENV_SPAWN} is '{names}'")));
+        };
+        let channel = Channel::connect(name)?;
+        let port = port.to_string();
+        match process::fork()? {
+            Forked::Parent(_) => std::process::exit(0),
+            Forked::Child => Ok(Some(Spawner { channel, port })),
+        }
+    }
+
+    /// The port at which the program waits for the spawned processes.
+    #[must_use]
+    pub fn port(&self) -> &str {
+        &self.port
+    }
+
+    /// Tells why no process can be started. Whether somebody listens.
+    #[must_use]
+    pub fn tell(&self, text: &str) -> bool {
+        self.channel.send(text.as_bytes()).is_ok()
+    }
+}

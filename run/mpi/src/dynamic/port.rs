@@ -1,0 +1,522 @@
+//! Connecting groups: accept and connect over ports, `MPI_Comm_join`.
+//!
+//! The roots meet over a named socket and tell each other who is in their groups:
+//!
+//! ```text
+//! connecting root                                    accepting root
+//!   HELLO its processes' addresses ──────────────────────>   makes the bridge
+//!   <──────────────── WELCOME addresses, bridge, number of the communicator
+//!   both tell their groups, everybody joins the bridge
+//!   DONE ────────────────────────────────────────────────>
+//!   <──────────────────────────────────────────────── DONE
+//! ```
+//!
+//! A rank sleeps on its doorbell while it waits for a message of the socket, so whoever writes one rings it: the name of a
+//! port tells where the doorbell is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use margay_core_group::Group;
+use margay_run_engine::Pending;
+use margay_sys::port::{Channel, Listener};
+use margay_sys::segment::Segment;
+
+use super::Address;
+use crate::collective::Operation;
+use crate::comm::{Comm, Parts};
+use crate::constants::limit::MPI_MAX_PORT_NAME;
+use crate::error::*;
+use crate::{Mpi, fail};
+
+/// The first word of each message between roots.
+const HELLO: i32 = 0x4d47_0001;
+const WELCOME: i32 = 0x4d47_0002;
+const DONE: i32 = 0x4d47_0003;
+const REFUSED: i32 = 0x4d47_0004;
+
+/// The ports that this process has opened, by name.
+#[derive(Default)]
+pub struct Ports {
+    open: BTreeMap<String, Arc<Port>>,
+    count: u32,
+}
+
+/// A port: a name, and those who have connected.
+pub struct Port {
+    name: String,
+    listener: Listener,
+}
+
+/// The other root.
+pub(crate) struct Peer {
+    channel: Channel,
+    /// Its job's segment and its rank there, to wake it.
+    home: Option<(Arc<Segment>, u32)>,
+}
+
+/// How roots come together.
+pub(crate) enum Dial<'a> {
+    /// By waiting at a port; asked now and then whether there is still hope.
+    Accept(&'a Port, &'a mut dyn FnMut() -> Result<()>),
+    /// By connecting to a port.
+    Connect(&'a str),
+    /// Over a socket that is there.
+    Socket(Channel),
+}
+
+impl Peer {
+    fn send(&self, words: &[i32]) -> Result<()> {
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        self.channel.send(&bytes).map_err(lost)?;
+        if let Some((home, rank)) = &self.home {
+            home.cell(*rank).bell().ring();
+        }
+        Ok(())
+    }
+}
+
+fn lost(error: std::io::Error) -> Error {
+    Error::new(
+        MPI_ERR_PORT,
+        format!("the processes on the other side are gone ({error})"),
+    )
+}
+
+fn words_of(bytes: &[u8]) -> Vec<i32> {
+    let word = |w: &[u8]| i32::from_ne_bytes(w.try_into().expect("four bytes"));
+    bytes.chunks_exact(4).map(word).collect()
+}
+
+/// The parts of a port's name: process, number of the port in it, descriptor, id of the segment and rank there.
+fn parse(name: &str) -> Option<(String, Address)> {
+    let mut parts = name.strip_prefix("margay:")?.split(':');
+    let pid = parts.next()?.parse().ok()?;
+    let number: u32 = parts.next()?.parse().ok()?;
+    let address = Address {
+        pid,
+        descriptor: parts.next()?.parse().ok()?,
+        segment: parts.next()?.parse().ok()?,
+        rank: parts.next()?.parse().ok()?,
+    };
+    Some((socket_name(pid, number), address))
+}
+
+fn socket_name(pid: u32, number: u32) -> String {
+    format!("margay-port-{pid}-{number}")
+}
+
+impl Mpi {
+    /// `MPI_Open_port`: the name.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn open_port(&self) -> Result<String> {
+        let port = Arc::new(self.make_port()?);
+        let name = port.name.clone();
+        let mut ports = self.ports.lock().expect("no panic under this lock");
+        ports.open.insert(name.clone(), port);
+        Ok(name)
+    }
+
+    pub(crate) fn make_port(&self) -> Result<Port> {
+        self.home()?;
+        let own = self.own_address();
+        let number = {
+            let mut ports = self.ports.lock().expect("no panic under this lock");
+            ports.count += 1;
+            ports.count
+        };
+        let listener = Listener::bind(&socket_name(own.pid, number))
+            .map_err(|e| Error::new(MPI_ERR_OTHER, format!("cannot open a port: {e}")))?;
+        let Address {
+            segment,
+            rank,
+            pid,
+            descriptor,
+        } = own;
+        let name = format!("margay:{pid}:{number}:{descriptor}:{segment}:{rank}");
+        debug_assert!(name.len() < MPI_MAX_PORT_NAME);
+        Ok(Port { name, listener })
+    }
+
+    /// `MPI_Close_port`
+    ///
+    /// # Errors
+    /// When the process has not opened it.
+    pub fn close_port(&self, name: &str) -> Result<()> {
+        let mut ports = self.ports.lock().expect("no panic under this lock");
+        match ports.open.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(no_port(name)),
+        }
+    }
+
+    /// `MPI_Comm_accept`; the port's name matters at the root.
+    ///
+    /// # Errors
+    /// When the root has not opened the port, or the other side goes away.
+    pub fn comm_accept(
+        &self,
+        comm: &Arc<Comm>,
+        root: i32,
+        name: impl FnOnce() -> Result<String>,
+    ) -> Result<u32> {
+        let root = self.root_of(comm, root)?;
+        self.unite(comm, root, || {
+            let name = name()?;
+            let port = {
+                let ports = self.ports.lock().expect("no panic under this lock");
+                ports.open.get(&name).cloned()
+            };
+            match port {
+                Some(port) => self.dial(Dial::Accept(&port, &mut || Ok(()))),
+                None => Err(no_port(&name)),
+            }
+        })
+    }
+
+    /// `MPI_Comm_connect`; the port's name matters at the root.
+    ///
+    /// # Errors
+    /// When there is no such port, or the other side goes away.
+    pub fn comm_connect(
+        &self,
+        comm: &Arc<Comm>,
+        root: i32,
+        name: impl FnOnce() -> Result<String>,
+    ) -> Result<u32> {
+        let root = self.root_of(comm, root)?;
+        self.unite(comm, root, || self.dial(Dial::Connect(&name()?)))
+    }
+
+    /// `MPI_Comm_join`: an inter-communicator with the process at the other end of a socket.
+    ///
+    /// # Errors
+    /// When the descriptor is not a connected socket.
+    pub fn comm_join(&self, descriptor: i32) -> Result<u32> {
+        let comm = self.solitary()?;
+        self.unite(&comm, 0, || {
+            let channel = Channel::of_descriptor(descriptor).map_err(|e| {
+                Error::new(
+                    MPI_ERR_ARG,
+                    format!("descriptor {descriptor} is not a connected socket ({e})"),
+                )
+            })?;
+            self.dial(Dial::Socket(channel))
+        })
+    }
+
+    pub(crate) fn root_of(&self, comm: &Comm, root: i32) -> Result<u32> {
+        match u32::try_from(root) {
+            Ok(root) if root < comm.size() => Ok(root),
+            _ => fail!(MPI_ERR_ROOT, "root {root} is not in {}", comm.describe()),
+        }
+    }
+
+    /// A communicator of this process alone.
+    fn solitary(&self) -> Result<Arc<Comm>> {
+        let me = self.rank.world_rank();
+        Ok(Arc::new(Comm::new(Parts {
+            id: Some(self.propose_for(false)?),
+            rank: 0,
+            group: Arc::new(Group::range(me, 1)),
+            remote: None,
+            inner: None,
+            topology: None,
+        })))
+    }
+
+    /// Meets the other root. Returns it, and whether this side makes the bridge.
+    pub(crate) fn dial(&self, how: Dial<'_>) -> Result<(Peer, bool)> {
+        match how {
+            Dial::Connect(name) => {
+                let (socket, address) = parse(name).ok_or_else(|| no_port(name))?;
+                let home = Segment::join_of(address.pid, address.descriptor, address.segment);
+                let home = home.map_err(|_| no_port(name))?;
+                if address.rank >= home.ranks() {
+                    return Err(no_port(name));
+                }
+                let channel = Channel::connect(&socket).map_err(|_| no_port(name))?;
+                let home = Some((Arc::new(home), address.rank));
+                Ok((Peer { channel, home }, false))
+            }
+            Dial::Accept(port, hope) => {
+                let accepted = self.rank.block(
+                    |_| match port.listener.accept() {
+                        Ok(None) => hope().err().map(Err),
+                        Ok(Some(channel)) => Some(Ok(channel)),
+                        Err(error) => Some(Err(lost(error))),
+                    },
+                    |_| Some(Pending::Elsewhere),
+                )?;
+                let peer = Peer {
+                    channel: accepted,
+                    home: None,
+                };
+                Ok((peer, true))
+            }
+            Dial::Socket(channel) => {
+                let mut peer = Peer {
+                    channel,
+                    home: None,
+                };
+                let own = self.own_address();
+                let mut words = vec![HELLO];
+                words.extend(own.words());
+                peer.send(&words)?;
+                let words = self.hear_root(&mut peer, HELLO)?;
+                let other = Address::from_words(&words);
+                self.find_bell(&mut peer, &other)?;
+                if own.same(&other) {
+                    fail!(
+                        MPI_ERR_ARG,
+                        "the socket is connected to this process itself"
+                    );
+                }
+                Ok((peer, own < other))
+            }
+        }
+    }
+
+    fn find_bell(&self, peer: &mut Peer, address: &Address) -> Result<()> {
+        let home = if address.segment == self.home()?.id() {
+            self.home()?.clone()
+        } else {
+            let (pid, number) = (address.pid, address.descriptor);
+            let joined = Segment::join_of(pid, number, address.segment);
+            Arc::new(joined.map_err(|e| Error::new(MPI_ERR_PORT, e.to_string()))?)
+        };
+        if address.rank >= home.ranks() {
+            fail!(MPI_ERR_PORT, "the other side is not a rank of its job");
+        }
+        peer.home = Some((home, address.rank));
+        Ok(())
+    }
+
+    /// Waits for a message of the other root; its words behind the first.
+    fn hear_root(&self, peer: &mut Peer, kind: i32) -> Result<Vec<i32>> {
+        let message = self.rank.block(
+            |_| match peer.channel.receive() {
+                Ok(None) => None,
+                Ok(Some(message)) => Some(Ok(message)),
+                Err(error) => Some(Err(lost(error))),
+            },
+            |_| Some(Pending::Elsewhere),
+        )?;
+        let mut words = words_of(&message);
+        match words.first() {
+            Some(&first) if first == kind => Ok(words.split_off(1)),
+            Some(&REFUSED) => fail!(MPI_ERR_PORT, "the other side has given up"),
+            _ => fail!(
+                MPI_ERR_PORT,
+                "the other side speaks another language; both must be of the same Margay"
+            ),
+        }
+    }
+
+    /// Makes an inter-communicator of `comm` and of the group of the root whom `dial` finds. The handle.
+    pub(crate) fn unite(
+        &self,
+        comm: &Arc<Comm>,
+        root: u32,
+        dial: impl FnOnce() -> Result<(Peer, bool)>,
+    ) -> Result<u32> {
+        let own = self.addresses(comm)?;
+        let leads = comm.rank == root;
+        let mut held = None;
+        let mut words = Vec::new();
+        let mut problem = None;
+        if leads {
+            match dial().and_then(|(peer, makes)| self.shake(comm, &own, peer, makes)) {
+                Ok((peer, bridge, agreed)) => {
+                    held = Some((peer, bridge));
+                    words = agreed;
+                }
+                Err(error) => problem = Some(error),
+            }
+        }
+        let words = self.tell_group(comm, root, words, problem)?;
+        // First our own, then the others; whoever makes the bridge comes first in it.
+        let (numbers, rest) = ((words[0] as u32, words[1] as u32), &words[3..]);
+        let bridge = (words[2] != 0).then(|| Address::from_words(&rest[..Address::WORDS]));
+        let remote = Address::list(&rest[Address::WORDS..]);
+        let mut members = own.clone();
+        match words[2] {
+            1 => members.extend(&remote),
+            _ => members.splice(0..0, remote.iter().copied()).for_each(drop),
+        }
+        let met = self.meet(&remote, bridge, &members);
+        // Everybody must have joined before anybody may rely on it or end.
+        let mut joined = [i32::from(met.is_ok())];
+        self.and_words(comm, &mut joined)?;
+        let mut problem = None;
+        if let Some((mut peer, bridge)) = held {
+            let done = peer
+                .send(&[DONE, joined[0]])
+                .and_then(|()| self.hear_root(&mut peer, DONE));
+            drop(bridge);
+            match done {
+                Ok(theirs) if theirs.first() == Some(&1) && joined[0] == 1 => {}
+                Ok(_) => {
+                    problem = Some(Error::new(
+                        MPI_ERR_PORT,
+                        "not all processes could join the memory for both groups",
+                    ));
+                }
+                Err(error) => problem = Some(error),
+            }
+        }
+        let told = self.tell_group(comm, root, vec![1], problem);
+        let remote = met?;
+        told?;
+        let remote =
+            Group::from_processes(remote).map_err(|e| Error::new(MPI_ERR_INTERN, e.to_string()))?;
+        self.add_intercomm(comm, numbers, comm.group.clone(), Arc::new(remote))
+    }
+
+    /// The root's part: the words for its group. `[number, inner number, how, bridge, remote addresses]`, `how` being 0
+    /// without a bridge, 1 when our group comes first in it, 2 when theirs does.
+    #[allow(clippy::type_complexity)]
+    fn shake(
+        &self,
+        comm: &Comm,
+        own: &[Address],
+        mut peer: Peer,
+        makes: bool,
+    ) -> Result<(Peer, Option<Arc<Segment>>, Vec<i32>)> {
+        let list = |all: &[Address]| all.iter().flat_map(Address::words).collect::<Vec<i32>>();
+        let inner = self.propose_for(self.spans(comm))? as i32;
+        let nowhere = [0; Address::WORDS];
+        if !makes {
+            let mut hello = vec![HELLO, comm.rank as i32];
+            hello.extend(list(own));
+            peer.send(&hello)?;
+            let welcome = self.hear_root(&mut peer, WELCOME)?;
+            // Number, whether there is a bridge, bridge, addresses.
+            let how = if welcome[1] == 0 { 0 } else { 2 };
+            let mut words = vec![welcome[0], inner, how];
+            words.extend(&welcome[2..]);
+            return Ok((peer, None, words));
+        }
+        let hello = self.hear_root(&mut peer, HELLO)?;
+        let remote = Address::list(&hello[1..]);
+        let Some(root) = remote.get(hello[0] as usize) else {
+            fail!(MPI_ERR_PORT, "the other side has no root");
+        };
+        self.find_bell(&mut peer, root)?;
+        if let Some(both) = remote.iter().find(|r| own.iter().any(|o| o.same(r))) {
+            let _ = peer.send(&[REFUSED]);
+            fail!(
+                MPI_ERR_COMM,
+                "the process with pid {} is on both sides; the groups must be disjoint",
+                both.pid
+            );
+        }
+        let first = own[0].segment;
+        let alike = own.iter().chain(&remote).all(|a| a.segment == first);
+        let bridge = if alike {
+            None
+        } else {
+            Some(Mpi::make_bridge(own.len() + remote.len())?)
+        };
+        let place = bridge
+            .as_ref()
+            .map_or(nowhere, |b| Address::of(b, 0).words());
+        let id = self.propose_for(!alike)? as i32;
+        let how = i32::from(bridge.is_some());
+        let mut welcome = vec![WELCOME, id, how];
+        welcome.extend(place);
+        welcome.extend(list(own));
+        peer.send(&welcome)?;
+        let mut words = vec![id, inner, how];
+        words.extend(place);
+        words.extend(list(&remote));
+        Ok((peer, bridge, words))
+    }
+
+    /// The addresses of a communicator's processes.
+    pub(crate) fn addresses(&self, comm: &Arc<Comm>) -> Result<Vec<Address>> {
+        let all = self.gather_all(comm, &self.own_address().words())?;
+        Ok(all.iter().map(|words| Address::from_words(words)).collect())
+    }
+
+    /// The root's words for all, or its problem: then all have an error.
+    pub(crate) fn tell_group(
+        &self,
+        comm: &Arc<Comm>,
+        root: u32,
+        words: Vec<i32>,
+        problem: Option<Error>,
+    ) -> Result<Vec<i32>> {
+        let mut head = match &problem {
+            Some(error) => [-1, error.code()],
+            None => [words.len() as i32, 0],
+        };
+        self.broadcast_words(comm, root, &mut head)?;
+        if let Some(error) = problem {
+            return Err(error);
+        }
+        if head[0] < 0 {
+            fail!(
+                head[1],
+                "it failed at the root, rank {root} of {}",
+                comm.describe()
+            );
+        }
+        let mut words = words;
+        words.resize(head[0] as usize, 0);
+        self.broadcast_words(comm, root, &mut words)?;
+        Ok(words)
+    }
+
+    /// The smallest of everybody's words.
+    fn and_words(&self, comm: &Arc<Comm>, words: &mut [i32; 1]) -> Result<()> {
+        let all = self.gather_all(comm, words)?;
+        words[0] = all.iter().map(|w| w[0]).min().unwrap_or(0);
+        Ok(())
+    }
+
+    /// `MPI_Comm_disconnect`: waits for everybody, then frees.
+    ///
+    /// # Errors
+    /// As [`Mpi::comm_free`].
+    pub fn comm_disconnect(&self, handle: u32) -> Result<()> {
+        let comm = self.comm(handle)?;
+        if !matches!(
+            handle,
+            crate::constants::comm::MPI_COMM_WORLD | crate::constants::comm::MPI_COMM_SELF
+        ) {
+            self.collective(&comm, Operation::Barrier)?;
+        }
+        drop(comm);
+        self.comm_free(handle)
+    }
+
+    /// Connects to those who spawned this job, if it was spawned; `MPI_Comm_get_parent` then gives the handle.
+    ///
+    /// # Errors
+    /// When they are gone.
+    pub fn connect_parent(&self, name: &str) -> Result<()> {
+        let handle = self.comm_connect(&self.world, 0, || Ok(name.to_string()))?;
+        self.comm(handle)?.set_name("MPI_COMM_PARENT".into());
+        self.parent.store(handle, Ordering::Release);
+        Ok(())
+    }
+}
+
+#[cold]
+fn no_port(name: &str) -> Error {
+    Error::new(
+        MPI_ERR_PORT,
+        format!("there is no port '{name}'; is the process that opened it still there?"),
+    )
+}
+
+impl Port {
+    /// What others connect to.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}

@@ -1,0 +1,211 @@
+//! Channels between processes that share no memory yet: stream sockets with names in the abstract namespace, which vanish
+//! with their owner, and messages of bytes over them. Nothing here waits but sending, for room.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
+
+use crate::descriptor::PollSet;
+
+/// Longest message in bytes: more than the addresses of 65,536 ranks.
+const LONGEST: usize = 4 << 20;
+
+/// Somewhere to connect to.
+#[derive(Debug)]
+pub struct Listener(UnixListener);
+
+impl Listener {
+    /// Takes a name, which nobody else may have.
+    ///
+    /// # Errors
+    /// When somebody has it (`AddrInUse`), or it is longer than 100 bytes.
+    pub fn bind(name: &str) -> io::Result<Listener> {
+        let address = SocketAddr::from_abstract_name(name)?;
+        let listener = UnixListener::bind_addr(&address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Listener(listener))
+    }
+
+    /// The next one who has connected, if there is one.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn accept(&self) -> io::Result<Option<Channel>> {
+        match self.0.accept() {
+            Ok((stream, _)) => Ok(Some(Channel::over(stream.into()))),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// One end of a connection. Messages arrive whole and in order.
+#[derive(Debug)]
+pub struct Channel {
+    socket: OwnedFd,
+    partial: Vec<u8>,
+}
+
+impl Channel {
+    /// Connects to who listens under that name.
+    ///
+    /// # Errors
+    /// When nobody does.
+    pub fn connect(name: &str) -> io::Result<Channel> {
+        let address = SocketAddr::from_abstract_name(name)?;
+        Ok(Channel::over(UnixStream::connect_addr(&address)?.into()))
+    }
+
+    /// Over a copy of a stream socket that the program opened.
+    ///
+    /// # Errors
+    /// When there is no such descriptor.
+    pub fn of_descriptor(number: RawFd) -> io::Result<Channel> {
+        if number < 0 {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        // SAFETY: the number is only borrowed for duplicating it; one that is not open gives an error.
+        let socket = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()?;
+        Ok(Channel::over(socket))
+    }
+
+    fn over(socket: OwnedFd) -> Channel {
+        Channel {
+            socket,
+            partial: Vec::new(),
+        }
+    }
+
+    /// Sends a message; waits for room in the socket.
+    ///
+    /// # Errors
+    /// When the other end is gone.
+    pub fn send(&self, message: &[u8]) -> io::Result<()> {
+        let mut bytes = (message.len() as u32).to_ne_bytes().to_vec();
+        bytes.extend_from_slice(message);
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            // SAFETY: the slice is live for the call.
+            let n = unsafe {
+                libc::send(
+                    self.socket.as_raw_fd(),
+                    rest.as_ptr().cast(),
+                    rest.len(),
+                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                )
+            };
+            if n >= 0 {
+                rest = &rest[n as usize..];
+                continue;
+            }
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                ErrorKind::Interrupted => {}
+                ErrorKind::WouldBlock => {
+                    let mut poll = PollSet::default();
+                    poll.add_writable(self.socket.as_fd());
+                    poll.wait(Some(Duration::from_millis(100)))?;
+                }
+                _ => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next message if all of it is here.
+    ///
+    /// # Errors
+    /// When the other end is gone (`UnexpectedEof`), or sends what is not a message.
+    pub fn receive(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            let length = self.partial.first_chunk::<4>();
+            let need = match length.map(|l| u32::from_ne_bytes(*l) as usize) {
+                Some(length) if length > LONGEST => return Err(ErrorKind::InvalidData.into()),
+                Some(length) if self.partial.len() == 4 + length => {
+                    return Ok(Some(self.partial.split_off(4)).inspect(|_| self.partial.clear()));
+                }
+                // No more than this message: what follows may be the program's.
+                Some(length) => 4 + length - self.partial.len(),
+                None => 4 - self.partial.len(),
+            };
+            let mut room = vec![0u8; need.min(64 << 10)];
+            // SAFETY: the buffer is live for the call and as long as told.
+            let n = unsafe {
+                libc::recv(
+                    self.socket.as_raw_fd(),
+                    room.as_mut_ptr().cast(),
+                    room.len(),
+                    libc::MSG_DONTWAIT,
+                )
+            };
+            if n == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            if n < 0 {
+                let error = io::Error::last_os_error();
+                match error.kind() {
+                    ErrorKind::Interrupted => continue,
+                    ErrorKind::WouldBlock => return Ok(None),
+                    _ => return Err(error),
+                }
+            }
+            self.partial.extend_from_slice(&room[..n as usize]);
+        }
+    }
+}
+
+/// The abstract names in use on this machine that begin with `prefix`.
+#[must_use]
+pub fn names(prefix: &str) -> Vec<String> {
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    table
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(7)?.strip_prefix('@'))
+        .filter(|name| name.starts_with(prefix))
+        .map(str::to_string)
+        .collect()
+}
+
+/// The user on whose behalf this process runs.
+#[must_use]
+pub fn user() -> u32 {
+    // SAFETY: no memory involved.
+    unsafe { libc::geteuid() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_whole_and_the_end_is_told() {
+        let name = format!("margay-test-port-{}", std::process::id());
+        let listener = Listener::bind(&name).unwrap();
+        assert!(listener.accept().unwrap().is_none());
+        assert_eq!(
+            Listener::bind(&name).unwrap_err().kind(),
+            ErrorKind::AddrInUse
+        );
+        assert_eq!(names(&name).len(), 1);
+        let ours = Channel::connect(&name).unwrap();
+        let mut theirs = listener.accept().unwrap().unwrap();
+        assert_eq!(theirs.receive().unwrap(), None);
+        ours.send(b"one").unwrap();
+        ours.send(b"").unwrap();
+        ours.send(&[7; 100_000]).unwrap();
+        assert_eq!(theirs.receive().unwrap().unwrap(), b"one");
+        assert_eq!(theirs.receive().unwrap().unwrap(), b"");
+        assert_eq!(theirs.receive().unwrap().unwrap(), [7; 100_000]);
+        drop(ours);
+        assert_eq!(
+            theirs.receive().unwrap_err().kind(),
+            ErrorKind::UnexpectedEof
+        );
+        assert!(theirs.send(b"x").is_err());
+        drop(listener);
+        assert!(Channel::connect(&name).is_err());
+    }
+}
