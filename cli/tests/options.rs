@@ -75,10 +75,11 @@ fn the_environment_changes_as_told_and_not_more() {
     added.sort_unstable();
     assert_eq!(added[..3], ["B=2", "C=3", "D=-4"]);
     assert_eq!(added[3], "GLIBC_TUNABLES=glibc.malloc.hugetlb=1");
-    assert_eq!(added[4], "MARGAY_RANK=0");
-    assert!(added[5].starts_with("MARGAY_SEGMENT_FD="), "{added:?}");
-    assert_eq!(added[6], "MARGAY_SIZE=1");
-    assert_eq!(added.len(), 7);
+    assert!(added[4].starts_with("MARGAY_LAUNCHER=/"), "{added:?}");
+    assert_eq!(added[5], "MARGAY_RANK=0");
+    assert!(added[6].starts_with("MARGAY_SEGMENT_FD="), "{added:?}");
+    assert_eq!(added[7], "MARGAY_SIZE=1");
+    assert_eq!(added.len(), 8);
 }
 
 #[test]

@@ -68,7 +68,8 @@ fn jobs_connect_by_a_published_name_and_over_a_socket() {
 /// The launcher stays until the children have ended, and passes on what they write.
 #[test]
 fn disconnected_children_outlive_their_parents() {
-    let job = Words::mpiexec(60, 2, &built().path(), "orphan");
+    let built = built();
+    let job = Words::mpiexec(60, 2, &built.path(), "orphan");
     let mut said: Vec<String> = job.succeed(80).lines().map(str::to_owned).collect();
     said.sort();
     assert_eq!(said, ["ok", "stayed"]);

@@ -18,12 +18,17 @@ pub struct Member {
 
 /// The world of those who share `segment`, in the order of their ranks in it; this process is number `me`.
 #[must_use]
-pub fn world(segment: &Arc<Segment>, me: u32, members: Vec<Member>) -> World {
+pub fn world(
+    segment: &Arc<Segment>,
+    me: u32,
+    members: Vec<Member>,
+    thresholds: Arc<Thresholds>,
+) -> World {
     segment.cell(me).identify(std::process::id(), None, 0);
     segment.cell(me).set_phase(Phase::Running);
     let mut world = World {
         key: segment.id(),
-        transport: Box::new(Shm::new(segment, me, Thresholds::measured())),
+        transport: Box::new(Shm::new(segment, me, thresholds)),
         processes: Vec::with_capacity(members.len()),
         routed: Vec::with_capacity(members.len()),
         wakes: Vec::with_capacity(members.len()),

@@ -40,10 +40,10 @@ static void talk(MPI_Comm inter, int low)
         }
     }
     /* Everybody from anybody. */
-    MPI_Request *requests = malloc((local + remote) * sizeof *requests);
+    MPI_Request *requests = malloc((unsigned)(local + remote) * sizeof *requests);
     for (int to = 0; to < remote; to++)
         MPI_Isend(&rank, 1, MPI_INT, to, 7, inter, &requests[to]);
-    int *seen = calloc(remote, sizeof *seen);
+    int *seen = calloc((unsigned)remote, sizeof *seen);
     for (int i = 0; i < remote; i++) {
         int got;
         MPI_Status status;
