@@ -22,7 +22,7 @@ fn processes_are_spawned_by_jobs_and_by_a_program_alone() {
 }
 
 #[test]
-fn they_work_where_the_system_forbids_reading_other_processes() {
+fn they_work_where_reading_other_processes_is_forbidden_and_where_only_bytes_go() {
     let (built, refuse) = (built(), Built::plain("days/refuse.c", &[]));
     let job = Words::mpiexec(60, 2, &built.path(), "spawn");
     let refused = Words::default()
@@ -30,6 +30,8 @@ fn they_work_where_the_system_forbids_reading_other_processes() {
         .and_all("EPERM both")
         .then(&job);
     assert_eq!(refused.succeed(80), "ok\n");
+    let mut bytes = job.command(80);
+    assert_eq!(succeed(bytes.env("MARGAY_BYTES_ONLY", "1")), "ok\n");
 }
 
 #[test]

@@ -192,10 +192,16 @@ fn split_color(mpi: &Mpi, split_type: c_int, info: MPI_Info) -> Result<c_int> {
             .find(|(k, _)| k == key)
             .map(|(_, v)| v.as_str())
     };
-    // Processes that must do without common memory are as good as on machines of their own.
+    // Of several jobs that have met, each has memory of its own. Processes that must do without common memory are as
+    // good as on machines of their own.
+    const ALONE: c_int = 1 << 30;
+    let world = mpi
+        .rank()
+        .segment()
+        .map_or(0, |s| s.id() as c_int & (ALONE - 1));
     let machine = match mpi.rank().common_memory() {
-        Some(_) => 0,
-        None => mpi.world_rank() as c_int,
+        Some(_) => world,
+        None => ALONE | std::process::id() as c_int,
     };
     Ok(match split_type {
         MPI_COMM_TYPE_SHARED => machine,
@@ -205,7 +211,7 @@ fn split_color(mpi: &Mpi, split_type: c_int, info: MPI_Info) -> Result<c_int> {
         MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => {
             match resource("mpi_hw_resource_type").or(resource("mpi_pset_name")) {
                 Some("mpi_shared_memory") => machine,
-                Some("mpi://WORLD") => 0,
+                Some("mpi://WORLD") => world,
                 _ => MPI_UNDEFINED,
             }
         }

@@ -636,7 +636,7 @@ impl Engine {
                 Kind::Receive(receive) => {
                     !r.done && receive.total.is_some() && receive.from == Some(process)
                 }
-                Kind::Collective(_) | Kind::Task(_) => false,
+                Kind::Collective(_) | Kind::Task(_) | Kind::Promise(..) => false,
             })
     }
 

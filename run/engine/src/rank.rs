@@ -124,12 +124,7 @@ impl Rank {
         monitor: &Arc<Monitor>,
         shares_memory: bool,
     ) -> Rank {
-        let thresholds = if shares_memory {
-            monitor.tuning.thresholds().clone()
-        } else {
-            Arc::new(Thresholds::bytes_only())
-        };
-        let shm = Shm::new(segment, me, thresholds);
+        let shm = Shm::new(segment, me, thresholds(monitor, shares_memory));
         let cores = segment.header().usable_cores().max(1);
         let policy = Policy::new(segment.ranks(), cores);
         monitor.tuning.suggest_policy(policy);
@@ -446,6 +441,12 @@ impl Rank {
         self.engine.lock().join(world);
     }
 
+    /// From which sizes on messages go which way.
+    #[must_use]
+    pub fn thresholds(&self) -> Arc<Thresholds> {
+        thresholds(&self.monitor, self.shares_memory)
+    }
+
     /// Gives up the world with this key if nothing is on its way to or from `processes`. Returns
     /// whether it did.
     pub fn part(&self, key: u64, processes: &[u32]) -> bool {
@@ -630,5 +631,13 @@ impl Rank {
             self.bell.wake_own();
         }
         moved
+    }
+}
+
+fn thresholds(monitor: &Monitor, shares_memory: bool) -> Arc<Thresholds> {
+    if shares_memory {
+        monitor.tuning.thresholds().clone()
+    } else {
+        Arc::new(Thresholds::bytes_only())
     }
 }

@@ -40,7 +40,7 @@ type Words = Vec<i32>;
 
 impl Mpi {
     /// A number for a communicator that is made of `parent` and whose rank 0 may be this process.
-    fn propose(&self, parent: &Comm) -> Result<u32> {
+    pub(crate) fn propose(&self, parent: &Comm) -> Result<u32> {
         self.propose_for(self.spans(parent))
     }
 

@@ -89,6 +89,32 @@ static void talk(MPI_Comm inter, int low)
         CHECK(total == (rank % 2 ? (all + 1) / 2 : all / 2));
         MPI_Comm_free(&mixed);
     }
+    /* One-sided communication, and who shares memory. */
+    MPI_Win win;
+    int *cells, at = -1;
+    MPI_Win_allocate(all * (int)sizeof(int), sizeof(int), MPI_INFO_NULL, both, &cells, &win);
+    MPI_Win_fence(0, win);
+    for (int to = 0; to < all; to++)
+        MPI_Put(&rank, 1, MPI_INT, to, rank, 1, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    for (int i = 0; i < all; i++)
+        CHECK(cells[i] == i);
+    MPI_Barrier(both);
+    MPI_Win_lock_all(0, win);
+    MPI_Fetch_and_op(&one, &at, MPI_INT, 0, 0, MPI_SUM, win);
+    MPI_Win_flush(0, win);
+    CHECK(at >= 0 && at < all);
+    MPI_Win_unlock_all(win);
+    MPI_Barrier(both);
+    CHECK(rank != 0 || cells[0] == all);
+    MPI_Win_free(&win);
+    MPI_Comm_free(&half);
+    CHECK(MPI_Comm_split_type(both, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &half) == MPI_SUCCESS);
+    MPI_Comm_size(half, &sum);
+    if (world_size > 1 && sum > 1) {
+        MPI_Win_allocate_shared(8, 8, MPI_INFO_NULL, half, &cells, &win);
+        MPI_Win_free(&win);
+    }
     MPI_Comm_free(&half);
     MPI_Comm_free(&copy);
     MPI_Comm_free(&both);

@@ -282,7 +282,7 @@ impl Mpi {
         });
         let ranks = self.rank.world_size() + others.known.len() as u32;
         drop(others);
-        let thresholds = self.rank.monitor().tuning.thresholds().clone();
+        let thresholds = self.rank.thresholds();
         self.rank
             .join(others::world(&segment, me as u32, list, thresholds), ranks);
         Ok(())

@@ -141,9 +141,14 @@ impl Mpi {
         let parent = self.intracomm(comm)?;
         let size = check_sizes(size, unit)?;
         let hints = self.info(info)?;
-        let memory = match self.rank.alloc_shared(size) {
+        let shared = if self.spans(&parent) {
+            None
+        } else {
+            self.rank.alloc_shared(size)
+        };
+        let memory = match shared {
             Some(address) => Memory::Arena(address),
-            // More than fits the arena; the others attach to it.
+            // More than fits the arena, and the others attach to it; or there is no memory for all.
             None => Mem::pages(size as usize).map_or(Memory::Nothing, Memory::Pages),
         };
         let handle = self.make(&parent, Flavor::Allocate, memory, (size, unit), &hints)?;
@@ -164,10 +169,10 @@ impl Mpi {
         let size = check_sizes(size, unit)?;
         let hints = self.info(info)?;
         let alone = parent.size() == 1;
-        if !alone && self.rank.common_memory().is_none() {
+        if !alone && (self.rank.common_memory().is_none() || self.spans(&parent)) {
             fail!(
                 MPI_ERR_RMA_SHARED,
-                "the processes of {} share no memory ({} is set); make the communicator with MPI_Comm_split_type",
+                "the processes of {} share no memory (they are of several jobs, or {} is set); make the communicator with MPI_Comm_split_type",
                 parent.describe(),
                 margay_run_engine::ENV_BYTES_ONLY
             );
@@ -225,7 +230,7 @@ impl Mpi {
         info: &Info,
     ) -> Result<u32> {
         let (ranks, me) = (parent.size(), parent.rank);
-        let segment = self.rank.common_memory();
+        let segment = self.rank.common_memory().filter(|_| !self.spans(parent));
         let contiguous = flavor == Flavor::Shared && !hints::is_set(info, "alloc_shared_noncontig");
         let base = match &memory {
             Memory::User(mem) | Memory::Pages(mem) => mem.address(),
@@ -251,7 +256,7 @@ impl Mpi {
         }
         let mut made_block = None;
         if me == 0 {
-            told.id = u64::from(self.propose()?);
+            told.id = u64::from(self.propose(parent)?);
             made_block = segment.and_then(|_| self.rank.alloc_shared(Block::bytes(ranks)));
         }
         let made = made_block.and_then(|address| {
