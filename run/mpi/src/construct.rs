@@ -237,7 +237,11 @@ impl Mpi {
     /// A communicator of the same processes that the program never sees (collective).
     pub(crate) fn comm_hidden(&self, parent: &Arc<Comm>) -> Result<Arc<Comm>> {
         let first = parent.rank == 0;
-        let mut id = [if first { self.propose()? as i32 } else { 0 }];
+        let mut id = [if first {
+            self.propose(parent)? as i32
+        } else {
+            0
+        }];
         self.broadcast_words(parent, 0, &mut id)?;
         Ok(Arc::new(self.same_processes(
             parent,
