@@ -42,6 +42,7 @@ check: setup-check ## formatting, lints, and the rules of the house
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(XTASK) header --check
+	$(XTASK) docs --check
 	$(XTASK) tidy
 
 clean: ## remove what was built

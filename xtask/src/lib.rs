@@ -1,8 +1,10 @@
-//! The project's own commands: the stage tree, the header from its definitions, and the rules that a program can check.
+//! The project's own commands: the stage tree, the header and the guide's lists from their definitions, and the rules that a
+//! program can check.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 
+pub mod docs;
 pub mod fortran;
 pub mod header;
 pub mod stage;

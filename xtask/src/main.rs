@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Parser, Subcommand};
-use xtask::{header, stage, tidy, workspace};
+use xtask::{docs, header, stage, tidy, workspace};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -39,6 +39,12 @@ enum Command {
         /// Where to.
         folder: PathBuf,
     },
+    /// Print the lists of variables in docs/mpi.md from their table.
+    Docs {
+        /// Only say whether they are up to date.
+        #[arg(long)]
+        check: bool,
+    },
     /// Check the rules of the house that a program can check.
     Tidy,
 }
@@ -61,6 +67,7 @@ fn run(command: Command) -> Result<()> {
             header::run(workspace(), check).map_err(|error| anyhow!(error))
         }
         Command::Fortran { folder } => stage::fortran_sources(&folder),
+        Command::Docs { check } => docs::run(workspace(), check).map_err(|error| anyhow!(error)),
         Command::Tidy => {
             let findings = tidy::check(workspace())?;
             for finding in &findings {

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use margay_run_mpi::constants::comm::MPI_COMM_NULL;
 use margay_run_mpi::constants::comm::*;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::limit::MPI_MAX_OBJECT_NAME;
@@ -128,6 +129,7 @@ mpi! {
 
     /// Makes an inter-communicator of two groups.
     fn MPI_Intercomm_create(local_comm: MPI_Comm, local_leader: c_int, peer_comm: MPI_Comm, remote_leader: c_int, tag: c_int, newintercomm: Place<MPI_Comm>) |mpi| on local_comm {
+        newintercomm.put("newintercomm", MPI_Comm::new(MPI_COMM_NULL))?;
         let local = mpi.intracomm(local_comm.value())?;
         if tag < 0 {
             fail!(MPI_ERR_TAG, "tag {tag} is negative, on {}", local.describe());

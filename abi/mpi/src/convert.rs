@@ -7,12 +7,13 @@ use margay_core_datatype::Datatype;
 use margay_run_engine::Data;
 use margay_run_mpi::collective::{Blocks, Operand};
 use margay_run_mpi::constants::address::{MPI_BOTTOM, MPI_IN_PLACE};
+use margay_run_mpi::constants::datatype::MPI_DATATYPE_NULL;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::sentinel::MPI_UNDEFINED;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
 use margay_run_mpi::{Mpi, fail};
-use margay_sys::user::Piece;
+use margay_sys::user::{Mem, Piece};
 
 use crate::types::{MPI_Aint, MPI_Count, MPI_Datatype};
 use crate::user::{Buf, In};
@@ -113,6 +114,10 @@ pub fn data(mpi: &Mpi, buf: Buf, count: i64, datatype: MPI_Datatype) -> Result<D
 }
 
 fn typed(mpi: &Mpi, buf: Buf, count: i64, datatype: MPI_Datatype) -> Result<Data> {
+    if count == 0 && datatype.value() == MPI_DATATYPE_NULL {
+        // Nothing of no type: programs write it where only the envelope matters.
+        return Ok(Data::bytes(Mem::empty(), 0));
+    }
     let operand = operand(mpi, ("buf", "count"), buf, count, datatype)?;
     Ok(Data::typed(operand.mem, operand.count, &operand.datatype))
 }

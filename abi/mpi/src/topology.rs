@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use margay_core_group::{Cart, DistGraph, Edge, Graph, dims_create};
+use margay_run_mpi::constants::comm::MPI_COMM_NULL;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::sentinel::*;
 use margay_run_mpi::constants::topology::*;
@@ -19,6 +20,7 @@ use crate::user::{In, Out, Place, Weights, WeightsOut};
 mpi! {
     /// Arranges the processes in a grid.
     fn MPI_Cart_create(comm_old: MPI_Comm, ndims: c_int, dims: In<c_int>, periods: In<c_int>, reorder: c_int, comm_cart: Place<MPI_Comm>) |mpi| on comm_old {
+        comm_cart.put("comm_cart", MPI_Comm::new(MPI_COMM_NULL))?;
         let _ = reorder;
         let (dims, periods) = grid(ndims, dims, periods)?;
         comm_cart.put("comm_cart", MPI_Comm::new(mpi.cart_create(comm_old.value(), &dims, &periods)?))
@@ -93,6 +95,7 @@ mpi! {
 
     /// Arranges the processes as a graph that all know.
     fn MPI_Graph_create(comm_old: MPI_Comm, nnodes: c_int, indx: In<c_int>, edges: In<c_int>, reorder: c_int, comm_graph: Place<MPI_Comm>) |mpi| on comm_old {
+        comm_graph.put("comm_graph", MPI_Comm::new(MPI_COMM_NULL))?;
         let _ = reorder;
         let (index, edges) = graph(nnodes, indx, edges)?;
         comm_graph.put("comm_graph", MPI_Comm::new(mpi.graph_create(comm_old.value(), &index, &edges)?))

@@ -3,7 +3,8 @@
 use crate::error::TopologyError;
 
 /// Fills the zeros of `dims` so that the product of all is `processes`, with numbers as close to each other as possible
-/// (least difference of the largest and the smallest, then the smallest largest ones) in non-increasing order.
+/// (least difference of the largest and the smallest; of equal ones that with the largest numbers, since the same difference
+/// is less of a larger number) in non-increasing order.
 /// The greedy algorithms in use miss that: Träff and Lübbe, "Specification guideline violations by MPI_Dims_create",
 /// EuroMPI 2015. This is an exact search over divisors, pruned by the best that each prefix still allows.
 pub fn dims_create(processes: i64, dims: &mut [i64]) -> Result<(), TopologyError> {
@@ -54,7 +55,10 @@ impl Search<'_> {
                 return;
             }
             let spread = largest.unwrap_or(rest) - rest;
-            if self.best.as_ref().is_none_or(|best| spread < best.0) {
+            let beats = |best: &(i64, Vec<i64>)| {
+                spread < best.0 || (spread == best.0 && largest.unwrap_or(rest) > best.1[0])
+            };
+            if self.best.as_ref().is_none_or(beats) {
                 self.prefix.push(rest);
                 self.best = Some((spread, self.prefix.clone()));
                 self.prefix.pop();
@@ -75,7 +79,7 @@ impl Search<'_> {
             // The smallest of the factors to come is at most their geometric mean.
             let floor = floor_root(rest / factor, slots as u32 - 1);
             let bound = largest.unwrap_or(factor) - floor;
-            if self.best.as_ref().is_some_and(|best| bound >= best.0) {
+            if self.best.as_ref().is_some_and(|best| bound > best.0) {
                 // Grows with the factor as long as the factor is the largest.
                 if largest.is_none() {
                     break;

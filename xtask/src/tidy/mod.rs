@@ -91,7 +91,11 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-fn files(root: &Path) -> Result<Vec<File>> {
+/// All files of the workspace at `root` that git would not ignore.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn files(root: &Path) -> Result<Vec<File>> {
     use std::os::unix::fs::PermissionsExt;
     let mut files = Vec::new();
     let walk = WalkBuilder::new(root)

@@ -518,6 +518,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The file descriptor of the job's shared memory, set by the launcher.",
     },
     Environment {
+        name: "MARGAY_BYTES_ONLY",
+        reader: "the library",
+        about: "`1`: ranks exchange bytes through pipes only, without common memory and without attaching to each other; to test what a program does on machines that are apart.",
+    },
+    Environment {
         name: "MPICC_CC",
         reader: "`mpicc`",
         about: "The C compiler to use instead of `cc`.",
@@ -526,6 +531,16 @@ pub const ENVIRONMENT: &[Environment] = &[
         name: "MPICXX_CXX",
         reader: "`mpicxx`, `mpic++`",
         about: "The C++ compiler to use instead of `c++`.",
+    },
+    Environment {
+        name: "MPIFORT_FC",
+        reader: "`mpifort`",
+        about: "The Fortran compiler to use instead of `gfortran`.",
+    },
+    Environment {
+        name: "MPIFORT_PREFIX",
+        reader: "`mpifort`",
+        about: "Where `margay fortran` has put the modules of another compiler.",
     },
     Environment {
         name: "GLIBC_TUNABLES",

@@ -1,0 +1,213 @@
+//! Prints the lists in `docs/mpi.md` from the table of variables (`run/mpi/src/tool/table.rs`): what stands between a line
+//! `<!-- begin NAME: ... -->` and the next `<!-- end -->`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use margay_run_mpi::constants::tools::*;
+use margay_run_mpi::tool::table::*;
+
+const GUIDE: &str = "docs/mpi.md";
+
+/// Writes the guide; with `check` only compares it.
+///
+/// # Errors
+/// When it cannot be read or written, names a list that there is not, or, with `check`, is out of date.
+pub fn run(root: &Path, check: bool) -> Result<(), String> {
+    let file = root.join(GUIDE);
+    let old = std::fs::read_to_string(&file).map_err(|e| format!("cannot read {GUIDE}: {e}"))?;
+    let new = fill(&old)?;
+    if old == new {
+        return Ok(());
+    }
+    if check {
+        return Err(format!("{GUIDE} is out of date; run `cargo xtask docs`"));
+    }
+    std::fs::write(&file, new).map_err(|e| format!("cannot write {GUIDE}: {e}"))
+}
+
+/// The text with its lists printed anew.
+///
+/// # Errors
+/// When a list is not known or does not end.
+pub fn fill(text: &str) -> Result<String, String> {
+    let mut new = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        new += line;
+        new.push('\n');
+        let Some(name) = line.strip_prefix("<!-- begin ") else {
+            continue;
+        };
+        let name = name.split(':').next().unwrap_or_default();
+        new += &list(name).ok_or_else(|| format!("{GUIDE}: no list '{name}'"))?;
+        let end = lines.by_ref().find(|line| *line == "<!-- end -->");
+        new += end.ok_or_else(|| format!("{GUIDE}: the list '{name}' does not end"))?;
+        new.push('\n');
+    }
+    Ok(new)
+}
+
+fn list(name: &str) -> Option<String> {
+    Some(match name {
+        "control variables" => controls(),
+        "performance variables" => performance(),
+        "events" => events(),
+        "environment variables" => environment(),
+        _ => return None,
+    })
+}
+
+/// A table for each category that has rows; `row` gives a row's category and cells.
+fn tables<T>(heads: &[&str], all: &[T], row: impl Fn(&T) -> (&'static str, Vec<String>)) -> String {
+    let mut text = String::new();
+    for category in CATEGORIES {
+        let rows: Vec<_> = all
+            .iter()
+            .map(&row)
+            .filter(|r| r.0 == category.name)
+            .collect();
+        if rows.is_empty() {
+            continue;
+        }
+        write!(
+            text,
+            "\nCategory `{}`: {}\n\n| ",
+            category.name, category.about
+        )
+        .expect("a string grows");
+        text += &heads.join(" | ");
+        text += " |\n|";
+        text += &" --- |".repeat(heads.len());
+        text.push('\n');
+        for (_, cells) in rows {
+            writeln!(text, "| {} |", cells.join(" | ")).expect("a string grows");
+        }
+    }
+    text.push('\n');
+    text
+}
+
+fn controls() -> String {
+    tables(&["variable", "environment", "set", ""], CONTROLS, |c| {
+        let environment = c.environment.map_or(String::new(), |e| format!("`{e}`"));
+        let set = match (c.scope, c.setting) {
+            (MPI_T_SCOPE_CONSTANT | MPI_T_SCOPE_READONLY, _) => "never",
+            (_, Setting::ProgressThread) => "before the start",
+            (MPI_T_SCOPE_ALL, _) => "always, best on all ranks",
+            _ => "always",
+        };
+        let mut about = c.about.to_string();
+        if let Some(enumeration) = c.enumeration.map(|e| &ENUMERATIONS[e]) {
+            let items: Vec<_> = enumeration
+                .items
+                .iter()
+                .map(|(v, n)| format!("{v}: {n}"))
+                .collect();
+            write!(about, " ({})", items.join(", ")).expect("a string grows");
+        }
+        (
+            c.category,
+            vec![format!("`{}`", c.name), environment, set.into(), about],
+        )
+    })
+}
+
+fn performance() -> String {
+    tables(&["variable", "class", ""], PERFORMANCE, |p| {
+        let class = match p.class {
+            MPI_T_PVAR_CLASS_STATE => "state",
+            MPI_T_PVAR_CLASS_LEVEL => "level",
+            MPI_T_PVAR_CLASS_SIZE => "size",
+            MPI_T_PVAR_CLASS_PERCENTAGE => "percentage",
+            MPI_T_PVAR_CLASS_HIGHWATERMARK => "high watermark",
+            MPI_T_PVAR_CLASS_COUNTER => "counter",
+            MPI_T_PVAR_CLASS_AGGREGATE => "aggregate",
+            MPI_T_PVAR_CLASS_TIMER => "timer",
+            _ => "generic",
+        };
+        (
+            p.category,
+            vec![format!("`{}`", p.name), class.into(), p.about.into()],
+        )
+    })
+}
+
+fn events() -> String {
+    tables(&["event", "elements", ""], EVENTS, |e| {
+        let elements: Vec<_> = e.elements.iter().map(|(name, _)| *name).collect();
+        (
+            e.category,
+            vec![format!("`{}`", e.name), elements.join(", "), e.about.into()],
+        )
+    })
+}
+
+fn environment() -> String {
+    let mut text = String::from("\n| variable | read by | |\n| --- | --- | --- |\n");
+    let controls = CONTROLS.iter().filter_map(|c| {
+        let name = c.environment?;
+        Some((name, "the library", format!("{} (`{}`)", c.about, c.name)))
+    });
+    let others = ENVIRONMENT
+        .iter()
+        .map(|e| (e.name, e.reader, e.about.to_string()));
+    for (name, reader, about) in others.chain(controls) {
+        writeln!(text, "| `{name}` | {reader} | {about} |").expect("a string grows");
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::tidy;
+
+    #[test]
+    fn the_guide_is_up_to_date() {
+        run(crate::workspace(), true).unwrap();
+    }
+
+    #[test]
+    fn a_list_is_printed_between_its_marks() {
+        let text = "a\n<!-- begin events: printed -->\nold\n<!-- end -->\nb\n";
+        let filled = fill(text).unwrap();
+        assert!(
+            filled.starts_with("a\n<!-- begin events: printed -->\n\nCategory"),
+            "{filled}"
+        );
+        assert!(
+            filled.ends_with("<!-- end -->\nb\n") && !filled.contains("old"),
+            "{filled}"
+        );
+        assert_eq!(fill(&filled).unwrap(), filled);
+        assert!(fill("<!-- begin nothing: -->\n<!-- end -->\n").is_err());
+        assert!(fill("<!-- begin events: -->\n").is_err());
+    }
+
+    /// Whoever reads a variable of the environment that is ours has to name it in the table.
+    #[test]
+    fn every_environment_variable_is_in_the_table() {
+        let known: BTreeSet<&str> = CONTROLS
+            .iter()
+            .filter_map(|c| c.environment)
+            .chain(ENVIRONMENT.iter().map(|e| e.name))
+            .collect();
+        let name = regex::Regex::new("\"(MARGAY_[A-Z_]+)\"").unwrap();
+        for file in tidy::files(crate::workspace()).unwrap() {
+            let Some(text) = file.text.filter(|_| file.path.ends_with(".rs")) else {
+                continue;
+            };
+            for found in name.captures_iter(&text) {
+                let found = found.get(1).expect("it has one group").as_str();
+                // A mark that tests put on their own jobs is nothing that anybody sets.
+                if found != "MARGAY_TEST_MARK" {
+                    assert!(known.contains(found), "{}: {found}", file.path);
+                }
+            }
+        }
+    }
+}
