@@ -20,6 +20,9 @@ pub(crate) struct Layout {
     pub size: u64,
     /// Least displacement and greatest end of any data; `None` without data.
     pub data: Option<(i64, i64)>,
+    /// Greatest end of any data with the padding of the datatypes that it consists of: these are not packed tighter than
+    /// their extents say, so neither is what is built from them.
+    pub end: i64,
     /// Least lower-bound marker and greatest upper-bound marker, which `MPI_Type_create_resized` and the array
     /// constructors leave in the typemap and which then decide the bounds of everything built from it.
     pub markers: Option<(i64, i64)>,
@@ -51,6 +54,7 @@ impl Layout {
         Layout {
             size: basic.size(),
             data: Some((0, end as i64)),
+            end: end as i64,
             markers: None,
             alignment: basic.alignment(),
             signature: Signature::Uniform(basic),
@@ -68,8 +72,8 @@ impl Layout {
     pub fn ub(&self) -> i64 {
         match (self.markers, self.data) {
             (Some((_, ub)), _) => ub,
-            (None, Some((low, high))) => {
-                low + ((high - low) as u64).next_multiple_of(self.alignment) as i64
+            (None, Some((low, _))) => {
+                low + ((self.end - low) as u64).next_multiple_of(self.alignment) as i64
             }
             (None, None) => 0,
         }
@@ -101,6 +105,7 @@ impl Layout {
 pub(crate) struct LayoutBuilder {
     size: u64,
     data: Option<(i64, i64)>,
+    end: i64,
     markers: Option<(i64, i64)>,
     alignment: u64,
     signature: Signature,
@@ -113,6 +118,7 @@ impl LayoutBuilder {
         LayoutBuilder {
             size: 0,
             data: None,
+            end: i64::MIN,
             markers: None,
             alignment: 1,
             signature: Signature::Empty,
@@ -151,9 +157,17 @@ impl LayoutBuilder {
             signed(self.elements)?,
         )? as u64;
         self.data = hull(self.data, shift(child.data)?);
+        if let Some((_, true_end)) = child.data {
+            let end = match child.markers {
+                Some(_) => true_end,
+                None => child.ub(),
+            };
+            self.end = self.end.max(add(high, end)?);
+        }
         self.markers = hull(self.markers, shift(child.markers)?);
         self.alignment = self.alignment.max(child.alignment);
-        for (low, high) in [self.data, self.markers].into_iter().flatten() {
+        let data = self.data.map(|(low, _)| (low, self.end));
+        for (low, high) in [data, self.markers].into_iter().flatten() {
             // Room for the padding and for the extent as a difference.
             add(
                 high.checked_sub(low).ok_or(TypeError::Overflow)?,
@@ -181,6 +195,7 @@ impl LayoutBuilder {
         Layout {
             size: self.size,
             data: self.data,
+            end: self.end,
             markers: self.markers,
             alignment: self.alignment,
             signature: self.signature,

@@ -35,6 +35,8 @@ impl Rng {
 struct Model {
     /// (bytes, alignment, displacement) in packed order.
     map: Vec<(i64, i64, i64)>,
+    /// Ends of what it consists of, with their padding.
+    ends: Vec<i64>,
     lb_markers: Vec<i64>,
     ub_markers: Vec<i64>,
 }
@@ -74,6 +76,7 @@ impl Model {
         self.ub_markers.iter().copied().max().unwrap_or_else(|| {
             let align = self.map.iter().map(|e| e.1).max().unwrap_or(1);
             let (low, high) = self.true_bounds();
+            let high = self.ends.iter().copied().max().unwrap_or(high);
             let mut epsilon = 0;
             while (high - low + epsilon) % align != 0 {
                 epsilon += 1;
@@ -92,6 +95,13 @@ impl Model {
             let d = at + i * child.extent();
             self.map
                 .extend(child.map.iter().map(|e| (e.0, e.1, e.2 + d)));
+            if !child.map.is_empty() {
+                let end = match child.ub_markers.is_empty() {
+                    true => child.ub(),
+                    false => child.true_bounds().1,
+                };
+                self.ends.push(end + d);
+            }
             self.lb_markers
                 .extend(child.lb_markers.iter().map(|m| m + d));
             self.ub_markers
