@@ -184,7 +184,8 @@ static void messages(Player *p, MPI_Datatype every_second)
 static void funnel(Player *p)
 {
     int c = (int)draw(&p->shared, COMMS - 1), root = (int)draw(&p->shared, (unsigned)p->size[c]),
-        each = 1 + (int)draw(&p->shared, 40), count = (int)draw(&p->shared, 2) ? 3 : 700, tag = p->step % 1000;
+        each = 1 + (int)draw(&p->shared, 40), count = (int)draw(&p->shared, 2) ? 3 : 700, any = (int)draw(&p->shared, 2),
+        tag = 1000000 + p->step;
     if (p->rank[c] != root) {
         int *out = ints(count);
         for (int i = 0; i < each; i++) {
@@ -192,12 +193,14 @@ static void funnel(Player *p)
             MPI_Send(out, count, MPI_INT, root, tag, p->comms[c]);
         }
         free(out);
+        /* A receive of any tag would also take what comes after. */
+        if (any) MPI_Barrier(p->comms[c]);
         return;
     }
     int *seen = calloc((size_t)p->size[c], sizeof *seen), *in = ints(count);
     for (int i = 0; i < each * (p->size[c] - 1); i++) {
         MPI_Status status;
-        MPI_Recv(in, count, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, p->comms[c], &status);
+        MPI_Recv(in, count, MPI_INT, MPI_ANY_SOURCE, any ? MPI_ANY_TAG : tag, p->comms[c], &status);
         int from = status.MPI_SOURCE, number = seen[from]++;
         if (status.MPI_TAG != tag) wrong(p, "tag of the funnel", status.MPI_TAG, tag);
         for (int k = 0; k < count; k++)
@@ -205,6 +208,7 @@ static void funnel(Player *p)
     }
     free(seen);
     free(in);
+    if (any) MPI_Barrier(p->comms[c]);
 }
 
 static void partitions(Player *p)
