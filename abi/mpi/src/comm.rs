@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 
-use margay_run_mpi::constants::comm::MPI_COMM_NULL;
 use margay_run_mpi::constants::comm::*;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::limit::MPI_MAX_OBJECT_NAME;
