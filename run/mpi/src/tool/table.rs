@@ -518,6 +518,21 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The file descriptor of the job's shared memory, set by the launcher.",
     },
     Environment {
+        name: "MARGAY_PARENT",
+        reader: "the library",
+        about: "The port at which the processes that spawned this job wait, set by the launcher.",
+    },
+    Environment {
+        name: "MARGAY_SPAWN",
+        reader: "the launcher",
+        about: "Who spawns by this launcher: where that program waits for the launcher and for the processes; set by the library.",
+    },
+    Environment {
+        name: "MARGAY_LAUNCHER",
+        reader: "the library",
+        about: "The launcher's executable, set by the launcher, for spawning; a program without a launcher may set it.",
+    },
+    Environment {
         name: "MARGAY_BYTES_ONLY",
         reader: "the library",
         about: "`1`: ranks exchange bytes through pipes only, without common memory and without attaching to each other; to test what a program does on machines that are apart.",
