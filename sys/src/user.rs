@@ -213,6 +213,18 @@ impl Mem {
         }
     }
 
+    /// This claim of the user's and `next`, which begins where it ends, as one.
+    #[must_use]
+    pub fn joined(&self, next: &Mem) -> Option<Mem> {
+        let end = |mem: &Mem, edge: i64| mem.base.wrapping_add_signed(edge as isize);
+        let touch = end(self, self.hi) == end(next, next.lo);
+        let claimed = self.keep.is_none() && next.keep.is_none();
+        (touch && claimed).then(|| Mem {
+            hi: self.hi + (next.hi - next.lo),
+            ..self.clone()
+        })
+    }
+
     /// Copies from `offset` on into `to`.
     ///
     /// # Panics
@@ -482,6 +494,22 @@ mod tests {
         let mut out = [0; 4];
         m.gather(12, 1, 4, -4, &mut out);
         assert_eq!(out, [12, 8, 4, 0]);
+    }
+
+    #[test]
+    fn claims_that_touch_are_joined() {
+        let mut bytes = [0u8; 8];
+        // SAFETY: parts of an array that lives until the end of the test.
+        let claim = |lo, hi| unsafe { Mem::claim(bytes.as_mut_ptr().wrapping_add(2), lo, hi) };
+        let mut claims = [(0, 2), (2, 4), (4, 6)].map(|(lo, hi)| {
+            let mut claim = claim;
+            claim(lo, hi)
+        });
+        let both = claims[0].joined(&claims[1]).unwrap();
+        assert!(both.covers(0, 4) && !both.covers(0, 5));
+        assert!(claims[0].joined(&claims[2]).is_none());
+        claims[2] = Mem::owned(1);
+        assert!(both.joined(&claims[2]).is_none());
     }
 
     #[test]

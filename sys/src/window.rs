@@ -152,8 +152,8 @@ impl Block {
     }
 }
 
-/// A lock that ranks hold in one of two classes, which exclude each other; a solo class also excludes
-/// itself. One word: who holds it, and whether somebody waits. Waiting is the caller's: it marks the
+/// A lock that ranks hold in one of two classes, which exclude each other; class 1 of a solo lock also
+/// excludes itself. One word: who holds it, and whether somebody waits. Waiting is the caller's: it marks the
 /// word, and who leaves a marked word must wake all that may wait.
 #[repr(transparent)]
 #[derive(Debug, Default)]
@@ -165,14 +165,16 @@ const COUNT: u64 = (1 << 31) - 1;
 const WAITING: u64 = 1 << 63;
 
 impl Lock {
-    /// Enters in `class` if that is possible now, else marks that somebody waits.
+    /// Enters in `class` if that is possible now, else marks that somebody waits. `solo` is the same in all
+    /// calls for one lock.
     #[inline]
     #[must_use]
     pub fn enter(&self, class: usize, solo: bool) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let holders = |class: usize| word >> SHIFT[class] & COUNT;
-            let free = holders(1 - class) == 0 && !(solo && holders(class) > 0);
+            let alone = solo && class == 1;
+            let free = holders(1 - class) == 0 && !(alone && holders(class) > 0);
             let next = if free {
                 word + (1 << SHIFT[class])
             } else if word & WAITING != 0 {
@@ -322,13 +324,18 @@ impl Table {
         entry.sequence.store(next, Ordering::Release);
     }
 
-    /// What covers `[address, address + bytes)`.
+    /// What covers `[address, address + bytes)`: one piece, or several that touch each other.
     #[must_use]
     pub fn find(&self, address: u64, bytes: u64) -> Option<Attached> {
-        self.entries()
-            .iter()
-            .filter_map(Entry::read)
-            .find(|a| a.covers(address, bytes))
+        let at = |address: u64| {
+            let mut entries = self.entries().iter().filter_map(Entry::read);
+            entries.find(|a| a.covers(address, 1))
+        };
+        let mut found = at(address)?;
+        while !found.covers(address, bytes) {
+            found = found.joined(&at(found.address + found.bytes)?)?;
+        }
+        Some(found)
     }
 
     fn head(&self) -> &TableHead {
@@ -346,6 +353,18 @@ impl Table {
 }
 
 impl Attached {
+    /// This and the piece that begins where it ends, as one piece.
+    #[must_use]
+    pub fn joined(&self, next: &Attached) -> Option<Attached> {
+        let behind = |(owner, offset)| (owner, offset + self.bytes);
+        let place = self.place.filter(|&p| next.place == Some(behind(p)));
+        (next.address == self.address + self.bytes).then_some(Attached {
+            bytes: self.bytes + next.bytes,
+            place,
+            ..*self
+        })
+    }
+
     /// Whether `[address, address + bytes)` lies in it.
     #[must_use]
     pub fn covers(&self, address: u64, bytes: u64) -> bool {
@@ -488,6 +507,13 @@ mod tests {
         assert!(lock.leave(1));
         assert!(!lock.leave(1));
         assert!(lock.enter(1, true));
+        assert!(!lock.enter(0, true));
+        assert!(lock.leave(1));
+        assert!(
+            lock.enter(0, true) && lock.enter(0, true),
+            "class 0 is shared"
+        );
+        assert!(!lock.enter(1, true));
     }
 
     #[test]
@@ -534,6 +560,13 @@ mod tests {
         assert_eq!(seen.find(1008, 16), Some(a));
         assert_eq!(seen.find(1008, 17), None);
         assert_eq!(seen.find(5000, 8), Some(b));
+        let c = Attached { address: 1024, ..a };
+        table.set(1, Some(c));
+        assert_eq!(
+            seen.find(1008, 32).map(|f| (f.address, f.bytes)),
+            Some((1000, 48))
+        );
+        assert_eq!(seen.find(1008, 48), None);
         table.set(0, None);
         assert_eq!(seen.find(1008, 1), None);
     }

@@ -224,6 +224,11 @@ static void exclusive(MPI_Win win, int *base)
             CHECK(value > i);
         }
     }
+    /* Shared locks are held together. */
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_unlock(0, win);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock(MPI_LOCK_SHARED, 0, MPI_MODE_NOCHECK, win);
     int value;
@@ -320,6 +325,26 @@ static void dynamic(void)
         free(pieces[k]);
     }
     MPI_Win_detach(win, shared);
+    /* Pieces that touch each other are one to who reaches across. */
+    int whole[32];
+    for (int i = 0; i < 32; i++)
+        whole[i] = rank * 100 + i;
+    MPI_Win_attach(win, whole, 16 * sizeof(int));
+    MPI_Win_attach(win, whole + 16, 16 * sizeof(int));
+    MPI_Aint address, *addresses = malloc(sizeof(MPI_Aint) * (size_t)size);
+    MPI_Get_address(whole, &address);
+    MPI_Allgather(&address, 1, MPI_AINT, addresses, 1, MPI_AINT, MPI_COMM_WORLD);
+    for (int r = 0; r < size; r++) {
+        MPI_Win_lock(MPI_LOCK_SHARED, r, 0, win);
+        MPI_Get(in, 16, MPI_INT, r, addresses[r] + 32, 16, MPI_INT, win);
+        MPI_Win_unlock(r, win);
+        for (int i = 0; i < 16; i++)
+            CHECK(in[i] == r * 100 + 8 + i);
+    }
+    free(addresses);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_detach(win, whole);
+    MPI_Win_detach(win, whole + 16);
     MPI_Win_free(&win);
     MPI_Free_mem(shared);
     free(all);

@@ -33,12 +33,21 @@ struct Piece {
 const FIRST: u32 = 16;
 
 impl Attachments {
-    /// The memory that covers `[address, address + bytes)`, and its own address.
-    pub(super) fn find(&self, address: u64, bytes: u64) -> Option<(&Mem, u64)> {
-        self.pieces
-            .iter()
-            .find(|piece| piece.attached(None).covers(address, bytes))
-            .map(|piece| (&piece.mem, piece.address()))
+    /// The memory that covers `[address, address + bytes)`, one piece or several that touch each other, and its own
+    /// address.
+    pub(super) fn find(&self, address: u64, bytes: u64) -> Option<(Mem, u64)> {
+        let at = |address: u64| {
+            let mut pieces = self.pieces.iter();
+            pieces.find(|piece| piece.attached(None).covers(address, 1))
+        };
+        let first = at(address)?;
+        let (mut mem, mut found) = (first.mem.clone(), first.attached(None));
+        while !found.covers(address, bytes) {
+            let next = at(found.address + found.bytes)?;
+            mem = mem.joined(&next.mem)?;
+            found = found.joined(&next.attached(None))?;
+        }
+        Some((mem, found.address))
     }
 
     /// Refuses what overlaps memory that is attached.

@@ -306,7 +306,9 @@ impl Mpi {
         }
         let part = |rank: usize| {
             let target = &window.targets[rank];
+            let none = target.size == 0 && hints::is_set(&window.info(), "alloc_shared_noncontig");
             let address = match &target.way {
+                _ if none => None,
                 Way::Mapped(mem) => Some(mem.address()),
                 // The own memory is always here.
                 _ => (rank as u32 == window.rank()).then_some(window.values.base),

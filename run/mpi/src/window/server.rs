@@ -478,7 +478,7 @@ impl Served {
                 let attachments = attachments.lock().expect("no panic under this lock");
                 let (mem, base) = attachments.find(first as u64, bytes)?;
                 let offset = run.offset.wrapping_sub(base as i64);
-                Some((mem.clone(), Run { offset, ..*run }))
+                Some((mem, Run { offset, ..*run }))
             }
         }
     }
