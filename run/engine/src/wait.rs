@@ -9,7 +9,7 @@
 //!
 //! The number of usable cores is the job's: affinity mask and CPU quota, not the machine's count.
 //! Where a quota or foreign processes take the core away, involuntary switches rise; then the rank
-//! acts as if cores were short.
+//! looks for a moment and sleeps, for a yield would forfeit its turn to all the others.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -56,6 +56,14 @@ impl Policy {
         yield_after_ns: 0,
         sleep_after_ns: 400_000,
     };
+
+    /// When others press. A yield forfeits a turn to all of them (the kernel's fair scheduler has it so), a sleep gives
+    /// the core away and keeps the turn: the wake brings the rank back at once.
+    const PRESSED: Policy = Policy {
+        looks: 200,
+        yield_after_ns: u64::MAX,
+        sleep_after_ns: 50_000,
+    };
 }
 
 /// Whether somebody else wants the core of a rank that should have it alone: foreign processes, or a
@@ -80,7 +88,7 @@ impl Pressure {
     #[inline]
     pub(crate) fn policy(&self, usual: Policy) -> Policy {
         if self.pressed.load(Ordering::Relaxed) {
-            Policy::CROWDED
+            Policy::PRESSED
         } else {
             usual
         }
