@@ -499,12 +499,10 @@ mod tests {
     #[test]
     fn claims_that_touch_are_joined() {
         let mut bytes = [0u8; 8];
+        let base = bytes.as_mut_ptr().wrapping_add(2);
         // SAFETY: parts of an array that lives until the end of the test.
-        let claim = |lo, hi| unsafe { Mem::claim(bytes.as_mut_ptr().wrapping_add(2), lo, hi) };
-        let mut claims = [(0, 2), (2, 4), (4, 6)].map(|(lo, hi)| {
-            let mut claim = claim;
-            claim(lo, hi)
-        });
+        let claim = |(lo, hi)| unsafe { Mem::claim(base, lo, hi) };
+        let mut claims = [(0, 2), (2, 4), (4, 6)].map(claim);
         let both = claims[0].joined(&claims[1]).unwrap();
         assert!(both.covers(0, 4) && !both.covers(0, 5));
         assert!(claims[0].joined(&claims[2]).is_none());
