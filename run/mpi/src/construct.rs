@@ -234,20 +234,25 @@ impl Mpi {
         Ok((new, self.request_of(parent.handle(), parts, finish)?))
     }
 
-    /// A communicator of the same processes that the program never sees (collective).
-    pub(crate) fn comm_hidden(&self, parent: &Arc<Comm>) -> Result<Arc<Comm>> {
+    /// A communicator of the same processes that the program never sees, and every process's words (collective).
+    pub(crate) fn comm_hidden(
+        &self,
+        parent: &Arc<Comm>,
+        words: &[i32],
+    ) -> Result<(Arc<Comm>, Vec<Vec<i32>>)> {
         let first = parent.rank == 0;
-        let mut id = [if first {
+        let mut all = words.to_vec();
+        all.push(if first {
             self.propose(parent)? as i32
         } else {
             0
-        }];
-        self.broadcast_words(parent, 0, &mut id)?;
-        Ok(Arc::new(self.same_processes(
-            parent,
-            Some(id[0] as u32),
-            None,
-        )))
+        });
+        let all = self.gather_all(parent, &all)?;
+        let id = all[0][words.len()] as u32;
+        let comm = self.same_processes(parent, Some(id), None);
+        let session = parent.state().session;
+        comm.state().session = session;
+        Ok((Arc::new(comm), all))
     }
 
     fn same_processes(&self, parent: &Comm, id: Option<u32>, inner: Option<Arc<Comm>>) -> Comm {

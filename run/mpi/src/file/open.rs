@@ -35,44 +35,37 @@ impl Mpi {
     /// # Errors
     /// On all ranks, when the file cannot be opened on one of them or their arguments do not fit together.
     pub fn file_open(&self, comm: u32, name: &str, amode: i32, info: &Info) -> Result<u32> {
-        let comm = self.comm_hidden(&self.intracomm(comm)?)?;
-        let opened = self.file_open_on(&comm, name, amode, info);
+        let parent = self.intracomm(comm)?;
+        let mut hints = Hints::new(parent.size(), self.usable_cores());
+        hints.apply(info, parent.size());
+        let mut words = vec![amode];
+        words.extend(hints.common());
+        let (comm, all) = self.comm_hidden(&parent, &words)?;
+        hints.agree(&all[0][1..]);
+        if let Some(rank) = all.iter().position(|words| words[0] != amode) {
+            fail!(
+                MPI_ERR_NOT_SAME,
+                "amode is {amode} here and {} at rank {rank}, for file '{name}'; it must be the same at all ranks",
+                all[rank][0]
+            );
+        }
+        check_amode(amode)?;
+        let opened = self.file_open_on(&comm, name, amode, hints);
         if opened.is_err() {
             comm.close_channel();
         }
         opened
     }
 
-    fn file_open_on(&self, comm: &Arc<Comm>, name: &str, amode: i32, info: &Info) -> Result<u32> {
-        let what = format!("file '{name}'");
-        let mut hints = Hints::new(comm.size(), self.usable_cores());
-        hints.apply(info, comm.size());
-        // First rank 0 opens, so that a new file is made once; it tells how that went with what must be alike.
-        let mut opened = check_amode(amode).and_then(|()| {
-            if comm.rank == 0 {
-                open(name, amode, &hints, true).map(Some)
-            } else {
-                Ok(None)
-            }
-        });
-        let class = opened.as_ref().err().map_or(0, Error::code);
-        let mut words = vec![amode, class];
-        words.extend(hints.common());
-        let all = self.gather_all(comm, &words)?;
-        hints.agree(&all[0][2..]);
-        if let Some(rank) = all.iter().position(|words| words[0] != amode) {
-            fail!(
-                MPI_ERR_NOT_SAME,
-                "amode is {amode} here and {} at rank {rank}, for {what}; it must be the same at all ranks",
-                all[rank][0]
-            );
+    /// Opens on a communicator of the file's own: first rank 0, so that a new file is made once.
+    fn file_open_on(&self, comm: &Arc<Comm>, name: &str, amode: i32, hints: Hints) -> Result<u32> {
+        let mut opened = Ok(None);
+        if comm.rank == 0 {
+            opened = open(name, amode, &hints, true).map(Some);
         }
-        if all[0][1] != 0 {
-            opened?;
-            let name = self.error_name(all[0][1]);
-            fail!(all[0][1], "rank 0 of those that open {what} reports {name}");
-        }
-        if let Ok(None) = opened {
+        let result = opened.as_ref().map(|_| ()).map_err(Clone::clone);
+        self.agree(comm, result, &format!("file '{name}'"))?;
+        if comm.rank != 0 {
             opened = open(name, amode, &hints, false).map(Some);
         }
         self.file_opened(comm, name, amode, hints, opened)
