@@ -67,6 +67,23 @@ fn topologies() {
 }
 
 #[test]
+fn files() {
+    let folder = scratch();
+    let executable = compile(folder.path(), "files", &[]);
+    for n in [1, 2, 5] {
+        let file = folder.path().join("data");
+        let output = succeed(mpiexec(n).arg(&executable).arg(&file));
+        assert_eq!(output, "ok\n", "files on {n} ranks");
+        let left: Vec<_> = std::fs::read_dir(folder.path())
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name())
+            .filter(|name| name != "files")
+            .collect();
+        assert!(left.is_empty(), "left beside the program: {left:?}");
+    }
+}
+
+#[test]
 fn environment() {
     is_ok("environment", &[1, 3]);
 }
