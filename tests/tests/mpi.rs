@@ -233,6 +233,20 @@ fn the_library_exports_what_the_list_says() {
     for name in listed.iter().filter(|name| !name.starts_with('P')) {
         assert!(listed.contains(format!("P{name}").as_str()), "P{name}");
     }
+    let standard: BTreeSet<&str> = include_str!("../facts/mpi_functions.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    assert_eq!(standard.len(), 664);
+    let missing: Vec<_> = standard.difference(&listed).collect();
+    let foreign: Vec<_> = listed
+        .difference(&standard)
+        .filter(|name| !name.starts_with('P') && !name.starts_with("MPIX_"))
+        .collect();
+    assert!(
+        missing.is_empty() && foreign.is_empty(),
+        "not there {missing:?}, not of the standard {foreign:?}"
+    );
     let dynamic = succeed(command("readelf", 60).arg("-d").arg(&library));
     assert!(dynamic.contains("Library soname: [libmpi_abi.so.1]"));
 }

@@ -8,22 +8,22 @@ use margay_run_mpi::error::Result;
 use margay_run_mpi::{Mpi, fail};
 
 use crate::call::mpi;
-use crate::convert::{count_of, length, operand};
+use crate::convert::{Int, count_of, length, operand};
 use crate::types::*;
 use crate::user::{Buf, ConstBuf, In, Place};
 
 mpi! {
     /// Makes a send whose partitions are marked ready one by one.
-    fn MPI_Psend_init(buf: ConstBuf, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
+    count fn MPI_Psend_init(buf: ConstBuf, partitions: c_int, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
         mpi.check_info(info.value())?;
-        let (all, partitions, each) = parts(mpi, buf.buf(), partitions, count, datatype)?;
+        let (all, partitions, each) = parts(mpi, buf.buf(), partitions, count.wide(), datatype)?;
         request.put("request", MPI_Request::new(mpi.psend_init(&all, partitions, each, dest, tag, comm.value())?))
     }
 
     /// Makes a receive whose partitions can be asked for one by one.
-    fn MPI_Precv_init(buf: Buf, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
+    count fn MPI_Precv_init(buf: Buf, partitions: c_int, count: Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
         mpi.check_info(info.value())?;
-        let (all, partitions, each) = parts(mpi, buf, partitions, count, datatype)?;
+        let (all, partitions, each) = parts(mpi, buf, partitions, count.wide(), datatype)?;
         request.put("request", MPI_Request::new(mpi.precv_init(&all, partitions, each, source, tag, comm.value())?))
     }
 
