@@ -1,10 +1,10 @@
-/* mpi_fortran.h - handles and statuses between C and Fortran, beside the standard ABI's mpi.h, which leaves them out.
- * Link with -lmargay_mpifort; mpifort does.
+/* mpi_fortran.h - handles and statuses between C and Fortran, which the standard ABI leaves out. mpi.h includes it.
  */
 #ifndef MPI_FORTRAN_H
 #define MPI_FORTRAN_H
 
 #include <mpi.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,40 +21,51 @@ typedef struct {
     MPI_Fint MPI_internal[5];
 } MPI_F08_status;
 
-MPI_Comm MPI_Comm_f2c(MPI_Fint comm);
-MPI_Fint MPI_Comm_c2f(MPI_Comm comm);
-MPI_Errhandler MPI_Errhandler_f2c(MPI_Fint errhandler);
-MPI_Fint MPI_Errhandler_c2f(MPI_Errhandler errhandler);
-MPI_File MPI_File_f2c(MPI_Fint file);
-MPI_Fint MPI_File_c2f(MPI_File file);
-MPI_Group MPI_Group_f2c(MPI_Fint group);
-MPI_Fint MPI_Group_c2f(MPI_Group group);
-MPI_Info MPI_Info_f2c(MPI_Fint info);
-MPI_Fint MPI_Info_c2f(MPI_Info info);
-MPI_Message MPI_Message_f2c(MPI_Fint message);
-MPI_Fint MPI_Message_c2f(MPI_Message message);
-MPI_Op MPI_Op_f2c(MPI_Fint op);
-MPI_Fint MPI_Op_c2f(MPI_Op op);
-MPI_Request MPI_Request_f2c(MPI_Fint request);
-MPI_Fint MPI_Request_c2f(MPI_Request request);
-MPI_Session MPI_Session_f2c(MPI_Fint session);
-MPI_Fint MPI_Session_c2f(MPI_Session session);
-MPI_Datatype MPI_Type_f2c(MPI_Fint datatype);
-MPI_Fint MPI_Type_c2f(MPI_Datatype datatype);
-MPI_Win MPI_Win_f2c(MPI_Fint win);
-MPI_Fint MPI_Win_c2f(MPI_Win win);
+/* Inline, so that C programs need no other library for them. */
+#define MARGAY_F2C(prefix, kind, type)                                                                               \
+    static inline type prefix##_##kind##_f2c(MPI_Fint value) { return prefix##_##kind##_fromint(value); }            \
+    static inline MPI_Fint prefix##_##kind##_c2f(type handle) { return prefix##_##kind##_toint(handle); }
+#define MARGAY_F2C_BOTH(kind, type) MARGAY_F2C(MPI, kind, type) MARGAY_F2C(PMPI, kind, type)
 
-int MPI_Status_f2c(const MPI_Fint *f_status, MPI_Status *c_status);
-int MPI_Status_c2f(const MPI_Status *c_status, MPI_Fint *f_status);
-int MPI_Status_f082c(const MPI_F08_status *f08_status, MPI_Status *c_status);
-int MPI_Status_c2f08(const MPI_Status *c_status, MPI_F08_status *f08_status);
-int MPI_Status_f2f08(const MPI_Fint *f_status, MPI_F08_status *f08_status);
-int MPI_Status_f082f(const MPI_F08_status *f08_status, MPI_Fint *f_status);
+MARGAY_F2C_BOTH(Comm, MPI_Comm)
+MARGAY_F2C_BOTH(Errhandler, MPI_Errhandler)
+MARGAY_F2C_BOTH(File, MPI_File)
+MARGAY_F2C_BOTH(Group, MPI_Group)
+MARGAY_F2C_BOTH(Info, MPI_Info)
+MARGAY_F2C_BOTH(Message, MPI_Message)
+MARGAY_F2C_BOTH(Op, MPI_Op)
+MARGAY_F2C_BOTH(Request, MPI_Request)
+MARGAY_F2C_BOTH(Session, MPI_Session)
+MARGAY_F2C_BOTH(Type, MPI_Datatype)
+MARGAY_F2C_BOTH(Win, MPI_Win)
 
-/* What Fortran knows as MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE. */
+/* A status has the same form everywhere. An ignored one cannot be converted; Fortran's are the common blocks below. */
+static inline int margay_copy_status(const void *from, void *to)
+{
+    if (!from || !to) return MPI_ERR_ARG;
+    memcpy(to, from, sizeof(MPI_Status));
+    return MPI_SUCCESS;
+}
+
+#define MARGAY_STATUS(name, from, to)                                                                                \
+    static inline int MPI_Status_##name(const from *old, to *status) { return margay_copy_status(old, status); }     \
+    static inline int PMPI_Status_##name(const from *old, to *status) { return margay_copy_status(old, status); }
+
+MARGAY_STATUS(f2c, MPI_Fint, MPI_Status)
+MARGAY_STATUS(c2f, MPI_Status, MPI_Fint)
+MARGAY_STATUS(f082c, MPI_F08_status, MPI_Status)
+MARGAY_STATUS(c2f08, MPI_Status, MPI_F08_status)
+MARGAY_STATUS(f2f08, MPI_Fint, MPI_F08_status)
+MARGAY_STATUS(f082f, MPI_F08_status, MPI_Fint)
+
+#undef MARGAY_F2C
+#undef MARGAY_F2C_BOTH
+#undef MARGAY_STATUS
+
+/* What Fortran knows as MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE: in -lmargay_mpifort, which mpifort links. */
 extern MPI_Fint mpi_fort_status_ignore_[], mpi_fort_statuses_ignore_[];
-#define MPI_F_STATUS_IGNORE (mpi_fort_status_ignore_)
-#define MPI_F_STATUSES_IGNORE (mpi_fort_statuses_ignore_)
+#define MPI_F_STATUS_IGNORE ((MPI_Fint *)mpi_fort_status_ignore_)
+#define MPI_F_STATUSES_IGNORE ((MPI_Fint *)mpi_fort_statuses_ignore_)
 #define MPI_F08_STATUS_IGNORE ((MPI_F08_status *)mpi_fort_status_ignore_)
 #define MPI_F08_STATUSES_IGNORE ((MPI_F08_status *)mpi_fort_statuses_ignore_)
 

@@ -171,9 +171,7 @@ fn install(sources: &Path, folder: &Path, prefix: &Path) -> Result<(), String> {
             replace(&path, &include)?;
         }
     }
-    for header in ["mpif.h", "mpi_fortran.h"] {
-        replace(&sources.join(header), &include)?;
-    }
+    replace(&sources.join("mpif.h"), &include)?;
     let link = lib.join(LIBRARY.trim_end_matches(".1"));
     if fs::symlink_metadata(&link).is_ok() {
         fs::remove_file(&link).map_err(|e| failed("replace", &link, &e))?;

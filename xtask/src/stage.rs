@@ -31,9 +31,10 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Files that are copied as they are: from the workspace, to the tree, with which mode.
-const FILES: [(&str, &str, u32); 15] = [
+const FILES: [(&str, &str, u32); 16] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
+    ("abi/fortran/mpi_fortran.h", "include/mpi_fortran.h", 0o644),
     (
         "abi/wrappers/MPIConfig.cmake",
         "lib/cmake/MPI/MPIConfig.cmake",
@@ -183,10 +184,11 @@ fn fortran_library(to: &Path) -> Result<()> {
 /// # Errors
 /// When a definition is not understood or a file cannot be written.
 pub fn fortran_sources(to: &Path) -> Result<()> {
-    let printed = fortran::print(workspace()).map_err(|error| anyhow::anyhow!(error))?;
-    for (name, text) in printed {
-        put(text.as_bytes(), &to.join(name), 0o644)?;
-    }
+    let mut files: Vec<(String, Vec<u8>)> = fortran::print(workspace())
+        .map_err(|error| anyhow::anyhow!(error))?
+        .into_iter()
+        .map(|(name, text)| (name.to_owned(), text.into_bytes()))
+        .collect();
     let by_hand = workspace().join("abi/fortran");
     for entry in
         fs::read_dir(&by_hand).with_context(|| format!("{}: cannot be read", by_hand.display()))?
@@ -196,11 +198,21 @@ pub fn fortran_sources(to: &Path) -> Result<()> {
             .extension()
             .is_some_and(|e| e == "c" || e == "h" || e == "f90")
         {
-            copy(
-                &path,
-                &to.join(path.file_name().context("a file without a name")?),
-                0o644,
-            )?;
+            let name = path.file_name().context("a file without a name")?;
+            files.push((name.to_string_lossy().into_owned(), fs::read(&path)?));
+        }
+    }
+    for (name, bytes) in &files {
+        put(bytes, &to.join(name), 0o644)?;
+    }
+    // What an earlier version had would be compiled as well.
+    for entry in fs::read_dir(to)? {
+        let entry = entry?;
+        if !files
+            .iter()
+            .any(|(name, _)| Path::new(name).as_os_str() == entry.file_name())
+        {
+            fs::remove_file(entry.path())?;
         }
     }
     Ok(())

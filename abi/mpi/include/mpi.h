@@ -1882,4 +1882,11 @@ int PMPI_Win_call_errhandler(MPI_Win win, int errorcode);
 }
 #endif
 
+/* MPI_Fint and the conversions between C and Fortran, which are not in the ABI. */
+#ifdef __has_include
+#if __has_include("mpi_fortran.h")
+#include "mpi_fortran.h"
+#endif
+#endif
+
 #endif /* MPI_H_ABI */

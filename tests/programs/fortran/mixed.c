@@ -1,5 +1,5 @@
 /* The C half of mixed.f90: handles, statuses and attributes that the two languages share. */
-#include <mpi_fortran.h>
+#include <mpi.h>
 #include <stddef.h>
 
 /* The communicator's size by a Fortran handle. */
@@ -24,7 +24,7 @@ int retag_(MPI_F08_status *status)
 {
     MPI_Status c;
     MPI_Fint f[MPI_F_STATUS_SIZE];
-    if (MPI_Status_f082c(MPI_F08_STATUS_IGNORE, &c) == MPI_SUCCESS) return -1;
+    if (MPI_Status_f2c(NULL, &c) == MPI_SUCCESS || MPI_F_STATUS_IGNORE == MPI_F_STATUSES_IGNORE) return -1;
     MPI_Status_f082c(status, &c);
     int old = c.MPI_TAG;
     c.MPI_TAG = 99;

@@ -216,13 +216,11 @@ fn kind(function: &str, raw: &Raw, all: &[Raw], at: usize) -> Result<Kind, Strin
     };
     match raw.base.as_str() {
         "void" if raw.stars == 1 => Ok(match name {
-            "extra_state" => Kind::Integer(Width::Aint, true),
-            "attribute_val"
-                if table::CLASSIC_ONLY.contains(&format!("MPI_{function}").as_str()) =>
-            {
-                Kind::Integer(Width::Int, true)
+            "extra_state" | "attribute_val" => {
+                let classic = table::CLASSIC_ONLY.contains(&format!("MPI_{function}").as_str());
+                let width = if classic { Width::Int } else { Width::Aint };
+                Kind::Integer(width, true)
             }
-            "attribute_val" => Kind::Integer(Width::Aint, true),
             "baseptr" | "buffer_addr" => Kind::Address,
             _ => Kind::Buffer(passing(function, all, at)),
         }),
