@@ -4,7 +4,7 @@ CARGO ?= cargo
 XTASK = $(CARGO) xtask
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test stage install bench check clean setup-%
+.PHONY: help demo test stage wheel install bench check clean setup-%
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1|/' | \
@@ -27,6 +27,9 @@ stage: setup-demo build-stage ## build the usable tree stage/{bin,lib,include,sh
 .PHONY: build-stage
 build-stage:
 	$(XTASK) stage
+
+wheel: setup-demo build-stage ## pack the tree as a Python wheel, dist/margay_mpi-*.whl
+	$(XTASK) wheel
 
 install: require-prefix stage ## copy the stage tree: make install PREFIX=/opt/margay
 	$(XTASK) install "$(DESTDIR)$(PREFIX)"

@@ -9,6 +9,7 @@ pub mod fortran;
 pub mod header;
 pub mod stage;
 pub mod tidy;
+pub mod wheel;
 
 /// The root folder of the workspace.
 pub fn workspace() -> &'static Path {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Parser, Subcommand};
-use xtask::{docs, header, stage, tidy, workspace};
+use xtask::{docs, header, stage, tidy, wheel, workspace};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -27,6 +27,11 @@ enum Command {
     Install {
         /// Folder that gets bin, lib, include and share.
         prefix: PathBuf,
+    },
+    /// Pack the stage tree as a Python wheel.
+    Wheel {
+        /// Where to [default: dist/ in the workspace]
+        folder: Option<PathBuf>,
     },
     /// Print mpi.h and the list of symbols from the definitions of the functions.
     Header {
@@ -63,6 +68,12 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Stage { folder } => stage::build(&folder.unwrap_or_else(stage::folder)),
         Command::Install { prefix } => stage::install(&stage::folder(), &prefix),
+        Command::Wheel { folder } => {
+            let folder = folder.unwrap_or_else(|| workspace().join("dist"));
+            let wheel = wheel::build(&stage::folder(), &folder)?;
+            println!("{}", wheel.display());
+            Ok(())
+        }
         Command::Header { check } => {
             header::run(workspace(), check).map_err(|error| anyhow!(error))
         }

@@ -1,0 +1,127 @@
+//! The Python wheel in a fresh environment: its commands, a program in each language, mpi4py built against it, and
+//! nothing left when it is gone.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use margay_tests::{command, program, run, scratch, stage, succeed};
+
+/// A command of an environment, with its folder of programs first in the path.
+fn inside(environment: &Path, name: &str, limit_s: u32) -> Command {
+    let bin = environment.join("bin");
+    let mut all = command(bin.join(name), limit_s);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path =
+        std::env::join_paths(std::iter::once(bin).chain(std::env::split_paths(&path))).unwrap();
+    all.env("PATH", path)
+        .env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+    all
+}
+
+/// Every file below a folder that Python did not write by itself.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.ends_with("__pycache__") {
+                continue;
+            }
+            if path.is_dir() && !path.is_symlink() {
+                folders.push(path.clone());
+            }
+            all.push(path);
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn the_wheel_installs_works_and_goes() {
+    let folder = scratch();
+    let wheel = xtask::wheel::build(&stage(), folder.path()).unwrap();
+    let environment = folder.path().join("an environment");
+    succeed(
+        command("python3", 120)
+            .args(["-m", "venv"])
+            .arg(&environment),
+    );
+    let before = files(&environment);
+    succeed(
+        inside(&environment, "pip", 120)
+            .args(["install", "--quiet", "--no-index"])
+            .arg(&wheel),
+    );
+
+    // The package tells where it is, and its library can be loaded.
+    let told = succeed(inside(&environment, "python", 60).args([
+        "-c",
+        "import ctypes, margay_mpi as m\n\
+         assert (m.include() / 'mpi.h').exists() and (m.bin() / 'mpiexec').exists()\n\
+         library = ctypes.CDLL(str(m.library()))\n\
+         major, minor = ctypes.c_int(), ctypes.c_int()\n\
+         library.MPI_Abi_get_version(ctypes.byref(major), ctypes.byref(minor))\n\
+         print(m.prefix(), major.value)",
+    ]));
+    assert_eq!(
+        told,
+        format!("{} 1\n", environment.canonicalize().unwrap().display())
+    );
+
+    // Programs in C and Fortran, through the environment's own wrappers and launcher.
+    for (wrapper, source, expected) in [
+        ("mpicc", "project/hello.c", "sum of ranks 3\n"),
+        ("mpifort", "fortran/modern.f90", "ok\n"),
+    ] {
+        let executable = folder.path().join(wrapper);
+        succeed(
+            inside(&environment, wrapper, 120)
+                .current_dir(folder.path())
+                .arg(program(source))
+                .arg("-o")
+                .arg(&executable),
+        );
+        let printed = succeed(
+            inside(&environment, "mpiexec", 60)
+                .args(["-n", "3"])
+                .arg(&executable),
+        );
+        assert_eq!(printed, expected);
+    }
+
+    // mpi4py from its sources; not optimized, which takes a third of the time.
+    succeed(
+        inside(&environment, "pip", 560)
+            .args(["install", "--quiet", "--no-binary", "mpi4py", "mpi4py"])
+            .env("CFLAGS", "-O0 -g0"),
+    );
+    let printed = succeed(inside(&environment, "mpiexec", 60).args([
+        "-n",
+        "4",
+        "python",
+        "-m",
+        "mpi4py.bench",
+        "helloworld",
+    ]));
+    for rank in 0..4 {
+        assert!(
+            printed.contains(&format!("I am process {rank} of 4")),
+            "{printed}"
+        );
+    }
+
+    // Binary packages of mpi4py look for the library in the environment.
+    let found = succeed(inside(&environment, "python", 60).args([
+        "-c",
+        "from mpi4py import _mpiabi; print(_mpiabi._get_mpiabi_from_libmpi())",
+    ]));
+    assert_eq!(found, "mpiabi\n");
+
+    succeed(inside(&environment, "pip", 120).args(["uninstall", "--yes", "mpi4py", "margay-mpi"]));
+    assert_eq!(files(&environment), before);
+    let gone = run(inside(&environment, "python", 60).args(["-c", "import margay_mpi"]));
+    assert!(!gone.status.success());
+}
