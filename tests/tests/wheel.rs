@@ -48,7 +48,7 @@ fn the_wheel_installs_works_and_goes() {
             .arg(folder.path())
             .env("MARGAY_STAGE", stage()),
     );
-    let environment = folder.path().join("an environment");
+    let environment = folder.path().join("environment");
     succeed(
         command("python3", 120)
             .args(["-m", "venv"])
