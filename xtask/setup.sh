@@ -39,6 +39,8 @@ test)
     needs pkg-config have pkg-config
     needs valgrind have valgrind
     needs python3 have python3
+    needs python3-venv python3 -c 'import ensurepip, venv'
+    needs python3-dev python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
     ;;
 bench)
     needs python3 have python3

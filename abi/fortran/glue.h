@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inventory.h"
 #include "mpi_fortran.h"
 
 _Static_assert(sizeof(MPI_Fint) == sizeof(int), "INTEGER has the size of int");

@@ -103,7 +103,6 @@ void FN(type_get_attr)(MPI_Fint *datatype, MPI_Fint *keyval, MPI_Aint *value, MP
 }
 SAME_IN_F08(type_get_attr, (MPI_Fint *datatype, MPI_Fint *keyval, MPI_Aint *value, MPI_Fint *flag, MPI_Fint *ierror))
 
-#ifdef HAVE_MPI_Win_create_keyval
 void FN(win_create_keyval)(void *copy_fn, void *delete_fn, MPI_Fint *keyval, MPI_Aint *extra_state, MPI_Fint *ierror)
 {
     margay_key *key = margay_key_new(copy_fn, delete_fn, *extra_state, 0);
@@ -143,4 +142,3 @@ void FN(win_get_attr)(MPI_Fint *win, MPI_Fint *keyval, MPI_Aint *value, MPI_Fint
     margay_done(ierror, e);
 }
 SAME_IN_F08(win_get_attr, (MPI_Fint *win, MPI_Fint *keyval, MPI_Aint *value, MPI_Fint *flag, MPI_Fint *ierror))
-#endif

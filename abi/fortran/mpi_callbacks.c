@@ -17,7 +17,6 @@ void FN(grequest_start)(margay_f_query *query_fn, margay_f_free *free_fn, margay
 SAME_IN_F08(grequest_start, (margay_f_query *query_fn, margay_f_free *free_fn, margay_f_cancel *cancel_fn,
                              MPI_Aint *extra_state, MPI_Fint *request, MPI_Fint *ierror))
 
-#ifdef HAVE_MPI_Register_datarep
 /* A data representation stays to the end of the program, and so does what belongs to it. */
 static margay_datarep *datarep_of(void *read, void *write, margay_f_extent *extent, MPI_Aint extra_state)
 {
@@ -56,4 +55,3 @@ void FN(register_datarep_c_f08)(char *datarep, margay_f_convert_c *read_fn, marg
     free(name);
     margay_done(ierror, e);
 }
-#endif

@@ -102,7 +102,6 @@ void FN(info_get_string)(MPI_Fint *info, char *key, MPI_Fint *buflen, char *valu
 SAME_IN_F08(info_get_string, (MPI_Fint *info, char *key, MPI_Fint *buflen, char *value, MPI_Fint *flag,
                               MPI_Fint *ierror, size_t key_len, size_t value_len))
 
-#ifdef HAVE_MPI_Session_init
 void FN(session_init)(MPI_Fint *info, MPI_Fint *errhandler, MPI_Fint *session, MPI_Fint *ierror)
 {
     MPI_Session c = MPI_SESSION_NULL;
@@ -128,7 +127,6 @@ void FN(session_get_nth_pset)(MPI_Fint *session, MPI_Fint *info, MPI_Fint *n, MP
 }
 SAME_IN_F08(session_get_nth_pset, (MPI_Fint *session, MPI_Fint *info, MPI_Fint *n, MPI_Fint *pset_len,
                                    char *pset_name, MPI_Fint *ierror, size_t pset_name_len))
-#endif
 
 /* Before mpi_f08 there was no pointer to put a detached buffer's address into. mpi_f08 gets it, and for the library's own
  * buffer the address of the mark. */
@@ -182,9 +180,5 @@ void FN(buffer_detach_c_f08)(void **buffer_addr, MPI_Count *size, MPI_Fint *ierr
         margay_done(ierror, e);                                                                                      \
     }
 
-#ifdef HAVE_MPI_Comm_detach_buffer
 DETACH(Comm, comm)
-#endif
-#ifdef HAVE_MPI_Session_detach_buffer
 DETACH(Session, session)
-#endif

@@ -1,8 +1,6 @@
 /* Starting processes: commands and their arguments, which Fortran gives as arrays of texts of one length. */
 #include "glue.h"
 
-#ifdef HAVE_MPI_Comm_spawn
-
 static MPI_Fint *errcodes(MPI_Fint *codes)
 {
     return codes == mpi_fort_errcodes_ignore_ ? MPI_ERRCODES_IGNORE : codes;
@@ -18,7 +16,7 @@ static char **list(const char *texts, size_t length, size_t stride)
         if (i == length) break;
     }
     char **all = margay_allocate(n + 1, sizeof *all);
-    for (size_t i = 0; i < n; i++) all[i] = margay_text(texts + i * stride, length, 0);
+    for (size_t i = 0; i < n; i++) all[i] = margay_text(texts + i * stride, length, 1);
     return all;
 }
 
@@ -79,4 +77,3 @@ SAME_IN_F08(comm_spawn_multiple,
             (MPI_Fint *count, char *commands, char *argvs, MPI_Fint *maxprocs, MPI_Fint *infos, MPI_Fint *root,
              MPI_Fint *comm, MPI_Fint *intercomm, MPI_Fint *codes, MPI_Fint *ierror, size_t command_len,
              size_t argv_len))
-#endif

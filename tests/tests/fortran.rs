@@ -61,6 +61,21 @@ fn sections_of_arrays_are_buffers() {
 }
 
 #[test]
+fn windows_files_and_started_processes() {
+    let folder = scratch();
+    let executable = compiled(folder.path(), "mpifort", &["storage.f90"], "storage");
+    for ranks in ["1", "3"] {
+        let printed = succeed(
+            command(stage().join("bin/mpiexec"), 60)
+                .args(["-n", ranks])
+                .arg(&executable)
+                .arg(folder.path().join("data")),
+        );
+        assert_eq!(printed, "ok\n", "{ranks} ranks");
+    }
+}
+
+#[test]
 fn c_and_fortran_share_handles_statuses_and_attributes() {
     let folder = scratch();
     let object = folder.path().join("mixed_c.o");

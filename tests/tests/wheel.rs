@@ -30,9 +30,10 @@ fn files(folder: &Path) -> Vec<PathBuf> {
                 continue;
             }
             if path.is_dir() && !path.is_symlink() {
-                folders.push(path.clone());
+                folders.push(path);
+            } else {
+                all.push(path);
             }
-            all.push(path);
         }
     }
     all.sort();

@@ -46,16 +46,6 @@ pub fn print(routines: &[Routine]) -> String {
     text
 }
 
-/// Which functions the library has, for the parts that are written by hand.
-pub fn inventory(routines: &[Routine]) -> String {
-    let mut text =
-        "/* Printed by `cargo xtask fortran`: the functions that mpi.h declares. */\n".to_string();
-    for routine in routines {
-        writeln!(text, "#define HAVE_{} 1", routine.name).expect("a string grows");
-    }
-    text
-}
-
 /// The conventions of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {

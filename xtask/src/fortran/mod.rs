@@ -38,6 +38,5 @@ pub fn print(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
         ("mpi_f08_interfaces.f90", interface::f08(&routines, "")),
         ("mpi_f08_pinterfaces.f90", interface::f08(&routines, "P")),
         ("mpi_functions.c", glue::print(&routines)),
-        ("inventory.h", glue::inventory(&routines)),
     ])
 }
