@@ -45,13 +45,11 @@ pub fn build(stage: &Path, folder: &Path) -> Result<PathBuf> {
     fs::remove_dir_all(&scratch)?;
     let mut members = members?;
     let tag = tag(&members)?;
-    for name in ["__init__.py"] {
-        members.push(Member {
-            path: format!("{NAME}/{name}"),
-            bytes: fs::read(workspace().join("abi/python").join(name))?,
-            mode: 0o644,
-        });
-    }
+    members.push(Member {
+        path: format!("{NAME}/__init__.py"),
+        bytes: fs::read(workspace().join("abi/python/__init__.py"))?,
+        mode: 0o644,
+    });
     let information = format!("{NAME}-{version}.dist-info");
     let readme = fs::read_to_string(workspace().join("abi/python/README.md"))?;
     for (name, text) in [
