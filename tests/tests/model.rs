@@ -51,14 +51,22 @@ fn collectives_between_two_groups_give_what_the_model_says() {
 fn files_hold_what_the_model_says() {
     let built = Built::mpi("model/files.c");
     let folder = margay_tests::scratch();
+    let file = folder.path().join("file");
+    let job = |seed: u64, ranks: u32| {
+        let seed = seed * 100 + u64::from(ranks);
+        let words = format!("{seed} 80 {}", file.display());
+        Words::mpiexec(60, ranks, &built.path(), &words)
+    };
     for seed in 0..seeds() {
         for ranks in 1..=5 {
-            let seed = seed * 100 + u64::from(ranks);
-            let file = folder.path().join(format!("{seed}"));
-            let words = format!("{seed} 80 {}", file.display());
-            Words::mpiexec(60, ranks, &built.path(), &words).succeed(90);
+            job(seed, ranks).succeed(90);
             assert!(!file.exists(), "deleted on close");
         }
+    }
+    // Over pipes alone, and while threads of the library move what is under way.
+    for variable in ["MARGAY_BYTES_ONLY=1", "MARGAY_PROGRESS_THREAD=1"] {
+        let environment = Words::from("env").and_all(variable);
+        environment.then(&job(77, 4)).succeed(90);
     }
 }
 
