@@ -38,6 +38,8 @@ test)
     needs cmake have cmake
     needs pkg-config have pkg-config
     needs valgrind have valgrind
+    needs python3-venv python3 -c 'import ensurepip, venv'
+    needs python3-dev python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
     needs python3 have python3
     needs python3-venv python3 -c 'import ensurepip, venv'
     needs python3-dev python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
