@@ -26,6 +26,9 @@ pub enum Test {
     Latency,
     OneWay,
     BothWays,
+    Put,
+    Get,
+    Accumulate,
     Barrier,
     Bcast,
     Reduce,
@@ -36,10 +39,13 @@ pub enum Test {
 }
 
 impl Test {
-    const NAMES: [(&'static str, Self); 10] = [
+    const NAMES: [(&'static str, Self); 13] = [
         ("latency", Self::Latency),
         ("oneway", Self::OneWay),
         ("bothways", Self::BothWays),
+        ("put", Self::Put),
+        ("get", Self::Get),
+        ("accumulate", Self::Accumulate),
         ("barrier", Self::Barrier),
         ("bcast", Self::Bcast),
         ("reduce", Self::Reduce),

@@ -14,6 +14,8 @@ use crate::peers::{Implementation, run_quietly};
 pub enum Group {
     /// Point-to-point: latency, bandwidth one way and both ways.
     P2p,
+    /// One-sided operations on allocated memory and on the program's.
+    Rma,
     /// Collective operations.
     Coll,
     /// A program from start to end.
@@ -21,7 +23,7 @@ pub enum Group {
 }
 
 /// The C programs in `bench/programs`.
-pub const PROGRAMS: [&str; 3] = ["p2p", "coll", "start"];
+pub const PROGRAMS: [&str; 4] = ["p2p", "rma", "coll", "start"];
 
 /// One run of one program.
 #[derive(Clone, Debug)]
@@ -53,6 +55,16 @@ pub fn units(groups: &[Group], quick: bool) -> Vec<Unit> {
                             arguments: arguments.map(str::to_owned).to_vec(),
                         });
                     }
+                }
+            }
+            Group::Rma => {
+                for buffer in ["malloc", "alloc"] {
+                    let arguments = ["--buffer", buffer, "--batch-ms", batch_ms];
+                    units.push(Unit {
+                        group,
+                        ranks: 2,
+                        arguments: arguments.map(str::to_owned).to_vec(),
+                    });
                 }
             }
             Group::Coll => {
@@ -91,6 +103,7 @@ impl Unit {
     pub fn program(&self) -> &'static str {
         match self.group {
             Group::P2p => "p2p",
+            Group::Rma => "rma",
             Group::Coll => "coll",
             Group::Start => "start",
         }
@@ -98,10 +111,10 @@ impl Unit {
 
     /// For the progress line: program, the test's name and ranks.
     pub fn label(&self) -> String {
-        let test = if self.group == Group::P2p {
-            format!(" {} {}", self.arguments[1], self.arguments[3])
-        } else {
-            String::new()
+        let test = match self.group {
+            Group::P2p => format!(" {} {}", self.arguments[1], self.arguments[3]),
+            Group::Rma => format!(" {}", self.arguments[1]),
+            Group::Coll | Group::Start => String::new(),
         };
         format!("{}{test}, {} ranks", self.program(), self.ranks)
     }
@@ -147,9 +160,10 @@ mod tests {
 
     #[test]
     fn the_plan_holds_what_the_targets_are_measured_on() {
-        let units = units(&[Group::P2p, Group::Coll, Group::Start], false);
+        let units = units(&[Group::P2p, Group::Rma, Group::Coll, Group::Start], false);
         for (group, ranks) in [
             (Group::P2p, 2),
+            (Group::Rma, 2),
             (Group::Coll, 2),
             (Group::Coll, 8),
             (Group::Coll, 16),

@@ -24,11 +24,14 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * 1024;
 
 #[rustfmt::skip]
-const TARGETS: [Target; 9] = [
+const TARGETS: [Target; 12] = [
     Target { test: Test::Latency, ranks: &[2], bytes: &[8], buffers: &["malloc", "alloc"], at_most: 0.75 },
     Target { test: Test::Latency, ranks: &[2], bytes: &[4 * KIB], buffers: &["malloc", "alloc"], at_most: 0.6 },
     Target { test: Test::Latency, ranks: &[2], bytes: &[64 * KIB], buffers: &["malloc", "alloc"], at_most: 0.7 },
     Target { test: Test::Latency, ranks: &[2], bytes: &[MIB, 4 * MIB], buffers: &["malloc"], at_most: 0.45 },
+    Target { test: Test::Put, ranks: &[2], bytes: &[8, 64 * KIB], buffers: &["alloc"], at_most: 0.9 },
+    Target { test: Test::Get, ranks: &[2], bytes: &[8, 64 * KIB], buffers: &["alloc"], at_most: 0.9 },
+    Target { test: Test::Accumulate, ranks: &[2], bytes: &[64 * KIB], buffers: &["alloc"], at_most: 0.9 },
     Target { test: Test::Barrier, ranks: &[2], bytes: &[0], buffers: &["malloc"], at_most: 1.0 },
     Target { test: Test::Allreduce, ranks: &[2], bytes: &[8], buffers: &["malloc"], at_most: 1.0 },
     Target { test: Test::Barrier, ranks: &[8, 16], bytes: &[0], buffers: &["malloc"], at_most: 0.2 },
@@ -108,7 +111,7 @@ impl Row {
             } else {
                 bytes(self.point.bytes)
             },
-            if self.point.test <= Test::BothWays {
+            if self.point.test <= Test::Accumulate {
                 self.point.buffer.clone()
             } else {
                 "-".into()

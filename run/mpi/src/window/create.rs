@@ -405,6 +405,7 @@ impl Mpi {
             serving,
             attachments,
             all: AtomicBool::new(false),
+            passive: AtomicBool::new(false),
             epoch: Mutex::new(Epoch::new(ranks)),
             polls: AtomicU32::new(0),
             state: Mutex::new(State {

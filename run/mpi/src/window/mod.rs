@@ -85,6 +85,8 @@ pub struct Window {
     attachments: Arc<Mutex<Attachments>>,
     /// An epoch is open that covers all targets.
     all: AtomicBool,
+    /// The open epoch is one of locks.
+    passive: AtomicBool,
     /// An epoch is open that covers this target: a kind of [`epoch`].
     open: Box<[AtomicU8]>,
     epoch: Mutex<Epoch>,
@@ -322,13 +324,13 @@ impl Mpi {
         Ok(match window.target(rank)? {
             Some(target) => part(target as usize),
             None => {
-                let mut parts = (0..window.targets.len()).map(part);
+                let first = window.targets.iter().position(|target| target.size > 0);
                 let nothing = Part {
                     size: 0,
                     unit: 1,
                     address: 0,
                 };
-                parts.find(|p| p.size > 0).unwrap_or(nothing)
+                first.map_or(nothing, part)
             }
         })
     }

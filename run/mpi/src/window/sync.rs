@@ -212,6 +212,7 @@ impl Mpi {
             }
             window.leave_fence(&mut epoch);
             epoch.access = Access::Locks(locks + 1);
+            window.passive.store(true, Ordering::Relaxed);
         }
         let open = match (assert & MPI_MODE_NOCHECK != 0, exclusive) {
             (true, _) => UNCHECKED,
@@ -247,6 +248,7 @@ impl Mpi {
             if held == CLOSED {
                 return Err(not_locked(&window, target));
             }
+            window.passive.store(locks > 1, Ordering::Relaxed);
             epoch.access = if locks == 1 {
                 Access::None
             } else {
@@ -281,6 +283,7 @@ impl Mpi {
                 return window.refused("MPI_Win_lock_all", &epoch);
             }
             epoch.access = Access::LockAll(held);
+            window.passive.store(true, Ordering::Relaxed);
         }
         if held {
             self.enter(&window, Which::All, FOR_ALL);
@@ -301,6 +304,7 @@ impl Mpi {
                 return window.refused("MPI_Win_unlock_all", &epoch);
             };
             epoch.access = Access::None;
+            window.passive.store(false, Ordering::Relaxed);
             held
         };
         let flushed = self.complete(&window, None);
@@ -316,7 +320,11 @@ impl Mpi {
     ///
     /// # Errors
     /// When the target is not locked, or an operation failed there.
+    #[inline]
     pub fn window_flush(&self, handle: u32, rank: i32) -> Result<()> {
+        if self.flush_at_once(handle, rank) {
+            return Ok(());
+        }
         let window = self.window(handle)?;
         let Some(target) = window.target(rank)? else {
             return Ok(());
@@ -324,8 +332,26 @@ impl Mpi {
         if !window.is_passive(Some(target)) {
             return Err(not_locked(&window, target));
         }
-        self.polled(&window);
+        self.rank.progress();
+        self.rank.give_way_if_crowded();
         self.complete(&window, Some(target))
+    }
+
+    /// Flushes where every operation was complete when its call returned and nothing is wrong. Returns false otherwise.
+    #[inline]
+    fn flush_at_once(&self, handle: u32, rank: i32) -> bool {
+        let objects = self.objects();
+        let Some(window) = objects.windows.get(handle) else {
+            return false;
+        };
+        let locked = window.passive.load(Ordering::Relaxed)
+            && (rank as u32) < window.comm.size()
+            && window.is_open(rank as u32);
+        if !locked || window.serving.is_some() || window.is_poll() {
+            return false;
+        }
+        fence(Ordering::SeqCst);
+        true
     }
 
     /// `MPI_Win_flush_all` and `MPI_Win_flush_local_all`.
@@ -385,9 +411,7 @@ impl Mpi {
 
     /// Where programs poll a window without waiting in the library, others must make progress too.
     fn polled(&self, window: &Window) {
-        let polls = window.polls.load(Ordering::Relaxed).wrapping_add(1);
-        window.polls.store(polls, Ordering::Relaxed);
-        if polls.is_multiple_of(POLLS) {
+        if window.is_poll() {
             self.rank.progress();
             self.rank.give_way_if_crowded();
         }
@@ -485,6 +509,14 @@ impl Window {
         for &(origin, number) in expected {
             epoch.waited[origin as usize] = number;
         }
+    }
+
+    /// Counts a call in which programs poll; whether it is time to let others make progress.
+    #[inline]
+    fn is_poll(&self) -> bool {
+        let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
+        self.polls.store(polls, Ordering::Relaxed);
+        polls.is_multiple_of(POLLS)
     }
 
     fn locked(&self, target: u32) -> u8 {
