@@ -116,8 +116,11 @@ impl Access {
         let room = hints.ind_rd_buffer_size as i64;
         let mut blocks = blocks.peekable();
         let mut done = 0;
+        let mut batch = Vec::new();
+        let (mut around, mut packed) = (Room::default(), Room::default());
         while let Some((low, len)) = blocks.next() {
-            let mut batch = vec![(low, len)];
+            batch.clear();
+            batch.push((low, len));
             let mut high = low + len as i64;
             let mut wanted = len;
             while sieve
@@ -134,7 +137,7 @@ impl Access {
             let got = if batch.len() == 1 {
                 self.read_extent(storage, low as u64, len, done)?
             } else {
-                self.read_around(storage, low, high, &batch, done)?
+                self.read_around(storage, &batch, done, (&mut around, &mut packed))?
             };
             done += got;
             if got < wanted {
@@ -173,36 +176,62 @@ impl Access {
         Ok(at)
     }
 
-    /// Reads everything between `low` and `high` and takes the blocks out of it.
+    /// Reads everything from the first to the last of the blocks and takes the blocks out of it, to packed byte `done`.
     fn read_around(
         &self,
         storage: &dyn Storage,
-        low: i64,
-        high: i64,
         blocks: &[(i64, u64)],
         done: u64,
+        (around, packed): (&mut Room, &mut Room),
     ) -> Result<u64> {
-        let around = Mem::owned((high - low) as usize);
+        let (Some(&(low, _)), Some(&(last, len))) = (blocks.first(), blocks.last()) else {
+            return Ok(0);
+        };
+        let length = (last - low) as usize + len as usize;
+        let around = around.of(length);
         let piece = Slice {
             mem: around.clone(),
             at: 0,
-            len: (high - low) as usize,
+            len: length,
         };
         let end = low + storage.read_at(low as u64, &[piece])? as i64;
-        let packed = Mem::owned(blocks.iter().map(|b| b.1 as usize).sum());
+        let wanted: u64 = blocks.iter().map(|block| block.1).sum();
+        let packed = packed.of(wanted as usize);
         let mut got = 0;
-        for &(offset, len) in blocks {
-            let valid = (end - offset).clamp(0, len as i64) as u64;
-            around.with_bytes(offset - low, valid as usize, |bytes| {
-                packed.write(got as i64, bytes);
+        packed.with_bytes_mut(0, wanted as usize, |to| {
+            around.with_bytes(0, length, |from| {
+                for &(offset, len) in blocks {
+                    let valid = (end - offset).clamp(0, len as i64) as usize;
+                    let at = (offset - low) as usize;
+                    to[got..got + valid].copy_from_slice(&from[at..at + valid]);
+                    got += valid;
+                    if valid < len as usize {
+                        break;
+                    }
+                }
             });
-            got += valid;
-            if valid < len {
-                break;
-            }
-        }
+        });
+        let got = got as u64;
         copy(&Data::bytes(packed, got), &self.data.range(done, got));
         Ok(got)
+    }
+}
+
+/// Memory that is used again, so that its pages are there.
+#[derive(Default)]
+struct Room(Option<(Mem, usize)>);
+
+impl Room {
+    /// At least so many bytes.
+    fn of(&mut self, length: usize) -> Mem {
+        match &self.0 {
+            Some((mem, room)) if *room >= length => mem.clone(),
+            _ => {
+                let mem = Mem::owned(length);
+                self.0 = Some((mem.clone(), length));
+                mem
+            }
+        }
     }
 }
 
