@@ -108,6 +108,10 @@ pub struct RunOptions {
     #[arg(short = 'x', value_name = "NAME[=VALUE]", action = ArgAction::Append)]
     pub export: Vec<OsString>,
 
+    /// Let the other ranks go on when one dies (for programs that recover: MPIX_Comm_shrink and the like)
+    #[arg(long = "continue-on-failure", aliases = ["enable-recovery", "disable-auto-cleanup"])]
+    pub continue_on_failure: bool,
+
     /// End the job after so many seconds, and tell where each rank was
     #[arg(long = "timeout", value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
@@ -259,6 +263,7 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
         binding: Binding::Auto,
         report_bindings: false,
         quiet: false,
+        continue_on_failure: false,
         timeout: None,
     };
     let everybody: Vec<(OsString, OsString)> =
@@ -305,6 +310,7 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
         job.binding = options.bind.unwrap_or(job.binding);
         job.report_bindings |= options.report_bindings;
         job.quiet |= options.quiet;
+        job.continue_on_failure |= options.continue_on_failure;
         job.timeout = options.timeout.or(job.timeout);
     }
     Ok(job)

@@ -318,7 +318,20 @@ impl Slot {
 
 impl Table {
     fn lock(&self) -> TableGuard<'_> {
-        while self.lock.swap(1, Ordering::Acquire) != 0 {
+        let me = std::process::id();
+        // Looks before somebody asks whether the holder is still alive.
+        const PATIENCE: u32 = 1000;
+        for look in 1u32.. {
+            let taken = self
+                .lock
+                .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+            let Err(holder) = taken else { break };
+            if look.is_multiple_of(PATIENCE) && !crate::process::is_alive(holder) {
+                // What it left half done is an entry that nobody uses.
+                let _ = self
+                    .lock
+                    .compare_exchange(holder, 0, Ordering::Relaxed, Ordering::Relaxed);
+            }
             cpu::yield_now();
         }
         TableGuard(self)

@@ -25,6 +25,8 @@ pub struct Pool {
     flags_offset: u64,
     chunks: NonNull<u8>,
     chunks_offset: u64,
+    /// To whom each chunk was handed over last.
+    handed: [u32; CHUNKS],
 }
 
 // SAFETY: the pointers lie in the segment, which is kept; flags are atomics, chunks follow the
@@ -61,6 +63,7 @@ impl Pool {
             flags_offset,
             chunks,
             chunks_offset,
+            handed: [u32::MAX; CHUNKS],
         })
     }
 
@@ -90,10 +93,26 @@ impl Pool {
 
     /// Where the peer finds the chunk; from now on the chunk is the peer's until it gives it back.
     #[must_use]
-    pub fn hand_over(&mut self, chunk: Chunk) -> Place {
+    pub fn hand_over(&mut self, chunk: Chunk, to: u32) -> Place {
+        self.handed[chunk.index] = to;
         Place {
             bytes: self.chunks_offset + (chunk.index * CHUNK) as u64,
             flag: self.flags_offset + (chunk.index * size_of::<Flag>()) as u64,
+        }
+    }
+
+    /// A peer has died: takes back the chunks that it has not given back.
+    pub fn forget(&mut self, peer: u32) {
+        for (index, _) in self
+            .handed
+            .iter()
+            .enumerate()
+            .filter(|&(_, &to)| to == peer)
+        {
+            self.flags()[index].0.store(0, Ordering::Relaxed);
+        }
+        for to in self.handed.iter_mut().filter(|to| **to == peer) {
+            *to = u32::MAX;
         }
     }
 
@@ -156,7 +175,7 @@ mod tests {
         while let Some(chunk) = pool.take() {
             let mark = places.len() as u8;
             pool.fill(&chunk, CHUNK, |b| b.fill(mark));
-            places.push(pool.hand_over(chunk));
+            places.push(pool.hand_over(chunk, 1));
         }
         assert_eq!(places.len(), CHUNKS);
         for (i, &place) in places.iter().enumerate() {

@@ -428,6 +428,12 @@ pub fn library_path(name: &str) -> Option<std::path::PathBuf> {
         })
 }
 
+/// Whether a process runs: it exists and is no zombie.
+#[must_use]
+pub fn is_alive(pid: u32) -> bool {
+    ProcessFacts::of(pid).is_some_and(|facts| !matches!(facts.state, 'Z' | 'X'))
+}
+
 /// The ids of all processes that this process can see.
 pub fn all_processes() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc")

@@ -68,6 +68,10 @@ pub struct Header {
     abort_code: AtomicI32,
     command_len: AtomicU32,
     command: [AtomicU64; COMMAND_BYTES / 8],
+    /// How many ranks have died before they were finalized.
+    failures: AtomicU32,
+    /// 1 when the others go on then.
+    tolerant: AtomicU32,
     /// The next free byte of the heap; alone on its line, since everybody adds to it.
     heap_next: Line<AtomicU64>,
 }
@@ -686,6 +690,29 @@ impl Header {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Ranks that have died before they were finalized, as far as the launcher knows.
+    #[must_use]
+    #[inline]
+    pub fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Acquire)
+    }
+
+    /// Enters (by the launcher) that another rank has died so; call it when its cell says that it is gone.
+    pub fn add_failure(&self) {
+        self.failures.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether the ranks go on when one of them dies.
+    #[must_use]
+    pub fn is_tolerant(&self) -> bool {
+        self.tolerant.load(Ordering::Relaxed) != 0
+    }
+
+    /// Enters (by the launcher) that they do.
+    pub fn set_tolerant(&self) {
+        self.tolerant.store(1, Ordering::Relaxed);
+    }
+
     /// Enters that `rank` aborts the job with `code`. Only the first one counts: a first cause is
     /// never masked. Returns whether this was the first.
     pub fn abort(&self, rank: u32, code: i32) -> bool {
@@ -767,6 +794,12 @@ impl RankCell {
     /// Enters (by the launcher) that the process is gone.
     pub fn set_exited(&self) {
         self.exited.store(1, Ordering::Release);
+    }
+
+    /// Whether the rank has died before it was finalized.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.exited() && self.phase() != Phase::Finalized
     }
 
     /// Whether the process is gone.

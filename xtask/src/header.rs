@@ -11,11 +11,14 @@ use syn::{Attribute, Expr, GenericArgument, Item, Lit, PathArguments, Type};
 pub struct Outputs {
     /// `abi/mpi/include/mpi.h`
     pub header: String,
+    /// `abi/mpi/include/mpi_ext.h`
+    pub extensions: String,
     /// `abi/mpi/symbols.txt`: one symbol a line, sorted.
     pub symbols: String,
 }
 
 const HEADER: &str = "abi/mpi/include/mpi.h";
+const EXTENSIONS: &str = "abi/mpi/include/mpi_ext.h";
 const SYMBOLS: &str = "abi/mpi/symbols.txt";
 
 /// Writes both files; with `check` only compares them.
@@ -24,7 +27,11 @@ const SYMBOLS: &str = "abi/mpi/symbols.txt";
 /// When a source cannot be read or understood, and, with `check`, when a file is not what would be printed.
 pub fn run(root: &Path, check: bool) -> Result<(), String> {
     let outputs = print(root)?;
-    for (path, text) in [(HEADER, &outputs.header), (SYMBOLS, &outputs.symbols)] {
+    for (path, text) in [
+        (HEADER, &outputs.header),
+        (EXTENSIONS, &outputs.extensions),
+        (SYMBOLS, &outputs.symbols),
+    ] {
         let file = root.join(path);
         if std::fs::read_to_string(&file).is_ok_and(|old| old == *text) {
             continue;
@@ -46,30 +53,44 @@ pub fn run(root: &Path, check: bool) -> Result<(), String> {
 /// # Errors
 /// When a source cannot be read or understood.
 pub fn print(root: &Path) -> Result<Outputs, String> {
-    let template = read(&root.join("abi/mpi/mpi.h.in"))?;
-    let constants = constants(&parse(&root.join("run/mpi/src/constants.rs"))?)?;
+    let source = parse(&root.join("run/mpi/src/constants.rs"))?;
     let functions = functions(&root.join("abi/mpi/src"))?;
-    let mut prototypes = String::new();
-    let mut profiling = String::new();
     let mut symbols = Vec::new();
     for f in &functions {
-        writeln!(prototypes, "{};", f.prototype("")).expect("a string grows");
-        writeln!(profiling, "{};", f.prototype("P")).expect("a string grows");
         symbols.push(f.name.clone());
         symbols.push(format!("P{}", f.name));
     }
+    let print = |template: &str, extensions: bool| -> Result<String, String> {
+        let mut prototypes = String::new();
+        let mut profiling = String::new();
+        for f in functions
+            .iter()
+            .filter(|f| is_extension(&f.name) == extensions)
+        {
+            writeln!(prototypes, "{};", f.prototype("")).expect("a string grows");
+            writeln!(profiling, "{};", f.prototype("P")).expect("a string grows");
+        }
+        Ok(read(&root.join(template))?
+            .replace("@constants@\n", &constants(&source, extensions)?)
+            .replace("@prototypes@\n", &prototypes)
+            .replace("@profiling@\n", &profiling))
+    };
+    let header = print("abi/mpi/mpi.h.in", false)?;
+    let extensions = print("abi/mpi/mpi_ext.h.in", true)?;
     symbols.sort();
     if let Some(twice) = symbols.windows(2).find(|w| w[0] == w[1]) {
         return Err(format!("{} is defined twice in abi/mpi/src", twice[0]));
     }
-    let header = template
-        .replace("@constants@\n", &constants)
-        .replace("@prototypes@\n", &prototypes)
-        .replace("@profiling@\n", &profiling);
     Ok(Outputs {
         header,
+        extensions,
         symbols: symbols.join("\n") + "\n",
     })
+}
+
+/// Whether a name is not the standard's.
+pub(crate) fn is_extension(name: &str) -> bool {
+    name.starts_with("MPIX_")
 }
 
 /// A function of the ABI as C declares it.
@@ -311,6 +332,9 @@ pub(crate) fn constant_list(root: &Path) -> Result<Vec<Constant>, String> {
                 continue;
             };
             let name = constant.ident.to_string();
+            if is_extension(&name) {
+                continue;
+            }
             all.push(Constant {
                 value: value(&constant.expr).map_err(|e| format!("{name}: {e}"))?,
                 ty: type_name(&constant.ty),
@@ -321,11 +345,14 @@ pub(crate) fn constant_list(root: &Path) -> Result<Vec<Constant>, String> {
     Ok(all)
 }
 
-fn constants(file: &syn::File) -> Result<String, String> {
+fn constants(file: &syn::File, extensions: bool) -> Result<String, String> {
     let mut text = String::new();
     for item in &file.items {
         let Item::Mod(module) = item else { continue };
         let (_, items) = module.content.as_ref().ok_or("a module without items")?;
+        if (module.ident == "recovery") != extensions {
+            continue;
+        }
         let doc = doc(&module.attrs).ok_or_else(|| format!("{} has no comment", module.ident))?;
         writeln!(text, "/* {doc} */").expect("a string grows");
         let constants: Vec<_> = items

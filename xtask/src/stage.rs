@@ -31,10 +31,11 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Files that are copied as they are: from the workspace, to the tree, with which mode.
-const FILES: [(&str, &str, u32); 16] = [
+const FILES: [(&str, &str, u32); 17] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
     ("abi/fortran/mpi_fortran.h", "include/mpi_fortran.h", 0o644),
+    ("abi/mpi/include/mpi_ext.h", "include/mpi_ext.h", 0o644),
     (
         "abi/wrappers/MPIConfig.cmake",
         "lib/cmake/MPI/MPIConfig.cmake",

@@ -24,6 +24,7 @@ mod op;
 mod pack;
 mod partition;
 mod point;
+mod recover;
 mod request;
 mod rma;
 mod session;

@@ -186,6 +186,18 @@ impl<T: Copy> Place<T> {
         }
     }
 
+    /// Writes a value at the end of an operation that has begun, until which the program keeps the place.
+    pub fn later<V>(self, of: impl Fn(V) -> T + Send + 'static) -> impl FnOnce(V) + Send + 'static
+    where
+        T: 'static,
+    {
+        let place = self.0 as usize;
+        move |value| {
+            // SAFETY: see the module; the request's operation ends before the program gives the place up.
+            unsafe { (place as *mut T).write(of(value)) };
+        }
+    }
+
     /// Changes the value if there is a place.
     #[inline]
     pub fn update(self, change: impl FnOnce(&mut T)) {

@@ -365,7 +365,14 @@ impl State<'_> {
                 Reaped::Child(pid, status) => {
                     if let Some(rank) = self.pids.iter().position(|&p| p == pid) {
                         self.pids[rank] = 0;
-                        self.segment.cell(rank as u32).set_exited();
+                        let cell = self.segment.cell(rank as u32);
+                        cell.set_exited();
+                        if cell.has_failed() {
+                            self.segment.header().add_failure();
+                            for other in 0..self.segment.ranks() {
+                                self.segment.cell(other).bell().ring();
+                            }
+                        }
                         self.say(Event::Ended {
                             rank: rank as u32,
                             status,

@@ -24,6 +24,8 @@ pub struct Job {
     pub report_bindings: bool,
     /// No messages of the launcher's own but errors.
     pub quiet: bool,
+    /// The other ranks go on when one dies.
+    pub continue_on_failure: bool,
     /// End the job after this time.
     pub timeout: Option<Duration>,
 }
@@ -205,6 +207,7 @@ mod tests {
             binding: Binding::Auto,
             report_bindings: false,
             quiet: false,
+            continue_on_failure: false,
             timeout: None,
         }
     }

@@ -77,7 +77,10 @@ pub fn failure(job: &Job, failure: Failure, segment: &Segment) -> String {
             None => format!("; its last MPI call was {name}"),
         }
     });
-    let consequence = if failure.ends_job() && segment.ranks() > 1 {
+    let survived = job.continue_on_failure && failure.may_be_survived();
+    let consequence = if survived && segment.ranks() > 1 {
+        "; the others go on (-continue-on-failure)"
+    } else if failure.ends_job() && segment.ranks() > 1 {
         "; the job has been ended"
     } else {
         ""

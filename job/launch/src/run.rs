@@ -89,7 +89,11 @@ impl<'a> Launcher<'a> {
             segment: started.segment,
             guard: started.guard,
             own: started.own,
-            verdict: Verdict::default(),
+            verdict: if job.continue_on_failure {
+                Verdict::tolerant()
+            } else {
+                Verdict::default()
+            },
             spawner: None,
             lingers: false,
             foreign: started.foreign,
@@ -279,7 +283,7 @@ impl<'a> Launcher<'a> {
                     if let Some(failure) = self.verdict.rank_ended(rank, status, phase, aborted) {
                         let text = report::failure(self.job, failure, &self.segment);
                         self.say(&text);
-                        if failure.ends_job() {
+                        if self.verdict.ends(&failure) {
                             self.end();
                         }
                     }

@@ -105,6 +105,9 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
     segment
         .header()
         .describe(u64::from(pid), pid, usable as u32, &job.command_line());
+    if job.continue_on_failure {
+        segment.header().set_tolerant();
+    }
     // Before the first rank starts: each may ask which program the others run.
     let mut cells = (0..ranks).map(|rank| segment.cell(rank));
     for (program, &count) in (0..).zip(&counts) {

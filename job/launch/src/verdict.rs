@@ -40,6 +40,12 @@ impl Failure {
     pub fn ends_job(&self) -> bool {
         !matches!(self.cause, Cause::AfterFinalize(_))
     }
+
+    /// Whether the others may go on, if the user wants that: the rank has died, and has not asked for the end.
+    #[must_use]
+    pub fn may_be_survived(&self) -> bool {
+        !matches!(self.cause, Cause::Aborted(_))
+    }
 }
 
 /// Collects the ends of ranks into the job's exit status.
@@ -50,9 +56,20 @@ pub struct Verdict {
     passed: Option<i32>,
     /// The launcher itself ends the ranks: how they end says nothing any more.
     ending: bool,
+    /// Ranks that die do not end the job.
+    tolerant: bool,
 }
 
 impl Verdict {
+    /// That of a job whose ranks go on when others die.
+    #[must_use]
+    pub fn tolerant() -> Verdict {
+        Verdict {
+            tolerant: true,
+            ..Verdict::default()
+        }
+    }
+
     /// A rank's process ended. `aborted` is who called abort, if anybody. Returns a failure when it
     /// is the first one and nobody has been told of it.
     pub fn rank_ended(
@@ -101,8 +118,14 @@ impl Verdict {
         }
         self.status.get_or_insert(code_of(cause));
         let failure = Failure { rank, cause };
-        self.ending = failure.ends_job();
+        self.ending = self.ends(&failure);
         Some(failure)
+    }
+
+    /// Whether a failure ends the job.
+    #[must_use]
+    pub fn ends(&self, failure: &Failure) -> bool {
+        failure.ends_job() && !(self.tolerant && failure.may_be_survived())
     }
 
     /// The launcher got a signal that asks for the end, and passed it on.

@@ -46,6 +46,10 @@ pub struct Shm {
     me: u32,
     outgoing: Vec<Option<Producer>>,
     incoming: Vec<Incoming>,
+    /// Entries of the inbox that were looked at.
+    welcomed: u32,
+    /// Those of them that were not complete.
+    holes: Vec<u32>,
     pool: Option<Pool>,
     direct: Direct,
     bell: Arc<ShmBell>,
@@ -72,6 +76,8 @@ impl Shm {
             me,
             outgoing: (0..segment.ranks()).map(|_| None).collect(),
             incoming: Vec::new(),
+            welcomed: 0,
+            holes: Vec::new(),
             pool: None,
             direct: Direct::new(segment, me, thresholds),
             bell: Arc::new(ShmBell::new(segment, me)),
@@ -99,25 +105,28 @@ impl Shm {
     /// Opens the rings of those who have begun to talk since the last look.
     #[cold]
     fn welcome(&mut self) {
-        while let Some((from, offset)) = self
-            .segment
-            .inbox(self.me)
-            .sender(self.incoming.len() as u32)
-        {
-            let Some(ring) = Consumer::open(&self.segment, offset) else {
-                return;
-            };
-            self.incoming.push(Incoming {
-                from,
-                ring,
-                whole: Vec::new(),
-            });
+        let inbox = self.segment.inbox(self.me);
+        let mut places = std::mem::take(&mut self.holes);
+        places.extend(self.welcomed..inbox.len());
+        self.welcomed = self.welcomed.max(inbox.len());
+        for place in places {
+            let sender = inbox.sender(place);
+            let ring = sender.and_then(|(_, offset)| Consumer::open(&self.segment, offset));
+            match (sender, ring) {
+                (Some((from, _)), Some(ring)) => self.incoming.push(Incoming {
+                    from,
+                    ring,
+                    whole: Vec::new(),
+                }),
+                // It is being entered, or who entered it died over it.
+                _ => self.holes.push(place),
+            }
         }
     }
 
     /// Hands over what has arrived, up to a burst from each sender.
     fn take_arrived(&mut self, sink: &mut dyn Sink) -> bool {
-        if self.counter().load(Ordering::Relaxed) as usize != self.incoming.len() {
+        if self.counter().load(Ordering::Relaxed) != self.welcomed || !self.holes.is_empty() {
             self.welcome();
         }
         let mut any = false;
@@ -299,7 +308,7 @@ impl Transport for Shm {
             return false;
         };
         pool.fill(&chunk, len, fill);
-        let place = pool.hand_over(chunk);
+        let place = pool.hand_over(chunk, to);
         let words = line::in_chunk(head, args, place);
         let ring = self.outgoing[to as usize].as_mut().expect("it has room");
         let sent = ring.push(line::top(head.kind, Form::Chunk, len), |line| *line = words);
@@ -319,7 +328,7 @@ impl Transport for Shm {
         // The loop that waits for a message: nothing in it but the loads that tell.
         let mut looks = looks;
         while looks > 1
-            && self.counter().load(Ordering::Relaxed) as usize == self.incoming.len()
+            && self.counter().load(Ordering::Relaxed) == self.welcomed
             && self.incoming.iter().all(|i| i.ring.awaits_next())
         {
             looks -= 1;
@@ -361,6 +370,12 @@ impl Transport for Shm {
 
     fn bell(&self) -> Arc<dyn Bell> {
         self.bell.clone()
+    }
+
+    fn forget(&mut self, process: u32) {
+        if let Some(pool) = &mut self.pool {
+            pool.forget(process);
+        }
     }
 }
 

@@ -156,6 +156,9 @@ pub trait Transport: Send {
         Err(world)
     }
 
+    /// A peer has died: what it still held of this rank's is free again.
+    fn forget(&mut self, _process: u32) {}
+
     /// Gives up the world with this key. Nothing may be on its way any more.
     fn part(&mut self, _key: u64) {}
 }

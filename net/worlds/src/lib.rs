@@ -268,6 +268,14 @@ impl Transport for Worlds {
         Ok(())
     }
 
+    fn forget(&mut self, process: u32) {
+        if process < self.own {
+            self.home().forget(process);
+        } else if let Some((at, rank)) = self.route(process) {
+            self.world(at).transport.forget(rank);
+        }
+    }
+
     fn part(&mut self, key: u64) {
         for at in 0..self.worlds.len() {
             if self.worlds[at].as_ref().is_some_and(|w| w.key == key) {

@@ -15,7 +15,7 @@ use margay_core_schedule::{self as schedule, Peer, Progress, Region, Schedule, T
 use margay_sys::user::Mem;
 
 use crate::data::{self, Data};
-use crate::engine::{Engine, Mode, Outcome, ReqId};
+use crate::engine::{Engine, Failed, Mode, Outcome, ReqId};
 
 /// A user's buffer in a collective operation.
 #[derive(Clone, Debug)]
@@ -95,6 +95,7 @@ pub struct Execution {
     children: Vec<(ReqId, u32)>,
     /// The first message whose size was not that of its step: `bytes` expected, `truncated` sent.
     mismatch: Option<Outcome>,
+    failed: Option<Failed>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +123,7 @@ impl Execution {
             collective,
             children: Vec::new(),
             mismatch: None,
+            failed: None,
         }
     }
 
@@ -147,12 +149,25 @@ impl Execution {
             while at < self.children.len() {
                 let (id, step) = self.children[at];
                 if let Some(outcome) = engine.take(id) {
+                    self.failed = self.failed.or(outcome.failed);
                     self.check(step, outcome);
                     self.children.swap_remove(at);
                     self.progress.complete(&self.collective.schedule, step);
                 } else {
                     at += 1;
                 }
+            }
+            if self.failed.is_some() {
+                // Nothing more is begun; what is under way comes to its end, or is let go of.
+                for &(id, _) in &self.children {
+                    engine.abandon_one(id);
+                }
+                self.children.retain(|&(id, _)| engine.take(id).is_none());
+                return if self.children.is_empty() {
+                    Step::Done
+                } else {
+                    Step::Waiting
+                };
             }
             let mut started = false;
             while let Some(step) = self.progress.next() {
@@ -188,6 +203,29 @@ impl Execution {
     /// `source` where this rank expected `bytes`, which may be more or less.
     pub(crate) fn mismatch(&self) -> Option<Outcome> {
         self.mismatch
+    }
+
+    /// Why it cannot be completed, if it cannot.
+    pub(crate) fn failed(&self) -> Option<Failed> {
+        self.failed
+    }
+
+    /// It cannot be completed.
+    pub(crate) fn fail(&mut self, failed: Failed) {
+        self.failed.get_or_insert(failed);
+    }
+
+    /// Why it cannot be completed from the beginning, if it cannot.
+    pub(crate) fn broken(&self, engine: &Engine) -> Option<Failed> {
+        let groups = std::iter::once(&self.collective.local).chain(&self.collective.remote);
+        let mut broken = groups.filter_map(|g| engine.broken(self.collective.context, g));
+        broken.next()
+    }
+
+    /// Whether that process takes part.
+    pub(crate) fn has(&self, process: u32) -> bool {
+        let of = |group: &Group| group.rank(process).is_some();
+        of(&self.collective.local) || self.collective.remote.as_ref().is_some_and(|g| of(g))
     }
 
     /// Requests under way.

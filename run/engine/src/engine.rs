@@ -10,10 +10,11 @@
 //! receiver that is not ready costs memory once. Out of tokens, a message goes by rendezvous, so
 //! only its envelope waits at the receiver and order and matching stay as they are.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use margay_core_group::Group;
 use margay_core_matching::{Envelope, Matching, Pattern};
 use margay_net_transport::{
     Advance, Destination, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE, World,
@@ -29,6 +30,10 @@ use crate::monitor::{EventKind, Level, Monitor, Protocol};
 use crate::slab::{Key, Slab};
 use crate::task::Task;
 
+mod recover;
+
+use recover::Recovery;
+
 const EAGER: u8 = 1;
 const FIRST: u8 = 2;
 const MORE: u8 = 3;
@@ -37,6 +42,8 @@ const CTS: u8 = 5;
 const DATA: u8 = 6;
 const ACK: u8 = 7;
 const CREDIT: u8 = 8;
+const REVOKE: u8 = 9;
+const REFUSED: u8 = 10;
 
 /// When a standard send completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +96,21 @@ pub struct Outcome {
     pub bytes: u64,
     /// The request was cancelled and nothing was received.
     pub cancelled: bool,
+    /// It cannot be completed.
+    pub failed: Option<Failed>,
     /// The message was longer than the buffer: its size.
     pub truncated: Option<u64>,
+}
+
+/// Why an operation cannot be completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// A process that it needs has died.
+    Process,
+    /// A process has died that may be meant; the request goes on when that is acknowledged.
+    Pending,
+    /// The communicator has been revoked.
+    Revoked,
 }
 
 /// A message that a probe found.
@@ -148,6 +168,12 @@ struct State {
     waiting: Option<Waiting>,
     received: Outcome,
     received_waiting: bool,
+    recovery: Recovery,
+    /// Communicators that others have revoked, and own sends that they refused.
+    revocations: Vec<u32>,
+    /// Requests that stay although nobody waits for them any more.
+    lost: BTreeSet<u32>,
+    refusals: Vec<u32>,
 }
 
 struct Waiting {
@@ -259,6 +285,8 @@ struct Peer {
 enum Control {
     Cts { sender: u64, receiver: u64 },
     Ack { sender: u32 },
+    Revoke { number: u32 },
+    Refused { sender: u32 },
 }
 
 struct Meeting {
@@ -300,6 +328,10 @@ impl Engine {
                 waiting: None,
                 received: Outcome::default(),
                 received_waiting: false,
+                recovery: Recovery::default(),
+                revocations: Vec::new(),
+                lost: BTreeSet::new(),
+                refusals: Vec::new(),
             },
             transport,
         }
@@ -315,7 +347,7 @@ impl Engine {
         }
         let limits = state.monitor.tuning.limits();
         let peer = &mut state.peers[to as usize];
-        if !peer.queue.is_empty() || !peer.has_tokens(size, &limits) {
+        if !peer.queue.is_empty() || !peer.has_tokens(size, &limits) || state.recovery.hurt {
             return false;
         }
         let head = head(EAGER, envelope, 0);
@@ -376,6 +408,9 @@ impl Engine {
             walk,
             stage: SendStage::Queued,
         })));
+        if let Some(failed) = self.stalls(envelope.context, Some(to)) {
+            return self.refused(key, failed);
+        }
         self.state.peers[to as usize].queue.push_back(key.index);
         self.state.list(to);
         self.push_peer(to);
@@ -397,10 +432,27 @@ impl Engine {
                 arrived: 0,
                 landing: false,
             })));
+        if self.state.recovery.is_revoked(pattern.context) {
+            return self.refused(key, Failed::Revoked);
+        }
         if let Some(message) = self.state.post(pattern, key.index) {
             self.state.deliver(message, key.index);
             self.after_match();
+        } else if from.is_some_and(|p| self.state.recovery.is_dead(p)) {
+            self.state.matching.withdraw(pattern, key.index);
+            self.state.note_posted();
+            return self.refused(key, Failed::Process);
         }
+        key
+    }
+
+    /// Ends a request that has not begun.
+    #[cold]
+    fn refused(&mut self, key: ReqId, failed: Failed) -> ReqId {
+        if let Some(request) = self.state.requests.at(key.index) {
+            request.outcome.failed = Some(failed);
+        }
+        self.state.end(key.index);
         key
     }
 
@@ -439,7 +491,10 @@ impl Engine {
     }
 
     /// Begins a collective operation.
-    pub fn icollective(&mut self, execution: Execution) -> ReqId {
+    pub fn icollective(&mut self, mut execution: Execution) -> ReqId {
+        if let Some(failed) = execution.broken(self) {
+            execution.fail(failed);
+        }
         let key = self
             .state
             .requests
@@ -480,7 +535,8 @@ impl Engine {
     #[must_use]
     #[inline]
     pub fn is_done(&self, id: ReqId) -> bool {
-        self.state.requests.get(id).is_none_or(|r| r.done)
+        let over = |r: &Request| r.done || self.state.is_stalled(r);
+        self.state.requests.get(id).is_none_or(over)
     }
 
     /// The outcome of a request that has ended; the request is gone then.
@@ -488,7 +544,17 @@ impl Engine {
     pub fn take(&mut self, id: ReqId) -> Option<Outcome> {
         let request = self.state.requests.get(id)?;
         if !request.done {
-            return None;
+            if self.state.lost.contains(&id.index) {
+                return Some(Outcome {
+                    failed: Some(Failed::Process),
+                    ..Outcome::default()
+                });
+            }
+            // The request stays.
+            return self.state.is_stalled(request).then(|| Outcome {
+                failed: Some(Failed::Pending),
+                ..Outcome::default()
+            });
         }
         let outcome = request.outcome;
         self.state.requests.discard(id.index);
@@ -576,6 +642,10 @@ impl Engine {
             self.state.take_loopback();
         }
         any |= self.after_match();
+        if !self.state.revocations.is_empty() || !self.state.refusals.is_empty() {
+            any = true;
+            self.after_news();
+        }
         if !self.state.active.is_empty() {
             any |= self.push_all();
         }
@@ -799,6 +869,16 @@ impl Engine {
                 }
                 Control::Ack { sender } => Head {
                     kind: ACK,
+                    word: sender,
+                    ..Head::default()
+                },
+                Control::Revoke { number } => Head {
+                    kind: REVOKE,
+                    word: number,
+                    ..Head::default()
+                },
+                Control::Refused { sender } => Head {
+                    kind: REFUSED,
                     word: sender,
                     ..Head::default()
                 },
@@ -1072,6 +1152,7 @@ impl Engine {
             if let Some(mismatch) = execution.mismatch() {
                 *outcome = mismatch;
             }
+            outcome.failed = execution.failed();
             *place = execution;
         }
         if step == Collected::Done {
@@ -1117,6 +1198,9 @@ impl Sink for State {
             args,
             payload,
         } = packet;
+        if self.recovery.hurt && self.refuse(from, head, args, payload) {
+            return;
+        }
         match head.kind {
             EAGER => self.eager(from, head, payload),
             FIRST => self.first(from, head, args[0], payload),
@@ -1130,6 +1214,8 @@ impl Sink for State {
                 peer.unmatched = peer.unmatched.saturating_sub(number(payload, 0) as u32);
                 peer.unmatched_bytes = peer.unmatched_bytes.saturating_sub(number(payload, 1));
             }
+            REVOKE => self.revocations.push(head.word),
+            REFUSED => self.refusals.push(head.word),
             // A kind of a later version; nothing we sent can have asked for it.
             _ => {}
         }
@@ -1232,6 +1318,7 @@ impl State {
             tag: envelope.tag,
             bytes: total.min(room),
             cancelled: false,
+            failed: None,
             truncated: (total > room).then_some(total),
         };
         self.account(from, total, ack, true);
@@ -1253,6 +1340,8 @@ impl State {
             || !self.meetings.is_empty()
             || !self.declined.is_empty()
             || !self.loopback.is_empty()
+            || !self.revocations.is_empty()
+            || !self.refusals.is_empty()
             || (!self.executions.is_empty() && self.looked != self.ended)
     }
 
@@ -1492,6 +1581,10 @@ impl State {
         self.matched(index, from, envelope, total, ack, token);
         match body {
             Body::Short(bytes) => self.data(index, &bytes[..total as usize]),
+            Body::Bytes(bytes) if (bytes.len() as u64) < total && self.recovery.is_dead(from) => {
+                self.fail_receive(index);
+            }
+            Body::Rendezvous { .. } if self.recovery.is_dead(from) => self.fail_receive(index),
             Body::Bytes(bytes) => {
                 if (bytes.len() as u64) < total {
                     // The rest is on its way and goes straight to the buffer.
@@ -1505,6 +1598,26 @@ impl State {
                 sender,
                 words,
             }),
+        }
+    }
+
+    /// The sender has died before its message was here.
+    #[cold]
+    fn fail_receive(&mut self, index: u32) {
+        if let Some(request) = self.requests.at(index) {
+            request.outcome.failed = Some(Failed::Process);
+        }
+        self.end(index);
+    }
+
+    /// Whether a request is a receive from any source that waits for an acknowledgement.
+    #[inline]
+    fn is_stalled(&self, request: &Request) -> bool {
+        match &request.kind {
+            Kind::Receive(receive) if receive.from.is_none() => {
+                self.recovery.is_stalled(receive.pattern.context)
+            }
+            _ => false,
         }
     }
 

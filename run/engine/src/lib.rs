@@ -9,6 +9,7 @@
 mod collective;
 mod data;
 mod engine;
+mod failures;
 mod helper;
 pub mod monitor;
 pub mod node;
@@ -21,7 +22,7 @@ mod wait;
 
 pub use collective::{Buffer, Collective, Execution, Operator, Reduction, UserOp, combine};
 pub use data::{Data, copy};
-pub use engine::{Arrived, Engine, Limits, Mode, MsgId, Outcome, Pending, ReqId};
+pub use engine::{Arrived, Engine, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId};
 pub use helper::ProgressThread;
 pub use margay_core_matching::{Envelope, Pattern};
 pub use margay_net_transport::{SHORT, WHOLE};

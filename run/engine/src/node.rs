@@ -25,7 +25,7 @@ use margay_sys::cma;
 use margay_sys::user::Mem;
 
 use crate::data::{self, Data};
-use crate::engine::Pending;
+use crate::engine::{Engine, Failed, Pending};
 use crate::rank::Rank;
 
 /// Bytes of a slot for data; before them is the tag that says what the rank is doing.
@@ -60,6 +60,17 @@ pub struct Disagreement {
     pub bytes: Option<u64>,
     /// This rank's bytes.
     pub expected: u64,
+    /// They may agree, but something else went wrong.
+    pub trouble: Option<Trouble>,
+}
+
+/// Why an operation through shared memory could not be completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// A rank has died, or the communicator was revoked.
+    Failed(Failed),
+    /// The memory of the rank could be read at first and then not any more.
+    Unreadable,
 }
 
 /// The kinds of operation, as they stand in tags.
@@ -96,6 +107,7 @@ impl Tag {
             rank,
             bytes: same.then_some(other & 0xffff_ffff),
             expected: self.0 & 0xffff_ffff,
+            trouble: None,
         })
     }
 }
@@ -172,7 +184,7 @@ impl Channel {
     /// When the ranks do not agree about the operation.
     pub fn barrier(&self, rank: &Rank) -> Result<(), Disagreement> {
         let tag = Tag::new(Kind::Barrier, None, 0);
-        let n = self.begin(rank);
+        let n = self.begin(rank)?;
         self.put(n, tag, 0, |_| {});
         self.all(rank, n, tag, 0, |_| {})
     }
@@ -188,7 +200,7 @@ impl Channel {
         }
         let staged = len > SHORT_BYTES;
         let tag = Tag::new(Kind::Bcast, Some(root), len as u64);
-        let n = self.begin(rank);
+        let n = self.begin(rank)?;
         if self.board.me() == root && staged {
             // The root does not wait for the others: it may be several broadcasts ahead.
             self.board
@@ -201,13 +213,13 @@ impl Channel {
         } else if staged {
             self.put(n, tag, 0, |_| {});
             self.wake();
-            self.wait(rank, Some(root), || self.board.has_put(root, n));
+            self.wait(rank, Some(root), || self.board.has_put(root, n))?;
             self.read(root, n, tag, 0)?;
             data.walk().unpack(data, self.board.staged(n, len));
         } else {
             self.put(n, tag, 0, |_| {});
             self.wake();
-            self.wait(rank, Some(root), || self.board.has_put(root, n));
+            self.wait(rank, Some(root), || self.board.has_put(root, n))?;
             data.walk().unpack(data, self.read(root, n, tag, len)?);
         }
         Ok(true)
@@ -241,7 +253,7 @@ impl Channel {
             };
         }
         let tag = Tag::new(Kind::Reduce, root, bytes);
-        let n = self.begin(rank);
+        let n = self.begin(rank)?;
         self.put(n, tag, len, |slot| input.read(0, slot));
         let combine = |out: &mut [u8]| self.combine_slots(n, op, basic, out);
         match root {
@@ -255,7 +267,7 @@ impl Channel {
             }
             Some(root) if root == self.board.me() => {
                 self.wake();
-                self.wait_for_all(rank, n);
+                self.wait_for_all(rank, n)?;
                 self.check_all(n, tag)?;
                 output.with_bytes_mut(0, len, combine);
             }
@@ -291,7 +303,7 @@ impl Channel {
             self.pull_all(rank, &exposed, |from| (recv.data(from, 1), 0))?;
             return Ok(true);
         }
-        let n = self.begin(rank);
+        let n = self.begin(rank)?;
         let own_len = (mine.size() as usize).min(len);
         self.put(n, tag, own_len, |slot| mine.walk().pack(mine, slot));
         self.all(rank, n, tag, 0, |_| {})?;
@@ -332,7 +344,7 @@ impl Channel {
         }
         let len = total as usize;
         let tag = Tag::new(Kind::Alltoall, None, total);
-        let n = self.begin(rank);
+        let n = self.begin(rank)?;
         let own_len = (all.size() as usize).min(len);
         self.put(n, tag, own_len, |slot| all.walk().pack(&all, slot));
         self.all(rank, n, tag, 0, |_| {})?;
@@ -347,12 +359,12 @@ impl Channel {
 
     /// Starts the next operation: its number, once this rank may put.
     #[inline]
-    fn begin(&self, rank: &Rank) -> u64 {
+    fn begin(&self, rank: &Rank) -> Result<u64, Disagreement> {
         let n = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         if !self.board.may_put(n) {
-            self.wait(rank, None, || self.board.may_put(n));
+            self.wait(rank, None, || self.board.may_put(n))?;
         }
-        n
+        Ok(n)
     }
 
     /// Puts this rank's part of operation `n`: what it does, and `len` bytes of data.
@@ -392,7 +404,7 @@ impl Channel {
     ) -> Result<(), Disagreement> {
         if self.roomy {
             self.wake();
-            self.wait_for_all(rank, n);
+            self.wait_for_all(rank, n)?;
             return self.check_all(n, tag);
         }
         if self.board.arrive(n) {
@@ -409,7 +421,7 @@ impl Channel {
             self.wake();
             return verdict;
         }
-        self.wait(rank, None, || self.board.is_released(n));
+        self.wait(rank, None, || self.board.is_released(n))?;
         match tag.check(self.board.me(), self.board.result(n, TAG_BYTES)) {
             Ok(()) => Ok(()),
             // Somebody disagrees with somebody: find one who disagrees with this rank, if any.
@@ -418,14 +430,14 @@ impl Channel {
     }
 
     #[inline]
-    fn wait_for_all(&self, rank: &Rank, n: u64) {
+    fn wait_for_all(&self, rank: &Rank, n: u64) -> Result<(), Disagreement> {
         let mut seen = 0;
         self.wait(rank, None, || {
             while seen < self.board.ranks() && self.board.has_put(seen, n) {
                 seen += 1;
             }
             seen == self.board.ranks()
-        });
+        })
     }
 
     #[inline]
@@ -441,9 +453,27 @@ impl Channel {
     }
 
     #[inline]
-    fn wait(&self, rank: &Rank, on: Option<u32>, ready: impl FnMut() -> bool) {
+    fn wait(
+        &self,
+        rank: &Rank,
+        on: Option<u32>,
+        mut ready: impl FnMut() -> bool,
+    ) -> Result<(), Disagreement> {
         let world = on.and_then(|member| self.members.process(member));
-        rank.block_on(ready, |_| Some(Pending::Collective(world, self.context)));
+        let pending = |_: &Engine| Some(Pending::Collective(world, self.context));
+        if rank.look_for(&mut ready) {
+            return Ok(());
+        }
+        let come = |engine: &mut Engine| match ready() {
+            true => Some(Ok(())),
+            false => engine.broken(self.context, &self.members).map(Err),
+        };
+        rank.block(come, pending).map_err(|failed| Disagreement {
+            rank: on.unwrap_or(self.board.me()),
+            bytes: None,
+            expected: 0,
+            trouble: Some(Trouble::Failed(failed)),
+        })
     }
 
     /// What all have put in operation `n`, combined in rank order.
@@ -472,7 +502,7 @@ impl Channel {
         let read = self.pull(next, n, 0, &copy, 0, 8)
             && copy.with_bytes(0, 8, |bytes| bytes == PROBE.to_ne_bytes());
         let tag = Tag::new(Kind::Vote, None, 0);
-        let n = self.begin(rank);
+        let n = self.begin(rank)?;
         self.put(n, tag, 1, |slot| slot[0] = u8::from(read));
         self.all(rank, n, tag, 0, |_| {})?;
         let mut all = true;
@@ -485,7 +515,7 @@ impl Channel {
     /// Tells all where a buffer of this rank is; returns the operation in which all have told.
     fn put_address(&self, rank: &Rank, address: u64) -> Result<u64, Disagreement> {
         let tag = Tag::new(Kind::Address, None, 16);
-        let n = self.begin(rank);
+        let n = self.begin(rank)?;
         self.put(n, tag, 16, |slot| write_address(slot, address));
         self.all(rank, n, tag, 0, |_| {})?;
         Ok(n)
@@ -499,21 +529,30 @@ impl Channel {
         cma::read(pid, address + offset, to, at, len as usize).is_ok()
     }
 
-    /// As [`pull`](Self::pull), unpacked into `place`. All ranks have agreed before that it works.
-    fn pull_into(&self, from: u32, n: u64, offset: u64, place: &Data) {
+    /// As [`pull`](Self::pull), unpacked into `place`. All ranks have agreed before that it works; one that cannot be read
+    /// all the same goes to `unreadable`, and the operation goes on, so that nobody waits for this rank.
+    fn pull_into(
+        &self,
+        from: u32,
+        n: u64,
+        offset: u64,
+        place: &Data,
+        unreadable: &mut Option<u32>,
+    ) {
         let len = place.size();
         let ok = if let Some((mem, at)) = place.dense() {
             self.pull(from, n, offset, mem, at, len)
         } else {
             let packed = Mem::owned(len as usize);
             let ok = self.pull(from, n, offset, &packed, 0, len);
-            data::copy(&Data::bytes(packed, len), place);
+            if ok {
+                data::copy(&Data::bytes(packed, len), place);
+            }
             ok
         };
-        assert!(
-            ok,
-            "reading {len} bytes of rank {from} was refused although it was allowed before"
-        );
+        if !ok {
+            unreadable.get_or_insert(from);
+        }
     }
 
     /// Every rank copies from every other; `place` says where to and from which offset. The buffers
@@ -527,13 +566,34 @@ impl Channel {
         let ranks = self.board.ranks();
         let me = self.board.me();
         let n = self.put_address(rank, mine.address)?;
+        let mut unreadable = None;
         for step in 1..ranks {
             // Staggered, so that not all read the same rank's memory at once.
             let from = (me + step) % ranks;
             let (place, offset) = place(from);
-            self.pull_into(from, n, offset, &place);
+            self.pull_into(from, n, offset, &place, &mut unreadable);
         }
-        self.barrier(rank)
+        self.settle(rank, unreadable)
+    }
+
+    /// The end of an operation in which ranks read each other's memory: waits for all, and tells all when somebody could
+    /// not read.
+    fn settle(&self, rank: &Rank, unreadable: Option<u32>) -> Result<(), Disagreement> {
+        let tag = Tag::new(Kind::Vote, None, 0);
+        let n = self.begin(rank)?;
+        self.put(n, tag, 1, |slot| slot[0] = u8::from(unreadable.is_none()));
+        self.all(rank, n, tag, 0, |_| {})?;
+        for member in 0..self.board.ranks() {
+            if self.read(member, n, tag, 1)?[0] != 1 {
+                return Err(Disagreement {
+                    rank: unreadable.unwrap_or(member),
+                    bytes: None,
+                    expected: 0,
+                    trouble: Some(Trouble::Unreadable),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn pull_from_root(&self, rank: &Rank, data: &Data, root: u32) -> Result<bool, Disagreement> {
@@ -542,24 +602,33 @@ impl Channel {
         }
         let tag = Tag::new(Kind::Bcast, Some(root), data.size());
         let me = self.board.me();
-        let n = self.begin(rank);
+        let n = self.begin(rank)?;
         if me == root {
             let exposed = expose(data);
             self.put(n, tag, 16, |slot| write_address(slot, exposed.address));
             self.wake();
-            let n = self.begin(rank);
+            let n = self.begin(rank)?;
             self.put(n, tag, 0, |_| {});
-            self.wait_for_all(rank, n);
+            self.wait_for_all(rank, n)?;
         } else {
             self.put(n, tag, 0, |_| {});
             self.wake();
-            self.wait(rank, Some(root), || self.board.has_put(root, n));
+            self.wait(rank, Some(root), || self.board.has_put(root, n))?;
             self.read(root, n, tag, 16)?;
-            self.pull_into(root, n, 0, data);
+            let mut unreadable = None;
+            self.pull_into(root, n, 0, data, &mut unreadable);
             // The root waits for this before its buffer is free again; nobody else has to.
-            let n = self.begin(rank);
+            let n = self.begin(rank)?;
             self.put(n, tag, 0, |_| {});
             self.wake();
+            if let Some(root) = unreadable {
+                return Err(Disagreement {
+                    rank: root,
+                    bytes: None,
+                    expected: 0,
+                    trouble: Some(Trouble::Unreadable),
+                });
+            }
         }
         Ok(true)
     }
@@ -586,6 +655,7 @@ impl Channel {
         };
         let n = self.put_address(rank, input.address() as u64)?;
         let (first, end) = slice(me);
+        let mut unreadable = None;
         let piece = PIECE / element * element;
         let operand = Mem::owned(piece.min(end - first) as usize);
         let result = Mem::owned(piece.min(end - first) as usize);
@@ -601,7 +671,8 @@ impl Channel {
                 if member == me {
                     input.with_bytes(at as i64, len as usize, |own| target.write(0, own));
                 } else {
-                    self.pull_into(member, n, at, &Data::bytes(target.clone(), len));
+                    let place = Data::bytes(target.clone(), len);
+                    self.pull_into(member, n, at, &place, &mut unreadable);
                 }
                 if member != ranks - 1 {
                     result.with_bytes_mut(0, len as usize, |inout| {
@@ -622,9 +693,9 @@ impl Channel {
             let from = (me + step) % ranks;
             let (first, end) = slice(from);
             let place = Data::bytes(output.shifted(first as i64), end - first);
-            self.pull_into(from, n, first, &place);
+            self.pull_into(from, n, first, &place, &mut unreadable);
         }
-        self.barrier(rank)?;
+        self.settle(rank, unreadable)?;
         Ok(true)
     }
 }

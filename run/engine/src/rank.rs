@@ -18,8 +18,10 @@ use margay_sys::user::Piece;
 
 use crate::collective::Execution;
 use crate::data::Data;
-use crate::engine::{Arrived, Engine, Limits, Mode, MsgId, Outcome, Pending, ReqId};
+use crate::engine::{Arrived, Engine, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId};
+use crate::failures::Failures;
 use crate::monitor::{EventKind, Monitor};
+use crate::task::Task;
 use crate::wait::{Next, Policy, Pressure, SLEEP_NS, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
@@ -36,6 +38,9 @@ pub struct Rank {
     shares_memory: bool,
     /// Processes of other jobs were met.
     met_others: AtomicBool,
+    pub(crate) failures: Failures,
+    /// Set by the engine when somebody has died or a communicator was revoked.
+    trouble: Arc<AtomicBool>,
 }
 
 /// The environment variable that makes the ranks of a job exchange bytes through pipes only: no memory
@@ -130,6 +135,9 @@ impl Rank {
         monitor.tuning.suggest_policy(policy);
         let mut rank = Rank::with_monitor(Box::new(shm), monitor);
         rank.segment = Some(segment.clone());
+        if segment.header().is_tolerant() {
+            rank.failures.begin();
+        }
         rank.shares_memory = shares_memory;
         rank
     }
@@ -144,16 +152,20 @@ impl Rank {
     }
 
     fn with_monitor(transport: Box<dyn Transport>, monitor: &Arc<Monitor>) -> Rank {
+        let (bell, me, size) = (transport.bell(), transport.me(), transport.size());
+        let engine = Engine::new(transport, monitor.clone());
         Rank {
-            bell: transport.bell(),
+            trouble: engine.trouble().clone(),
+            bell,
             monitor: monitor.clone(),
             pressure: Pressure::default(),
-            me: transport.me(),
-            size: transport.size(),
+            me,
+            size,
             segment: None,
             shares_memory: false,
             met_others: AtomicBool::new(false),
-            engine: RankLock::new(Engine::new(transport, monitor.clone())),
+            failures: Failures::default(),
+            engine: RankLock::new(engine),
         }
     }
 
@@ -242,9 +254,9 @@ impl Rank {
         self.call(|engine| engine.recv_at_once(piece, pattern, looks).map(take))
     }
 
-    /// Sends and waits until the buffer may be used again.
+    /// Sends and waits until the buffer may be used again. Returns why it could not be sent, if so.
     #[inline]
-    pub fn send(&self, mode: Mode, data: &Data, to: u32, envelope: Envelope) {
+    pub fn send(&self, mode: Mode, data: &Data, to: u32, envelope: Envelope) -> Option<Failed> {
         let id = self.call(|engine| {
             let sent = mode != Mode::Synchronous
                 && data
@@ -252,9 +264,7 @@ impl Rank {
                     .is_some_and(|piece| engine.send_at_once(piece, to, envelope));
             (!sent).then(|| engine.isend(mode, data.clone(), to, envelope))
         });
-        if let Some(id) = id {
-            self.wait(id);
-        }
+        id.and_then(|id| self.wait(id).failed)
     }
 
     /// Receives and waits for the message. `from` is the world rank of the sender if one is asked
@@ -270,7 +280,26 @@ impl Rank {
     /// looked.
     pub fn recv_posted(&self, data: Data, pattern: Pattern, from: Option<u32>) -> Outcome {
         let id = self.irecv(data, pattern, from);
-        self.wait(id)
+        let outcome = self.wait(id);
+        if outcome.failed == Some(Failed::Pending) {
+            return self.give_up(id);
+        }
+        outcome
+    }
+
+    /// Takes a receive back that is stalled by a failure; its message may have come meanwhile.
+    #[cold]
+    fn give_up(&self, id: ReqId) -> Outcome {
+        let mut engine = self.engine.lock();
+        engine.cancel(id);
+        let outcome = engine.take(id).unwrap_or_default();
+        match outcome.cancelled || outcome.failed == Some(Failed::Pending) {
+            true => Outcome {
+                failed: Some(Failed::Process),
+                ..Outcome::default()
+            },
+            false => outcome,
+        }
     }
 
     /// Begins a send.
@@ -305,6 +334,7 @@ impl Rank {
             return Some(outcome);
         }
         self.advance(&mut engine);
+        self.watch(&mut engine);
         engine.take(id)
     }
 
@@ -354,7 +384,8 @@ impl Rank {
     /// Moves everything on that can move. Returns whether anything did.
     pub fn progress(&self) -> bool {
         let mut engine = self.engine.lock();
-        self.advance(&mut engine)
+        let moved = self.advance(&mut engine);
+        self.watch(&mut engine) || moved
     }
 
     /// Cancels a request if that is still possible; the outcome tells.
@@ -375,6 +406,7 @@ impl Rank {
             return Some(found);
         }
         self.advance(&mut engine);
+        self.watch(&mut engine);
         let found = engine.probe(pattern);
         drop(engine);
         if found.is_none() {
@@ -383,10 +415,16 @@ impl Rank {
         found
     }
 
-    /// Waits for a message; it stays where it is.
-    pub fn probe(&self, pattern: Pattern, from: Option<u32>) -> Arrived {
+    /// Waits for a message; it stays where it is. `from` is the process that is asked for, if one is.
+    ///
+    /// # Errors
+    /// When the message cannot come, or may not.
+    pub fn probe(&self, pattern: Pattern, from: Option<u32>) -> Result<Arrived, Failed> {
         self.block(
-            |engine| engine.probe(pattern),
+            |engine| match engine.probe(pattern) {
+                Some(found) => Some(Ok(found)),
+                None => engine.stalls(pattern.context, from).map(Err),
+            },
             |_| Some(Pending::Receive(from, pattern.tag, pattern.context)),
         )
     }
@@ -399,13 +437,20 @@ impl Rank {
             return Some(found);
         }
         self.advance(&mut engine);
+        self.watch(&mut engine);
         engine.mprobe(pattern)
     }
 
     /// Waits for a message and takes it.
-    pub fn mprobe(&self, pattern: Pattern, from: Option<u32>) -> (MsgId, Arrived) {
+    ///
+    /// # Errors
+    /// As [`probe`](Self::probe).
+    pub fn mprobe(&self, pattern: Pattern, from: Option<u32>) -> Result<(MsgId, Arrived), Failed> {
         self.block(
-            |engine| engine.mprobe(pattern),
+            |engine| match engine.mprobe(pattern) {
+                Some(found) => Some(Ok(found)),
+                None => engine.stalls(pattern.context, from).map(Err),
+            },
             |_| Some(Pending::Receive(from, pattern.tag, pattern.context)),
         )
     }
@@ -451,9 +496,12 @@ impl Rank {
     /// whether it did.
     pub fn part(&self, key: u64, processes: &[u32]) -> bool {
         let mut engine = self.engine.lock();
-        let quiet = processes.iter().all(|&p| engine.is_quiet(p));
+        let quiet = processes
+            .iter()
+            .all(|&p| engine.is_dead(p) || engine.is_quiet(p));
         if quiet {
             engine.part(key);
+            self.failures.forget(processes);
         }
         quiet
     }
@@ -463,6 +511,23 @@ impl Rank {
         if let Some(segment) = &self.segment {
             segment.cell(self.me).set_phase(phase);
         }
+    }
+
+    /// Whether somebody has died or a communicator was revoked.
+    #[must_use]
+    #[inline]
+    pub fn has_trouble(&self) -> bool {
+        self.trouble.load(Ordering::Relaxed)
+    }
+
+    /// Revokes the communicator with this number.
+    pub fn revoke(&self, number: u32) {
+        self.call(|engine| engine.revoke(number));
+    }
+
+    /// Begins an operation of several requests.
+    pub fn start_task(&self, task: Box<dyn Task>) -> ReqId {
+        self.call(|engine| engine.start_task(task))
     }
 
     /// Whether cores are short: more ranks than the job may use cores.
@@ -496,24 +561,19 @@ impl Rank {
         self.bell.wake_own();
     }
 
-    /// As [`block`](Self::block), for what another rank writes to shared memory: looks there alone for a moment before it
-    /// makes progress between looks.
-    #[inline]
-    pub fn block_on(
-        &self,
-        mut ready: impl FnMut() -> bool,
-        pending: impl Fn(&Engine) -> Option<Pending>,
-    ) {
+    /// Looks for a short while whether memory that others write to is `ready`, before a wait for it: with cores for all
+    /// that is usually enough. Returns whether it is.
+    pub fn look_for(&self, mut ready: impl FnMut() -> bool) -> bool {
         // Longer than a cache line takes, shorter than anybody would notice who waits for progress.
         const LOOKS: u32 = 32;
         let looks = self.pressure.policy(self.monitor.tuning.policy()).looks();
         for _ in 0..looks.min(LOOKS) {
             if ready() {
-                return;
+                return true;
             }
             cpu::pause();
         }
-        self.block(|_| ready().then_some(()), pending);
+        false
     }
 
     /// The one place that waits: makes progress until `ready` returns something.
@@ -538,7 +598,7 @@ impl Rank {
             if found.is_some() {
                 break;
             }
-            let moved = self.advance(&mut engine);
+            let moved = self.advance(&mut engine) || self.watch(&mut engine);
             drop(engine);
             match wait.step(moved) {
                 Next::Look => {}
@@ -549,7 +609,7 @@ impl Rank {
                     events.note(EventKind::Sleep, || [waited(), 0, 0, 0]);
                     let slept = wait.sleep(timeout_ns, &mut || {
                         let mut engine = self.engine.lock();
-                        let moved = self.advance(&mut engine);
+                        let moved = self.advance(&mut engine) || self.watch(&mut engine);
                         found = ready(&mut engine);
                         moved || found.is_some()
                     });

@@ -92,6 +92,12 @@ impl<T> Slab<T> {
         self.slots.iter().filter_map(|s| s.1.as_ref()).any(pleases)
     }
 
+    /// The indices of all entries.
+    pub(crate) fn indices(&self) -> Vec<u32> {
+        let used = self.slots.iter().enumerate().filter(|(_, s)| s.1.is_some());
+        used.map(|(index, _)| index as u32).collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

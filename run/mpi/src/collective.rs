@@ -18,6 +18,7 @@ use crate::comm::Comm;
 use crate::error::*;
 use crate::op::Bound;
 use crate::point::Start;
+use crate::recover::failure;
 use crate::request::Active;
 use crate::topology::Topology;
 use crate::{Mpi, fail};
@@ -178,6 +179,7 @@ impl Mpi {
     /// When the operation does not fit the communicator.
     pub fn collective(&self, comm: &Arc<Comm>, operation: Operation) -> Result<()> {
         check(comm, &operation)?;
+        self.check_whole(comm)?;
         if self.collective_fast(comm, &operation)? {
             comm.traffic.count_collective(self.rank.lock().is_shared());
             return Ok(());
@@ -221,6 +223,7 @@ impl Mpi {
         operation: &Operation,
     ) -> Result<ReqId> {
         check(comm, operation)?;
+        self.check_whole(comm)?;
         // An operation that is refused here must not count: it need not be refused everywhere.
         let plan = plan(comm, operation)?;
         Ok(self.start_plan(comm, plan, comm.next_tag()))
@@ -254,6 +257,9 @@ impl Mpi {
 
 /// The error of a collective in which the processes do not agree about the sizes of messages.
 pub(crate) fn disagreement(outcome: &Outcome) -> Option<Error> {
+    if let Some(failed) = outcome.failed {
+        return Some(failure(failed, "the collective operation"));
+    }
     let sent = outcome.truncated?;
     let expected = outcome.bytes;
     let class = if sent > expected {

@@ -17,6 +17,7 @@ use crate::constants::session::MPI_SESSION_NULL;
 use crate::construct::FOREIGN;
 use crate::error::*;
 use crate::info::Info;
+use crate::recover::Failures;
 use crate::topology::Topology;
 use crate::{Mpi, fail};
 
@@ -53,6 +54,7 @@ pub struct Comm {
     /// What it was used for.
     pub traffic: Traffic,
     channel: OnceLock<Option<Channel>>,
+    pub(crate) failures: Failures,
     state: Mutex<State>,
 }
 
@@ -129,6 +131,7 @@ impl Comm {
             partitions: AtomicU32::new(0),
             traffic: Traffic::default(),
             channel: OnceLock::new(),
+            failures: Failures::default(),
             state: Mutex::new(State {
                 errhandler: MPI_ERRORS_ARE_FATAL,
                 buffer: None,
@@ -419,6 +422,10 @@ impl Mpi {
             );
         };
         comm.set_handle(handle);
+        drop(objects);
+        if comm.id() != NO_CONTEXT {
+            self.enter_members(&comm);
+        }
         Ok(handle)
     }
 
@@ -447,6 +454,7 @@ impl Mpi {
         let _ = self.errhandler_release(errhandler);
         self.objects().comms.remove(handle);
         comm.close_channel();
+        self.rank.lock().lock().remove_members(comm.id());
         self.give_up_bridges();
         Ok(())
     }

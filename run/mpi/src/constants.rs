@@ -250,6 +250,7 @@ pub mod error_class {
     pub const MPI_ERR_SESSION: i32 = 60;
     pub const MPI_ERR_ERRHANDLER: i32 = 61;
     pub const MPI_ERR_ABI: i32 = 62;
+    pub use super::recovery::*;
     pub const MPI_T_ERR_CANNOT_INIT: i32 = 1001;
     pub const MPI_T_ERR_NOT_ACCESSIBLE: i32 = 1002;
     pub const MPI_T_ERR_NOT_INITIALIZED: i32 = 1003;
@@ -473,6 +474,12 @@ pub mod version {
     pub const MPI_SUBVERSION: Define = 0;
     pub const MPI_ABI_VERSION: Define = 1;
     pub const MPI_ABI_SUBVERSION: Define = 0;
+}
+#[doc = "Error classes of the recovery from failures; beside the standard's, and those of MPICH."]
+pub mod recovery {
+    pub const MPIX_ERR_PROC_FAILED: i32 = 101;
+    pub const MPIX_ERR_PROC_FAILED_PENDING: i32 = 102;
+    pub const MPIX_ERR_REVOKED: i32 = 103;
 }
 #[doc = "The current displacement of a file."]
 pub mod displacement {

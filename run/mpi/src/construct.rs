@@ -28,6 +28,7 @@ use crate::dynamic::Address;
 use crate::error::*;
 use crate::info::Info;
 use crate::op::{Bound, Op};
+use crate::recover::failure;
 use crate::request::Finish;
 use crate::topology::Topology;
 use crate::{Mpi, fail};
@@ -136,7 +137,7 @@ impl Mpi {
     }
 
     /// A communicator with what it inherits from `parent`.
-    fn inherit(&self, parent: &Comm, comm: Arc<Comm>) -> Result<u32> {
+    pub(crate) fn inherit(&self, parent: &Comm, comm: Arc<Comm>) -> Result<u32> {
         let (errhandler, session) = {
             let state = parent.state();
             (state.errhandler, state.session)
@@ -304,7 +305,7 @@ impl Mpi {
     }
 
     /// A communicator of some processes of `parent`, in which this process is.
-    fn add_intracomm(
+    pub(crate) fn add_intracomm(
         &self,
         parent: &Comm,
         id: u32,
@@ -502,7 +503,8 @@ impl Mpi {
             tag,
         };
         let data = Data::bytes(Mem::from_vec(bytes), length);
-        self.rank.send(Mode::Standard, &data, process, envelope);
+        // Whoever waits for it finds out himself that it does not come.
+        let _ = self.rank.send(Mode::Standard, &data, process, envelope);
     }
 
     fn receive_words(&self, comm: &Comm, process: u32, tag: u32, words: usize) -> Result<Words> {
@@ -520,7 +522,9 @@ impl Mpi {
         };
         let mem = Mem::owned(4 * words);
         let data = Data::bytes(mem.clone(), 4 * words as u64);
-        self.rank.recv(data, pattern, Some(process));
+        if let Some(failed) = self.rank.recv(data, pattern, Some(process)).failed {
+            return Err(failure(failed, &comm.describe()));
+        }
         Ok(mem.with_bytes(0, 4 * words, |bytes| {
             bytes
                 .chunks(4)
@@ -662,7 +666,7 @@ impl Mpi {
     }
 
     /// Whether the first process of `a` comes before that of `b`, in an order on which all processes agree.
-    fn comes_first(&self, a: &Group, b: &Group) -> bool {
+    pub(crate) fn comes_first(&self, a: &Group, b: &Group) -> bool {
         let first = |g: &Group| g.process(0).map(|p| self.identity(p));
         first(a) < first(b)
     }

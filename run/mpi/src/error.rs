@@ -160,6 +160,11 @@ pub fn class_text(class: i32) -> Option<&'static str> {
         MPI_ERR_VALUE_TOO_LARGE => "MPI_ERR_VALUE_TOO_LARGE: the value does not fit its argument",
         MPI_ERR_SESSION => "MPI_ERR_SESSION: invalid session",
         MPI_ERR_ERRHANDLER => "MPI_ERR_ERRHANDLER: invalid error handler",
+        MPIX_ERR_PROC_FAILED => "MPIX_ERR_PROC_FAILED: a process has died",
+        MPIX_ERR_PROC_FAILED_PENDING => {
+            "MPIX_ERR_PROC_FAILED_PENDING: a process has died that may have been meant"
+        }
+        MPIX_ERR_REVOKED => "MPIX_ERR_REVOKED: the communicator has been revoked",
         MPI_ERR_ABI => "MPI_ERR_ABI: error of the binary interface",
         _ => return None,
     })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use margay_core_datatype::Basic;
 use margay_core_reduce as reduce;
 use margay_run_engine::Data;
-use margay_run_engine::node::{Blocks, Channel, Disagreement, SHORT_BYTES};
+use margay_run_engine::node::{Blocks, Channel, Disagreement, SHORT_BYTES, Trouble};
 use margay_sys::user::{Mem, Piece};
 
 use crate::Mpi;
@@ -13,6 +13,7 @@ use crate::collective::{Elements, Operand, Operation, Root};
 use crate::comm::Comm;
 use crate::error::*;
 use crate::op::Op;
+use crate::recover::failure;
 
 impl Mpi {
     /// Does the operation through the communicator's channel. Returns false when it has none or the operation is not
@@ -119,7 +120,20 @@ fn error_of(disagreement: Disagreement) -> Error {
         rank,
         bytes,
         expected,
+        trouble,
     } = disagreement;
+    match trouble {
+        None => {}
+        Some(Trouble::Failed(failed)) => return failure(failed, "the collective operation"),
+        Some(Trouble::Unreadable) => {
+            return Error::new(
+                MPI_ERR_OTHER,
+                format!(
+                    "the memory of rank {rank} could be read before and cannot any more; has it changed its user?"
+                ),
+            );
+        }
+    }
     match bytes {
         Some(sent) => {
             let class = if sent > expected {

@@ -29,6 +29,7 @@ pub mod info;
 pub mod op;
 pub mod partition;
 pub mod point;
+pub mod recover;
 pub mod request;
 pub mod session;
 pub mod tool;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_core_datatype::Datatype;
 use margay_run_engine::{
-    Data, Engine, Envelope, Mode, Outcome, Pattern, Pending, Rank, ReqId, Task,
+    Data, Engine, Envelope, Failed, Mode, Outcome, Pattern, Pending, Rank, ReqId, Task,
 };
 use margay_sys::user::Mem;
 
@@ -152,7 +152,7 @@ impl Outgoing {
         match self.to {
             None => Active::Done(Status::EMPTY),
             Some(to) => {
-                let task = Box::new(Sending(self.clone(), to));
+                let task = Box::new(Sending(self.clone(), to, None));
                 Active::Send(rank.call(|engine| engine.start_task(task)))
             }
         }
@@ -192,21 +192,26 @@ impl Outgoing {
     }
 }
 
-struct Sending(Arc<Outgoing>, u32);
+/// With the peer, and why it cannot be completed.
+struct Sending(Arc<Outgoing>, u32, Option<Failed>);
 
 impl Task for Sending {
     fn run(&mut self, engine: &mut Engine) -> Option<Outcome> {
         let mut round = self.0.round();
         while let Some(&id) = round.sends.get(round.ended)
-            && engine.take(id).is_some()
+            && let Some(outcome) = engine.take(id)
         {
+            self.2 = self.2.or(outcome.failed);
             round.ended += 1;
         }
         if round.ended < self.0.parts.partitions as usize {
             return None;
         }
         round.started = false;
-        Some(Outcome::default())
+        Some(Outcome {
+            failed: self.2,
+            ..Outcome::default()
+        })
     }
 
     fn pending(&self) -> Pending {
@@ -234,6 +239,7 @@ impl Incoming {
                     incoming: self.clone(),
                     posted: false,
                     bytes: 0,
+                    failed: None,
                 });
                 let id = rank.call(|engine| engine.start_task(task));
                 Active::Receive(id, self.parts.total())
@@ -279,6 +285,7 @@ struct Receiving {
     incoming: Arc<Incoming>,
     posted: bool,
     bytes: u64,
+    failed: Option<Failed>,
 }
 
 impl Task for Receiving {
@@ -286,8 +293,11 @@ impl Task for Receiving {
         let incoming = &self.incoming;
         let mut round = incoming.round();
         if let Sender::Awaited(id, mem) = &round.sender
-            && engine.take(*id).is_some()
+            && let Some(outcome) = engine.take(*id)
         {
+            if outcome.failed.is_some() {
+                return Some(outcome);
+            }
             let mut bytes = [0; Introduction::BYTES];
             mem.read(0, &mut bytes);
             round.sender = Sender::Known(Introduction::decode(bytes));
@@ -313,6 +323,7 @@ impl Task for Receiving {
             && let Some(outcome) = engine.take(id)
         {
             round.ended += 1;
+            self.failed = self.failed.or(outcome.failed);
             self.bytes += outcome.bytes;
         }
         if round.ended < round.receives.len() {
@@ -325,6 +336,7 @@ impl Task for Receiving {
             tag: incoming.tag,
             bytes: self.bytes,
             cancelled: false,
+            failed: self.failed,
             truncated: (sent > incoming.parts.total()).then_some(sent),
         })
     }

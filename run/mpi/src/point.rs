@@ -12,6 +12,7 @@ use crate::constants::message::*;
 use crate::constants::sentinel::*;
 use crate::error::*;
 use crate::partition::{Incoming, Outgoing};
+use crate::recover::failure;
 use crate::request::Active;
 pub use crate::request::received;
 use crate::{Mpi, Status};
@@ -204,8 +205,13 @@ impl Mpi {
             let buffer = self.buffer_for(comm)?;
             return self.buffered_send(&buffer, data, to, envelope);
         }
-        self.rank.send(mode.mode(), data, to, envelope);
-        Ok(())
+        match self.rank.send(mode.mode(), data, to, envelope) {
+            None => Ok(()),
+            Some(failed) => {
+                let text = format!("rank {dest}, tag {tag}, on {}", self.comm(comm)?.describe());
+                Err(failure(failed, &text))
+            }
+        }
     }
 
     /// `MPI_Recv`: the status, and an error if the message was too long.
@@ -452,7 +458,10 @@ impl Mpi {
     pub fn probe(&self, source: i32, tag: i32, comm: u32) -> Result<Status> {
         Ok(match self.source(comm, source, tag)? {
             None => Status::PROC_NULL,
-            Some(source) => status_of(&self.rank.probe(source.pattern, source.from)),
+            Some(source) => {
+                let found = self.rank.probe(source.pattern, source.from);
+                status_of(&found.map_err(|f| failure(f, "the probe"))?)
+            }
         })
     }
 
@@ -463,8 +472,23 @@ impl Mpi {
     pub fn iprobe(&self, source: i32, tag: i32, comm: u32) -> Result<Option<Status>> {
         Ok(match self.source(comm, source, tag)? {
             None => Some(Status::PROC_NULL),
-            Some(source) => self.rank.iprobe(source.pattern).map(|a| status_of(&a)),
+            Some(source) => match self.rank.iprobe(source.pattern) {
+                Some(found) => Some(status_of(&found)),
+                None => self.check_source(&source).map(|()| None)?,
+            },
         })
+    }
+
+    /// An error when no message can come from there.
+    fn check_source(&self, source: &Source) -> Result<()> {
+        if !self.rank.has_trouble() {
+            return Ok(());
+        }
+        let engine = self.rank.lock().lock();
+        match engine.stalls(source.pattern.context, source.from) {
+            None => Ok(()),
+            Some(failed) => Err(failure(failed, "the probe")),
+        }
     }
 
     /// `MPI_Mprobe`: the message's handle and its status.
@@ -475,7 +499,8 @@ impl Mpi {
         match self.source(comm, source, tag)? {
             None => Ok((MPI_MESSAGE_NO_PROC, Status::PROC_NULL)),
             Some(source) => {
-                let (id, arrived) = self.rank.mprobe(source.pattern, source.from);
+                let found = self.rank.mprobe(source.pattern, source.from);
+                let (id, arrived) = found.map_err(|f| failure(f, "the probe"))?;
                 Ok((self.message_add(id, comm)?, status_of(&arrived)))
             }
         }
@@ -492,7 +517,7 @@ impl Mpi {
                 Some((id, arrived)) => Ok(Some((self.message_add(id, comm)?, status_of(&arrived)))),
                 None => {
                     self.rank.give_way_if_crowded();
-                    Ok(None)
+                    self.check_source(&source).map(|()| None)
                 }
             },
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use margay_run_engine::{Outcome, ReqId};
+use margay_run_engine::{Failed, Outcome, ReqId};
 use margay_sys::user::Mem;
 
 use crate::collective::disagreement;
@@ -13,6 +13,7 @@ use crate::constants::sentinel::*;
 use crate::error::*;
 use crate::file::access::Pending;
 use crate::point::Start;
+use crate::recover::failure;
 use crate::{Mpi, Status, fail};
 
 /// A request.
@@ -59,6 +60,8 @@ pub(crate) enum Finish {
     Nothing,
     /// Communicators whose numbers have arrived in the memory beside them.
     Number(Vec<(Arc<Comm>, Mem)>),
+    /// Something else; its error is the request's.
+    Call(Box<dyn FnOnce(&Mpi) -> Option<Error> + Send>),
 }
 
 /// A generalized request: the functions of the program. No lock is held when they are called.
@@ -256,7 +259,7 @@ impl Mpi {
                     cancelled: outcome.cancelled,
                     ..Status::EMPTY
                 };
-                (status, None)
+                (status, outcome.failed.map(|f| failure(f, "the send")))
             }
             Active::Receive(id, room) => received(&self.rank.wait(*id), *room),
             Active::Collective(id) => (Status::EMPTY, disagreement(&self.rank.wait(*id))),
@@ -266,14 +269,17 @@ impl Mpi {
                 receive,
                 room,
             } => {
-                self.rank.wait(*send);
-                received(&self.rank.wait(*receive), *room)
+                let sent = self.rank.wait(*send).failed;
+                let (status, error) = received(&self.rank.wait(*receive), *room);
+                (status, error.or(sent.map(|f| failure(f, "the send"))))
             }
             Active::Several(ids) => {
+                let mut failed = None;
                 for &id in ids.iter() {
-                    self.rank.wait(id);
+                    failed = failed.or(self.rank.wait(id).failed);
                 }
-                (Status::EMPTY, None)
+                let error = failed.map(|f| failure(f, "the operation"));
+                (Status::EMPTY, error)
             }
             Active::File(pending) => {
                 self.rank.wait(pending.id());
@@ -300,6 +306,17 @@ impl Mpi {
             return Ended::nothing(MPI_REQUEST_NULL);
         }
         let (status, mut error) = self.outcome(active);
+        if let Some(pending) = &error
+            && pending.code() == MPIX_ERR_PROC_FAILED_PENDING
+        {
+            // It goes on when the failure is acknowledged.
+            let error = error.map(|e| e.on(comm));
+            return Ended {
+                status,
+                error,
+                handle,
+            };
+        }
         let mut objects = self.objects();
         let persistent = objects
             .requests
@@ -317,7 +334,9 @@ impl Mpi {
             }
         };
         drop(objects);
-        finish.run();
+        if let Some(late) = finish.run(self) {
+            error.get_or_insert(late);
+        }
         if let Active::User(user) = active
             && let Err(code) = user.free()
         {
@@ -344,7 +363,16 @@ impl Mpi {
             return Ok(Ended::nothing(MPI_REQUEST_NULL));
         }
         if let Some((id, room, comm)) = self.take_receive(handle) {
-            let (status, error) = received(&self.rank.wait(id), room);
+            let outcome = self.rank.wait(id);
+            let (status, error) = received(&outcome, room);
+            if outcome.failed == Some(Failed::Pending) {
+                // It goes on when the failure is acknowledged.
+                return Ok(Ended {
+                    status,
+                    error: error.map(|e| e.on(comm)),
+                    handle: self.request_add(comm, Active::Receive(id, room))?,
+                });
+            }
             return Ok(Ended {
                 status,
                 error: error.map(|e| e.on(comm)),
@@ -546,7 +574,7 @@ impl Mpi {
             return Ok(Some(Status::EMPTY));
         }
         // What was taken from the engine is kept here until the program asks for good.
-        let (status, error) = self.outcome(&active);
+        let (status, mut error) = self.outcome(&active);
         if matches!(active, Active::User(_)) {
             return Ok(Some(status));
         }
@@ -555,7 +583,9 @@ impl Mpi {
             request.active = Active::Done(status);
             let finish = std::mem::replace(&mut request.finish, Finish::Nothing);
             drop(objects);
-            finish.run();
+            if let Some(late) = finish.run(self) {
+                error.get_or_insert(late);
+            }
         }
         match error {
             Some(error) => Err(error),
@@ -709,13 +739,18 @@ impl Ended {
 }
 
 impl Finish {
-    fn run(self) {
-        if let Finish::Number(numbers) = self {
-            for (comm, mem) in numbers {
-                let mut number = [0; 4];
-                mem.read(0, &mut number);
-                comm.set_id(u32::from_ne_bytes(number));
+    fn run(self, mpi: &Mpi) -> Option<Error> {
+        match self {
+            Finish::Nothing => None,
+            Finish::Number(numbers) => {
+                for (comm, mem) in numbers {
+                    let mut number = [0; 4];
+                    mem.read(0, &mut number);
+                    comm.set_id(u32::from_ne_bytes(number));
+                }
+                None
             }
+            Finish::Call(call) => call(mpi),
         }
     }
 }
@@ -724,6 +759,9 @@ impl Finish {
 /// The status of a receive, and an error if the message was longer than `room` bytes.
 #[must_use]
 pub fn received(outcome: &Outcome, room: u64) -> (Status, Option<Error>) {
+    if let Some(failed) = outcome.failed {
+        return (Status::EMPTY, Some(failure(failed, "the receive")));
+    }
     if outcome.cancelled {
         let status = Status {
             cancelled: true,
@@ -751,6 +789,9 @@ pub fn received(outcome: &Outcome, room: u64) -> (Status, Option<Error>) {
 
 /// The error of a one-sided operation whose target has not such memory.
 fn refused(outcome: &Outcome) -> Option<Error> {
+    if let Some(failed) = outcome.failed {
+        return Some(failure(failed, "the operation on the window"));
+    }
     outcome.cancelled.then(|| {
         Error::new(
             MPI_ERR_RMA_RANGE,

@@ -20,6 +20,7 @@ use crate::constants::session::MPI_SESSION_NULL;
 use crate::constants::thread::*;
 use crate::error::*;
 use crate::info::Info;
+use crate::recover::failure;
 use crate::{Mpi, fail, thread_level_name};
 
 /// The context in which processes meet that have no communicator in common.
@@ -214,7 +215,7 @@ impl Mpi {
         } else {
             0
         };
-        let id = self.spread(group, rank, 0, &key, &[id])[0];
+        let id = self.spread(group, rank, 0, &key, &[id])?[0];
         let comm = Comm::new(Parts {
             id: Some(id),
             rank,
@@ -274,11 +275,11 @@ impl Mpi {
                 self.propose_for(self.is_foreign(local))?,
             ];
             self.say(peer, &key, &ids[..1]);
-            let theirs = self.hear(peer, &key, 1)[0];
+            let theirs = self.hear(peer, &key, 1)?[0];
             ids[0] = ids[0].min(theirs);
         }
         let key = Meeting::new(self, local, stringtag, 2);
-        let ids = self.spread(local, rank, local_leader as u32, &key, &ids);
+        let ids = self.spread(local, rank, local_leader as u32, &key, &ids)?;
         let parts = |id, inner| Parts {
             id: Some(id),
             rank,
@@ -326,7 +327,7 @@ impl Mpi {
         root: u32,
         key: &Meeting,
         words: &[u32],
-    ) -> Vec<u32> {
+    ) -> Result<Vec<u32>> {
         let size = group.size();
         let turned = (rank + size - root) % size;
         let process = |turned: u32| {
@@ -340,7 +341,7 @@ impl Mpi {
             bit <<= 1;
         }
         if turned != 0 {
-            words = self.hear(process(turned - bit), key, words.len());
+            words = self.hear(process(turned - bit), key, words.len())?;
         }
         bit >>= 1;
         while bit > 0 {
@@ -349,7 +350,7 @@ impl Mpi {
             }
             bit >>= 1;
         }
-        words
+        Ok(words)
     }
 
     fn say(&self, process: u32, key: &Meeting, words: &[u32]) {
@@ -362,10 +363,11 @@ impl Mpi {
             tag,
         };
         let data = Data::bytes(Mem::from_vec(bytes), length);
-        self.rank.send(Mode::Standard, &data, process, envelope);
+        // Whoever waits for it finds out himself that it does not come.
+        let _ = self.rank.send(Mode::Standard, &data, process, envelope);
     }
 
-    fn hear(&self, process: u32, key: &Meeting, words: usize) -> Vec<u32> {
+    fn hear(&self, process: u32, key: &Meeting, words: usize) -> Result<Vec<u32>> {
         let (source, tag) = key.from(self.identity(process));
         let pattern = Pattern {
             context: MEETING,
@@ -374,11 +376,13 @@ impl Mpi {
         };
         let mem = Mem::owned(4 * words);
         let data = Data::bytes(mem.clone(), 4 * words as u64);
-        self.rank.recv(data, pattern, Some(process));
-        mem.with_bytes(0, 4 * words, |bytes| {
+        if let Some(failed) = self.rank.recv(data, pattern, Some(process)).failed {
+            return Err(failure(failed, "the group"));
+        }
+        Ok(mem.with_bytes(0, 4 * words, |bytes| {
             let word = |w: &[u8]| u32::from_ne_bytes(w.try_into().expect("four bytes"));
             bytes.chunks(4).map(word).collect()
-        })
+        }))
     }
 
     /// Whether `MPI_COMM_WORLD` and `MPI_COMM_SELF` may be used.
@@ -394,6 +398,8 @@ impl Mpi {
         self.main_thread
             .store(crate::this_thread(), Ordering::Relaxed);
         self.has_world.store(true, Ordering::Release);
+        self.enter_members(&self.world);
+        self.enter_members(&self.own);
     }
 
     /// The rank begins to take part, for the launcher.

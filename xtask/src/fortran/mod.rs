@@ -21,7 +21,7 @@ use model::Routine;
 pub fn print(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
     let routines = header::functions(&root.join("abi/mpi/src"))?
         .iter()
-        .filter(|f| !table::is_c_only(&f.name))
+        .filter(|f| !table::is_c_only(&f.name) && !header::is_extension(&f.name))
         .map(|f| Routine::of(&f.name, &f.result, &f.parameters))
         .collect::<Result<Vec<_>, String>>()?;
     let values = header::constant_list(root)?;

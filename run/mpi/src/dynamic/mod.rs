@@ -268,6 +268,10 @@ impl Mpi {
                 others.known[place].bridge = Some(key);
             }
             let them = &others.known[place];
+            if !stays {
+                self.rank
+                    .watch_other(process, &them.home, them.address.rank);
+            }
             list.push(Member {
                 process,
                 routed: !stays,

@@ -1,0 +1,51 @@
+/* mpi_ext.h - what Margay has beyond the standard: recovery from the death of processes, under the names of the User Level
+ * Failure Mitigation proposal.
+ *
+ * Printed by `cargo xtask header` from abi/mpi and run/mpi; change those, not this file.
+ */
+#ifndef MPI_EXT_H_MARGAY
+#define MPI_EXT_H_MARGAY
+
+#include <mpi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* There is this extension. */
+#define MPIX_HAVE_FTMPI 1
+
+/* Error classes of the recovery from failures; beside the standard's, and those of MPICH. */
+enum {
+    MPIX_ERR_PROC_FAILED = 101,
+    MPIX_ERR_PROC_FAILED_PENDING = 102,
+    MPIX_ERR_REVOKED = 103
+};
+
+/* Functions. */
+int MPIX_Comm_revoke(MPI_Comm comm);
+int MPIX_Comm_is_revoked(MPI_Comm comm, int *flag);
+int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);
+int MPIX_Comm_ishrink(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request);
+int MPIX_Comm_agree(MPI_Comm comm, int *flag);
+int MPIX_Comm_iagree(MPI_Comm comm, int *flag, MPI_Request *request);
+int MPIX_Comm_failure_ack(MPI_Comm comm);
+int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failedgrp);
+int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failedgrp);
+int MPIX_Comm_ack_failed(MPI_Comm comm, int num_to_ack, int *num_acked);
+/* The same functions for tools that put their own in front. */
+int PMPIX_Comm_revoke(MPI_Comm comm);
+int PMPIX_Comm_is_revoked(MPI_Comm comm, int *flag);
+int PMPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);
+int PMPIX_Comm_ishrink(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request);
+int PMPIX_Comm_agree(MPI_Comm comm, int *flag);
+int PMPIX_Comm_iagree(MPI_Comm comm, int *flag, MPI_Request *request);
+int PMPIX_Comm_failure_ack(MPI_Comm comm);
+int PMPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failedgrp);
+int PMPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failedgrp);
+int PMPIX_Comm_ack_failed(MPI_Comm comm, int num_to_ack, int *num_acked);
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MPI_EXT_H_MARGAY */

@@ -1,0 +1,114 @@
+//! Who has died: looked for while a rank waits or polls, where somebody may die without the job ending.
+//!
+//! Of the own job (`mpiexec -continue-on-failure`) the launcher's guard knows: it marks the cell, counts up the job's failures
+//! and rings all ranks. Of other jobs the same marks are looked at now and then, and whether the process is there at all: a
+//! program that was started without a launcher has nobody who would mark it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use margay_sys::clock;
+use margay_sys::process::is_alive;
+use margay_sys::segment::{Phase, Segment};
+
+use crate::engine::Engine;
+use crate::rank::Rank;
+
+/// What a rank knows of failures.
+#[derive(Default)]
+pub(crate) struct Failures {
+    watching: AtomicBool,
+    /// The own job's count when it was looked at.
+    seen: AtomicU32,
+    looked_ns: AtomicU64,
+    asked_ns: AtomicU64,
+    /// Processes of other jobs: number, segment, rank in it.
+    others: Mutex<Vec<Other>>,
+}
+
+type Other = (u32, Arc<Segment>, u32);
+
+/// How often marks of other jobs are looked at, in nanoseconds.
+const LOOK_NS: u64 = 5_000_000;
+/// How often the system is asked whether a process is there, in nanoseconds.
+const ASK_NS: u64 = 200_000_000;
+
+impl Failures {
+    pub(crate) fn begin(&self) {
+        self.watching.store(true, Ordering::Relaxed);
+    }
+
+    fn others(&self) -> std::sync::MutexGuard<'_, Vec<Other>> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, process: u32, home: Arc<Segment>, rank: u32) {
+        self.others().push((process, home, rank));
+        self.begin();
+    }
+
+    pub(crate) fn forget(&self, processes: &[u32]) {
+        self.others().retain(|(p, ..)| !processes.contains(p));
+    }
+}
+
+impl Rank {
+    /// Whether somebody may die without this rank being ended too.
+    #[must_use]
+    #[inline]
+    pub fn is_watching(&self) -> bool {
+        self.failures.watching.load(Ordering::Relaxed)
+    }
+
+    /// Looks for those who have died. Returns whether there are any new ones.
+    #[inline]
+    pub(crate) fn watch(&self, engine: &mut Engine) -> bool {
+        self.is_watching() && self.look_around(engine)
+    }
+
+    fn look_around(&self, engine: &mut Engine) -> bool {
+        let mut any = false;
+        if let Some(segment) = self.segment()
+            && segment.header().is_tolerant()
+        {
+            let failures = segment.header().failures();
+            if self.failures.seen.swap(failures, Ordering::Relaxed) != failures {
+                for rank in (0..segment.ranks()).filter(|&r| segment.cell(r).has_failed()) {
+                    any |= !engine.is_dead(rank);
+                    engine.fail(rank);
+                }
+            }
+        }
+        let now = clock::now_ns();
+        let due = |last: &AtomicU64, every| {
+            let due = now.saturating_sub(last.load(Ordering::Relaxed)) >= every;
+            if due {
+                last.store(now, Ordering::Relaxed);
+            }
+            due
+        };
+        if due(&self.failures.looked_ns, LOOK_NS) {
+            let ask = due(&self.failures.asked_ns, ASK_NS);
+            let mut failed = Vec::new();
+            self.failures.others().retain(|(process, home, rank)| {
+                let cell = home.cell(*rank);
+                let gone = cell.phase() != Phase::Finalized
+                    && (cell.exited() || (ask && cell.pid() != 0 && !is_alive(cell.pid())));
+                if gone {
+                    failed.push(*process);
+                }
+                !gone
+            });
+            for process in failed {
+                any |= !engine.is_dead(process);
+                engine.fail(process);
+            }
+        }
+        any
+    }
+
+    /// Watches a process of another job, which is a rank of `home`.
+    pub fn watch_other(&self, process: u32, home: &Arc<Segment>, rank: u32) {
+        self.failures.add(process, home.clone(), rank);
+    }
+}

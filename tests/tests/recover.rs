@@ -1,0 +1,48 @@
+//! Ranks that die while the others recover, through the real launcher.
+#![forbid(unsafe_code)]
+
+use margay_tests::jobs::{Built, Words, text};
+use margay_tests::run;
+
+fn tolerant(ranks: u32, built: &Built, arguments: &str) -> Words {
+    Words::mpiexec(30, ranks, "-continue-on-failure".as_ref(), "-quiet")
+        .and(built.path())
+        .and_all(arguments)
+}
+
+#[test]
+fn who_lives_is_told_what_cannot_be_done() {
+    let built = Built::mpi("mpi/recover.c");
+    let output = run(&mut tolerant(4, &built, "told").command(60));
+    assert!(output.stdout == b"ok\n", "{}", text(&output));
+    assert_eq!(output.status.code(), Some(137), "{}", text(&output));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("rank 1 (pid")
+            && said.contains("was killed by SIGKILL")
+            && said.contains("the others go on"),
+        "{said}"
+    );
+}
+
+#[test]
+fn revoking_lets_go_who_waits() {
+    let built = Built::mpi("mpi/recover.c");
+    let job = Words::mpiexec(30, 4, &built.path(), "revoked");
+    assert_eq!(job.succeed(60), "ok\n");
+}
+
+#[test]
+fn ranks_die_at_any_moment_and_the_others_finish() {
+    let built = Built::mpi("mpi/recover.c");
+    for seed in 1..=6 {
+        let ranks = 4 + seed % 5;
+        let output = run(&mut tolerant(ranks, &built, &format!("random {seed} 2")).command(60));
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            said.ends_with(&format!("of {ranks}\n")),
+            "{seed}: {}",
+            text(&output)
+        );
+    }
+}
