@@ -22,6 +22,7 @@ use margay_core_group::Group;
 use margay_core_reduce::{self as reduce, Op};
 use margay_sys::board::{Board, SLOT_BYTES, STAGE_BYTES};
 use margay_sys::cma;
+use margay_sys::process::is_alive;
 use margay_sys::user::Mem;
 
 use crate::data::{self, Data};
@@ -576,21 +577,54 @@ impl Channel {
         self.settle(rank, unreadable)
     }
 
+    /// The memory of a member cannot be read any more: most likely it has died.
+    #[cold]
+    fn unreadable(&self, rank: &Rank, member: u32) -> Disagreement {
+        let process = self.members.process(member);
+        let gone = rank
+            .segment()
+            .zip(process)
+            .is_some_and(|(segment, process)| !is_alive(segment.cell(process).pid()));
+        Disagreement {
+            rank: member,
+            bytes: None,
+            expected: 0,
+            trouble: Some(if gone {
+                Trouble::Failed(Failed::Process)
+            } else {
+                Trouble::Unreadable
+            }),
+        }
+    }
+
     /// The end of an operation in which ranks read each other's memory: waits for all, and tells all when somebody could
     /// not read.
     fn settle(&self, rank: &Rank, unreadable: Option<u32>) -> Result<(), Disagreement> {
         let tag = Tag::new(Kind::Vote, None, 0);
         let n = self.begin(rank)?;
-        self.put(n, tag, 1, |slot| slot[0] = u8::from(unreadable.is_none()));
+        // 1: all could be read; 0: somebody could not; 2: since he has died.
+        let own = unreadable.map(|member| self.unreadable(rank, member));
+        let failed = Some(Trouble::Failed(Failed::Process));
+        let vote = match &own {
+            None => 1,
+            Some(d) if d.trouble == failed => 2,
+            Some(_) => 0,
+        };
+        self.put(n, tag, 1, |slot| slot[0] = vote);
         self.all(rank, n, tag, 0, |_| {})?;
         for member in 0..self.board.ranks() {
-            if self.read(member, n, tag, 1)?[0] != 1 {
-                return Err(Disagreement {
-                    rank: unreadable.unwrap_or(member),
+            let vote = self.read(member, n, tag, 1)?[0];
+            if vote != 1 {
+                return Err(own.unwrap_or(Disagreement {
+                    rank: member,
                     bytes: None,
                     expected: 0,
-                    trouble: Some(Trouble::Unreadable),
-                });
+                    trouble: if vote == 2 {
+                        failed
+                    } else {
+                        Some(Trouble::Unreadable)
+                    },
+                }));
             }
         }
         Ok(())
@@ -622,12 +656,7 @@ impl Channel {
             self.put(n, tag, 0, |_| {});
             self.wake();
             if let Some(root) = unreadable {
-                return Err(Disagreement {
-                    rank: root,
-                    bytes: None,
-                    expected: 0,
-                    trouble: Some(Trouble::Unreadable),
-                });
+                return Err(self.unreadable(rank, root));
             }
         }
         Ok(true)

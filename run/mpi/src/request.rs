@@ -61,8 +61,11 @@ pub(crate) enum Finish {
     /// Communicators whose numbers have arrived in the memory beside them.
     Number(Vec<(Arc<Comm>, Mem)>),
     /// Something else; its error is the request's.
-    Call(Box<dyn FnOnce(&Mpi) -> Option<Error> + Send>),
+    Call(Last),
 }
+
+/// What is done when a request has ended.
+pub(crate) type Last = Box<dyn FnOnce(&Mpi) -> Option<Error> + Send>;
 
 /// A generalized request: the functions of the program. No lock is held when they are called.
 pub trait Generalized: Send + Sync {

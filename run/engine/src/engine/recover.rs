@@ -298,6 +298,11 @@ impl Engine {
                 tag: None,
             };
             while let Some((_, message)) = self.state.matching.take(pattern) {
+                for peer in &mut self.state.peers {
+                    // The rest of it is dropped too.
+                    let ours = |t: &mut Target| matches!(t, Target::Message(m) if *m == message);
+                    peer.assembling.take_if(ours);
+                }
                 if let Some(message) = self.state.messages.remove(message) {
                     self.state.refuse_message(&message);
                 }
