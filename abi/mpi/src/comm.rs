@@ -8,6 +8,7 @@ use margay_run_mpi::constants::limit::MPI_MAX_OBJECT_NAME;
 use margay_run_mpi::constants::sentinel::*;
 use margay_run_mpi::constants::split::*;
 use margay_run_mpi::error::Result;
+use margay_run_mpi::info::Info;
 use margay_run_mpi::{Mpi, fail};
 
 use crate::call::mpi;
@@ -54,10 +55,9 @@ mpi! {
         result.put("result", mpi.comm_compare(comm1.value(), comm2.value())?)
     }
 
-    /// Makes a communicator of the same processes, with the attributes.
+    /// Makes a communicator of the same processes, with the attributes and (since MPI 4.0) without the hints.
     fn MPI_Comm_dup(comm: MPI_Comm, newcomm: Place<MPI_Comm>) |mpi| on comm {
-        let info = mpi.comm(comm.value())?.info();
-        newcomm.put("newcomm", MPI_Comm::new(mpi.comm_dup(comm.value(), info)?))
+        newcomm.put("newcomm", MPI_Comm::new(mpi.comm_dup(comm.value(), Info::default())?))
     }
 
     /// As `MPI_Comm_dup`, with other hints.
@@ -68,8 +68,7 @@ mpi! {
 
     /// Begins to duplicate.
     fn MPI_Comm_idup(comm: MPI_Comm, newcomm: Place<MPI_Comm>, request: Place<MPI_Request>) |mpi| on comm {
-        let info = mpi.comm(comm.value())?.info();
-        let (new, handle) = mpi.comm_idup(comm.value(), info)?;
+        let (new, handle) = mpi.comm_idup(comm.value(), Info::default())?;
         newcomm.put("newcomm", MPI_Comm::new(new))?;
         request.put("request", MPI_Request::new(handle))
     }
