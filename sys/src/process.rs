@@ -384,6 +384,8 @@ pub struct ProcessFacts {
     pub cpu_seconds: f64,
     /// When it started, in clock ticks since the machine started; tells a reused id apart.
     pub started_ticks: u64,
+    /// Its address space in bytes; 0 when it has given its memory back because it is ending.
+    pub address_space: u64,
     /// The core that it ran on last.
     pub last_core: u32,
 }
@@ -408,6 +410,7 @@ impl ProcessFacts {
             parent: number(4)? as u32,
             cpu_seconds: (number(14)? + number(15)?) as f64 / ticks,
             started_ticks: number(22)?,
+            address_space: number(23)?,
             last_core: number(39)? as u32,
         })
     }
@@ -428,10 +431,12 @@ pub fn library_path(name: &str) -> Option<std::path::PathBuf> {
         })
 }
 
-/// Whether a process runs: it exists and is no zombie.
+/// Whether a process can still touch memory: it exists, is no zombie and not about to become one. (A killed process has no
+/// memory any more for some time before it is a zombie; attaching to it fails from then on.)
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {
-    ProcessFacts::of(pid).is_some_and(|facts| !matches!(facts.state, 'Z' | 'X'))
+    ProcessFacts::of(pid)
+        .is_some_and(|facts| !matches!(facts.state, 'Z' | 'X') && facts.address_space > 0)
 }
 
 /// The ids of all processes that this process can see.
