@@ -581,10 +581,12 @@ impl Channel {
     #[cold]
     fn unreadable(&self, rank: &Rank, member: u32) -> Disagreement {
         let process = self.members.process(member);
-        let gone = rank
-            .segment()
-            .zip(process)
-            .is_some_and(|(segment, process)| !is_alive(segment.cell(process).pid()));
+        // Where ranks may die, it may also have left the operation, and its buffer, because it noticed a death first.
+        let gone = rank.is_watching()
+            || rank
+                .segment()
+                .zip(process)
+                .is_some_and(|(segment, process)| !is_alive(segment.cell(process).pid()));
         Disagreement {
             rank: member,
             bytes: None,
