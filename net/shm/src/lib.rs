@@ -107,8 +107,10 @@ impl Shm {
     fn welcome(&mut self) {
         let inbox = self.segment.inbox(self.me);
         let mut places = std::mem::take(&mut self.holes);
-        places.extend(self.welcomed..inbox.len());
-        self.welcomed = self.welcomed.max(inbox.len());
+        // One reading of the length for both, or an entry made between two would never be looked at.
+        let len = inbox.len();
+        places.extend(self.welcomed..len);
+        self.welcomed = len;
         for place in places {
             let sender = inbox.sender(place);
             let ring = sender.and_then(|(_, offset)| Consumer::open(&self.segment, offset));
