@@ -31,7 +31,7 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Files that are copied as they are: from the workspace, to the tree, with which mode.
-const FILES: [(&str, &str, u32); 17] = [
+const FILES: [(&str, &str, u32); 13] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
     ("abi/fortran/mpi_fortran.h", "include/mpi_fortran.h", 0o644),
@@ -60,18 +60,6 @@ const FILES: [(&str, &str, u32); 17] = [
     ("LICENSE", "share/doc/margay/LICENSE", 0o644),
     ("README.md", "share/doc/margay/README.md", 0o644),
     ("ARCHITECTURE.md", "share/doc/margay/ARCHITECTURE.md", 0o644),
-    (
-        "docs/launcher.md",
-        "share/doc/margay/docs/launcher.md",
-        0o644,
-    ),
-    (
-        "docs/protocols.md",
-        "share/doc/margay/docs/protocols.md",
-        0o644,
-    ),
-    ("docs/fortran.md", "share/doc/margay/docs/fortran.md", 0o644),
-    ("docs/segment.md", "share/doc/margay/docs/segment.md", 0o644),
     ("CHANGELOG.md", "share/doc/margay/CHANGELOG.md", 0o644),
 ];
 
@@ -124,6 +112,7 @@ pub fn build(to: &Path) -> Result<()> {
     for (from, name, mode) in FILES {
         copy(&workspace().join(from), &to.join(name), mode)?;
     }
+    copy_folder(&workspace().join("docs"), &to.join("share/doc/margay/docs"))?;
     let pkg_config = fs::read_to_string(workspace().join("abi/wrappers/mpi.pc"))
         .context("abi/wrappers/mpi.pc")?;
     let pkg_config_fortran = pkg_config

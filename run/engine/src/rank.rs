@@ -481,7 +481,7 @@ impl Rank {
         if let Some(segment) = &self.segment
             && ranks > segment.header().usable_cores()
         {
-            self.pressure.keep();
+            self.pressure.crowd();
         }
         self.engine.lock().join(world);
     }

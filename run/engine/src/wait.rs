@@ -8,8 +8,12 @@
 //! and goes to sleep only when nothing has come for a while. In both cases a long wait ends asleep.
 //!
 //! The number of usable cores is the job's: affinity mask and CPU quota, not the machine's count.
-//! Where a quota or foreign processes take the core away, involuntary switches rise; then the rank
-//! looks for a moment and sleeps, for a yield would forfeit its turn to all the others.
+//! Where a quota or foreign processes take the core away, the rank sleeps instead of yielding, for a
+//! yield would forfeit its turn to all the others. A rank that should have a core for itself notices by
+//! involuntary switches and keeps to it for a while. Where ranks outnumber the cores every yield counts
+//! as such a switch; there the rank notices by a yield that takes long, and sleeps for the rest of this
+//! wait only: a rank that yields among ranks that sleep and wake is starved by them, so what one
+//! does for long all would have to do.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -64,6 +68,13 @@ impl Policy {
         yield_after_ns: u64::MAX,
         sleep_after_ns: 50_000,
     };
+
+    /// When others press where cores are short anyway.
+    const OUTDONE: Policy = Policy {
+        looks: 1,
+        yield_after_ns: u64::MAX,
+        sleep_after_ns: 0,
+    };
 }
 
 /// Whether somebody else wants the core of a rank that should have it alone: foreign processes, or a
@@ -72,7 +83,7 @@ impl Policy {
 pub(crate) struct Pressure {
     pressed: AtomicBool,
     /// Ranks of several jobs outnumber the cores.
-    kept: AtomicBool,
+    crowded: AtomicBool,
     switches: AtomicU64,
     checked_ns: AtomicU64,
 }
@@ -87,17 +98,20 @@ impl Pressure {
     /// The policy for now.
     #[inline]
     pub(crate) fn policy(&self, usual: Policy) -> Policy {
-        if self.pressed.load(Ordering::Relaxed) {
+        if usual.is_crowded() {
+            usual
+        } else if self.crowded.load(Ordering::Relaxed) {
+            Policy::CROWDED
+        } else if self.pressed.load(Ordering::Relaxed) {
             Policy::PRESSED
         } else {
             usual
         }
     }
 
-    /// From now on cores count as short.
-    pub(crate) fn keep(&self) {
-        self.kept.store(true, Ordering::Relaxed);
-        self.pressed.store(true, Ordering::Relaxed);
+    /// From now on ranks count as more than cores.
+    pub(crate) fn crowd(&self) {
+        self.crowded.store(true, Ordering::Relaxed);
     }
 
     fn check(&self, now: u64) {
@@ -107,7 +121,7 @@ impl Pressure {
         self.checked_ns.store(now, Ordering::Relaxed);
         let count = cpu::involuntary_switches();
         let before = self.switches.swap(count, Ordering::Relaxed);
-        let pressed = count.saturating_sub(before) >= SWITCHES || self.kept.load(Ordering::Relaxed);
+        let pressed = count.saturating_sub(before) >= SWITCHES;
         self.pressed.store(pressed, Ordering::Relaxed);
     }
 }
@@ -142,6 +156,7 @@ impl Policy {
 
     /// Whether cores are short.
     #[must_use]
+    #[inline]
     pub fn is_crowded(&self) -> bool {
         self.yield_after_ns == 0
     }
@@ -166,6 +181,10 @@ pub(crate) struct Wait<'a> {
 /// Where cores are short, so many yields come before the first look at the clock. In a collective a rank is awaited once
 /// a turn, and reading the clock each time would be a tenth of the turn.
 const YIELDS_UNTIMED: u32 = 8;
+
+/// Where cores are short, a yield that took so many [`clock::ticks`] went to somebody who computes, for half a millisecond
+/// or more. (Sixteen ranks of a core that all wait need a twentieth of it.)
+const SLOW_YIELD: u64 = 1 << 21;
 
 /// What the wait asks for next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,8 +234,7 @@ impl<'a> Wait<'a> {
         }
         if self.policy.is_crowded() && self.untimed < YIELDS_UNTIMED {
             self.untimed += 1;
-            self.yields += 1;
-            self.bell.give_way();
+            self.give_way();
             return Next::Look;
         }
         self.later()
@@ -232,7 +250,9 @@ impl<'a> Wait<'a> {
         if self.since_ns == 0 {
             self.since_ns = now;
             self.counted_ns = now;
-            self.pressure.check(now);
+            if !self.policy.is_crowded() {
+                self.pressure.check(now);
+            }
         }
         self.spent_ns += now - self.counted_ns;
         self.counted_ns = now;
@@ -249,8 +269,7 @@ impl<'a> Wait<'a> {
             return Next::Note;
         }
         if waited >= self.policy.yield_after_ns {
-            self.yields += 1;
-            self.bell.give_way();
+            self.give_way();
         } else {
             for _ in 0..8 {
                 self.bell.pause();
@@ -258,6 +277,15 @@ impl<'a> Wait<'a> {
             self.looks = self.policy.looks;
         }
         Next::Look
+    }
+
+    fn give_way(&mut self) {
+        self.yields += 1;
+        let before = clock::ticks();
+        self.bell.give_way();
+        if self.policy.is_crowded() && clock::ticks().saturating_sub(before) >= SLOW_YIELD {
+            self.policy = Policy::OUTDONE;
+        }
     }
 
     /// When the wait began, in clock nanoseconds.

@@ -1,6 +1,7 @@
 //! Attributes: values that a program caches on communicators, datatypes and windows under keys.
 
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, MutexGuard};
 
 use crate::constants::keyval::*;
 use crate::error::*;
@@ -21,6 +22,40 @@ impl Carrier {
             Carrier::Datatype => "datatypes",
             Carrier::Win => "windows",
         }
+    }
+}
+
+/// Access to the attributes in the state of an object, under the state's lock.
+pub(crate) struct Access<'a, S> {
+    state: MutexGuard<'a, S>,
+    get: fn(&S) -> &Attributes,
+    get_mut: fn(&mut S) -> &mut Attributes,
+}
+
+impl<'a, S> Access<'a, S> {
+    pub(crate) fn new(
+        state: MutexGuard<'a, S>,
+        get: fn(&S) -> &Attributes,
+        get_mut: fn(&mut S) -> &mut Attributes,
+    ) -> Self {
+        Access {
+            state,
+            get,
+            get_mut,
+        }
+    }
+}
+
+impl<S> Deref for Access<'_, S> {
+    type Target = Attributes;
+    fn deref(&self) -> &Attributes {
+        (self.get)(&self.state)
+    }
+}
+
+impl<S> DerefMut for Access<'_, S> {
+    fn deref_mut(&mut self) -> &mut Attributes {
+        (self.get_mut)(&mut self.state)
     }
 }
 

@@ -7,7 +7,7 @@ use margay_core_group::{Comparison, Group};
 use margay_run_engine::Rank;
 use margay_run_engine::node::Channel;
 
-use crate::attribute::{Attributes, Carrier};
+use crate::attribute::{Access, Attributes, Carrier};
 use crate::buffer::Buffer;
 use crate::constants::comm::*;
 use crate::constants::comparison::*;
@@ -280,7 +280,7 @@ impl Comm {
 
     /// Access to the attributes.
     pub fn attributes(&self) -> impl std::ops::DerefMut<Target = Attributes> + '_ {
-        AttributesGuard(self.state())
+        Access::new(self.state(), |s| &s.attributes, |s| &mut s.attributes)
     }
 
     /// The hints.
@@ -306,21 +306,6 @@ impl Comm {
             None if rank == MPI_PROC_NULL => Ok(None),
             None => fail!(MPI_ERR_RANK, "rank {rank} is not in {}", self.describe()),
         }
-    }
-}
-
-struct AttributesGuard<'a>(MutexGuard<'a, State>);
-
-impl std::ops::Deref for AttributesGuard<'_> {
-    type Target = Attributes;
-    fn deref(&self) -> &Attributes {
-        &self.0.attributes
-    }
-}
-
-impl std::ops::DerefMut for AttributesGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Attributes {
-        &mut self.0.attributes
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_core_datatype::{Basic, Datatype, TypeError};
 
-use crate::attribute::{Attributes, Carrier};
+use crate::attribute::{Access, Attributes, Carrier};
 use crate::constants::combiner::*;
 use crate::constants::datatype::MPI_DATATYPE_NULL;
 use crate::constants::typeclass::*;
@@ -86,7 +86,7 @@ impl Type {
 
     /// Access to the attributes.
     pub fn attributes(&self) -> impl std::ops::DerefMut<Target = Attributes> + '_ {
-        AttributesGuard(self.state())
+        Access::new(self.state(), |s| &s.attributes, |s| &mut s.attributes)
     }
 
     /// The handle.
@@ -148,21 +148,6 @@ impl Type {
             Some((combiner, arguments)) => (*combiner, arguments),
             None => (self.datatype.combiner().code(), &[]),
         }
-    }
-}
-
-struct AttributesGuard<'a>(MutexGuard<'a, State>);
-
-impl std::ops::Deref for AttributesGuard<'_> {
-    type Target = Attributes;
-    fn deref(&self) -> &Attributes {
-        &self.0.attributes
-    }
-}
-
-impl std::ops::DerefMut for AttributesGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Attributes {
-        &mut self.0.attributes
     }
 }
 

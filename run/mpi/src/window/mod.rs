@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use margay_sys::user::Mem;
 use margay_sys::window::Block;
 
-use crate::attribute::{Attributes, Carrier};
+use crate::attribute::{Access, Attributes, Carrier};
 use crate::comm::Comm;
 use crate::constants::keyval::*;
 use crate::constants::sentinel::MPI_PROC_NULL;
@@ -192,7 +192,7 @@ impl Window {
 
     /// Access to the attributes.
     pub fn attributes(&self) -> impl std::ops::DerefMut<Target = Attributes> + '_ {
-        AttributesGuard(self.state())
+        Access::new(self.state(), |s| &s.attributes, |s| &mut s.attributes)
     }
 
     /// The value of a predefined attribute as `MPI_Win_get_attr` gives it: the base, or where the number stands.
@@ -247,21 +247,6 @@ impl Window {
 
     fn attachments(&self) -> MutexGuard<'_, Attachments> {
         self.attachments.lock().expect("no panic under this lock")
-    }
-}
-
-struct AttributesGuard<'a>(MutexGuard<'a, State>);
-
-impl std::ops::Deref for AttributesGuard<'_> {
-    type Target = Attributes;
-    fn deref(&self) -> &Attributes {
-        &self.0.attributes
-    }
-}
-
-impl std::ops::DerefMut for AttributesGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Attributes {
-        &mut self.0.attributes
     }
 }
 
