@@ -2,9 +2,9 @@
  * What the benchmark programs share: buffers, patterns that are verified, adaptive repetition, and the output format.
  *
  * A figure is one line on standard output of rank 0, keys and values separated by blanks:
- *   figure <test> buffer <malloc|alloc|-> bytes <bytes> <unit> <median of the batches> min <best batch>
- * where <unit> is `us` (microseconds, less is better) or `mbps` (10^6 bytes a second, more is better). Before the figures
- * stands one line `library <first line of MPI_Get_library_version>`.
+ *   figure <test> buffer <what kind, or -> bytes <bytes> <unit> <median of the batches> min <best batch>
+ * where <unit> is `us` (microseconds, less is better), `mbps` (10^6 bytes a second, more is better) or `share` (of 1, more
+ * is better). Before the figures stands one line `library <first line of MPI_Get_library_version>`.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -31,8 +31,11 @@ static const char *bench_option(int argc, char **argv, const char *name, const c
     return otherwise;
 }
 
-static void bench_start(int *argc, char ***argv) {
-    MPI_Init(argc, argv);
+/* `level` is the level of thread support that the benchmark needs. */
+static void bench_start(int *argc, char ***argv, int level) {
+    int provided;
+    MPI_Init_thread(argc, argv, level, &provided);
+    if (provided < level) bench_fail("the library does not give the level of thread support that is needed");
     MPI_Comm_rank(MPI_COMM_WORLD, &bench_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &bench_ranks);
     bench_batch_s = atof(bench_option(*argc, *argv, "--batch-ms", "10")) / 1000;

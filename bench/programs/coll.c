@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
         {"allgather", allgather, 0, 1}, {"alltoall", alltoall, 1, 1}
     };
     static const int sizes[] = {8, 4096, 65536, 1048576};
-    bench_start(&argc, &argv);
+    bench_start(&argc, &argv, MPI_THREAD_SINGLE);
     const int largest = atoi(bench_option(argc, argv, "--max-bytes", "1048576"));
     for (size_t o = 0; o < sizeof operations / sizeof operations[0]; o++) {
         for (size_t n = 0; n < sizeof sizes / sizeof sizes[0] && sizes[n] <= largest; n++) {

@@ -55,7 +55,7 @@ static void verify(void (*body)(void *, int), Pair *pair, const char *test) {
 }
 
 int main(int argc, char **argv) {
-    bench_start(&argc, &argv);
+    bench_start(&argc, &argv, MPI_THREAD_SINGLE);
     if (bench_ranks != 2) bench_fail("p2p runs on 2 ranks");
     const char *test = bench_option(argc, argv, "--test", "latency"), *buffer = bench_option(argc, argv, "--buffer", "malloc");
     const int largest = atoi(bench_option(argc, argv, "--max-bytes", "4194304")), from_mpi = strcmp(buffer, "alloc") == 0;

@@ -68,7 +68,7 @@ static void verify(void (*body)(void *, int), Side *side, char *base, const char
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*body)(void *, int); } tests[] = {{"put", put}, {"get", get}, {"accumulate", accumulate}};
     static const int sizes[] = {8, 65536};
-    bench_start(&argc, &argv);
+    bench_start(&argc, &argv, MPI_THREAD_SINGLE);
     if (bench_ranks != 2) bench_fail("rma runs on 2 ranks");
     const char *buffer = bench_option(argc, argv, "--buffer", "malloc");
     const MPI_Aint largest = 65536;

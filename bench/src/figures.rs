@@ -12,7 +12,7 @@ pub struct Point {
     pub test: Test,
     /// Ranks of the job.
     pub ranks: usize,
-    /// `malloc`, `alloc` (MPI_Alloc_mem) or `-`.
+    /// What kind of the test: memory of `malloc` or `alloc` (MPI_Alloc_mem), threads of a rank, where a computation runs; or `-`.
     pub buffer: String,
     /// Bytes of a message, or of a rank's contribution.
     pub bytes: u64,
@@ -29,6 +29,9 @@ pub enum Test {
     Put,
     Get,
     Accumulate,
+    Exchange,
+    Window,
+    Overlap,
     Barrier,
     Bcast,
     Reduce,
@@ -39,13 +42,16 @@ pub enum Test {
 }
 
 impl Test {
-    const NAMES: [(&'static str, Self); 13] = [
+    const NAMES: [(&'static str, Self); 16] = [
         ("latency", Self::Latency),
         ("oneway", Self::OneWay),
         ("bothways", Self::BothWays),
         ("put", Self::Put),
         ("get", Self::Get),
         ("accumulate", Self::Accumulate),
+        ("exchange", Self::Exchange),
+        ("window", Self::Window),
+        ("overlap", Self::Overlap),
         ("barrier", Self::Barrier),
         ("bcast", Self::Bcast),
         ("reduce", Self::Reduce),
@@ -76,6 +82,7 @@ impl Test {
         match self {
             Self::OneWay | Self::BothWays => Unit::MegabytesPerSecond,
             Self::Start => Unit::Milliseconds,
+            Self::Overlap => Unit::Share,
             _ => Unit::Microseconds,
         }
     }
@@ -93,6 +100,9 @@ pub enum Unit {
     /// 10^6 bytes a second; more is better.
     #[serde(rename = "MB/s")]
     MegabytesPerSecond,
+    /// Part of 1; more is better.
+    #[serde(rename = "share")]
+    Share,
 }
 
 impl Unit {
@@ -102,15 +112,21 @@ impl Unit {
             Self::Microseconds => "us",
             Self::Milliseconds => "ms",
             Self::MegabytesPerSecond => "MB/s",
+            Self::Share => "share",
         }
     }
 
-    /// Ratio of times: `ours` to `theirs`, below 1 when ours is the faster.
-    pub fn ratio(self, ours: f64, theirs: f64) -> f64 {
-        if self == Self::MegabytesPerSecond {
-            theirs / ours
-        } else {
-            ours / theirs
+    /// Whether the larger figure is the better.
+    pub fn more_is_better(self) -> bool {
+        matches!(self, Self::MegabytesPerSecond | Self::Share)
+    }
+
+    /// Ratio of times: `ours` to `theirs`, below 1 when ours is the faster. Shares have none.
+    pub fn ratio(self, ours: f64, theirs: f64) -> Option<f64> {
+        match self {
+            Self::MegabytesPerSecond => Some(theirs / ours),
+            Self::Microseconds | Self::Milliseconds => Some(ours / theirs),
+            Self::Share => None,
         }
     }
 }
@@ -226,11 +242,14 @@ impl Figures {
 }
 
 fn summarize(runs: &[Figure], unit: Unit) -> Summary {
-    let more_is_better = unit == Unit::MegabytesPerSecond;
-    let best =
-        runs.iter()
-            .map(|run| run.best)
-            .reduce(if more_is_better { f64::max } else { f64::min });
+    let best = runs
+        .iter()
+        .map(|run| run.best)
+        .reduce(if unit.more_is_better() {
+            f64::max
+        } else {
+            f64::min
+        });
     let runs: Vec<f64> = runs.iter().map(|run| run.median).collect();
     Summary {
         median: median(&runs),
@@ -294,8 +313,9 @@ mod tests {
 
     #[test]
     fn ratios_are_of_times() {
-        assert_eq!(Unit::Microseconds.ratio(1.0, 2.0), 0.5);
-        assert_eq!(Unit::MegabytesPerSecond.ratio(2000.0, 1000.0), 0.5);
+        assert_eq!(Unit::Microseconds.ratio(1.0, 2.0), Some(0.5));
+        assert_eq!(Unit::MegabytesPerSecond.ratio(2000.0, 1000.0), Some(0.5));
+        assert_eq!(Unit::Share.ratio(0.9, -0.1), None);
     }
 
     #[test]

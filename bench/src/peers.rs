@@ -70,7 +70,7 @@ impl Implementation {
     pub fn compile(&self, source: &Path, program: &Path) -> Command {
         let mut command = self.command(&self.prefix.join("bin/mpicc"));
         command
-            .args(["-std=c99", "-O2"])
+            .args(["-std=c99", "-O2", "-pthread"])
             .arg(source)
             .arg("-o")
             .arg(program);
@@ -106,6 +106,16 @@ impl Implementation {
             _ => {}
         }
         command
+    }
+
+    /// Has the ranks of a launch move messages while the program computes, where the implementation can.
+    pub fn with_progress_thread(&self, launch: &mut Command) {
+        match self.name.as_str() {
+            OURS => launch.env("MARGAY_PROGRESS_THREAD", "1"),
+            "mpich" => launch.env("MPIR_CVAR_ASYNC_PROGRESS", "1"),
+            "impi-devel" => launch.env("I_MPI_ASYNC_PROGRESS", "1"),
+            _ => launch,
+        };
     }
 
     fn command(&self, program: &Path) -> Command {

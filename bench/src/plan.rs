@@ -16,14 +16,30 @@ pub enum Group {
     P2p,
     /// One-sided operations on allocated memory and on the program's.
     Rma,
+    /// Several threads of a rank that send and receive at once.
+    Threads,
+    /// A nonblocking operation while the program computes.
+    Overlap,
     /// Collective operations.
     Coll,
     /// A program from start to end.
     Start,
 }
 
+impl Group {
+    /// All of them, in the order of the tables.
+    pub const ALL: [Self; 6] = [
+        Self::P2p,
+        Self::Rma,
+        Self::Threads,
+        Self::Overlap,
+        Self::Coll,
+        Self::Start,
+    ];
+}
+
 /// The C programs in `bench/programs`.
-pub const PROGRAMS: [&str; 4] = ["p2p", "rma", "coll", "start"];
+pub const PROGRAMS: [&str; 6] = ["p2p", "rma", "threads", "overlap", "coll", "start"];
 
 /// One run of one program.
 #[derive(Clone, Debug)]
@@ -67,6 +83,23 @@ pub fn units(groups: &[Group], quick: bool) -> Vec<Unit> {
                     });
                 }
             }
+            Group::Threads => {
+                let threads: &[&str] = if quick { &["2"] } else { &["1", "2"] };
+                units.extend(threads.iter().map(|threads| {
+                    Unit {
+                        group,
+                        ranks: 2,
+                        arguments: ["--threads", threads, "--batch-ms", batch_ms]
+                            .map(str::to_owned)
+                            .to_vec(),
+                    }
+                }));
+            }
+            Group::Overlap => units.push(Unit {
+                group,
+                ranks: 2,
+                arguments: ["--batch-ms", "20"].map(str::to_owned).to_vec(),
+            }),
             Group::Coll => {
                 let arguments = [
                     "--batch-ms",
@@ -104,6 +137,8 @@ impl Unit {
         match self.group {
             Group::P2p => "p2p",
             Group::Rma => "rma",
+            Group::Threads => "threads",
+            Group::Overlap => "overlap",
             Group::Coll => "coll",
             Group::Start => "start",
         }
@@ -113,8 +148,8 @@ impl Unit {
     pub fn label(&self) -> String {
         let test = match self.group {
             Group::P2p => format!(" {} {}", self.arguments[1], self.arguments[3]),
-            Group::Rma => format!(" {}", self.arguments[1]),
-            Group::Coll | Group::Start => String::new(),
+            Group::Rma | Group::Threads => format!(" {}", self.arguments[1]),
+            Group::Overlap | Group::Coll | Group::Start => String::new(),
         };
         format!("{}{test}, {} ranks", self.program(), self.ranks)
     }
@@ -125,6 +160,9 @@ impl Unit {
     /// When the job fails, takes too long or reports nothing.
     pub fn run(&self, implementation: &Implementation, programs: &Path) -> Result<Reported> {
         let mut command = implementation.launch(self.ranks, LIMIT_S);
+        if self.group == Group::Overlap {
+            implementation.with_progress_thread(&mut command);
+        }
         command
             .arg(programs.join(self.program()))
             .args(&self.arguments);
@@ -160,10 +198,12 @@ mod tests {
 
     #[test]
     fn the_plan_holds_what_the_targets_are_measured_on() {
-        let units = units(&[Group::P2p, Group::Rma, Group::Coll, Group::Start], false);
+        let units = units(&Group::ALL, false);
         for (group, ranks) in [
             (Group::P2p, 2),
             (Group::Rma, 2),
+            (Group::Threads, 2),
+            (Group::Overlap, 2),
             (Group::Coll, 2),
             (Group::Coll, 8),
             (Group::Coll, 16),

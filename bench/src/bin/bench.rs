@@ -59,7 +59,7 @@ fn bench(options: &Options) -> Result<bool> {
     let mut failures = Vec::new();
     let installed = install(options, &mut failures)?;
     let groups = if options.only.is_empty() {
-        &[Group::P2p, Group::Rma, Group::Coll, Group::Start][..]
+        &Group::ALL[..]
     } else {
         &options.only
     };
