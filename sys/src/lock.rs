@@ -151,12 +151,16 @@ impl<T> RankLock<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn unlock(&self) {
         if self.single.load(Ordering::Relaxed) {
             self.state.store(FREE, Ordering::Relaxed);
-            return;
+        } else {
+            self.unlock_shared();
         }
+    }
+
+    fn unlock_shared(&self) {
         self.owner.store(0, Ordering::Relaxed);
         if self.state.swap(FREE, Ordering::Release) == CONTENDED {
             // SAFETY: `state` is a live aligned word.
@@ -191,7 +195,7 @@ impl<T> DerefMut for RankGuard<'_, T> {
 }
 
 impl<T> Drop for RankGuard<'_, T> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         self.lock.unlock();
     }

@@ -121,9 +121,11 @@ fn at_once(mpi: &Mpi, win: MPI_Win, dense: Dense, origin: Elements, target: Far)
         let count = u64::try_from(count).ok()?;
         count.checked_mul(basic_size(datatype.value())?)
     };
+    let is_same = datatype == far_datatype && count == far_count;
     match size(count, datatype) {
         Some(bytes)
-            if size(far_count, far_datatype) == Some(bytes) && buf.address() > MPI_IN_PLACE =>
+            if (is_same || size(far_count, far_datatype) == Some(bytes))
+                && buf.address() > MPI_IN_PLACE =>
         {
             let mem = buf.claim(0, bytes as i64);
             mpi.access_at_once(win.value(), dense, &mem, bytes, (rank, disp.wide()))

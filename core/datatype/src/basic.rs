@@ -53,10 +53,12 @@ const LONG_DOUBLE: Repr = if cfg!(target_arch = "x86_64") {
     Repr::F128
 };
 
+#[derive(Clone, Copy)]
 struct Facts {
     name: &'static str,
     size: u8,
     align: u8,
+    extent: u8,
     class: Class,
     repr: Repr,
 }
@@ -80,14 +82,25 @@ macro_rules! basics {
             }
 
             #[inline]
-            const fn facts(self) -> Facts {
-                match self {
-                    $(Basic::$variant => Facts {
-                        name: $name, size: $size, align: $align, class: Class::$class, repr: $repr,
-                    },)*
-                }
+            const fn facts(self) -> &'static Facts {
+                &FACTS[self as usize % FACTS.len()]
             }
         }
+
+        /// By the last eight bits of the handle; all handles start with the same ones.
+        static FACTS: [Facts; 256] = {
+            let mut facts = [Facts { name: "", size: 0, align: 1, extent: 0, class: Class::Byte, repr: Repr::U8 }; 256];
+            $(facts[$handle % 256] = Facts {
+                name: $name,
+                size: $size,
+                align: $align,
+                // Pairs lie as C's structs do.
+                extent: ($size as u8).next_multiple_of($align),
+                class: Class::$class,
+                repr: $repr,
+            };)*
+            facts
+        };
     };
 }
 
@@ -195,12 +208,7 @@ impl Basic {
     /// Bytes from one element of an array to the next: C's `sizeof`. Differs from [`Basic::size`] for pairs only.
     #[inline]
     pub const fn extent(self) -> u64 {
-        match self.pair() {
-            None => self.size(),
-            Some((_, index)) => {
-                (self.index_displacement() + index.size()).next_multiple_of(self.alignment())
-            }
-        }
+        self.facts().extent as u64
     }
 
     /// Which operations apply.

@@ -3,7 +3,7 @@
 use margay_core_datatype::{Basic, Class, Repr};
 
 use crate::soft::{self, F80, F128, Format};
-use crate::{Op, half};
+use crate::{Op, Vectors, half};
 
 /// Where operands come from and results go.
 pub(crate) trait Kernel {
@@ -29,7 +29,7 @@ pub(crate) struct Separate<'a> {
 }
 
 impl Kernel for InPlace<'_> {
-    #[inline]
+    #[inline(always)]
     fn map<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
         let (inout, input) = (
             self.inout.as_chunks_mut::<N>().0,
@@ -48,7 +48,7 @@ impl Kernel for InPlace<'_> {
 }
 
 impl Kernel for Separate<'_> {
-    #[inline]
+    #[inline(always)]
     fn map<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
         let (a, b) = (self.a.as_chunks::<N>().0, self.b.as_chunks::<N>().0);
         for ((out, a), b) in self.out.as_chunks_mut::<N>().0.iter_mut().zip(a).zip(b) {
@@ -62,6 +62,31 @@ impl Kernel for Separate<'_> {
 
     fn second(self) {
         self.out.copy_from_slice(self.b);
+    }
+}
+
+/// A kernel whose loops are compiled for the instructions that `W` stands for.
+pub(crate) struct Wide<K, W> {
+    pub kernel: K,
+    pub vectors: W,
+}
+
+impl<K: Kernel, W: Vectors> Kernel for Wide<K, W> {
+    #[inline]
+    fn map<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
+        let Wide { kernel, vectors } = self;
+        vectors.run(
+            #[inline(always)]
+            || kernel.map(f),
+        );
+    }
+
+    fn first(self) {
+        self.kernel.first();
+    }
+
+    fn second(self) {
+        self.kernel.second();
     }
 }
 

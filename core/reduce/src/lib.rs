@@ -141,6 +141,27 @@ pub fn apply(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) -> Result<(),
     Ok(())
 }
 
+/// As [`apply`], with the instructions that `vectors` stands for. The results are the same, bit by bit.
+pub fn apply_with(
+    vectors: impl Vectors,
+    op: Op,
+    basic: Basic,
+    inout: &mut [u8],
+    input: &[u8],
+) -> Result<(), ReduceError> {
+    check(op, basic, inout.len(), &[input.len()])?;
+    let kernel = kernel::InPlace { inout, input };
+    kernel::run(op, basic, kernel::Wide { kernel, vectors });
+    Ok(())
+}
+
+/// Vector instructions beyond those that every processor of the architecture has. Who implements it knows that the
+/// processor has them; the code here only offers its loops to be compiled with them.
+pub trait Vectors {
+    /// Calls `f`, compiled for these instructions where it is inlined. They must not change what `f` computes.
+    fn run<R>(self, f: impl FnOnce() -> R) -> R;
+}
+
 /// `out[i] = a[i] op b[i]` for each element; as [`apply`] otherwise. (`Replace` gives `a`, `NoOp` gives `b`.)
 pub fn combine(
     op: Op,

@@ -12,6 +12,7 @@ use margay_core_group::Group;
 use margay_core_matching::{Envelope, Pattern};
 use margay_core_reduce::{self as reduce, Op};
 use margay_core_schedule::{self as schedule, Peer, Progress, Region, Schedule, TAGS, Temp};
+use margay_sys::cpu;
 use margay_sys::user::Mem;
 
 use crate::data::{self, Data};
@@ -391,7 +392,7 @@ pub fn combine(reduction: &Reduction, input: &Mem, inout: &Mem, count: u64) {
             if input.covers(0, len) && inout.covers(0, len) {
                 inout.with_bytes_mut(0, len, |inout| {
                     input.with_bytes(0, len, |input| {
-                        reduce::apply(*op, *basic, inout, input)
+                        reduce::apply_with(cpu::Widest, *op, *basic, inout, input)
                             .expect("the operation was checked against the type");
                     });
                 });

@@ -21,9 +21,9 @@ use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
 use margay_core_reduce::{self as reduce, Op};
 use margay_sys::board::{Board, SLOT_BYTES, STAGE_BYTES};
-use margay_sys::cma;
 use margay_sys::process::is_alive;
 use margay_sys::user::Mem;
+use margay_sys::{cma, cpu};
 
 use crate::data::{self, Data};
 use crate::engine::{Engine, Failed, Pending};
@@ -484,7 +484,7 @@ impl Channel {
         let slot = |member| &self.board.read(member, n, TAG_BYTES + out_len)[TAG_BYTES..];
         out.copy_from_slice(slot(last));
         for member in (0..last).rev() {
-            reduce::apply(op, basic, out, slot(member))
+            reduce::apply_with(cpu::Widest, op, basic, out, slot(member))
                 .expect("the operation was checked against the type");
         }
     }
@@ -708,7 +708,7 @@ impl Channel {
                 if member != ranks - 1 {
                     result.with_bytes_mut(0, len as usize, |inout| {
                         operand.with_bytes(0, len as usize, |left| {
-                            reduce::apply(op, basic, inout, left)
+                            reduce::apply_with(cpu::Widest, op, basic, inout, left)
                                 .expect("the operation was checked against the type");
                         });
                     });

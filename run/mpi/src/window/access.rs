@@ -1,6 +1,7 @@
 //! Put, get, accumulate and their kin: checks, and which way they go.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use margay_core_datatype::{Basic, Class, Datatype};
 use margay_core_reduce::{self as reduce, Op};
@@ -153,7 +154,10 @@ impl Mpi {
         }
         let (at, len) = (at as i64, bytes as usize);
         match dense {
-            Dense::Put => mem.copy_to(0, to, at, len),
+            Dense::Put => {
+                mem.copy_to(0, to, at, len);
+                window.unfenced.store(true, Ordering::Relaxed);
+            }
             Dense::Get => to.copy_to(at, mem, 0, len),
             Dense::Accumulate(op, basic) => {
                 let Some(block) = &window.block else {
@@ -168,6 +172,10 @@ impl Mpi {
                 });
                 if lock.leave(1) {
                     self.wake_all(window);
+                }
+                // There the lock's own instruction is a full fence.
+                if cfg!(not(target_arch = "x86_64")) {
+                    window.unfenced.store(true, Ordering::Relaxed);
                 }
             }
         }
@@ -228,10 +236,14 @@ impl Mpi {
             );
         };
         match self.reach(&window, target, at, remote)? {
-            Reach::Memory(mem) if job.kind.combines() => {
-                self.atomically(&window, target, || on_memory(&job, &mem, remote))?;
+            Reach::Memory(mem) => {
+                if job.kind.combines() {
+                    self.atomically(&window, target, || on_memory(&job, &mem, remote))?;
+                } else {
+                    on_memory(&job, &mem, remote)?;
+                }
+                window.unfenced.store(true, Ordering::Relaxed);
             }
-            Reach::Memory(mem) => on_memory(&job, &mem, remote)?,
             Reach::Attach(pid, address) if job.kind.combines() => {
                 self.atomically(&window, target, || on_process(&job, pid, address, remote))?;
             }

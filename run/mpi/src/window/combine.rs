@@ -3,6 +3,7 @@
 use margay_core_datatype::Basic;
 use margay_core_reduce as reduce;
 use margay_core_reduce::Op;
+use margay_sys::cpu;
 
 /// `inout[i] = inout[i] op input[i]` for packed elements. The operation has been checked against the type.
 pub(super) fn apply(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
@@ -14,13 +15,14 @@ pub(super) fn apply(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
         return;
     }
     if basic.size() == basic.extent() {
-        reduce::apply(op, basic, inout, input).expect("checked against the type");
+        reduce::apply_with(cpu::Widest, op, basic, inout, input).expect("checked against the type");
         return;
     }
     // A pair with a hole: the reduction wants elements as they lie in C.
     let mut result = spread(basic, inout);
     let operand = spread(basic, input);
-    reduce::apply(op, basic, &mut result, &operand).expect("checked against the type");
+    reduce::apply_with(cpu::Widest, op, basic, &mut result, &operand)
+        .expect("checked against the type");
     for (packed, element) in elements(basic, inout.len()).zip(result.chunks(extent(basic))) {
         for (part, at, len) in parts(basic) {
             inout[packed + part..][..len].copy_from_slice(&element[at..at + len]);

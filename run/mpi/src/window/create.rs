@@ -407,6 +407,7 @@ impl Mpi {
             all: AtomicBool::new(false),
             passive: AtomicBool::new(false),
             epoch: Mutex::new(Epoch::new(ranks)),
+            unfenced: AtomicBool::new(false),
             polls: AtomicU32::new(0),
             state: Mutex::new(State {
                 errhandler: MPI_ERRORS_ARE_FATAL,

@@ -90,6 +90,8 @@ pub struct Window {
     /// An epoch is open that covers this target: a kind of [`epoch`].
     open: Box<[AtomicU8]>,
     epoch: Mutex<Epoch>,
+    /// Stores to targets may be on their way that no fence has followed.
+    unfenced: AtomicBool,
     /// Calls in which programs poll.
     polls: AtomicU32,
     values: Values,

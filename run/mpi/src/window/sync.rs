@@ -350,7 +350,11 @@ impl Mpi {
         if !locked || window.serving.is_some() || window.is_poll() {
             return false;
         }
-        fence(Ordering::SeqCst);
+        // With several threads the lock of the objects is a fence between their stores and this load.
+        if window.unfenced.load(Ordering::Relaxed) {
+            window.unfenced.store(false, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
         true
     }
 
