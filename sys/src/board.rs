@@ -29,6 +29,14 @@ pub const SLOT_BYTES: usize = 4096 - 8;
 /// Bytes that one rank can stage for all in one operation (a broadcast that does not fit a slot).
 pub const STAGE_BYTES: usize = 128 << 10;
 
+/// Contributions too long for a slot that a rank may have laid out: it writes a lane again when everybody has finished the
+/// operation before the last.
+const LANES: u64 = 2;
+/// Longest contribution in bytes.
+const LANE_BYTES: usize = 64 << 10;
+/// All lanes of a board together take no more, if the number of ranks lets them have a page each.
+const LANES_BYTES: usize = 4 << 20;
+
 /// Communicators of a job that can have a board at the same time. Beyond, they do without.
 const ENTRIES: usize = 4096;
 
@@ -48,7 +56,7 @@ struct Shared {
     released: Slot,
     results: [Slot; DEPTH as usize],
     gates: [Gate; DEPTH as usize],
-    // Then DEPTH slots for each rank, then DEPTH stages.
+    // Then DEPTH slots for each rank, then DEPTH stages, then LANES lanes for each rank.
 }
 
 #[repr(C)]
@@ -249,6 +257,55 @@ impl Board {
         unsafe { self.shared.cast::<u8>().add(slots) }
     }
 
+    /// Longest contribution in bytes that has a place in a lane.
+    #[must_use]
+    pub fn lane_bytes(&self) -> usize {
+        lane_bytes(self.ranks)
+    }
+
+    /// Whether this rank may lay out its part of operation `n`: everybody has finished the operation in which this lane was
+    /// used before.
+    #[must_use]
+    #[inline]
+    pub fn may_lay(&self, n: u64) -> bool {
+        n < LANES || (0..self.ranks).all(|rank| self.has_put(rank, n + 1 - LANES))
+    }
+
+    /// Lays out this rank's part of operation `n`, too long for a slot: `fill` writes `len` bytes. Call when
+    /// [`may_lay`](Self::may_lay) says so and before [`put`](Self::put), which publishes it.
+    ///
+    /// # Panics
+    /// When `len` is more than [`lane_bytes`](Self::lane_bytes).
+    pub fn lay(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+        // SAFETY: inside the board (see `lane_at`); nobody reads what this rank laid out LANES operations ago.
+        fill(unsafe {
+            std::slice::from_raw_parts_mut(self.lane_at(self.me, n, len).as_ptr(), len)
+        });
+    }
+
+    /// What `rank` laid out in operation `n`; valid as [`read`](Self::read) is.
+    ///
+    /// # Panics
+    /// When `len` is more than [`lane_bytes`](Self::lane_bytes).
+    #[must_use]
+    pub fn laid(&self, rank: u32, n: u64, len: usize) -> &[u8] {
+        // SAFETY: inside the board; the caller has seen the mark of that rank.
+        unsafe { std::slice::from_raw_parts(self.lane_at(rank, n, len).as_ptr(), len) }
+    }
+
+    fn lane_at(&self, rank: u32, n: u64, len: usize) -> NonNull<u8> {
+        let lane = self.lane_bytes();
+        assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
+        assert!(len <= lane, "{len} bytes in a lane");
+        let index = rank as usize * LANES as usize + (n % LANES) as usize;
+        // SAFETY: `bytes_for` counts LANES lanes for each rank behind the stages.
+        unsafe {
+            self.shared
+                .cast::<u8>()
+                .add(lanes_for(self.ranks) + index * lane)
+        }
+    }
+
     /// Wakes those of `worlds` (world ranks) that sleep.
     #[inline]
     pub fn wake(&self, worlds: impl Iterator<Item = u32>) {
@@ -351,6 +408,21 @@ const fn slots_for(ranks: u32) -> usize {
     size_of::<Shared>() + ranks as usize * DEPTH as usize * size_of::<Slot>()
 }
 
+/// Offset of the lanes: behind the stages.
+const fn lanes_for(ranks: u32) -> usize {
+    slots_for(ranks) + DEPTH as usize * STAGE_BYTES
+}
+
+/// Bytes of a lane: whole pages.
+const fn lane_bytes(ranks: u32) -> usize {
+    let share = LANES_BYTES / LANES as usize / ranks as usize / 4096 * 4096;
+    match share {
+        0 => 4096,
+        1..LANE_BYTES => share,
+        _ => LANE_BYTES,
+    }
+}
+
 /// Heap that boards leave to what nobody can do without: a pipe between every two ranks, and every
 /// rank's pool and transfer cells.
 const fn reserve(ranks: u32) -> u64 {
@@ -359,7 +431,7 @@ const fn reserve(ranks: u32) -> u64 {
 }
 
 const fn bytes_for(ranks: u32) -> u64 {
-    slots_for(ranks) as u64 + DEPTH * STAGE_BYTES as u64
+    lanes_for(ranks) as u64 + ranks as u64 * LANES * lane_bytes(ranks) as u64
 }
 
 /// Zeroes the marks and counters of a board that nobody uses.
@@ -410,7 +482,10 @@ mod tests {
         assert_eq!(offset_of!(Slot, mark), 0);
         assert_eq!(offset_of!(Slot, bytes), 8);
         assert_eq!(slots_for(3), 20_992 + 3 * 4 * 4096);
-        assert_eq!(bytes_for(3), slots_for(3) as u64 + 4 * (128 << 10));
+        assert_eq!(lanes_for(3), slots_for(3) + 4 * (128 << 10));
+        assert_eq!(bytes_for(3), lanes_for(3) as u64 + 3 * 2 * (64 << 10));
+        let lanes = [2, 32, 64, 1000].map(lane_bytes);
+        assert_eq!(lanes, [64 << 10, 64 << 10, 32 << 10, 4096]);
     }
 
     fn segment() -> Arc<Segment> {

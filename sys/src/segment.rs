@@ -19,7 +19,7 @@ use crate::board::Table;
 use crate::doorbell::Doorbell;
 
 /// The version of everything that lies in the segment. A changed layout gets a new version.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// `MARGAY` and the format's version in the last byte.
 pub const MAGIC: u64 = u64::from_ne_bytes([b'M', b'A', b'R', b'G', b'A', b'Y', 0, VERSION]);

@@ -12,6 +12,8 @@
 //!
 //! Reductions are computed in rank order, so results do not change from run to run.
 
+mod direct;
+
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,10 +23,10 @@ use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
 use margay_core_reduce::{self as reduce, Op};
 use margay_sys::board::{Board, SLOT_BYTES, STAGE_BYTES};
-use margay_sys::process::is_alive;
+use margay_sys::cpu;
 use margay_sys::user::Mem;
-use margay_sys::{cma, cpu};
 
+use self::direct::expose;
 use crate::data::{self, Data};
 use crate::engine::{Engine, Failed, Pending};
 use crate::rank::Rank;
@@ -36,8 +38,14 @@ const TAG_BYTES: usize = 8;
 /// Blocks of an all-to-all shorter than this go as messages: a system call for each costs more.
 const LEAST_PULL: u64 = 4096;
 
-/// Bytes that a rank copies from one peer before it asks the next (large reductions).
-const PIECE: u64 = 256 << 10;
+/// Contributions to an exchange longer than this are copied from the peer's buffer where every rank has a core.
+const LAID_IF_ROOMY: usize = 16 << 10;
+
+/// Up to so many ranks with a core each, every rank combines all contributions by itself.
+const COMBINED_BY_ALL: u32 = 4;
+
+/// Bytes of a result that are computed at a time.
+const COMBINED_PIECE: usize = 8 << 10;
 
 /// A communicator's board and where its ranks are.
 pub struct Channel {
@@ -142,12 +150,6 @@ impl Blocks<'_> {
     }
 }
 
-/// A buffer that others read: where it is, and the packed copy if it had holes.
-struct Exposed {
-    address: u64,
-    _packed: Option<Mem>,
-}
-
 impl Channel {
     /// The channel of the communicator with that context and these members, of which this rank is
     /// number `me`. Every member calls it. None where the ranks share no memory or boards are used
@@ -169,7 +171,8 @@ impl Channel {
             members: members.clone(),
             context,
             last: AtomicU64::new(0),
-            roomy: !rank.is_crowded(),
+            // By what all ranks know alike: their policies of waiting may differ.
+            roomy: segment.ranks() <= segment.header().usable_cores(),
             attach: OnceLock::new(),
         })
     }
@@ -247,7 +250,7 @@ impl Channel {
         }
         let bytes = count * element;
         let len = bytes as usize;
-        if len > SHORT_BYTES {
+        if len > self.reduced_bytes(root) {
             return match root {
                 None => self.reduce_slices(rank, (op, basic), count, input, output),
                 Some(_) => Ok(false),
@@ -255,15 +258,17 @@ impl Channel {
         }
         let tag = Tag::new(Kind::Reduce, root, bytes);
         let n = self.begin(rank)?;
-        self.put(n, tag, len, |slot| input.read(0, slot));
-        let combine = |out: &mut [u8]| self.combine_slots(n, op, basic, out);
+        self.contribute(rank, n, tag, len, |part| input.read(0, part))?;
+        let combine = |out: &mut [u8]| self.combine(n, op, basic, out);
         match root {
             None => {
                 self.all(rank, n, tag, len, combine)?;
                 if self.roomy {
                     output.with_bytes_mut(0, len, combine);
-                } else {
+                } else if len <= SHORT_BYTES {
                     output.write(0, &self.board.result(n, TAG_BYTES + len)[TAG_BYTES..]);
+                } else {
+                    output.write(0, self.board.staged(n, len));
                 }
             }
             Some(root) if root == self.board.me() => {
@@ -293,10 +298,7 @@ impl Channel {
         let mine = send.unwrap_or(&own);
         let len = recv.bytes() as usize;
         let tag = Tag::new(Kind::Allgather, None, len as u64);
-        if len > SHORT_BYTES {
-            if !self.may_attach(rank)? {
-                return Ok(false);
-            }
+        if len > self.laid_bytes() && self.may_attach(rank)? {
             if send.is_some() {
                 data::copy(mine, &own);
             }
@@ -304,9 +306,12 @@ impl Channel {
             self.pull_all(rank, &exposed, |from| (recv.data(from, 1), 0))?;
             return Ok(true);
         }
+        if len > self.board.lane_bytes() {
+            return Ok(false);
+        }
         let n = self.begin(rank)?;
         let own_len = (mine.size() as usize).min(len);
-        self.put(n, tag, own_len, |slot| mine.walk().pack(mine, slot));
+        self.contribute(rank, n, tag, own_len, |part| mine.walk().pack(mine, part))?;
         self.all(rank, n, tag, 0, |_| {})?;
         for from in 0..self.board.ranks() {
             if from != me || send.is_some() {
@@ -332,10 +337,7 @@ impl Channel {
         let block = recv.bytes();
         let total = block * u64::from(ranks);
         let all = send.data(0, ranks);
-        if total as usize > SHORT_BYTES {
-            if block < LEAST_PULL || !self.may_attach(rank)? {
-                return Ok(false);
-            }
+        if total as usize > self.laid_bytes() && block >= LEAST_PULL && self.may_attach(rank)? {
             data::copy(&send.data(me, 1), &recv.data(me, 1));
             let exposed = expose(&all);
             self.pull_all(rank, &exposed, |from| {
@@ -343,11 +345,14 @@ impl Channel {
             })?;
             return Ok(true);
         }
+        if total > self.board.lane_bytes() as u64 {
+            return Ok(false);
+        }
         let len = total as usize;
         let tag = Tag::new(Kind::Alltoall, None, total);
         let n = self.begin(rank)?;
         let own_len = (all.size() as usize).min(len);
-        self.put(n, tag, own_len, |slot| all.walk().pack(&all, slot));
+        self.contribute(rank, n, tag, own_len, |part| all.walk().pack(&all, part))?;
         self.all(rank, n, tag, 0, |_| {})?;
         let start = (block * u64::from(me)) as usize;
         for from in 0..ranks {
@@ -377,12 +382,64 @@ impl Channel {
         });
     }
 
+    /// As [`put`](Self::put), of up to [`Board::lane_bytes`].
+    #[inline]
+    fn contribute(
+        &self,
+        rank: &Rank,
+        n: u64,
+        tag: Tag,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Disagreement> {
+        if len <= SHORT_BYTES {
+            self.put(n, tag, len, fill);
+            return Ok(());
+        }
+        if !self.board.may_lay(n) {
+            self.wait(rank, None, || self.board.may_lay(n))?;
+        }
+        self.board.lay(n, len, fill);
+        self.put(n, tag, 0, |_| {});
+        Ok(())
+    }
+
     /// What `from` has put in operation `n`, if it does the same as this rank.
     #[inline]
     fn read(&self, from: u32, n: u64, tag: Tag, len: usize) -> Result<&[u8], Disagreement> {
-        let slot = self.board.read(from, n, TAG_BYTES + len);
-        tag.check(from, slot)?;
-        Ok(&slot[TAG_BYTES..])
+        tag.check(from, self.board.read(from, n, TAG_BYTES))?;
+        Ok(self.part(from, n, len))
+    }
+
+    /// What `from` has contributed to operation `n`.
+    #[inline]
+    fn part(&self, from: u32, n: u64, len: usize) -> &[u8] {
+        if len <= SHORT_BYTES {
+            &self.board.read(from, n, TAG_BYTES + len)[TAG_BYTES..]
+        } else {
+            self.board.laid(from, n, len)
+        }
+    }
+
+    /// Longest contribution to a reduction (to `root`, or to all) that goes through the board. Where every rank has a core,
+    /// every rank combines all that all contribute; with many of them, slices are better.
+    fn reduced_bytes(&self, root: Option<u32>) -> usize {
+        if root.is_none() && self.roomy && self.board.ranks() > COMBINED_BY_ALL {
+            SHORT_BYTES
+        } else {
+            self.board.lane_bytes()
+        }
+    }
+
+    /// Longest contribution to an exchange that goes through the board where ranks can copy from each other: copying twice
+    /// is better than a system call for each pair, above all where the calls are made one after the other.
+    fn laid_bytes(&self) -> usize {
+        let most = if self.roomy {
+            LAID_IF_ROOMY
+        } else {
+            usize::MAX
+        };
+        self.board.lane_bytes().min(most)
     }
 
     fn check_all(&self, n: u64, tag: Tag) -> Result<(), Disagreement> {
@@ -401,7 +458,7 @@ impl Channel {
         n: u64,
         tag: Tag,
         len: usize,
-        fill: impl FnOnce(&mut [u8]),
+        fill: impl Fn(&mut [u8]),
     ) -> Result<(), Disagreement> {
         if self.roomy {
             self.wake();
@@ -410,13 +467,21 @@ impl Channel {
         }
         if self.board.arrive(n) {
             let verdict = self.check_all(n, tag);
-            self.board.release(n, TAG_BYTES + len, |result| {
+            let (short, long) = if len <= SHORT_BYTES {
+                (len, 0)
+            } else {
+                (0, len)
+            };
+            if long > 0 && verdict.is_ok() {
+                self.board.stage(n, long, &fill);
+            }
+            self.board.release(n, TAG_BYTES + short, |result| {
                 // The result carries the tag of those who agree with the last to come.
                 result[..TAG_BYTES].copy_from_slice(&tag.0.to_ne_bytes());
-                if verdict.is_ok() {
-                    fill(&mut result[TAG_BYTES..]);
-                } else {
+                if verdict.is_err() {
                     result[..TAG_BYTES].fill(0xff);
+                } else if short > 0 {
+                    fill(&mut result[TAG_BYTES..]);
                 }
             });
             self.wake();
@@ -478,278 +543,17 @@ impl Channel {
     }
 
     /// What all have put in operation `n`, combined in rank order.
-    fn combine_slots(&self, n: u64, op: Op, basic: Basic, out: &mut [u8]) {
-        let last = self.board.ranks() - 1;
-        let out_len = out.len();
-        let slot = |member| &self.board.read(member, n, TAG_BYTES + out_len)[TAG_BYTES..];
-        out.copy_from_slice(slot(last));
-        for member in (0..last).rev() {
-            reduce::apply_with(cpu::Widest, op, basic, out, slot(member))
-                .expect("the operation was checked against the type");
-        }
-    }
-
-    /// Whether all ranks may read each other's memory. All call it at the same operation; the first
-    /// call asks, later ones know.
-    fn may_attach(&self, rank: &Rank) -> Result<bool, Disagreement> {
-        if let Some(&known) = self.attach.get() {
-            return Ok(known);
-        }
-        const PROBE: u64 = 0x6d61_7267_6179_0a0d;
-        let word = Mem::from_vec(PROBE.to_ne_bytes().to_vec());
-        let n = self.put_address(rank, word.address() as u64)?;
-        let next = (self.board.me() + 1) % self.board.ranks();
-        let copy = Mem::owned(8);
-        let read = self.pull(next, n, 0, &copy, 0, 8)
-            && copy.with_bytes(0, 8, |bytes| bytes == PROBE.to_ne_bytes());
-        let tag = Tag::new(Kind::Vote, None, 0);
-        let n = self.begin(rank)?;
-        self.put(n, tag, 1, |slot| slot[0] = u8::from(read));
-        self.all(rank, n, tag, 0, |_| {})?;
-        let mut all = true;
-        for member in 0..self.board.ranks() {
-            all &= self.read(member, n, tag, 1)?[0] == 1;
-        }
-        Ok(*self.attach.get_or_init(|| all))
-    }
-
-    /// Tells all where a buffer of this rank is; returns the operation in which all have told.
-    fn put_address(&self, rank: &Rank, address: u64) -> Result<u64, Disagreement> {
-        let tag = Tag::new(Kind::Address, None, 16);
-        let n = self.begin(rank)?;
-        self.put(n, tag, 16, |slot| write_address(slot, address));
-        self.all(rank, n, tag, 0, |_| {})?;
-        Ok(n)
-    }
-
-    /// Copies `len` bytes at `offset` of the buffer that `from` told in operation `n`.
-    fn pull(&self, from: u32, n: u64, offset: u64, to: &Mem, at: i64, len: u64) -> bool {
-        let told = &self.board.read(from, n, TAG_BYTES + 16)[TAG_BYTES..];
-        let word = |i: usize| u64::from_ne_bytes(told[i..i + 8].try_into().expect("eight bytes"));
-        let (address, pid) = (word(0), word(8) as u32);
-        cma::read(pid, address + offset, to, at, len as usize).is_ok()
-    }
-
-    /// As [`pull`](Self::pull), unpacked into `place`. All ranks have agreed before that it works; one that cannot be read
-    /// all the same goes to `unreadable`, and the operation goes on, so that nobody waits for this rank.
-    fn pull_into(
-        &self,
-        from: u32,
-        n: u64,
-        offset: u64,
-        place: &Data,
-        unreadable: &mut Option<u32>,
-    ) {
-        let len = place.size();
-        let ok = if let Some((mem, at)) = place.dense() {
-            self.pull(from, n, offset, mem, at, len)
-        } else {
-            let packed = Mem::owned(len as usize);
-            let ok = self.pull(from, n, offset, &packed, 0, len);
-            if ok {
-                data::copy(&Data::bytes(packed, len), place);
-            }
-            ok
-        };
-        if !ok {
-            unreadable.get_or_insert(from);
-        }
-    }
-
-    /// Every rank copies from every other; `place` says where to and from which offset. The buffers
-    /// are free again when it returns.
-    fn pull_all(
-        &self,
-        rank: &Rank,
-        mine: &Exposed,
-        place: impl Fn(u32) -> (Data, u64),
-    ) -> Result<(), Disagreement> {
-        let ranks = self.board.ranks();
-        let me = self.board.me();
-        let n = self.put_address(rank, mine.address)?;
-        let mut unreadable = None;
-        for step in 1..ranks {
-            // Staggered, so that not all read the same rank's memory at once.
-            let from = (me + step) % ranks;
-            let (place, offset) = place(from);
-            self.pull_into(from, n, offset, &place, &mut unreadable);
-        }
-        self.settle(rank, unreadable)
-    }
-
-    /// The memory of a member cannot be read any more: most likely it has died.
-    #[cold]
-    fn unreadable(&self, rank: &Rank, member: u32) -> Disagreement {
-        let process = self.members.process(member);
-        // Where ranks may die, it may also have left the operation, and its buffer, because it noticed a death first.
-        let gone = rank.is_watching()
-            || rank
-                .segment()
-                .zip(process)
-                .is_some_and(|(segment, process)| !is_alive(segment.cell(process).pid()));
-        Disagreement {
-            rank: member,
-            bytes: None,
-            expected: 0,
-            trouble: Some(if gone {
-                Trouble::Failed(Failed::Process)
-            } else {
-                Trouble::Unreadable
-            }),
-        }
-    }
-
-    /// The end of an operation in which ranks read each other's memory: waits for all, and tells all when somebody could
-    /// not read.
-    fn settle(&self, rank: &Rank, unreadable: Option<u32>) -> Result<(), Disagreement> {
-        let tag = Tag::new(Kind::Vote, None, 0);
-        let n = self.begin(rank)?;
-        // 1: all could be read; 0: somebody could not; 2: since he has died.
-        let own = unreadable.map(|member| self.unreadable(rank, member));
-        let failed = Some(Trouble::Failed(Failed::Process));
-        let vote = match &own {
-            None => 1,
-            Some(d) if d.trouble == failed => 2,
-            Some(_) => 0,
-        };
-        self.put(n, tag, 1, |slot| slot[0] = vote);
-        self.all(rank, n, tag, 0, |_| {})?;
-        for member in 0..self.board.ranks() {
-            let vote = self.read(member, n, tag, 1)?[0];
-            if vote != 1 {
-                return Err(own.unwrap_or(Disagreement {
-                    rank: member,
-                    bytes: None,
-                    expected: 0,
-                    trouble: if vote == 2 {
-                        failed
-                    } else {
-                        Some(Trouble::Unreadable)
-                    },
-                }));
-            }
-        }
-        Ok(())
-    }
-
-    fn pull_from_root(&self, rank: &Rank, data: &Data, root: u32) -> Result<bool, Disagreement> {
-        if !self.may_attach(rank)? {
-            return Ok(false);
-        }
-        let tag = Tag::new(Kind::Bcast, Some(root), data.size());
-        let me = self.board.me();
-        let n = self.begin(rank)?;
-        if me == root {
-            let exposed = expose(data);
-            self.put(n, tag, 16, |slot| write_address(slot, exposed.address));
-            self.wake();
-            let n = self.begin(rank)?;
-            self.put(n, tag, 0, |_| {});
-            self.wait_for_all(rank, n)?;
-        } else {
-            self.put(n, tag, 0, |_| {});
-            self.wake();
-            self.wait(rank, Some(root), || self.board.has_put(root, n))?;
-            self.read(root, n, tag, 16)?;
-            let mut unreadable = None;
-            self.pull_into(root, n, 0, data, &mut unreadable);
-            // The root waits for this before its buffer is free again; nobody else has to.
-            let n = self.begin(rank)?;
-            self.put(n, tag, 0, |_| {});
-            self.wake();
-            if let Some(root) = unreadable {
-                return Err(self.unreadable(rank, root));
-            }
-        }
-        Ok(true)
-    }
-
-    /// A large reduction to all: every rank reduces its slice of everybody's elements, then copies
-    /// the other slices.
-    fn reduce_slices(
-        &self,
-        rank: &Rank,
-        (op, basic): (Op, Basic),
-        count: u64,
-        input: &Mem,
-        output: &Mem,
-    ) -> Result<bool, Disagreement> {
-        let (me, ranks) = (self.board.me(), self.board.ranks());
-        let element = basic.extent();
-        if count < u64::from(ranks) * 64 || !self.may_attach(rank)? {
-            return Ok(false);
-        }
-        let slice = |of: u32| {
-            let from = count * u64::from(of) / u64::from(ranks) * element;
-            let to = count * u64::from(of + 1) / u64::from(ranks) * element;
-            (from, to)
-        };
-        let n = self.put_address(rank, input.address() as u64)?;
-        let (first, end) = slice(me);
-        let mut unreadable = None;
-        let piece = PIECE / element * element;
-        let operand = Mem::owned(piece.min(end - first) as usize);
-        let result = Mem::owned(piece.min(end - first) as usize);
-        let mut at = first;
-        while at < end {
-            let len = piece.min(end - at);
-            for member in (0..ranks).rev() {
-                let target = if member == ranks - 1 {
-                    &result
-                } else {
-                    &operand
-                };
-                if member == me {
-                    input.with_bytes(at as i64, len as usize, |own| target.write(0, own));
-                } else {
-                    let place = Data::bytes(target.clone(), len);
-                    self.pull_into(member, n, at, &place, &mut unreadable);
-                }
-                if member != ranks - 1 {
-                    result.with_bytes_mut(0, len as usize, |inout| {
-                        operand.with_bytes(0, len as usize, |left| {
-                            reduce::apply_with(cpu::Widest, op, basic, inout, left)
-                                .expect("the operation was checked against the type");
-                        });
-                    });
-                }
-            }
-            // In place, nobody but this rank reads this slice of this buffer.
-            result.with_bytes(0, len as usize, |bytes| output.write(at as i64, bytes));
-            at += len;
-        }
-        // All slices are reduced, so the input may be overwritten and the results may be read.
-        let n = self.put_address(rank, output.address() as u64)?;
-        for step in 1..ranks {
-            let from = (me + step) % ranks;
-            let (first, end) = slice(from);
-            let place = Data::bytes(output.shifted(first as i64), end - first);
-            self.pull_into(from, n, first, &place, &mut unreadable);
-        }
-        self.settle(rank, unreadable)?;
-        Ok(true)
-    }
-}
-
-/// Address and process of a buffer, as [`Channel::pull`] reads them.
-fn write_address(slot: &mut [u8], address: u64) {
-    slot[..8].copy_from_slice(&address.to_ne_bytes());
-    slot[8..16].copy_from_slice(&u64::from(std::process::id()).to_ne_bytes());
-}
-
-fn expose(data: &Data) -> Exposed {
-    match data.dense() {
-        Some((mem, at)) => Exposed {
-            address: mem.address().wrapping_add_signed(at as isize) as u64,
-            _packed: None,
-        },
-        None => {
-            let size = data.size();
-            let packed = Mem::owned(size as usize);
-            data::copy(data, &Data::bytes(packed.clone(), size));
-            Exposed {
-                address: packed.address() as u64,
-                _packed: Some(packed),
+    fn combine(&self, n: u64, op: Op, basic: Basic, out: &mut [u8]) {
+        // Pieces of the result stay in the nearest cache while all contributions are added to them.
+        let piece = COMBINED_PIECE / basic.extent() as usize * basic.extent() as usize;
+        let (last, len) = (self.board.ranks() - 1, out.len());
+        for (at, out) in out.chunks_mut(piece).enumerate() {
+            let bytes = out.len();
+            let part = |member| &self.part(member, n, len)[at * piece..][..bytes];
+            out.copy_from_slice(part(last));
+            for member in (0..last).rev() {
+                reduce::apply_with(cpu::Widest, op, basic, out, part(member))
+                    .expect("the operation was checked against the type");
             }
         }
     }

@@ -1,0 +1,293 @@
+//! Large operations: ranks tell each other where their buffers are, and copy straight from there.
+
+use margay_core_datatype::Basic;
+use margay_core_reduce::{self as reduce, Op};
+use margay_sys::process::is_alive;
+use margay_sys::user::Mem;
+use margay_sys::{cma, cpu};
+
+use super::{Channel, Disagreement, Kind, TAG_BYTES, Tag, Trouble};
+use crate::data::{self, Data};
+use crate::engine::Failed;
+use crate::rank::Rank;
+
+/// Bytes that a rank copies from one peer before it asks the next (large reductions).
+const PIECE: u64 = 256 << 10;
+
+/// A buffer that others read: where it is, and the packed copy if it had holes.
+pub(super) struct Exposed {
+    address: u64,
+    _packed: Option<Mem>,
+}
+
+impl Channel {
+    /// Whether all ranks may read each other's memory. All call it at the same operation; the first
+    /// call asks, later ones know.
+    pub(super) fn may_attach(&self, rank: &Rank) -> Result<bool, Disagreement> {
+        if let Some(&known) = self.attach.get() {
+            return Ok(known);
+        }
+        const PROBE: u64 = 0x6d61_7267_6179_0a0d;
+        let word = Mem::from_vec(PROBE.to_ne_bytes().to_vec());
+        let n = self.put_address(rank, word.address() as u64)?;
+        let next = (self.board.me() + 1) % self.board.ranks();
+        let copy = Mem::owned(8);
+        let read = self.pull(next, n, 0, &copy, 0, 8)
+            && copy.with_bytes(0, 8, |bytes| bytes == PROBE.to_ne_bytes());
+        let tag = Tag::new(Kind::Vote, None, 0);
+        let n = self.begin(rank)?;
+        self.put(n, tag, 1, |slot| slot[0] = u8::from(read));
+        self.all(rank, n, tag, 0, |_| {})?;
+        let mut all = true;
+        for member in 0..self.board.ranks() {
+            all &= self.read(member, n, tag, 1)?[0] == 1;
+        }
+        Ok(*self.attach.get_or_init(|| all))
+    }
+
+    /// Tells all where a buffer of this rank is; returns the operation in which all have told.
+    fn put_address(&self, rank: &Rank, address: u64) -> Result<u64, Disagreement> {
+        let tag = Tag::new(Kind::Address, None, 16);
+        let n = self.begin(rank)?;
+        self.put(n, tag, 16, |slot| write_address(slot, address));
+        self.all(rank, n, tag, 0, |_| {})?;
+        Ok(n)
+    }
+
+    /// Copies `len` bytes at `offset` of the buffer that `from` told in operation `n`.
+    fn pull(&self, from: u32, n: u64, offset: u64, to: &Mem, at: i64, len: u64) -> bool {
+        let told = &self.board.read(from, n, TAG_BYTES + 16)[TAG_BYTES..];
+        let word = |i: usize| u64::from_ne_bytes(told[i..i + 8].try_into().expect("eight bytes"));
+        let (address, pid) = (word(0), word(8) as u32);
+        cma::read(pid, address + offset, to, at, len as usize).is_ok()
+    }
+
+    /// As [`pull`](Self::pull), unpacked into `place`. All ranks have agreed before that it works; one that cannot be read
+    /// all the same goes to `unreadable`, and the operation goes on, so that nobody waits for this rank.
+    fn pull_into(
+        &self,
+        from: u32,
+        n: u64,
+        offset: u64,
+        place: &Data,
+        unreadable: &mut Option<u32>,
+    ) {
+        let len = place.size();
+        let ok = if let Some((mem, at)) = place.dense() {
+            self.pull(from, n, offset, mem, at, len)
+        } else {
+            let packed = Mem::owned(len as usize);
+            let ok = self.pull(from, n, offset, &packed, 0, len);
+            if ok {
+                data::copy(&Data::bytes(packed, len), place);
+            }
+            ok
+        };
+        if !ok {
+            unreadable.get_or_insert(from);
+        }
+    }
+
+    /// Every rank copies from every other; `place` says where to and from which offset. The buffers
+    /// are free again when it returns.
+    pub(super) fn pull_all(
+        &self,
+        rank: &Rank,
+        mine: &Exposed,
+        place: impl Fn(u32) -> (Data, u64),
+    ) -> Result<(), Disagreement> {
+        let ranks = self.board.ranks();
+        let me = self.board.me();
+        let n = self.put_address(rank, mine.address)?;
+        let mut unreadable = None;
+        for step in 1..ranks {
+            // Staggered, so that not all read the same rank's memory at once.
+            let from = (me + step) % ranks;
+            let (place, offset) = place(from);
+            self.pull_into(from, n, offset, &place, &mut unreadable);
+        }
+        self.settle(rank, unreadable)
+    }
+
+    /// The memory of a member cannot be read any more: most likely it has died.
+    #[cold]
+    fn unreadable(&self, rank: &Rank, member: u32) -> Disagreement {
+        let process = self.members.process(member);
+        // Where ranks may die, it may also have left the operation, and its buffer, because it noticed a death first.
+        let gone = rank.is_watching()
+            || rank
+                .segment()
+                .zip(process)
+                .is_some_and(|(segment, process)| !is_alive(segment.cell(process).pid()));
+        Disagreement {
+            rank: member,
+            bytes: None,
+            expected: 0,
+            trouble: Some(if gone {
+                Trouble::Failed(Failed::Process)
+            } else {
+                Trouble::Unreadable
+            }),
+        }
+    }
+
+    /// The end of an operation in which ranks read each other's memory: waits for all, and tells all when somebody could
+    /// not read.
+    fn settle(&self, rank: &Rank, unreadable: Option<u32>) -> Result<(), Disagreement> {
+        let tag = Tag::new(Kind::Vote, None, 0);
+        let n = self.begin(rank)?;
+        // 1: all could be read; 0: somebody could not; 2: since he has died.
+        let own = unreadable.map(|member| self.unreadable(rank, member));
+        let failed = Some(Trouble::Failed(Failed::Process));
+        let vote = match &own {
+            None => 1,
+            Some(d) if d.trouble == failed => 2,
+            Some(_) => 0,
+        };
+        self.put(n, tag, 1, |slot| slot[0] = vote);
+        self.all(rank, n, tag, 0, |_| {})?;
+        for member in 0..self.board.ranks() {
+            let vote = self.read(member, n, tag, 1)?[0];
+            if vote != 1 {
+                return Err(own.unwrap_or(Disagreement {
+                    rank: member,
+                    bytes: None,
+                    expected: 0,
+                    trouble: if vote == 2 {
+                        failed
+                    } else {
+                        Some(Trouble::Unreadable)
+                    },
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn pull_from_root(
+        &self,
+        rank: &Rank,
+        data: &Data,
+        root: u32,
+    ) -> Result<bool, Disagreement> {
+        if !self.may_attach(rank)? {
+            return Ok(false);
+        }
+        let tag = Tag::new(Kind::Bcast, Some(root), data.size());
+        let me = self.board.me();
+        let n = self.begin(rank)?;
+        if me == root {
+            let exposed = expose(data);
+            self.put(n, tag, 16, |slot| write_address(slot, exposed.address));
+            self.wake();
+            let n = self.begin(rank)?;
+            self.put(n, tag, 0, |_| {});
+            self.wait_for_all(rank, n)?;
+        } else {
+            self.put(n, tag, 0, |_| {});
+            self.wake();
+            self.wait(rank, Some(root), || self.board.has_put(root, n))?;
+            self.read(root, n, tag, 16)?;
+            let mut unreadable = None;
+            self.pull_into(root, n, 0, data, &mut unreadable);
+            // The root waits for this before its buffer is free again; nobody else has to.
+            let n = self.begin(rank)?;
+            self.put(n, tag, 0, |_| {});
+            self.wake();
+            if let Some(root) = unreadable {
+                return Err(self.unreadable(rank, root));
+            }
+        }
+        Ok(true)
+    }
+
+    /// A large reduction to all: every rank reduces its slice of everybody's elements, then copies
+    /// the other slices.
+    pub(super) fn reduce_slices(
+        &self,
+        rank: &Rank,
+        (op, basic): (Op, Basic),
+        count: u64,
+        input: &Mem,
+        output: &Mem,
+    ) -> Result<bool, Disagreement> {
+        let (me, ranks) = (self.board.me(), self.board.ranks());
+        let element = basic.extent();
+        if count < u64::from(ranks) * 64 || !self.may_attach(rank)? {
+            return Ok(false);
+        }
+        let slice = |of: u32| {
+            let from = count * u64::from(of) / u64::from(ranks) * element;
+            let to = count * u64::from(of + 1) / u64::from(ranks) * element;
+            (from, to)
+        };
+        let n = self.put_address(rank, input.address() as u64)?;
+        let (first, end) = slice(me);
+        let mut unreadable = None;
+        let piece = PIECE / element * element;
+        let operand = Mem::owned(piece.min(end - first) as usize);
+        let result = Mem::owned(piece.min(end - first) as usize);
+        let mut at = first;
+        while at < end {
+            let len = piece.min(end - at);
+            for member in (0..ranks).rev() {
+                let target = if member == ranks - 1 {
+                    &result
+                } else {
+                    &operand
+                };
+                if member == me {
+                    input.with_bytes(at as i64, len as usize, |own| target.write(0, own));
+                } else {
+                    let place = Data::bytes(target.clone(), len);
+                    self.pull_into(member, n, at, &place, &mut unreadable);
+                }
+                if member != ranks - 1 {
+                    result.with_bytes_mut(0, len as usize, |inout| {
+                        operand.with_bytes(0, len as usize, |left| {
+                            reduce::apply_with(cpu::Widest, op, basic, inout, left)
+                                .expect("the operation was checked against the type");
+                        });
+                    });
+                }
+            }
+            // In place, nobody but this rank reads this slice of this buffer.
+            result.with_bytes(0, len as usize, |bytes| output.write(at as i64, bytes));
+            at += len;
+        }
+        // All slices are reduced, so the input may be overwritten and the results may be read.
+        let n = self.put_address(rank, output.address() as u64)?;
+        for step in 1..ranks {
+            let from = (me + step) % ranks;
+            let (first, end) = slice(from);
+            let place = Data::bytes(output.shifted(first as i64), end - first);
+            self.pull_into(from, n, first, &place, &mut unreadable);
+        }
+        self.settle(rank, unreadable)?;
+        Ok(true)
+    }
+}
+
+/// Address and process of a buffer, as [`Channel::pull`] reads them.
+fn write_address(slot: &mut [u8], address: u64) {
+    slot[..8].copy_from_slice(&address.to_ne_bytes());
+    slot[8..16].copy_from_slice(&u64::from(std::process::id()).to_ne_bytes());
+}
+
+pub(super) fn expose(data: &Data) -> Exposed {
+    match data.dense() {
+        Some((mem, at)) => Exposed {
+            address: mem.address().wrapping_add_signed(at as isize) as u64,
+            _packed: None,
+        },
+        None => {
+            let size = data.size();
+            let packed = Mem::owned(size as usize);
+            data::copy(data, &Data::bytes(packed.clone(), size));
+            Exposed {
+                address: packed.address() as u64,
+                _packed: Some(packed),
+            }
+        }
+    }
+}
