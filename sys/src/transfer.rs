@@ -1,7 +1,7 @@
 //! The cell over which two ranks share the work of copying one large message.
 //!
 //! The sender offers a cell; the receiver enters where the data shall go; then both claim parts of
-//! the message by one atomic add and copy them, the receiver by reading the sender's memory, the
+//! the message, one from the front and one from the back, and copy them, the receiver by reading the sender's memory, the
 //! sender by writing the receiver's. Who is late or busy copies less; a sender that computes copies
 //! nothing and loses nothing. The message is complete when the parts that are done add up.
 //!
@@ -22,6 +22,17 @@ const FREE: u32 = 0;
 const OFFERED: u32 = 1;
 const MATCHED: u32 = 2;
 
+/// From where a side claims parts. Two ranks that exchange messages again and again should keep to their ends whoever
+/// sends: then each copies the same bytes each time, and finds them in its own cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Front,
+    Back,
+}
+
+const BACK_SHIFT: u32 = 32;
+const FRONT: u64 = (1 << BACK_SHIFT) - 1;
+
 /// Shared state of one large message.
 #[repr(C, align(128))]
 pub struct Cell {
@@ -35,7 +46,7 @@ pub struct Cell {
     /// Receiver's process and address.
     pid: AtomicU32,
     address: AtomicU64,
-    /// Parts claimed so far (may run past the end).
+    /// Parts claimed so far: those from the front in the low half, those from the back in the high half.
     claimed: AtomicU64,
     /// Bytes copied so far.
     done: AtomicU64,
@@ -134,16 +145,35 @@ impl Cell {
         })
     }
 
-    /// Claims the next part: offset and length in bytes. None when all parts are claimed.
+    /// Claims the next part, from the front or from the back: offset and length in bytes. None when all parts are claimed.
     #[must_use]
-    pub fn claim(&self) -> Option<(u64, u64)> {
+    pub fn claim(&self, end: End) -> Option<(u64, u64)> {
         let bytes = self.bytes.load(Ordering::Relaxed);
         let part = self.part.load(Ordering::Relaxed);
-        let start = self
-            .claimed
-            .fetch_add(1, Ordering::Relaxed)
-            .checked_mul(part)?;
-        (start < bytes).then(|| (start, part.min(bytes - start)))
+        let parts = bytes.div_ceil(part);
+        let mut claimed = self.claimed.load(Ordering::Relaxed);
+        loop {
+            let (front, back) = (claimed & FRONT, claimed >> BACK_SHIFT);
+            if front + back >= parts {
+                return None;
+            }
+            let (next, index) = match end {
+                End::Front => (claimed + 1, front),
+                End::Back => (claimed + (1 << BACK_SHIFT), parts - 1 - back),
+            };
+            match self.claimed.compare_exchange_weak(
+                claimed,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => {
+                    let start = index * part;
+                    return Some((start, part.min(bytes - start)));
+                }
+                Err(now) => claimed = now,
+            }
+        }
     }
 
     /// Sender: hands a claimed part back that it may not copy. It does so once: the refusal holds
@@ -242,13 +272,13 @@ mod tests {
         );
         let mut parts = Vec::new();
         while let Some(part) = if parts.len() % 2 == 0 {
-            theirs.claim()
+            theirs.claim(End::Front)
         } else {
-            cells.get(index).claim()
+            cells.get(index).claim(End::Back)
         } {
             parts.push(part);
         }
-        assert_eq!(parts, [(0, 30), (30, 30), (60, 30), (90, 10)]);
+        assert_eq!(parts, [(0, 30), (90, 10), (30, 30), (60, 30)]);
         for (_, bytes) in parts {
             assert!(!theirs.is_complete());
             theirs.finish(bytes);

@@ -13,7 +13,7 @@ use margay_sys::board::Board;
 use margay_sys::pool::{self, Place};
 use margay_sys::ring::Consumer;
 use margay_sys::segment::{Phase, Segment, WaitKind};
-use margay_sys::transfer;
+use margay_sys::transfer::{self, End};
 use margay_sys::user::Mem;
 
 const CELLS: u64 = 4096;
@@ -201,7 +201,7 @@ fn a_transfer_cell_is_read() {
         (target.pid, target.address, target.bytes),
         (77, 0x7000, 1000)
     );
-    assert_eq!(cell.claim(), Some((800, 200)));
+    assert_eq!(cell.claim(End::Front), Some((800, 200)));
     assert_eq!(cell.take_back(), Some((400, 400)));
     assert!(!cell.is_complete());
     cell.finish(600);

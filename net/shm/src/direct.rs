@@ -7,7 +7,7 @@ use margay_net_transport::{Advance, Ticket};
 use margay_sys::arena::{self, Arena};
 use margay_sys::cma;
 use margay_sys::segment::Segment;
-use margay_sys::transfer::{self, Cells, Target};
+use margay_sys::transfer::{self, Cells, End, Target};
 use margay_sys::user::Mem;
 
 /// From which size on a way is taken, in bytes. See [`Thresholds::measured`] for the reasons.
@@ -62,13 +62,18 @@ impl Thresholds {
 
     /// The part of a message of `bytes` that one side claims at a time: half of it, in whole pages.
     fn part_of(&self, bytes: u64) -> u64 {
-        let longest = self.part.load(Ordering::Relaxed).max(1);
+        let longest = self.part.load(Ordering::Relaxed).max(4096);
         (bytes / 2).next_multiple_of(4096).min(longest)
     }
 }
 
 const BY_ARENA: u64 = 1;
 const BY_ATTACH: u64 = 2;
+
+/// The end from which this rank copies messages from and to another.
+fn end(me: u32, other: u32) -> End {
+    if me < other { End::Front } else { End::Back }
+}
 
 /// Low word of the offer: how; the cell's offset is in the next, address or arena offset in the
 /// last.
@@ -240,7 +245,7 @@ impl Direct {
                     Advance::Pending(false)
                 } else if let Some(target) = cell.target()
                     && target.pid != 0
-                    && let Some((start, len)) = cell.claim()
+                    && let Some((start, len)) = cell.claim(end(self.me, *to))
                 {
                     let written = cma::write(
                         target.pid,
@@ -269,7 +274,7 @@ impl Direct {
                 offset,
             } => {
                 let cell = transfer::at(&self.segment, *cell).expect("checked when accepted");
-                let part = cell.claim().or_else(|| cell.take_back());
+                let part = cell.claim(end(self.me, *from)).or_else(|| cell.take_back());
                 match part {
                     Some((start, len)) => {
                         let pid = self.segment.cell(*from).pid();
