@@ -158,6 +158,62 @@ static void views(void)
     MPI_File_close(&file);
 }
 
+/* Columns of a matrix: a filetype has one of them and reaches over those that follow it, as what it is repeated by is one
+   element. The programs that make such filetypes often use one repetition only. */
+static void columns(void)
+{
+    enum { ROWS = 4 };
+    MPI_Datatype column, filetype;
+    MPI_Type_vector(ROWS, 1, 2 * size, MPI_INT, &column);
+    MPI_Type_create_resized(column, 0, sizeof(int), &filetype);
+    MPI_Type_commit(&filetype);
+    for (int way = 0; way < 5; way++) {
+        int mine[2 * ROWS], got[2 * ROWS], *all = malloc(2 * sizeof(int) * ROWS * size);
+        MPI_Status status;
+        MPI_Request request;
+        MPI_File file = open_file(MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE);
+        MPI_File_set_atomicity(file, way == 4);
+        CHECK(MPI_File_set_view(file, 2 * sizeof(int) * rank, MPI_INT, filetype, "native", MPI_INFO_NULL) == MPI_SUCCESS);
+        for (int i = 0; i < 2 * ROWS; i++)
+            mine[i] = 100 * rank + i;
+        memset(got, 0, sizeof got);
+        switch (way) {
+        case 0: /* One column a call. */
+            MPI_File_write_at_all(file, 0, mine, ROWS, MPI_INT, MPI_STATUS_IGNORE);
+            MPI_File_write_at_all(file, ROWS, mine + ROWS, ROWS, MPI_INT, MPI_STATUS_IGNORE);
+            break;
+        case 1:
+            MPI_File_write_all(file, mine, 2 * ROWS, MPI_INT, MPI_STATUS_IGNORE);
+            break;
+        case 2: /* From the middle of one to the middle of the next. */
+            MPI_File_write_at_all(file, 0, mine, ROWS / 2, MPI_INT, MPI_STATUS_IGNORE);
+            MPI_File_iwrite_at_all(file, ROWS / 2, mine + ROWS / 2, ROWS, MPI_INT, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            MPI_File_write_at_all(file, ROWS + ROWS / 2, mine + ROWS + ROWS / 2, ROWS / 2, MPI_INT, MPI_STATUS_IGNORE);
+            break;
+        default:
+            MPI_File_write(file, mine, 2 * ROWS, MPI_INT, MPI_STATUS_IGNORE);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (way % 2)
+            MPI_File_read_at_all(file, 0, got, 2 * ROWS, MPI_INT, &status);
+        else
+            MPI_File_read_at(file, 0, got, 2 * ROWS, MPI_INT, &status);
+        int count = -1;
+        MPI_Get_count(&status, MPI_INT, &count);
+        CHECK(count == 2 * ROWS && !memcmp(mine, got, sizeof mine));
+        CHECK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL) == MPI_SUCCESS);
+        CHECK(MPI_File_read_at_all(file, 0, all, 2 * ROWS * size, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+        for (int row = 0; row < ROWS; row++)
+            for (int at = 0; at < 2 * size; at++)
+                CHECK(all[row * 2 * size + at] == 100 * (at / 2) + at % 2 * ROWS + row);
+        MPI_File_close(&file);
+        free(all);
+    }
+    MPI_Type_free(&filetype);
+    MPI_Type_free(&column);
+}
+
 static void hints(void)
 {
     MPI_Info info, used;
@@ -498,6 +554,7 @@ int main(int argc, char **argv)
     opening();
     sizes();
     views();
+    columns();
     hints();
     handlers();
     pointers();

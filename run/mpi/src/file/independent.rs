@@ -30,12 +30,13 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// The extents, in ascending order.
+    /// The extents, in the order of the view.
     pub fn extents(&self) -> Result<Extents> {
         self.view.extents(self.start, self.data.size())
     }
 
-    /// Does it. Returns the bytes read or written; fewer than asked for where the file ends. With `atomic`, the whole
+    /// Does it. Returns the bytes read or written; fewer than asked for where the file ends: reading stops at the first
+    /// byte of the view that is not in the file. With `atomic`, the whole
     /// range is locked.
     pub fn perform(&self, storage: &dyn Storage, hints: &Hints, atomic: bool) -> Result<u64> {
         if self.data.size() == 0 {

@@ -1,4 +1,4 @@
-//! Which bytes of a file are meant, as strided runs in ascending order, and cutting them at offsets.
+//! Which bytes of a file are meant, as strided runs in the order of a view, and cutting those that ascend at offsets.
 
 use margay_core_datatype::{Cursor, Flat, Run};
 

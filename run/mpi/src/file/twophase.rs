@@ -225,7 +225,8 @@ struct Summary {
     bytes: u64,
     extents: u64,
     write: bool,
-    overlaps: bool,
+    /// Some bytes come behind later ones, or twice.
+    scattered: bool,
 }
 
 impl Summary {
@@ -233,13 +234,13 @@ impl Summary {
         let bytes = access.data.size();
         let mut summary = Summary {
             write: access.write,
-            overlaps: access.view.overlaps,
             ..Summary::default()
         };
         if bytes > 0 {
             access.extents()?;
             (summary.low, summary.high) = access.view.hull(access.start, bytes)?;
             summary.bytes = bytes;
+            summary.scattered = !access.view.ascends(access.start, bytes);
             let (blocks, size) = access.view.grain();
             let tiles = bytes as f64 / size as f64;
             summary.extents = (tiles * blocks as f64).ceil() as u64;
@@ -253,7 +254,7 @@ impl Summary {
             self.high,
             self.bytes as i64,
             self.extents as i64,
-            i64::from(self.write) | i64::from(self.overlaps) << 1,
+            i64::from(self.write) | i64::from(self.scattered) << 1,
         ]
     }
 
@@ -264,7 +265,7 @@ impl Summary {
             bytes: words[2] as u64,
             extents: words[3] as u64,
             write: words[4] & 1 != 0,
-            overlaps: words[4] & 2 != 0,
+            scattered: words[4] & 2 != 0,
         }
     }
 }
@@ -273,7 +274,7 @@ impl Summary {
 fn two_phase(all: &[Summary], hints: &Hints, write: bool, atomic: bool) -> bool {
     let mut ranges: Vec<_> = all.iter().filter(|s| s.bytes > 0).collect();
     // Atomic accesses hold a lock on the whole range of a rank, which only that rank can take.
-    if ranges.is_empty() || all.len() == 1 || atomic || all.iter().any(|s| s.overlaps) {
+    if ranges.is_empty() || all.len() == 1 || atomic || all.iter().any(|s| s.scattered) {
         return false;
     }
     match if write { hints.cb_write } else { hints.cb_read } {

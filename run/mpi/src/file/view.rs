@@ -24,7 +24,9 @@ pub(crate) struct View {
     /// The filetype as it lies in the file.
     tile: Flat,
     /// Whether the filetype shows some bytes twice, which is allowed for reading only.
-    pub overlaps: bool,
+    overlaps: bool,
+    /// Whether a filetype reaches so far into the next one that offsets of the file go back from one to the other.
+    interlaced: bool,
 }
 
 impl View {
@@ -39,6 +41,7 @@ impl View {
             rep: Rep::Native,
             unit: 1,
             overlaps: false,
+            interlaced: false,
         }
     }
 
@@ -70,7 +73,9 @@ impl View {
             );
         }
         let tile = shape.flat().clone();
-        let overlaps = order(unit_tile.flat())? | order(&tile)?;
+        let overlaps = order(unit_tile.flat())?.overlaps;
+        let order = order(&tile)?;
+        let (overlaps, interlaced) = (overlaps | order.overlaps, order.interlaced);
         let first = tile.true_lb().min(0).min(unit_tile.flat().true_lb());
         if first < 0 {
             fail!(
@@ -92,6 +97,7 @@ impl View {
             unit,
             tile,
             overlaps,
+            interlaced,
         })
     }
 
@@ -110,7 +116,13 @@ impl View {
         (blocks.max(1), size)
     }
 
-    /// The extents of packed bytes `start .. start + bytes`.
+    /// Whether these bytes, of which there is at least one, lie in the file in ascending order and none of them twice.
+    pub fn ascends(&self, start: u64, bytes: u64) -> bool {
+        let tile = |position: u64| position / self.tile.size().max(1);
+        !self.overlaps && (!self.interlaced || tile(start) == tile(start + bytes - 1))
+    }
+
+    /// The extents of packed bytes `start .. start + bytes`, in ascending order where they [`ascend`](Self::ascends).
     ///
     /// # Errors
     /// When the view has no such bytes.
@@ -127,11 +139,20 @@ impl View {
         })
     }
 
-    /// The range of the file from the first to behind the last of these bytes, of which there is at least one.
+    /// A range of the file that holds these bytes, of which there is at least one: from the first to behind the last
+    /// of them, or whole filetypes where these are interlaced.
     ///
     /// # Errors
     /// When the view has no such bytes.
     pub fn hull(&self, start: u64, bytes: u64) -> Result<(i64, i64)> {
+        if !self.ascends(start, bytes) {
+            // Overflow is found here.
+            self.extents(start, bytes)?;
+            let base =
+                |position| self.disp + (position / self.tile.size()) as i64 * self.tile.extent();
+            let low = base(start) + self.tile.true_lb();
+            return Ok((low, base(start + bytes - 1) + self.tile.true_ub()));
+        }
         let at = |position: u64| -> Result<i64> {
             let mut one = self.extents(position, 1)?;
             Ok(one.next().map_or(0, |run| run.offset))
@@ -198,12 +219,22 @@ impl View {
     }
 }
 
-/// Checks that a filetype goes forward only. Returns whether it shows bytes twice.
-fn order(tile: &Flat) -> Result<bool> {
+/// How the bytes of a filetype follow each other.
+#[derive(Default)]
+struct Order {
+    /// Some are there twice.
+    overlaps: bool,
+    /// The last ones come behind the first ones of the next filetype.
+    interlaced: bool,
+}
+
+/// Checks that a filetype goes forward only. How far it reaches beyond its extent is the program's affair: many make
+/// filetypes that are meant to be used once and leave the extent as it came out.
+fn order(tile: &Flat) -> Result<Order> {
     let mut cursor = Cursor::new(tile, 1);
     let (mut start, mut end) = (i64::MIN, i64::MIN);
     let mut first = None;
-    let mut overlaps = false;
+    let mut order = Order::default();
     while let Some(run) = cursor.next_run(u64::MAX) {
         first.get_or_insert(run.offset);
         let back = run.count > 1 && run.stride < 0;
@@ -218,7 +249,7 @@ fn order(tile: &Flat) -> Result<bool> {
                 "the etype or filetype goes back from byte {from} to byte {to}; its displacements must not decrease"
             );
         }
-        overlaps |= run.offset < end || (run.count > 1 && run.stride < run.block as i64);
+        order.overlaps |= run.offset < end || (run.count > 1 && run.stride < run.block as i64);
         start = run.offset + (run.count as i64 - 1) * run.stride;
         end = end.max(start + run.block as i64);
     }
@@ -230,17 +261,9 @@ fn order(tile: &Flat) -> Result<bool> {
                 tile.extent()
             );
         }
-        overlaps |= end - first > tile.extent();
-        if start - first > tile.extent() {
-            fail!(
-                MPI_ERR_IO,
-                "the filetype reaches over {} bytes and is repeated every {}; its displacements must not decrease",
-                end - first,
-                tile.extent()
-            );
-        }
+        order.interlaced = end - first > tile.extent();
     }
-    Ok(overlaps)
+    Ok(order)
 }
 
 #[cfg(test)]
@@ -275,6 +298,21 @@ mod tests {
     }
 
     #[test]
+    fn filetypes_may_reach_into_the_next_one() {
+        let int = Arc::new(Datatype::basic(Basic::Int));
+        let vector = Arc::new(Datatype::vector(3, 1, 5, &int).unwrap());
+        let short = Arc::new(Datatype::resized(0, 4, &vector).unwrap());
+        let v = View::new(100, int, short, Rep::Native, true).unwrap();
+        let offsets: Vec<i64> = (0..7).map(|o| v.byte_offset(o).unwrap()).collect();
+        assert_eq!(offsets, [100, 120, 140, 104, 124, 144, 108]);
+        assert!(v.ascends(0, 12) && v.ascends(16, 8) && !v.ascends(8, 8));
+        assert_eq!(v.hull(4, 8).unwrap(), (120, 144));
+        assert_eq!(v.hull(8, 8).unwrap(), (100, 148));
+        let found: Vec<i64> = v.extents(8, 12).unwrap().map(|run| run.offset).collect();
+        assert_eq!(found[..2], [140, 104]);
+    }
+
+    #[test]
     fn wrong_filetypes_are_refused() {
         let int = Arc::new(Datatype::basic(Basic::Int));
         let back = Arc::new(Datatype::hindexed(&[1, 1], &[8, 0], &int).unwrap());
@@ -285,7 +323,7 @@ mod tests {
         };
         assert_eq!(make(&int, &back, false).err(), Some(MPI_ERR_IO));
         assert_eq!(make(&int, &twice, true).err(), Some(MPI_ERR_IO));
-        assert!(make(&int, &twice, false).unwrap().overlaps);
+        assert!(!make(&int, &twice, false).unwrap().ascends(0, 12));
         assert_eq!(make(&long, &int, true).err(), Some(MPI_ERR_ARG));
     }
 }
