@@ -10,7 +10,7 @@ enum { BYTES, ROUNDS, OPTIONS };
 
 static SuiteOption options[OPTIONS] = {
     [BYTES] = {"-bytes", "of one array over all ranks; 0: four last-level caches", 0, 0, 1L << 40, NULL, 0},
-    [ROUNDS] = {"-rounds", "repetitions, the first of which does not count", 10, 2, 1000, NULL, 0},
+    [ROUNDS] = {"-rounds", "repetitions, the first of which does not count", 10, 2, 200, NULL, 0},
 };
 
 enum { COPY, SCALE, ADD, TRIAD, KERNELS };
