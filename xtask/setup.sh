@@ -23,6 +23,8 @@ wants() {
 }
 
 have() { command -v "$1"; }
+# A library that programs find when they run.
+has_library() { ldconfig -p | grep -qF "$1"; }
 # A C compiler with the C library's headers.
 compiles() { echo '#include <stdio.h>' | "$1" -x "$2" -E -; }
 
@@ -38,6 +40,7 @@ test)
     needs cmake have cmake
     needs pkg-config have pkg-config
     needs valgrind have valgrind
+    needs libopenblas-dev has_library libopenblas.so.0
     needs python3-venv python3 -c 'import ensurepip, venv'
     needs python3-dev python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
     needs python3 have python3

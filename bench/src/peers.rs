@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use margay_cli_suite::process;
+pub use margay_cli_suite::process::run_quietly;
 
 use crate::tree;
 
@@ -68,7 +70,7 @@ impl Implementation {
 
     /// The compiler wrapper with the flags that all programs get.
     pub fn compile(&self, source: &Path, program: &Path) -> Command {
-        let mut command = self.command(&self.prefix.join("bin/mpicc"));
+        let mut command = self.prepared(Command::new(self.prefix.join("bin/mpicc")));
         command
             .args(["-std=c99", "-O2", "-pthread"])
             .arg(source)
@@ -82,10 +84,8 @@ impl Implementation {
     /// Each peer gets the settings that were found to be its fastest, above all when ranks outnumber cores.
     pub fn launch(&self, ranks: usize, limit_s: u32) -> Command {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut command = self.command(Path::new("timeout"));
-        command
-            .args(["-k", "5", &limit_s.to_string()])
-            .arg(self.prefix.join("bin/mpiexec"));
+        let mut command = self.prepared(process::bounded(limit_s));
+        command.arg(self.prefix.join("bin/mpiexec"));
         command.args(["-n", &ranks.to_string()]);
         match self.name.as_str() {
             "openmpi" => {
@@ -118,50 +118,11 @@ impl Implementation {
         };
     }
 
-    fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
+    fn prepared(&self, mut command: Command) -> Command {
         command.stdin(Stdio::null());
         if self.name == "impi-devel" {
             command.env("I_MPI_ROOT", &self.prefix);
         }
         command
     }
-}
-
-/// What `timeout` ends with when it had to stop its command.
-const TIMED_OUT: i32 = 124;
-
-/// Runs a command and gives its standard output; a failure carries the last lines of its standard error.
-///
-/// # Errors
-/// When it cannot be started or does not end with 0.
-pub fn run_quietly(command: &mut Command) -> Result<String> {
-    let program = PathBuf::from(command.get_program());
-    let what = program
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let output = command
-        .output()
-        .with_context(|| format!("{what} cannot be started"))?;
-    if output.status.code() == Some(TIMED_OUT) {
-        let limit_s = command
-            .get_args()
-            .nth(2)
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        bail!("did not end within {limit_s} s");
-    }
-    if !output.status.success() {
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let last: Vec<&str> = errors
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .collect();
-        let shown = last[last.len().saturating_sub(4)..].join("\n  ");
-        bail!("{what} ended with {}:\n  {shown}", output.status);
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use margay_cli_suite::host::Host;
 use serde::Serialize;
 
 use crate::figures::{Figures, Point, Summary, Test, Unit};
@@ -189,44 +190,6 @@ pub struct Measured {
     pub name: String,
     /// First line of MPI_Get_library_version.
     pub library: String,
-}
-
-/// The kind of machine that figures come from.
-#[derive(Debug, Serialize)]
-pub struct Host {
-    /// Usable cores.
-    pub cores: usize,
-    /// Model name of the processor.
-    pub processor: String,
-}
-
-impl Host {
-    /// This machine.
-    pub fn detect() -> Self {
-        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = info.lines().find_map(|line| {
-            line.strip_prefix("model name")?
-                .split_once(':')
-                .map(|(_, name)| name.trim())
-        });
-        Self {
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-            processor: model.unwrap_or(std::env::consts::ARCH).to_owned(),
-        }
-    }
-
-    /// A name for files: cores and processor in small letters, without marks.
-    pub fn class(&self) -> String {
-        let processor = self
-            .processor
-            .replace("(R)", "")
-            .replace("(TM)", "")
-            .to_lowercase();
-        let words = processor
-            .split(|c: char| !c.is_ascii_alphanumeric())
-            .filter(|word| !word.is_empty());
-        format!("{}core-{}", self.cores, words.collect::<Vec<_>>().join("-"))
-    }
 }
 
 impl Report {
@@ -465,14 +428,5 @@ mod tests {
             (row.ratio, row.target, row.reaches()),
             (None, Some(AtLeast(0.9)), Some(false))
         );
-    }
-
-    #[test]
-    fn a_host_class_is_fit_for_a_file_name() {
-        let host = Host {
-            cores: 2,
-            processor: "Intel(R) Xeon(R) CPU @ 2.0GHz".into(),
-        };
-        assert_eq!(host.class(), "2core-intel-xeon-cpu-2-0ghz");
     }
 }

@@ -74,6 +74,11 @@ fn other(command: Subcommand) -> ExitCode {
     let done = match command {
         Subcommand::Run(_) => unreachable!("`margay run` has been taken care of"),
         Subcommand::Mesh(options) => return mesh_view::show("margay mesh", &options),
+        Subcommand::Bench(options) => match margay_cli_suite::bench(&options) {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => return told("margay bench", &format!("{error:#}"), 1),
+        },
         Subcommand::Fortran(options) => fortran::build(&options),
         Subcommand::Completions { shell, command } => pages::completions(shell, &command),
         Subcommand::Man { directory } => pages::manual(&directory),

@@ -30,6 +30,8 @@ pub enum Subcommand {
     Run(Box<RunOptions>),
     /// Show the jobs that run on this machine (also called showmesh).
     Mesh(MeshOptions),
+    /// Measure this machine with the performance suite.
+    Bench(margay_cli_suite::BenchOptions),
     /// Build the Fortran modules and library for a compiler.
     Fortran(FortranOptions),
     /// Print the completions of a shell.
@@ -207,6 +209,16 @@ pub fn run_command(name: &str) -> clap::Command {
 pub fn mesh_command(name: &str) -> clap::Command {
     let command = clap::Command::new("mesh").version(env!("CARGO_PKG_VERSION"));
     named(MeshOptions::augment_args(command), name)
+}
+
+/// The parser of `margay bench`.
+#[must_use]
+pub fn bench_command() -> clap::Command {
+    let command = clap::Command::new("bench").version(env!("CARGO_PKG_VERSION"));
+    named(
+        margay_cli_suite::BenchOptions::augment_args(command),
+        "margay bench",
+    )
 }
 
 /// The parser of `margay` itself.

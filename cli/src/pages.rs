@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap_complete::Shell;
 
-use crate::options::{margay_command, mesh_command, run_command};
+use crate::options::{bench_command, margay_command, mesh_command, run_command};
 
 /// The names of all commands.
 pub const COMMANDS: [&str; 5] = ["margay", "mpiexec", "mpirun", "yod", "showmesh"];
@@ -28,7 +28,8 @@ pub fn manual(directory: &Path) -> Result<(), String> {
         page(directory, name, definition(name))?;
     }
     page(directory, "margay-run", run_command("margay run"))?;
-    page(directory, "margay-mesh", mesh_command("margay mesh"))
+    page(directory, "margay-mesh", mesh_command("margay mesh"))?;
+    page(directory, "margay-bench", bench_command())
 }
 
 fn page(directory: &Path, name: &str, command: clap::Command) -> Result<(), String> {

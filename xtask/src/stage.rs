@@ -113,6 +113,10 @@ pub fn build(to: &Path) -> Result<()> {
         copy(&workspace().join(from), &to.join(name), mode)?;
     }
     copy_folder(&workspace().join("docs"), &to.join("share/doc/margay/docs"))?;
+    copy_folder(
+        &workspace().join("cli/suite/programs"),
+        &to.join("share/margay/bench"),
+    )?;
     let pkg_config = fs::read_to_string(workspace().join("abi/wrappers/mpi.pc"))
         .context("abi/wrappers/mpi.pc")?;
     let pkg_config_fortran = pkg_config

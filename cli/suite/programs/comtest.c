@@ -88,11 +88,6 @@ static void times(int neighbour, char *out, char *in, long bytes, double *all, M
     if (leaders != MPI_COMM_NULL) MPI_Gather(mine, BATCHES, MPI_DOUBLE, all, BATCHES, MPI_DOUBLE, 0, leaders);
 }
 
-static double median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof *values, suite_compare);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
 /* The length at which the bandwidth first reaches half of its highest, between the lengths that were measured. */
 static double half_length(const long *lengths, const double *bandwidths, int count) {
     double most = 0;
@@ -113,7 +108,7 @@ int main(int argc, char **argv) {
     const long most = options[BYTES].value;
     const int pairs = suite_ranks / 2, neighbour = (suite_rank ^ 1) < suite_ranks ? suite_rank ^ 1 : -1;
     long lengths[SIZES];
-    double bandwidths[SIZES], *all = suite_memory((size_t)(pairs * BATCHES) * sizeof(double)), deviation = 0;
+    double bandwidths[SIZES], *all = suite_memory((size_t)(pairs * BATCHES) * sizeof(double)), deviation = 0, last_noise = 0;
     char *out = suite_memory((size_t)most), *in = suite_memory((size_t)most), name[32];
     int count = 0;
     MPI_Comm leaders;
@@ -123,20 +118,21 @@ int main(int argc, char **argv) {
     for (long bytes = 0; bytes <= most && count < SIZES; bytes = bytes ? bytes * 2 : 8) {
         times(neighbour, out, in, bytes, all, leaders);
         if (suite_rank != 0) continue;
-        const double noise = suite_noise(all, pairs * BATCHES), middle = median(all, pairs * BATCHES);
+        const double noise = suite_noise(all, pairs * BATCHES), middle = suite_median(all, pairs * BATCHES);
+        deviation = suite_deviation(all, pairs * BATCHES);
         if (bytes == 0) {
             suite_figure("latency", "us", middle, noise);
-            suite_figure("latency-deviation", "us", noise * middle / 100, -1);
+            suite_figure("latency-deviation", "us", deviation * middle / 100, -1);
         }
         lengths[count] = bytes;
         bandwidths[count] = (double)bytes / middle;
-        deviation = noise;
+        last_noise = noise;
         snprintf(name, sizeof name, "%ldB", bytes);
         if (bytes) suite_figure(name, "MB/s", bandwidths[count], noise);
         count++;
     }
     if (suite_rank == 0) {
-        suite_figure("bandwidth", "MB/s", bandwidths[count - 1], deviation);
+        suite_figure("bandwidth", "MB/s", bandwidths[count - 1], last_noise);
         suite_figure("bandwidth-deviation", "MB/s", deviation * bandwidths[count - 1] / 100, -1);
         suite_figure("n-half", "bytes", half_length(lengths, bandwidths, count), -1);
     }

@@ -1,7 +1,7 @@
 /*
  * What the programs of the suite share: options, memory, statistics, and the lines that they report on rank 0:
  *   library <first line of MPI_Get_library_version>
- *   figure <name> <unit> <value> <noise>          noise: relative standard deviation of the repetitions, percent; or -
+ *   figure <name> <unit> <value> <noise>          noise: of the repetitions, in percent (suite_noise); or -
  *   check <name> passed|failed <value> <limit>    a numerical verification: value at most limit
  *   note <text>
  * A program ends with 0 when all its checks passed, with 1 when one failed, with 2 after wrong options.
@@ -187,11 +187,31 @@ static inline int suite_compare(const void *a, const void *b) {
 }
 
 /* Relative standard deviation in percent; -1 for fewer than two values. */
-static inline double suite_noise(const double *values, int count) {
+static inline double suite_deviation(const double *values, int count) {
     if (count < 2) return -1;
     double mean = 0, squares = 0;
     for (int n = 0; n < count; n++) mean += values[n] / count;
     for (int n = 0; n < count; n++) squares += (values[n] - mean) * (values[n] - mean);
     return mean != 0 ? 100 * sqrt(squares / (count - 1)) / fabs(mean) : 0;
+}
+
+static inline double suite_median(double *values, int count) {
+    qsort(values, (size_t)count, sizeof *values, suite_compare);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+/*
+ * The noise of some repetitions in percent: 1.4826 times the median distance from the median, which is the standard
+ * deviation of what scatters normally and does not count a repetition or two that something else disturbed. Sorts
+ * `values`; -1 for fewer than two.
+ */
+static inline double suite_noise(double *values, int count) {
+    if (count < 2) return -1;
+    double middle = suite_median(values, count), *distances = malloc((size_t)count * sizeof(double));
+    if (!distances) suite_fail("no memory for %d distances", count);
+    for (int n = 0; n < count; n++) distances[n] = fabs(values[n] - middle);
+    double noise = middle != 0 ? 148.26 * suite_median(distances, count) / fabs(middle) : 0;
+    free(distances);
+    return noise;
 }
 #endif

@@ -1,0 +1,280 @@
+//! Installed trees: our own, in which this program stands, and a peer's; compiling the suite's programs with them.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::host::Host;
+use crate::process::{bounded, run_quietly};
+
+/// What our own implementation is called in tables and files.
+pub const OURS: &str = "margay";
+
+/// An MPI implementation below a prefix with `bin/mpicc` and `bin/mpiexec`.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    /// `margay`, or the last part of the peer's prefix.
+    pub name: String,
+    prefix: PathBuf,
+}
+
+/// One executable of the suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Name of the executable.
+    pub name: &'static str,
+    /// Its source in `share/margay/bench`.
+    pub source: &'static str,
+    /// A macro to define and a library to link, for a form that is not MPI's.
+    pub form: Option<(&'static str, &'static str)>,
+}
+
+/// A program in its MPI form.
+const fn plain(name: &'static str, source: &'static str) -> Program {
+    Program {
+        name,
+        source,
+        form: None,
+    }
+}
+
+/// Every executable.
+pub const PROGRAMS: [Program; 10] = [
+    plain("livermore", "livermore.c"),
+    plain("comtest", "comtest.c"),
+    Program {
+        name: "comtest-nx",
+        source: "comtest.c",
+        form: Some(("COMTEST_NX", "nx")),
+    },
+    Program {
+        name: "comtest-mpl",
+        source: "comtest.c",
+        form: Some(("COMTEST_MPL", "mpl")),
+    },
+    plain("stream", "stream.c"),
+    plain("matmul", "matmul.c"),
+    plain("evm", "evm.c"),
+    plain("ladder", "ladder.c"),
+    plain("linpack", "linpack.c"),
+    plain("getrf", "getrf.c"),
+];
+
+impl Installation {
+    /// The tree that this program stands in.
+    ///
+    /// # Errors
+    /// When the program stands in no installed tree.
+    pub fn ours() -> Result<Self> {
+        let program = std::env::current_exe().context("cannot find the own program")?;
+        let prefix = program
+            .parent()
+            .and_then(Path::parent)
+            .with_context(|| format!("{} stands in no tree", program.display()))?;
+        if !prefix.join("share/margay/bench/suite.h").exists() {
+            bail!(
+                "{} has no programs of the suite; use the margay of an installed tree",
+                prefix.join("share/margay/bench").display()
+            );
+        }
+        Self::below(OURS.to_owned(), prefix.to_path_buf())
+    }
+
+    /// A peer's tree.
+    ///
+    /// # Errors
+    /// When it has no compiler wrapper or launcher.
+    pub fn peer(prefix: &Path) -> Result<Self> {
+        let prefix = fs::canonicalize(prefix)
+            .with_context(|| format!("--with-mpi: {} cannot be read", prefix.display()))?;
+        let name = prefix
+            .file_name()
+            .map_or_else(|| "peer".into(), |name| name.to_string_lossy().into_owned());
+        let name = if name == OURS { "peer".into() } else { name };
+        Self::below(name, prefix).context("--with-mpi")
+    }
+
+    fn below(name: String, prefix: PathBuf) -> Result<Self> {
+        for tool in ["bin/mpicc", "bin/mpiexec"] {
+            if !prefix.join(tool).exists() {
+                bail!(
+                    "{} has no {tool}; name the folder above an MPI's bin",
+                    prefix.display()
+                );
+            }
+        }
+        Ok(Self { name, prefix })
+    }
+
+    /// Where the suite's sources are; only our own tree has them.
+    pub fn sources(&self) -> PathBuf {
+        self.prefix.join("share/margay/bench")
+    }
+
+    /// Whether this tree has what a program is compiled with.
+    pub fn has(&self, program: &Program) -> bool {
+        program.form.is_none_or(|(_, library)| {
+            self.prefix.join(format!("lib/lib{library}.so")).exists()
+                && self.prefix.join(format!("include/{library}.h")).exists()
+        })
+    }
+
+    /// Compiles a program unless the cache has it, and gives the executable.
+    ///
+    /// # Errors
+    /// When it does not compile or the cache cannot be written.
+    pub fn compile(&self, sources: &Path, program: &Program) -> Result<PathBuf> {
+        let folder = cache()?.join(format!("{}-{:016x}", self.name, self.key(sources)?));
+        let executable = folder.join(program.name);
+        if executable.exists() {
+            return Ok(executable);
+        }
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("{}: cannot be made", folder.display()))?;
+        let partial = folder.join(format!("{}.{}", program.name, std::process::id()));
+        let mut command = bounded(120);
+        command.arg(self.prefix.join("bin/mpicc")).args([
+            "-std=gnu11",
+            "-O3",
+            "-march=native",
+            "-w",
+        ]);
+        if let Some((define, _)) = program.form {
+            command.arg(format!("-D{define}"));
+        }
+        command
+            .arg(sources.join(program.source))
+            .arg("-o")
+            .arg(&partial);
+        if let Some((_, library)) = program.form {
+            command.arg(format!("-l{library}"));
+        }
+        self.environment(&mut command);
+        run_quietly(command.args(["-lm", "-ldl"])).with_context(|| {
+            format!(
+                "{} does not compile with {}",
+                program.source,
+                self.prefix.join("bin/mpicc").display()
+            )
+        })?;
+        fs::rename(&partial, &executable)
+            .with_context(|| format!("{}: cannot be written", executable.display()))?;
+        Ok(executable)
+    }
+
+    /// What decides about executables: where this installation is, all sources, and the processor they are made for.
+    fn key(&self, sources: &Path) -> Result<u64> {
+        let mut hasher = DefaultHasher::new();
+        self.prefix.hash(&mut hasher);
+        Host::detect().processor.hash(&mut hasher);
+        let mut files = Vec::new();
+        for entry in fs::read_dir(sources)
+            .with_context(|| format!("{}: cannot be read", sources.display()))?
+        {
+            files.push(entry?.path());
+        }
+        files.sort();
+        for file in files {
+            file.file_name().hash(&mut hasher);
+            fs::read(&file)
+                .with_context(|| format!("{}: cannot be read", file.display()))?
+                .hash(&mut hasher);
+        }
+        Ok(hasher.finish())
+    }
+
+    /// The launcher for `ranks` ranks of a program, bounded to `limit_s` seconds.
+    pub fn launch(&self, ranks: usize, limit_s: u32) -> Command {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut command = bounded(limit_s);
+        command
+            .arg(self.prefix.join("bin/mpiexec"))
+            .args(["-n", &ranks.to_string()]);
+        if self.prefix.join("bin/ompi_info").exists() {
+            command
+                .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+                .arg("--oversubscribe");
+            if ranks > cores {
+                command.args(["--mca", "mpi_yield_when_idle", "1", "--bind-to", "none"]);
+            }
+        }
+        self.environment(&mut command);
+        command
+    }
+
+    fn environment(&self, command: &mut Command) {
+        command.stdin(Stdio::null());
+        if self.name != OURS && self.prefix.join("bin/impi_info").exists() {
+            command
+                .env("I_MPI_ROOT", &self.prefix)
+                .env("I_MPI_FABRICS", "shm");
+        }
+    }
+}
+
+/// The folder for executables: in the user's cache, else in the folder for temporary files.
+fn cache() -> Result<PathBuf> {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let user = std::env::var_os("XDG_CACHE_HOME")
+        .filter(|folder| !folder.is_empty())
+        .map(PathBuf::from)
+        .or_else(|| home.map(|home| PathBuf::from(home).join(".cache")));
+    if let Some(folder) = user.map(|folder| folder.join("margay/bench"))
+        && fs::create_dir_all(&folder).is_ok()
+    {
+        return Ok(folder);
+    }
+    let folder = std::env::temp_dir().join(format!("margay-bench-{}", std::process::id()));
+    fs::create_dir_all(&folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_without_tools_is_refused_with_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = format!("{:#}", Installation::peer(folder.path()).unwrap_err());
+        assert!(error.contains("--with-mpi"), "{error}");
+        assert!(error.contains("has no bin/mpicc"), "{error}");
+        let error = format!(
+            "{:#}",
+            Installation::peer(&folder.path().join("nothing")).unwrap_err()
+        );
+        assert!(error.contains("cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn forms_need_their_library_and_header() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["bin/mpicc", "bin/mpiexec", "lib/libnx.so", "include/nx.h"] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let tree = Installation::peer(folder.path()).unwrap();
+        let has = |name: &str| tree.has(PROGRAMS.iter().find(|p| p.name == name).unwrap());
+        assert!(has("comtest") && has("comtest-nx") && !has("comtest-mpl"));
+    }
+
+    #[test]
+    fn executables_of_other_sources_are_others() {
+        let (tree, sources) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for name in ["bin/mpicc", "bin/mpiexec"] {
+            fs::create_dir_all(tree.path().join("bin")).unwrap();
+            fs::write(tree.path().join(name), "").unwrap();
+        }
+        let tree = Installation::peer(tree.path()).unwrap();
+        fs::write(sources.path().join("a.c"), "1").unwrap();
+        let first = tree.key(sources.path()).unwrap();
+        assert_eq!(first, tree.key(sources.path()).unwrap());
+        fs::write(sources.path().join("a.c"), "2").unwrap();
+        assert_ne!(first, tree.key(sources.path()).unwrap());
+    }
+}

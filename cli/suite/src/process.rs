@@ -1,0 +1,83 @@
+//! Commands that are run to their end: what they print, and why they failed.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, bail};
+
+/// What `timeout` ends with when it had to stop its command.
+const TIMED_OUT: i32 = 124;
+
+/// A command under `timeout`, which ends it after `limit_s` seconds.
+pub fn bounded(limit_s: u32) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", &limit_s.to_string()]);
+    command
+}
+
+/// Runs a command and gives what it printed when it ended with 0 or, if `may_fail`, with 1.
+///
+/// # Errors
+/// When it cannot be started, took too long or ended otherwise; carries the last lines of its standard error.
+pub fn run(command: &mut Command, may_fail: bool) -> Result<Output> {
+    let program = PathBuf::from(command.get_program());
+    let what = program
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let output = command
+        .output()
+        .with_context(|| format!("{what} cannot be started"))?;
+    if output.status.code() == Some(TIMED_OUT) && what == "timeout" {
+        let limit_s = command.get_args().nth(2).unwrap_or_default();
+        bail!("did not end within {} s", limit_s.to_string_lossy());
+    }
+    let accepted = output.status.success() || (may_fail && output.status.code() == Some(1));
+    if !accepted {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let last: Vec<&str> = errors
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        let shown = last[last.len().saturating_sub(4)..].join("\n  ");
+        bail!("{what} ended with {}:\n  {shown}", output.status);
+    }
+    Ok(output)
+}
+
+/// Runs a command that must end with 0 and gives its standard output.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_quietly(command: &mut Command) -> Result<String> {
+    run(command, false).map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_carry_the_reason() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        assert_eq!(
+            run_quietly(&mut shell("echo figures")).unwrap(),
+            "figures\n"
+        );
+        let error = run_quietly(&mut shell("echo why >&2; exit 1")).unwrap_err();
+        assert!(error.to_string().contains("why"), "{error}");
+        assert!(run(&mut shell("exit 1"), true).is_ok());
+        assert!(run(&mut shell("exit 3"), true).is_err());
+    }
+
+    #[test]
+    fn what_takes_too_long_is_ended() {
+        let error = run_quietly(bounded(1).args(["sleep", "30"])).unwrap_err();
+        assert_eq!(error.to_string(), "did not end within 1 s");
+    }
+}

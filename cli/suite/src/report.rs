@@ -1,0 +1,395 @@
+//! What a whole run of the suite found: as a table, as JSON and as Markdown.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+use crate::install::OURS;
+use crate::lines::{Figure, Reported};
+use crate::picture;
+
+/// Version of the JSON file.
+pub const FORMAT: u32 = 1;
+
+/// One run of one program with one implementation.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Run {
+    /// The executable's name.
+    pub program: String,
+    /// Ranks; 0 for a process without a launcher.
+    pub ranks: usize,
+    /// `margay`, or the peer's name.
+    pub implementation: String,
+    /// Arguments of the program.
+    pub arguments: String,
+    /// How long it took from start to end.
+    pub seconds: f64,
+    /// What it printed.
+    #[serde(flatten)]
+    pub reported: Reported,
+}
+
+impl Run {
+    /// A figure of this run.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        let figure = self.reported.figures.iter().find(|f| f.name == name)?;
+        Some(figure.value)
+    }
+}
+
+/// A whole run of the suite, as the JSON file holds it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Report {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The day, as year-month-day.
+    pub date: String,
+    /// Where it ran.
+    pub host: Host,
+    /// Whether sizes were the small ones.
+    pub quick: bool,
+    /// Seconds for everything, compiling included.
+    pub seconds: f64,
+    /// In the order of the plan.
+    pub runs: Vec<Run>,
+    /// Figures against each other, such as LINPACK against the library's LU.
+    pub derived: Vec<Figure>,
+    /// Runs that failed and why; checks that failed.
+    pub failures: Vec<String>,
+    /// Programs that were left out and why.
+    pub left_out: Vec<String>,
+}
+
+impl Report {
+    /// Our run of a program on so many ranks.
+    pub fn ours(&self, program: &str, ranks: Option<usize>) -> Option<&Run> {
+        self.runs.iter().find(|run| {
+            run.program == program
+                && run.implementation == OURS
+                && ranks.is_none_or(|ranks| run.ranks == ranks)
+        })
+    }
+
+    /// Reads a report from a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is none.
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("{}: cannot be read", path.display()))?;
+        let report: Self = serde_json::from_str(&text)
+            .with_context(|| format!("{}: is no report of margay bench", path.display()))?;
+        if report.format != FORMAT {
+            bail!(
+                "{}: has format {}, and this program reads {FORMAT}",
+                path.display(),
+                report.format
+            );
+        }
+        Ok(report)
+    }
+
+    /// How many verifications passed, and how many there were.
+    pub fn checks(&self) -> (usize, usize) {
+        let all = || self.runs.iter().flat_map(|run| &run.reported.checks);
+        (all().filter(|check| check.passed).count(), all().count())
+    }
+
+    /// The table; `whole` with every Livermore loop and every length of Comtest.
+    pub fn table(&self, whole: bool, markdown: bool) -> String {
+        let mut table = Table::new();
+        table.load_preset(if markdown {
+            presets::ASCII_MARKDOWN
+        } else {
+            presets::UTF8_FULL_CONDENSED
+        });
+        table
+            .set_content_arrangement(ContentArrangement::Disabled)
+            .set_header([
+                "program", "with", "ranks", "figure", "value", "unit", "noise %",
+            ]);
+        for run in &self.runs {
+            for figure in &run.reported.figures {
+                if !whole && is_detail(&run.program, &figure.name) {
+                    continue;
+                }
+                let ranks = if run.ranks == 0 {
+                    "-".to_owned()
+                } else {
+                    run.ranks.to_string()
+                };
+                table.add_row([
+                    run.program.clone(),
+                    run.implementation.clone(),
+                    ranks,
+                    figure.name.clone(),
+                    significant(figure.value),
+                    figure.unit.clone(),
+                    figure
+                        .noise
+                        .map_or("-".into(), |noise| format!("{noise:.1}")),
+                ]);
+            }
+        }
+        for figure in &self.derived {
+            table.add_row([
+                "compared",
+                OURS,
+                "",
+                &figure.name,
+                &significant(figure.value),
+                &figure.unit,
+                "-",
+            ]);
+        }
+        for column in [2, 4, 6] {
+            table
+                .column_mut(column)
+                .expect("the column is in the head")
+                .set_cell_alignment(CellAlignment::Right);
+        }
+        table.to_string()
+    }
+
+    /// What to know beside the table.
+    pub fn notes(&self) -> String {
+        let mut text = String::new();
+        let (passed, all) = self.checks();
+        let _ = writeln!(
+            text,
+            "{}, {} cores, {}; {} sizes; {:.0} s. {passed} of {all} verifications passed.",
+            self.date,
+            self.host.cores,
+            self.host.processor,
+            if self.quick { "quick" } else { "full" },
+            self.seconds
+        );
+        let mut told: Vec<(&str, &str)> = Vec::new();
+        for run in &self.runs {
+            let library = (run.implementation.as_str(), run.reported.library.as_str());
+            let notes = run
+                .reported
+                .notes
+                .iter()
+                .map(|note| (run.program.as_str(), note.as_str()));
+            for line in std::iter::once(library).chain(notes) {
+                if !told.contains(&line) {
+                    told.push(line);
+                    let _ = writeln!(text, "{}: {}", line.0, line.1);
+                }
+            }
+        }
+        for left_out in &self.left_out {
+            let _ = writeln!(text, "left out: {left_out}");
+        }
+        for failure in &self.failures {
+            let _ = writeln!(text, "failed: {failure}");
+        }
+        text
+    }
+
+    /// The report as Markdown; `picture` is the name of the SVG file beside it.
+    pub fn markdown(&self, picture: &str) -> String {
+        format!(
+            "# Performance suite, {} on {}\n\n```\n{}```\n\n![figures]({picture})\n\n{}\n",
+            self.date,
+            self.host.class(),
+            self.notes(),
+            self.table(true, true)
+        )
+    }
+
+    /// Writes JSON, Markdown and SVG into `folder` and gives their paths.
+    ///
+    /// # Errors
+    /// When the folder or a file cannot be written.
+    pub fn save(&self, folder: &Path) -> Result<[PathBuf; 3]> {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("{}: cannot be made", folder.display()))?;
+        let quick = if self.quick { "-quick" } else { "" };
+        let name = format!("{}-{}-suite{quick}", self.date, self.host.class());
+        let paths = ["json", "md", "svg"].map(|kind| folder.join(format!("{name}.{kind}")));
+        let texts = [
+            serde_json::to_string_pretty(self)? + "\n",
+            self.markdown(&format!("{name}.svg")),
+            picture::draw(self)?,
+        ];
+        for (path, text) in paths.iter().zip(texts) {
+            std::fs::write(path, text)
+                .with_context(|| format!("{}: cannot be written", path.display()))?;
+        }
+        Ok(paths)
+    }
+}
+
+/// Figures that the short table leaves out.
+fn is_detail(program: &str, figure: &str) -> bool {
+    match program {
+        "livermore" => figure.starts_with("kernel-"),
+        _ => program.starts_with("comtest") && message_bytes(figure).is_some(),
+    }
+}
+
+/// The message length that a figure of Comtest is named for.
+pub fn message_bytes(figure: &str) -> Option<f64> {
+    figure.strip_suffix('B')?.parse().ok()
+}
+
+/// Four significant digits, without an exponent.
+pub fn significant(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1000.0 => format!("{value:.0}"),
+        v if v >= 100.0 => format!("{value:.1}"),
+        v if v >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::lines::{Check, parse};
+
+    /// A report of canned figures.
+    pub(crate) fn canned(scale: f64) -> Report {
+        let run = |program: &str, ranks, text: &str| Run {
+            program: program.into(),
+            ranks,
+            implementation: OURS.into(),
+            arguments: String::new(),
+            seconds: 1.0,
+            reported: parse(text).unwrap(),
+        };
+        let rate = 100.0 * scale;
+        let latency = 0.2 / scale;
+        let mut livermore = String::from("library Margay 0.1\n");
+        for kernel in 1..=24 {
+            let _ = writeln!(
+                livermore,
+                "figure kernel-{kernel:02} MFLOPS {} 1",
+                kernel * 100
+            );
+        }
+        livermore += "figure arithmetic-mean MFLOPS 1250 1\nfigure geometric-mean MFLOPS 900 1\nfigure harmonic-mean MFLOPS 600 1";
+        Report {
+            format: FORMAT,
+            date: "2000-01-01".into(),
+            host: Host {
+                cores: 2,
+                processor: "Canned(R) Processor".into(),
+            },
+            quick: true,
+            seconds: 9.0,
+            runs: vec![
+                run("livermore", 1, &livermore),
+                run(
+                    "comtest",
+                    2,
+                    &format!(
+                        "figure latency us {latency} 2\nfigure 8B MB/s 40 2\nfigure 1024B MB/s 2000 2\n\
+                         figure 65536B MB/s 15000 2\nfigure bandwidth MB/s 15000 2\nfigure n-half bytes 8000 -"
+                    ),
+                ),
+                run(
+                    "stream",
+                    1,
+                    "figure copy MB/s 10000 1\nfigure triad MB/s 12000 1",
+                ),
+                run(
+                    "stream",
+                    2,
+                    "figure copy MB/s 19000 1\nfigure triad MB/s 21000 1",
+                ),
+                run(
+                    "ladder",
+                    1,
+                    "figure level-1 MB/s 190000 1\nfigure memory MB/s 9000 1",
+                ),
+                run(
+                    "evm",
+                    1,
+                    "figure plain MFLOPS 300 1\nfigure streaming MFLOPS 450 1",
+                ),
+                run(
+                    "linpack",
+                    2,
+                    &format!(
+                        "figure dgemm GFLOPS 160 -\nfigure N1000.NB192 GFLOPS 80 3\nfigure N4032.NB192 GFLOPS {rate} 1\n\
+                         figure rmax GFLOPS {rate} -\ncheck N4032.NB192.residual-hpl passed 0.003 16\nnote BLAS: canned"
+                    ),
+                ),
+                run("getrf", 0, "figure N4032 GFLOPS 125 1"),
+            ],
+            derived: vec![],
+            failures: vec![],
+            left_out: vec!["comtest-nx: no libnx".into()],
+        }
+    }
+
+    #[test]
+    fn the_short_table_leaves_details_out_and_markdown_has_them() {
+        let report = canned(1.0);
+        let short = report.table(false, false);
+        assert!(
+            short.contains("arithmetic-mean") && !short.contains("kernel-07"),
+            "{short}"
+        );
+        assert!(
+            short.contains("latency") && !short.contains("1024B"),
+            "{short}"
+        );
+        let markdown = report.markdown("x.svg");
+        assert!(markdown.contains("kernel-07") && markdown.contains("1024B"));
+        assert!(markdown.contains("![figures](x.svg)"));
+        assert!(markdown.contains("left out: comtest-nx: no libnx"));
+        assert!(markdown.contains("1 of 1 verifications passed"));
+    }
+
+    #[test]
+    fn a_saved_report_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = canned(1.0);
+        let [json, markdown, svg] = report.save(folder.path()).unwrap();
+        assert_eq!(Report::load(&json).unwrap(), report);
+        assert!(
+            json.to_string_lossy()
+                .ends_with("2000-01-01-2core-canned-processor-suite-quick.json")
+        );
+        assert!(
+            std::fs::read_to_string(markdown)
+                .unwrap()
+                .starts_with("# Performance suite")
+        );
+        assert!(std::fs::read_to_string(svg).unwrap().starts_with("<svg"));
+    }
+
+    #[test]
+    fn what_is_no_report_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.json");
+        let reason = || format!("{:#}", Report::load(&path).unwrap_err());
+        assert!(reason().contains("cannot be read"));
+        std::fs::write(&path, "{}").unwrap();
+        assert!(reason().contains("is no report of margay bench"));
+        let mut report = canned(1.0);
+        report.format = 9;
+        std::fs::write(&path, serde_json::to_string(&report).unwrap()).unwrap();
+        assert!(reason().contains("has format 9, and this program reads 1"));
+    }
+
+    #[test]
+    fn failed_checks_are_counted() {
+        let mut report = canned(1.0);
+        report.runs[0].reported.checks.push(Check {
+            name: "kernel-01".into(),
+            passed: false,
+            value: "nan".into(),
+            limit: "0".into(),
+        });
+        assert_eq!(report.checks(), (1, 2));
+    }
+}

@@ -1,0 +1,349 @@
+//! The performance suite: its programs verify themselves on small sizes, through the real launcher, and `margay bench` runs
+//! them from the installed tree.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use margay_tests::{command, run, scratch, stage, succeed};
+
+/// One of the suite's programs, compiled once for all tests.
+fn program(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = scratch();
+        let compilers: Vec<_> = [
+            "livermore",
+            "comtest",
+            "stream",
+            "ladder",
+            "evm",
+            "matmul",
+            "linpack",
+            "getrf",
+        ]
+        .into_iter()
+        .map(|name| {
+            let mut compiler = command(stage().join("bin/mpicc"), 120);
+            compiler
+                .args([
+                    "-std=gnu11",
+                    "-O2",
+                    "-march=native",
+                    "-Wall",
+                    "-Wextra",
+                    "-Werror",
+                ])
+                .arg(stage().join(format!("share/margay/bench/{name}.c")))
+                .arg("-o")
+                .arg(folder.path().join(name))
+                .args(["-lm", "-ldl"]);
+            compiler.spawn().expect("mpicc starts")
+        })
+        .collect();
+        for mut compiler in compilers {
+            assert!(compiler.wait().expect("mpicc is a child").success());
+        }
+        folder
+    });
+    folder.path().join(name)
+}
+
+fn launch(name: &str, ranks: u32, arguments: &str) -> Command {
+    let mut launcher = command(stage().join("bin/mpiexec"), 60);
+    launcher
+        .args(["-n", &ranks.to_string()])
+        .arg(program(name))
+        .args(arguments.split_whitespace());
+    launcher
+}
+
+/// Runs a program that must pass all its checks, and gives the words of its lines.
+fn verified(name: &str, ranks: u32, arguments: &str) -> Vec<Vec<String>> {
+    let text = succeed(&mut launch(name, ranks, arguments));
+    let lines: Vec<Vec<String>> = text
+        .lines()
+        .map(|line| line.split_whitespace().map(str::to_owned).collect())
+        .collect();
+    assert!(count(&lines, "check") > 0, "{text}");
+    for line in &lines {
+        if line[0] == "check" {
+            assert_eq!(
+                line[2], "passed",
+                "{name} on {ranks} ranks, {arguments}: {line:?}"
+            );
+        }
+    }
+    lines
+}
+
+fn count(lines: &[Vec<String>], kind: &str) -> usize {
+    lines.iter().filter(|line| line[0] == kind).count()
+}
+
+fn figure(lines: &[Vec<String>], name: &str) -> f64 {
+    let line = lines
+        .iter()
+        .find(|line| line[0] == "figure" && line[1] == name);
+    line.unwrap_or_else(|| panic!("no figure {name}: {lines:?}"))[3]
+        .parse()
+        .expect("a number")
+}
+
+#[test]
+fn livermore_loops_agree_with_their_plain_evaluation() {
+    let lines = verified("livermore", 1, "-ms 2");
+    assert_eq!(count(&lines, "check"), 24);
+    let [harmonic, geometric, arithmetic] =
+        ["harmonic-mean", "geometric-mean", "arithmetic-mean"].map(|name| figure(&lines, name));
+    assert!(harmonic <= geometric && geometric <= arithmetic);
+    assert!(figure(&lines, "minimum") <= harmonic && arithmetic <= figure(&lines, "maximum"));
+}
+
+#[test]
+fn comtest_delivers_contents_between_all_pairs() {
+    for ranks in [2, 5] {
+        let lines = verified("comtest", ranks, "-bytes 65536 -batch-us 100");
+        let half = figure(&lines, "n-half");
+        assert!((0.0..=65536.0).contains(&half), "{half}");
+        assert!(figure(&lines, "latency") > 0.0 && figure(&lines, "bandwidth") > 0.0);
+    }
+}
+
+#[test]
+fn kernels_of_memory_give_right_results() {
+    for ranks in [1, 3] {
+        assert_eq!(
+            count(
+                &verified("stream", ranks, "-bytes 1000000 -rounds 3"),
+                "check"
+            ),
+            3
+        );
+        assert!(count(&verified("evm", ranks, "-bytes 1000000 -rounds 2"), "check") >= 2);
+        let ladder = verified("ladder", ranks, "-ms 5 -memory 100000000");
+        assert!(figure(&ladder, "level-1") > 0.0 && figure(&ladder, "memory") > 0.0);
+    }
+}
+
+#[test]
+fn matrices_are_multiplied_exactly_on_grids_of_any_size() {
+    for ranks in [1, 2, 3, 4, 6] {
+        let lines = verified("matmul", ranks, "-N 1,7,64,150 -NB 16 -ms 1");
+        assert_eq!(count(&lines, "check"), 8);
+    }
+}
+
+/// Residuals, and the generator against its stream, on grids of every kind: one, prime, wide, tall; with more processes than
+/// blocks, blocks of one element and one block for all.
+#[test]
+fn linpack_solves_every_shape() {
+    for (rows, columns) in [
+        (1, 1),
+        (1, 2),
+        (2, 1),
+        (2, 2),
+        (1, 3),
+        (3, 1),
+        (3, 2),
+        (2, 3),
+        (1, 5),
+        (5, 1),
+    ] {
+        let arguments = format!(
+            "-P {rows} -Q {columns} -gemm 0 -N 1,2,3,5,17,64,97,130,257 -NB 1,2,7,8,13,32,64,300"
+        );
+        let lines = verified("linpack", rows * columns, &arguments);
+        assert_eq!(count(&lines, "check"), 9 * 8 * 5, "{rows} by {columns}");
+    }
+}
+
+#[test]
+fn linpack_leaves_ranks_beyond_its_grid_idle_and_reports_what_it_found() {
+    let lines = verified(
+        "linpack",
+        3,
+        "-P 1 -Q 2 -N 200,700 -NB 64 -gemm 200 -half -norms -repeat 2",
+    );
+    assert!(figure(&lines, "rmax") > 0.0 && figure(&lines, "dgemm-part") > 0.0);
+    let half = figure(&lines, "n-half");
+    assert!((100.0..=700.0).contains(&half), "{half}");
+    assert!(lines.iter().any(|line| line.join(" ").contains("|A|oo")));
+    // Chunks of columns that do not end with the blocks, and panels wider than these.
+    verified("linpack", 2, "-P 2 -Q 1 -N 1300 -NB 96,600 -gemm 0");
+    verified("getrf", 1, "-N 500 -threads 2");
+}
+
+#[test]
+fn the_same_matrix_gives_the_same_norms_on_every_grid() {
+    let norms = |ranks, grid: &str| {
+        let lines = verified(
+            "linpack",
+            ranks,
+            &format!("{grid} -N 150 -NB 20 -gemm 0 -norms"),
+        );
+        let line = lines
+            .iter()
+            .map(|line| line.join(" "))
+            .find(|line| line.contains("|A|oo"));
+        line.expect("a line of norms")
+    };
+    let one = norms(1, "-P 1 -Q 1");
+    let words = |text: &str| {
+        text.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    for (ranks, grid) in [(6, "-P 2 -Q 3"), (4, "-P 4 -Q 1")] {
+        let other = norms(ranks, grid);
+        for (a, b) in words(&one).iter().zip(words(&other)) {
+            if let (Ok(a), Ok(b)) = (a.parse::<f64>(), b.parse::<f64>()) {
+                assert!((a - b).abs() <= 1e-6 * a.abs(), "{one}\n{other}");
+            } else {
+                assert_eq!(*a, b);
+            }
+        }
+    }
+}
+
+#[test]
+fn wrong_options_of_programs_are_named() {
+    for (name, arguments, told) in [
+        (
+            "linpack",
+            "-NB 0",
+            "linpack: -NB: '0' is not a number from 1 to 4096; -help lists the options",
+        ),
+        (
+            "linpack",
+            "-N 100,x",
+            "-N: '100,x' is not a number from 1 to",
+        ),
+        (
+            "linpack",
+            "-P 2 -Q 2",
+            "a grid of 2 by 2 needs more than 2 ranks",
+        ),
+        ("stream", "-rounds", "stream: -rounds: needs a value"),
+        ("comtest", "-byte 8", "comtest: unknown option '-byte'"),
+    ] {
+        let output = run(&mut launch(name, 2, arguments));
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(told), "{errors}");
+    }
+    let help = succeed(&mut launch("linpack", 1, "-help"));
+    for option in ["-N ", "-NB ", "-P ", "-Q "] {
+        assert!(help.contains(option), "{help}");
+    }
+    let output = run(launch("linpack", 1, "-N 10").env("MARGAY_BLAS", "libnothing.so"));
+    assert!(
+        text(&output.stderr).contains("MARGAY_BLAS: libnothing.so"),
+        "{output:?}"
+    );
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn bench(folder: &Path, arguments: &str) -> Output {
+    let mut margay = command(stage().join("bin/margay"), 120);
+    margay
+        .arg("bench")
+        .args(arguments.split_whitespace())
+        .current_dir(folder)
+        .env("XDG_CACHE_HOME", folder.join("cache"));
+    run(&mut margay)
+}
+
+#[test]
+fn the_command_compiles_runs_reports_and_compares() {
+    let folder = scratch();
+    let output = bench(
+        folder.path(),
+        "--quick --only comtest,livermore --output first",
+    );
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{told}{}", text(&output.stderr));
+    for part in [
+        "latency",
+        "n-half",
+        "arithmetic-mean",
+        "verifications passed",
+        "written: first/",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains("failed:"), "{told}");
+    let file = |kind: &str| {
+        let files = std::fs::read_dir(folder.path().join("first")).expect("the report's folder");
+        let mut paths = files.map(|entry| entry.expect("an entry").path());
+        let path = paths.find(|path| path.extension().is_some_and(|e| e == kind));
+        path.unwrap_or_else(|| panic!("no {kind} file"))
+    };
+    assert!(
+        std::fs::read_to_string(file("svg"))
+            .expect("the picture")
+            .contains("Livermore loops")
+    );
+    assert!(
+        std::fs::read_to_string(file("md"))
+            .expect("the page")
+            .contains("kernel-24")
+    );
+
+    // Against figures that no machine has, all is slower; and JSON on standard output is only that.
+    let mut old: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(file("json")).expect("the figures"))
+            .expect("JSON");
+    for run in old["runs"].as_array_mut().expect("runs") {
+        for figure in run["figures"].as_array_mut().expect("figures") {
+            if figure["unit"] == "MFLOPS" {
+                figure["value"] = (figure["value"].as_f64().expect("a number") * 1e6).into();
+            }
+        }
+    }
+    std::fs::write(folder.path().join("old.json"), old.to_string()).expect("a file");
+    let output = bench(
+        folder.path(),
+        "--quick --only livermore --json --compare old.json",
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("only JSON");
+    assert_eq!(json["runs"][0]["program"], "livermore");
+    let errors = text(&output.stderr);
+    assert!(
+        errors.contains("slower by") && errors.contains("livermore kernel-24"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn wrong_options_of_the_command_are_named() {
+    let folder = scratch();
+    for (arguments, status, told) in [
+        ("--only tetris", 2, "tetris"),
+        ("--ranks 0", 2, "--ranks"),
+        ("--compare nothing.json", 1, "nothing.json: cannot be read"),
+        (
+            "--with-mpi nowhere",
+            1,
+            "--with-mpi: nowhere cannot be read",
+        ),
+        (
+            "--with-mpi .",
+            1,
+            "has no bin/mpicc; name the folder above an MPI's bin",
+        ),
+    ] {
+        let output = bench(folder.path(), arguments);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{errors}");
+        assert!(
+            errors.contains(told) && errors.lines().count() == 1,
+            "{errors}"
+        );
+    }
+}
