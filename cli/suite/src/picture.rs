@@ -46,6 +46,8 @@ struct Panel {
     logarithmic: bool,
     /// What positions are, for lines.
     position: &'static str,
+    /// Whether positions are powers of two.
+    doubling: bool,
 }
 
 /// Draws a report as SVG.
@@ -135,6 +137,7 @@ fn by_ranks(
         groups: names.iter().map(|name| (*name).to_owned()).collect(),
         logarithmic,
         position: "",
+        doubling: false,
     }
 }
 
@@ -163,6 +166,7 @@ fn livermore(report: &Report) -> Panel {
         groups: (1..=24).map(|n| n.to_string()).collect(),
         logarithmic: true,
         position: "",
+        doubling: false,
     }
 }
 
@@ -191,6 +195,7 @@ fn comtest(report: &Report) -> Panel {
         groups: Vec::new(),
         logarithmic: true,
         position: "message length, bytes",
+        doubling: true,
     }
 }
 
@@ -232,7 +237,7 @@ fn linpack(report: &Report) -> Panel {
             .reported
             .figures
             .iter()
-            .filter_map(|figure| Some((order(&figure.name)?.log2(), figure.value)))
+            .filter_map(|figure| Some((order(&figure.name)?, figure.value)))
             .collect(),
     });
     let series = series.collect();
@@ -253,6 +258,7 @@ fn linpack(report: &Report) -> Panel {
         groups: Vec::new(),
         logarithmic: false,
         position: "order N",
+        doubling: false,
     }
 }
 
@@ -292,7 +298,8 @@ impl Panel {
         let all = || self.series.iter().flat_map(|series| &series.points);
         let least = all().map(|point| point.0).fold(f64::MAX, f64::min);
         let most = all().map(|point| point.0).fold(f64::MIN, f64::max);
-        least - 0.3..most + 0.3
+        let room = 0.04 * (most - least).max(1.0);
+        least - room..most + room
     }
 
     fn draw(&self, area: &Area) -> Result<()> {
@@ -380,24 +387,38 @@ impl Panel {
     }
 
     fn position_label(&self, at: f64) -> String {
+        let near = at.round();
+        let whole = (at - near).abs() < 0.01;
+        if self.doubling {
+            return if whole { binary(near) } else { String::new() };
+        }
         if self.groups.is_empty() {
-            return short(at.exp2());
+            return short(at);
         }
         // Only the middle of a group bears its name.
-        let near = at.round();
-        if (at - near).abs() > 0.01 || near < 0.0 {
+        if !whole || near < 0.0 {
             return String::new();
         }
         self.groups.get(near as usize).cloned().unwrap_or_default()
     }
 
     fn height_label(&self, value: f64) -> String {
-        if self.logarithmic {
+        if !self.logarithmic {
+            return short(value);
+        }
+        // Between the powers of ten there are lines only.
+        if (value - value.round()).abs() < 0.01 {
             short(10_f64.powf(value))
         } else {
-            short(value)
+            String::new()
         }
     }
+}
+
+/// Two to the power of `exponent`, with the unit's prefix.
+fn binary(exponent: f64) -> String {
+    let unit = ["", " Ki", " Mi", " Gi"][(exponent as usize / 10).min(3)];
+    format!("{:.0}{unit}", (exponent % 10.0).exp2())
 }
 
 /// A number with a letter for thousands and millions.
@@ -439,6 +460,14 @@ mod tests {
         report.runs.retain(|run| run.program == "stream");
         let svg = draw(&report).unwrap();
         assert!(svg.contains("MP LINPACK: not measured"), "{svg}");
+    }
+
+    #[test]
+    fn lengths_have_binary_prefixes() {
+        assert_eq!(
+            [5.0, 10.0, 15.0, 22.0].map(binary),
+            ["32", "1 Ki", "32 Ki", "4 Mi"]
+        );
     }
 
     #[test]
