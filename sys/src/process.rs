@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -431,6 +432,32 @@ pub fn library_path(name: &str) -> Option<std::path::PathBuf> {
         })
 }
 
+/// The state of a thread of this process, as the kernel tells it.
+#[derive(Debug)]
+pub struct ThreadState(fs::File);
+
+impl ThreadState {
+    /// Of the calling thread; None where the system does not tell.
+    #[must_use]
+    pub fn of_caller() -> Option<ThreadState> {
+        // SAFETY: no arguments, no memory.
+        let thread = unsafe { libc::gettid() };
+        let file = fs::File::open(format!("/proc/self/task/{thread}/stat")).ok()?;
+        Some(ThreadState(file))
+    }
+
+    /// Whether it runs or waits for a core. False also when it has ended.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        // Number, name in parentheses (at most 15 bytes, of any kind), state.
+        let mut line = [0; 64];
+        let read = self.0.read_at(&mut line, 0).unwrap_or(0);
+        let line = &line[..read];
+        let name_end = line.iter().rposition(|&byte| byte == b')');
+        name_end.and_then(|end| line.get(end + 2)) == Some(&b'R')
+    }
+}
+
 /// Whether a process can still touch memory: it exists, is no zombie and not about to become one. (A killed process has no
 /// memory any more for some time before it is a zombie; attaching to it fails from then on.)
 #[must_use]
@@ -616,6 +643,25 @@ mod tests {
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         Ok((pid, text))
+    }
+
+    #[test]
+    fn a_thread_that_asks_for_itself_is_running() {
+        assert!(ThreadState::of_caller().unwrap().is_running());
+        let (tell, told) = std::sync::mpsc::channel();
+        let sleeper = std::thread::spawn(move || {
+            tell.send(ThreadState::of_caller().unwrap()).unwrap();
+            std::thread::park();
+        });
+        let state = told.recv().unwrap();
+        let began = Instant::now();
+        while state.is_running() && began.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!state.is_running());
+        sleeper.thread().unpark();
+        sleeper.join().unwrap();
+        assert!(!state.is_running());
     }
 
     #[test]

@@ -175,6 +175,21 @@ impl Mem {
         self.base
     }
 
+    /// Bytes that may be touched.
+    #[must_use]
+    pub fn reach(&self) -> usize {
+        (self.hi - self.lo) as usize
+    }
+
+    /// Whether this is memory of our own of which there is no other clone. Only of use where clones are dropped and asked
+    /// for under one lock.
+    #[must_use]
+    pub fn is_sole(&self) -> bool {
+        self.keep
+            .as_ref()
+            .is_some_and(|keep| Arc::strong_count(keep) == 1)
+    }
+
     /// `len` bytes from `offset` on as a piece; None for memory of our own, which a piece would not keep.
     ///
     /// # Panics

@@ -91,7 +91,8 @@ pub struct Collective {
 pub struct Execution {
     collective: Collective,
     progress: Progress,
-    temps: Vec<Mem>,
+    /// From the first run on; each with the displacement of its base.
+    temps: Vec<(Mem, i64)>,
     /// Requests under way and the step that each belongs to.
     children: Vec<(ReqId, u32)>,
     /// The first message whose size was not that of its step: `bytes` expected, `truncated` sent.
@@ -109,23 +110,23 @@ impl Execution {
     /// At the beginning.
     #[must_use]
     pub fn new(collective: Collective) -> Execution {
-        let temps = collective
-            .schedule
-            .temps()
-            .iter()
-            .map(|temp| match *temp {
-                Temp::Bytes(bytes) => Mem::owned(bytes as usize),
-                Temp::Elements(count) => elements(&collective.reduction, count),
-            })
-            .collect();
         Execution {
             progress: Progress::new(&collective.schedule),
-            temps,
+            temps: Vec::new(),
             collective,
             children: Vec::new(),
             mismatch: None,
             failed: None,
         }
+    }
+
+    /// Bytes that this rank copies in its own memory.
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        let copied = |step: &schedule::Step| match step {
+            schedule::Step::Copy { from, .. } => from.bytes,
+            _ => 0,
+        };
+        self.collective.schedule.steps().iter().map(copied).sum()
     }
 
     /// One that has nothing to do.
@@ -145,6 +146,28 @@ impl Execution {
 
     /// Takes what has ended and starts what may start.
     pub(crate) fn run(&mut self, engine: &mut Engine) -> Step {
+        if self.temps.is_empty() {
+            let temps = self.collective.schedule.temps().iter();
+            self.temps = temps
+                .map(|temp| {
+                    let (bytes, base) = match *temp {
+                        Temp::Bytes(bytes) => (bytes as usize, 0),
+                        Temp::Elements(count) => elements(&self.collective.reduction, count),
+                    };
+                    (engine.spare().take(bytes), base)
+                })
+                .collect();
+        }
+        let step = self.run_steps(engine);
+        if step == Step::Done {
+            for (block, _) in self.temps.drain(..) {
+                engine.spare().give(block);
+            }
+        }
+        step
+    }
+
+    fn run_steps(&mut self, engine: &mut Engine) -> Step {
         loop {
             let mut at = 0;
             while at < self.children.len() {
@@ -319,7 +342,8 @@ impl Execution {
                     Temp::Bytes(_) => 1,
                     Temp::Elements(_) => self.reduced().extent(),
                 };
-                (&self.temps[index as usize], unit)
+                let (block, base) = &self.temps[index as usize];
+                return block.shifted(base + region.start * unit);
             }
             schedule::Buffer::Send => self.collective.send.typed(),
             schedule::Buffer::Recv => self.collective.recv.typed(),
@@ -409,16 +433,16 @@ pub fn combine(reduction: &Reduction, input: &Mem, inout: &Mem, count: u64) {
     }
 }
 
-/// Memory for `count` elements of the reduction's type whose base is where the first begins.
-fn elements(reduction: &Option<Reduction>, count: u64) -> Mem {
+/// Bytes that `count` elements of the reduction's type need, and where among them the first begins.
+fn elements(reduction: &Option<Reduction>, count: u64) -> (usize, i64) {
     let Some(Reduction { datatype, .. }) = reduction else {
         unreachable!("only reductions have temporaries of elements");
     };
     if count == 0 {
-        return Mem::empty();
+        return (0, 0);
     }
     let reach = datatype.extent() * (count as i64 - 1);
     let low = datatype.lb().min(datatype.true_lb()) + reach.min(0);
     let high = (datatype.ub()).max(datatype.true_lb() + datatype.true_extent()) + reach.max(0);
-    Mem::owned((high - low) as usize).shifted(-low)
+    ((high - low) as usize, -low)
 }

@@ -23,6 +23,7 @@ use margay_net_worlds::Worlds;
 
 use crate::collective::{Execution, Step as Collected};
 use crate::data::{Data, Walk};
+use crate::spare::Spare;
 use margay_sys::user::Piece;
 
 use crate::monitor::counters;
@@ -159,6 +160,7 @@ struct State {
     declined: Vec<Ticket>,
     loopback: VecDeque<(Head, [u64; 2], Vec<u8>)>,
     executions: Vec<u32>,
+    spare: Spare,
     /// Requests that ended, as a count; tells collectives and other threads that there is news.
     ended: u64,
     /// Messages that came unexpected, as a count; news for threads that probe.
@@ -325,6 +327,7 @@ impl Engine {
                 ended: 0,
                 kept: 0,
                 looked: 0,
+                spare: Spare::default(),
                 waiting: None,
                 received: Outcome::default(),
                 received_waiting: false,
@@ -490,8 +493,8 @@ impl Engine {
         key
     }
 
-    /// Begins a collective operation.
-    pub fn icollective(&mut self, mut execution: Execution) -> ReqId {
+    /// Begins a collective operation; `later`: its first steps are left to the next progress.
+    pub fn icollective(&mut self, mut execution: Execution, later: bool) -> ReqId {
         if let Some(failed) = execution.broken(self) {
             execution.fail(failed);
         }
@@ -500,7 +503,11 @@ impl Engine {
             .requests
             .insert(Request::new(Kind::Collective(Box::new(execution))));
         self.state.executions.push(key.index);
-        self.run_execution(key.index);
+        if later {
+            self.state.looked = self.state.ended.wrapping_sub(1);
+        } else {
+            self.run_execution(key.index);
+        }
         key
     }
 
@@ -657,6 +664,18 @@ impl Engine {
             self.run_executions();
         }
         any
+    }
+
+    /// Temporary memory for collectives.
+    pub(crate) fn spare(&mut self) -> &mut Spare {
+        &mut self.state.spare
+    }
+
+    /// Whether any request is known.
+    #[must_use]
+    #[inline]
+    pub fn has_requests(&self) -> bool {
+        !self.state.requests.is_empty()
     }
 
     /// A count that changes when a request ends or a message comes unexpected.

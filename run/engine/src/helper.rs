@@ -1,16 +1,24 @@
 //! The optional progress thread: a rank's messages move while the program computes.
 //!
 //! The Paragon gave each node a second processor for messages; here it is a thread, and only for who
-//! asks for it. It sleeps on the rank's doorbell like any thread that waits and handles what arrives.
-//! Large messages then flow and nonblocking collectives go on without calls; the price is that the
-//! rank's state is locked and that each arrival may have to wake a thread.
+//! asks for it. Large messages then flow and nonblocking collectives go on without calls; the price is
+//! that the rank's state is locked and that each arrival may have to wake a thread.
+//!
+//! It works only while something is under way and no thread of the program waits in a call (who waits
+//! makes progress anyway, and faster alone). Between arrivals it looks for a moment if a core is free
+//! for that, since waking a core that ran dry takes as long as a large message; else it sleeps on the
+//! rank's doorbell.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, Builder, JoinHandle, Thread};
+
+use margay_sys::process::ThreadState;
+use margay_sys::{clock, cpu};
 
 use crate::rank::Rank;
+use crate::wait::SLEEP_NS;
 
 /// A running progress thread; it ends when this is dropped.
 pub struct ProgressThread {
@@ -20,16 +28,20 @@ pub struct ProgressThread {
 }
 
 impl ProgressThread {
-    /// Starts a progress thread. The rank must not have been told that it has a single thread.
+    /// Starts a progress thread; call from the thread that computes. The rank must not have been told that it has a single
+    /// thread, and it may have one progress thread at a time.
     ///
     /// # Errors
     /// When the system gives no thread.
     pub fn start(rank: &Arc<Rank>) -> io::Result<ProgressThread> {
         let stop = Arc::new(AtomicBool::new(false));
         let (served, stopped) = (rank.clone(), stop.clone());
+        let program = ThreadState::of_caller();
         let thread = Builder::new()
             .name("margay-progress".into())
-            .spawn(move || served.serve(&stopped))?;
+            .spawn(move || served.serve(&stopped, program.as_ref()))?;
+        *rank.helper.thread() = Some(thread.thread().clone());
+        rank.helper.is_there.store(true, Ordering::SeqCst);
         Ok(ProgressThread {
             rank: rank.clone(),
             stop,
@@ -40,11 +52,126 @@ impl ProgressThread {
 
 impl Drop for ProgressThread {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
+        self.stop.store(true, Ordering::SeqCst);
+        self.rank.helper.is_there.store(false, Ordering::SeqCst);
         self.rank.wake();
+        if let Some(thread) = self.rank.helper.thread().take() {
+            thread.unpark();
+        }
         if let Some(thread) = self.thread.take() {
             // A panic in it has been told on stderr; there is nobody here to tell more.
             let _ = thread.join();
         }
+    }
+}
+
+/// What a rank's threads and its progress thread tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct Helper {
+    is_there: AtomicBool,
+    /// It sleeps until somebody unparks it: arrivals do not concern it.
+    is_parked: AtomicBool,
+    /// Threads of the program that wait in a call and make progress there.
+    waiting: AtomicU32,
+    thread: Mutex<Option<Thread>>,
+}
+
+/// A thread of the program is waiting.
+pub(crate) struct InWait<'a>(&'a Rank);
+
+impl Helper {
+    fn thread(&self) -> std::sync::MutexGuard<'_, Option<Thread>> {
+        self.thread.lock().expect("no panic under this lock")
+    }
+
+    /// Whether there is a progress thread.
+    #[inline]
+    pub(crate) fn is_there(&self) -> bool {
+        self.is_there.load(Ordering::Relaxed)
+    }
+
+    /// A thread of the program is about to wait and make progress.
+    #[inline]
+    pub(crate) fn relieve<'a>(&self, rank: &'a Rank) -> Option<InWait<'a>> {
+        self.is_there().then(|| {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            InWait(rank)
+        })
+    }
+
+    /// Something is under way that nobody waits for. Call with the engine locked, or after a wait: then either this sees
+    /// that the progress thread has parked, or the progress thread sees what is under way before it parks.
+    #[inline]
+    pub(crate) fn take_over(&self) {
+        if self.is_parked.load(Ordering::SeqCst) && self.waiting.load(Ordering::SeqCst) == 0 {
+            self.unpark();
+        }
+    }
+
+    #[cold]
+    fn unpark(&self) {
+        if let Some(thread) = &*self.thread() {
+            thread.unpark();
+        }
+    }
+}
+
+impl Drop for InWait<'_> {
+    fn drop(&mut self) {
+        let helper = &self.0.helper;
+        helper.waiting.fetch_sub(1, Ordering::SeqCst);
+        if helper.is_parked.load(Ordering::SeqCst) && self.0.is_under_way() {
+            helper.take_over();
+        }
+    }
+}
+
+/// So long the progress thread looks for more after something has moved, in nanoseconds.
+const LOOK_NS: u64 = 200_000;
+/// How often it asks the kernel whether a core is still free for it, in nanoseconds.
+const ASK_NS: u64 = 50_000;
+
+impl Rank {
+    /// What a progress thread does until `stop` is set and it is woken. `program` tells whether the program computes.
+    fn serve(&self, stop: &AtomicBool, program: Option<&ThreadState>) {
+        // Bound to one core, it would look at the expense of the program.
+        let has_core = || {
+            let shared = program.is_none_or(ThreadState::is_running);
+            !shared || cpu::affinity().len() > 1 && !self.is_crowded()
+        };
+        let stopped = || stop.load(Ordering::SeqCst);
+        while !stopped() {
+            if self.is_idle(stop) {
+                self.helper.is_parked.store(true, Ordering::SeqCst);
+                if self.is_idle(stop) {
+                    thread::park();
+                }
+                self.helper.is_parked.store(false, Ordering::SeqCst);
+                continue;
+            }
+            let mut moved = clock::now_ns();
+            let mut now = moved;
+            while now - moved < LOOK_NS && !self.is_idle(stop) && has_core() {
+                let until = now + ASK_NS;
+                while now < until && !self.is_idle(stop) {
+                    if self.progress() {
+                        moved = now;
+                    }
+                    cpu::pause();
+                    now = clock::now_ns();
+                }
+            }
+            if !self.is_idle(stop) {
+                self.bell_sleep(SLEEP_NS, &mut || {
+                    self.is_idle(stop) || stopped() || self.progress()
+                });
+            }
+        }
+    }
+
+    /// Whether there is nothing to do for a progress thread that shall not stop.
+    fn is_idle(&self, stop: &AtomicBool) -> bool {
+        let is_waited = self.helper.waiting.load(Ordering::SeqCst) != 0;
+        (is_waited || !self.is_under_way()) && !stop.load(Ordering::SeqCst)
     }
 }

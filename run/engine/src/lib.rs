@@ -17,6 +17,7 @@ pub mod others;
 mod rank;
 mod script;
 mod slab;
+mod spare;
 mod task;
 mod wait;
 

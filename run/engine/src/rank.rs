@@ -20,9 +20,10 @@ use crate::collective::Execution;
 use crate::data::Data;
 use crate::engine::{Arrived, Engine, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId};
 use crate::failures::Failures;
+use crate::helper::Helper;
 use crate::monitor::{EventKind, Monitor};
 use crate::task::Task;
-use crate::wait::{Next, Policy, Pressure, SLEEP_NS, Wait};
+use crate::wait::{Next, Policy, Pressure, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
 /// May be shared between threads; see [`Rank::assume_single_thread`] for making it cheaper.
@@ -39,6 +40,7 @@ pub struct Rank {
     /// Processes of other jobs were met.
     met_others: AtomicBool,
     pub(crate) failures: Failures,
+    pub(crate) helper: Helper,
     /// Set by the engine when somebody has died or a communicator was revoked.
     trouble: Arc<AtomicBool>,
 }
@@ -165,6 +167,7 @@ impl Rank {
             shares_memory: false,
             met_others: AtomicBool::new(false),
             failures: Failures::default(),
+            helper: Helper::default(),
             engine: RankLock::new(engine),
         }
     }
@@ -322,9 +325,11 @@ impl Rank {
         self.call(|engine| engine.imrecv(message, data))
     }
 
-    /// Begins a collective operation.
+    /// Begins a collective operation. Where a progress thread could do it meanwhile, long copies are left to that.
     pub fn icollective(&self, execution: Execution) -> ReqId {
-        self.call(|engine| engine.icollective(execution))
+        const LONG: u64 = 64 << 10;
+        let later = self.helper.is_there() && execution.copied_bytes() >= LONG;
+        self.call(|engine| engine.icollective(execution, later))
     }
 
     /// Makes progress; the outcome if the request has ended (it is gone then).
@@ -544,16 +549,14 @@ impl Rank {
         }
     }
 
-    /// Makes progress whenever something arrives, asleep in between, until `stop` is set and the
-    /// rank is woken: what a progress thread does (the Paragon's message processor).
-    pub fn serve(&self, stop: &AtomicBool) {
-        while !stop.load(Ordering::Acquire) {
-            if !self.progress() {
-                self.bell.sleep(SLEEP_NS, &mut || {
-                    stop.load(Ordering::Acquire) || self.progress()
-                });
-            }
-        }
+    /// Sleeps on the rank's doorbell until it is rung, `look` finds something, or the time is over.
+    pub(crate) fn bell_sleep(&self, timeout_ns: u64, look: &mut dyn FnMut() -> bool) {
+        self.bell.sleep(timeout_ns, look);
+    }
+
+    /// Whether there are requests that are not done with, so that progress may be needed.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.engine.lock().has_requests()
     }
 
     /// Wakes all threads that sleep on this rank.
@@ -590,6 +593,7 @@ impl Rank {
             &*self.bell,
         );
         let mut found = None;
+        let _waits = self.helper.relieve(self);
         loop {
             let mut engine = self.engine.lock();
             if let Some(result) = ready(&mut engine) {
@@ -675,6 +679,9 @@ impl Rank {
         let result = call(&mut engine);
         if engine.news() != before {
             self.bell.wake_own();
+        }
+        if engine.has_requests() {
+            self.helper.take_over();
         }
         result
     }

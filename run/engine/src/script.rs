@@ -157,7 +157,7 @@ impl Task for Script {
                         pattern,
                         from,
                     } => engine.irecv(data, pattern, from),
-                    Command::Collective(execution) => engine.icollective(*execution),
+                    Command::Collective(execution) => engine.icollective(*execution, false),
                 };
                 self.children.push((id, ticket));
             }

@@ -21,6 +21,10 @@ impl<T> Slab<T> {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
     #[inline]
     pub(crate) fn insert(&mut self, value: T) -> Key {
         let index = match self.free.pop() {
