@@ -3,8 +3,8 @@
 use crate::error::TopologyError;
 
 /// Fills the zeros of `dims` so that the product of all is `processes`, with numbers as close to each other as possible
-/// (least difference of the largest and the smallest; of equal ones that with the largest numbers, since the same difference
-/// is less of a larger number) in non-increasing order.
+/// (least difference of the largest and the smallest; of equal ones that with the larger smallest number, then the larger
+/// second smallest and so on) in non-increasing order.
 /// The greedy algorithms in use miss that: Träff and Lübbe, "Specification guideline violations by MPI_Dims_create",
 /// EuroMPI 2015. This is an exact search over divisors, pruned by the best that each prefix still allows.
 pub fn dims_create(processes: i64, dims: &mut [i64]) -> Result<(), TopologyError> {
@@ -55,14 +55,15 @@ impl Search<'_> {
                 return;
             }
             let spread = largest.unwrap_or(rest) - rest;
+            self.prefix.push(rest);
             let beats = |best: &(i64, Vec<i64>)| {
-                spread < best.0 || (spread == best.0 && largest.unwrap_or(rest) > best.1[0])
+                spread < best.0
+                    || (spread == best.0 && self.prefix.iter().rev().gt(best.1.iter().rev()))
             };
             if self.best.as_ref().is_none_or(beats) {
-                self.prefix.push(rest);
                 self.best = Some((spread, self.prefix.clone()));
-                self.prefix.pop();
             }
+            self.prefix.pop();
             return;
         }
         let most = self.prefix.last().copied().unwrap_or(rest);

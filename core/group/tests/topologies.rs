@@ -29,7 +29,10 @@ fn dims_are_as_close_as_possible() {
             let found = dims(n, vec![0; d]);
             let best = factorisations(n, d, n)
                 .into_iter()
-                .min_by_key(|f| (f[0] - f[d - 1], f.clone()))
+                .min_by_key(|f| {
+                    let ascending: Vec<i64> = f.iter().rev().copied().collect();
+                    (f[0] - f[d - 1], std::cmp::Reverse(ascending))
+                })
                 .unwrap();
             assert_eq!(found, best, "{n} in {d}");
         }
