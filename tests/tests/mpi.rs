@@ -52,6 +52,34 @@ fn datatypes() {
 }
 
 #[test]
+fn counts_beyond_31_bits() {
+    is_ok("large", &[1]);
+    // Three buffers of 2 GiB at a time, and what else runs.
+    const NEEDED_KIB: u64 = 10 << 20;
+    let memory = std::fs::read_to_string("/proc/meminfo").expect("the kernel tells about memory");
+    let available = memory.lines().find_map(|line| {
+        let kib = line.strip_prefix("MemAvailable:")?.trim();
+        kib.trim_end_matches(" kB").parse::<u64>().ok()
+    });
+    if available.is_none_or(|kib| kib < NEEDED_KIB) {
+        eprintln!(
+            "not tested with real memory: {available:?} KiB are available, {NEEDED_KIB} needed"
+        );
+        return;
+    }
+    let folder = scratch();
+    let executable = compile(folder.path(), "large", &[]);
+    for bytes_only in ["0", "1"] {
+        let told = succeed(
+            mpiexec(2)
+                .args(["-x", &format!("MARGAY_BYTES_ONLY={bytes_only}")])
+                .args([executable.as_os_str(), "real".as_ref()]),
+        );
+        assert_eq!(told, "ok\n", "MARGAY_BYTES_ONLY={bytes_only}");
+    }
+}
+
+#[test]
 fn collectives() {
     is_ok("collectives", &[1, 4, 7]);
 }
