@@ -1,6 +1,6 @@
 /*
  * MP LINPACK: solves a dense system of N equations by LU with row pivoting on a P by Q grid of ranks.
- *   linpack -N 8000 -NB 192 -P 1 -Q 2      one size; -N and -NB also take lists: 1000,2000
+ *   linpack -N 8000 -NB 256 -P 1 -Q 2      one size; -N and -NB also take lists: 1000,2000
  *   linpack -N 8000 -half                  also N1/2, the smallest order with half of that rate
  * The matrix is that of ScaLAPACK's pdmatgen, generated again for the residuals. Reported are the rate by 2/3 N^3 + 3/2 N^2
  * operations, its part of the rate of DGEMM on all ranks at once, all norms, and the four scaled residuals in use: HPL's
@@ -15,7 +15,7 @@ static long orders[SUITE_LIST], blocks[SUITE_LIST];
 
 static SuiteOption options[OPTIONS] = {
     [N] = {"-N", "orders of the matrix, separated by commas", 2000, 1, 1000000, orders, 0},
-    [NB] = {"-NB", "block sizes, separated by commas", 192, 1, 4096, blocks, 0},
+    [NB] = {"-NB", "block sizes, separated by commas", 256, 1, 4096, blocks, 0},
     [P] = {"-P", "rows of the grid of ranks; 0: chosen", 0, 0, 1000000, NULL, 0},
     [Q] = {"-Q", "columns of the grid; 0: chosen", 0, 0, 1000000, NULL, 0},
     [THREADS] = {"-threads", "threads of each rank inside BLAS", 1, 1, 4096, NULL, 0},
