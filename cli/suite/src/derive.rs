@@ -28,7 +28,8 @@ pub fn derive(report: &Report) -> Vec<Figure> {
             .and_then(|stream| stream.figure("triad"));
         let bound = triad.map(|megabytes_per_s| megabytes_per_s / EVM_BYTES);
         for way in ["plain", "blocked", "streaming"] {
-            let name = format!("evm {way} of STREAM's bandwidth, {} ranks", run.ranks);
+            let ranks = if run.ranks == 1 { "rank" } else { "ranks" };
+            let name = format!("evm {way} of STREAM's bandwidth, {} {ranks}", run.ranks);
             add(name, run.figure(way), bound);
         }
     }
@@ -83,8 +84,8 @@ mod tests {
             let found = derived.iter().find(|figure| figure.name == name);
             found.unwrap_or_else(|| panic!("{name}: {derived:?}")).value
         };
-        assert_eq!(value("evm plain of STREAM's bandwidth, 1 ranks"), 60.0);
-        assert_eq!(value("evm streaming of STREAM's bandwidth, 1 ranks"), 90.0);
+        assert_eq!(value("evm plain of STREAM's bandwidth, 1 rank"), 60.0);
+        assert_eq!(value("evm streaming of STREAM's bandwidth, 1 rank"), 90.0);
         assert_eq!(value("linpack of dgetrf, N4032"), 80.0);
         assert_eq!(value("comtest latency of other's"), 50.0);
     }
