@@ -110,6 +110,14 @@ pub struct RunOptions {
     #[arg(short = 'x', value_name = "NAME[=VALUE]", action = ArgAction::Append)]
     pub export: Vec<OsString>,
 
+    /// Type of the program's processes on their nodes, for NX: programs of several types may share nodes [default: 0]
+    #[arg(long = "pt", value_name = "TYPE", value_parser = clap::value_parser!(u32).range(0..32768))]
+    pub process_type: Option<u32>,
+
+    /// Nodes of the program's processes, for NX: a list such as 0,2 or 1..3 [default: those that are free]
+    #[arg(long = "on", value_name = "NODES", value_parser = node_list)]
+    pub on: Option<NodeList>,
+
     /// Let the other ranks go on when one dies (for programs that recover: MPIX_Comm_shrink and the like)
     #[arg(long = "continue-on-failure", aliases = ["enable-recovery", "disable-auto-cleanup"])]
     pub continue_on_failure: bool,
@@ -187,6 +195,10 @@ pub struct MeshOptions {
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub interval: Duration,
 }
+
+/// What `--on` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeList(Vec<u32>);
 
 /// What `--output` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,6 +321,8 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
             ranks: options.ranks,
             command,
             arguments: words.collect(),
+            process_type: options.process_type.unwrap_or(0),
+            nodes: options.on.map(|NodeList(nodes)| nodes),
             directory: options.directory,
             environment,
         });
@@ -362,6 +376,23 @@ fn binding(text: &str) -> Result<Binding, String> {
         }
         _ => Err("choose auto, none, core, or a list of cores such as 0,2,4-7".into()),
     }
+}
+
+fn node_list(text: &str) -> Result<NodeList, String> {
+    let mut nodes = Vec::new();
+    for part in text.split(',') {
+        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|&n| n < 65_536);
+        let ends = part.split_once("..").or_else(|| part.split_once('-'));
+        let range = match ends {
+            Some((first, last)) => number(first).zip(number(last)),
+            None => number(part).map(|n| (n, n)),
+        };
+        match range {
+            Some((first, last)) if first <= last => nodes.extend(first..=last),
+            _ => return Err("choose nodes below 65536, such as 0,2 or 1..3".into()),
+        }
+    }
+    Ok(NodeList(nodes))
 }
 
 fn stdin_to(text: &str) -> Result<StdinTo, String> {

@@ -41,6 +41,67 @@ pub fn fork() -> io::Result<Forked> {
     }
 }
 
+/// This process gets SIGKILL when the thread that made it ends. For a new process, at its beginning.
+pub fn die_with_parent() {
+    // SAFETY: sets an attribute of the process; no memory involved.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// Sets a variable of the own environment, if that is possible: not while the process has several threads, which might be
+/// reading it. Returns whether it was set.
+pub fn set_variable(name: &str, value: &str) -> bool {
+    let alone = fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
+    if alone {
+        // SAFETY: this is the only thread, so nobody reads the environment at the same time.
+        unsafe { std::env::set_var(name, value) };
+    }
+    alone
+}
+
+/// Sets the C library's `errno` of the calling thread.
+pub fn set_errno(number: i32) {
+    // SAFETY: the C library gives the address of the thread's own variable.
+    unsafe { *libc::__errno_location() = number };
+}
+
+/// The C library's `errno` of the calling thread.
+#[must_use]
+pub fn errno() -> i32 {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Has a function called with the exit code when this process exits in order. Returns whether there was room for it.
+pub fn at_exit(call: extern "C" fn(i32, *mut libc::c_void)) -> bool {
+    unsafe extern "C" {
+        fn on_exit(
+            call: extern "C" fn(libc::c_int, *mut libc::c_void),
+            argument: *mut libc::c_void,
+        ) -> libc::c_int;
+    }
+    // SAFETY: the function stays, since libraries of this kind are not unloaded; its second argument is not used.
+    unsafe { on_exit(call, std::ptr::null_mut()) == 0 }
+}
+
+/// Waits until a child has ended, whichever it is: its process id, and how it ended.
+///
+/// # Errors
+/// When there are no children.
+pub fn wait_for_child() -> io::Result<(u32, ExitStatus)> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a valid place for the result.
+        let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
+        if pid > 0 {
+            return Ok((pid as u32, ExitStatus::from_raw(status)));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
 /// Orphaned descendants of this process become its children, instead of init's.
 ///
 /// # Errors

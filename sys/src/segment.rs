@@ -19,7 +19,7 @@ use crate::board::Table;
 use crate::doorbell::Doorbell;
 
 /// The version of everything that lies in the segment. A changed layout gets a new version.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// `MARGAY` and the format's version in the last byte.
 pub const MAGIC: u64 = u64::from_ne_bytes([b'M', b'A', b'R', b'G', b'A', b'Y', 0, VERSION]);
@@ -123,6 +123,9 @@ pub enum WaitKind {
     Elsewhere = 5,
 }
 
+/// The process type of a rank whose process is not known yet.
+pub const UNPLACED: u32 = u32::MAX;
+
 /// One rank's cell: the word it sleeps on, who it is, what it does. Written by its own rank
 /// except for the doorbell and for what the launcher enters before the rank starts.
 #[repr(C, align(64))]
@@ -143,6 +146,11 @@ pub struct RankCell {
     wait_context: AtomicU32,
     exited: AtomicU32,
     wait_since_ns: AtomicU64,
+    /// The rank's address in NX: number of its node, and type of the process on that node.
+    node: AtomicU32,
+    process_type: AtomicU32,
+    /// The type that it was started with.
+    first_type: AtomicU32,
     /// The name of the current or last library call, NUL-padded.
     call: Line<[AtomicU64; 4]>,
 }
@@ -297,6 +305,9 @@ impl Segment {
         h.heap_next
             .0
             .store(heap_offset + size_of::<Table>() as u64, Ordering::Relaxed);
+        for rank in 0..ranks {
+            segment.cell(rank).set_place(rank, 0);
+        }
         h.magic.store(MAGIC, Ordering::Release);
         Ok(segment)
     }
@@ -753,6 +764,32 @@ impl RankCell {
         self.app.store(app, Ordering::Relaxed);
     }
 
+    /// Enters the number of the rank's node and the type of the process on it, its address in NX. A new segment has a node
+    /// for each rank and the type 0.
+    pub fn set_place(&self, node: u32, process_type: u32) {
+        self.node.store(node, Ordering::Relaxed);
+        self.first_type.store(process_type, Ordering::Relaxed);
+        self.process_type.store(process_type, Ordering::Release);
+    }
+
+    /// What [`set_place`](Self::set_place) entered: node and type.
+    #[must_use]
+    pub fn place(&self) -> (u32, u32) {
+        let first_type = self.first_type.load(Ordering::Acquire);
+        (self.node.load(Ordering::Relaxed), first_type)
+    }
+
+    /// Enters (by the rank) that the process has another type now.
+    pub fn set_process_type(&self, process_type: u32) {
+        self.process_type.store(process_type, Ordering::Release);
+    }
+
+    /// The type that the process has now.
+    #[must_use]
+    pub fn process_type(&self) -> u32 {
+        self.process_type.load(Ordering::Acquire)
+    }
+
     /// Enters the process id alone (a rank whose launcher could not know it).
     pub fn set_pid(&self, pid: u32) {
         self.pid.store(pid, Ordering::Release);
@@ -995,7 +1032,7 @@ mod tests {
     #[test]
     fn header_and_cell_are_as_drawn() {
         assert_eq!(size_of::<Header>(), 704);
-        assert_eq!(MAGIC.to_ne_bytes(), *b"MARGAY\0\x01");
+        assert_eq!(MAGIC.to_ne_bytes(), *b"MARGAY\0\x03");
         let header = [
             (offset_of!(Header, magic), 0),
             (offset_of!(Header, ranks), 8),
@@ -1031,6 +1068,9 @@ mod tests {
             (offset_of!(RankCell, wait_context), 96),
             (offset_of!(RankCell, exited), 100),
             (offset_of!(RankCell, wait_since_ns), 104),
+            (offset_of!(RankCell, node), 112),
+            (offset_of!(RankCell, process_type), 116),
+            (offset_of!(RankCell, first_type), 120),
             (offset_of!(RankCell, call), 128),
         ];
         assert_eq!(cell.map(|(is, _)| is), cell.map(|(_, drawn)| drawn));

@@ -206,6 +206,13 @@ impl Mem {
         })
     }
 
+    /// Bytes that may be touched from the base on.
+    #[must_use]
+    #[inline]
+    pub fn room(&self) -> u64 {
+        self.hi.max(0) as u64
+    }
+
     /// Whether `[offset, offset + len)` may be touched.
     #[must_use]
     #[inline]
@@ -429,6 +436,19 @@ impl Mem {
 impl fmt::Debug for Mem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mem({:#x}, {}..{})", self.base, self.lo, self.hi)
+    }
+}
+
+/// A copy of numbers in memory of the C library's, which the program gets and frees; null when there is none left.
+#[must_use]
+pub fn malloc_copy(values: &[i64]) -> *mut i64 {
+    // SAFETY: `malloc` gives so much memory, aligned for numbers, or null; the copy stays inside.
+    unsafe {
+        let at = libc::malloc(size_of_val(values).max(1)).cast::<i64>();
+        if !at.is_null() {
+            std::ptr::copy_nonoverlapping(values.as_ptr(), at, values.len());
+        }
+        at
     }
 }
 

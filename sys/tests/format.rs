@@ -1,4 +1,4 @@
-//! Reads a segment of version 2 that was put together byte by byte from `docs/segment.md`, with nothing of the code
+//! Reads a segment of version 3 that was put together byte by byte from `docs/segment.md`, with nothing of the code
 //! that writes segments: whoever changes the layout learns it here and gives it a new version.
 
 #![cfg(not(loom))]
@@ -62,10 +62,10 @@ impl Image {
     }
 }
 
-/// The header of version 2.
+/// The header of version 3.
 fn header() -> Image {
     let image = Image::new();
-    image.bytes(0, b"MARGAY\0\x02");
+    image.bytes(0, b"MARGAY\0\x03");
     image.u32(8, RANKS as u32);
     image.u32(12, 16);
     image.u64(16, HEAP_END + RANKS * ARENA_BYTES);
@@ -118,6 +118,9 @@ fn the_cell_of_a_rank_is_read() {
     image.u32(cell + 96, 8);
     image.u32(cell + 100, 1);
     image.u64(cell + 104, 99);
+    image.u32(cell + 112, 4);
+    image.u32(cell + 116, 9);
+    image.u32(cell + 120, 8);
     image.bytes(cell + 128, b"MPI_Recv");
     let segment = image.join();
     let cell = segment.cell(1);
@@ -126,6 +129,7 @@ fn the_cell_of_a_rank_is_read() {
     assert_eq!((cell.pid(), cell.core(), cell.app()), (1234, Some(2), 5));
     assert_eq!(cell.phase(), Phase::Running);
     assert!(cell.exited());
+    assert_eq!((cell.place(), cell.process_type()), ((4, 8), 9));
     assert_eq!(cell.call(), "MPI_Recv");
     let waiting = cell.waiting().unwrap();
     assert_eq!(waiting.kind, WaitKind::Receive);
@@ -255,11 +259,11 @@ fn an_arena_is_read() {
 
 #[test]
 fn other_versions_are_refused_by_name() {
-    for version in [0, 1, 255] {
+    for version in [0, 2, 255] {
         let image = header();
         image.bytes(7, &[version]);
         let error = Segment::join(OwnedFd::from(image.0)).unwrap_err();
-        let told = format!("its format has version {version}, this one reads version 2");
+        let told = format!("its format has version {version}, this one reads version 3");
         assert!(error.to_string().contains(&told), "{error}");
         assert!(error.to_string().contains("the same Margay"), "{error}");
     }

@@ -258,7 +258,9 @@ fn the_library_exports_what_the_list_says() {
         missing.is_empty() && surplus.is_empty(),
         "missing {missing:?}, surplus {surplus:?}"
     );
-    for name in listed.iter().filter(|name| !name.starts_with('P')) {
+    // The functions of libraries beside MPI have names of Margay's own.
+    let own = |name: &&&str| name.starts_with("margay_");
+    for name in listed.iter().filter(|n| !n.starts_with('P') && !own(n)) {
         assert!(listed.contains(format!("P{name}").as_str()), "P{name}");
     }
     let standard: BTreeSet<&str> = include_str!("../facts/mpi_functions.txt")
@@ -269,7 +271,7 @@ fn the_library_exports_what_the_list_says() {
     let missing: Vec<_> = standard.difference(&listed).collect();
     let foreign: Vec<_> = listed
         .difference(&standard)
-        .filter(|name| !name.starts_with('P') && !name.starts_with("MPIX_"))
+        .filter(|name| !name.starts_with('P') && !name.starts_with("MPIX_") && !own(name))
         .collect();
     assert!(
         missing.is_empty() && foreign.is_empty(),

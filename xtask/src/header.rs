@@ -1,9 +1,10 @@
-//! Prints `mpi.h` and the list of symbols from the one definition of each function (`abi/mpi/src`) and of each constant
+//! Prints `mpi.h`, the headers of the libraries beside MPI and the list of symbols from the one definition of each function (`abi/mpi/src`) and of each constant
 //! (`run/mpi/src/constants.rs`).
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::library;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{Attribute, Expr, GenericArgument, Item, Lit, PathArguments, Type};
 
@@ -15,23 +16,27 @@ pub struct Outputs {
     pub extensions: String,
     /// `abi/mpi/symbols.txt`: one symbol a line, sorted.
     pub symbols: String,
+    /// The headers of the libraries beside MPI, by their paths.
+    pub libraries: Vec<(&'static str, String)>,
 }
 
 const HEADER: &str = "abi/mpi/include/mpi.h";
 const EXTENSIONS: &str = "abi/mpi/include/mpi_ext.h";
 const SYMBOLS: &str = "abi/mpi/symbols.txt";
 
-/// Writes both files; with `check` only compares them.
+/// Writes all files; with `check` only compares them.
 ///
 /// # Errors
 /// When a source cannot be read or understood, and, with `check`, when a file is not what would be printed.
 pub fn run(root: &Path, check: bool) -> Result<(), String> {
     let outputs = print(root)?;
-    for (path, text) in [
-        (HEADER, &outputs.header),
-        (EXTENSIONS, &outputs.extensions),
-        (SYMBOLS, &outputs.symbols),
-    ] {
+    let mut files = vec![
+        (HEADER, outputs.header),
+        (EXTENSIONS, outputs.extensions),
+        (SYMBOLS, outputs.symbols),
+    ];
+    files.extend(outputs.libraries);
+    for (path, text) in &files {
         let file = root.join(path);
         if std::fs::read_to_string(&file).is_ok_and(|old| old == *text) {
             continue;
@@ -48,7 +53,7 @@ pub fn run(root: &Path, check: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The texts of both files.
+/// The texts of all files.
 ///
 /// # Errors
 /// When a source cannot be read or understood.
@@ -77,6 +82,11 @@ pub fn print(root: &Path) -> Result<Outputs, String> {
     };
     let header = print("abi/mpi/mpi.h.in", false)?;
     let extensions = print("abi/mpi/mpi_ext.h.in", true)?;
+    let mut libraries = Vec::new();
+    for library in library::print(root)? {
+        symbols.extend(library.symbols);
+        libraries.extend(library.files);
+    }
     symbols.sort();
     if let Some(twice) = symbols.windows(2).find(|w| w[0] == w[1]) {
         return Err(format!("{} is defined twice in abi/mpi/src", twice[0]));
@@ -85,6 +95,7 @@ pub fn print(root: &Path) -> Result<Outputs, String> {
         header,
         extensions,
         symbols: symbols.join("\n") + "\n",
+        libraries,
     })
 }
 

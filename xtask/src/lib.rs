@@ -7,6 +7,7 @@ use std::path::Path;
 pub mod docs;
 pub mod fortran;
 pub mod header;
+pub mod library;
 pub mod stage;
 pub mod tidy;
 pub mod wheel;

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 
-use crate::{fortran, header, workspace};
+use crate::{fortran, header, library, workspace};
 
 /// The stage tree's folder: `MARGAY_STAGE`, else `stage/` in the workspace.
 pub fn folder() -> PathBuf {
@@ -31,9 +31,12 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Files that are copied as they are: from the workspace, to the tree, with which mode.
-const FILES: [(&str, &str, u32); 13] = [
+const FILES: [(&str, &str, u32); 16] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
+    ("abi/nx/include/nx.h", "include/nx.h", 0o644),
+    ("abi/nx/include/fnx.h", "include/fnx.h", 0o644),
+    ("abi/mpl/include/mpl.h", "include/mpl.h", 0o644),
     ("abi/fortran/mpi_fortran.h", "include/mpi_fortran.h", 0o644),
     ("abi/mpi/include/mpi_ext.h", "include/mpi_ext.h", 0o644),
     (
@@ -64,7 +67,7 @@ const FILES: [(&str, &str, u32); 13] = [
 ];
 
 /// Symbolic links: the link, and what it points at.
-const LINKS: [(&str, &str); 7] = [
+const LINKS: [(&str, &str); 9] = [
     ("bin/mpicxx", "mpicc"),
     ("bin/mpic++", "mpicc"),
     ("bin/mpifort", "mpicc"),
@@ -72,6 +75,8 @@ const LINKS: [(&str, &str); 7] = [
     ("bin/mpif77", "mpicc"),
     ("lib/libmpi_abi.so", "libmpi_abi.so.1"),
     ("lib/libmpi.so", "libmpi_abi.so.1"),
+    ("lib/libnx.so", "libnx.so.1"),
+    ("lib/libmpl.so", "libmpl.so.1"),
 ];
 
 /// Builds the crates optimized and assembles the tree in `to`.
@@ -122,11 +127,21 @@ pub fn build(to: &Path) -> Result<()> {
     let pkg_config_fortran = pkg_config
         .replace("standard ABI", "for Fortran")
         .replace("-lmpi_abi", "-lmargay_mpifort -lmpi_abi");
+    let beside = |name: &str, what: &str| {
+        pkg_config
+            .replace("Margay MPI", &format!("Margay {}", name.to_uppercase()))
+            .replace("Message Passing Interface, standard ABI", what)
+            .replace("-lmpi_abi", &format!("-l{name} -lmpi_abi"))
+    };
+    let pkg_config_nx = beside("nx", "The NX message-passing library");
+    let pkg_config_mpl = beside("mpl", "The MPL message-passing library");
     for (name, text) in [
         ("mpi", &pkg_config),
         ("mpi-c", &pkg_config),
         ("margay-mpi", &pkg_config),
         ("mpi-fort", &pkg_config_fortran),
+        ("nx", &pkg_config_nx),
+        ("mpl", &pkg_config_mpl),
     ] {
         let text = text.replace("@VERSION@", &version.to_string());
         put(
@@ -142,8 +157,41 @@ pub fn build(to: &Path) -> Result<()> {
     for name in NAMES {
         relink("margay", &to.join("bin").join(name))?;
     }
+    libraries(built.join("libraries").as_std_path(), to)?;
     pages(built.join("margay").as_std_path(), to)?;
     fortran_library(to)
+}
+
+/// Compiles the small libraries that give functions of `libmpi_abi` the names of other libraries, from printed sources.
+fn libraries(folder: &Path, to: &Path) -> Result<()> {
+    let printed = library::sources(workspace()).map_err(|error| anyhow::anyhow!(error))?;
+    for (name, source) in printed {
+        let (file, made) = (
+            folder.join(format!("{name}.c")),
+            folder.join(format!("lib{name}.so.1")),
+        );
+        put(source.as_bytes(), &file, 0o644)?;
+        let compiler = std::env::var("MPICC_CC").unwrap_or_else(|_| "cc".into());
+        let mut words = compiler.split_whitespace();
+        let mut cc = Command::new(words.next().unwrap_or("cc"));
+        cc.args(words)
+            .args([
+                "-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror",
+            ])
+            .args(["-D_GNU_SOURCE", "-Wno-strict-prototypes", "-Wl,-z,defs"])
+            .args(["-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"])
+            .arg(format!("-Wl,-soname,lib{name}.so.1"))
+            .arg("-I")
+            .arg(to.join("include"))
+            .arg(&file)
+            .arg("-L")
+            .arg(to.join("lib"))
+            .args(["-lmpi_abi", "-o"])
+            .arg(&made);
+        output(&mut cc)?;
+        copy(&made, &to.join(format!("lib/lib{name}.so.1")), 0o755)?;
+    }
+    Ok(())
 }
 
 /// Builds the modules and the library with the Fortran compiler of the system, unless they are newer than their sources.

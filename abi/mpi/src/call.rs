@@ -1,16 +1,14 @@
-//! From a C call to the rank and back: the macros that define functions, the look-up of the rank, raising of errors.
+//! From a C call to the rank and back: the macros that define functions, raising of errors.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use margay_run_engine::Rank;
+pub use margay_abi_process::{
+    Model, current, enter, is_finalized, is_initialized, known, leave, leave_world, opened, tools,
+};
 use margay_run_mpi::Mpi;
 use margay_run_mpi::constants::error_class::*;
-use margay_run_mpi::constants::thread::{MPI_THREAD_MULTIPLE, MPI_THREAD_SINGLE};
 use margay_run_mpi::errhandler::Action;
 use margay_run_mpi::error::{Error, Result};
-use margay_run_mpi::tool::Tools;
 use margay_sys::segment::call_name;
 
 /// Defines exported functions. Each definition yields `MPI_x` and `PMPI_x` (two symbols of equal standing, so that a
@@ -190,186 +188,6 @@ macro_rules! large_counts {
 }
 
 pub(crate) use {collective, define, export, forms, handle_of, large_counts, mpi, small_counts};
-
-/// Where the process stands in its life with a world.
-const BEFORE: u32 = 0;
-const RUNNING: u32 = 1;
-const AFTER: u32 = 2;
-
-static WORLD: AtomicU32 = AtomicU32::new(BEFORE);
-/// The rank of this process, from its first use to the end of the process.
-static OPENED: AtomicPtr<Mpi> = AtomicPtr::new(std::ptr::null_mut());
-/// The same while the program has a world or a session.
-static CURRENT: AtomicPtr<Mpi> = AtomicPtr::new(std::ptr::null_mut());
-/// The tools interface, from its first use to the end of the process.
-static TOOLS: AtomicPtr<Arc<Tools>> = AtomicPtr::new(std::ptr::null_mut());
-/// How many users the rank has: the world and sessions.
-static USERS: Mutex<u32> = Mutex::new(0);
-
-/// Who uses the rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
-    World,
-    Session,
-}
-
-/// The rank of the calling thread: the one look-up through which all of the library's state is reached. None while
-/// there is neither a world nor a session.
-#[inline]
-pub fn current() -> Option<&'static Mpi> {
-    let mpi = CURRENT.load(Ordering::Acquire);
-    // SAFETY: the pointer is null or from `Box::into_raw` in `opened`, and stays valid until the process ends (`close`).
-    unsafe { mpi.as_ref() }
-}
-
-/// The tools interface, which is there before MPI is initialized and after it was finalized.
-pub fn tools() -> &'static Arc<Tools> {
-    // SAFETY: the pointer is null or from `Box::into_raw` below, and stays valid until the process ends (`close`).
-    if let Some(tools) = unsafe { TOOLS.load(Ordering::Acquire).as_ref() } {
-        return tools;
-    }
-    let new = Box::into_raw(Box::new(Tools::new()));
-    match TOOLS.compare_exchange(
-        std::ptr::null_mut(),
-        new,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    ) {
-        // SAFETY: as above.
-        Ok(_) => unsafe { &*new },
-        Err(other) => {
-            // SAFETY: another thread was first, and nobody has seen ours.
-            drop(unsafe { Box::from_raw(new) });
-            // SAFETY: as above.
-            unsafe { &*other }
-        }
-    }
-}
-
-/// The rank if it has been opened, in use or not.
-pub fn known() -> Option<&'static Mpi> {
-    let mpi = OPENED.load(Ordering::Acquire);
-    // SAFETY: as in `current`.
-    unsafe { mpi.as_ref() }
-}
-
-/// The rank, opened now if this is its first use. Ends the process when that is impossible.
-pub fn opened(name: &str) -> &'static Mpi {
-    if let Some(mpi) = known() {
-        return mpi;
-    }
-    let _guard = users();
-    if let Some(mpi) = known() {
-        return mpi;
-    }
-    let rank = match Rank::open(tools().monitor()) {
-        Ok(rank) => rank,
-        Err(error) => {
-            eprintln!("{name}: {error}");
-            std::process::exit(MPI_ERR_OTHER);
-        }
-    };
-    if rank.world_rank() == 0 {
-        for complaint in tools().complaints() {
-            eprintln!("{name}: {complaint}");
-        }
-    }
-    let arguments: Vec<String> = std::env::args_os()
-        .map(|a| a.to_string_lossy().into_owned())
-        .collect();
-    let mpi = Box::into_raw(Box::new(Mpi::new(rank, &arguments)));
-    OPENED.store(mpi, Ordering::Release);
-    // SAFETY: as in `current`.
-    unsafe { &*mpi }
-}
-
-/// One user more. The locks are cheap as long as the only user is one that has a single thread in the library.
-pub fn enter(mpi: &'static Mpi, model: Model, level: c_int) {
-    let mut users = users();
-    *users += 1;
-    let helped = tools().wants_progress_thread();
-    let alone = match model {
-        Model::World => level != MPI_THREAD_MULTIPLE,
-        // Other sessions may be used by other threads at the same time, unless there is one thread only.
-        Model::Session => level == MPI_THREAD_SINGLE,
-    };
-    if *users == 1 && alone && !helped {
-        // SAFETY: by asking for this level the program promises that its threads do not call into the library at the
-        // same time. A progress thread would be a second thread, also of reduction functions that ask about datatypes.
-        unsafe {
-            mpi.lock().assume_single_thread();
-            mpi.rank().lock().assume_single_thread();
-        }
-    } else if !alone || helped {
-        mpi.lock().set_shared();
-        mpi.rank().lock().set_shared();
-    }
-    if helped && let Err(error) = mpi.start_progress_thread() {
-        eprintln!(
-            "no progress thread (margay_progress_thread): {error}; messages move inside calls only"
-        );
-    }
-    if model == Model::World {
-        mpi.open_world(level);
-        WORLD.store(RUNNING, Ordering::Release);
-    }
-    mpi.join();
-    tools().set_running(true);
-    CURRENT.store(std::ptr::from_ref(mpi).cast_mut(), Ordering::Release);
-}
-
-/// One user less; with the last one the rank waits until it is used again.
-pub fn leave(mpi: &'static Mpi) {
-    let mut users = users();
-    *users -= 1;
-    if *users == 0 {
-        CURRENT.store(std::ptr::null_mut(), Ordering::Release);
-        mpi.part();
-        tools().set_running(false);
-    }
-}
-
-/// The world is finalized.
-pub fn leave_world(mpi: &'static Mpi) {
-    WORLD.store(AFTER, Ordering::Release);
-    leave(mpi);
-}
-
-fn users() -> MutexGuard<'static, u32> {
-    USERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Gives everything back when the process ends and MPI is not in use, so that memory checkers find nothing.
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static CLOSE: extern "C" fn() = close;
-
-extern "C" fn close() {
-    let Ok(users) = USERS.try_lock() else { return };
-    if *users == 0 {
-        let mpi = OPENED.swap(std::ptr::null_mut(), Ordering::AcqRel);
-        if !mpi.is_null() {
-            // SAFETY: the pointer came from `Box::into_raw` in `opened` and was taken out just now, once; nobody uses
-            // MPI (no users), and the process ends.
-            drop(unsafe { Box::from_raw(mpi) });
-        }
-        let tools = TOOLS.swap(std::ptr::null_mut(), Ordering::AcqRel);
-        if !tools.is_null() {
-            // SAFETY: as above, from `tools`; the rank, which shares what is in it, is gone.
-            drop(unsafe { Box::from_raw(tools) });
-        }
-    }
-}
-
-/// Whether the world has been initialized in this process, be it finalized or not.
-pub fn is_initialized() -> bool {
-    WORLD.load(Ordering::Acquire) != BEFORE
-}
-
-/// Whether the world has been finalized in this process.
-pub fn is_finalized() -> bool {
-    WORLD.load(Ordering::Acquire) == AFTER
-}
 
 /// Runs a function that may be called at any time.
 pub fn always(

@@ -4,6 +4,11 @@
 //! of the error handler ([`call`]). Each function is defined once, by the macros of [`call`]; `mpi.h` and
 //! `symbols.txt` are printed from these definitions by `cargo xtask header`.
 
+// NX and MPL need the same rank; their functions have names of Margay's own in this library, and `libnx` and `libmpl` give
+// them theirs.
+use margay_abi_mpl as _;
+use margay_abi_nx as _;
+
 mod attribute;
 mod buffer;
 mod call;

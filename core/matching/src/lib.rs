@@ -1,8 +1,9 @@
 //! The one matching of messages and receives, for every message-passing library.
 //!
 //! A message carries an [`Envelope`]: context, source, tag. A receive carries a [`Pattern`]: the
-//! context and, where it asks for one, a source and a tag; what it leaves open matches all. That
-//! covers MPI's communicators and wildcards, NX's types and MPL's types with *dontcare*.
+//! context and, where it asks for one, a source and a tag, whole or in part; what it leaves open
+//! matches all. That covers MPI's communicators and wildcards, NX's type selectors and process types
+//! and MPL's types with *dontcare*.
 //!
 //! Rules (MPI's, the strictest): a message goes to the receive that was posted first among those
 //! that it matches; a receive takes the message that arrived first among those that match it. Both
@@ -28,32 +29,113 @@ pub struct Envelope {
 }
 
 /// What a receive asks for.
+///
+/// Source and tag are each a value under a mask (only the bits of the mask are compared), and the tag may in addition
+/// have to be in a set of small tags. That is enough for MPI's wildcards, for NX's type selectors and its two-part
+/// addresses of node and process type, and for MPL's *dontcare*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// Which communicator (and which plane of it).
     pub context: u32,
-    /// The sender, or any.
-    pub source: Option<u32>,
-    /// The tag, or any.
-    pub tag: Option<u32>,
+    source: u32,
+    source_mask: u32,
+    tag: u32,
+    tag_mask: u32,
+    /// 0, or bit t for each tag t below [`Pattern::LAST`] and bit `LAST` for all others.
+    tags: u32,
 }
 
 impl Pattern {
+    /// In a set of tags, the bit that stands for this tag and all above it.
+    pub const LAST: u32 = 30;
+
+    /// A source or any, a tag or any.
+    #[must_use]
+    #[inline(always)]
+    pub fn new(context: u32, source: Option<u32>, tag: Option<u32>) -> Pattern {
+        let (source, source_mask) = match source {
+            Some(source) => (source, u32::MAX),
+            None => (0, 0),
+        };
+        let (tag, tag_mask) = match tag {
+            Some(tag) => (tag, u32::MAX),
+            None => (0, 0),
+        };
+        Pattern {
+            context,
+            source,
+            source_mask,
+            tag,
+            tag_mask,
+            tags: 0,
+        }
+    }
+
+    /// Sources that agree with `source` in the bits of `mask`.
+    #[must_use]
+    #[inline]
+    pub fn with_source_bits(self, source: u32, mask: u32) -> Pattern {
+        Pattern {
+            source: source & mask,
+            source_mask: mask,
+            ..self
+        }
+    }
+
+    /// Tags that agree with `tag` in the bits of `mask`.
+    #[must_use]
+    #[inline]
+    pub fn with_tag_bits(self, tag: u32, mask: u32) -> Pattern {
+        Pattern {
+            tag: tag & mask,
+            tag_mask: mask,
+            ..self
+        }
+    }
+
+    /// Only tags of a set that is not empty: bit t for the tag t, bit [`Pattern::LAST`] for that tag and all above it.
+    #[must_use]
+    #[inline]
+    pub fn with_tags(self, tags: u32) -> Pattern {
+        Pattern { tags, ..self }
+    }
+
+    /// The same in another context.
+    #[must_use]
+    pub fn in_context(self, context: u32) -> Pattern {
+        Pattern { context, ..self }
+    }
+
+    /// The source, if the pattern leaves none open.
+    #[must_use]
+    #[inline]
+    pub fn source(&self) -> Option<u32> {
+        (self.source_mask == u32::MAX).then_some(self.source)
+    }
+
+    /// The tag, if the pattern leaves none open.
+    #[must_use]
+    #[inline]
+    pub fn tag(&self) -> Option<u32> {
+        (self.tag_mask == u32::MAX).then_some(self.tag)
+    }
+
     /// Whether a message with `envelope` fits.
     #[must_use]
     #[inline]
     pub fn matches(&self, envelope: &Envelope) -> bool {
-        self.context == envelope.context
-            && self.source.is_none_or(|s| s == envelope.source)
-            && self.tag.is_none_or(|t| t == envelope.tag)
+        let differs = (self.context ^ envelope.context)
+            | (self.source ^ envelope.source) & self.source_mask
+            | (self.tag ^ envelope.tag) & self.tag_mask;
+        differs == 0 && (self.tags == 0 || self.tags >> envelope.tag.min(Self::LAST) & 1 != 0)
     }
 
     #[inline]
     fn exact(&self) -> Option<Envelope> {
-        Some(Envelope {
+        (self.source_mask & self.tag_mask == u32::MAX && self.tags == 0).then_some(Envelope {
             context: self.context,
-            source: self.source?,
-            tag: self.tag?,
+            source: self.source,
+            tag: self.tag,
         })
     }
 }
@@ -268,10 +350,16 @@ mod tests {
                     source: dice.below(spread),
                     tag: dice.below(spread),
                 };
-                let pattern = Pattern {
-                    context: envelope.context,
-                    source: (dice.below(4) != 0).then_some(envelope.source),
-                    tag: (dice.below(4) != 0).then_some(envelope.tag),
+                let pattern = Pattern::new(
+                    envelope.context,
+                    (dice.below(4) != 0).then_some(envelope.source),
+                    (dice.below(4) != 0).then_some(envelope.tag),
+                );
+                // Now and then a part of the source, or a set of tags.
+                let pattern = match dice.below(6) {
+                    0 => pattern.with_source_bits(envelope.source, dice.below(8)),
+                    1 => pattern.with_tags(1 + dice.below(63)),
+                    _ => pattern,
                 };
                 match dice.below(8) {
                     0..=3 => assert_eq!(
@@ -307,6 +395,30 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_sources_and_sets_of_tags() {
+        let all = Pattern::new(1, None, None);
+        let fits = |pattern: &Pattern, source, tag| {
+            pattern.matches(&Envelope {
+                context: 1,
+                source,
+                tag,
+            })
+        };
+        let node = all.with_source_bits(7, 0xffff);
+        assert!(fits(&node, 7, 0) && fits(&node, 3 << 16 | 7, 0) && !fits(&node, 8, 0));
+        assert_eq!((node.source(), node.tag()), (None, None));
+        let small = all.with_tags(1 << 3 | 1 << 29);
+        assert!(fits(&small, 0, 3) && fits(&small, 0, 29));
+        assert!(!fits(&small, 0, 4) && !fits(&small, 0, 30) && !fits(&small, 0, u32::MAX));
+        let large = all.with_tags(1 << Pattern::LAST);
+        assert!(!fits(&large, 0, 29) && fits(&large, 0, 30) && fits(&large, 0, u32::MAX));
+        let low = all.with_tag_bits(0, 1 << 30);
+        assert!(fits(&low, 0, 1 << 29) && !fits(&low, 0, 1 << 30 | 5));
+        let one = all.with_source_bits(7, u32::MAX).with_tag_bits(9, u32::MAX);
+        assert_eq!(one, Pattern::new(1, Some(7), Some(9)));
+    }
+
+    #[test]
     fn many_keys_do_not_slow_each_other() {
         let mut m: Matching<u32, u32> = Matching::new();
         let envelope = |tag| Envelope {
@@ -318,11 +430,7 @@ mod tests {
             m.unexpected(envelope(tag), tag);
         }
         for tag in (0..100_000).rev() {
-            let pattern = Pattern {
-                context: 0,
-                source: Some(1),
-                tag: Some(tag),
-            };
+            let pattern = Pattern::new(0, Some(1), Some(tag));
             assert_eq!(m.post(pattern, 0), Some(tag));
         }
         assert_eq!(m.unexpected_len(), 0);

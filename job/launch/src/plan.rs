@@ -1,5 +1,6 @@
 //! What a job is: programs, ranks and the choices of the user.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -40,6 +41,10 @@ pub struct Program {
     pub command: OsString,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// The type of its processes on their nodes, in NX.
+    pub process_type: u32,
+    /// The nodes on which its processes are, in NX; none means those that no other program has with the same type.
+    pub nodes: Option<Vec<u32>>,
     /// Its working directory; none means the launcher's.
     pub directory: Option<PathBuf>,
     /// Environment variables that are set in addition.
@@ -136,7 +141,10 @@ impl Job {
         let counts: Vec<u32> = self
             .programs
             .iter()
-            .map(|p| p.ranks.unwrap_or(default))
+            .map(|p| {
+                let listed = p.nodes.as_ref().map(|nodes| nodes.len() as u32);
+                p.ranks.or(listed).unwrap_or(default)
+            })
             .collect();
         let total: u64 = counts.iter().map(|&n| u64::from(n)).sum();
         if total > u64::from(Self::MOST_RANKS) {
@@ -164,6 +172,46 @@ impl Job {
             }
         }
         Ok(counts)
+    }
+
+    /// Node and process type of each rank, for NX, with so many ranks of each program. Programs with the same process type
+    /// have nodes of their own, one after the other; those with another type begin at the first node again.
+    ///
+    /// # Errors
+    /// When two processes would have the same node and type, or a program has not as many ranks as nodes.
+    pub fn places(&self, counts: &[u32]) -> Result<Vec<(u32, u32)>, LaunchError> {
+        let mut places = Vec::new();
+        let mut taken = BTreeSet::new();
+        for (program, &count) in self.programs.iter().zip(counts) {
+            let process_type = program.process_type;
+            if let Some(nodes) = &program.nodes
+                && nodes.len() != count as usize
+            {
+                return Err(LaunchError::usage(format!(
+                    "-on names {} nodes for {count} ranks; leave the number of ranks away",
+                    nodes.len()
+                )));
+            }
+            let mut next = 0;
+            for rank in 0..count as usize {
+                let node = match &program.nodes {
+                    Some(nodes) => nodes[rank],
+                    None => {
+                        while taken.contains(&(next, process_type)) {
+                            next += 1;
+                        }
+                        next
+                    }
+                };
+                if !taken.insert((node, process_type)) {
+                    return Err(LaunchError::usage(format!(
+                        "-on: two processes of type {process_type} would be on node {node}; give one another type with -pt"
+                    )));
+                }
+                places.push((node, process_type));
+            }
+        }
+        Ok(places)
     }
 
     /// The command line for displays.
@@ -197,6 +245,8 @@ mod tests {
                     ranks,
                     command: "a.out".into(),
                     arguments: vec!["-x".into()],
+                    process_type: 0,
+                    nodes: None,
                     directory: None,
                     environment: Vec::new(),
                 })
@@ -218,6 +268,31 @@ mod tests {
         assert_eq!(job(&[Some(3)]).counts(6).unwrap(), [3]);
         assert_eq!(job(&[None, Some(4)]).counts(6).unwrap(), [1, 4]);
         assert_eq!(job(&[None, None]).command_line(), "a.out -x : a.out -x");
+    }
+
+    #[test]
+    fn processes_of_one_type_have_nodes_of_their_own() {
+        let mut j = job(&[Some(2), Some(3), Some(1)]);
+        j.programs[1].process_type = 1;
+        let places = |j: &Job, counts: &[u32]| j.places(counts).map_err(|e| e.message);
+        assert_eq!(
+            places(&j, &[2, 3, 1]).unwrap(),
+            [(0, 0), (1, 0), (0, 1), (1, 1), (2, 1), (2, 0)]
+        );
+        j.programs[0].nodes = Some(vec![5, 0]);
+        assert_eq!(
+            places(&j, &[2, 3, 1]).unwrap()[..2],
+            [(5, 0), (0, 0)],
+            "nodes as they were asked for"
+        );
+        j.programs[2].nodes = Some(vec![5]);
+        let error = places(&j, &[2, 3, 1]).unwrap_err();
+        assert!(
+            error.contains("two processes of type 0 would be on node 5"),
+            "{error}"
+        );
+        let error = places(&j, &[3, 3, 1]).unwrap_err();
+        assert!(error.contains("-on names 2 nodes for 3 ranks"), "{error}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub fn host_name() -> String {
         .unwrap_or_else(|_| "localhost".into())
 }
 
-/// The report of a failed rank: who, where, how, its last MPI call, the consequence and a hint.
+/// The report of a failed rank: who, where, how, its last call, the consequence and a hint.
 #[must_use]
 pub fn failure(job: &Job, failure: Failure, segment: &Segment) -> String {
     let launcher = &job.launcher;
@@ -27,53 +27,63 @@ pub fn failure(job: &Job, failure: Failure, segment: &Segment) -> String {
     let cell = (rank < segment.ranks()).then(|| segment.cell(rank));
     let pid = cell.map_or(0, |c| c.pid());
     let host = host_name();
-    let (what, hint) =
-        match failure.cause {
-            Cause::Signal {
-                signal,
-                core_dumped,
-            } => {
-                let (name, meaning) = signal::describe(signal);
-                let core = if core_dumped { ", core dumped" } else { "" };
-                let hint = match signal {
+    // Programs of other libraries than MPI neither initialize nor finalize.
+    let last = cell.map_or_else(String::new, |c| c.call());
+    let other = !last.is_empty() && !last.starts_with("MPI");
+    let (what, hint) = match failure.cause {
+        Cause::Signal {
+            signal,
+            core_dumped,
+        } => {
+            let (name, meaning) = signal::describe(signal);
+            let core = if core_dumped { ", core dumped" } else { "" };
+            let hint = match signal {
                 signal::SIGKILL => {
                     "somebody killed it, or the kernel did because memory ran out (see dmesg, and \
                      the container's memory limit)"
                         .to_owned()
                 }
-                signal::SIGSEGV | signal::SIGBUS | signal::SIGABRT | signal::SIGFPE
+                signal::SIGSEGV
+                | signal::SIGBUS
+                | signal::SIGABRT
+                | signal::SIGFPE
                 | signal::SIGILL => "build with -g -fsanitize=address, or run this rank under a \
                                      debugger, to see where"
                     .to_owned(),
                 signal::SIGXCPU | signal::SIGXFSZ => "raise the limit (ulimit)".to_owned(),
                 _ => String::new(),
             };
-                (format!("was killed by {name} ({meaning}{core})"), hint)
-            }
-            Cause::BeforeInit(code) => (
-                format!("exited with code {code} before MPI_Init"),
-                wrapped_signal(code),
-            ),
-            Cause::WithoutFinalize(code) => (
-                format!("exited with code {code} without MPI_Finalize"),
-                match wrapped_signal(code) {
-                    hint if hint.is_empty() => {
-                        "every rank must call MPI_Finalize, or MPI_Abort to end the job".to_owned()
-                    }
-                    hint => hint,
-                },
-            ),
-            Cause::AfterFinalize(code) => (
-                format!("exited with code {code} after MPI_Finalize"),
-                wrapped_signal(code),
-            ),
-            Cause::Aborted(code) => (format!("called MPI_Abort with code {code}"), String::new()),
-        };
+            (format!("was killed by {name} ({meaning}{core})"), hint)
+        }
+        Cause::BeforeInit(code) => (
+            format!("exited with code {code} before MPI_Init"),
+            wrapped_signal(code),
+        ),
+        Cause::WithoutFinalize(code) if other => {
+            (format!("exited with code {code}"), wrapped_signal(code))
+        }
+        Cause::WithoutFinalize(code) => (
+            format!("exited with code {code} without MPI_Finalize"),
+            match wrapped_signal(code) {
+                hint if hint.is_empty() => {
+                    "every rank must call MPI_Finalize, or MPI_Abort to end the job".to_owned()
+                }
+                hint => hint,
+            },
+        ),
+        Cause::AfterFinalize(code) => (
+            format!("exited with code {code} after MPI_Finalize"),
+            wrapped_signal(code),
+        ),
+        Cause::Aborted(code) if other => (format!("ended the job with code {code}"), String::new()),
+        Cause::Aborted(code) => (format!("called MPI_Abort with code {code}"), String::new()),
+    };
     let call = cell.map_or_else(String::new, |c| {
         let name = c.call();
         match c.waiting() {
             _ if name.is_empty() || matches!(failure.cause, Cause::Aborted(_)) => String::new(),
             Some(w) => format!(" while it waited in {}", describe(&name, &w)),
+            None if other => format!("; its last call was {name}"),
             None => format!("; its last MPI call was {name}"),
         }
     });

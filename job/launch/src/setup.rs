@@ -85,6 +85,7 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
     // ranks' exit status.
     signal::take_default(signal::SIGCHLD);
     let ranks: u32 = counts.iter().sum();
+    let places = job.places(&counts)?;
     let files = FileLimit::now();
     files.raise_to(u64::from(ranks) * 6 + 64);
     let foreign = process::children();
@@ -114,6 +115,9 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
         for cell in cells.by_ref().take(count as usize) {
             cell.identify(0, None, program);
         }
+    }
+    for (rank, &(node, process_type)) in (0..).zip(&places) {
+        segment.cell(rank).set_place(node, process_type);
     }
     let segment_fd = duplicate_above(segment.fd(), SEGMENT_FD)
         .or_else(|_| segment.fd().try_clone_to_owned())

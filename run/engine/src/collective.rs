@@ -279,11 +279,8 @@ impl Execution {
             schedule::Step::Recv { from, tag, region } => {
                 let data = self.data(region);
                 let (world, rank) = self.peer(from);
-                let pattern = Pattern {
-                    context: self.collective.context,
-                    source: Some(rank),
-                    tag: Some(self.tag(tag)),
-                };
+                let pattern =
+                    Pattern::new(self.collective.context, Some(rank), Some(self.tag(tag)));
                 let id = engine.irecv(data, pattern, Some(world));
                 self.children.push((id, step));
             }

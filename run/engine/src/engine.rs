@@ -469,11 +469,11 @@ impl Engine {
             .messages
             .get(message)
             .expect("a matched message is received once");
-        let pattern = Pattern {
-            context: found.envelope.context,
-            source: Some(found.envelope.source),
-            tag: Some(found.envelope.tag),
-        };
+        let pattern = Pattern::new(
+            found.envelope.context,
+            Some(found.envelope.source),
+            Some(found.envelope.tag),
+        );
         let from = Some(found.from);
         let walk = data.walk();
         let key = self
@@ -615,7 +615,7 @@ impl Engine {
         let request = self.state.requests.get(id).filter(|r| !r.done)?;
         Some(match &request.kind {
             Kind::Send(send) => Pending::Send(send.to, send.envelope.tag, send.envelope.context),
-            Kind::Receive(r) => Pending::Receive(r.from, r.pattern.tag, r.pattern.context),
+            Kind::Receive(r) => Pending::Receive(r.from, r.pattern.tag(), r.pattern.context),
             Kind::Collective(execution) => {
                 let peer = execution.children().find_map(|child| {
                     match self.state.requests.get(child).filter(|r| !r.done)?.kind {
@@ -1252,7 +1252,7 @@ impl Sink for State {
                     ..
                 }) if receive.data.size() >= len as u64 => {
                     let (mem, offset) = receive.data.dense()?;
-                    let (mem, exclusive) = (mem.clone(), receive.pattern.source.is_some());
+                    let (mem, exclusive) = (mem.clone(), receive.pattern.source().is_some());
                     receive.landing = exclusive;
                     Some(Destination {
                         mem,
@@ -1268,7 +1268,7 @@ impl Sink for State {
                     Destination {
                         mem: waiting.piece.mem(),
                         offset: 0,
-                        exclusive: waiting.pattern.source.is_some(),
+                        exclusive: waiting.pattern.source().is_some(),
                     }
                 })
             }

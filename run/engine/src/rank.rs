@@ -23,7 +23,7 @@ use crate::failures::Failures;
 use crate::helper::Helper;
 use crate::monitor::{EventKind, Monitor};
 use crate::task::Task;
-use crate::wait::{Next, Policy, Pressure, Wait};
+use crate::wait::{Next, Policy, Pressure, SLEEP_NS, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
 /// May be shared between threads; see [`Rank::assume_single_thread`] for making it cheaper.
@@ -430,7 +430,7 @@ impl Rank {
                 Some(found) => Some(Ok(found)),
                 None => engine.stalls(pattern.context, from).map(Err),
             },
-            |_| Some(Pending::Receive(from, pattern.tag, pattern.context)),
+            |_| Some(Pending::Receive(from, pattern.tag(), pattern.context)),
         )
     }
 
@@ -456,13 +456,30 @@ impl Rank {
                 Some(found) => Some(Ok(found)),
                 None => engine.stalls(pattern.context, from).map(Err),
             },
-            |_| Some(Pending::Receive(from, pattern.tag, pattern.context)),
+            |_| Some(Pending::Receive(from, pattern.tag(), pattern.context)),
         )
     }
 
     /// Waits until everything that this rank has sent is out.
     pub fn drain(&self) {
         self.block(|engine| engine.is_drained().then_some(()), |_| None);
+    }
+
+    /// As [`drain`](Self::drain), for so long at most.
+    pub fn drain_within(&self, limit_ns: u64) {
+        let until_ns = clock::now_ns() + limit_ns;
+        self.block(
+            |engine| (engine.is_drained() || clock::now_ns() >= until_ns).then_some(()),
+            |_| Some(Pending::Elsewhere),
+        );
+    }
+
+    /// Whether no call is under way in another thread or further out in this one, and nobody has aborted the job: whether
+    /// this is a moment to come to an end in order.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        let aborted = self.segment.as_ref().and_then(|s| s.header().aborted());
+        aborted.is_none() && self.engine.try_lock().is_some()
     }
 
     /// `bytes` of zeroed memory from which the other ranks copy without a system call; its address.
@@ -541,6 +558,11 @@ impl Rank {
         self.monitor.tuning.policy().is_crowded()
     }
 
+    /// Gives the core away.
+    pub fn give_way(&self) {
+        self.bell.give_way();
+    }
+
     /// Where cores are short, gives the core away: for calls in which programs poll.
     #[inline]
     pub fn give_way_if_crowded(&self) {
@@ -557,6 +579,22 @@ impl Rank {
     /// Whether there are requests that are not done with, so that progress may be needed.
     pub(crate) fn is_under_way(&self) -> bool {
         self.engine.lock().has_requests()
+    }
+
+    /// What a thread of a library does that acts on what arrives while the program computes: makes progress whenever
+    /// something comes, asleep in between, until `is_over`. Whenever something has happened, `turn` does what the thread is
+    /// there for, and returns whether there was anything to do; `has_work` tells that before the thread sleeps.
+    pub fn serve_with(
+        &self,
+        is_over: impl Fn() -> bool,
+        mut turn: impl FnMut() -> bool,
+        has_work: impl Fn() -> bool,
+    ) {
+        while !is_over() {
+            if !(self.progress() | turn()) {
+                self.bell_sleep(SLEEP_NS, &mut || is_over() || self.progress() || has_work());
+            }
+        }
     }
 
     /// Wakes all threads that sleep on this rank.

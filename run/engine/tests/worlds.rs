@@ -125,14 +125,14 @@ fn run(rank: &Rank, messages: &[Message], seed: u64) {
             }
         } else if let Some(number) = to_receive.pop() {
             let m = messages[number];
-            let pattern = Pattern {
-                context: m.context,
-                source: (m.context == 0).then_some(m.from),
-                tag: (m.context <= 1).then_some(m.tag),
-            };
+            let pattern = Pattern::new(
+                m.context,
+                (m.context == 0).then_some(m.from),
+                (m.context <= 1).then_some(m.tag),
+            );
             let strided = dice.below(3) == 0;
             let (mem, data) = filled(&vec![0; longest as usize / 4 * 4 + 4], strided);
-            let from = pattern.source;
+            let from = pattern.source();
             receives.push((rank.irecv(data, pattern, from), pattern, mem, strided));
         }
         if dice.below(3) == 0 {
@@ -248,11 +248,7 @@ fn a_seed_replays() {
             }
             let first = ranks.pop().expect("rank 0");
             for _ in 0..20 {
-                let pattern = Pattern {
-                    context: 0,
-                    source: None,
-                    tag: None,
-                };
+                let pattern = Pattern::new(0, None, None);
                 order.push(
                     first
                         .recv(Data::bytes(Mem::owned(8), 8), pattern, None)
@@ -294,11 +290,7 @@ fn a_flood_is_bounded_and_delivered_in_order() {
         }
         for i in 0..n {
             let mem = Mem::owned(4);
-            let pattern = Pattern {
-                context: 0,
-                source: Some(0),
-                tag: None,
-            };
+            let pattern = Pattern::new(0, Some(0), None);
             receiver.recv(Data::bytes(mem.clone(), 4), pattern, Some(0));
             assert_eq!(read_back(&mem, 4, false), i.to_ne_bytes());
         }
@@ -311,11 +303,7 @@ fn unmatched_receives_and_queued_sends_can_be_cancelled() {
     let end = ends.pop().expect("one rank");
     assert_eq!(end.size(), 1);
     let rank = Rank::over(Box::new(end), Limits::default(), Policy::new(1, 1));
-    let pattern = Pattern {
-        context: 9,
-        source: None,
-        tag: Some(4),
-    };
+    let pattern = Pattern::new(9, None, Some(4));
     let id = rank.irecv(Data::bytes(Mem::owned(4), 4), pattern, None);
     rank.cancel(id);
     assert!(rank.wait(id).cancelled);

@@ -36,6 +36,9 @@ use crate::{Mpi, fail};
 /// Numbers from here on are of communicators with processes of several jobs.
 pub(crate) const FOREIGN: u32 = 1 << 29;
 
+/// Numbers from here to [`FOREIGN`] are those of libraries beside MPI.
+pub(crate) const RESERVED: u32 = FOREIGN - (1 << 16);
+
 /// What every process tells the others when a communicator is made.
 type Words = Vec<i32>;
 
@@ -56,7 +59,7 @@ impl Mpi {
         }
         let number = count * u64::from(self.rank.world_size()) + u64::from(self.rank.world_rank());
         match u32::try_from(number) {
-            Ok(id) if id < FOREIGN => Ok(id),
+            Ok(id) if id < RESERVED => Ok(id),
             _ => fail!(
                 MPI_ERR_OTHER,
                 "this process has made {count} communicators in its life; there are no more numbers for them"
@@ -515,11 +518,7 @@ impl Mpi {
                 comm.describe()
             );
         };
-        let pattern = Pattern {
-            context: comm.collective(),
-            source: Some(source),
-            tag: Some(tag),
-        };
+        let pattern = Pattern::new(comm.collective(), Some(source), Some(tag));
         let mem = Mem::owned(4 * words);
         let data = Data::bytes(mem.clone(), 4 * words as u64);
         if let Some(failed) = self.rank.recv(data, pattern, Some(process)).failed {

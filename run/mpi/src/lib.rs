@@ -26,6 +26,7 @@ pub mod file;
 pub mod group;
 pub mod handle;
 pub mod info;
+pub mod library;
 pub mod op;
 pub mod partition;
 pub mod point;
@@ -254,6 +255,12 @@ impl Mpi {
     #[inline]
     pub fn rank(&self) -> &Rank {
         &self.rank
+    }
+
+    /// The same, to be shared with a library beside MPI or a thread.
+    #[must_use]
+    pub fn shared_rank(&self) -> Arc<Rank> {
+        self.rank.clone()
     }
 
     /// The lock around the tables, to be made cheap where the program has one thread.

@@ -309,11 +309,11 @@ impl Task for Receiving {
             self.posted = true;
             for p in 0..sender.partitions {
                 let data = incoming.parts.data(u64::from(p) * sender.each, sender.each);
-                let pattern = Pattern {
-                    context: incoming.context,
-                    source: Some(incoming.source),
-                    tag: Some(sender.first_tag.wrapping_add(p)),
-                };
+                let pattern = Pattern::new(
+                    incoming.context,
+                    Some(incoming.source),
+                    Some(sender.first_tag.wrapping_add(p)),
+                );
                 round
                     .receives
                     .push(engine.irecv(data, pattern, incoming.from));
@@ -430,10 +430,7 @@ impl Mpi {
             Some(found) => {
                 let mem = Mem::owned(Introduction::BYTES);
                 let data = Data::bytes(mem.clone(), Introduction::BYTES as u64);
-                let pattern = Pattern {
-                    context: introductions,
-                    ..found.pattern
-                };
+                let pattern = found.pattern.in_context(introductions);
                 Sender::Awaited(self.rank.irecv(data, pattern, from), mem)
             }
         };

@@ -135,11 +135,11 @@ impl Mpi {
                 },
             };
             Ok(Some(Source {
-                pattern: Pattern {
-                    context: comm.point_to_point(),
-                    source: rank,
-                    tag: (tag != MPI_ANY_TAG).then_some(tag as u32),
-                },
+                pattern: Pattern::new(
+                    comm.point_to_point(),
+                    rank,
+                    (tag != MPI_ANY_TAG).then_some(tag as u32),
+                ),
                 from,
             }))
         })
@@ -183,11 +183,11 @@ impl Mpi {
             {
                 return None;
             }
-            Some(Pattern {
-                context: comm.point_to_point(),
-                source: (!any).then_some(source as u32),
-                tag: (tag != MPI_ANY_TAG).then_some(tag as u32),
-            })
+            Some(Pattern::new(
+                comm.point_to_point(),
+                (!any).then_some(source as u32),
+                (tag != MPI_ANY_TAG).then_some(tag as u32),
+            ))
         })??;
         self.rank.recv_at_once(piece, pattern, take)
     }

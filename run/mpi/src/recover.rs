@@ -142,11 +142,7 @@ impl Agreement {
                 Some(receive) => receive,
                 None => {
                     let mem = Mem::owned(length);
-                    let pattern = Pattern {
-                        context: self.context,
-                        source: Some(from as u32),
-                        tag: Some(self.tag),
-                    };
+                    let pattern = Pattern::new(self.context, Some(from as u32), Some(self.tag));
                     let data = Data::bytes(mem.clone(), length as u64);
                     (engine.irecv(data, pattern, Some(self.processes[from])), mem)
                 }

@@ -369,11 +369,7 @@ impl Mpi {
 
     fn hear(&self, process: u32, key: &Meeting, words: usize) -> Result<Vec<u32>> {
         let (source, tag) = key.from(self.identity(process));
-        let pattern = Pattern {
-            context: MEETING,
-            source: Some(source),
-            tag: Some(tag),
-        };
+        let pattern = Pattern::new(MEETING, Some(source), Some(tag));
         let mem = Mem::owned(4 * words);
         let data = Data::bytes(mem.clone(), 4 * words as u64);
         if let Some(failed) = self.rank.recv(data, pattern, Some(process)).failed {

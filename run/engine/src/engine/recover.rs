@@ -292,11 +292,7 @@ impl Engine {
         }
         // What has come for it and was not received: whoever waits for it is told.
         for context in [2 * number, 2 * number + 1] {
-            let pattern = Pattern {
-                context,
-                source: None,
-                tag: None,
-            };
+            let pattern = Pattern::new(context, None, None);
             while let Some((_, message)) = self.state.matching.take(pattern) {
                 for peer in &mut self.state.peers {
                     // The rest of it is dropped too.

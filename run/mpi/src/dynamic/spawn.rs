@@ -280,7 +280,8 @@ fn prepare(programs: Vec<Spawned>) -> Result<(Vec<i32>, Vec<String>)> {
 }
 
 /// The launcher: that of this job, else the one beside this library, else what `PATH` has.
-fn launcher() -> PathBuf {
+#[must_use]
+pub fn launcher() -> PathBuf {
     if let Some(path) = std::env::var_os(ENV_LAUNCHER) {
         return path.into();
     }

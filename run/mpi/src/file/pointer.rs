@@ -65,11 +65,7 @@ impl Pointer {
         // Threads that ask at the same time wait for different answers.
         let tag = ASK + 1 + self.answers.fetch_add(1, Ordering::Relaxed) % (POINTER_TAGS - 1);
         let answer = Mem::owned(8);
-        let pattern = Pattern {
-            context: self.comm.point_to_point(),
-            source: Some(HOME),
-            tag: Some(tag),
-        };
+        let pattern = Pattern::new(self.comm.point_to_point(), Some(HOME), Some(tag));
         let home = self.comm.group.process(HOME).expect("the file's rank 0");
         let receive = rank.irecv(Data::bytes(answer.clone(), 8), pattern, Some(home));
         rank.send(
@@ -122,11 +118,7 @@ async fn serve(port: Port, comm: Arc<Comm>, place: Arc<Mutex<i64>>) {
     loop {
         let request = Mem::owned(8 * WORDS);
         let data = Data::bytes(request.clone(), 8 * WORDS as u64);
-        let pattern = Pattern {
-            context,
-            source: None,
-            tag: Some(ASK),
-        };
+        let pattern = Pattern::new(context, None, Some(ASK));
         let outcome = port.receive(data, pattern, None).await;
         let [what, by, tag] = [0, 8, 16].map(|at| first(&request.shifted(at)));
         if what == STOP {

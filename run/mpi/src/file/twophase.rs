@@ -156,11 +156,7 @@ impl Io {
     }
 
     fn receive(&self, port: &Port, data: Data, from: u32, tag: u32) -> Started {
-        let pattern = Pattern {
-            context: self.file.comm.point_to_point(),
-            source: Some(from),
-            tag: Some(tag),
-        };
+        let pattern = Pattern::new(self.file.comm.point_to_point(), Some(from), Some(tag));
         port.receive(data, pattern, Some(self.process(from)))
     }
 }

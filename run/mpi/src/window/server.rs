@@ -243,11 +243,7 @@ impl Server {
     }
 
     fn post(&mut self, engine: &mut Engine, mem: Mem) {
-        let pattern = Pattern {
-            context: self.context,
-            source: None,
-            tag: None,
-        };
+        let pattern = Pattern::new(self.context, None, None);
         let data = Data::bytes(mem.clone(), LONGEST as u64);
         self.posted = Some((engine.irecv(data, pattern, None), mem));
     }

@@ -1,0 +1,118 @@
+//! From a C call to MPL and back: the macro that defines functions, the look-up, what happens to errors.
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use margay_abi_process::{enter_library, share};
+use margay_run_engine::monitor::Knob;
+use margay_run_mpl::Mpl;
+use margay_run_mpl::error::{Error, Result};
+
+/// Defines exported functions. Each definition yields `margay_mpl_NAME`, which returns 0, or -1 when something is wrong, and by
+/// `cargo xtask header` and `stage` the prototype of `mpc_NAME` in `mpl.h` and the functions of `libmpl` for C and Fortran.
+///
+/// `fn NAME(parameters) |mpl| { body }`: the body sees this task's MPL and gives a `Result<()>`.
+macro_rules! mpl {
+    () => {};
+    ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpl:ident| $body:block $($rest:tt)*) => {
+        const _: () = {
+            #[allow(clippy::too_many_arguments)]
+            fn run($($arg: $ty),*) -> margay_run_mpl::error::Result<()> {
+                static CALL: [u64; 4] = margay_sys::segment::call_name(concat!("mpc_", stringify!($name)));
+                let $mpl = $crate::call::joined(concat!("mpc_", stringify!($name)))?;
+                $mpl.note_call(&CALL);
+                $body
+            }
+
+            $(#[$doc])*
+            #[unsafe(export_name = concat!("margay_mpl_", stringify!($name)))]
+            #[allow(clippy::too_many_arguments)]
+            extern "C" fn shim($($arg: $ty),*) -> std::ffi::c_int {
+                match run($($arg),*) {
+                    Ok(()) => 0,
+                    Err(error) => $crate::call::tell(concat!("mpc_", stringify!($name)), &error),
+                }
+            }
+        };
+        $crate::call::mpl!($($rest)*);
+    };
+}
+
+pub(crate) use mpl;
+
+/// This task's MPL, from its first use to the end of the process.
+static MPL: OnceLock<Mpl> = OnceLock::new();
+/// Where `libmpl` keeps `mperrno`.
+static MPERRNO: AtomicUsize = AtomicUsize::new(0);
+
+/// This task's MPL; joins the job at the first call.
+#[inline]
+pub fn joined(name: &str) -> Result<&'static Mpl> {
+    match MPL.get() {
+        Some(mpl) => Ok(mpl),
+        None => join(name),
+    }
+}
+
+#[cold]
+fn join(name: &str) -> Result<&'static Mpl> {
+    let mpi = enter_library(name);
+    if let Some(limit) = number("MP_EAGER_LIMIT") {
+        mpi.rank().monitor().tuning.set(Knob::Eager, limit);
+    }
+    if std::env::var("MP_CSS_INTERRUPT").is_ok_and(|v| v.eq_ignore_ascii_case("yes")) {
+        share(mpi);
+        if let Err(error) = mpi.start_progress_thread() {
+            eprintln!(
+                "{name}: no thread for MP_CSS_INTERRUPT: {error}; messages move inside calls only"
+            );
+        }
+    }
+    let mpl = Mpl::new(mpi)?;
+    Ok(MPL.get_or_init(|| mpl))
+}
+
+/// A variable of the environment that is a number of bytes, perhaps with K or M.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    let (digits, unit) = match text.trim().to_ascii_uppercase() {
+        t if t.ends_with('K') => (t.trim_end_matches('K').to_owned(), 1 << 10),
+        t if t.ends_with('M') => (t.trim_end_matches('M').to_owned(), 1 << 20),
+        t => (t, 1),
+    };
+    match digits.parse::<u64>() {
+        Ok(n) => Some(n * unit),
+        Err(_) => {
+            eprintln!("{name} is '{text}', which is no number of bytes; it is left out of account");
+            None
+        }
+    }
+}
+
+/// `libmpl` tells where its `mperrno` is.
+pub fn keep_errno_at(place: usize) {
+    MPERRNO.store(place, Ordering::Release);
+}
+
+/// Notes an error and tells it, unless `MP_INFOLEVEL` is 0.
+#[cold]
+pub fn tell(name: &str, error: &Error) -> c_int {
+    crate::user::put_errno(MPERRNO.load(Ordering::Acquire), error.number());
+    if std::env::var("MP_INFOLEVEL").map_or(true, |level| level.trim() != "0") {
+        match MPL.get() {
+            Some(mpl) => eprintln!("{name}: {error}, called by task {}", mpl.task()),
+            None => eprintln!("{name}: {error}"),
+        }
+    }
+    -1
+}
+
+/// A call from Fortran, which cannot return an error, has failed: ends the job.
+#[unsafe(export_name = "margay_mpl_failed")]
+extern "C" fn failed() -> ! {
+    match MPL.get() {
+        Some(mpl) => mpl.mpi().abort(1),
+        None => std::process::exit(1),
+    }
+}

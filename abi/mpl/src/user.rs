@@ -1,0 +1,174 @@
+//! What a program passes: pointers that are allegations, and what can be done with them.
+//!
+//! The types here appear only as parameters of the exported functions, so a value of one comes from a C or Fortran program: an
+//! argument points to what its name in the prototype says, for the time of the call (buffers, and the places for source and
+//! type of a message under way, until it is complete). That is the argument of every `SAFETY` line in this file. Null is
+//! checked. The types' names also decide what the header and `libmpl` print.
+
+use std::ffi::{c_int, c_void};
+
+use margay_run_mpl::deny;
+use margay_run_mpl::error::{MPL_ARGUMENT, Result};
+use margay_sys::user::Mem;
+
+/// `const void *`: bytes that are only read.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Bytes(*const c_void);
+
+/// `void *`: room for bytes.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Room(*mut c_void);
+
+/// `int *`: one or several integers.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Ints(*mut c_int);
+
+/// `size_t *`; in Fortran an integer of four bytes, which the lowest bit of the address tells.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct SizePlace(usize);
+
+/// `void (*)(int *)`: what is called with the id of a message.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Routine(Option<extern "C" fn(*mut c_int)>);
+
+/// `void (*)()`: combines the first two with each other; gets four addresses, of two operands, the result and their length.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Function(Option<extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut usize)>);
+
+/// The length of a buffer that must be there.
+fn checked(name: &str, address: *const c_void, bytes: usize) -> Result<i64> {
+    if address.is_null() && bytes > 0 {
+        deny!(MPL_ARGUMENT, "{name} is a null pointer");
+    }
+    match i64::try_from(bytes) {
+        Ok(bytes) => Ok(bytes),
+        Err(_) => deny!(
+            MPL_ARGUMENT,
+            "{bytes} bytes are too many; was the length negative?"
+        ),
+    }
+}
+
+impl Bytes {
+    /// Claims `bytes`.
+    pub fn mem(self, bytes: usize) -> Result<Mem> {
+        Room(self.0.cast_mut()).mem(bytes)
+    }
+}
+
+impl Room {
+    /// Claims `bytes`.
+    pub fn mem(self, bytes: usize) -> Result<Mem> {
+        let len = checked("the buffer", self.0, bytes)?;
+        // SAFETY: see the module.
+        Ok(unsafe { Mem::claim(self.0.cast(), 0, len) })
+    }
+}
+
+impl Ints {
+    /// The address, to be handed to [`Ints::at`] later.
+    pub fn number(self) -> usize {
+        self.0 as usize
+    }
+
+    /// What [`number`](Self::number) gave.
+    pub fn at(number: usize) -> Ints {
+        Ints(number as *mut c_int)
+    }
+
+    /// Reads one value.
+    pub fn take(self, name: &str) -> Result<c_int> {
+        if self.0.is_null() {
+            deny!(MPL_ARGUMENT, "{name} is a null pointer");
+        }
+        // SAFETY: see the module.
+        Ok(unsafe { self.0.read() })
+    }
+
+    /// Reads `n` values.
+    pub fn list(self, name: &str, n: c_int) -> Result<Vec<c_int>> {
+        let Ok(n) = usize::try_from(n) else {
+            deny!(MPL_ARGUMENT, "the length of {name} is {n}");
+        };
+        checked(name, self.0.cast(), n)?;
+        // SAFETY: see the module.
+        Ok((0..n).map(|i| unsafe { self.0.add(i).read() }).collect())
+    }
+
+    /// Writes values.
+    pub fn put(self, name: &str, values: &[c_int]) -> Result<()> {
+        if self.0.is_null() {
+            deny!(MPL_ARGUMENT, "{name} is a null pointer");
+        }
+        for (i, &value) in values.iter().enumerate() {
+            // SAFETY: see the module.
+            unsafe { self.0.add(i).write(value) };
+        }
+        Ok(())
+    }
+}
+
+impl SizePlace {
+    /// Writes a number, -1 for none.
+    pub fn put(self, name: &str, value: Option<u64>) -> Result<()> {
+        if self.0 & !1 == 0 {
+            deny!(MPL_ARGUMENT, "{name} is a null pointer");
+        }
+        let value = value.map_or(-1, |v| v as i64);
+        // SAFETY: see the module.
+        unsafe {
+            if self.0 & 1 == 1 {
+                ((self.0 & !1) as *mut c_int).write(value as c_int);
+            } else {
+                (self.0 as *mut usize).write(value as usize);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Routine {
+    /// As a function that is called with the id of a message.
+    pub fn closure(self) -> Result<margay_run_mpl::service::Routine> {
+        let Some(routine) = self.0 else {
+            deny!(MPL_ARGUMENT, "the routine is a null pointer");
+        };
+        Ok(Box::new(move |id| {
+            let mut id = id;
+            routine(&raw mut id);
+        }))
+    }
+}
+
+impl Function {
+    /// The address, by which predefined functions are known.
+    pub fn address(self) -> usize {
+        self.0.map_or(0, |function| function as usize)
+    }
+
+    /// As a function of three operands of `bytes`.
+    pub fn closure(self, bytes: usize) -> Result<impl Fn(&Mem, &Mem, &Mem)> {
+        let Some(function) = self.0 else {
+            deny!(MPL_ARGUMENT, "the function is a null pointer");
+        };
+        Ok(move |first: &Mem, second: &Mem, result: &Mem| {
+            let mut length = bytes;
+            let at = |mem: &Mem| mem.address() as *mut c_void;
+            function(at(first), at(second), at(result), &raw mut length);
+        })
+    }
+}
+
+/// Writes the error's number to `libmpl`'s `mperrno`.
+pub fn put_errno(place: usize, number: c_int) {
+    if place != 0 {
+        // SAFETY: `libmpl` gave the address of its variable.
+        unsafe { (place as *mut c_int).write(number) };
+    }
+}

@@ -1,0 +1,356 @@
+/* nx.h: the NX message-passing library, Margay. Printed by `cargo xtask header`; see docs/nx.md. */
+#ifndef NX_H_INCLUDED
+#define NX_H_INCLUDED
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A function with arguments of any type, as gopf takes it. */
+#if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 202311L)
+#define NX_OPERANDS void *, void *
+#else
+#define NX_OPERANDS
+#endif
+
+#define INVALID_PTYPE (-1) /* No process type. */
+#define FORCE_TYPE 1073741824 /* The first force type: messages of these types are received only by who asks for exactly that type. */
+#define NX_STD 0 /* Scheduling of a partition: each process by itself. */
+#define NX_GANG 1 /* Scheduling of a partition: gangs. */
+#define NX_SPS 2 /* Scheduling of a partition: the space alone is shared. */
+#define HWHZ 10000000 /* Ticks of `hwclock` in a second. */
+#define NX_ATTR_END (-1) /* End of the attributes. */
+#define NX_ATTR_SZ 1 /* Number of nodes: an `int`. */
+#define NX_ATTR_RECT 2 /* Rows and columns: two `int`. */
+#define NX_ATTR_MAP 3 /* Nodes one by one: an `int` and an array of so many `long`. */
+#define NX_ATTR_ANCHOR 4 /* Where a rectangle begins: an `int`. */
+#define NX_ATTR_SCHED 5 /* Kind of scheduling: an `int`. */
+#define NX_ATTR_RELAXED 6 /* Whether fewer nodes will do: an `int`. */
+#define NX_ATTR_EPL 7 /* Effective priority limit: an `int`. */
+#define NX_ATTR_RQ 8 /* Rollin quantum: an `int`. */
+#define NX_ATTR_MOD 9 /* Permissions: an `int`. */
+#define NX_ATTR_SEL 10 /* Selector of nodes: a `char *`. */
+#define NX_ATTR_PRI 11 /* Priority: an `int`. */
+#define NX_ATTR_PKT 12 /* Bytes of a packet: an `int`. */
+#define NX_ATTR_MBF 13 /* Bytes of message buffers: an `int`. */
+#define NX_ATTR_MEX 14 /* Bytes exported: an `int`. */
+#define NX_ATTR_MEA 15 /* Bytes exported to each other process: an `int`. */
+#define NX_ATTR_NOC 16 /* Correspondents: an `int`. */
+#define NX_ATTR_STH 17 /* Send threshold: an `int`. */
+#define NX_ATTR_SCT 18 /* Send count: an `int`. */
+#define NX_ATTR_GTH 19 /* Give threshold: an `int`. */
+#define NX_ATTR_PLK 20 /* Lock the process into memory: an `int`. */
+#define NX_ATTR_ACCT 21 /* Account: a `char *`. */
+#define NX_ATTR_GUEST 22 /* For a guest: an `int`. */
+#define EQBLEN 1001 /* Wrong length. */
+#define EQFAULT 1002 /* The job or a process of it is broken. */
+#define EQHND 1003 /* A handler cannot be served. */
+#define EQMID 1004 /* No message has this id. */
+#define EQMSGLONG 1005 /* The message is longer than the buffer. */
+#define EQNODE 1006 /* There is no such node. */
+#define EQNOMID 1007 /* No message ids are left. */
+#define EQNOPROC 1008 /* No process is there. */
+#define EQPARAM 1009 /* Wrong parameter. */
+#define EQPID 1010 /* Wrong process type. */
+#define EQTYPE 1011 /* Wrong message type. */
+#define EQPARTITION 1012 /* There are no partitions. */
+#define EQPATH 1013 /* The program cannot be started. */
+#define EQSTATE 1014 /* Not possible in this process. */
+
+/* A number of 64 bits: its low and its high half. */
+typedef struct {
+    long slow;
+    long shigh;
+} esize_t;
+
+/* Type, length, node and process type of the last message; four words are unused. */
+extern long msginfo[8];
+
+/* Each call has a twin with an underscore before its name. Where the call prints a message and ends the job, the twin returns
+ * -1 and sets errno. */
+/* Runs routine(params) on another thread, and sets done to 1 when it has returned. It may not pass messages. */
+void cop(void (*routine)(void *), void *params, long done[]);
+long _cop(void (*routine)(void *), void *params, long done[]);
+/* Waits until all nodes have come. */
+void gsync(void);
+long _gsync(void);
+/* The bytes of all nodes one after the other, in the order of nodes; ncnt gets how many they are. */
+void gcol(const void *x, long xlen, void *y, long ylen, long ncnt[]);
+long _gcol(const void *x, long xlen, void *y, long ylen, long ncnt[]);
+/* The same with lengths that every node knows. */
+void gcolx(const void *x, long xlens[], void *y);
+long _gcolx(const void *x, long xlens[], void *y);
+/* Combines x of all nodes with a function, which combines its first argument with its second. */
+void gopf(void *x, long xlen, void *work, long (*function)(NX_OPERANDS));
+long _gopf(void *x, long xlen, void *work, long (*function)(NX_OPERANDS));
+/* Sums. */
+void gdsum(void *x, long n, void *work);
+long _gdsum(void *x, long n, void *work);
+/* Products. */
+void gdprod(void *x, long n, void *work);
+long _gdprod(void *x, long n, void *work);
+/* Maxima. */
+void gdhigh(void *x, long n, void *work);
+long _gdhigh(void *x, long n, void *work);
+/* Minima. */
+void gdlow(void *x, long n, void *work);
+long _gdlow(void *x, long n, void *work);
+/* Sums. */
+void gssum(void *x, long n, void *work);
+long _gssum(void *x, long n, void *work);
+/* Products. */
+void gsprod(void *x, long n, void *work);
+long _gsprod(void *x, long n, void *work);
+/* Maxima. */
+void gshigh(void *x, long n, void *work);
+long _gshigh(void *x, long n, void *work);
+/* Minima. */
+void gslow(void *x, long n, void *work);
+long _gslow(void *x, long n, void *work);
+/* Sums. */
+void gisum(long x[], long n, void *work);
+long _gisum(long x[], long n, void *work);
+/* Products. */
+void giprod(long x[], long n, void *work);
+long _giprod(long x[], long n, void *work);
+/* Maxima. */
+void gihigh(long x[], long n, void *work);
+long _gihigh(long x[], long n, void *work);
+/* Minima. */
+void gilow(long x[], long n, void *work);
+long _gilow(long x[], long n, void *work);
+/* Bits that are set on all nodes. */
+void giand(long x[], long n, void *work);
+long _giand(long x[], long n, void *work);
+/* Bits that are set on any node. */
+void gior(long x[], long n, void *work);
+long _gior(long x[], long n, void *work);
+/* Bits that are set on an odd number of nodes. */
+void gixor(long x[], long n, void *work);
+long _gixor(long x[], long n, void *work);
+/* Logical values that are true on all nodes. */
+void gland(long x[], long n, void *work);
+long _gland(long x[], long n, void *work);
+/* Logical values that are true on any node. */
+void glor(long x[], long n, void *work);
+long _glor(long x[], long n, void *work);
+/* Logical values that are true on an odd number of nodes. */
+void glxor(long x[], long n, void *work);
+long _glxor(long x[], long n, void *work);
+/* Begins to send; the handler is called when the bytes may be changed. */
+void hsend(long type, const void *buf, long count, long node, long ptype, void (*handler)(long, long, long, long));
+long _hsend(long type, const void *buf, long count, long node, long ptype, void (*handler)(long, long, long, long));
+/* The same with a handler that gets a parameter. */
+void hsendx(long type, const void *buf, long count, long node, long ptype, void (*xhandler)(long), long hparam);
+long _hsendx(long type, const void *buf, long count, long node, long ptype, void (*xhandler)(long), long hparam);
+/* Posts a receive; the handler is called when a message is there. */
+void hrecv(long typesel, void *buf, long count, void (*handler)(long, long, long, long));
+long _hrecv(long typesel, void *buf, long count, void (*handler)(long, long, long, long));
+/* The same for certain nodes and process types, with a handler that gets a parameter. */
+void hrecvx(long typesel, void *buf, long count, long nodesel, long ptypesel, void (*xhandler)(long), long hparam);
+long _hrecvx(long typesel, void *buf, long count, long nodesel, long ptypesel, void (*xhandler)(long), long hparam);
+/* Begins to send, and posts a receive; the handler is called when both are complete. */
+void hsendrecv(long type, const void *sbuf, long scount, long node, long ptype, long typesel, void *rbuf, long rcount, void (*handler)(long, long, long, long));
+long _hsendrecv(long type, const void *sbuf, long scount, long node, long ptype, long typesel, void *rbuf, long rcount, void (*handler)(long, long, long, long));
+/* Holds handlers back (1) or lets them run (0); what it was before. */
+long masktrap(long state);
+long _masktrap(long state);
+/* The type of the last message that was received or probed for. */
+long infotype(void);
+long _infotype(void);
+/* Its length in bytes. */
+long infocount(void);
+long _infocount(void);
+/* The node that it came from. */
+long infonode(void);
+long _infonode(void);
+/* The type of the process that it came from. */
+long infoptype(void);
+long _infoptype(void);
+/* The old name of infoptype. */
+long infopid(void);
+long _infopid(void);
+/* Sends a message, and waits until its bytes may be changed. */
+void csend(long type, const void *buf, long count, long node, long ptype);
+long _csend(long type, const void *buf, long count, long node, long ptype);
+/* Waits for a message. */
+void crecv(long typesel, void *buf, long count);
+long _crecv(long typesel, void *buf, long count);
+/* Waits for a message of certain nodes and process types. */
+void crecvx(long typesel, void *buf, long count, long nodesel, long ptypesel, long info[]);
+long _crecvx(long typesel, void *buf, long count, long nodesel, long ptypesel, long info[]);
+/* Sends a message and waits for another one; its length. */
+long csendrecv(long type, const void *sbuf, long scount, long node, long ptype, long typesel, void *rbuf, long rcount);
+long _csendrecv(long type, const void *sbuf, long scount, long node, long ptype, long typesel, void *rbuf, long rcount);
+/* Begins to send; an id. */
+long isend(long type, const void *buf, long count, long node, long ptype);
+long _isend(long type, const void *buf, long count, long node, long ptype);
+/* Posts a receive; an id. */
+long irecv(long typesel, void *buf, long count);
+long _irecv(long typesel, void *buf, long count);
+/* Posts a receive for messages of certain nodes and process types; an id. */
+long irecvx(long typesel, void *buf, long count, long nodesel, long ptypesel, long info[]);
+long _irecvx(long typesel, void *buf, long count, long nodesel, long ptypesel, long info[]);
+/* Begins to send, and posts a receive; an id for both. */
+long isendrecv(long type, const void *sbuf, long scount, long node, long ptype, long typesel, void *rbuf, long rcount);
+long _isendrecv(long type, const void *sbuf, long scount, long node, long ptype, long typesel, void *rbuf, long rcount);
+/* Sends a message to each node of a list. */
+void gsendx(long type, const void *buf, long count, long nodes[], long nnodes);
+long _gsendx(long type, const void *buf, long count, long nodes[], long nnodes);
+/* Waits until a message is there. */
+void cprobe(long typesel);
+long _cprobe(long typesel);
+/* Waits until a message of certain nodes and process types is there. */
+void cprobex(long typesel, long nodesel, long ptypesel, long info[]);
+long _cprobex(long typesel, long nodesel, long ptypesel, long info[]);
+/* Whether a message is there. */
+long iprobe(long typesel);
+long _iprobe(long typesel);
+/* Whether a message of certain nodes and process types is there. */
+long iprobex(long typesel, long nodesel, long ptypesel, long info[]);
+long _iprobex(long typesel, long nodesel, long ptypesel, long info[]);
+/* Waits until the message with this id is complete. */
+void msgwait(long mid);
+long _msgwait(long mid);
+/* Whether the message with this id is complete; if so, the id is gone. */
+long msgdone(long mid);
+long _msgdone(long mid);
+/* Nobody will ask for this id any more. */
+void msgignore(long mid);
+long _msgignore(long mid);
+/* Takes a message back, as far as that is possible. */
+void msgcancel(long mid);
+long _msgcancel(long mid);
+/* One id for what two stand for; -1 stands for nothing. */
+long msgmerge(long mid1, long mid2);
+long _msgmerge(long mid1, long mid2);
+/* Drops messages that are there. */
+void flushmsg(long typesel, long nodesel, long ptypesel);
+long _flushmsg(long typesel, long nodesel, long ptypesel);
+/* Makes a partition of so many nodes. */
+long nx_mkpart(const char *name, long size, long sched);
+long _nx_mkpart(const char *name, long size, long sched);
+/* Makes a partition of rows and columns. */
+long nx_mkpart_rect(const char *name, long rows, long cols, long sched);
+long _nx_mkpart_rect(const char *name, long rows, long cols, long sched);
+/* Makes a partition of the nodes of a list. */
+long nx_mkpart_map(const char *name, long n, long nodes[], long sched);
+long _nx_mkpart_map(const char *name, long n, long nodes[], long sched);
+/* Removes a partition. */
+long nx_rmpart(const char *name, long force, long recursive);
+long _nx_rmpart(const char *name, long force, long recursive);
+/* Changes a partition's effective priority limit. */
+long nx_chpart_epl(const char *name, long priority);
+long _nx_chpart_epl(const char *name, long priority);
+/* Changes a partition's permissions. */
+long nx_chpart_mod(const char *name, long mode);
+long _nx_chpart_mod(const char *name, long mode);
+/* Changes a partition's name. */
+long nx_chpart_name(const char *name, const char *newname);
+long _nx_chpart_name(const char *name, const char *newname);
+/* Changes a partition's owner. */
+long nx_chpart_owner(const char *name, long owner, long group);
+long _nx_chpart_owner(const char *name, long owner, long group);
+/* Changes a partition's rollin quantum. */
+long nx_chpart_rq(const char *name, long rollin);
+long _nx_chpart_rq(const char *name, long rollin);
+/* Changes a partition's scheduling. */
+long nx_chpart_sched(const char *name, long sched);
+long _nx_chpart_sched(const char *name, long sched);
+/* What runs in a partition. */
+long nx_pspart(const char *name, long **list, long n[]);
+long _nx_pspart(const char *name, long **list, long n[]);
+/* The number of this node. */
+long mynode(void);
+long _mynode(void);
+/* How many nodes the application has. */
+long numnodes(void);
+long _numnodes(void);
+/* The number of the host, one more than that of the last node. No process of the application runs there. */
+long myhost(void);
+long _myhost(void);
+/* The type of this process. */
+long myptype(void);
+long _myptype(void);
+/* The old name of myptype. */
+long mypid(void);
+long _mypid(void);
+/* Changes the type of this process. */
+void setptype(long ptype);
+long _setptype(long ptype);
+/* Makes this process the controlling process of an application of so many nodes; how many it has. */
+long nx_initve(const char *part, long size, const char *account, int *argc, char *argv[]);
+long _nx_initve(const char *part, long size, const char *account, int *argc, char *argv[]);
+/* The same for rows and columns of nodes. */
+long nx_initve_rect(const char *part, long anchor, long rows, long cols, const char *account, int *argc, char *argv[]);
+long _nx_initve_rect(const char *part, long anchor, long rows, long cols, const char *account, int *argc, char *argv[]);
+/* Makes a copy of the controlling process on each of the nodes; how many there are, and 0 in a copy. */
+long nx_nfork(long nodes[], long n, long ptype, long pids[]);
+long _nx_nfork(long nodes[], long n, long ptype, long pids[]);
+/* Starts a program on each of the nodes; how many there are. */
+long nx_load(long nodes[], long n, long ptype, long pids[], const char *path);
+long _nx_load(long nodes[], long n, long ptype, long pids[], const char *path);
+/* The same with arguments and environment. */
+long nx_loadve(long nodes[], long n, long ptype, long pids[], const char *path, char *argv[], char *envp[]);
+long _nx_loadve(long nodes[], long n, long ptype, long pids[], const char *path, char *argv[], char *envp[]);
+/* Starts a program on a node, -1: on all. */
+void load(const char *file, long node, long pid);
+long _load(const char *file, long node, long pid);
+/* Waits until all processes that this one has started have ended. */
+long nx_waitall(void);
+long _nx_waitall(void);
+/* The priority of the processes on a node; without partitions it has no effect. */
+long nx_pri(long node, long priority);
+long _nx_pri(long node, long priority);
+/* Rows and columns of the application. */
+long nx_app_rect(long rows[], long cols[]);
+long _nx_app_rect(long rows[], long cols[]);
+/* The numbers of the application's nodes, in an array that the program frees; pid is 0 for the own application. */
+long nx_app_nodes(long pid, long **nodes, long n[]);
+long _nx_app_nodes(long pid, long **nodes, long n[]);
+/* Rows and columns of the application. */
+void mypart(long rows[], long cols[]);
+long _mypart(long rows[], long cols[]);
+/* The dimension of the smallest hypercube that has so many nodes. */
+long nodedim(void);
+long _nodedim(void);
+/* The n-th number of the Gray code. */
+long gray(long n);
+long _gray(long n);
+/* Which number of the Gray code this is. */
+long ginv(long code);
+long _ginv(long code);
+/* Ends the processes of a type on a node, -1: all. */
+void killcube(long node, long pid);
+long _killcube(long node, long pid);
+/* Ends the process of a type on a node, -1: all. */
+void killproc(long node, long pid);
+long _killproc(long node, long pid);
+/* Seconds of a clock that all nodes read. */
+double dclock(void);
+double _dclock(void);
+/* Milliseconds of a clock that all nodes read. */
+unsigned long mclock(void);
+long _mclock(void);
+/* Ticks of a clock with 10,000,000 in a second, the low and the high half. */
+void hwclock(esize_t *time);
+long _hwclock(esize_t *time);
+/* Lets another process have the core. */
+void flick(void);
+long _flick(void);
+/* The light of the node: this machine has none. */
+void led(long state);
+long _led(long state);
+/* Tells the error of the last call of a twin, after a word of the program's. */
+void nx_perror(const char *word);
+long _nx_perror(const char *word);
+long nx_initve_attr(const char *part, int *argc, char *argv[], ...);
+long _nx_initve_attr(const char *part, int *argc, char *argv[], ...);
+long nx_mkpart_attr(const char *name, ...);
+long _nx_mkpart_attr(const char *name, ...);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,88 @@
+//! Partitions: there are none yet, and the calls say so.
+
+use std::ffi::c_long;
+
+use margay_run_nx::error::{EQPARTITION, Result};
+use margay_run_nx::options::partition;
+use margay_run_nx::refuse;
+
+use crate::call::nx;
+use crate::user::{Longs, LongsPlace, Text};
+
+#[cold]
+fn none<T>(name: Text) -> Result<T> {
+    let name = name.take("the name of the partition")?;
+    partition(&name)?;
+    refuse!(
+        EQPARTITION,
+        "partitions cannot be made or changed yet; '{name}' is the whole machine"
+    )
+}
+
+nx! {
+    /// Makes a partition of so many nodes.
+    free fn nx_mkpart(name: Text, size: c_long, sched: c_long) -> c_long {
+        let _ = (size, sched);
+        none(name)
+    }
+
+    /// Makes a partition of rows and columns.
+    free fn nx_mkpart_rect(name: Text, rows: c_long, cols: c_long, sched: c_long) -> c_long {
+        let _ = (rows, cols, sched);
+        none(name)
+    }
+
+    /// Makes a partition of the nodes of a list.
+    free fn nx_mkpart_map(name: Text, n: c_long, nodes: Longs, sched: c_long) -> c_long {
+        let _ = (n, nodes, sched);
+        none(name)
+    }
+
+    /// Removes a partition.
+    free fn nx_rmpart(name: Text, force: c_long, recursive: c_long) -> c_long {
+        let _ = (force, recursive);
+        none(name)
+    }
+
+    /// Changes a partition's effective priority limit.
+    free fn nx_chpart_epl(name: Text, priority: c_long) -> c_long {
+        let _ = priority;
+        none(name)
+    }
+
+    /// Changes a partition's permissions.
+    free fn nx_chpart_mod(name: Text, mode: c_long) -> c_long {
+        let _ = mode;
+        none(name)
+    }
+
+    /// Changes a partition's name.
+    free fn nx_chpart_name(name: Text, newname: Text) -> c_long {
+        let _ = newname;
+        none(name)
+    }
+
+    /// Changes a partition's owner.
+    free fn nx_chpart_owner(name: Text, owner: c_long, group: c_long) -> c_long {
+        let _ = (owner, group);
+        none(name)
+    }
+
+    /// Changes a partition's rollin quantum.
+    free fn nx_chpart_rq(name: Text, rollin: c_long) -> c_long {
+        let _ = rollin;
+        none(name)
+    }
+
+    /// Changes a partition's scheduling.
+    free fn nx_chpart_sched(name: Text, sched: c_long) -> c_long {
+        let _ = sched;
+        none(name)
+    }
+
+    /// What runs in a partition.
+    free fn nx_pspart(name: Text, list: LongsPlace, n: Longs) -> c_long {
+        let _ = (list, n);
+        none(name)
+    }
+}

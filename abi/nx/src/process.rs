@@ -1,0 +1,308 @@
+//! Processes, nodes and clocks.
+
+use std::ffi::{c_double, c_int, c_long, c_ulong};
+
+use margay_abi_process::known;
+use margay_run_nx::control::{Control, Side};
+use margay_run_nx::error::{EQNODE, EQPARAM, EQSTATE, Result, meaning};
+use margay_run_nx::options::{self, Options};
+use margay_run_nx::refuse;
+use margay_sys::{clock, process};
+
+use crate::call::{control, die, joined, last, nx};
+use crate::info;
+use crate::user::{Argc, Argv, Esize, Longs, LongsPlace, Strings, Text};
+
+/// `libnx` calls this before `main`: tells where `msginfo` is, and lets a program that was started alone with options start
+/// itself anew, unless it is one that controls its application itself.
+#[unsafe(export_name = "margay_nx_start")]
+extern "C" fn start(msginfo: Longs, controls: c_int) {
+    info::keep_at(msginfo);
+    if controls == 0
+        && let Err(error) = options::start_anew()
+    {
+        die("libnx", &error);
+    }
+}
+
+/// The nodes of a list; all for a count of -1.
+fn list(nodes: Longs, n: c_long) -> Result<Option<Vec<c_long>>> {
+    match n {
+        -1 => Ok(None),
+        n => nodes.take("the list of nodes", n).map(Some),
+    }
+}
+
+/// Calls `f` with the application that this process controls.
+fn controlled<T>(f: impl FnOnce(&mut Control) -> Result<T>) -> Result<T> {
+    match control().as_mut() {
+        Some(control) => f(control),
+        None => refuse!(
+            EQSTATE,
+            "this process controls no application; nx_initve makes one in a program that was started alone"
+        ),
+    }
+}
+
+fn initialize(size: c_long, part: Text, argc: Argc, argv: Argv) -> Result<c_long> {
+    options::partition(&part.get().unwrap_or_default())?;
+    let mut size = size;
+    if let Some(words) = argc.words(argv) {
+        let options = Options::read(&words)?;
+        size = options.size.map_or(size, c_long::from);
+        argc.keep(argv, &options.rest);
+    }
+    if options::is_in_job() {
+        return Ok(joined("nx_initve")?.nodes());
+    }
+    let mut control = control();
+    if control.is_some() || known().is_some() {
+        refuse!(
+            EQSTATE,
+            "the process takes part in an application already; nx_initve comes first, and once"
+        );
+    }
+    let new = Control::new(size)?;
+    let nodes = new.nodes();
+    *control = Some(new);
+    Ok(nodes)
+}
+
+fn load(
+    nodes: Option<&[c_long]>,
+    ptype: c_long,
+    pids: Longs,
+    path: Text,
+    arguments: (Strings, Strings),
+) -> Result<c_long> {
+    let path = path.take("the program's path")?;
+    let (argv, envp) = (arguments.0.get(), arguments.1.get());
+    let started = controlled(|c| c.load(nodes, ptype, &path, argv, envp))?;
+    tell_pids(pids, &started)
+}
+
+fn tell_pids(pids: Longs, started: &[u32]) -> Result<c_long> {
+    let numbers: Vec<c_long> = started.iter().map(|&pid| pid.into()).collect();
+    if !pids.is_null() {
+        pids.put("pids", &numbers)?;
+    }
+    Ok(numbers.len() as c_long)
+}
+
+nx! {
+    /// The number of this node.
+    fn mynode() -> c_long |nx| {
+        Ok(nx.node())
+    }
+
+    /// How many nodes the application has.
+    free fn numnodes() -> c_long {
+        let controlled = control().as_ref().map(Control::nodes);
+        match controlled {
+            Some(nodes) => Ok(nodes),
+            None => Ok(joined("numnodes")?.nodes()),
+        }
+    }
+
+    /// The number of the host, one more than that of the last node. No process of the application runs there.
+    free fn myhost() -> c_long {
+        let controlled = control().as_ref().map(Control::nodes);
+        match controlled {
+            Some(nodes) => Ok(nodes),
+            None => Ok(joined("myhost")?.nodes()),
+        }
+    }
+
+    /// The type of this process.
+    fn myptype() -> c_long |nx| {
+        Ok(nx.ptype())
+    }
+
+    /// The old name of myptype.
+    fn mypid() -> c_long |nx| {
+        Ok(nx.ptype())
+    }
+
+    /// Changes the type of this process.
+    fn setptype(ptype: c_long) |nx| {
+        nx.set_ptype(ptype)
+    }
+
+    /// Makes this process the controlling process of an application of so many nodes; how many it has.
+    free fn nx_initve(part: Text, size: c_long, account: Text, argc: Argc, argv: Argv) -> c_long {
+        let _ = account;
+        initialize(size, part, argc, argv)
+    }
+
+    /// The same for rows and columns of nodes.
+    free fn nx_initve_rect(part: Text, anchor: c_long, rows: c_long, cols: c_long, account: Text, argc: Argc, argv: Argv) -> c_long {
+        let _ = (anchor, account);
+        if rows < 1 || cols < 1 || rows.saturating_mul(cols) > 1 << 16 {
+            refuse!(EQPARAM, "{rows} rows and {cols} columns cannot be; an application has 1 to 65536 nodes");
+        }
+        if !options::is_in_job() {
+            options::keep_rectangle(rows, cols);
+        }
+        initialize(rows * cols, part, argc, argv)
+    }
+
+    /// Makes a copy of the controlling process on each of the nodes; how many there are, and 0 in a copy.
+    free fn nx_nfork(nodes: Longs, n: c_long, ptype: c_long, pids: Longs) -> c_long {
+        if options::is_in_job() {
+            if n != -1 {
+                refuse!(EQSTATE, "the launcher has started the processes already, one on each node");
+            }
+            joined("nx_nfork")?.set_ptype(ptype)?;
+            return Ok(0);
+        }
+        let nodes = list(nodes, n)?;
+        match controlled(|c| c.fork(nodes.as_deref(), ptype))? {
+            Side::Parent(started) => tell_pids(pids, &started),
+            Side::Child => {
+                if let Some(control) = control().take() {
+                    control.give_up();
+                }
+                Ok(0)
+            }
+        }
+    }
+
+    /// Starts a program on each of the nodes; how many there are.
+    free fn nx_load(nodes: Longs, n: c_long, ptype: c_long, pids: Longs, path: Text) -> c_long {
+        load(list(nodes, n)?.as_deref(), ptype, pids, path, (Strings::NONE, Strings::NONE))
+    }
+
+    /// The same with arguments and environment.
+    free fn nx_loadve(nodes: Longs, n: c_long, ptype: c_long, pids: Longs, path: Text, argv: Strings, envp: Strings) -> c_long {
+        load(list(nodes, n)?.as_deref(), ptype, pids, path, (argv, envp))
+    }
+
+    /// Starts a program on a node, -1: on all.
+    free fn load(file: Text, node: c_long, pid: c_long) {
+        let nodes = (node != -1).then_some([node]);
+        let nodes = nodes.as_ref().map(<[c_long; 1]>::as_slice);
+        load(nodes, pid, Longs::NONE, file, (Strings::NONE, Strings::NONE)).map(drop)
+    }
+
+    /// Waits until all processes that this one has started have ended.
+    free fn nx_waitall() -> c_long {
+        controlled(Control::wait)?;
+        Ok(0)
+    }
+
+    /// The priority of the processes on a node; without partitions it has no effect.
+    fn nx_pri(node: c_long, priority: c_long) -> c_long |nx| {
+        if !(-1..nx.nodes()).contains(&node) {
+            refuse!(EQNODE, "there is no node {node}; the application has the nodes 0 to {}", nx.nodes() - 1);
+        }
+        if !(0..=10).contains(&priority) {
+            refuse!(EQPARAM, "the priority is {priority}; it is 0 to 10");
+        }
+        Ok(0)
+    }
+
+    /// Rows and columns of the application.
+    fn nx_app_rect(rows: Longs, cols: Longs) -> c_long |nx| {
+        let (r, c) = nx.rectangle();
+        rows.put("rows", &[r])?;
+        cols.put("cols", &[c])?;
+        Ok(0)
+    }
+
+    /// The numbers of the application's nodes, in an array that the program frees; pid is 0 for the own application.
+    fn nx_app_nodes(pid: c_long, nodes: LongsPlace, n: Longs) -> c_long |nx| {
+        if pid != 0 {
+            refuse!(EQPARAM, "the application {pid} cannot be asked; 0 is the own one");
+        }
+        let all: Vec<c_long> = (0..nx.nodes()).collect();
+        n.put("n", &[nx.nodes()])?;
+        nodes.give("nodes", &all)?;
+        Ok(0)
+    }
+
+    /// Rows and columns of the application.
+    fn mypart(rows: Longs, cols: Longs) |nx| {
+        let (r, c) = nx.rectangle();
+        rows.put("rows", &[r])?;
+        cols.put("cols", &[c])
+    }
+
+    /// The dimension of the smallest hypercube that has so many nodes.
+    fn nodedim() -> c_long |nx| {
+        Ok(nx.dimension())
+    }
+
+    /// The n-th number of the Gray code.
+    free fn gray(n: c_long) -> c_long {
+        Ok(n ^ n >> 1)
+    }
+
+    /// Which number of the Gray code this is.
+    free fn ginv(code: c_long) -> c_long {
+        if code < 0 {
+            refuse!(EQPARAM, "{code} is no number of the Gray code; they are not negative");
+        }
+        let (mut n, mut rest) = (code, code >> 1);
+        while rest != 0 {
+            n ^= rest;
+            rest >>= 1;
+        }
+        Ok(n)
+    }
+
+    /// Ends the processes of a type on a node, -1: all.
+    fn killcube(node: c_long, pid: c_long) |nx| {
+        nx.kill(node, pid)
+    }
+
+    /// Ends the process of a type on a node, -1: all.
+    fn killproc(node: c_long, pid: c_long) |nx| {
+        nx.kill(node, pid)
+    }
+
+    /// Seconds of a clock that all nodes read.
+    free fn dclock() -> c_double {
+        Ok(clock::now_ns() as c_double * 1e-9)
+    }
+
+    /// Milliseconds of a clock that all nodes read.
+    free fn mclock() -> c_ulong {
+        Ok((clock::now_ns() / 1_000_000) as c_ulong)
+    }
+
+    /// Ticks of a clock with 10,000,000 in a second, the low and the high half.
+    free fn hwclock(time: Esize) {
+        let ticks = (clock::now_ns() / 100) as c_long;
+        time.put("time", &[ticks & 0xffff_ffff, ticks >> 32])
+    }
+
+    /// Lets another process have the core.
+    fn flick() |nx| {
+        nx.give_way();
+        Ok(())
+    }
+
+    /// The light of the node: this machine has none.
+    free fn led(state: c_long) {
+        if !matches!(state, 0 | 1) {
+            refuse!(EQPARAM, "the state is {state}; 1 is on, 0 is off");
+        }
+        Ok(())
+    }
+
+    /// Tells the error of the last call of a twin, after a word of the program's.
+    free fn nx_perror(word: Text) {
+        let number = process::errno();
+        let (known, text) = last().clone();
+        let text = match meaning(number.into()) {
+            _ if number == known && known != 0 => text,
+            Some(text) => text.into(),
+            None => std::io::Error::from_raw_os_error(number).to_string(),
+        };
+        match word.get() {
+            Some(word) if !word.is_empty() => eprintln!("{word}: {text}"),
+            _ => eprintln!("{text}"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,398 @@
+//! What a program passes: pointers that are allegations, and what can be done with them.
+//!
+//! The types here appear only as parameters of the exported functions, so a value of one comes from a C or Fortran program,
+//! which is bound by the rules of NX: an argument points to what its name in the prototype says, for the time of the
+//! call (the buffer of a message under way: until it is complete). That is the argument of every `SAFETY` line in this
+//! file. Null is checked. The types' names also decide what the header and `libnx` print.
+//!
+//! Integers are `long` in C and usually of four bytes in Fortran. An address of integers has its lowest bit set when they
+//! are Fortran's; integers lie at even addresses.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
+
+use margay_run_nx::error::{EQBLEN, EQPARAM, Result};
+use margay_run_nx::{Info, refuse};
+use margay_sys::user::{Mem, Piece};
+
+/// `const void *`: bytes to be sent.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Bytes(*const c_void);
+
+/// `void *`: room for a message, or operands that the result replaces.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Room(*mut c_void);
+
+/// `long *`: one or several integers, in C or Fortran.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Longs(usize);
+
+/// `esize_t *`: two integers.
+pub type Esize = Longs;
+
+/// `const char *`
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Text(*const c_char);
+
+/// `char *name[]`: strings up to a null pointer.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Strings(*const *const c_char);
+
+/// `void (*)(long, long, long, long)`, or in Fortran with the four by reference.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Handler {
+    routine: Option<extern "C" fn()>,
+    fortran: c_long,
+}
+
+/// `void (*)(long)`, or in Fortran by reference.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct XHandler {
+    routine: Option<extern "C" fn()>,
+    fortran: c_long,
+}
+
+/// `long (*)()`: combines its first argument with its second.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Combine(Option<extern "C" fn(*mut c_void, *mut c_void) -> c_long>);
+
+/// `void (*)(void *)`
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Routine(Option<extern "C" fn(*mut c_void)>);
+
+/// `int *argc`, not there in Fortran.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Argc(*mut c_int);
+
+/// `char *argv[]`, not there in Fortran.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Argv(*mut *mut c_char);
+
+/// `long **`: gets an array that the program frees.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct LongsPlace(*mut *mut c_long);
+
+impl Longs {
+    /// A null pointer.
+    pub const NONE: Longs = Longs(0);
+}
+
+impl Strings {
+    /// A null pointer.
+    pub const NONE: Strings = Strings(std::ptr::null());
+}
+
+/// The length of a message.
+fn length(name: &str, count: c_long, null: bool) -> Result<usize> {
+    match usize::try_from(count) {
+        Ok(0) => Ok(0),
+        Ok(_) if null => refuse!(EQPARAM, "{name} is a null pointer"),
+        Ok(bytes) => Ok(bytes),
+        Err(_) => refuse!(EQBLEN, "the length is {count}; it must not be negative"),
+    }
+}
+
+impl Bytes {
+    /// Claims `count` bytes.
+    #[inline]
+    pub fn piece(self, count: c_long) -> Result<Piece> {
+        let len = length("buf", count, self.0.is_null())?;
+        // SAFETY: see the module.
+        Ok(unsafe { Piece::claim(self.0.cast_mut().cast(), len) })
+    }
+}
+
+impl Room {
+    /// Claims `count` bytes.
+    #[inline]
+    pub fn piece(self, count: c_long) -> Result<Piece> {
+        let len = length("buf", count, self.0.is_null())?;
+        // SAFETY: see the module.
+        Ok(unsafe { Piece::claim(self.0.cast(), len) })
+    }
+
+    /// Claims `count` bytes until a message is complete.
+    pub fn mem(self, count: c_long) -> Result<Mem> {
+        Ok(self.piece(count)?.mem())
+    }
+
+    /// Claims `count` elements of `size` bytes.
+    pub fn elements(self, count: c_long, size: usize) -> Result<(Mem, u64)> {
+        let bytes = count.saturating_mul(size as c_long);
+        Ok((self.mem(bytes)?, count as u64))
+    }
+
+    /// The address.
+    pub fn address(self) -> *mut c_void {
+        self.0
+    }
+}
+
+impl Longs {
+    /// Whether the program passed null.
+    pub fn is_null(self) -> bool {
+        self.0 & !1 == 0
+    }
+
+    /// The address with the bit that tells Fortran's integers, to be handed to [`Longs::at`] later.
+    pub fn number(self) -> usize {
+        self.0
+    }
+
+    /// What [`number`](Self::number) gave.
+    pub fn at(number: usize) -> Longs {
+        Longs(number)
+    }
+
+    /// Bytes of an integer.
+    pub fn size(self) -> usize {
+        if self.0 & 1 == 1 { 4 } else { 8 }
+    }
+
+    /// The integers as memory.
+    pub fn elements(self, count: c_long) -> Result<(Mem, u64)> {
+        Room((self.0 & !1) as *mut c_void).elements(count, self.size())
+    }
+
+    /// Writes values one after the other.
+    pub fn put(self, name: &str, values: &[c_long]) -> Result<()> {
+        if self.is_null() {
+            refuse!(EQPARAM, "{name} is a null pointer");
+        }
+        for (i, &value) in values.iter().enumerate() {
+            // SAFETY: see the module.
+            unsafe {
+                if self.0 & 1 == 1 {
+                    ((self.0 & !1) as *mut c_int)
+                        .add(i)
+                        .write_unaligned(value as c_int);
+                } else {
+                    (self.0 as *mut c_long).add(i).write_unaligned(value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `count` values.
+    pub fn take(self, name: &str, count: c_long) -> Result<Vec<c_long>> {
+        let count = length(name, count, self.is_null())?;
+        let read = |i| {
+            // SAFETY: see the module.
+            unsafe {
+                if self.0 & 1 == 1 {
+                    c_long::from(((self.0 & !1) as *const c_int).add(i).read_unaligned())
+                } else {
+                    (self.0 as *const c_long).add(i).read_unaligned()
+                }
+            }
+        };
+        Ok((0..count).map(read).collect())
+    }
+
+    /// Writes what is known of a message, if there is a place.
+    #[inline]
+    pub fn put_info(self, info: Info) {
+        if !self.is_null() {
+            let values = [info.kind, info.count, info.node, info.ptype];
+            // A null pointer has been seen to.
+            let _ = self.put("info", &values);
+        }
+    }
+}
+
+impl Text {
+    /// The string; none for a null pointer.
+    pub fn get(self) -> Option<String> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: see the module.
+        Some(
+            unsafe { CStr::from_ptr(self.0) }
+                .to_string_lossy()
+                .into_owned(),
+        )
+    }
+
+    /// The string, which must be there.
+    pub fn take(self, name: &str) -> Result<String> {
+        match self.get() {
+            Some(text) => Ok(text),
+            None => refuse!(EQPARAM, "{name} is a null pointer"),
+        }
+    }
+}
+
+impl Strings {
+    /// The strings; none for a null pointer.
+    pub fn get(self) -> Option<Vec<CString>> {
+        if self.0.is_null() {
+            return None;
+        }
+        let mut all = Vec::new();
+        loop {
+            // SAFETY: see the module; the list ends with a null pointer, at which this ends too.
+            let next = unsafe { *self.0.add(all.len()) };
+            if next.is_null() {
+                return Some(all);
+            }
+            // SAFETY: see the module.
+            all.push(unsafe { CStr::from_ptr(next) }.to_owned());
+        }
+    }
+}
+
+impl Handler {
+    /// As a function that is called with what is known of the message.
+    pub fn closure(self) -> Result<margay_run_nx::handler::Handler> {
+        let Some(routine) = self.routine else {
+            refuse!(EQPARAM, "handler is a null pointer");
+        };
+        let fortran = self.fortran != 0;
+        Ok(Box::new(move |info: Info| {
+            let Info {
+                kind,
+                count,
+                node,
+                ptype,
+            } = info;
+            crate::info::note(0, info);
+            if fortran {
+                let [kind, count, node, ptype] = [kind, count, node, ptype].map(|n| n as c_int);
+                // SAFETY: see the module; Fortran's handlers take four integers by reference.
+                let call: extern "C" fn(&c_int, &c_int, &c_int, &c_int) =
+                    unsafe { std::mem::transmute(routine) };
+                call(&kind, &count, &node, &ptype);
+            } else {
+                // SAFETY: see the module; C's handlers take four values.
+                let call: extern "C" fn(c_long, c_long, c_long, c_long) =
+                    unsafe { std::mem::transmute(routine) };
+                call(kind, count, node, ptype);
+            }
+        }))
+    }
+}
+
+impl XHandler {
+    /// As a function that is called with the program's parameter.
+    pub fn closure(self, hparam: c_long) -> Result<margay_run_nx::handler::Handler> {
+        let Some(routine) = self.routine else {
+            refuse!(EQPARAM, "xhandler is a null pointer");
+        };
+        let fortran = self.fortran != 0;
+        Ok(Box::new(move |info: Info| {
+            crate::info::note(0, info);
+            if fortran {
+                // SAFETY: see the module; Fortran's handlers take one integer by reference.
+                let call: extern "C" fn(&c_int) = unsafe { std::mem::transmute(routine) };
+                call(&(hparam as c_int));
+            } else {
+                // SAFETY: see the module; C's handlers take one value.
+                let call: extern "C" fn(c_long) = unsafe { std::mem::transmute(routine) };
+                call(hparam);
+            }
+        }))
+    }
+}
+
+impl Combine {
+    /// The function.
+    pub fn take(self) -> Result<extern "C" fn(*mut c_void, *mut c_void) -> c_long> {
+        match self.0 {
+            Some(function) => Ok(function),
+            None => refuse!(EQPARAM, "the function is a null pointer"),
+        }
+    }
+}
+
+impl Routine {
+    /// The routine with its parameters, which sets `done` to 1 at its end.
+    pub fn closure(self, params: Room, done: Longs) -> Result<margay_run_nx::cop::Routine> {
+        let Some(routine) = self.0 else {
+            refuse!(EQPARAM, "routine is a null pointer");
+        };
+        done.put("done", &[0])?;
+        let params = params.0 as usize;
+        Ok(Box::new(move || {
+            routine(params as *mut c_void);
+            done.publish(1);
+        }))
+    }
+}
+
+impl Longs {
+    /// Writes one value behind all that was written before.
+    fn publish(self, value: c_int) {
+        use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
+        let at = self.0 & !1;
+        // SAFETY: see the module; the program's variable is aligned as the compiler aligns integers, and both sides
+        // access it as a whole.
+        unsafe {
+            if self.0 & 1 == 1 {
+                AtomicI32::from_ptr(at as *mut i32).store(value, Ordering::Release);
+            } else {
+                AtomicI64::from_ptr(at as *mut i64).store(i64::from(value), Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Argc {
+    /// Takes words out of the program's command line: those that are not at these places.
+    pub fn keep(self, argv: Argv, places: &[usize]) {
+        if self.0.is_null() || argv.0.is_null() {
+            return;
+        }
+        // SAFETY: see the module: argc and argv are those of main, so argv has argc strings and a null pointer.
+        unsafe {
+            let count = (*self.0).max(0) as usize;
+            let mut kept = 0;
+            for &place in places.iter().filter(|&&place| place < count) {
+                *argv.0.add(kept) = *argv.0.add(place);
+                kept += 1;
+            }
+            *argv.0.add(kept) = std::ptr::null_mut();
+            *self.0 = kept as c_int;
+        }
+    }
+
+    /// The words of the command line, and none when there is no command line.
+    pub fn words(self, argv: Argv) -> Option<Vec<String>> {
+        if self.0.is_null() || argv.0.is_null() {
+            return None;
+        }
+        // SAFETY: as in `keep`.
+        let count = unsafe { *self.0 }.max(0) as usize;
+        let word = |i| {
+            // SAFETY: as in `keep`.
+            let word = unsafe { CStr::from_ptr(*argv.0.add(i)) };
+            word.to_string_lossy().into_owned()
+        };
+        Some((0..count).map(word).collect())
+    }
+}
+
+impl LongsPlace {
+    /// Gives the program an array, as `malloc` does.
+    pub fn give(self, name: &str, values: &[c_long]) -> Result<()> {
+        if self.0.is_null() {
+            refuse!(EQPARAM, "{name} is a null pointer");
+        }
+        let array = margay_sys::user::malloc_copy(values);
+        // SAFETY: see the module.
+        unsafe { self.0.write(array) };
+        Ok(())
+    }
+}

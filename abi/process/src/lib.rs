@@ -1,0 +1,259 @@
+//! The rank of this process, which all message-passing libraries that a program links share.
+//!
+//! MPI, NX and MPL are faces of one engine, and what one of them sends takes the same way as what the others send; so there
+//! is one rank for all, opened at the first use by any of them, and kept until the process ends. This crate holds the
+//! only look-up of it and counts its users.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use margay_run_engine::Rank;
+use margay_run_mpi::Mpi;
+use margay_run_mpi::constants::error_class::MPI_ERR_OTHER;
+use margay_run_mpi::constants::thread::{MPI_THREAD_MULTIPLE, MPI_THREAD_SINGLE};
+use margay_run_mpi::tool::Tools;
+
+/// Where the process stands in its life with a world of MPI.
+const BEFORE: u32 = 0;
+const RUNNING: u32 = 1;
+const AFTER: u32 = 2;
+
+/// At the end of a process of NX or MPL: how long what it has sent may take to get out. There is no call in which the
+/// program says that it ends, so nobody promises that all is received.
+const LAST_SENDS_NS: u64 = 1_000_000_000;
+
+static WORLD: AtomicU32 = AtomicU32::new(BEFORE);
+/// The rank of this process, from its first use to the end of the process.
+static OPENED: AtomicPtr<Mpi> = AtomicPtr::new(std::ptr::null_mut());
+/// The same while the program has a world or a session of MPI.
+static CURRENT: AtomicPtr<Mpi> = AtomicPtr::new(std::ptr::null_mut());
+/// The tools interface, from its first use to the end of the process.
+static TOOLS: AtomicPtr<Arc<Tools>> = AtomicPtr::new(std::ptr::null_mut());
+/// With which code the process exits.
+static EXIT_CODE: AtomicI32 = AtomicI32::new(0);
+static USERS: Mutex<Users> = Mutex::new(Users {
+    mpi: 0,
+    libraries: 0,
+});
+
+/// Who uses the rank.
+struct Users {
+    /// The world and sessions of MPI.
+    mpi: u32,
+    /// NX and MPL, from their first use to the end of the process.
+    libraries: u32,
+}
+
+/// A way to use the rank by MPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// `MPI_Init`
+    World,
+    /// `MPI_Session_init`
+    Session,
+}
+
+/// The rank of the calling thread: the one look-up through which all of MPI's state is reached. None while there is neither
+/// a world nor a session.
+#[inline]
+pub fn current() -> Option<&'static Mpi> {
+    let mpi = CURRENT.load(Ordering::Acquire);
+    // SAFETY: the pointer is null or from `Box::into_raw` in `opened`, and stays valid until the process ends (`close`).
+    unsafe { mpi.as_ref() }
+}
+
+/// The tools interface, which is there before MPI is initialized and after it was finalized.
+pub fn tools() -> &'static Arc<Tools> {
+    // SAFETY: the pointer is null or from `Box::into_raw` below, and stays valid until the process ends (`close`).
+    if let Some(tools) = unsafe { TOOLS.load(Ordering::Acquire).as_ref() } {
+        return tools;
+    }
+    let new = Box::into_raw(Box::new(Tools::new()));
+    match TOOLS.compare_exchange(
+        std::ptr::null_mut(),
+        new,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    ) {
+        // SAFETY: as above.
+        Ok(_) => unsafe { &*new },
+        Err(other) => {
+            // SAFETY: another thread was first, and nobody has seen ours.
+            drop(unsafe { Box::from_raw(new) });
+            // SAFETY: as above.
+            unsafe { &*other }
+        }
+    }
+}
+
+/// The rank if it has been opened, in use or not.
+pub fn known() -> Option<&'static Mpi> {
+    let mpi = OPENED.load(Ordering::Acquire);
+    // SAFETY: as in `current`.
+    unsafe { mpi.as_ref() }
+}
+
+/// The rank, opened now if this is its first use. Ends the process when that is impossible.
+pub fn opened(name: &str) -> &'static Mpi {
+    if let Some(mpi) = known() {
+        return mpi;
+    }
+    let _guard = users();
+    if let Some(mpi) = known() {
+        return mpi;
+    }
+    let rank = match Rank::open(tools().monitor()) {
+        Ok(rank) => rank,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            std::process::exit(MPI_ERR_OTHER);
+        }
+    };
+    if rank.world_rank() == 0 {
+        for complaint in tools().complaints() {
+            eprintln!("{name}: {complaint}");
+        }
+    }
+    let arguments: Vec<String> = std::env::args_os()
+        .map(|a| a.to_string_lossy().into_owned())
+        .collect();
+    let mpi = Box::into_raw(Box::new(Mpi::new(rank, &arguments)));
+    OPENED.store(mpi, Ordering::Release);
+    // SAFETY: as in `current`.
+    unsafe { &*mpi }
+}
+
+/// MPI uses the rank once more. The locks are cheap as long as the only user is one that has a single thread in the library.
+pub fn enter(mpi: &'static Mpi, model: Model, level: c_int) {
+    let mut users = users();
+    users.mpi += 1;
+    let alone = match model {
+        Model::World => level != MPI_THREAD_MULTIPLE,
+        // Other sessions may be used by other threads at the same time, unless there is one thread only.
+        Model::Session => level == MPI_THREAD_SINGLE,
+    };
+    set_up(mpi, &users, alone);
+    if model == Model::World {
+        mpi.open_world(level);
+        WORLD.store(RUNNING, Ordering::Release);
+    }
+    mpi.join();
+    tools().set_running(true);
+    CURRENT.store(std::ptr::from_ref(mpi).cast_mut(), Ordering::Release);
+}
+
+/// A library beside MPI uses the rank from now on, to the end of the process. Its programs have one thread that calls, or
+/// say by MPI's level of thread support that they have more.
+pub fn enter_library(name: &str) -> &'static Mpi {
+    let mpi = opened(name);
+    let mut users = users();
+    users.libraries += 1;
+    if users.libraries == 1 && !margay_sys::process::at_exit(exits) {
+        eprintln!(
+            "{name}: no memory is left for the end of the process; its exit code may go unnoticed"
+        );
+    }
+    set_up(mpi, &users, true);
+    mpi.join();
+    mpi
+}
+
+/// From now on several threads may use the rank at the same time.
+pub fn share(mpi: &'static Mpi) {
+    let _users = users();
+    mpi.lock().set_shared();
+    mpi.rank().lock().set_shared();
+}
+
+fn set_up(mpi: &'static Mpi, users: &Users, alone: bool) {
+    let helped = tools().wants_progress_thread();
+    if users.mpi + users.libraries == 1 && alone && !helped {
+        // SAFETY: by asking for this level, or by the rule of `enter_library`, the program promises that its threads do not
+        // call into the library at the same time. A progress thread would be a second thread, also of reduction
+        // functions that ask about datatypes.
+        unsafe {
+            mpi.lock().assume_single_thread();
+            mpi.rank().lock().assume_single_thread();
+        }
+    } else if !alone || helped {
+        mpi.lock().set_shared();
+        mpi.rank().lock().set_shared();
+    }
+    if helped && let Err(error) = mpi.start_progress_thread() {
+        eprintln!(
+            "no progress thread (margay_progress_thread): {error}; messages move inside calls only"
+        );
+    }
+}
+
+/// MPI uses the rank once less; with the last user of all it waits until it is used again.
+pub fn leave(mpi: &'static Mpi) {
+    let mut users = users();
+    users.mpi -= 1;
+    if users.mpi == 0 {
+        CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+        tools().set_running(false);
+        if users.libraries == 0 {
+            mpi.part();
+        }
+    }
+}
+
+/// The world is finalized.
+pub fn leave_world(mpi: &'static Mpi) {
+    WORLD.store(AFTER, Ordering::Release);
+    leave(mpi);
+}
+
+fn users() -> MutexGuard<'static, Users> {
+    USERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// At the end of the process. When MPI is not in use and the exit code is 0, a process of NX or MPL has come to its normal
+/// end; another code ends the job. When nothing is in use, everything is given back, so that memory checkers find nothing.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static CLOSE: extern "C" fn() = close;
+
+extern "C" fn exits(code: c_int, _: *mut c_void) {
+    EXIT_CODE.store(code, Ordering::Relaxed);
+}
+
+extern "C" fn close() {
+    let Ok(users) = USERS.try_lock() else { return };
+    if users.mpi != 0 {
+        return;
+    }
+    if users.libraries != 0 {
+        if let Some(mpi) = known()
+            && EXIT_CODE.load(Ordering::Relaxed) == 0
+            && mpi.rank().is_calm()
+        {
+            mpi.rank().drain_within(LAST_SENDS_NS);
+            mpi.part();
+        }
+        return;
+    }
+    let mpi = OPENED.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    if !mpi.is_null() {
+        // SAFETY: the pointer came from `Box::into_raw` in `opened` and was taken out just now, once; nobody uses
+        // the rank (no users), and the process ends.
+        drop(unsafe { Box::from_raw(mpi) });
+    }
+    let tools = TOOLS.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    if !tools.is_null() {
+        // SAFETY: as above, from `tools`; the rank, which shares what is in it, is gone.
+        drop(unsafe { Box::from_raw(tools) });
+    }
+}
+
+/// Whether the world has been initialized in this process, be it finalized or not.
+pub fn is_initialized() -> bool {
+    WORLD.load(Ordering::Acquire) != BEFORE
+}
+
+/// Whether the world has been finalized in this process.
+pub fn is_finalized() -> bool {
+    WORLD.load(Ordering::Acquire) == AFTER
+}

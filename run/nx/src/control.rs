@@ -1,0 +1,271 @@
+//! The controlling process: it is no node of the application, but makes it (`nx_initve`), starts its processes (`nx_nfork`,
+//! `nx_load`) and awaits their end (`nx_waitall`).
+//!
+//! It makes the job's shared memory as the launcher does, and its processes are its children. Each node gets one process.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use margay_sys::cpu;
+use margay_sys::descriptor::{FileLimit, duplicate_above};
+use margay_sys::process::{self, Forked, Start, Starter, StringArray};
+use margay_sys::segment::{ENV_RANK, ENV_SEGMENT, ENV_SIZE, Segment, Sizes, UNPLACED};
+use margay_sys::signal::{self, SignalSet};
+
+use crate::error::*;
+use crate::{ptype_of, refuse};
+
+/// The segment's descriptor in the processes: above those that shell scripts use.
+const SEGMENT_FD: i32 = 100;
+
+/// An application that this process controls.
+pub struct Control {
+    nodes: u32,
+    segment: Segment,
+    handed_down: OwnedFd,
+    /// Node of each process that is not known to have ended, by its process id.
+    children: BTreeMap<u32, u32>,
+    /// Nodes that have got a process.
+    taken: Vec<bool>,
+}
+
+/// Which side of `nx_nfork` this is.
+pub enum Side {
+    /// The controlling process: the number of processes that were made, with their ids.
+    Parent(Vec<u32>),
+    /// A process of the application.
+    Child,
+}
+
+impl Control {
+    /// `nx_initve`: an application of so many nodes; 0: one for each usable core.
+    ///
+    /// # Errors
+    /// When the number is wrong, or there is no shared memory for it.
+    pub fn new(nodes: i64) -> Result<Control> {
+        let cores = cpu::usable_cores();
+        let nodes = match nodes {
+            0 => cores as u32,
+            1..=0x1_0000 => nodes as u32,
+            _ => refuse!(
+                EQPARAM,
+                "the application cannot have {nodes} nodes; it has 1 to 65536, or 0 for one on each core"
+            ),
+        };
+        let made = Segment::create(Sizes::for_job(nodes));
+        let segment = made.map_err(|e| Error::new(EQFAULT, e.to_string()))?;
+        let pid = std::process::id();
+        let words: Vec<String> = std::env::args_os()
+            .map(|w| w.to_string_lossy().into_owned())
+            .collect();
+        segment
+            .header()
+            .describe(u64::from(pid), pid, cores as u32, &words.join(" "));
+        for node in 0..nodes {
+            segment.cell(node).set_place(node, UNPLACED);
+        }
+        let handed_down = duplicate_above(segment.fd(), SEGMENT_FD)
+            .map_err(|e| Error::new(EQFAULT, format!("no descriptor is left: {e}")))?;
+        Ok(Control {
+            nodes,
+            segment,
+            handed_down,
+            children: BTreeMap::new(),
+            taken: vec![false; nodes as usize],
+        })
+    }
+
+    /// In a copy of this process: gives up control, and keeps what the process inherits as a node of the application.
+    pub fn give_up(self) {
+        let _ = self.handed_down.into_raw_fd();
+    }
+
+    /// How many nodes the application has.
+    #[must_use]
+    pub fn nodes(&self) -> i64 {
+        i64::from(self.nodes)
+    }
+
+    /// `nx_nfork`: a copy of this process on each of the nodes, -1 of them: on all.
+    ///
+    /// # Errors
+    /// When a node does not exist or has a process, or the system makes no process.
+    pub fn fork(&mut self, nodes: Option<&[i64]>, ptype: i64) -> Result<Side> {
+        let (nodes, ptype) = (self.free(nodes)?, ptype_of(ptype)?);
+        let mut pids = Vec::new();
+        self.place(&nodes, ptype);
+        for node in nodes {
+            match process::fork() {
+                Ok(Forked::Parent(pid)) => {
+                    self.note(pid, node);
+                    pids.push(pid);
+                }
+                Ok(Forked::Child) => {
+                    process::die_with_parent();
+                    for (name, value) in self.variables(node) {
+                        process::set_variable(&name, &value);
+                    }
+                    return Ok(Side::Child);
+                }
+                Err(error) => refuse!(EQPATH, "cannot make the process for node {node}: {error}"),
+            }
+        }
+        Ok(Side::Parent(pids))
+    }
+
+    /// `nx_load` and `nx_loadve`: a program on each of the nodes; the processes' ids. Without arguments it gets its name,
+    /// without an environment that of this process.
+    ///
+    /// # Errors
+    /// As [`fork`](Self::fork).
+    pub fn load(
+        &mut self,
+        nodes: Option<&[i64]>,
+        ptype: i64,
+        path: &str,
+        arguments: Option<Vec<CString>>,
+        environment: Option<Vec<CString>>,
+    ) -> Result<Vec<u32>> {
+        let (nodes, ptype) = (self.free(nodes)?, ptype_of(ptype)?);
+        let text = |bytes: &[u8]| CString::new(bytes).unwrap_or_default();
+        let program = text(path.as_bytes());
+        let arguments = StringArray::new(arguments.unwrap_or_else(|| vec![program.clone()]));
+        let mut starter = Starter::new();
+        let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+        let mut pids = Vec::new();
+        self.place(&nodes, ptype);
+        for node in nodes {
+            let own = self.variables(node);
+            let mut variables = environment.clone().unwrap_or_else(|| {
+                let replaced = |name: &OsString| own.iter().any(|(n, _)| name == n.as_str());
+                let all = std::env::vars_os().filter(|(name, _)| !replaced(name));
+                all.map(|(name, value)| text(&[name.as_bytes(), b"=", value.as_bytes()].concat()))
+                    .collect()
+            });
+            variables.extend(own.iter().map(|(n, v)| text(format!("{n}={v}").as_bytes())));
+            let start = Start {
+                program: &program,
+                arguments: &arguments,
+                environment: &StringArray::new(variables),
+                directory: None,
+                standard: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+                inherit: Some(self.handed_down.as_fd()),
+                cores: &[],
+                files: FileLimit::now(),
+                blocked: SignalSet::of(&[]),
+            };
+            match starter.start(&start) {
+                Ok(pid) => {
+                    self.note(pid, node);
+                    pids.push(pid);
+                }
+                Err(failed) => {
+                    refuse!(
+                        EQPATH,
+                        "'{path}' cannot be started on node {node}: {}",
+                        failed.error
+                    )
+                }
+            }
+        }
+        Ok(pids)
+    }
+
+    /// `nx_waitall`: waits until all processes have ended. When one ends badly, the others are ended too.
+    ///
+    /// # Errors
+    /// When one has ended badly: the first that did.
+    pub fn wait(&mut self) -> Result<()> {
+        let mut first = None;
+        while !self.children.is_empty() {
+            let Ok((pid, status)) = process::wait_for_child() else {
+                break;
+            };
+            let Some(node) = self.children.remove(&pid) else {
+                continue;
+            };
+            self.segment.cell(node).set_exited();
+            if status.success() || first.is_some() {
+                continue;
+            }
+            let aborted = self.segment.header().aborted();
+            first = Some(Error::new(EQFAULT, end_of(node, status, aborted)));
+            for &other in self.children.keys() {
+                // Who is gone already need not be ended.
+                let _ = signal::send(other, signal::SIGTERM);
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+
+    /// The nodes of a list, if all are there and free.
+    fn free(&self, nodes: Option<&[i64]>) -> Result<Vec<u32>> {
+        let Some(nodes) = nodes else {
+            let all: Vec<i64> = (0..self.nodes()).collect();
+            return self.free(Some(&all));
+        };
+        let mut chosen = Vec::new();
+        for &node in nodes {
+            match self.taken.get(usize::try_from(node).unwrap_or(usize::MAX)) {
+                Some(false) if !chosen.contains(&(node as u32)) => chosen.push(node as u32),
+                Some(_) => refuse!(
+                    EQNODE,
+                    "node {node} has a process already; start several on a node with the launcher: \
+                     mpiexec -n {} a.out : -n {} -pt 1 b.out",
+                    self.nodes,
+                    self.nodes
+                ),
+                None => refuse!(
+                    EQNODE,
+                    "there is no node {node}; the application has the nodes 0 to {}",
+                    self.nodes - 1
+                ),
+            }
+        }
+        Ok(chosen)
+    }
+
+    fn place(&self, nodes: &[u32], ptype: u32) {
+        for &node in nodes {
+            self.segment.cell(node).set_place(node, ptype);
+        }
+        // Those that are there may be waiting for them.
+        for node in 0..self.nodes {
+            self.segment.cell(node).bell().ring();
+        }
+    }
+
+    fn note(&mut self, pid: u32, node: u32) {
+        self.taken[node as usize] = true;
+        self.children.insert(pid, node);
+        self.segment.cell(node).set_pid(pid);
+    }
+
+    fn variables(&self, node: u32) -> [(String, String); 3] {
+        let fd = self.handed_down.as_raw_fd();
+        [
+            (ENV_SEGMENT.into(), fd.to_string()),
+            (ENV_RANK.into(), node.to_string()),
+            (ENV_SIZE.into(), self.nodes.to_string()),
+        ]
+    }
+}
+
+fn end_of(node: u32, status: ExitStatus, aborted: Option<(u32, i32)>) -> String {
+    match (aborted, status.signal()) {
+        (Some((by, code)), _) => format!("the process on node {by} has aborted with code {code}"),
+        (None, Some(number)) => {
+            let (name, meaning) = signal::describe(number);
+            format!("the process on node {node} was killed by {name} ({meaning})")
+        }
+        (None, None) => format!(
+            "the process on node {node} exited with code {}",
+            status.code().unwrap_or(0)
+        ),
+    }
+}

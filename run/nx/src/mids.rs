@@ -1,0 +1,222 @@
+//! Message ids: what `isend` and `irecv` give, and what is asked of them.
+
+use margay_run_engine::ReqId;
+use margay_sys::user::Mem;
+
+use crate::error::*;
+use crate::point::{Outgoing, Wanted};
+use crate::{Info, Nx, refuse};
+
+/// Bits of an id for its place in the table; those above count how often the place was used before. Together they fit a
+/// Fortran integer.
+const PLACE_BITS: u32 = 20;
+const GENERATIONS: u32 = 1 << 11;
+
+/// The largest id.
+pub const MOST: i64 = ((GENERATIONS as i64) << PLACE_BITS) - 1;
+
+/// One message under way that an id stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Send(ReqId),
+    /// With the room of the buffer, and the place that the caller wants the info at.
+    Receive(ReqId, u64, usize),
+}
+
+/// The ids in use.
+#[derive(Default)]
+pub(crate) struct Table {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Entry {
+    generation: u32,
+    used: bool,
+    /// The usual case is one part.
+    first: Option<Part>,
+    more: Vec<Part>,
+}
+
+impl Table {
+    fn insert(&mut self, first: Option<Part>, more: Vec<Part>) -> Result<i64> {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None if self.entries.len() == 1 << PLACE_BITS => refuse!(
+                EQNOMID,
+                "{} messages are under way and not asked for; call msgwait or msgignore for them",
+                self.entries.len()
+            ),
+            None => {
+                self.entries.push(Entry::default());
+                self.entries.len() as u32 - 1
+            }
+        };
+        let entry = &mut self.entries[place as usize];
+        entry.used = true;
+        entry.first = first;
+        entry.more = more;
+        Ok(i64::from(entry.generation << PLACE_BITS | place))
+    }
+
+    fn entry(&mut self, mid: i64) -> Result<(u32, &mut Entry)> {
+        let found = u32::try_from(mid).ok().and_then(|mid| {
+            let (place, generation) = (mid & ((1 << PLACE_BITS) - 1), mid >> PLACE_BITS);
+            let entry = self.entries.get_mut(place as usize)?;
+            (entry.used && entry.generation == generation).then_some((place, entry))
+        });
+        match found {
+            Some(found) => Ok(found),
+            None => refuse!(
+                EQMID,
+                "{mid} is not the id of a message under way; was it waited for already?"
+            ),
+        }
+    }
+
+    fn remove(&mut self, mid: i64) -> Result<(Option<Part>, Vec<Part>)> {
+        let (place, entry) = self.entry(mid)?;
+        entry.used = false;
+        entry.generation = (entry.generation + 1) % GENERATIONS;
+        let parts = (entry.first.take(), std::mem::take(&mut entry.more));
+        self.free.push(place);
+        Ok(parts)
+    }
+}
+
+impl Nx {
+    /// `isend`: an id.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), and when there are too many ids.
+    pub fn isend(&self, out: Outgoing) -> Result<i64> {
+        if out.node != -1 {
+            let part = self.isend_one(out)?;
+            return self.mids.lock().insert(part, Vec::new());
+        }
+        let parts = self.isend_parts(out)?;
+        self.mids.lock().insert(None, parts)
+    }
+
+    /// `irecv` and `irecvx`: an id. `place` comes back with the message's info.
+    ///
+    /// # Errors
+    /// When there are too many ids.
+    pub fn irecv(&self, mem: Mem, wanted: Wanted, place: usize) -> Result<i64> {
+        let room = mem.room();
+        let part = self.ireceive_part(mem, room, wanted, place);
+        self.mids.lock().insert(Some(part), Vec::new())
+    }
+
+    /// `isendrecv`: an id.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend).
+    pub fn isendrecv(&self, out: Outgoing, mem: Mem, wanted: Wanted) -> Result<i64> {
+        let parts = self.isend_and_receive(out, mem, wanted, 0)?;
+        self.mids.lock().insert(None, parts)
+    }
+
+    /// `msgwait`: waits until all messages that the id stands for are complete. `note` gets place and info of each that was
+    /// received. The id is gone.
+    ///
+    /// # Errors
+    /// When there is no such id, or a message was too long or cannot be completed.
+    pub fn wait(&self, mid: i64, mut note: impl FnMut(usize, Info)) -> Result<()> {
+        if mid == -1 {
+            return Ok(());
+        }
+        let (first, more) = self.mids.lock().remove(mid)?;
+        self.finish(first.as_slice(), &mut note)?;
+        self.finish(&more, note)
+    }
+
+    /// `msgdone`: whether they are complete; if so, it is as if they had been waited for.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn is_done(&self, mid: i64, note: impl FnMut(usize, Info)) -> Result<bool> {
+        if mid == -1 {
+            return Ok(true);
+        }
+        self.rank.progress();
+        let done = {
+            let mut mids = self.mids.lock();
+            let (_, entry) = mids.entry(mid)?;
+            self.are_done(entry.first.as_slice()) && self.are_done(&entry.more)
+        };
+        if done {
+            self.wait(mid, note)?;
+        } else {
+            self.rank.give_way_if_crowded();
+        }
+        Ok(done)
+    }
+
+    /// `msgignore`: nobody will ask for it any more; the messages go on.
+    ///
+    /// # Errors
+    /// When there is no such id.
+    pub fn ignore(&self, mid: i64) -> Result<()> {
+        let (first, more) = self.mids.lock().remove(mid)?;
+        for part in first.iter().chain(&more) {
+            match *part {
+                Part::Send(id) | Part::Receive(id, ..) => self.rank.detach(id),
+            }
+        }
+        Ok(())
+    }
+
+    /// `msgcancel`: takes back what can be taken back, and waits for a message that is being received. A send of which
+    /// something has gone out goes on.
+    ///
+    /// # Errors
+    /// When there is no such id.
+    pub fn cancel(&self, mid: i64) -> Result<()> {
+        let (first, more) = self.mids.lock().remove(mid)?;
+        for part in first.iter().chain(&more) {
+            match *part {
+                Part::Send(id) => {
+                    self.rank.cancel(id);
+                    self.rank.detach(id);
+                }
+                Part::Receive(id, ..) => {
+                    self.rank.cancel(id);
+                    self.rank.wait(id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `msgmerge`: one id for what two stand for; -1 stands for nothing.
+    ///
+    /// # Errors
+    /// When one of them does not exist, or both are the same.
+    pub fn merge(&self, one: i64, other: i64) -> Result<i64> {
+        match (one, other) {
+            (-1, mid) | (mid, -1) => {
+                if mid != -1 {
+                    self.mids.lock().entry(mid)?;
+                }
+                Ok(mid)
+            }
+            (one, other) if one == other => {
+                refuse!(
+                    EQMID,
+                    "both ids are {one}; an id is merged with another one"
+                )
+            }
+            (one, other) => {
+                let mut mids = self.mids.lock();
+                mids.entry(one)?;
+                let (first, more) = mids.remove(other)?;
+                let (_, entry) = mids.entry(one)?;
+                entry.more.extend(first);
+                entry.more.extend(more);
+                Ok(one)
+            }
+        }
+    }
+}

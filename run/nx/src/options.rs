@@ -1,0 +1,254 @@
+//! The options of NX on a program's command line: `-sz 4`, `-sz 2x3`, `-on 0..3`, `-pt 1`, `-pn partition` and others.
+//!
+//! A program that is started alone with such options starts itself through the launcher, which has the same options.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use margay_run_mpi::dynamic::spawn::launcher;
+use margay_sys::segment::ENV_SEGMENT;
+
+use crate::error::*;
+use crate::refuse;
+
+/// Rows and columns that were asked for, for `mypart`.
+pub const ENV_RECTANGLE: &str = "MARGAY_NX_RECTANGLE";
+
+/// The one partition that there is: all of the machine.
+const PARTITION: &str = ".compute";
+
+/// Options with a value that are known and change nothing here: they tune what the Paragon had and this machine has not.
+const WITHOUT_EFFECT: [&str; 9] = [
+    "-pri", "-pkt", "-mbf", "-mex", "-mea", "-noc", "-sth", "-sct", "-gth",
+];
+
+/// What the options say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `-sz`: number of nodes.
+    pub size: Option<u32>,
+    /// `-sz 2x3`: rows and columns.
+    pub rectangle: Option<(u32, u32)>,
+    /// `-pt`
+    pub ptype: Option<u32>,
+    /// `-on`, as it was written.
+    pub nodes: Option<String>,
+    /// Which words of the command line are not NX's, by their places.
+    pub rest: Vec<usize>,
+    /// There was at least one option.
+    pub any: bool,
+}
+
+impl Options {
+    /// Reads a command line; its first word is the program's name.
+    ///
+    /// # Errors
+    /// When an option has no value, or one that it cannot have.
+    pub fn read(words: &[String]) -> Result<Options> {
+        let mut options = Options::default();
+        let mut at = 0;
+        while at < words.len() {
+            let word = words[at].as_str();
+            let known = at > 0
+                && (matches!(word, "-sz" | "-pt" | "-on" | "-pn")
+                    || WITHOUT_EFFECT.contains(&word));
+            if at > 0 && word == "-plk" {
+                options.any = true;
+            } else if known {
+                at += 1;
+                let Some(value) = words.get(at) else {
+                    refuse!(EQPARAM, "the option {word} has no value");
+                };
+                options.set(word, value)?;
+                options.any = true;
+            } else {
+                options.rest.push(at);
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, option: &str, value: &str) -> Result<()> {
+        match option {
+            "-sz" => {
+                let (size, rectangle) = size(value)?;
+                self.size = Some(size);
+                self.rectangle = rectangle;
+            }
+            "-pt" => {
+                let ptype = value.parse().unwrap_or(-1);
+                self.ptype = Some(crate::ptype_of(ptype)?);
+            }
+            "-on" => self.nodes = Some(value.into()),
+            "-pn" => partition(value)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The words for the launcher that start `program` with these options.
+    fn words(&self, program: OsString, arguments: &[String]) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        if let Some(size) = self.size {
+            words.extend(["-n".into(), size.to_string().into()]);
+        }
+        if let Some(nodes) = &self.nodes {
+            words.extend(["-on".into(), nodes.into()]);
+        }
+        if let Some(ptype) = self.ptype {
+            words.extend(["-pt".into(), ptype.to_string().into()]);
+        }
+        if let Some((rows, columns)) = self.rectangle {
+            words.extend(["-env".into(), ENV_RECTANGLE.into()]);
+            words.push(format!("{rows}x{columns}").into());
+        }
+        words.push(program);
+        let rest = self.rest.iter().skip(1).map(|&at| &arguments[at]);
+        words.extend(rest.map(OsString::from));
+        words
+    }
+}
+
+/// Checks the name of a partition: there is only the whole machine.
+///
+/// # Errors
+/// When it is another one.
+pub fn partition(name: &str) -> Result<()> {
+    if name.is_empty() || name == PARTITION {
+        return Ok(());
+    }
+    refuse!(
+        EQPARTITION,
+        "there is no partition '{name}': partitions cannot be made yet, and '{PARTITION}' is the whole machine"
+    )
+}
+
+/// `-sz`: a number, or rows and columns.
+fn size(text: &str) -> Result<(u32, Option<(u32, u32)>)> {
+    let number = |text: &str| text.parse::<u32>().ok().filter(|&n| n > 0 && n <= 1 << 16);
+    let rectangle = text
+        .split_once(['x', 'X'])
+        .and_then(|(rows, columns)| Some((number(rows)?, number(columns)?)));
+    match (number(text), rectangle) {
+        (Some(size), _) => Ok((size, None)),
+        (None, Some((rows, columns))) if rows * columns <= 1 << 16 => {
+            Ok((rows * columns, Some((rows, columns))))
+        }
+        _ => refuse!(
+            EQPARAM,
+            "-sz {text}: it is a number of nodes up to 65536, or rows and columns such as 2x3"
+        ),
+    }
+}
+
+/// Whether this process belongs to a job.
+#[must_use]
+pub fn is_in_job() -> bool {
+    std::env::var_os(ENV_SEGMENT).is_some()
+}
+
+/// Starts this program anew through the launcher if it was started alone with options of NX, and returns if it was not.
+///
+/// # Errors
+/// When the options are wrong or the launcher cannot be started.
+pub fn start_anew() -> Result<()> {
+    if is_in_job() {
+        return Ok(());
+    }
+    let words: Vec<String> = std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    // Other options are taken only beside one of these, so that a program without them keeps its own.
+    let starts = |word: &String| matches!(word.as_str(), "-sz" | "-on" | "-pt" | "-pn");
+    if !words.iter().skip(1).any(starts) {
+        return Ok(());
+    }
+    let mut options = Options::read(&words)?;
+    if options.size.is_none() && options.nodes.is_none() {
+        options.size = Some(margay_sys::cpu::usable_cores() as u32);
+    }
+    let program = match std::env::current_exe() {
+        Ok(program) => program.into_os_string(),
+        Err(error) => refuse!(EQPATH, "the program does not know its own file: {error}"),
+    };
+    let launcher = launcher();
+    let error = Command::new(&launcher)
+        .arg0("mpiexec")
+        .args(options.words(program, &words))
+        .exec();
+    refuse!(
+        EQPATH,
+        "cannot run the launcher '{}': {error}",
+        launcher.display()
+    )
+}
+
+/// Keeps the rows and columns that the processes of this one's application shall know.
+pub fn keep_rectangle(rows: i64, columns: i64) {
+    margay_sys::process::set_variable(ENV_RECTANGLE, &format!("{rows}x{columns}"));
+}
+
+/// Rows and columns of so many nodes: as asked for when the job was started, else as square as possible.
+#[must_use]
+pub fn rectangle(count: u32) -> (i64, i64) {
+    let asked = std::env::var(ENV_RECTANGLE).ok();
+    let asked = asked.and_then(|text| size(&text).ok()?.1);
+    if let Some((rows, columns)) = asked
+        && rows * columns == count
+    {
+        return (i64::from(rows), i64::from(columns));
+    }
+    let rows = (1..=count).take_while(|r| r * r <= count);
+    let rows = rows
+        .filter(|r| count.is_multiple_of(*r))
+        .last()
+        .unwrap_or(1);
+    (i64::from(rows), i64::from(count / rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Options> {
+        let words: Vec<String> = line.split_whitespace().map(String::from).collect();
+        Options::read(&words)
+    }
+
+    #[test]
+    fn options_are_told_from_the_programs_own() {
+        let options = read("a.out -sz 2x3 input -pt 4 -mbf 1000 -plk -x 3 -on 0..2").unwrap();
+        assert_eq!(options.size, Some(6));
+        assert_eq!(options.rectangle, Some((2, 3)));
+        assert_eq!(options.ptype, Some(4));
+        assert_eq!(options.nodes.as_deref(), Some("0..2"));
+        assert_eq!(options.rest, [0, 3, 9, 10]);
+        assert!(options.any);
+        assert!(!read("a.out input").unwrap().any);
+    }
+
+    #[test]
+    fn wrong_options_are_told() {
+        for (line, said) in [
+            ("a -sz", "-sz has no value"),
+            ("a -sz 0", "-sz 0:"),
+            ("a -sz 3x", "-sz 3x:"),
+            ("a -pt -2", "-1 is not a process type"),
+            ("a -pn mine", "no partition 'mine'"),
+        ] {
+            let error = read(line).unwrap_err();
+            let said = said.replace("-1 is", if line.contains("-pt") { "-2 is" } else { "" });
+            assert!(error.text().contains(&said), "{line}: {error}");
+        }
+        assert!(read("a -pn .compute").is_ok());
+    }
+
+    #[test]
+    fn rectangles_are_as_square_as_possible() {
+        for (count, expected) in [(1, (1, 1)), (6, (2, 3)), (7, (1, 7)), (16, (4, 4))] {
+            assert_eq!(rectangle(count), expected);
+        }
+    }
+}

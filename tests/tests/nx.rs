@@ -1,0 +1,251 @@
+//! NX: every call from C, most from Fortran, through the real launcher and alone, also over pipes that only carry bytes.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use margay_tests::{command, program, run, scratch, stage, succeed};
+
+/// Compiles a program of `programs/nx` without a warning.
+fn compile(folder: &Path, name: &str) -> PathBuf {
+    let executable = folder.join(name);
+    succeed(
+        command(stage().join("bin/mpicc"), 120)
+            .args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g"])
+            .args(["-Wall", "-Wextra", "-Werror", "-pthread"])
+            .arg(program("nx").join(format!("{name}.c")))
+            .args(["-lnx", "-o"])
+            .arg(&executable),
+    );
+    executable
+}
+
+fn mpiexec(ranks: u32) -> Command {
+    let mut command = command(stage().join("bin/mpiexec"), 60);
+    command.args(["-n", &ranks.to_string()]);
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A program that says "ok" on 1, 2 and 4 nodes, with shared memory and without.
+fn is_ok(name: &str, arguments: &[&str]) {
+    let folder = scratch();
+    let executable = compile(folder.path(), name);
+    for ranks in [1, 2, 4] {
+        for bytes_only in ["0", "1"] {
+            let output = succeed(
+                mpiexec(ranks)
+                    .env("MARGAY_BYTES_ONLY", bytes_only)
+                    .arg(&executable)
+                    .args(arguments),
+            );
+            assert_eq!(output, "ok\n", "{name} on {ranks} nodes");
+        }
+    }
+    assert_eq!(succeed(command(&executable, 60).args(arguments)), "ok\n");
+}
+
+#[test]
+fn messages() {
+    is_ok("messages", &[]);
+}
+
+#[test]
+fn global_operations() {
+    is_ok("global", &[]);
+}
+
+#[test]
+fn handlers_run_while_the_program_only_computes() {
+    is_ok("handlers", &[]);
+}
+
+#[test]
+fn nx_and_mpi_in_one_program() {
+    is_ok("mixed", &[]);
+    is_ok("mixed", &["MPI first"]);
+}
+
+#[test]
+fn routines_on_the_second_processor() {
+    is_ok("cop", &[]);
+}
+
+#[test]
+fn twins_return_errors_and_plain_calls_end_the_job() {
+    let folder = scratch();
+    let executable = compile(folder.path(), "errors");
+    let output = run(mpiexec(2).arg(&executable));
+    assert_eq!(output.stdout, b"ok\n", "{}", said(&output));
+    let told = "the last word: the nodes have 16 bytes together, and the buffer 4";
+    assert!(said(&output).contains(told), "{}", said(&output));
+    for (call, text) in [
+        (
+            "csend",
+            "csend: there is no node 99; the application has the nodes 0 to 1, called by node",
+        ),
+        ("crecv", "crecv: a message of 8 bytes, type 1, from node"),
+        ("hrecv", "hrecv: a message of 8 bytes, type 1, from node"),
+        (
+            "nx_mkpart",
+            "nx_mkpart: there is no partition 'mine': partitions cannot be made yet",
+        ),
+    ] {
+        let output = run(mpiexec(2).arg(&executable).arg(call));
+        assert_eq!(output.status.code(), Some(1), "{call}: {}", said(&output));
+        assert!(said(&output).contains(text), "{call}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_program_may_end_without_saying_so() {
+    let folder = scratch();
+    let executable = compile(folder.path(), "errors");
+    let output = run(mpiexec(2).arg(&executable).arg("exit"));
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let text = "exited with code 3; its last call was mynode; the job has been ended";
+    assert!(said(&output).contains(text), "{}", said(&output));
+    let output = run(mpiexec(2).arg(&executable).arg("killcube"));
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let output = run(mpiexec(2).arg(&executable).arg("killproc"));
+    assert_eq!(output.status.code(), Some(128 + 9), "{}", said(&output));
+}
+
+#[test]
+fn programs_of_several_types_share_nodes() {
+    let folder = scratch();
+    let executable = compile(folder.path(), "ptypes");
+    for bytes_only in ["0", "1"] {
+        let output = succeed(
+            mpiexec(2)
+                .env("MARGAY_BYTES_ONLY", bytes_only)
+                .args(["-output", "ordered"])
+                .arg(&executable)
+                .args([":", "-n", "2", "-pt", "1"])
+                .arg(&executable),
+        );
+        assert_eq!(output, "ok 0\nok 1\n");
+    }
+}
+
+#[test]
+fn a_controlling_process_forks_and_loads() {
+    let folder = scratch();
+    let executable = compile(folder.path(), "control");
+    for (arguments, expected) in [
+        (&["fork"][..], "forked\nwaited\n"),
+        (&["fork", "-sz", "2x2"], "forked\nwaited\n"),
+        (&["load"], "loaded\nwaited\n"),
+    ] {
+        let output = succeed(command(&executable, 60).args(arguments));
+        assert_eq!(output, expected, "{arguments:?}");
+    }
+    let output = run(command(&executable, 60).arg("fail"));
+    assert_eq!(output.status.code(), Some(1));
+    let text = "nx_waitall: the process on node 1 was killed by SIGABRT";
+    assert!(said(&output).contains(text), "{}", said(&output));
+    // Under the launcher all processes are there already, and each takes itself for a copy.
+    let output = succeed(mpiexec(3).arg(&executable).arg("again"));
+    assert_eq!(output, "forked\n");
+}
+
+#[test]
+fn a_program_that_is_started_alone_starts_itself_on_its_nodes() {
+    let folder = scratch();
+    let source = folder.path().join("where.c");
+    let text = "#include <nx.h>\n#include <stdio.h>\nint main(int argc, char **argv) {\n\
+                long rows, cols; mypart(&rows, &cols);\n\
+                if (mynode() == numnodes() - 1) printf(\"%ld %ldx%ld %ld %d %s\\n\", numnodes(), rows, cols, myptype(), argc, argv[argc - 1]);\n}\n";
+    std::fs::write(&source, text).expect("a source file");
+    let executable = folder.path().join("where");
+    succeed(
+        command(stage().join("bin/mpicc"), 120)
+            .arg(&source)
+            .args(["-lnx", "-o"])
+            .arg(&executable),
+    );
+    for (arguments, expected) in [
+        (&["-sz", "3", "last"][..], "3 1x3 0 2 last"),
+        (&["-sz", "3x2", "last"], "6 3x2 0 2 last"),
+        (
+            &["a", "-pt", "5", "-sz", "2", "-mbf", "9", "b"],
+            "2 1x2 5 3 b",
+        ),
+        (&["-on", "0..2", "last"], "3 1x3 0 2 last"),
+        (&["-pn", ".compute", "-sz", "2", "last"], "2 1x2 0 2 last"),
+        (&["last"], "1 1x1 0 2 last"),
+    ] {
+        let output = succeed(command(&executable, 60).args(arguments));
+        assert_eq!(output.trim_end(), expected, "{arguments:?}");
+    }
+    for (arguments, text) in [
+        (
+            &["-sz", "none"][..],
+            "libnx: -sz none: it is a number of nodes",
+        ),
+        (&["-pn", "mine"], "libnx: there is no partition 'mine'"),
+    ] {
+        let output = run(command(&executable, 60).args(arguments));
+        assert!(!output.status.success());
+        assert!(said(&output).contains(text), "{}", said(&output));
+    }
+}
+
+#[test]
+fn fortran() {
+    let folder = scratch();
+    let executable = folder.path().join("classic");
+    succeed(
+        command(stage().join("bin/mpif77"), 120)
+            .args(["-g", "-O2", "-w"])
+            .arg(program("nx").join("classic.f"))
+            .args(["-lnx", "-o"])
+            .arg(&executable),
+    );
+    for ranks in [1, 2, 4] {
+        assert_eq!(succeed(mpiexec(ranks).arg(&executable)), "ok\n");
+    }
+    let alone = succeed(command(&executable, 60).args(["-sz", "2"]));
+    assert_eq!(alone, "ok\n");
+}
+
+#[test]
+fn the_header_compiles_without_a_warning_and_pkg_config_knows_the_library() {
+    let folder = scratch();
+    let source = folder.path().join("header.c");
+    std::fs::write(
+        &source,
+        "#include <nx.h>\nint main(void) { return (int)mynode(); }\n",
+    )
+    .expect("a source file");
+    for (compiler, language, standard) in [
+        ("mpicc", "c", "c99"),
+        ("mpicc", "c", "c11"),
+        ("mpicxx", "c++", "c++17"),
+    ] {
+        succeed(
+            command(stage().join("bin").join(compiler), 120)
+                .args(["-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
+                .args(["-x", language])
+                .arg(format!("-std={standard}"))
+                .arg(&source),
+        );
+    }
+    let flags = succeed(
+        command("pkg-config", 60)
+            .env("PKG_CONFIG_PATH", stage().join("lib/pkgconfig"))
+            .args(["--cflags", "--libs", "nx"]),
+    );
+    let executable = folder.path().join("header");
+    succeed(
+        command("cc", 120)
+            .arg(&source)
+            .args(flags.split_whitespace())
+            .arg("-o")
+            .arg(&executable),
+    );
+    succeed(&mut command(&executable, 60));
+}

@@ -1,0 +1,207 @@
+//! The libraries beside MPI: their headers, and the C sources of the small shared libraries that give the functions of
+//! `libmpi_abi` their names.
+//!
+//! Each function is defined once, in `abi/nx` or `abi/mpl`. From the definition come its prototypes and two kinds of functions
+//! that jump to it: for C, and for Fortran, where all arguments are references and integers have four bytes.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use syn::{Expr, Item, Lit};
+
+pub mod mpl;
+pub mod nx;
+
+/// What is printed of a library.
+pub struct Printed {
+    /// Files in the tree, by their paths from the root of the workspace.
+    pub files: Vec<(&'static str, String)>,
+    /// The symbols in `libmpi_abi` that it needs.
+    pub symbols: Vec<String>,
+}
+
+/// All libraries.
+///
+/// # Errors
+/// When a source cannot be read or understood.
+pub fn print(root: &Path) -> Result<Vec<Printed>, String> {
+    Ok(vec![nx::print(root)?, mpl::print(root)?])
+}
+
+/// The C sources of the shared libraries, by the libraries' names.
+///
+/// # Errors
+/// As [`print`].
+pub fn sources(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
+    Ok(vec![("nx", nx::source(root)?), ("mpl", mpl::source(root)?)])
+}
+
+/// A function as it is defined.
+pub(crate) struct Definition {
+    /// Its comment, for readers of the header.
+    pub doc: String,
+    pub name: String,
+    /// Names and Rust types.
+    pub parameters: Vec<(String, String)>,
+    /// The Rust type of the result; none for a void function.
+    pub result: Option<String>,
+}
+
+/// One parameter in the two languages.
+pub(crate) struct Forms {
+    /// The declaration in the header.
+    pub c: String,
+    /// How C's argument is handed on.
+    pub c_pass: String,
+    /// The declaration of what it is handed to.
+    pub inner: String,
+    /// The declaration in Fortran's function; none when Fortran does not have the parameter.
+    pub fortran: Option<String>,
+    /// How Fortran's argument is handed on.
+    pub fortran_pass: String,
+    /// It is a text, whose length Fortran passes behind all parameters.
+    pub is_text: bool,
+}
+
+/// All functions that calls of the macro `name` define in a folder, file by file in alphabetical order.
+pub(crate) fn definitions(folder: &Path, name: &str) -> Result<Vec<Definition>, String> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .map_err(|e| format!("cannot list {}: {e}", folder.display()))?
+        .filter_map(|entry| entry.ok().map(|e| e.path()))
+        .filter(|path| path.extension().is_some_and(|e| e == "rs"))
+        .collect();
+    files.sort();
+    let mut all = Vec::new();
+    for file in files {
+        for item in parse(&file)?.items {
+            let Item::Macro(item) = item else { continue };
+            if item.mac.path.is_ident(name) && item.ident.is_none() {
+                read_calls(item.mac.tokens, &mut all)
+                    .map_err(|e| format!("{}: {e}", file.display()))?;
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn read_calls(tokens: TokenStream, all: &mut Vec<Definition>) -> Result<(), String> {
+    let mut tokens = tokens.into_iter();
+    let mut doc = String::new();
+    while let Some(token) = tokens.next() {
+        match &token {
+            TokenTree::Punct(p) if p.as_char() == '#' => {
+                if let Some(TokenTree::Group(group)) = tokens.next()
+                    && let Some(TokenTree::Literal(text)) = group.stream().into_iter().nth(2)
+                {
+                    doc = text.to_string().trim_matches('"').trim().to_owned();
+                }
+                continue;
+            }
+            TokenTree::Ident(word) if word == "free" => {
+                tokens.next();
+            }
+            TokenTree::Ident(word) if word == "fn" => {}
+            other => return Err(format!("`fn` expected, found `{other}`")),
+        }
+        let Some(TokenTree::Ident(name)) = tokens.next() else {
+            return Err("a function without a name".into());
+        };
+        let Some(TokenTree::Group(arguments)) = tokens.next() else {
+            return Err(format!("{name} has no parameters"));
+        };
+        let mut result = None;
+        loop {
+            match tokens.next() {
+                Some(TokenTree::Group(g)) if g.delimiter() == Delimiter::Brace => break,
+                Some(TokenTree::Punct(p)) if p.as_char() == '|' => {
+                    tokens.find(|t| matches!(t, TokenTree::Punct(p) if p.as_char() == '|'));
+                }
+                Some(TokenTree::Ident(ty)) => result = Some(ty.to_string()),
+                Some(TokenTree::Punct(_)) => {}
+                other => return Err(format!("{name} has no body but {other:?}")),
+            }
+        }
+        let words: Vec<String> = arguments
+            .stream()
+            .into_iter()
+            .filter_map(|token| match token {
+                TokenTree::Ident(word) => Some(word.to_string()),
+                _ => None,
+            })
+            .collect();
+        let parameters = words
+            .chunks_exact(2)
+            .map(|pair| (pair[0].trim_end_matches('_').to_owned(), pair[1].clone()))
+            .collect();
+        all.push(Definition {
+            doc: std::mem::take(&mut doc),
+            name: name.to_string(),
+            parameters,
+            result,
+        });
+    }
+    Ok(())
+}
+
+/// The constants of a Rust file with their comments.
+pub(crate) fn constants(file: &Path) -> Result<Vec<(String, i64, String)>, String> {
+    let mut all = Vec::new();
+    for item in parse(file)?.items {
+        let Item::Const(item) = item else { continue };
+        let name = item.ident.to_string();
+        let doc = item.attrs.iter().find_map(|a| match &a.meta {
+            syn::Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
+                Expr::Lit(syn::ExprLit {
+                    lit: Lit::Str(text),
+                    ..
+                }) => Some(text.value().trim().to_owned()),
+                _ => None,
+            },
+            _ => None,
+        });
+        let (sign, expr) = match &*item.expr {
+            Expr::Unary(unary) => (-1, &*unary.expr),
+            expr => (1, expr),
+        };
+        let Expr::Lit(syn::ExprLit {
+            lit: Lit::Int(number),
+            ..
+        }) = expr
+        else {
+            return Err(format!("{name} is not a number"));
+        };
+        let value: i64 = number.base10_parse().map_err(|e| e.to_string())?;
+        all.push((name, sign * value, doc.unwrap_or_default()));
+    }
+    Ok(all)
+}
+
+/// A C function's head.
+pub(crate) fn head(result: &str, name: &str, parameters: &[String]) -> String {
+    let parameters = match parameters {
+        [] => "void".to_owned(),
+        some => some.join(", "),
+    };
+    let space = if result.ends_with('*') { "" } else { " " };
+    format!("{result}{space}{name}({parameters})")
+}
+
+/// A C function that hands its arguments on.
+pub(crate) fn jump(text: &mut String, head: &str, inner: &str, arguments: &[String], void: bool) {
+    let back = if void { "" } else { "return " };
+    writeln!(
+        text,
+        "{head} {{ {back}{inner}({}); }}",
+        arguments.join(", ")
+    )
+    .expect("a string grows");
+}
+
+fn parse(path: &Path) -> Result<syn::File, String> {
+    syn::parse_file(&read(path)?).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+pub(crate) fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
+}

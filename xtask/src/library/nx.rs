@@ -1,0 +1,230 @@
+//! NX: `nx.h`, `fnx.h` and the source of `libnx`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::{Definition, Forms, Printed, constants, definitions, head, jump, read};
+
+const FOLDER: &str = "abi/nx/src";
+const CONSTANTS: &str = "run/nx/src/constants.rs";
+
+/// Begins the source of `libnx`.
+const PRELUDE: &str = r#"/* libnx: the names of NX for the functions of libmpi_abi. Printed by `cargo xtask stage`. */
+#include <stddef.h>
+#include "nx.h"
+
+struct routine {
+    void (*routine)(void);
+    long fortran;
+};
+
+/* The address of Fortran's integers, told by its lowest bit. */
+#define INTEGERS(place) ((void *)((size_t)(place) | 1))
+
+/* A text of Fortran's, without the blanks at its end. */
+#define TEXT(text) ended(text, text##_length, (char[1024]){0})
+static const char *ended(const char *text, size_t length, char room[1024]) {
+    while (length > 0 && text[length - 1] == ' ') length--;
+    if (length > 1023) length = 1023;
+    for (size_t i = 0; i < length; i++) room[i] = text[i];
+    return room;
+}
+
+void margay_nx_start(void *msginfo, int controls);
+
+"#;
+
+/// Headers and symbols.
+///
+/// # Errors
+/// When a source cannot be read or understood.
+pub fn print(root: &Path) -> Result<Printed, String> {
+    let all = definitions(&root.join(FOLDER), "nx")?;
+    let numbers = constants(&root.join(CONSTANTS))?;
+    let mut defines = String::new();
+    for (name, value, doc) in &numbers {
+        let value = if *value < 0 {
+            format!("({value})")
+        } else {
+            value.to_string()
+        };
+        writeln!(defines, "#define {name} {value} /* {doc} */").expect("a string grows");
+    }
+    let mut prototypes = String::new();
+    let mut symbols = vec!["margay_nx_start".to_owned()];
+    for definition in &all {
+        let parameters = c_parameters(definition)?;
+        let (result, twin) = results(definition)?;
+        let Definition { name, doc, .. } = definition;
+        let plain = head(result, name, &parameters);
+        let other = head(twin, &format!("_{name}"), &parameters);
+        write!(prototypes, "/* {doc} */\n{plain};\n{other};\n").expect("a string grows");
+        symbols.push(format!("margay_nx_{name}"));
+        symbols.push(format!("margay_nx__{name}"));
+    }
+    let header = read(&root.join("abi/nx/nx.h.in"))?
+        .replace("@constants@\n", &defines)
+        .replace("@prototypes@\n", &prototypes);
+    let files = vec![
+        ("abi/nx/include/nx.h", header),
+        ("abi/nx/include/fnx.h", fortran_header(&all, &numbers)?),
+    ];
+    Ok(Printed { files, symbols })
+}
+
+/// The source of `libnx`.
+///
+/// # Errors
+/// As [`print`].
+pub fn source(root: &Path) -> Result<String, String> {
+    let mut text = PRELUDE.to_owned();
+    for definition in definitions(&root.join(FOLDER), "nx")? {
+        let name = &definition.name;
+        let forms = all_forms(&definition)?;
+        let (result, twin) = results(&definition)?;
+        let of = |pick: fn(&Forms) -> &String| forms.iter().map(|f| pick(f).clone()).collect();
+        let inner: Vec<String> = of(|f| &f.inner);
+        let c: Vec<String> = of(|f| &f.c);
+        let pass: Vec<String> = of(|f| &f.c_pass);
+        for (result, mark) in [(result, ""), (twin, "_")] {
+            let function = format!("margay_nx_{mark}{name}");
+            writeln!(text, "{};", head(result, &function, &inner)).expect("a string grows");
+            let own = head(result, &format!("{mark}{name}"), &c);
+            jump(&mut text, &own, &function, &pass, result == "void");
+        }
+        if !is_for_fortran(&definition) {
+            continue;
+        }
+        let mut parameters: Vec<String> = forms.iter().filter_map(|f| f.fortran.clone()).collect();
+        let texts = definition.parameters.iter().zip(&forms);
+        for ((parameter, _), _) in texts.filter(|(_, form)| form.is_text) {
+            parameters.push(format!("size_t {parameter}_length"));
+        }
+        let pass: Vec<String> = of(|f| &f.fortran_pass);
+        let own = head(fortran_result(result), &format!("{name}_"), &parameters);
+        jump(
+            &mut text,
+            &own,
+            &format!("margay_nx_{name}"),
+            &pass,
+            result == "void",
+        );
+    }
+    Ok(text + "\n" + &read(&root.join("abi/nx/start.c"))?)
+}
+
+fn fortran_result(c: &str) -> &str {
+    match c {
+        "long" | "unsigned long" => "int",
+        other => other,
+    }
+}
+
+/// The C types of the result of a function and of its twin.
+fn results(definition: &Definition) -> Result<(&'static str, &'static str), String> {
+    Ok(match definition.result.as_deref() {
+        None => ("void", "long"),
+        Some("c_long") => ("long", "long"),
+        Some("c_ulong") => ("unsigned long", "long"),
+        Some("c_double") => ("double", "double"),
+        Some(other) => return Err(format!("{}: no C type for {other}", definition.name)),
+    })
+}
+
+/// Lists of strings and arrays that the library allocates are C's alone.
+fn is_for_fortran(definition: &Definition) -> bool {
+    let mut types = definition.parameters.iter().map(|(_, ty)| ty.as_str());
+    !types.any(|ty| matches!(ty, "Strings" | "LongsPlace"))
+}
+
+fn c_parameters(definition: &Definition) -> Result<Vec<String>, String> {
+    Ok(all_forms(definition)?.into_iter().map(|f| f.c).collect())
+}
+
+fn all_forms(definition: &Definition) -> Result<Vec<Forms>, String> {
+    let forms = definition
+        .parameters
+        .iter()
+        .map(|(name, ty)| forms(name, ty));
+    forms
+        .collect::<Option<_>>()
+        .ok_or_else(|| format!("{}: no C type for a parameter", definition.name))
+}
+
+fn forms(name: &str, ty: &str) -> Option<Forms> {
+    // The declarations in C and of the inner function, and what Fortran has: its declaration and what is handed on.
+    let (c, inner, fortran, fortran_pass) = match ty {
+        "c_long" => ("long @", "long", "int *@", "*@"),
+        "Bytes" => ("const void *@", "const void *", "const void *@", "@"),
+        "Room" => ("void *@", "void *", "void *@", "@"),
+        "Longs" => ("long @[]", "void *", "int *@", "INTEGERS(@)"),
+        "Esize" => ("esize_t *@", "void *", "int *@", "INTEGERS(@)"),
+        "Text" => ("const char *@", "const char *", "const char *@", "TEXT(@)"),
+        "Strings" => ("char *@[]", "char **", "", "0"),
+        "LongsPlace" => ("long **@", "long **", "", "0"),
+        "Argc" => ("int *@", "int *", "", "0"),
+        "Argv" => ("char *@[]", "char **", "", "0"),
+        "Handler" => (
+            "void (*@)(long, long, long, long)",
+            "struct routine",
+            "void (*@)(void)",
+            "(struct routine){@, 1}",
+        ),
+        "XHandler" => (
+            "void (*@)(long)",
+            "struct routine",
+            "void (*@)(void)",
+            "(struct routine){@, 1}",
+        ),
+        "Combine" => (
+            "long (*@)(NX_OPERANDS)",
+            "long (*)(NX_OPERANDS)",
+            "long (*@)(NX_OPERANDS)",
+            "@",
+        ),
+        "Routine" => (
+            "void (*@)(void *)",
+            "void (*)(void *)",
+            "void (*@)(void *)",
+            "@",
+        ),
+        _ => return None,
+    };
+    let named = |text: &str| text.replace('@', name);
+    let c_pass = match inner {
+        "struct routine" => format!("(struct routine){{(void (*)(void)){name}, 0}}"),
+        _ => name.to_owned(),
+    };
+    Some(Forms {
+        c: named(c),
+        c_pass,
+        inner: inner.to_owned(),
+        fortran: (!fortran.is_empty()).then(|| named(fortran)),
+        fortran_pass: named(fortran_pass),
+        is_text: ty == "Text",
+    })
+}
+
+/// `fnx.h`, for fixed and free form.
+fn fortran_header(all: &[Definition], numbers: &[(String, i64, String)]) -> Result<String, String> {
+    let mut text = String::from(
+        "! fnx.h: the NX message-passing library, Margay.\n! Printed by `cargo xtask header`; see docs/nx.md.\n",
+    );
+    for definition in all.iter().filter(|d| is_for_fortran(d)) {
+        let ty = match results(definition)?.0 {
+            "void" => continue,
+            "double" => "double precision",
+            _ => "integer",
+        };
+        let name = &definition.name;
+        writeln!(text, "      {ty} {name}\n      external {name}").expect("a string grows");
+    }
+    for (name, value, _) in numbers {
+        writeln!(
+            text,
+            "      integer {name}\n      parameter ({name} = {value})"
+        )
+        .expect("a string grows");
+    }
+    Ok(text)
+}
