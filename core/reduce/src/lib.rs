@@ -84,9 +84,13 @@ impl fmt::Display for Op {
 }
 
 /// Whether `op` is defined on `basic` by the standard's table. Beyond the table, logical operations are accepted on
-/// Fortran and multi-language integers, as the other implementations do. `Replace` and `NoOp` apply to all types.
+/// Fortran and multi-language integers, and `MPI_CHAR` counts as an integer (benchmarks that are widely used accumulate it),
+/// as with the other implementations. `Replace` and `NoOp` apply to all types.
 pub const fn is_valid(op: Op, basic: Basic) -> bool {
-    let class = basic.class();
+    let class = match basic {
+        Basic::Char => Class::Integer,
+        _ => basic.class(),
+    };
     match op {
         Op::Sum | Op::Prod => matches!(class, Class::Integer | Class::Float | Class::Complex),
         Op::Min | Op::Max => matches!(class, Class::Integer | Class::Float),

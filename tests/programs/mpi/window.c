@@ -165,6 +165,15 @@ static void atomics(MPI_Win win, long *base)
         memset(base, 0, 8 * sizeof *base);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock_all(0, win);
+    /* A char counts as an integer, as programs expect that accumulate one. */
+    char step = 1, seen = 0, got = 0;
+    MPI_Fetch_and_op(&step, &seen, MPI_CHAR, 0, 7, MPI_SUM, win);
+    MPI_Accumulate(&step, 1, MPI_CHAR, 0, 7, 1, MPI_CHAR, MPI_SUM, win);
+    MPI_Win_flush(0, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Fetch_and_op(NULL, &got, MPI_CHAR, 0, 7, MPI_NO_OP, win);
+    MPI_Win_flush(0, win);
+    CHECK(seen >= 0 && seen < 2 * size && got == 2 * size);
     for (int i = 0; i < turns; i++) {
         MPI_Accumulate(&one, 1, MPI_LONG, 0, 0, 1, MPI_LONG, MPI_SUM, win);
         MPI_Fetch_and_op(&one, &before, MPI_LONG, 0, 1, MPI_SUM, win);
