@@ -9,6 +9,7 @@ use margay_run_mpi::constants::op::MPI_NO_OP;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
 use margay_run_mpi::window::access::{Access, Dense, Remote, check_single};
+use margay_sys::user::Mem;
 
 use crate::call::mpi;
 use crate::convert::{Int, count_of, operand, span};
@@ -64,7 +65,17 @@ mpi! {
 
     /// `MPI_Get_accumulate` of one element of a predefined type.
     fn MPI_Fetch_and_op(origin_addr: ConstBuf, result_addr: Buf, datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, op: MPI_Op, win: MPI_Win) |mpi| on win {
-        let target = far(mpi, (target_rank, target_disp, 1, datatype))?;
+        let far_element = (target_rank, target_disp, 1, datatype);
+        if let Some(result) = element(result_addr, datatype)
+            && let Some(dense) = Dense::fetch(op.value(), datatype.value(), &result)
+        {
+            // With MPI_NO_OP the origin has no meaning, whatever it is.
+            let origin = if op.value() == MPI_NO_OP { result_addr } else { origin_addr.buf() };
+            if at_once(mpi, win, dense, (origin, 1, datatype), far_element) {
+                return Ok(());
+            }
+        }
+        let target = far(mpi, far_element)?;
         check_single(&target)?;
         let access = fetch(mpi, (origin_addr.buf(), 1, datatype), (result_addr, 1, datatype), op)?;
         mpi.access(win.value(), access, &target)
@@ -72,7 +83,15 @@ mpi! {
 
     /// Replaces one element at the target if it equals another, and gives the one that was there before.
     fn MPI_Compare_and_swap(origin_addr: ConstBuf, compare_addr: ConstBuf, result_addr: Buf, datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, win: MPI_Win) |mpi| on win {
-        let target = far(mpi, (target_rank, target_disp, 1, datatype))?;
+        let far_element = (target_rank, target_disp, 1, datatype);
+        if let Some(result) = element(result_addr, datatype)
+            && let Some(compare) = element(compare_addr.buf(), datatype)
+            && let Some(dense) = Dense::swap(datatype.value(), &compare, &result)
+            && at_once(mpi, win, dense, (origin_addr.buf(), 1, datatype), far_element)
+        {
+            return Ok(());
+        }
+        let target = far(mpi, far_element)?;
         let access = Access::Swap {
             new: near(mpi, (origin_addr.buf(), 1, datatype))?,
             compare: operand(mpi, ("compare_addr", "count"), compare_addr.buf(), 1, datatype)?.mem,
@@ -114,7 +133,7 @@ mpi! {
 /// Does the operation at once if both sides are of predefined types without holes, equally long, and nothing else is
 /// in the way.
 #[inline]
-fn at_once(mpi: &Mpi, win: MPI_Win, dense: Dense, origin: Elements, target: Far) -> bool {
+fn at_once(mpi: &Mpi, win: MPI_Win, dense: Dense<'_>, origin: Elements, target: Far) -> bool {
     let (buf, count, datatype) = origin;
     let (rank, disp, far_count, far_datatype) = target;
     let size = |count: i64, datatype: MPI_Datatype| {
@@ -132,6 +151,12 @@ fn at_once(mpi: &Mpi, win: MPI_Win, dense: Dense, origin: Elements, target: Far)
         }
         _ => false,
     }
+}
+
+/// The memory of one element of a predefined type without holes.
+fn element(buf: Buf, datatype: MPI_Datatype) -> Option<Mem> {
+    let bytes = basic_size(datatype.value())?;
+    (buf.address() > MPI_IN_PLACE).then(|| buf.claim(0, bytes as i64))
 }
 
 fn near(mpi: &Mpi, (buf, count, datatype): Elements) -> Result<Operand> {

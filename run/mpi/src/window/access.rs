@@ -8,7 +8,7 @@ use margay_core_reduce::{self as reduce, Op};
 use margay_run_engine::{Pending, ReqId};
 use margay_sys::user::Mem;
 
-use super::combine::apply;
+use super::combine::{apply, swap};
 use super::reach::{Reach, element_type, on_memory, on_process};
 use super::{Flavor, Way, Window};
 use crate::collective::Operand;
@@ -54,23 +54,53 @@ pub enum Access {
 
 /// An operation on elements that lie in one piece on both sides.
 #[derive(Clone, Copy)]
-pub enum Dense {
+pub enum Dense<'a> {
     Put,
     Get,
     Accumulate(Op, Basic),
+    /// As `Accumulate`; where what was there before goes.
+    Fetch(Op, Basic, &'a Mem),
+    /// What to compare with, and where what was there before goes.
+    Swap(&'a Mem, &'a Mem),
 }
 
-impl Dense {
+impl<'a> Dense<'a> {
     /// Accumulating with this operation to elements of this type, if both are predefined, fit each other and the elements
     /// have no holes.
     #[inline]
     #[must_use]
-    pub fn accumulate(op: u32, datatype: u32) -> Option<Dense> {
+    pub fn accumulate(op: u32, datatype: u32) -> Option<Dense<'a>> {
         let op = Op::from_handle(u64::from(op))?;
         let basic = Basic::from_handle(u64::from(datatype))?;
         let fit = reduce::is_valid(op, basic) && basic.size() == basic.extent();
         fit.then_some(Dense::Accumulate(op, basic))
     }
+
+    /// As [`Dense::accumulate`], fetching what was there before into `result`.
+    #[inline]
+    #[must_use]
+    pub fn fetch(op: u32, datatype: u32, result: &'a Mem) -> Option<Dense<'a>> {
+        match Dense::accumulate(op, datatype)? {
+            Dense::Accumulate(op, basic) => Some(Dense::Fetch(op, basic, result)),
+            _ => None,
+        }
+    }
+
+    /// Swapping an element of this type if it equals the one in `compare`, if the type can be compared.
+    #[inline]
+    #[must_use]
+    pub fn swap(datatype: u32, compare: &'a Mem, result: &'a Mem) -> Option<Dense<'a>> {
+        let basic = Basic::from_handle(u64::from(datatype))?;
+        can_swap(basic).then_some(Dense::Swap(compare, result))
+    }
+}
+
+/// Whether elements of the type can be compared and swapped.
+fn can_swap(basic: Basic) -> bool {
+    !matches!(
+        basic.class(),
+        Class::Float | Class::Complex | Class::Pair | Class::Packed
+    )
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +157,7 @@ impl Mpi {
     pub fn access_at_once(
         &self,
         handle: u32,
-        dense: Dense,
+        dense: Dense<'_>,
         mem: &Mem,
         bytes: u64,
         (rank, disp): (i32, i64),
@@ -159,7 +189,7 @@ impl Mpi {
                 window.unfenced.store(true, Ordering::Relaxed);
             }
             Dense::Get => to.copy_to(at, mem, 0, len),
-            Dense::Accumulate(op, basic) => {
+            Dense::Accumulate(..) | Dense::Fetch(..) | Dense::Swap(..) => {
                 let Some(block) = &window.block else {
                     return false;
                 };
@@ -167,8 +197,19 @@ impl Mpi {
                 if !lock.enter(1, true) {
                     return false;
                 }
-                to.with_bytes_mut(at, len, |inout| {
-                    mem.with_bytes(0, len, |input| apply(op, basic, inout, input));
+                if let Dense::Fetch(_, _, result) | Dense::Swap(_, result) = dense {
+                    to.copy_to(at, result, 0, len);
+                }
+                to.with_bytes_mut(at, len, |there| {
+                    mem.with_bytes(0, len, |input| match dense {
+                        Dense::Accumulate(op, basic) | Dense::Fetch(op, basic, _) => {
+                            apply(op, basic, there, input);
+                        }
+                        Dense::Swap(compare, _) => {
+                            compare.with_bytes(0, len, |compare| swap(there, input, compare));
+                        }
+                        Dense::Put | Dense::Get => {}
+                    });
                 });
                 if lock.leave(1) {
                     self.wake_all(window);
@@ -329,10 +370,7 @@ impl Mpi {
                 let mut job = raw(Kind::Swap, Some(new), Some(result));
                 job.compare = Some(compare);
                 let basic = single(remote)?;
-                if matches!(
-                    basic.class(),
-                    Class::Float | Class::Complex | Class::Pair | Class::Packed
-                ) {
+                if !can_swap(basic) {
                     fail!(
                         MPI_ERR_TYPE,
                         "elements of {basic} cannot be compared and swapped; use an integer, logical or byte type"
