@@ -513,6 +513,16 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The number of ranks, set by the launcher.",
     },
     Environment {
+        name: "MARGAY_BLAS",
+        reader: "`margay bench`",
+        about: "The file of the BLAS that its programs use, instead of one that they find.",
+    },
+    Environment {
+        name: "MARGAY_NX_RECTANGLE",
+        reader: "libnx",
+        about: "Rows and columns of `-sz RxC`, as an NX program that starts itself tells its ranks.",
+    },
+    Environment {
         name: "MARGAY_SEGMENT_FD",
         reader: "the library",
         about: "The file descriptor of the job's shared memory, set by the launcher.",
