@@ -201,7 +201,9 @@ impl<T> Drop for RankGuard<'_, T> {
     }
 }
 
-fn this_thread() -> usize {
+/// A number that differs between the threads that are alive; never 0.
+#[must_use]
+pub fn this_thread() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
     HERE.with(|here| std::ptr::from_ref(here) as usize)
 }

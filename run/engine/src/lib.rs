@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod callbacks;
 mod collective;
 mod data;
 mod engine;
@@ -21,6 +22,7 @@ mod spare;
 mod task;
 mod wait;
 
+pub use callbacks::Callbacks;
 pub use collective::{Buffer, Collective, Execution, Operator, Reduction, UserOp, combine};
 pub use data::{Data, copy};
 pub use engine::{Arrived, Engine, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId};

@@ -582,17 +582,12 @@ impl Rank {
     }
 
     /// What a thread of a library does that acts on what arrives while the program computes: makes progress whenever
-    /// something comes, asleep in between, until `is_over`. Whenever something has happened, `turn` does what the thread is
+    /// something comes, asleep in between, without end. Whenever something has happened, `turn` does what the thread is
     /// there for, and returns whether there was anything to do; `has_work` tells that before the thread sleeps.
-    pub fn serve_with(
-        &self,
-        is_over: impl Fn() -> bool,
-        mut turn: impl FnMut() -> bool,
-        has_work: impl Fn() -> bool,
-    ) {
-        while !is_over() {
+    pub(crate) fn serve_with(&self, mut turn: impl FnMut() -> bool, has_work: impl Fn() -> bool) {
+        loop {
             if !(self.progress() | turn()) {
-                self.bell_sleep(SLEEP_NS, &mut || is_over() || self.progress() || has_work());
+                self.bell_sleep(SLEEP_NS, &mut || self.progress() || has_work());
             }
         }
     }

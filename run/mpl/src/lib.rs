@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use margay_core_group::Group;
-use margay_run_engine::Rank;
+use margay_run_engine::{Callbacks, Rank};
 use margay_run_mpi::{Mpi, library};
 use margay_sys::lock::RankLock;
 
 use error::*;
 use group::Members;
 use message::Table;
-use service::Service;
+use service::Routine;
 
 /// Any task, any type, any message.
 pub const DONTCARE: i32 = -1;
@@ -44,7 +44,8 @@ pub struct Mpl {
     strict: AtomicBool,
     requests: RankLock<Table>,
     groups: Mutex<Vec<Members>>,
-    service: Service,
+    /// Receives whose routine is called, by their ids.
+    routines: Callbacks<(i32, Routine)>,
 }
 
 impl Mpl {
@@ -65,7 +66,7 @@ impl Mpl {
                 comm: world,
                 label: 0,
             }]),
-            service: Service::default(),
+            routines: Callbacks::default(),
         })
     }
 

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
+use margay_sys::lock::this_thread;
 use margay_sys::signal::SignalSet;
 
 use crate::error::*;
-use crate::handler::this_thread;
 use crate::refuse;
 
 /// A routine with its parameters.

@@ -24,12 +24,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use margay_core_group::Group;
-use margay_run_engine::Rank;
+use margay_run_engine::{Callbacks, Rank};
 use margay_run_mpi::{Comm, Mpi, library};
 use margay_sys::lock::RankLock;
 
 use error::*;
-use handler::Service;
+use handler::Handled;
 use mids::Table;
 use nodes::Nodes;
 
@@ -68,7 +68,8 @@ pub struct Nx {
     /// All processes that were started with the own type, in the order of their nodes; since the first global operation.
     everybody: OnceLock<Arc<Comm>>,
     mids: RankLock<Table>,
-    service: Service,
+    handlers: Callbacks<Handled>,
+    fatal: Fatal,
 }
 
 impl Nx {
@@ -87,7 +88,8 @@ impl Nx {
             own: AtomicU32::new(address(node, ptype)),
             everybody: OnceLock::new(),
             mids: RankLock::new(Table::default()),
-            service: Service::new(fatal),
+            handlers: Callbacks::default(),
+            fatal,
         })
     }
 
