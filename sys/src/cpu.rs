@@ -117,10 +117,20 @@ pub fn pause() {
 /// away because somebody else wanted it.
 #[must_use]
 pub fn involuntary_switches() -> u64 {
+    involuntary_switches_of(libc::RUSAGE_THREAD)
+}
+
+/// The same of all threads of this process.
+#[must_use]
+pub fn involuntary_switches_of_process() -> u64 {
+    involuntary_switches_of(libc::RUSAGE_SELF)
+}
+
+fn involuntary_switches_of(whom: libc::c_int) -> u64 {
     // SAFETY: an all-zero rusage is a valid value and the kernel overwrites it.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is a valid place for the result.
-    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    unsafe { libc::getrusage(whom, &raw mut usage) };
     usage.ru_nivcsw as u64
 }
 

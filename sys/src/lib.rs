@@ -24,6 +24,11 @@
 //! | [`file`] | files: access at offsets from claimed memory, sizes, locks on ranges |
 //! | [`port`] | named sockets over which processes without common memory meet |
 //! | [`descriptor`] | waiting for many descriptors, writing without blocking |
+//! | [`fence`] | a full fence between threads that only the rare side pays for |
+//! | [`deque`] | a worker's deque, with thieves at the other end |
+//! | [`job`] | closures in one word, lent from a stack or in a recycled node, and who waits for them |
+//! | [`shelf`] | counted pointers that one thread lays out and others look at |
+//! | [`fiber`] | stacks of their own and the switch between them |
 //! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
 
 #[cfg(not(loom))]
@@ -36,11 +41,17 @@ pub mod clock;
 pub mod cma;
 #[cfg(not(loom))]
 pub mod cpu;
+pub mod deque;
 #[cfg(not(loom))]
 pub mod descriptor;
 pub mod doorbell;
+pub mod fence;
+#[cfg(not(loom))]
+pub mod fiber;
 #[cfg(not(loom))]
 pub mod file;
+#[cfg(not(loom))]
+pub mod job;
 #[cfg(not(loom))]
 pub mod lock;
 #[cfg(not(loom))]
@@ -52,6 +63,8 @@ pub mod process;
 pub mod ring;
 #[cfg(not(loom))]
 pub mod segment;
+#[cfg(not(loom))]
+pub mod shelf;
 #[cfg(not(loom))]
 pub mod signal;
 mod sync;

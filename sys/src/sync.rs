@@ -15,7 +15,6 @@ pub(crate) struct Cell<T>(std::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]
 impl<T> Cell<T> {
-    #[cfg(test)]
     pub(crate) const fn new(value: T) -> Self {
         Cell(std::cell::UnsafeCell::new(value))
     }

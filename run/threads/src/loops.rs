@@ -1,0 +1,156 @@
+//! Parallel loops and reductions, by splitting ranges.
+//!
+//! A range is forked lazily: the upper part lies in the deque while the lower runs, and comes back when nobody has
+//! taken it, which costs a few nanoseconds. Thieves take the oldest entry, which is the largest part.
+
+use margay_core_loops::Schedule;
+use margay_sys::job::fork;
+
+use crate::worker::Worker;
+
+/// Which iterations, how many at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Iterations {
+    /// How many; they are numbered from 0.
+    pub count: u64,
+    pub schedule: Schedule,
+    /// No chunk has fewer iterations, except the last.
+    pub min_chunk: u64,
+}
+
+impl Iterations {
+    /// `count` iterations in chunks of about `grain`, for loops whose iterations cost about the same.
+    #[must_use]
+    pub fn with_grain(count: u64, grain: u64) -> Iterations {
+        Iterations {
+            count,
+            schedule: Schedule::Simple,
+            min_chunk: grain,
+        }
+    }
+}
+
+struct Loop<'a, B> {
+    iterations: Iterations,
+    threads: u64,
+    body: &'a B,
+}
+
+impl<B> Clone for Loop<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Loop<'_, B> {}
+
+impl<B: Fn(&Worker, u64, u64) + Sync> Loop<'_, B> {
+    fn chunk(&self, left: u64) -> u64 {
+        let Iterations {
+            count,
+            schedule,
+            min_chunk,
+        } = self.iterations;
+        schedule.chunk(count, left, self.threads, min_chunk)
+    }
+
+    /// Chunks of one size: the range is halved between chunks.
+    fn even(self, worker: &Worker, begin: u64, end: u64, chunk: u64) {
+        let left = end - begin;
+        if left <= chunk {
+            (self.body)(worker, begin, left);
+            return;
+        }
+        let middle = begin + left.div_ceil(chunk) / 2 * chunk;
+        fork(
+            worker,
+            |worker| self.even(worker, begin, middle, chunk),
+            |worker| self.even(worker, middle, end, chunk),
+        );
+    }
+
+    /// Chunks that shrink: the first is taken off, the rest may be stolen, and whoever has stolen it halves it, so that
+    /// the next thief finds a half.
+    fn shrinking(self, worker: &Worker, begin: u64, end: u64, forker: u16) {
+        let left = end - begin;
+        let chunk = self.chunk(left);
+        if chunk == left {
+            (self.body)(worker, begin, left);
+            return;
+        }
+        let here = worker.token().seat;
+        if here == forker {
+            fork(
+                worker,
+                |worker| (self.body)(worker, begin, chunk),
+                |worker| self.shrinking(worker, begin + chunk, end, here),
+            );
+        } else {
+            let middle = begin + (left / 2).max(chunk);
+            fork(
+                worker,
+                |worker| self.shrinking(worker, begin, middle, here),
+                |worker| self.shrinking(worker, middle, end, here),
+            );
+        }
+    }
+}
+
+impl Worker {
+    /// Runs a parallel loop and returns when it is complete. `body` gets the worker, the first iteration and how many. It may fork,
+    /// loop and block itself.
+    #[inline]
+    pub fn for_each<B>(&self, iterations: Iterations, body: &B)
+    where
+        B: Fn(&Worker, u64, u64) + Sync,
+    {
+        let count = iterations.count;
+        if count == 0 {
+            return;
+        }
+        let whole = Loop {
+            iterations,
+            threads: self.active() as u64,
+            body,
+        };
+        if iterations.schedule.is_even() {
+            whole.even(self, 0, count, whole.chunk(count));
+        } else {
+            whole.shrinking(self, 0, count, self.token().seat);
+        }
+    }
+
+    /// Reduces `count` iterations: `map` makes a value of a chunk of at most `grain` iterations from its first iteration and how many, `combine`
+    /// makes one of two neighbours. The tree depends on `count` and `grain` alone, so that the result does not depend on who
+    /// computed what. `identity` is the value of no iterations.
+    pub fn reduce<T, M, K>(&self, count: u64, grain: u64, identity: T, map: &M, combine: &K) -> T
+    where
+        T: Send,
+        M: Fn(&Worker, u64, u64) -> T + Sync,
+        K: Fn(T, T) -> T + Sync,
+    {
+        if count == 0 {
+            return identity;
+        }
+        reduce(self, 0, count, grain.max(1), map, combine)
+    }
+}
+
+fn reduce<T, M, K>(worker: &Worker, begin: u64, end: u64, grain: u64, map: &M, combine: &K) -> T
+where
+    T: Send,
+    M: Fn(&Worker, u64, u64) -> T + Sync,
+    K: Fn(T, T) -> T + Sync,
+{
+    let left = end - begin;
+    if left <= grain {
+        return map(worker, begin, left);
+    }
+    let middle = begin + left.div_ceil(grain) / 2 * grain;
+    let (lower, upper) = fork(
+        worker,
+        |worker| reduce(worker, begin, middle, grain, map, combine),
+        |worker| reduce(worker, middle, end, grain, map, combine),
+    );
+    combine(lower, upper)
+}

@@ -1,0 +1,467 @@
+//! A worker's deque: its owner pushes and pops at the tail, thieves take from the head.
+//!
+//! The protocol is Cilk-5's THE (Frigo, Leiserson, Randall, "The implementation of the Cilk-5
+//! multithreaded language", 1998) with the fence of the owner's side moved to the thief's
+//! ([`fence`](crate::fence)): owners pop millions of times for each theft.
+//!
+//! - `tail` is written by the owner alone, `head` by whoever holds the thieves' lock. The entries are
+//!   those from `head` to `tail`.
+//! - Owner, `pop`: lowers `tail`, light fence, reads `head`. If `head` has not passed, the entry is the
+//!   owner's: a thief that comes later sees the lowered `tail`. If it has, a thief is at the same entry;
+//!   the owner restores `tail`, takes the lock and looks again, undisturbed.
+//! - Thief, `steal`: under the lock, raises `head`, heavy fence, reads `tail`. If `tail` is not below, the
+//!   entry is the thief's: the owner reads the raised `head` from now on. Otherwise the thief lowers
+//!   `head` again; the owner has taken the entry.
+//!
+//! By the fence at least one of the two sees the other's write when they want the same entry; when both
+//! see it, the thief gives way and the owner, waiting for the lock, gets the entry.
+//!
+//! Orderings: `tail` is stored with release and loaded by thieves with acquire, so that a thief sees the
+//! entry that the owner wrote. `head` is stored with release and loaded by `push` with acquire, so that a
+//! slot is written again only after the thief has read it. The lock is acquire and release. All else is
+//! ordered by the two fences.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::fence;
+use crate::sync::{AtomicU32, AtomicU64, Cell, Ordering};
+
+/// Entries that a new deque has room for; it grows when they are used up.
+const FIRST_LEN: usize = 256;
+
+/// What fits in one machine word and comes out of it again.
+///
+/// # Safety
+/// `from_word(into_word(x))` is `x`, on whichever thread. A word is turned back once.
+pub unsafe trait Word: Send {
+    fn into_word(self) -> u64;
+
+    /// # Safety
+    /// `word` comes from [`into_word`](Self::into_word) and has not been turned back.
+    unsafe fn from_word(word: u64) -> Self;
+}
+
+// SAFETY: the address of an allocation tells all of a box of a sized type.
+unsafe impl<T: Send> Word for Box<T> {
+    fn into_word(self) -> u64 {
+        Box::into_raw(self).expose_provenance() as u64
+    }
+
+    unsafe fn from_word(word: u64) -> Self {
+        // SAFETY: the word is the address of a box that was given up.
+        unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut(word as usize)) }
+    }
+}
+
+// SAFETY: the address of an allocation tells all of a counted pointer to a sized type.
+unsafe impl<T: Send + Sync> Word for Arc<T> {
+    fn into_word(self) -> u64 {
+        Arc::into_raw(self).expose_provenance() as u64
+    }
+
+    unsafe fn from_word(word: u64) -> Self {
+        // SAFETY: the word is the address of a counted pointer that was given up.
+        unsafe { Arc::from_raw(std::ptr::with_exposed_provenance(word as usize)) }
+    }
+}
+
+/// One cache line and its neighbour, which some processors fetch together.
+#[repr(align(128))]
+struct Line<T>(T);
+
+struct Shared<T: Word> {
+    tail: Line<AtomicU64>,
+    thieves: Line<Thieves>,
+    /// Replaced by the owner, under the lock, when it is full; thieves read it under the lock.
+    slots: Cell<Box<[AtomicU64]>>,
+    entries: PhantomData<T>,
+}
+
+struct Thieves {
+    head: AtomicU64,
+    lock: AtomicU32,
+}
+
+// SAFETY: `slots` is changed only by the owner and under the lock; the entries may go to any thread.
+unsafe impl<T: Word> Sync for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Word> Send for Shared<T> {}
+
+/// The owner's end. One thread at a time holds it.
+pub struct Owner<T: Word> {
+    shared: Arc<Shared<T>>,
+    /// Not to be shared between threads.
+    single: PhantomData<std::cell::Cell<()>>,
+}
+
+/// A thief's end; may be cloned and used by any thread.
+pub struct Stealer<T: Word> {
+    shared: Arc<Shared<T>>,
+}
+
+impl<T: Word> Clone for Stealer<T> {
+    fn clone(&self) -> Self {
+        Stealer {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+/// An empty deque.
+#[must_use]
+pub fn deque<T: Word>() -> (Owner<T>, Stealer<T>) {
+    let shared = Arc::new(Shared {
+        tail: Line(AtomicU64::new(0)),
+        thieves: Line(Thieves {
+            head: AtomicU64::new(0),
+            lock: AtomicU32::new(0),
+        }),
+        slots: Cell::new(slots(FIRST_LEN)),
+        entries: PhantomData,
+    });
+    let stealer = Stealer {
+        shared: Arc::clone(&shared),
+    };
+    let owner = Owner {
+        shared,
+        single: PhantomData,
+    };
+    (owner, stealer)
+}
+
+fn slots(len: usize) -> Box<[AtomicU64]> {
+    (0..len).map(|_| AtomicU64::new(0)).collect()
+}
+
+impl<T: Word> Owner<T> {
+    /// Puts an entry at the tail. Grows when full, and so is bounded by memory alone: what is in here has been
+    /// forked by a program and has to be kept.
+    #[inline]
+    pub fn push(&self, entry: T) {
+        let shared = &*self.shared;
+        let tail = shared.tail.0.load(Ordering::Relaxed);
+        let head = shared.thieves.0.head.load(Ordering::Acquire);
+        shared.slots.with(|slots| {
+            // SAFETY: only this thread changes the slots, and not now.
+            let slots = unsafe { &*slots };
+            // One slot stays free: `head` may be one too high for the moment of a theft.
+            let entries = tail.wrapping_sub(head) as i64;
+            if entries + 1 < slots.len() as i64 {
+                slots[tail as usize & (slots.len() - 1)]
+                    .store(entry.into_word(), Ordering::Relaxed);
+                shared.tail.0.store(tail.wrapping_add(1), Ordering::Release);
+            } else {
+                self.push_grown(entry);
+            }
+        });
+    }
+
+    #[cold]
+    fn push_grown(&self, entry: T) {
+        let shared = &*self.shared;
+        shared.lock();
+        let tail = shared.tail.0.load(Ordering::Relaxed);
+        let head = shared.thieves.0.head.load(Ordering::Relaxed);
+        shared.slots.with_mut(|old| {
+            // SAFETY: only the owner changes the slots, thieves read them under the lock, which is held.
+            let old = unsafe { &mut *old };
+            let larger = slots(old.len() * 2);
+            for at in 0..tail.wrapping_sub(head) {
+                let at = head.wrapping_add(at) as usize;
+                let word = old[at & (old.len() - 1)].load(Ordering::Relaxed);
+                larger[at & (larger.len() - 1)].store(word, Ordering::Relaxed);
+            }
+            *old = larger;
+        });
+        shared.unlock();
+        self.push(entry);
+    }
+
+    /// Takes the entry at the tail, the youngest.
+    #[inline]
+    pub fn pop(&self) -> Option<T> {
+        self.pop_if(|_| true)
+    }
+
+    /// Takes the youngest entry if its word pleases.
+    #[inline]
+    pub fn pop_if(&self, pleases: impl FnOnce(u64) -> bool) -> Option<T> {
+        let shared = &*self.shared;
+        let tail = shared.tail.0.load(Ordering::Relaxed);
+        // Nobody but the owner raises the tail, so what is gone now is gone.
+        if tail.wrapping_sub(shared.thieves.0.head.load(Ordering::Relaxed)) as i64 <= 0 {
+            return None;
+        }
+        let last = tail.wrapping_sub(1);
+        let word = self.word(last);
+        if !pleases(word) {
+            return None;
+        }
+        shared.tail.0.store(last, Ordering::Relaxed);
+        fence::light();
+        let head = shared.thieves.0.head.load(Ordering::Relaxed);
+        if last.wrapping_sub(head) as i64 >= 0 || self.pop_contested(tail) {
+            // SAFETY: the entry lies no longer between head and tail, and it is this thread that took it out.
+            return Some(unsafe { T::from_word(word) });
+        }
+        None
+    }
+
+    /// A thief was at the last entry, the one before `tail`. Tells whether the owner has it.
+    #[cold]
+    fn pop_contested(&self, tail: u64) -> bool {
+        let shared = &*self.shared;
+        shared.tail.0.store(tail, Ordering::Relaxed);
+        shared.lock();
+        let head = shared.thieves.0.head.load(Ordering::Relaxed);
+        let is_there = tail.wrapping_sub(head) as i64 > 0;
+        if is_there {
+            shared.tail.0.store(tail.wrapping_sub(1), Ordering::Relaxed);
+        }
+        shared.unlock();
+        is_there
+    }
+
+    /// Where the next entry goes: the number of entries pushed less those popped, ever.
+    #[inline]
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.shared.tail.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn word(&self, at: u64) -> u64 {
+        self.shared.slots.with(|slots| {
+            // SAFETY: only this thread changes the slots, and not now.
+            let slots = unsafe { &*slots };
+            slots[at as usize & (slots.len() - 1)].load(Ordering::Relaxed)
+        })
+    }
+
+    /// Whether nothing is there for the owner. Thieves may make it so at any time.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shared.is_empty()
+    }
+}
+
+impl<T: Word> Stealer<T> {
+    /// Takes the oldest entry if it pleases; what does not stays. None also when another thief is at it.
+    pub fn steal_if(&self, pleases: impl FnOnce(&T) -> bool) -> Option<T> {
+        let shared = &*self.shared;
+        if shared.is_empty() || !shared.try_lock() {
+            return None;
+        }
+        let stolen = self.steal_locked(pleases);
+        shared.unlock();
+        stolen
+    }
+
+    fn steal_locked(&self, pleases: impl FnOnce(&T) -> bool) -> Option<T> {
+        let shared = &*self.shared;
+        if shared.is_empty() {
+            return None;
+        }
+        let head = shared.thieves.0.head.load(Ordering::Relaxed);
+        shared
+            .thieves
+            .0
+            .head
+            .store(head.wrapping_add(1), Ordering::Release);
+        fence::heavy();
+        let tail = shared.tail.0.load(Ordering::Acquire);
+        if tail.wrapping_sub(head) as i64 > 0 {
+            let word = shared.slots.with(|slots| {
+                // SAFETY: the slots do not change while the lock is held.
+                let slots = unsafe { &*slots };
+                slots[head as usize & (slots.len() - 1)].load(Ordering::Relaxed)
+            });
+            // SAFETY: the entry lies no longer between head and tail, and it is this thread that took it out.
+            let entry = unsafe { T::from_word(word) };
+            if pleases(&entry) {
+                return Some(entry);
+            }
+            // It stays where it is; its word is still in the slot.
+            std::mem::forget(entry);
+        }
+        shared.thieves.0.head.store(head, Ordering::Release);
+        None
+    }
+
+    /// Whether there was nothing to take a moment ago.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shared.is_empty()
+    }
+}
+
+impl<T: Word> Shared<T> {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        let head = self.thieves.0.head.load(Ordering::Relaxed);
+        let tail = self.tail.0.load(Ordering::Acquire);
+        tail.wrapping_sub(head) as i64 <= 0
+    }
+
+    fn try_lock(&self) -> bool {
+        self.thieves
+            .0
+            .lock
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// For the owner. A thief holds the lock for about a microsecond.
+    fn lock(&self) {
+        let mut looks = 0_u32;
+        while !self.try_lock() {
+            looks += 1;
+            relax(looks);
+        }
+    }
+
+    fn unlock(&self) {
+        self.thieves.0.lock.store(0, Ordering::Release);
+    }
+}
+
+impl<T: Word> Drop for Shared<T> {
+    fn drop(&mut self) {
+        let tail = self.tail.0.load(Ordering::Relaxed);
+        let mut at = self.thieves.0.head.load(Ordering::Relaxed);
+        while tail.wrapping_sub(at) as i64 > 0 {
+            let word = self.slots.with(|slots| {
+                // SAFETY: nobody else has this deque any more.
+                let slots = unsafe { &*slots };
+                slots[at as usize & (slots.len() - 1)].load(Ordering::Relaxed)
+            });
+            // SAFETY: the entry was put in and never taken.
+            drop(unsafe { T::from_word(word) });
+            at = at.wrapping_add(1);
+        }
+    }
+}
+
+#[cfg(not(loom))]
+fn relax(looks: u32) {
+    if looks.is_multiple_of(64) {
+        crate::cpu::yield_now();
+    } else {
+        crate::cpu::pause();
+    }
+}
+
+#[cfg(loom)]
+fn relax(_looks: u32) {
+    loom::thread::yield_now();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn the_owner_takes_the_youngest_and_thieves_the_oldest() {
+        let (owner, stealer) = deque::<Box<u32>>();
+        for value in 0..1000 {
+            owner.push(Box::new(value));
+        }
+        assert_eq!(owner.pop().as_deref(), Some(&999));
+        assert_eq!(stealer.steal_if(|_| true).as_deref(), Some(&0));
+        assert!(stealer.steal_if(|oldest| **oldest != 1).is_none());
+        for value in 1..500 {
+            assert_eq!(stealer.steal_if(|_| true).as_deref(), Some(&value));
+        }
+        for value in (500..999).rev() {
+            assert_eq!(owner.pop().as_deref(), Some(&value));
+        }
+        assert!(owner.pop().is_none() && stealer.is_empty());
+    }
+
+    #[test]
+    fn each_entry_is_taken_once_while_thieves_and_owner_meet_at_the_last() {
+        crate::fence::register();
+        const ENTRIES: u64 = 200_000;
+        let (owner, stealer) = deque::<Box<u64>>();
+        let (sum, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                let stealer = stealer.clone();
+                let (sum, is_over) = (&sum, &is_over);
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Acquire) {
+                        if let Some(entry) = stealer.steal_if(|_| true) {
+                            sum.fetch_add(*entry, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+            for entry in 1..=ENTRIES {
+                owner.push(Box::new(entry));
+                if entry % 3 != 0
+                    && let Some(entry) = owner.pop()
+                {
+                    sum.fetch_add(*entry, Ordering::Relaxed);
+                }
+            }
+            while let Some(entry) = owner.pop() {
+                sum.fetch_add(*entry, Ordering::Relaxed);
+            }
+            is_over.store(true, Ordering::Release);
+        });
+        assert_eq!(sum.into_inner(), ENTRIES * (ENTRIES + 1) / 2);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+
+    /// Counts how often each number was taken.
+    struct Number(u64);
+
+    // SAFETY: a number is its own word.
+    unsafe impl Word for Number {
+        fn into_word(self) -> u64 {
+            self.0
+        }
+
+        unsafe fn from_word(word: u64) -> Self {
+            Number(word)
+        }
+    }
+
+    #[test]
+    fn deque_gives_each_entry_to_one() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let (owner, stealer) = deque::<Number>();
+            let thief = loom::thread::spawn(move || {
+                let mut taken = 0;
+                for _ in 0..2 {
+                    if let Some(Number(word)) = stealer.steal_if(|_| true) {
+                        taken += word;
+                    }
+                }
+                taken
+            });
+            owner.push(Number(1));
+            owner.push(Number(10));
+            let mut taken = owner.pop().map_or(0, |n| n.0);
+            owner.push(Number(100));
+            taken += owner.pop().map_or(0, |n| n.0);
+            taken += owner.pop().map_or(0, |n| n.0);
+            taken += thief.join().unwrap();
+            while let Some(Number(word)) = owner.pop() {
+                taken += word;
+            }
+            assert_eq!(taken, 111);
+        });
+    }
+}

@@ -1,0 +1,79 @@
+//! A fence whose cost lies on one side.
+//!
+//! Two threads that each write one word and then read the other's (Dekker's pattern) both need a full
+//! fence between the two. Where one side runs a million times as often as the other, that is a waste:
+//! here the frequent side executes [`light`], which costs nothing, and the rare side [`heavy`], which
+//! makes every core that runs a thread of this process execute a full fence (`membarrier(2)`, about
+//! 1 µs). Whatever the frequent side wrote before its `light` is then seen by the rare side, or the
+//! frequent side reads, after its `light`, what the rare side wrote before its `heavy`.
+//!
+//! Where the kernel has no such call (or a sandbox forbids it), `light` is a full fence and so is
+//! `heavy`: the same promise, paid on both sides.
+
+use crate::sync::{Ordering, fence};
+
+#[cfg(not(loom))]
+mod registration {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Whether the kernel fences for us. Set before the first thread can use a structure that relies on
+    /// it, and never cleared.
+    static ASYMMETRIC: AtomicBool = AtomicBool::new(false);
+
+    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+
+    /// Registers this process. Call before any structure that uses [`light`](super::light) is shared;
+    /// calling again does nothing. Forked children inherit it.
+    pub fn register() {
+        // SAFETY: the call has no memory arguments.
+        let done = unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) };
+        if done == 0 {
+            ASYMMETRIC.store(true, Ordering::SeqCst);
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_asymmetric() -> bool {
+        ASYMMETRIC.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn everywhere() {
+        // SAFETY: the call has no memory arguments. It cannot fail in a registered process.
+        unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) };
+    }
+}
+
+#[cfg(not(loom))]
+pub use registration::register;
+
+/// The frequent side's fence: nothing but a barrier for the compiler in a registered process.
+#[cfg(not(loom))]
+#[inline]
+pub fn light() {
+    if registration::is_asymmetric() {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// The rare side's fence, on every core that runs a thread of this process.
+#[cfg(not(loom))]
+pub fn heavy() {
+    fence(Ordering::SeqCst);
+    if registration::is_asymmetric() {
+        registration::everywhere();
+    }
+}
+
+/// Loom has no membarrier; the model has the two fences that it amounts to.
+#[cfg(loom)]
+pub(crate) fn light() {
+    fence(Ordering::SeqCst);
+}
+
+#[cfg(loom)]
+pub(crate) fn heavy() {
+    fence(Ordering::SeqCst);
+}
