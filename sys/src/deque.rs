@@ -17,9 +17,9 @@
 //! see it, the thief gives way and the owner, waiting for the lock, gets the entry.
 //!
 //! Orderings: `tail` is stored with release and loaded by thieves with acquire, so that a thief sees the
-//! entry that the owner wrote. `head` is stored with release and loaded by `push` with acquire, so that a
-//! slot is written again only after the thief has read it. The lock is acquire and release. All else is
-//! ordered by the two fences.
+//! entry that the owner wrote. The owner learns how far thieves have come under their lock (acquire and
+//! release), so that a slot is written again only after the thief has read it. All else is ordered by the
+//! two fences.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -91,9 +91,16 @@ unsafe impl<T: Word> Send for Shared<T> {}
 /// The owner's end. One thread at a time holds it.
 pub struct Owner<T: Word> {
     shared: Arc<Shared<T>>,
-    /// Not to be shared between threads.
-    single: PhantomData<std::cell::Cell<()>>,
+    /// Below this tail there is room for another entry; a cached lower bound, so that a push need not read `head`.
+    /// (A cell also keeps the owner's end from being shared between threads.)
+    limit: std::cell::Cell<u64>,
+    /// Where the slots are and how many, less one; kept here so that the fast paths need not follow a pointer for it.
+    slots: std::cell::Cell<*const AtomicU64>,
+    mask: std::cell::Cell<usize>,
 }
+
+// SAFETY: the pointer is to what `shared` owns, and only the holder of this end uses it.
+unsafe impl<T: Word> Send for Owner<T> {}
 
 /// A thief's end; may be cloned and used by any thread.
 pub struct Stealer<T: Word> {
@@ -125,8 +132,11 @@ pub fn deque<T: Word>() -> (Owner<T>, Stealer<T>) {
     };
     let owner = Owner {
         shared,
-        single: PhantomData,
+        limit: std::cell::Cell::new(FIRST_LEN as u64),
+        slots: std::cell::Cell::new(std::ptr::null()),
+        mask: std::cell::Cell::new(FIRST_LEN - 1),
     };
+    owner.find_slots();
     (owner, stealer)
 }
 
@@ -141,60 +151,55 @@ impl<T: Word> Owner<T> {
     pub fn push(&self, entry: T) {
         let shared = &*self.shared;
         let tail = shared.tail.0.load(Ordering::Relaxed);
-        let head = shared.thieves.0.head.load(Ordering::Acquire);
-        shared.slots.with(|slots| {
-            // SAFETY: only this thread changes the slots, and not now.
-            let slots = unsafe { &*slots };
-            // One slot stays free: `head` may be one too high for the moment of a theft.
-            let entries = tail.wrapping_sub(head) as i64;
-            if entries + 1 < slots.len() as i64 {
-                slots[tail as usize & (slots.len() - 1)]
-                    .store(entry.into_word(), Ordering::Relaxed);
-                shared.tail.0.store(tail.wrapping_add(1), Ordering::Release);
-            } else {
-                self.push_grown(entry);
-            }
-        });
+        if tail.wrapping_sub(self.limit.get()) as i64 >= 0 {
+            self.make_room(tail);
+        }
+        self.slot(tail).store(entry.into_word(), Ordering::Relaxed);
+        shared.tail.0.store(tail.wrapping_add(1), Ordering::Release);
     }
 
+    /// Looks how far thieves have come, and makes the deque larger when that leaves no room.
     #[cold]
-    fn push_grown(&self, entry: T) {
+    fn make_room(&self, tail: u64) {
         let shared = &*self.shared;
         shared.lock();
-        let tail = shared.tail.0.load(Ordering::Relaxed);
         let head = shared.thieves.0.head.load(Ordering::Relaxed);
         shared.slots.with_mut(|old| {
             // SAFETY: only the owner changes the slots, thieves read them under the lock, which is held.
             let old = unsafe { &mut *old };
-            let larger = slots(old.len() * 2);
-            for at in 0..tail.wrapping_sub(head) {
-                let at = head.wrapping_add(at) as usize;
-                let word = old[at & (old.len() - 1)].load(Ordering::Relaxed);
-                larger[at & (larger.len() - 1)].store(word, Ordering::Relaxed);
+            let entries = tail.wrapping_sub(head);
+            if entries >= old.len() as u64 / 2 {
+                let larger = slots(old.len() * 2);
+                for at in 0..entries {
+                    let at = head.wrapping_add(at) as usize;
+                    let word = old[at & (old.len() - 1)].load(Ordering::Relaxed);
+                    larger[at & (larger.len() - 1)].store(word, Ordering::Relaxed);
+                }
+                *old = larger;
             }
-            *old = larger;
+            self.limit.set(head.wrapping_add(old.len() as u64));
         });
+        self.find_slots();
         shared.unlock();
-        self.push(entry);
     }
 
     /// Takes the entry at the tail, the youngest.
     #[inline]
     pub fn pop(&self) -> Option<T> {
+        // Nobody but the owner raises the tail, so what is gone now is gone.
+        if self.is_empty() {
+            return None;
+        }
         self.pop_if(|_| true)
     }
 
-    /// Takes the youngest entry if its word pleases.
+    /// Takes the youngest entry if its word pleases. When the deque is empty, `pleases` may be asked for an entry that is gone.
     #[inline]
     pub fn pop_if(&self, pleases: impl FnOnce(u64) -> bool) -> Option<T> {
         let shared = &*self.shared;
         let tail = shared.tail.0.load(Ordering::Relaxed);
-        // Nobody but the owner raises the tail, so what is gone now is gone.
-        if tail.wrapping_sub(shared.thieves.0.head.load(Ordering::Relaxed)) as i64 <= 0 {
-            return None;
-        }
         let last = tail.wrapping_sub(1);
-        let word = self.word(last);
+        let word = self.slot(last).load(Ordering::Relaxed);
         if !pleases(word) {
             return None;
         }
@@ -231,12 +236,19 @@ impl<T: Word> Owner<T> {
     }
 
     #[inline]
-    fn word(&self, at: u64) -> u64 {
+    fn slot(&self, at: u64) -> &AtomicU64 {
+        // SAFETY: `find_slots` was called after the last change of the slots, which only this thread makes; there are
+        // mask + 1 of them.
+        unsafe { &*self.slots.get().add(at as usize & self.mask.get()) }
+    }
+
+    fn find_slots(&self) {
         self.shared.slots.with(|slots| {
             // SAFETY: only this thread changes the slots, and not now.
             let slots = unsafe { &*slots };
-            slots[at as usize & (slots.len() - 1)].load(Ordering::Relaxed)
-        })
+            self.slots.set(slots.as_ptr());
+            self.mask.set(slots.len() - 1);
+        });
     }
 
     /// Whether nothing is there for the owner. Thieves may make it so at any time.

@@ -21,9 +21,14 @@ use crate::deque::{Owner, Word};
 /// The begin of every frame that holds a job.
 #[repr(C)]
 struct Header<C: 'static> {
+    does: &'static Does<C>,
+    tag: u32,
+}
+
+/// What can be done with a kind of frame.
+struct Does<C: 'static> {
     run: unsafe fn(NonNull<Header<C>>, &C),
     discard: unsafe fn(NonNull<Header<C>>),
-    tag: u32,
 }
 
 /// Work that is to be run once, by any thread. Dropping it unrun discards an owned one.
@@ -61,14 +66,14 @@ impl<C> Job<C> {
     pub fn run(self, context: &C) {
         let frame = ManuallyDrop::new(self).0;
         // SAFETY: the frame lives, and as the job is consumed it runs once.
-        unsafe { (frame.as_ref().run)(frame, context) }
+        unsafe { (frame.as_ref().does.run)(frame, context) }
     }
 }
 
 impl<C> Drop for Job<C> {
     fn drop(&mut self) {
         // SAFETY: the frame lives and its job has not been run.
-        unsafe { (self.0.as_ref().discard)(self.0) }
+        unsafe { (self.0.as_ref().does.discard)(self.0) }
     }
 }
 
@@ -177,8 +182,12 @@ where
 {
     let frame = Frame::<C, B, R> {
         header: Header {
-            run: run_lent::<C, B, R>,
-            discard: discard_lent::<C>,
+            does: const {
+                &Does {
+                    run: run_lent::<C, B, R>,
+                    discard: discard_lent::<C>,
+                }
+            },
             tag: context.tag(),
         },
         second: UnsafeCell::new(ManuallyDrop::new(second)),
@@ -205,14 +214,21 @@ where
         };
     }
     // Taken by a thief, or below entries that this frame's work left there.
-    while !frame.latch.is_done() {
-        context.wait(&frame.latch);
-    }
+    wait(context, &frame.latch);
     // SAFETY: the latch is done: the result has been written, and nobody else touches the frame any more.
     let second = unsafe { (*frame.result.get()).assume_init_read() };
     match (first, second) {
         (Ok(first), Ok(second)) => (first, second),
         (Err(panic), _) | (_, Err(panic)) => resume_unwind(panic),
+    }
+}
+
+/// Out of line: `fork` is inlined where it is used, and is short where nobody steals.
+#[cold]
+#[inline(never)]
+fn wait<C: Context>(context: &C, latch: &Latch) {
+    while !latch.is_done() {
+        context.wait(latch);
     }
 }
 
@@ -308,8 +324,12 @@ impl<C: Context> Nodes<C> {
         // SAFETY: `at` is the node's memory, which is large and aligned enough for header and payload.
         unsafe {
             (&raw mut (*at).header).write(Header {
-                run: run_node::<C, F>,
-                discard: discard_node::<C, F>,
+                does: const {
+                    &Does {
+                        run: run_node::<C, F>,
+                        discard: discard_node::<C, F>,
+                    }
+                },
                 tag,
             });
             (&raw mut (*at).payload).cast::<F>().write(work);
