@@ -2,13 +2,14 @@
 //! the entries in the job's segment that the MPI library would make.
 //!
 //! `init`, `fin`, `call:NAME`, `wait:KIND:RANK|any:TAG|any`, `abort:CODE`, `exit:CODE`, `kill:SIGNAL`,
-//! `sleep:MS`, `print:TEXT`, `only:RANK` (skips what follows up to `all` in other ranks).
+//! `sleep:MS`, `print:TEXT`, `mark:LIGHT:COLOUR:TEXT` (of four lights), `only:RANK` (skips what follows up to `all` in other ranks).
 
 use std::io::Write;
 use std::process::exit;
 use std::time::Duration;
 
 use margay_sys::clock::now_ns;
+use margay_sys::markers::Row;
 use margay_sys::segment::{ENV_RANK, ENV_SEGMENT, Phase, Segment, WaitKind, Waiting, call_name};
 use margay_sys::signal;
 
@@ -49,6 +50,14 @@ fn main() {
             "kill" => loop {
                 signal::send(std::process::id(), value.parse().unwrap()).unwrap();
             },
+            "mark" => {
+                let row = Row::make(&segment, rank, 4).unwrap();
+                row.set_light(
+                    value.parse().unwrap(),
+                    parts.next().unwrap().parse().unwrap(),
+                );
+                row.set_text(parts.next().unwrap());
+            }
             "sleep" => std::thread::sleep(Duration::from_millis(value.parse().unwrap())),
             "print" => {
                 println!("{value}");

@@ -69,7 +69,10 @@ fn segment(
 }
 
 /// How the parser wants an option to be written, and how many of the following words are its.
-fn option(command: &Command, word: &OsStr) -> Result<(OsString, usize), String> {
+///
+/// # Errors
+/// When there is no such option.
+pub fn option(command: &Command, word: &OsStr) -> Result<(OsString, usize), String> {
     let text = word.to_string_lossy();
     let name = text.trim_start_matches('-');
     let (long, joined) = match name.split_once('=') {

@@ -1,12 +1,15 @@
-//! The command `margay`. It has other names: `mpiexec`, `mpirun` and `yod` are `margay run`,
-//! `showmesh` is `margay mesh`.
+//! The command `margay`. It has other names: `mpiexec`, `mpirun` and `yod` are `margay run`, and so is `poe` with the options of
+//! the SP2; `showmesh` is `margay mesh`.
 #![forbid(unsafe_code)]
 
 mod classic;
 mod fortran;
+mod live;
+mod markers_view;
 mod mesh_view;
 mod options;
 mod pages;
+mod poe;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -14,8 +17,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use margay_job_launch::markers::Markers;
+use margay_job_launch::mesh::Mesh;
+use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
-use options::{Margay, MeshOptions, Subcommand};
+use options::{Margay, Subcommand, ViewOptions};
+use poe::PoeOptions;
 
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
@@ -28,8 +35,9 @@ fn main() -> ExitCode {
     }
     match called.as_str() {
         "mpiexec" | "mpirun" | "yod" => run(&called, arguments),
-        "showmesh" => match parse::<MeshOptions>(options::mesh_command("showmesh"), arguments) {
-            Ok(options) => mesh_view::show("showmesh", &options),
+        poe::NAME => launch(poe::NAME, poe_job(arguments)),
+        "showmesh" => match parse::<ViewOptions>(options::mesh_command("showmesh"), arguments) {
+            Ok(options) => live::show("showmesh", Mesh::default(), &options),
             Err(code) => code,
         },
         _ if arguments.first().is_some_and(|a| a == "run") => {
@@ -43,13 +51,6 @@ fn main() -> ExitCode {
 }
 
 fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
-    let spawner = match Spawner::find() {
-        Ok(spawner) => spawner,
-        Err(error) => {
-            let text = format!("cannot spawn: the program that asked for it is gone ({error})");
-            return told(name, &text, 1);
-        }
-    };
     let command = options::run_command(name);
     let job = classic::segments(&command, arguments)
         .map_err(|text| told(name, &text, 2))
@@ -60,6 +61,28 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
                 .collect::<Result<Vec<_>, ExitCode>>()
         })
         .and_then(|segments| options::job(name, segments).map_err(|text| told(name, &text, 2)));
+    launch(name, job)
+}
+
+/// The job that the words of `poe` describe.
+fn poe_job(arguments: Vec<OsString>) -> Result<Job, ExitCode> {
+    let command = poe::command();
+    let usage = |text: String| told(poe::NAME, &text, 2);
+    let words = poe::words(&command, arguments, &poe::Division::of_environment()).map_err(usage)?;
+    let told_error = |error: &clap::Error| poe::with_source(&command, &words, error);
+    let options: PoeOptions = parse_with(command.clone(), words.clone(), told_error)?;
+    poe::job(options).map_err(usage)
+}
+
+/// Runs a job.
+fn launch(name: &str, job: Result<Job, ExitCode>) -> ExitCode {
+    let spawner = match Spawner::find() {
+        Ok(spawner) => spawner,
+        Err(error) => {
+            let text = format!("cannot spawn: the program that asked for it is gone ({error})");
+            return told(name, &text, 1);
+        }
+    };
     let job = match job {
         Ok(job) => job,
         Err(code) => return code,
@@ -73,7 +96,10 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
 fn other(command: Subcommand) -> ExitCode {
     let done = match command {
         Subcommand::Run(_) => unreachable!("`margay run` has been taken care of"),
-        Subcommand::Mesh(options) => return mesh_view::show("margay mesh", &options),
+        Subcommand::Mesh(options) => return live::show("margay mesh", Mesh::default(), &options),
+        Subcommand::Markers(options) => {
+            return live::show("margay markers", Markers::default(), &options);
+        }
         Subcommand::Bench(options) => match margay_cli_suite::bench(&options) {
             Ok(true) => Ok(()),
             Ok(false) => return ExitCode::FAILURE,
@@ -98,13 +124,26 @@ fn parse<T: FromArgMatches>(
         .get_bin_name()
         .unwrap_or_else(|| command.get_name())
         .to_owned();
+    parse_with(command, arguments, |error| options::one_line(error, &name))
+}
+
+/// The same, with a say in how an error is told.
+fn parse_with<T: FromArgMatches>(
+    command: clap::Command,
+    arguments: Vec<OsString>,
+    text: impl Fn(&clap::Error) -> String,
+) -> Result<T, ExitCode> {
+    let name = command
+        .get_bin_name()
+        .unwrap_or_else(|| command.get_name())
+        .to_owned();
     let words = std::iter::once(OsString::from(&name)).chain(arguments);
     let parsed = command
         .try_get_matches_from(words)
         .and_then(|matches| T::from_arg_matches(&matches));
     parsed.map_err(|error| {
         if error.use_stderr() {
-            return told(&name, &options::one_line(&error, &name), 2);
+            return told(&name, &text(&error), 2);
         }
         let _ = error.print();
         ExitCode::SUCCESS

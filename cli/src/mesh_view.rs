@@ -1,136 +1,23 @@
-//! Showing the jobs: as JSON, as a table, or live in the terminal.
+//! `margay mesh`: jobs, and what their ranks do.
 
-use std::io::{self, IsTerminal, Write};
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
-use crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
-use crossterm::{cursor, execute, queue, style, terminal};
 use margay_job_launch::mesh::{JobView, Mesh, RankView, State};
 
-use crate::options::MeshOptions;
+use crate::live::{Line, View, plain, printable};
 
-/// Between the two looks of a single display, so that the CPU use is that of now.
-const SAMPLE: Duration = Duration::from_millis(100);
+impl View for Mesh {
+    type Job = JobView;
 
-/// Shows the jobs as the options say.
-pub fn show(name: &str, options: &MeshOptions) -> ExitCode {
-    let live = !options.json && !options.once && io::stdout().is_terminal();
-    let shown = if live { watch(options) } else { once(options) };
-    match shown {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => {
-            let job = options.job.unwrap_or_default();
-            eprintln!("{name}: there is no job {job}; {name} without --job shows all jobs");
-            ExitCode::from(1)
-        }
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(141),
-        Err(error) => {
-            eprintln!("{name}: cannot show the jobs: {error}");
-            ExitCode::from(1)
-        }
+    fn look(&mut self) -> Vec<JobView> {
+        Mesh::look(self)
     }
-}
 
-/// Prints the jobs once. False when the job that the user named is not there.
-fn once(options: &MeshOptions) -> io::Result<bool> {
-    let mut mesh = Mesh::default();
-    mesh.look();
-    std::thread::sleep(SAMPLE);
-    let jobs = chosen(mesh.look(), options);
-    if options.job.is_some() && jobs.is_empty() {
-        return Ok(false);
+    fn id(job: &JobView) -> u64 {
+        job.job
     }
-    let mut out = io::stdout().lock();
-    if options.json {
-        serde_json::to_writer_pretty(&mut out, &serde_json::json!({ "version": 1, "jobs": jobs }))?;
-        writeln!(out)?;
-    } else {
-        for line in table(&jobs) {
-            writeln!(out, "{line}")?;
-        }
+
+    fn lines(jobs: &[JobView], _is_live: bool) -> Vec<Line> {
+        table(jobs).into_iter().map(plain).collect()
     }
-    out.flush()?;
-    Ok(true)
-}
-
-/// Shows the jobs until the user quits.
-fn watch(options: &MeshOptions) -> io::Result<bool> {
-    let mut out = io::stdout();
-    terminal::enable_raw_mode()?;
-    execute!(out, terminal::EnterAlternateScreen, cursor::Hide)?;
-    let result = refresh(options, &mut out);
-    execute!(out, cursor::Show, terminal::LeaveAlternateScreen)?;
-    terminal::disable_raw_mode()?;
-    result.map(|()| true)
-}
-
-fn refresh(options: &MeshOptions, out: &mut io::Stdout) -> io::Result<()> {
-    let mut mesh = Mesh::default();
-    let mut top = 0usize;
-    mesh.look();
-    std::thread::sleep(SAMPLE);
-    loop {
-        let lines = table(&chosen(mesh.look(), options));
-        let next = Instant::now() + options.interval;
-        loop {
-            top = top.min(lines.len().saturating_sub(1));
-            draw(out, &lines, top)?;
-            let left = next.saturating_duration_since(Instant::now());
-            if left.is_zero() || !poll(left)? {
-                break;
-            }
-            if let Event::Key(key) = read()? {
-                let interrupt =
-                    key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-                match key.code {
-                    _ if interrupt => return Ok(()),
-                    KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
-                    KeyCode::Down | KeyCode::Char('j') => top += 1,
-                    KeyCode::Up | KeyCode::Char('k') => top = top.saturating_sub(1),
-                    KeyCode::PageDown => top += 20,
-                    KeyCode::PageUp => top = top.saturating_sub(20),
-                    _ => {}
-                }
-            }
-        }
-    }
-}
-
-fn draw(out: &mut io::Stdout, lines: &[String], top: usize) -> io::Result<()> {
-    // Terminals that do not know their size say 0.
-    let (columns, rows) = match terminal::size() {
-        Ok((columns, rows)) if columns > 0 && rows > 0 => (columns, rows),
-        _ => (80, 24),
-    };
-    let (columns, rows) = (usize::from(columns), usize::from(rows));
-    queue!(out, cursor::MoveTo(0, 0))?;
-    let body = rows.saturating_sub(1);
-    for row in 0..body {
-        let line = lines.get(top + row).map_or("", String::as_str);
-        let cut: String = line.chars().take(columns).collect();
-        queue!(
-            out,
-            style::Print(cut),
-            terminal::Clear(terminal::ClearType::UntilNewLine),
-            cursor::MoveToNextLine(1)
-        )?;
-    }
-    let help: String = "q quits, arrows scroll".chars().take(columns).collect();
-    queue!(
-        out,
-        style::SetAttribute(style::Attribute::Reverse),
-        style::Print(help),
-        style::SetAttribute(style::Attribute::Reset),
-        terminal::Clear(terminal::ClearType::UntilNewLine)
-    )?;
-    out.flush()
-}
-
-fn chosen(jobs: Vec<JobView>, options: &MeshOptions) -> Vec<JobView> {
-    jobs.into_iter()
-        .filter(|j| options.job.is_none_or(|id| j.job == id))
-        .collect()
 }
 
 /// The jobs as lines of text.
@@ -178,13 +65,6 @@ fn rank_line(rank: &RankView) -> String {
         "{:>5} {:>8} {:>5} {:>6.1}  {state}",
         rank.rank, rank.pid, core, rank.cpu_percent
     )
-}
-
-/// A command line without what could disturb the terminal.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 fn duration(seconds: f64) -> String {

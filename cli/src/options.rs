@@ -26,10 +26,12 @@ pub struct Margay {
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Subcommand {
-    /// Run a program on some ranks (also called mpiexec, mpirun, yod).
+    /// Run a program on some ranks (also called mpiexec, mpirun, yod, and poe with the options of the SP2).
     Run(Box<RunOptions>),
     /// Show the jobs that run on this machine (also called showmesh).
-    Mesh(MeshOptions),
+    Mesh(ViewOptions),
+    /// Show the lights and texts that tasks of MPL set (the Program Marker Array).
+    Markers(ViewOptions),
     /// Measure this machine with the performance suite.
     Bench(margay_cli_suite::BenchOptions),
     /// Build the Fortran modules and library for a compiler.
@@ -174,11 +176,9 @@ pub struct RunOptions {
     pub program: Vec<OsString>,
 }
 
-/// Show the jobs that run on this machine: their ranks, cores, and what each rank does or waits for.
-///
 /// On a terminal the display is live (q quits); elsewhere it is printed once.
 #[derive(Clone, Debug, Args)]
-pub struct MeshOptions {
+pub struct ViewOptions {
     /// Print JSON, once
     #[arg(long)]
     pub json: bool,
@@ -219,8 +219,27 @@ pub fn run_command(name: &str) -> clap::Command {
 /// The parser of the display of jobs under one of its names.
 #[must_use]
 pub fn mesh_command(name: &str) -> clap::Command {
-    let command = clap::Command::new("mesh").version(env!("CARGO_PKG_VERSION"));
-    named(MeshOptions::augment_args(command), name)
+    let about = "Show the jobs that run on this machine: their ranks, cores, and what each rank does or waits for";
+    view_command(name, about)
+}
+
+/// The parser of the display of markers.
+#[must_use]
+pub fn markers_command() -> clap::Command {
+    let about = "Show the lights and texts that tasks of MPL set (the Program Marker Array)";
+    view_command("margay markers", about)
+}
+
+fn view_command(name: &str, about: &'static str) -> clap::Command {
+    let command = clap::Command::new("view").version(env!("CARGO_PKG_VERSION"));
+    let command = ViewOptions::augment_args(command);
+    let notes = command.get_about().cloned().unwrap_or_default();
+    named(
+        command
+            .long_about(format!("{about}.\n\n{notes}."))
+            .about(about),
+        name,
+    )
 }
 
 /// The parser of `margay bench`.
@@ -349,7 +368,7 @@ fn pairs(words: &[OsString]) -> Vec<(OsString, OsString)> {
         .collect()
 }
 
-fn ranks(text: &str) -> Result<u32, String> {
+pub(crate) fn ranks(text: &str) -> Result<u32, String> {
     match text.parse::<i128>() {
         Ok(n) if n >= 1 && n <= i128::from(Job::MOST_RANKS) => Ok(n as u32),
         Ok(n) if n < 1 => Err("a job needs at least 1 rank".into()),
@@ -435,7 +454,7 @@ fn host_file(path: &str) -> Result<(), String> {
         .try_for_each(is_here)
 }
 
-fn is_here(host: &str) -> Result<(), String> {
+pub(crate) fn is_here(host: &str) -> Result<(), String> {
     let name = match host.rsplit_once(':') {
         Some((name, slots)) if !name.contains(':') && slots.parse::<u32>().is_ok() => name,
         _ => host,

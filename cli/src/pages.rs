@@ -5,10 +5,11 @@ use std::path::Path;
 
 use clap_complete::Shell;
 
-use crate::options::{bench_command, margay_command, mesh_command, run_command};
+use crate::options::{bench_command, margay_command, markers_command, mesh_command, run_command};
+use crate::poe;
 
 /// The names of all commands.
-pub const COMMANDS: [&str; 5] = ["margay", "mpiexec", "mpirun", "yod", "showmesh"];
+pub const COMMANDS: [&str; 6] = ["margay", "mpiexec", "mpirun", "yod", "poe", "showmesh"];
 
 /// Prints the completions of one command for a shell.
 pub fn completions(shell: Shell, command: &str) -> Result<(), String> {
@@ -29,6 +30,7 @@ pub fn manual(directory: &Path) -> Result<(), String> {
     }
     page(directory, "margay-run", run_command("margay run"))?;
     page(directory, "margay-mesh", mesh_command("margay mesh"))?;
+    page(directory, "margay-markers", markers_command())?;
     page(directory, "margay-bench", bench_command())
 }
 
@@ -46,6 +48,7 @@ fn definition(command: &str) -> clap::Command {
     match command {
         "margay" => margay_command(),
         "showmesh" => mesh_command(command),
+        "poe" => poe::command(),
         _ => run_command(command),
     }
 }

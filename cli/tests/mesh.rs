@@ -99,18 +99,14 @@ fn a_busy_rank_is_seen_busy() {
     send("KILL", running.pid());
 }
 
-#[test]
-fn the_live_display_refreshes_until_q() {
-    let running = deadlocked();
-    let id = running.pid().to_string();
+/// What a live display shows in a terminal until a text has come so many times; then it is told to quit.
+fn live(words: &[&str], text: &str, times: usize) -> String {
     let mut command = Command::new(margay());
-    command
-        .args(["mesh", "--interval", "0.2", "--job", &id])
-        .env("TERM", "xterm");
+    command.args(words).env("TERM", "xterm");
     let (mut child, mut master) = Pty::open().unwrap().spawn(&mut command).unwrap();
     let mut seen = String::new();
     let mut buffer = [0; 65536];
-    while seen.matches("deadlock: 0 → 1 → 0").count() < 3 {
+    while seen.matches(text).count() < times {
         let n = master.read(&mut buffer).unwrap();
         seen.push_str(&String::from_utf8_lossy(&buffer[..n]));
     }
@@ -118,5 +114,58 @@ fn the_live_display_refreshes_until_q() {
     let start = Instant::now();
     assert_eq!(wait(&mut child).code(), Some(0));
     assert!(start.elapsed() < Duration::from_secs(2));
+    seen
+}
+
+#[test]
+fn the_live_display_refreshes_until_q() {
+    let running = deadlocked();
+    let id = running.pid().to_string();
+    live(
+        &["mesh", "--interval", "0.2", "--job", &id],
+        "deadlock: 0 → 1 → 0",
+        3,
+    );
+    send("KILL", running.pid());
+}
+
+/// A job in which tasks 0 and 2 of three show markers.
+fn marked() -> Running {
+    let line = "-n 3 %act init only:0 mark:1:2:step-7 all only:2 mark:0:9:done all print:ready sleep:60000";
+    let mut running = Running::start(&mut command(line));
+    running.until("ready\nready\nready\n");
+    running
+}
+
+#[test]
+fn markers_are_shown_as_json_and_as_a_table() {
+    let running = marked();
+    let id = running.pid().to_string();
+    let markers = |arguments: &[&str]| run(Command::new(margay()).arg("markers").args(arguments));
+    let done = markers(&["--json", "--job", &id]);
+    let shown: Value = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(shown["version"], 1);
+    assert_eq!(
+        shown["jobs"][0]["task"],
+        serde_json::json!([
+            { "task": 0, "lights": [0, 2, 0, 0], "text": "step-7" },
+            { "task": 2, "lights": [9, 0, 0, 0], "text": "done" },
+        ])
+    );
+    let table = markers(&["--job", &id]).out;
+    assert!(table.contains("    2   9  .  .  .  done\n"), "{table}");
+    send("KILL", running.pid());
+    running.end();
+    let gone = markers(&["--job", &id]);
+    assert_eq!((gone.code(), gone.err.lines().count()), (1, 1));
+}
+
+#[test]
+fn the_live_markers_have_colours() {
+    let running = marked();
+    let id = running.pid().to_string();
+    let seen = live(&["markers", "--interval", "0.2", "--job", &id], "step-7", 3);
+    // A light in colour 2 of 256, and one that is off.
+    assert!(seen.contains("· \x1b[38;5;2m● "), "{seen:?}");
     send("KILL", running.pid());
 }

@@ -16,6 +16,7 @@
 //! | [`user`] | memory that the user claims to own: checked copies, strided copies |
 //! | [`cma`] | cross-memory attach: reading and writing another process |
 //! | [`doorbell`] | the futex word on which a rank sleeps |
+//! | [`markers`] | a rank's lights and text for displays (the Program Marker Array) |
 //! | [`lock`] | a lock that costs nothing while a rank has one thread |
 //! | [`cpu`] | usable cores, binding, yielding, pausing |
 //! | [`clock`] | monotonic time |
@@ -54,6 +55,8 @@ pub mod file;
 pub mod job;
 #[cfg(not(loom))]
 pub mod lock;
+#[cfg(not(loom))]
+pub mod markers;
 #[cfg(not(loom))]
 pub mod pool;
 #[cfg(not(loom))]

@@ -71,6 +71,26 @@ pub fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
+/// Hands on what the libraries of C and, in programs that have it, of GNU Fortran keep of all files that the program writes.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn flush_output() -> io::Result<()> {
+    // SAFETY: a look-up by a name that ends with NUL.
+    let fortran = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_gfortran_flush_i4".as_ptr()) };
+    if !fortran.is_null() {
+        // SAFETY: under this name GNU Fortran's library has its FLUSH, which takes the address of a unit's number, or null
+        // for all units.
+        let flush: extern "C" fn(*const i32) = unsafe { std::mem::transmute(fortran) };
+        flush(std::ptr::null());
+    }
+    // SAFETY: a null pointer means all files that are open for writing.
+    match unsafe { libc::fflush(std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Has a function called with the exit code when this process exits in order. Returns whether there was room for it.
 pub fn at_exit(call: extern "C" fn(i32, *mut libc::c_void)) -> bool {
     unsafe extern "C" {

@@ -19,7 +19,7 @@ use crate::board::Table;
 use crate::doorbell::Doorbell;
 
 /// The version of everything that lies in the segment. A changed layout gets a new version.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// `MARGAY` and the format's version in the last byte.
 pub const MAGIC: u64 = u64::from_ne_bytes([b'M', b'A', b'R', b'G', b'A', b'Y', 0, VERSION]);
@@ -152,7 +152,9 @@ pub struct RankCell {
     /// The type that it was started with.
     first_type: AtomicU32,
     /// The name of the current or last library call, NUL-padded.
-    call: Line<[AtomicU64; 4]>,
+    call: [AtomicU64; 4],
+    /// Where in the heap the rank's row of markers is, 0 for none.
+    markers: AtomicU64,
 }
 
 /// How big the parts of a new segment are.
@@ -848,7 +850,7 @@ impl RankCell {
     /// Enters the name of the library call that begins. `name` comes from [`call_name`].
     #[inline]
     pub fn set_call(&self, name: &[u64; 4]) {
-        for (word, &value) in self.call.0.iter().zip(name) {
+        for (word, &value) in self.call.iter().zip(name) {
             word.store(value, Ordering::Relaxed);
         }
     }
@@ -858,12 +860,21 @@ impl RankCell {
     pub fn call(&self) -> String {
         let bytes: Vec<u8> = self
             .call
-            .0
             .iter()
             .flat_map(|w| w.load(Ordering::Relaxed).to_ne_bytes())
             .take_while(|&b| b != 0)
             .collect();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Enters (by the rank) where in the heap its row of markers is.
+    pub(crate) fn set_markers(&self, offset: u64) {
+        self.markers.store(offset, Ordering::Release);
+    }
+
+    /// Where in the heap the rank's row of markers is, 0 for none.
+    pub(crate) fn markers(&self) -> u64 {
+        self.markers.load(Ordering::Acquire)
     }
 
     /// Enters what the rank begins to wait for, or that it goes on.
@@ -1032,7 +1043,7 @@ mod tests {
     #[test]
     fn header_and_cell_are_as_drawn() {
         assert_eq!(size_of::<Header>(), 704);
-        assert_eq!(MAGIC.to_ne_bytes(), *b"MARGAY\0\x03");
+        assert_eq!(MAGIC.to_ne_bytes(), *b"MARGAY\0\x04");
         let header = [
             (offset_of!(Header, magic), 0),
             (offset_of!(Header, ranks), 8),
@@ -1072,6 +1083,7 @@ mod tests {
             (offset_of!(RankCell, process_type), 116),
             (offset_of!(RankCell, first_type), 120),
             (offset_of!(RankCell, call), 128),
+            (offset_of!(RankCell, markers), 160),
         ];
         assert_eq!(cell.map(|(is, _)| is), cell.map(|(_, drawn)| drawn));
         assert_eq!(inbox_bytes(1), 128);

@@ -1,8 +1,9 @@
 //! Terminals: who is in the foreground, and pseudo-terminals for tests and tools.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
@@ -11,6 +12,17 @@ use std::process::{Child, Command};
 pub fn is_foreground(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: queries only; no memory involved.
     unsafe { libc::tcgetpgrp(fd.as_raw_fd()) == libc::getpgrp() }
+}
+
+/// Whether the descriptor `number` of a process is a terminal; false when nobody may know.
+#[must_use]
+pub fn is_terminal_of(pid: u32, number: u32) -> bool {
+    // A terminal that is opened so does not become this process's own, and nobody waits for its carrier.
+    let opened = File::options()
+        .read(true)
+        .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK)
+        .open(format!("/proc/{pid}/fd/{number}"));
+    opened.is_ok_and(|file| file.is_terminal())
 }
 
 /// The master side of a pseudo-terminal. Dropping it hangs the terminal up.

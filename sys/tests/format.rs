@@ -1,4 +1,4 @@
-//! Reads a segment of version 3 that was put together byte by byte from `docs/segment.md`, with nothing of the code
+//! Reads a segment of version 4 that was put together byte by byte from `docs/segment.md`, with nothing of the code
 //! that writes segments: whoever changes the layout learns it here and gives it a new version.
 
 #![cfg(not(loom))]
@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use margay_sys::board::Board;
+use margay_sys::markers::Row;
 use margay_sys::pool::{self, Place};
 use margay_sys::ring::Consumer;
 use margay_sys::segment::{Phase, Segment, WaitKind};
@@ -26,6 +27,7 @@ const FLAGS: u64 = 131_072;
 const CHUNKS: u64 = 135_168;
 const TRANSFER: u64 = 700_416;
 const BOARD: u64 = 716_800;
+const MARKERS: u64 = 1_310_592;
 const HEAP_NEXT: u64 = 1_310_720;
 const HEAP_END: u64 = 2 << 20;
 const ARENA_BYTES: u64 = 2 << 20;
@@ -62,10 +64,10 @@ impl Image {
     }
 }
 
-/// The header of version 3.
+/// The header of version 4.
 fn header() -> Image {
     let image = Image::new();
-    image.bytes(0, b"MARGAY\0\x03");
+    image.bytes(0, b"MARGAY\0\x04");
     image.u32(8, RANKS as u32);
     image.u32(12, 16);
     image.u64(16, HEAP_END + RANKS * ARENA_BYTES);
@@ -135,6 +137,22 @@ fn the_cell_of_a_rank_is_read() {
     assert_eq!(waiting.kind, WaitKind::Receive);
     assert_eq!((waiting.peer, waiting.tag), (Some(0), Some(42)));
     assert_eq!((waiting.context, waiting.since_ns), (8, 99));
+}
+
+#[test]
+fn a_row_of_markers_is_read() {
+    let image = header();
+    image.u64(CELLS + 192 + 160, MARKERS);
+    image.u32(MARKERS, 6);
+    image.u32(MARKERS + 4, 4);
+    image.u32(MARKERS + 8, 11);
+    image.bytes(MARKERS + 16, &[0, 1, 99, 4, 5]);
+    image.bytes(MARKERS + 48, b"iteration 7 and what was there before");
+    let segment = image.join();
+    assert!(Row::of(&segment, 0).is_none());
+    let shown = Row::of(&segment, 1).unwrap().read();
+    assert_eq!(shown.lights, [0, 1, 99, 4]);
+    assert_eq!(shown.text, "iteration 7");
 }
 
 #[test]
@@ -259,11 +277,11 @@ fn an_arena_is_read() {
 
 #[test]
 fn other_versions_are_refused_by_name() {
-    for version in [0, 2, 255] {
+    for version in [0, 3, 255] {
         let image = header();
         image.bytes(7, &[version]);
         let error = Segment::join(OwnedFd::from(image.0)).unwrap_err();
-        let told = format!("its format has version {version}, this one reads version 3");
+        let told = format!("its format has version {version}, this one reads version 4");
         assert!(error.to_string().contains(&told), "{error}");
         assert!(error.to_string().contains("the same Margay"), "{error}");
     }

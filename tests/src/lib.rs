@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod jobs;
+pub mod voices;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

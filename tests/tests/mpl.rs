@@ -1,51 +1,21 @@
 //! MPL: every call from C, most from Fortran, through the real launcher and alone, also over pipes that only carry bytes.
 #![forbid(unsafe_code)]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::io::{Read, Write};
+use std::process::Stdio;
 
-use margay_tests::{command, program, run, scratch, stage, succeed};
+use margay_tests::voices::{Voice, launcher, mpiexec, said};
+use margay_tests::{command, run, scratch, stage, succeed};
 
-/// Compiles a program of `programs/mpl` without a warning.
-fn compile(folder: &Path, name: &str) -> PathBuf {
-    let executable = folder.join(name);
-    succeed(
-        command(stage().join("bin/mpicc"), 120)
-            .args(["-std=c11", "-O1", "-g"])
-            .args(["-Wall", "-Wextra", "-Werror", "-pthread"])
-            .arg(program("mpl").join(format!("{name}.c")))
-            .args(["-lmpl", "-lnx", "-o"])
-            .arg(&executable),
-    );
-    executable
-}
+const MPL: Voice = Voice {
+    name: "mpl",
+    libraries: &["-lmpl", "-lnx"],
+    environment: &[("MP_INFOLEVEL", "0")],
+};
 
-fn mpiexec(ranks: u32) -> Command {
-    let mut command = command(stage().join("bin/mpiexec"), 60);
-    command.args(["-n", &ranks.to_string()]);
-    command
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A program that says "ok" on 1, 2 and 4 tasks, with shared memory and without.
+/// A program that says "ok" on several tasks.
 fn is_ok(name: &str) {
-    let folder = scratch();
-    let executable = compile(folder.path(), name);
-    for ranks in [1, 2, 4] {
-        for bytes_only in ["0", "1"] {
-            let output = succeed(
-                mpiexec(ranks)
-                    .env("MARGAY_BYTES_ONLY", bytes_only)
-                    .env("MP_INFOLEVEL", "0")
-                    .arg(&executable),
-            );
-            assert_eq!(output, "ok\n", "{name} on {ranks} tasks");
-        }
-    }
-    assert_eq!(succeed(&mut command(&executable, 60)), "ok\n");
+    MPL.is_ok(name, &[]);
 }
 
 #[test]
@@ -71,7 +41,7 @@ fn mpl_nx_and_mpi_in_one_program() {
 #[test]
 fn errors_name_the_call_and_stopall_ends_the_job() {
     let folder = scratch();
-    let executable = compile(folder.path(), "messages");
+    let executable = MPL.compile(folder.path(), "messages");
     let output = run(mpiexec(2).arg(&executable));
     assert_eq!(output.stdout, b"ok\n", "{}", said(&output));
     for text in [
@@ -88,7 +58,7 @@ fn errors_name_the_call_and_stopall_ends_the_job() {
 #[test]
 fn the_environment_sets_limits_and_progress() {
     let folder = scratch();
-    let executable = compile(folder.path(), "messages");
+    let executable = MPL.compile(folder.path(), "messages");
     for (name, value) in [("MP_EAGER_LIMIT", "4K"), ("MP_CSS_INTERRUPT", "yes")] {
         let output = succeed(
             mpiexec(2)
@@ -104,16 +74,134 @@ fn the_environment_sets_limits_and_progress() {
 }
 
 #[test]
-fn fortran() {
+fn utility_calls() {
+    is_ok("utility");
+}
+
+#[test]
+fn markers_are_shown_while_the_program_runs() {
     let folder = scratch();
-    let executable = folder.path().join("classic");
+    let executable = MPL.compile(folder.path(), "utility");
+    let mut job = launcher(
+        "poe",
+        ["-procs", "3", "-pmlights", "4", "-stdinmode", "all"],
+    )
+    .arg(&executable)
+    .arg("busy")
+    .stdin(Stdio::piped())
+    .stdout(Stdio::piped())
+    .spawn()
+    .expect("a job");
+    let mut out = job.stdout.take().expect("a pipe");
+    let mut ready = [0; 5];
+    out.read_exact(&mut ready).expect("task 0 says so");
+    let shown = succeed(command(stage().join("bin/margay"), 60).args(["markers", "--json"]));
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    let ours = executable.to_str().expect("text");
+    let jobs = shown["jobs"].as_array().expect("a list");
+    let of_ours = |job: &&serde_json::Value| job["command"].as_str().unwrap_or("").contains(ours);
+    let found = jobs.iter().find(of_ours).expect("our job");
+    assert_eq!(
+        found["task"],
+        serde_json::json!([
+            { "task": 0, "lights": [10, 0, 0, 99], "text": "first" },
+            { "task": 1, "lights": [0, 11, 0, 0], "text": "task 1 is busy" },
+            { "task": 2, "lights": [0, 0, 12, 0], "text": "task 2 is busy" },
+        ])
+    );
+    let id = found["job"].to_string();
+    let table = succeed(command(stage().join("bin/margay"), 60).args(["markers", "--job", &id]));
+    assert!(
+        table.contains("    1   . 11  .  .  task 1 is busy\n"),
+        "{table}"
+    );
+    let mut input = job.stdin.take().expect("a pipe");
+    input.write_all(b"x").expect("tasks read");
+    drop(input);
+    assert!(job.wait().expect("it ends").success());
+}
+
+#[test]
+fn poe_sets_what_programs_see() {
+    let folder = scratch();
+    let executable = MPL.compile(folder.path(), "messages");
+    let options = [
+        "-infolevel",
+        "0",
+        "-eager_limit",
+        "4K",
+        "-css_interrupt",
+        "yes",
+    ];
+    let output = run(launcher("poe", ["-procs", "2"])
+        .arg(&executable)
+        .args(options));
+    assert_eq!(output.stdout, b"ok\n", "{}", said(&output));
+    assert_eq!(said(&output), "", "level 0: no word about wrong arguments");
+    let output = run(launcher("poe", ["-procs", "2"]).arg(&executable).arg("42"));
+    assert_eq!(output.status.code(), Some(42), "{}", said(&output));
+}
+
+#[test]
+fn a_program_that_is_started_alone_starts_itself_through_poe() {
+    let folder = scratch();
+    let source = folder.path().join("where.c");
+    let text = "#include <mpl.h>\n#include <stdio.h>\nint main(int argc, char **argv) {\n\
+                int n, me; mpc_environ(&n, &me); printf(\"%d of %d: %d %s\\n\", me, n, argc, argv[argc - 1]);\n\
+                return 0; }\n";
+    std::fs::write(&source, text).expect("a source file");
+    let executable = folder.path().join("where");
     succeed(
-        command(stage().join("bin/mpif77"), 120)
-            .args(["-g", "-O2", "-w"])
-            .arg(program("mpl").join("classic.f"))
+        command(stage().join("bin/mpicc"), 120)
+            .arg(&source)
             .args(["-lmpl", "-o"])
             .arg(&executable),
     );
+    let alone = |variables: &[(&str, &str)], arguments: &[&str]| {
+        succeed(
+            command(&executable, 60)
+                .envs(variables.iter().copied())
+                .args(arguments),
+        )
+    };
+    let ordered = ("MP_STDOUTMODE", "ordered");
+    assert_eq!(alone(&[], &["x"]), "0 of 1: 2 x\n");
+    assert_eq!(
+        alone(&[("MP_PROCS", "2"), ordered], &["x"]),
+        "0 of 2: 2 x\n1 of 2: 2 x\n"
+    );
+    assert_eq!(
+        alone(
+            &[("MP_PROCS", "7"), ordered],
+            &["x", "-procs", "2", "-labelio", "yes"]
+        ),
+        "[0] 0 of 2: 2 x\n[1] 1 of 2: 2 x\n",
+        "options win over the environment and are not the program's"
+    );
+    assert_eq!(
+        alone(&[("MP_STDOUTMODE", "1")], &["-procs", "2"]),
+        format!("1 of 2: 1 {}\n", executable.display())
+    );
+    assert_eq!(
+        alone(&[("MP_NOARGLIST", "yes")], &["-procs", "2"]),
+        "0 of 1: 3 2\n"
+    );
+    let under_another = succeed(
+        launcher("mpiexec", ["-n", "1"])
+            .env("MP_PROCS", "3")
+            .arg(&executable)
+            .arg("x"),
+    );
+    assert_eq!(under_another, "0 of 1: 2 x\n");
+    let output = run(command(&executable, 60).env("MP_PROCS", "many"));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("MP_PROCS"), "{}", said(&output));
+}
+
+#[test]
+fn fortran() {
+    let folder = scratch();
+    let executable = MPL.compile_fortran(folder.path(), "classic");
     for ranks in [1, 2, 4] {
         assert_eq!(succeed(mpiexec(ranks).arg(&executable)), "ok\n");
     }
@@ -121,35 +209,7 @@ fn fortran() {
 
 #[test]
 fn the_header_compiles_without_a_warning_and_pkg_config_knows_the_library() {
-    let folder = scratch();
-    let source = folder.path().join("header.c");
-    let text = "#include <mpl.h>\nint main(void) { int n, me; return mpc_environ(&n, &me); }\n";
-    std::fs::write(&source, text).expect("a source file");
-    for (compiler, language, standard) in [
-        ("mpicc", "c", "c99"),
-        ("mpicc", "c", "c11"),
-        ("mpicxx", "c++", "c++17"),
-    ] {
-        succeed(
-            command(stage().join("bin").join(compiler), 120)
-                .args(["-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
-                .args(["-x", language])
-                .arg(format!("-std={standard}"))
-                .arg(&source),
-        );
-    }
-    let flags = succeed(
-        command("pkg-config", 60)
-            .env("PKG_CONFIG_PATH", stage().join("lib/pkgconfig"))
-            .args(["--cflags", "--libs", "mpl"]),
+    MPL.header_is_clean(
+        "#include <mpl.h>\nint main(void) { int n, me; return mpc_environ(&n, &me); }\n",
     );
-    let executable = folder.path().join("header");
-    succeed(
-        command("cc", 120)
-            .arg(&source)
-            .args(flags.split_whitespace())
-            .arg("-o")
-            .arg(&executable),
-    );
-    succeed(&mut command(&executable, 60));
 }

@@ -1,51 +1,18 @@
 //! NX: every call from C, most from Fortran, through the real launcher and alone, also over pipes that only carry bytes.
 #![forbid(unsafe_code)]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use margay_tests::voices::{Voice, mpiexec, said};
+use margay_tests::{command, run, scratch, stage, succeed};
 
-use margay_tests::{command, program, run, scratch, stage, succeed};
+const NX: Voice = Voice {
+    name: "nx",
+    libraries: &["-lnx"],
+    environment: &[],
+};
 
-/// Compiles a program of `programs/nx` without a warning.
-fn compile(folder: &Path, name: &str) -> PathBuf {
-    let executable = folder.join(name);
-    succeed(
-        command(stage().join("bin/mpicc"), 120)
-            .args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g"])
-            .args(["-Wall", "-Wextra", "-Werror", "-pthread"])
-            .arg(program("nx").join(format!("{name}.c")))
-            .args(["-lnx", "-o"])
-            .arg(&executable),
-    );
-    executable
-}
-
-fn mpiexec(ranks: u32) -> Command {
-    let mut command = command(stage().join("bin/mpiexec"), 60);
-    command.args(["-n", &ranks.to_string()]);
-    command
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A program that says "ok" on 1, 2 and 4 nodes, with shared memory and without.
+/// A program that says "ok" on several nodes.
 fn is_ok(name: &str, arguments: &[&str]) {
-    let folder = scratch();
-    let executable = compile(folder.path(), name);
-    for ranks in [1, 2, 4] {
-        for bytes_only in ["0", "1"] {
-            let output = succeed(
-                mpiexec(ranks)
-                    .env("MARGAY_BYTES_ONLY", bytes_only)
-                    .arg(&executable)
-                    .args(arguments),
-            );
-            assert_eq!(output, "ok\n", "{name} on {ranks} nodes");
-        }
-    }
-    assert_eq!(succeed(command(&executable, 60).args(arguments)), "ok\n");
+    NX.is_ok(name, arguments);
 }
 
 #[test]
@@ -77,7 +44,7 @@ fn routines_on_the_second_processor() {
 #[test]
 fn twins_return_errors_and_plain_calls_end_the_job() {
     let folder = scratch();
-    let executable = compile(folder.path(), "errors");
+    let executable = NX.compile(folder.path(), "errors");
     let output = run(mpiexec(2).arg(&executable));
     assert_eq!(output.stdout, b"ok\n", "{}", said(&output));
     let told = "the last word: the nodes have 16 bytes together, and the buffer 4";
@@ -103,7 +70,7 @@ fn twins_return_errors_and_plain_calls_end_the_job() {
 #[test]
 fn a_program_may_end_without_saying_so() {
     let folder = scratch();
-    let executable = compile(folder.path(), "errors");
+    let executable = NX.compile(folder.path(), "errors");
     let output = run(mpiexec(2).arg(&executable).arg("exit"));
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     let text = "exited with code 3; its last call was mynode; the job has been ended";
@@ -117,7 +84,7 @@ fn a_program_may_end_without_saying_so() {
 #[test]
 fn programs_of_several_types_share_nodes() {
     let folder = scratch();
-    let executable = compile(folder.path(), "ptypes");
+    let executable = NX.compile(folder.path(), "ptypes");
     for bytes_only in ["0", "1"] {
         let output = succeed(
             mpiexec(2)
@@ -134,7 +101,7 @@ fn programs_of_several_types_share_nodes() {
 #[test]
 fn a_controlling_process_forks_and_loads() {
     let folder = scratch();
-    let executable = compile(folder.path(), "control");
+    let executable = NX.compile(folder.path(), "control");
     for (arguments, expected) in [
         (&["fork"][..], "forked\nwaited\n"),
         (&["fork", "-sz", "2x2"], "forked\nwaited\n"),
@@ -197,14 +164,7 @@ fn a_program_that_is_started_alone_starts_itself_on_its_nodes() {
 #[test]
 fn fortran() {
     let folder = scratch();
-    let executable = folder.path().join("classic");
-    succeed(
-        command(stage().join("bin/mpif77"), 120)
-            .args(["-g", "-O2", "-w"])
-            .arg(program("nx").join("classic.f"))
-            .args(["-lnx", "-o"])
-            .arg(&executable),
-    );
+    let executable = NX.compile_fortran(folder.path(), "classic");
     for ranks in [1, 2, 4] {
         assert_eq!(succeed(mpiexec(ranks).arg(&executable)), "ok\n");
     }
@@ -214,38 +174,5 @@ fn fortran() {
 
 #[test]
 fn the_header_compiles_without_a_warning_and_pkg_config_knows_the_library() {
-    let folder = scratch();
-    let source = folder.path().join("header.c");
-    std::fs::write(
-        &source,
-        "#include <nx.h>\nint main(void) { return (int)mynode(); }\n",
-    )
-    .expect("a source file");
-    for (compiler, language, standard) in [
-        ("mpicc", "c", "c99"),
-        ("mpicc", "c", "c11"),
-        ("mpicxx", "c++", "c++17"),
-    ] {
-        succeed(
-            command(stage().join("bin").join(compiler), 120)
-                .args(["-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
-                .args(["-x", language])
-                .arg(format!("-std={standard}"))
-                .arg(&source),
-        );
-    }
-    let flags = succeed(
-        command("pkg-config", 60)
-            .env("PKG_CONFIG_PATH", stage().join("lib/pkgconfig"))
-            .args(["--cflags", "--libs", "nx"]),
-    );
-    let executable = folder.path().join("header");
-    succeed(
-        command("cc", 120)
-            .arg(&source)
-            .args(flags.split_whitespace())
-            .arg("-o")
-            .arg(&executable),
-    );
-    succeed(&mut command(&executable, 60));
+    NX.header_is_clean("#include <nx.h>\nint main(void) { return (int)mynode(); }\n");
 }

@@ -196,7 +196,7 @@ mod tests {
             .filter_map(|c| c.environment)
             .chain(ENVIRONMENT.iter().map(|e| e.name))
             .collect();
-        let name = regex::Regex::new("\"(MARGAY_[A-Z_]+)\"").unwrap();
+        let name = regex::Regex::new("\"((?:MARGAY|MP)_[A-Z_]+)\"").unwrap();
         for file in tidy::files(crate::workspace()).unwrap() {
             let Some(text) = file.text.filter(|_| file.path.ends_with(".rs")) else {
                 continue;

@@ -21,7 +21,7 @@ pub fn folder() -> PathBuf {
 const CRATES: [&str; 2] = ["margay-abi-mpi", "margay"];
 
 /// The launcher's other names.
-const NAMES: [&str; 4] = ["mpiexec", "mpirun", "yod", "showmesh"];
+const NAMES: [&str; 5] = ["mpiexec", "mpirun", "yod", "poe", "showmesh"];
 
 /// Shells with completions: the name that `margay completions` knows, and where a command's file goes.
 const SHELLS: [(&str, &str); 3] = [

@@ -105,6 +105,24 @@ int mpc_task_query(int *nbuf, int nelem, int qtype);
 int mpc_task_set(int *nbuf, int stype);
 /* Ends the job. */
 int mpc_stopall(int errcode);
+/* Gives a light of this task's row in the Program Marker Array a colour (0 to 99), and the row a text. */
+int mpc_marker(int light, int color, const char *string);
+/* How many lights a row of the Program Marker Array has. */
+int mpc_nlights(void);
+/* Hands what was printed to the launcher: 1 standard output, 2 standard error. */
+int mpc_flush(int option);
+/* Whether (1 or 0) the job's standard input (0), output (1) or error (2) is a terminal. */
+int mpc_isatty(int descriptor);
+/* Whether (1 or 0) messages move while the program computes. */
+int mpc_queryintr(void);
+/* From now on messages move while the program computes. */
+int mpc_enableintr(void);
+/* From now on messages move inside calls only, but those with a routine. */
+int mpc_disableintr(void);
+/* How long the thread that moves messages looks for more, in microseconds. */
+int mpc_queryintrdelay(void);
+/* Sets how long it looks for more. */
+int mpc_setintrdelay(int delay);
 /* The bytes of a message that is complete, whose id is gone then; -1 when it is not, -2 when there is no such id. */
 int mpc_status(int msgid);
 

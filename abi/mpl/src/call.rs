@@ -8,17 +8,19 @@ use margay_abi_process::{enter_library, share};
 use margay_run_engine::monitor::Knob;
 use margay_run_mpl::Mpl;
 use margay_run_mpl::error::{Error, Result};
+use margay_sys::markers::MOST_LIGHTS;
 
 /// Defines exported functions. Each definition yields `margay_mpl_NAME`, which returns 0, or -1 when something is wrong, and by
 /// `cargo xtask header` and `stage` the prototype of `mpc_NAME` in `mpl.h` and the functions of `libmpl` for C and Fortran.
 ///
-/// `fn NAME(parameters) |mpl| { body }`: the body sees this task's MPL and gives a `Result<()>`.
+/// `fn NAME(parameters) |mpl| { body }`: the body sees this task's MPL and gives a `Result<()>`. With `-> c_int` it gives a number,
+/// which the function returns instead of 0.
 macro_rules! mpl {
     () => {};
-    ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpl:ident| $body:block $($rest:tt)*) => {
+    ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) $(-> $result:ident)? |$mpl:ident| $body:block $($rest:tt)*) => {
         const _: () = {
             #[allow(clippy::too_many_arguments)]
-            fn run($($arg: $ty),*) -> margay_run_mpl::error::Result<()> {
+            fn run($($arg: $ty),*) -> margay_run_mpl::error::Result<$crate::call::answer!($($result)?)> {
                 static CALL: [u64; 4] = margay_sys::segment::call_name(concat!("mpc_", stringify!($name)));
                 let $mpl = $crate::call::joined(concat!("mpc_", stringify!($name)))?;
                 $mpl.note_call(&CALL);
@@ -30,7 +32,7 @@ macro_rules! mpl {
             #[allow(clippy::too_many_arguments)]
             extern "C" fn shim($($arg: $ty),*) -> std::ffi::c_int {
                 match run($($arg),*) {
-                    Ok(()) => 0,
+                    Ok(answer) => $crate::call::Answer::number(answer),
                     Err(error) => $crate::call::tell(concat!("mpc_", stringify!($name)), &error),
                 }
             }
@@ -39,10 +41,40 @@ macro_rules! mpl {
     };
 }
 
-pub(crate) use mpl;
+/// The type of what a body gives.
+macro_rules! answer {
+    () => {
+        ()
+    };
+    ($result:ident) => {
+        $result
+    };
+}
+
+pub(crate) use {answer, mpl};
+
+/// What a function returns when all is well.
+pub trait Answer {
+    /// As the number that the program gets.
+    fn number(self) -> c_int;
+}
+
+impl Answer for () {
+    fn number(self) -> c_int {
+        0
+    }
+}
+
+impl Answer for c_int {
+    fn number(self) -> c_int {
+        self
+    }
+}
 
 /// This task's MPL, from its first use to the end of the process.
 static MPL: OnceLock<Mpl> = OnceLock::new();
+/// Lights of a row in the Program Marker Array, unless `MP_PMLIGHTS` says another number.
+const LIGHTS: u32 = 8;
 /// Where `libmpl` keeps `mperrno`.
 static MPERRNO: AtomicUsize = AtomicUsize::new(0);
 
@@ -69,8 +101,24 @@ fn join(name: &str) -> Result<&'static Mpl> {
             );
         }
     }
-    let mpl = Mpl::new(mpi)?;
+    let lights = setting("MP_PMLIGHTS", MOST_LIGHTS).unwrap_or(LIGHTS);
+    let mpl = Mpl::new(mpi, lights)?;
+    if let Some(delay) = setting("MP_INTRDELAY", 1_000_000) {
+        mpl.set_interrupt_delay(delay as c_int)?;
+    }
     Ok(MPL.get_or_init(|| mpl))
+}
+
+/// A variable of the environment that is a number up to `most`.
+fn setting(name: &str, most: u32) -> Option<u32> {
+    let text = std::env::var(name).ok()?;
+    let value = text.trim().parse().ok().filter(|&n: &u32| n <= most);
+    if value.is_none() {
+        eprintln!(
+            "{name} is '{text}', which is no number from 0 to {most}; it is left out of account"
+        );
+    }
+    value
 }
 
 /// A variable of the environment that is a number of bytes, perhaps with K or M.

@@ -40,10 +40,15 @@ const TYPES: [Basic; 10] = [
 /// The addresses of the predefined functions.
 static FUNCTIONS: OnceLock<Vec<usize>> = OnceLock::new();
 
-/// `libmpl` calls this before `main`: where `mperrno` is, and the predefined functions, type by type.
+/// `libmpl` calls this before `main`: where `mperrno` is, and the predefined functions, type by type. A program that was started
+/// alone may start itself anew through `poe`.
 #[unsafe(export_name = "margay_mpl_start")]
 extern "C" fn start(mperrno: Ints, functions: *const usize) {
     keep_errno_at(mperrno.number());
+    if let Err(error) = margay_run_mpl::poe::start_anew() {
+        eprintln!("libmpl: {error}");
+        std::process::exit(1);
+    }
     FUNCTIONS.get_or_init(|| {
         let count = OPS.len() * TYPES.len();
         // SAFETY: `libmpl` passes its table, which has an entry for each of them.

@@ -7,3 +7,4 @@ mod group;
 mod message;
 mod task;
 mod user;
+mod utility;

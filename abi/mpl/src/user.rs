@@ -5,7 +5,7 @@
 //! type of a message under way, until it is complete). That is the argument of every `SAFETY` line in this file. Null is
 //! checked. The types' names also decide what the header and `libmpl` print.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use margay_run_mpl::deny;
 use margay_run_mpl::error::{MPL_ARGUMENT, Result};
@@ -30,6 +30,11 @@ pub struct Ints(*mut c_int);
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct SizePlace(usize);
+
+/// `const char *`: a string.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Text(*const c_char);
 
 /// `void (*)(int *)`: what is called with the id of a message.
 #[repr(transparent)]
@@ -130,6 +135,18 @@ impl SizePlace {
             }
         }
         Ok(())
+    }
+}
+
+impl Text {
+    /// The string; none for a null pointer.
+    pub fn get(self) -> Option<String> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: see the module.
+        let text = unsafe { CStr::from_ptr(self.0) };
+        Some(text.to_string_lossy().into_owned())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::{c_double, c_int, c_long, c_ulong};
 
 use margay_abi_process::known;
+use margay_run_mpi::dynamic::spawn::is_in_job;
 use margay_run_nx::control::{Control, Side};
 use margay_run_nx::error::{EQNODE, EQPARAM, EQSTATE, Result, meaning};
 use margay_run_nx::options::{self, Options};
@@ -52,7 +53,7 @@ fn initialize(size: c_long, part: Text, argc: Argc, argv: Argv) -> Result<c_long
         size = options.size.map_or(size, c_long::from);
         argc.keep(argv, &options.rest);
     }
-    if options::is_in_job() {
+    if is_in_job() {
         return Ok(joined("nx_initve")?.nodes());
     }
     let mut control = control();
@@ -140,7 +141,7 @@ nx! {
         if rows < 1 || cols < 1 || rows.saturating_mul(cols) > 1 << 16 {
             refuse!(EQPARAM, "{rows} rows and {cols} columns cannot be; an application has 1 to 65536 nodes");
         }
-        if !options::is_in_job() {
+        if !is_in_job() {
             options::keep_rectangle(rows, cols);
         }
         initialize(rows * cols, part, argc, argv)
@@ -148,7 +149,7 @@ nx! {
 
     /// Makes a copy of the controlling process on each of the nodes; how many there are, and 0 in a copy.
     free fn nx_nfork(nodes: Longs, n: c_long, ptype: c_long, pids: Longs) -> c_long {
-        if options::is_in_job() {
+        if is_in_job() {
             if n != -1 {
                 refuse!(EQSTATE, "the launcher has started the processes already, one on each node");
             }

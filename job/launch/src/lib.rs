@@ -14,13 +14,16 @@
 //! | [`report`] | what the launcher says when a job fails |
 //! | [`spawned`] | being run by a program that spawns processes |
 //! | [`waits`] | who waits for whom |
-//! | [`mesh`] | the jobs of this machine |
+//! | `jobs`, [`mesh`] | the jobs of this machine: finding them, what their ranks do |
+//! | [`markers`] | the lights and texts that tasks show |
 #![forbid(unsafe_code)]
 
 pub mod binding;
 pub mod environment;
 pub mod guard;
 pub mod input;
+mod jobs;
+pub mod markers;
 pub mod mesh;
 pub mod ordered;
 pub mod output;

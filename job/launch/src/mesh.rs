@@ -1,17 +1,14 @@
 //! The jobs of this machine, as `margay mesh` (`showmesh`) shows them.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::collections::HashMap;
 use std::time::Instant;
 
 use margay_sys::clock::now_ns;
-use margay_sys::process::{ProcessFacts, all_processes, descendants};
-use margay_sys::segment::{MEMFD_NAME, Phase, Segment, WaitKind};
+use margay_sys::process::ProcessFacts;
+use margay_sys::segment::{Phase, Segment, WaitKind};
 use serde::Serialize;
 
+use crate::jobs::Jobs;
 use crate::report;
 use crate::waits::{Doing, describe};
 
@@ -94,8 +91,7 @@ pub struct WaitView {
 /// launcher of somebody else's is passed over.
 #[derive(Debug, Default)]
 pub struct Mesh {
-    /// By the number of the segment's file.
-    jobs: HashMap<u64, Segment>,
+    jobs: Jobs,
     /// CPU seconds of each process at the last look.
     last: HashMap<u32, (f64, Instant)>,
 }
@@ -104,14 +100,14 @@ impl Mesh {
     /// The jobs that run now, the oldest first. The CPU percentage counts from the last look, or
     /// from the job's start.
     pub fn look(&mut self) -> Vec<JobView> {
-        self.find();
         let now = Instant::now();
         let mut next = HashMap::new();
-        let mut jobs: Vec<(u64, JobView)> = self
+        let jobs = self
             .jobs
-            .values()
+            .look()
+            .into_iter()
             .map(|segment| {
-                let view = view(segment, |pid, cpu_s, running_s| {
+                view(segment, |pid, cpu_s, running_s| {
                     next.insert(pid, (cpu_s, now));
                     let (used, passed) = match self.last.get(&pid) {
                         Some((before, at)) => (cpu_s - before, (now - *at).as_secs_f64()),
@@ -122,69 +118,12 @@ impl Mesh {
                     } else {
                         0.0
                     }
-                });
-                (segment.header().started_ns(), view)
+                })
             })
             .collect();
         self.last = next;
-        jobs.sort_by_key(|(started, view)| (*started, view.job));
-        jobs.into_iter().map(|(_, view)| view).collect()
+        jobs
     }
-
-    /// Joins the segments of new launchers and forgets those that have gone. Ranks hold the segment
-    /// too; it counts when its launcher holds it.
-    fn find(&mut self) {
-        let mut known = std::mem::take(&mut self.jobs);
-        let mut live = HashSet::new();
-        for pid in all_processes() {
-            let Some((path, file)) = held_segment(pid) else {
-                continue;
-            };
-            let segment = match known.entry(file) {
-                Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => {
-                    // A mapping for writing is what `join` makes; nothing is ever written here.
-                    let opened = File::options().read(true).write(true).open(path);
-                    let joined = opened.ok().and_then(|f| Segment::join(f.into()).ok());
-                    let Some(segment) = joined else {
-                        continue;
-                    };
-                    entry.insert(segment)
-                }
-            };
-            if segment.header().launcher_pid() == pid {
-                live.insert(file);
-            }
-        }
-        known.retain(|file, _| live.contains(file));
-        self.jobs = known;
-    }
-}
-
-/// Whether launchers are among the descendants of this process, those below the children in `except` left out.
-#[must_use]
-pub fn has_launchers(except: &[u32]) -> bool {
-    descendants(except).iter().any(|facts| {
-        let held = held_segment(facts.pid).and_then(|(path, _)| {
-            let opened = File::options().read(true).write(true).open(path);
-            Segment::join(opened.ok()?.into()).ok()
-        });
-        held.is_some_and(|segment| segment.header().launcher_pid() == facts.pid)
-    })
-}
-
-/// The first descriptor of `pid` that is a job's segment: its path and the file's number.
-fn held_segment(pid: u32) -> Option<(PathBuf, u64)> {
-    let wanted = format!("/memfd:{MEMFD_NAME}");
-    let path = fs::read_dir(format!("/proc/{pid}/fd"))
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| {
-            fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(&wanted))
-        })?;
-    let file = fs::metadata(&path).ok()?.ino();
-    Some((path, file))
 }
 
 fn view(segment: &Segment, mut percent: impl FnMut(u32, f64, f64) -> f64) -> JobView {

@@ -123,6 +123,12 @@ impl<T> Callbacks<T> {
         before & HELD != 0
     }
 
+    /// Whether the thread is there.
+    #[must_use]
+    pub fn has_thread(&self) -> bool {
+        self.thread.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether the calling thread is the one that calls the routines.
     #[must_use]
     #[inline]

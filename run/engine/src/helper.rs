@@ -10,7 +10,7 @@
 //! rank's doorbell.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Builder, JoinHandle, Thread};
 
@@ -66,7 +66,7 @@ impl Drop for ProgressThread {
 }
 
 /// What a rank's threads and its progress thread tell each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Helper {
     is_there: AtomicBool,
     /// It sleeps until somebody unparks it: arrivals do not concern it.
@@ -74,6 +74,20 @@ pub(crate) struct Helper {
     /// Threads of the program that wait in a call and make progress there.
     waiting: AtomicU32,
     thread: Mutex<Option<Thread>>,
+    /// So long the progress thread looks for more after something has moved, in nanoseconds.
+    look_ns: AtomicU64,
+}
+
+impl Default for Helper {
+    fn default() -> Self {
+        Helper {
+            is_there: AtomicBool::default(),
+            is_parked: AtomicBool::default(),
+            waiting: AtomicU32::default(),
+            thread: Mutex::default(),
+            look_ns: AtomicU64::new(LOOK_NS),
+        }
+    }
 }
 
 /// A thread of the program is waiting.
@@ -126,12 +140,23 @@ impl Drop for InWait<'_> {
     }
 }
 
-/// So long the progress thread looks for more after something has moved, in nanoseconds.
+/// So long it looks for more unless it is told otherwise.
 const LOOK_NS: u64 = 200_000;
 /// How often it asks the kernel whether a core is still free for it, in nanoseconds.
 const ASK_NS: u64 = 50_000;
 
 impl Rank {
+    /// How long a progress thread looks for more after something has moved, before it sleeps, in nanoseconds.
+    #[must_use]
+    pub fn look_ns(&self) -> u64 {
+        self.helper.look_ns.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set_look_ns(&self, look_ns: u64) {
+        self.helper.look_ns.store(look_ns, Ordering::Relaxed);
+    }
+
     /// What a progress thread does until `stop` is set and it is woken. `program` tells whether the program computes.
     fn serve(&self, stop: &AtomicBool, program: Option<&ThreadState>) {
         // Bound to one core, it would look at the expense of the program.
@@ -151,7 +176,7 @@ impl Rank {
             }
             let mut moved = clock::now_ns();
             let mut now = moved;
-            while now - moved < LOOK_NS && !self.is_idle(stop) && has_core() {
+            while now - moved < self.look_ns() && !self.is_idle(stop) && has_core() {
                 let until = now + ASK_NS;
                 while now < until && !self.is_idle(stop) {
                     if self.progress() {

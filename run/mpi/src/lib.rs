@@ -250,6 +250,25 @@ impl Mpi {
         Ok(())
     }
 
+    /// Ends the progress thread, if there is one.
+    pub fn stop_progress_thread(&self) {
+        drop(
+            self.progress
+                .lock()
+                .expect("no panic under this lock")
+                .take(),
+        );
+    }
+
+    /// Whether there is a progress thread.
+    #[must_use]
+    pub fn has_progress_thread(&self) -> bool {
+        self.progress
+            .lock()
+            .expect("no panic under this lock")
+            .is_some()
+    }
+
     /// The rank of the engine.
     #[must_use]
     #[inline]

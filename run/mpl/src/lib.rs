@@ -1,7 +1,8 @@
 //! The semantics of MPL, the message-passing library of IBM's SP1 and SP2 (EUI), in safe Rust.
 //!
 //! [`Mpl`] is one task's MPL on the rank that it shares with MPI: messages and their ids ([`message`]), routines that are
-//! called when a message is there ([`service`]), groups ([`group`]) and collective operations ([`collective`]).
+//! called when a message is there ([`service`]), groups ([`group`]), collective operations ([`collective`]), the parallel utility
+//! calls ([`utility`]), and programs that start themselves ([`poe`]).
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +10,9 @@ pub mod collective;
 pub mod error;
 pub mod group;
 pub mod message;
+pub mod poe;
 pub mod service;
+pub mod utility;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -46,14 +49,18 @@ pub struct Mpl {
     groups: Mutex<Vec<Members>>,
     /// Receives whose routine is called, by their ids.
     routines: Callbacks<(i32, Routine)>,
+    /// Lights of this task's row of markers.
+    lights: u32,
+    /// Held by who marks.
+    marking: Mutex<()>,
 }
 
 impl Mpl {
-    /// MPL on the rank that it shares with MPI.
+    /// MPL on the rank that it shares with MPI; a row of markers has so many lights.
     ///
     /// # Errors
     /// When the job cannot be a group.
-    pub fn new(mpi: &'static Mpi) -> Result<Mpl> {
+    pub fn new(mpi: &'static Mpi, lights: u32) -> Result<Mpl> {
         let rank = mpi.shared_rank();
         let everybody = Arc::new(Group::range(0, rank.world_size()));
         let world = mpi.library_comm(library::MPL, &everybody, "all tasks")?;
@@ -67,6 +74,8 @@ impl Mpl {
                 label: 0,
             }]),
             routines: Callbacks::default(),
+            lights,
+            marking: Mutex::default(),
         })
     }
 

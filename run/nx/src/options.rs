@@ -3,11 +3,8 @@
 //! A program that is started alone with such options starts itself through the launcher, which has the same options.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
-use margay_run_mpi::dynamic::spawn::launcher;
-use margay_sys::segment::ENV_SEGMENT;
+use margay_run_mpi::dynamic::spawn::{become_launcher, is_in_job};
 
 use crate::error::*;
 use crate::refuse;
@@ -143,12 +140,6 @@ fn size(text: &str) -> Result<(u32, Option<(u32, u32)>)> {
     }
 }
 
-/// Whether this process belongs to a job.
-#[must_use]
-pub fn is_in_job() -> bool {
-    std::env::var_os(ENV_SEGMENT).is_some()
-}
-
 /// Starts this program anew through the launcher if it was started alone with options of NX, and returns if it was not.
 ///
 /// # Errors
@@ -173,16 +164,8 @@ pub fn start_anew() -> Result<()> {
         Ok(program) => program.into_os_string(),
         Err(error) => refuse!(EQPATH, "the program does not know its own file: {error}"),
     };
-    let launcher = launcher();
-    let error = Command::new(&launcher)
-        .arg0("mpiexec")
-        .args(options.words(program, &words))
-        .exec();
-    refuse!(
-        EQPATH,
-        "cannot run the launcher '{}': {error}",
-        launcher.display()
-    )
+    let words = options.words(program, &words);
+    refuse!(EQPATH, "{}", become_launcher("mpiexec", words))
 }
 
 /// Keeps the rows and columns that the processes of this one's application shall know.

@@ -177,6 +177,32 @@ pub(crate) fn constants(file: &Path) -> Result<Vec<(String, i64, String)>, Strin
     Ok(all)
 }
 
+/// How the small libraries make a C string of Fortran's text, which has blanks at its end and its length behind all parameters.
+pub(crate) const TEXT: &str = r#"/* A text of Fortran's, without the blanks at its end. */
+#define TEXT(text) ended(text, text##_length, (char[1024]){0})
+static const char *ended(const char *text, size_t length, char room[1024]) {
+    while (length > 0 && text[length - 1] == ' ') length--;
+    if (length > 1023) length = 1023;
+    for (size_t i = 0; i < length; i++) room[i] = text[i];
+    return room;
+}
+
+"#;
+
+/// The parameters of a function in Fortran: those of the definition, `more`, and the lengths of texts.
+pub(crate) fn fortran_parameters(
+    definition: &Definition,
+    forms: &[Forms],
+    more: Option<&str>,
+) -> Vec<String> {
+    let own = forms.iter().filter_map(|form| form.fortran.clone());
+    let texts = definition.parameters.iter().zip(forms);
+    let lengths = texts.filter(|(_, form)| form.is_text);
+    own.chain(more.map(str::to_owned))
+        .chain(lengths.map(|((name, _), _)| format!("size_t {name}_length")))
+        .collect()
+}
+
 /// A C function's head.
 pub(crate) fn head(result: &str, name: &str, parameters: &[String]) -> String {
     let parameters = match parameters {

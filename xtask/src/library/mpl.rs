@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::{Definition, Forms, Printed, constants, definitions, head, read};
+use super::{
+    Definition, Forms, Printed, TEXT, constants, definitions, fortran_parameters, head, read,
+};
 
 const FOLDER: &str = "abi/mpl/src";
 const CONSTANTS: &str = "run/mpl/src/error.rs";
@@ -56,7 +58,7 @@ pub fn print(root: &Path) -> Result<Printed, String> {
 /// # Errors
 /// As [`print`].
 pub fn source(root: &Path) -> Result<String, String> {
-    let mut text = PRELUDE.to_owned();
+    let mut text = format!("{PRELUDE}{TEXT}");
     for definition in definitions(&root.join(FOLDER), "mpl")? {
         let name = &definition.name;
         let all = forms(&definition)?;
@@ -68,13 +70,14 @@ pub fn source(root: &Path) -> Result<String, String> {
         write!(text, "{declared};\n{c} {{ return {inner}({pass}); }}\n").expect("a string grows");
         let pass = of(|f| f.fortran_pass.clone()).join(", ");
         for end in ["", "_"] {
-            let parameters = of(|f| f.fortran.clone().unwrap_or_default());
+            let (result, call) = match definition.result {
+                None => (None, format!("{inner}({pass})")),
+                Some(_) => (Some("int *result"), format!("(*result = {inner}({pass}))")),
+            };
+            let parameters = fortran_parameters(&definition, &all, result);
             let own = head("void", &format!("mp_{name}{end}"), &parameters);
-            writeln!(
-                text,
-                "{own} {{ if ({inner}({pass}) != 0) margay_mpl_failed(); }}"
-            )
-            .expect("a string grows");
+            writeln!(text, "{own} {{ if ({call} < 0) margay_mpl_failed(); }}")
+                .expect("a string grows");
         }
     }
     Ok(text + "\n" + &read(&root.join("abi/mpl/start.c"))?)
@@ -90,6 +93,7 @@ fn forms(definition: &Definition) -> Result<Vec<Forms>, String> {
             "Room" => ("void *@", "void *", "void *@", "@"),
             "Ints" => ("int *@", "int *", "int *@", "@"),
             "SizePlace" => ("size_t *@", "void *", "int *@", "INTEGER(@)"),
+            "Text" => ("const char *@", "const char *", "const char *@", "TEXT(@)"),
             "Routine" => (
                 "void (*@)(int *)",
                 "void (*)(int *)",
@@ -111,7 +115,7 @@ fn forms(definition: &Definition) -> Result<Vec<Forms>, String> {
             inner: inner.to_owned(),
             fortran: Some(named(fortran)),
             fortran_pass: named(pass),
-            is_text: false,
+            is_text: ty == "Text",
         })
     };
     let all = definition

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::{Definition, Forms, Printed, constants, definitions, head, jump, read};
+use super::{
+    Definition, Forms, Printed, TEXT, constants, definitions, fortran_parameters, head, jump, read,
+};
 
 const FOLDER: &str = "abi/nx/src";
 const CONSTANTS: &str = "run/nx/src/constants.rs";
@@ -20,15 +22,6 @@ struct routine {
 
 /* The address of Fortran's integers, told by its lowest bit. */
 #define INTEGERS(place) ((void *)((size_t)(place) | 1))
-
-/* A text of Fortran's, without the blanks at its end. */
-#define TEXT(text) ended(text, text##_length, (char[1024]){0})
-static const char *ended(const char *text, size_t length, char room[1024]) {
-    while (length > 0 && text[length - 1] == ' ') length--;
-    if (length > 1023) length = 1023;
-    for (size_t i = 0; i < length; i++) room[i] = text[i];
-    return room;
-}
 
 void margay_nx_start(void *msginfo, int controls);
 
@@ -77,7 +70,7 @@ pub fn print(root: &Path) -> Result<Printed, String> {
 /// # Errors
 /// As [`print`].
 pub fn source(root: &Path) -> Result<String, String> {
-    let mut text = PRELUDE.to_owned();
+    let mut text = format!("{PRELUDE}{TEXT}");
     for definition in definitions(&root.join(FOLDER), "nx")? {
         let name = &definition.name;
         let forms = all_forms(&definition)?;
@@ -95,11 +88,7 @@ pub fn source(root: &Path) -> Result<String, String> {
         if !is_for_fortran(&definition) {
             continue;
         }
-        let mut parameters: Vec<String> = forms.iter().filter_map(|f| f.fortran.clone()).collect();
-        let texts = definition.parameters.iter().zip(&forms);
-        for ((parameter, _), _) in texts.filter(|(_, form)| form.is_text) {
-            parameters.push(format!("size_t {parameter}_length"));
-        }
+        let parameters = fortran_parameters(&definition, &forms, None);
         let pass: Vec<String> = of(|f| &f.fortran_pass);
         let own = head(fortran_result(result), &format!("{name}_"), &parameters);
         jump(

@@ -4,6 +4,7 @@
 //! family (it becomes an orphan, which the launcher of this job adopts), keeps a connection to the root until its job has
 //! ended, and tells over it when it could not start the processes.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use margay_sys::port::{Channel, Listener};
 use margay_sys::process::library_path;
-use margay_sys::segment::{ENV_LAUNCHER, ENV_PARENT, ENV_SPAWN};
+use margay_sys::segment::{ENV_LAUNCHER, ENV_PARENT, ENV_SEGMENT, ENV_SPAWN};
 
 use crate::comm::Comm;
 use crate::dynamic::port::Dial;
@@ -289,4 +290,17 @@ pub fn launcher() -> PathBuf {
         .and_then(|library| Some(library.parent()?.parent()?.join("bin/mpiexec")))
         .filter(|path| path.is_file());
     beside.unwrap_or_else(|| "mpiexec".into())
+}
+
+/// Whether this process belongs to a job.
+#[must_use]
+pub fn is_in_job() -> bool {
+    std::env::var_os(ENV_SEGMENT).is_some()
+}
+
+/// Replaces this process by the launcher, called by one of its names and with these words. Returns why that failed.
+pub fn become_launcher(name: &str, words: impl IntoIterator<Item = OsString>) -> String {
+    let launcher = launcher();
+    let error = Command::new(&launcher).arg0(name).args(words).exec();
+    format!("cannot run the launcher '{}': {error}", launcher.display())
 }

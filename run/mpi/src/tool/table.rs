@@ -523,6 +523,86 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "Rows and columns of `-sz RxC`, as an NX program that starts itself tells its ranks.",
     },
     Environment {
+        name: "MP_PROCS",
+        reader: "`poe`, libmpl",
+        about: "Number of tasks; a program that is linked with libmpl and started alone starts itself through `poe` when it is set.",
+    },
+    Environment {
+        name: "MP_LABELIO",
+        reader: "`poe`",
+        about: "`yes`: the task before each line of output.",
+    },
+    Environment {
+        name: "MP_STDOUTMODE",
+        reader: "`poe`",
+        about: "`unordered`, `ordered`, or the task whose output is shown alone.",
+    },
+    Environment {
+        name: "MP_STDINMODE",
+        reader: "`poe`",
+        about: "`all`, `none`, or the task that gets the standard input.",
+    },
+    Environment {
+        name: "MP_INFOLEVEL",
+        reader: "`poe`, libmpl",
+        about: "0 to 6: how much is told; 0 leaves MPL's lines about errors out, 2 and more tell on which cores tasks run.",
+    },
+    Environment {
+        name: "MP_EAGER_LIMIT",
+        reader: "`poe`, libmpl",
+        about: "Bytes up to which a message does not wait for its receive.",
+    },
+    Environment {
+        name: "MP_CSS_INTERRUPT",
+        reader: "`poe`, libmpl",
+        about: "`yes`: a thread moves messages while tasks compute.",
+    },
+    Environment {
+        name: "MP_INTRDELAY",
+        reader: "libmpl",
+        about: "How long that thread looks for more before it sleeps, in microseconds.",
+    },
+    Environment {
+        name: "MP_PMLIGHTS",
+        reader: "`poe`, libmpl",
+        about: "Lights of a task's row in the Program Marker Array, up to 32.",
+    },
+    Environment {
+        name: "MP_HOSTFILE",
+        reader: "`poe`",
+        about: "A file of hosts, which must all be this machine.",
+    },
+    Environment {
+        name: "MP_NODES",
+        reader: "`poe`",
+        about: "Number of machines: 1.",
+    },
+    Environment {
+        name: "MP_TASKS_PER_NODE",
+        reader: "`poe`",
+        about: "Number of tasks on each machine.",
+    },
+    Environment {
+        name: "MP_PGMMODEL",
+        reader: "`poe`",
+        about: "`spmd`, or `mpmd` with a program for each task.",
+    },
+    Environment {
+        name: "MP_CMDFILE",
+        reader: "`poe`",
+        about: "The file of these programs.",
+    },
+    Environment {
+        name: "MP_NOARGLIST",
+        reader: "`poe`, libmpl",
+        about: "`yes`: words behind the program are no options of `poe`.",
+    },
+    Environment {
+        name: "MP_FENCE",
+        reader: "`poe`",
+        about: "A word behind which no options of `poe` stand.",
+    },
+    Environment {
         name: "MARGAY_SEGMENT_FD",
         reader: "the library",
         about: "The file descriptor of the job's shared memory, set by the launcher.",
