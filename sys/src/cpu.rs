@@ -34,6 +34,53 @@ pub fn bind_to(core: usize) -> bool {
     unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) == 0 }
 }
 
+/// The cores that a thread of this process may run on, in ascending order; none when there is no such thread.
+#[must_use]
+pub fn affinity_of(thread: u32) -> Option<Vec<usize>> {
+    // SAFETY: an all-zero cpu_set_t is a valid, empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes at most `size_of_val(&set)` bytes into `set`.
+    let done =
+        unsafe { libc::sched_getaffinity(thread as libc::pid_t, size_of_val(&set), &raw mut set) };
+    let cores = 0..libc::CPU_SETSIZE as usize;
+    // SAFETY: `core` is below CPU_SETSIZE and `set` is initialised.
+    (done == 0).then(|| {
+        cores
+            .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) })
+            .collect()
+    })
+}
+
+/// Binds a thread of this process, 0 for the calling one, to some cores.
+///
+/// # Errors
+/// When the kernel refuses: there is no such thread, or it may use none of the cores.
+pub fn bind_thread(thread: u32, cores: &[usize]) -> std::io::Result<()> {
+    // SAFETY: an all-zero cpu_set_t is a valid, empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &core in cores {
+        if core < libc::CPU_SETSIZE as usize {
+            // SAFETY: `core` is below CPU_SETSIZE.
+            unsafe { libc::CPU_SET(core, &mut set) };
+        }
+    }
+    // SAFETY: `set` is initialised and its size is passed.
+    let done = unsafe {
+        libc::sched_setaffinity(thread as libc::pid_t, size_of_val(&set), &raw const set)
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// The kernel's number of the calling thread.
+#[must_use]
+pub fn thread_number() -> u32 {
+    // SAFETY: no arguments, no memory.
+    unsafe { libc::gettid() as u32 }
+}
+
 /// How many cores this process can keep busy: the affinity mask, cut by the cgroup's CPU quota
 /// (a quota of half a core counts as one). At least 1.
 #[must_use]
@@ -200,6 +247,20 @@ mod tests {
         assert_eq!(parse_cpu_max(""), None);
         assert_eq!(parse_cfs("150000\n", "100000\n"), Some(1.5));
         assert_eq!(parse_cfs("-1\n", "100000\n"), None);
+    }
+
+    #[test]
+    fn a_thread_is_bound_and_found_where_it_was_bound() {
+        std::thread::spawn(|| {
+            let me = thread_number();
+            let core = affinity()[0];
+            bind_thread(me, &[core]).unwrap();
+            assert_eq!(affinity_of(me), Some(vec![core]));
+            assert_eq!(affinity(), [core]);
+            assert!(bind_thread(0, &[]).is_err());
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn heavy_barrier() -> bool {
 }
 
 #[cfg(not(loom))]
-fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
     let timeout = libc::timespec {
         tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
@@ -145,27 +145,43 @@ fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
 
 #[cfg(not(loom))]
 fn futex_wake(word: &AtomicU32) {
+    wake_sleepers(word, i32::MAX);
+}
+
+#[cfg(not(loom))]
+pub(crate) fn futex_wake_one(word: &AtomicU32) {
+    wake_sleepers(word, 1);
+}
+
+#[cfg(not(loom))]
+fn wake_sleepers(word: &AtomicU32, most: i32) {
     // SAFETY: `word` is a live 4-byte aligned atomic.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
             std::ptr::from_ref(word),
             libc::FUTEX_WAKE,
-            i32::MAX,
+            most,
         )
     };
 }
 
-/// Under loom the kernel's futex is modelled by waiting for the word to change.
+/// Under loom the kernel's futex is modelled by waiting for the word to change; a wait with a time limit may end at once.
 #[cfg(loom)]
-fn futex_wait(word: &AtomicU32, expected: u32, _timeout_ns: u64) {
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
     while word.load(Ordering::SeqCst) == expected {
         loom::thread::yield_now();
+        if timeout_ns != u64::MAX {
+            break;
+        }
     }
 }
 
 #[cfg(loom)]
 fn futex_wake(_word: &AtomicU32) {}
+
+#[cfg(loom)]
+pub(crate) fn futex_wake_one(_word: &AtomicU32) {}
 
 #[cfg(all(test, not(loom)))]
 mod tests {

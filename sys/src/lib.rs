@@ -17,6 +17,10 @@
 //! | [`cma`] | cross-memory attach: reading and writing another process |
 //! | [`doorbell`] | the futex word on which a rank sleeps |
 //! | [`markers`] | a rank's lights and text for displays (the Program Marker Array) |
+//! | [`robust`] | lock and barrier of processes, any of which may die |
+//! | [`group`] | the arena of a group of processes: one memfd at the same address in all of them |
+//! | [`memory`] | how much memory there is, on which node it lies, binding it |
+//! | [`openmp`] | the OpenMP runtime that is in the process, whichever it is |
 //! | [`lock`] | a lock that costs nothing while a rank has one thread |
 //! | [`cpu`] | usable cores, binding, yielding, pausing |
 //! | [`clock`] | monotonic time |
@@ -52,11 +56,17 @@ pub mod fiber;
 #[cfg(not(loom))]
 pub mod file;
 #[cfg(not(loom))]
+pub mod group;
+#[cfg(not(loom))]
 pub mod job;
 #[cfg(not(loom))]
 pub mod lock;
 #[cfg(not(loom))]
 pub mod markers;
+#[cfg(not(loom))]
+pub mod memory;
+#[cfg(not(loom))]
+pub mod openmp;
 #[cfg(not(loom))]
 pub mod pool;
 #[cfg(not(loom))]
@@ -64,6 +74,7 @@ pub mod port;
 #[cfg(not(loom))]
 pub mod process;
 pub mod ring;
+pub mod robust;
 #[cfg(not(loom))]
 pub mod segment;
 #[cfg(not(loom))]

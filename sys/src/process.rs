@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use crate::descriptor::FileLimit;
+use crate::descriptor::{FileLimit, PollSet};
 use crate::signal::{self, SignalSet};
 
 /// Which side of a [`fork`] this is.
@@ -45,6 +45,19 @@ pub fn fork() -> io::Result<Forked> {
 pub fn die_with_parent() {
     // SAFETY: sets an attribute of the process; no memory involved.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// Ends the process at once: no handler of the program runs and no buffer is written.
+pub fn leave(code: i32) -> ! {
+    // SAFETY: ends the process; nothing of it is used any more.
+    unsafe { libc::_exit(code) }
+}
+
+/// The id of the parent process.
+#[must_use]
+pub fn parent() -> u32 {
+    // SAFETY: no memory involved.
+    unsafe { libc::getppid() as u32 }
 }
 
 /// Sets a variable of the own environment, if that is possible: not while the process has several threads, which might be
@@ -673,17 +686,79 @@ impl PidFd {
 
     /// Kills the process.
     pub fn kill(&self) {
+        self.signal(libc::SIGKILL);
+    }
+
+    /// Sends the process a signal.
+    pub fn signal(&self, signal: i32) {
         // SAFETY: the descriptor is open; no signal information is handed over.
         unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,
                 self.fd.as_raw_fd(),
-                libc::SIGKILL,
+                signal,
                 std::ptr::null::<libc::siginfo_t>(),
                 0,
             )
         };
     }
+
+    /// Whether the process has ended, reaped or not.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let mut set = PollSet::default();
+        let place = set.add_readable(self.fd.as_fd());
+        set.wait(Some(Duration::ZERO)).is_ok() && set.ready(place).readable
+    }
+
+    /// How the process `pid`, for which this stands, has ended, also when it is not this process's child; none while it lives and
+    /// where the kernel does not tell: a process that its parent has reaped is told of since Linux 6.15.
+    #[must_use]
+    pub fn how_it_ended(&self, pid: u32) -> Option<ExitStatus> {
+        /// The kernel's `struct pidfd_info`, up to the exit code.
+        #[repr(C)]
+        #[derive(Default)]
+        struct Information {
+            mask: u64,
+            cgroup: u64,
+            ids: [u32; 11],
+            exit_code: i32,
+        }
+        /// `PIDFD_INFO_EXIT`
+        const EXIT: u64 = 1 << 3;
+        /// `PIDFD_GET_INFO`: reads and writes the structure, number 11 of the type 0xff.
+        const GET_INFO: u64 = 3 << 30 | (size_of::<Information>() as u64) << 16 | 0xff << 8 | 11;
+        if !self.has_ended() {
+            return None;
+        }
+        if let Some(status) = zombie_status(pid) {
+            return Some(status);
+        }
+        let mut information = Information {
+            mask: EXIT,
+            ..Information::default()
+        };
+        // SAFETY: the descriptor is open and the structure has the size that the number tells.
+        let done = unsafe {
+            libc::ioctl(
+                self.fd.as_raw_fd(),
+                GET_INFO as libc::c_ulong,
+                &raw mut information,
+            )
+        };
+        (done == 0 && information.mask & EXIT != 0)
+            .then(|| ExitStatus::from_raw(information.exit_code))
+    }
+}
+
+/// How a process that has ended and was not reaped has ended: the last field of its `/proc/<pid>/stat`.
+fn zombie_status(pid: u32) -> Option<ExitStatus> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let rest = stat.get(stat.rfind(')')? + 1..)?;
+    let mut fields = rest.split_whitespace();
+    let ended = matches!(fields.next(), Some("Z"));
+    let code = fields.next_back()?.parse().ok()?;
+    ended.then(|| ExitStatus::from_raw(code))
 }
 
 impl AsFd for PidFd {
@@ -791,7 +866,17 @@ mod tests {
                 .iter()
                 .any(|f| f.pid == child.id())
         );
-        PidFd::open(child.id()).unwrap().kill();
-        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+        let handle = PidFd::open(child.id()).unwrap();
+        assert_eq!(handle.how_it_ended(child.id()), None);
+        handle.kill();
+        while !handle.has_ended() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let ended = handle.how_it_ended(child.id()).unwrap();
+        assert_eq!(ended.signal(), Some(libc::SIGKILL));
+        assert_eq!(child.wait().unwrap(), ended);
+        // Older kernels do not tell of a process that has been reaped.
+        let later = handle.how_it_ended(child.id());
+        assert!(later.is_none() || later == Some(ended), "{later:?}");
     }
 }

@@ -18,7 +18,7 @@ pub fn folder() -> PathBuf {
 }
 
 /// The crates whose outputs make the tree.
-const CRATES: [&str; 2] = ["margay-abi-mpi", "margay"];
+const CRATES: [&str; 3] = ["margay-abi-mpi", "margay-abi-mlp", "margay"];
 
 /// The launcher's other names.
 const NAMES: [&str; 5] = ["mpiexec", "mpirun", "yod", "poe", "showmesh"];
@@ -31,12 +31,14 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Files that are copied as they are: from the workspace, to the tree, with which mode.
-const FILES: [(&str, &str, u32); 16] = [
+const FILES: [(&str, &str, u32); 20] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
     ("abi/nx/include/nx.h", "include/nx.h", 0o644),
     ("abi/nx/include/fnx.h", "include/fnx.h", 0o644),
     ("abi/mpl/include/mpl.h", "include/mpl.h", 0o644),
+    ("abi/mlp/include/mlp.h", "include/mlp.h", 0o644),
+    ("abi/mlp/include/fmlp.h", "include/fmlp.h", 0o644),
     ("abi/fortran/mpi_fortran.h", "include/mpi_fortran.h", 0o644),
     ("abi/mpi/include/mpi_ext.h", "include/mpi_ext.h", 0o644),
     (
@@ -60,6 +62,12 @@ const FILES: [(&str, &str, u32); 16] = [
         "share/margay/examples/crucible.par",
         0o644,
     ),
+    ("examples/zones.c", "share/margay/examples/zones.c", 0o644),
+    (
+        "examples/zones.f90",
+        "share/margay/examples/zones.f90",
+        0o644,
+    ),
     ("LICENSE", "share/doc/margay/LICENSE", 0o644),
     ("README.md", "share/doc/margay/README.md", 0o644),
     ("ARCHITECTURE.md", "share/doc/margay/ARCHITECTURE.md", 0o644),
@@ -67,7 +75,7 @@ const FILES: [(&str, &str, u32); 16] = [
 ];
 
 /// Symbolic links: the link, and what it points at.
-const LINKS: [(&str, &str); 9] = [
+const LINKS: [(&str, &str); 10] = [
     ("bin/mpicxx", "mpicc"),
     ("bin/mpic++", "mpicc"),
     ("bin/mpifort", "mpicc"),
@@ -77,6 +85,7 @@ const LINKS: [(&str, &str); 9] = [
     ("lib/libmpi.so", "libmpi_abi.so.1"),
     ("lib/libnx.so", "libnx.so.1"),
     ("lib/libmpl.so", "libmpl.so.1"),
+    ("lib/libmlp.so", "libmlp.so.1"),
 ];
 
 /// Builds the crates optimized and assembles the tree in `to`.
@@ -135,6 +144,7 @@ pub fn build(to: &Path) -> Result<()> {
     };
     let pkg_config_nx = beside("nx", "The NX message-passing library");
     let pkg_config_mpl = beside("mpl", "The MPL message-passing library");
+    let pkg_config_mlp = beside("mlp", "Multi-Level Parallelism").replace(" -lmpi_abi", "");
     for (name, text) in [
         ("mpi", &pkg_config),
         ("mpi-c", &pkg_config),
@@ -142,6 +152,7 @@ pub fn build(to: &Path) -> Result<()> {
         ("mpi-fort", &pkg_config_fortran),
         ("nx", &pkg_config_nx),
         ("mpl", &pkg_config_mpl),
+        ("mlp", &pkg_config_mlp),
     ] {
         let text = text.replace("@VERSION@", &version.to_string());
         put(
@@ -162,15 +173,15 @@ pub fn build(to: &Path) -> Result<()> {
     fortran_library(to)
 }
 
-/// Compiles the small libraries that give functions of `libmpi_abi` the names of other libraries, from printed sources.
+/// Compiles the small libraries that give functions the names of other libraries, from printed sources.
 fn libraries(folder: &Path, to: &Path) -> Result<()> {
     let printed = library::sources(workspace()).map_err(|error| anyhow::anyhow!(error))?;
-    for (name, source) in printed {
+    for library::Source { name, code, inner } in printed {
         let (file, made) = (
             folder.join(format!("{name}.c")),
             folder.join(format!("lib{name}.so.1")),
         );
-        put(source.as_bytes(), &file, 0o644)?;
+        put(code.as_bytes(), &file, 0o644)?;
         let compiler = std::env::var("MPICC_CC").unwrap_or_else(|_| "cc".into());
         let mut words = compiler.split_whitespace();
         let mut cc = Command::new(words.next().unwrap_or("cc"));
@@ -179,15 +190,28 @@ fn libraries(folder: &Path, to: &Path) -> Result<()> {
                 "-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror",
             ])
             .args(["-D_GNU_SOURCE", "-Wno-strict-prototypes", "-Wl,-z,defs"])
-            .args(["-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"])
             .arg(format!("-Wl,-soname,lib{name}.so.1"))
             .arg("-I")
             .arg(to.join("include"))
-            .arg(&file)
-            .arg("-L")
-            .arg(to.join("lib"))
-            .args(["-lmpi_abi", "-o"])
-            .arg(&made);
+            .arg(&file);
+        match inner {
+            library::Inner::Abi => {
+                cc.args(["-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"])
+                    .arg("-L")
+                    .arg(to.join("lib"))
+                    .arg("-lmpi_abi");
+            }
+            library::Inner::Static(part, exports) => {
+                let list = folder.join(format!("{name}.map"));
+                put(exports.as_bytes(), &list, 0o644)?;
+                cc.arg(format!("-Wl,--version-script={}", list.display()))
+                    .arg("-L")
+                    .arg(folder.parent().context("the folder of what was built")?)
+                    .arg(format!("-l{part}"))
+                    .args(["-lgcc_s", "-lpthread", "-ldl", "-lm"]);
+            }
+        }
+        cc.arg("-o").arg(&made);
         output(&mut cc)?;
         copy(&made, &to.join(format!("lib/lib{name}.so.1")), 0o755)?;
     }

@@ -1,7 +1,7 @@
-//! The libraries beside MPI: their headers, and the C sources of the small shared libraries that give the functions of
-//! `libmpi_abi` their names.
+//! The libraries beside MPI: their headers, and the C sources of the small shared libraries that give functions of
+//! `libmpi_abi`, or of a static library, their names.
 //!
-//! Each function is defined once, in `abi/nx` or `abi/mpl`. From the definition come its prototypes and two kinds of functions
+//! Each function is defined once, in `abi/nx`, `abi/mpl` or `abi/mlp`. From the definition come its prototypes and two kinds of functions
 //! that jump to it: for C, and for Fortran, where all arguments are references and integers have four bytes.
 
 use std::fmt::Write as _;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::{Expr, Item, Lit};
 
+pub mod mlp;
 pub mod mpl;
 pub mod nx;
 
@@ -26,15 +27,42 @@ pub struct Printed {
 /// # Errors
 /// When a source cannot be read or understood.
 pub fn print(root: &Path) -> Result<Vec<Printed>, String> {
-    Ok(vec![nx::print(root)?, mpl::print(root)?])
+    Ok(vec![nx::print(root)?, mpl::print(root)?, mlp::print(root)?])
 }
 
-/// The C sources of the shared libraries, by the libraries' names.
+/// The C source of a shared library.
+pub struct Source {
+    /// The library's name, as in `-lNAME`.
+    pub name: &'static str,
+    /// The C code.
+    pub code: String,
+    /// Where the functions are that it jumps to.
+    pub inner: Inner,
+}
+
+/// Where the functions are to which a library gives names.
+pub enum Inner {
+    /// In `libmpi_abi`, since there is one engine in a process.
+    Abi,
+    /// In a static library of this name, which becomes part of the library; with the linker's list of what it exports.
+    Static(&'static str, String),
+}
+
+/// The C sources of the shared libraries.
 ///
 /// # Errors
 /// As [`print`].
-pub fn sources(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
-    Ok(vec![("nx", nx::source(root)?), ("mpl", mpl::source(root)?)])
+pub fn sources(root: &Path) -> Result<Vec<Source>, String> {
+    let source = |name, code, inner| Source { name, code, inner };
+    Ok(vec![
+        source("nx", nx::source(root)?, Inner::Abi),
+        source("mpl", mpl::source(root)?, Inner::Abi),
+        source(
+            "mlp",
+            mlp::source(root)?,
+            Inner::Static("margay_mlp", mlp::exports(root)?),
+        ),
+    ])
 }
 
 /// A function as it is defined.

@@ -603,6 +603,21 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "A word behind which no options of `poe` stand.",
     },
     Environment {
+        name: "MARGAY_MLP_ARENA",
+        reader: "libmlp",
+        about: "Bytes of the arena, perhaps with K, M, G or T; half of the memory without it.",
+    },
+    Environment {
+        name: "MARGAY_MLP_BIND",
+        reader: "libmlp",
+        about: "What is bound: `none`, `cpu` for threads, or `memory` for threads and their memory, as without it.",
+    },
+    Environment {
+        name: "MARGAY_TOPOLOGY",
+        reader: "libmlp",
+        about: "The folder that describes CPUs and memory nodes, instead of `/sys`.",
+    },
+    Environment {
         name: "MARGAY_SEGMENT_FD",
         reader: "the library",
         about: "The file descriptor of the job's shared memory, set by the launcher.",

@@ -1,0 +1,160 @@
+//! CPUs that change hands: a process lends those that it does not use for now, others borrow them, and it may want them back.
+//!
+//! Each seat has one word that says who uses its CPU, and every change is one compare-and-swap of that word:
+//!
+//! | from | to | by | |
+//! | --- | --- | --- | --- |
+//! | own | lent | its owner | `lend` |
+//! | lent | borrowed | anybody | `borrow` |
+//! | lent | own | its owner | `reclaim` |
+//! | borrowed | wanted | its owner | `reclaim` |
+//! | borrowed | lent | who borrowed it | `give_back` |
+//! | wanted | own | who borrowed it | `give_back`, `use_threads` |
+//!
+//! The CPUs of a process that has ended are as if lent, and what an ended process had borrowed as if given back. Nothing waits:
+//! until a borrower has given a CPU back its owner shares it, which the system arranges.
+
+use std::sync::atomic::Ordering;
+
+use margay_sys::group::{Arena, SeatCell, Use};
+
+use crate::constants::*;
+use crate::error::Result;
+use crate::names::is_alive;
+use crate::threads::own_seats;
+use crate::{Group, refuse};
+
+impl Group {
+    /// `mlp_lend`: others may use up to `count` CPUs of this process until it reclaims them, the last ones first. Returns how
+    /// many it lends in addition to those that it lent before.
+    ///
+    /// # Errors
+    /// When `count` is below 0.
+    pub fn lend(&self, count: i64) -> Result<u32> {
+        let count = checked_count(count)?;
+        let arena = self.arena()?;
+        let own = own_seats(arena, self.process()).iter().rev();
+        let lent = own.filter(|seat| seat.change(Use::Own, Use::Lent));
+        Ok(lent.take(count).count() as u32)
+    }
+
+    /// `mlp_borrow`: takes up to `count` CPUs that others lend, those near to this process's memory first. Returns how many.
+    /// `use_threads` then uses them.
+    ///
+    /// # Errors
+    /// When `count` is below 0.
+    pub fn borrow(&self, count: i64) -> Result<u32> {
+        let count = checked_count(count)?;
+        let arena = self.arena()?;
+        let me = self.process();
+        let home = own_seats(arena, me).first();
+        let home = home.map_or(0, |seat| seat.node.load(Ordering::Relaxed));
+        let mut seats = others(arena, me);
+        seats.sort_by_key(|(_, seat)| {
+            let node = seat.node.load(Ordering::Relaxed);
+            self.topology().distance(home, node)
+        });
+        let taken = seats.iter().filter(|(owner, seat)| {
+            free(arena, *owner, seat).is_some_and(|usage| seat.change(usage, Use::Borrowed(me)))
+        });
+        Ok(taken.take(count).count() as u32)
+    }
+
+    /// `mlp_idle`: how many CPUs could be borrowed now.
+    ///
+    /// # Errors
+    /// When the arena cannot be made.
+    pub fn idle(&self) -> Result<u32> {
+        let arena = self.arena()?;
+        let seats = others(arena, self.process());
+        let idle = seats
+            .iter()
+            .filter(|(owner, seat)| free(arena, *owner, seat).is_some());
+        Ok(idle.count() as u32)
+    }
+
+    /// `mlp_reclaim`: this process wants all its CPUs back. Returns how many others still use; they give them back at their next
+    /// `use_threads` or `give_back`.
+    ///
+    /// # Errors
+    /// When the arena cannot be made.
+    pub fn reclaim(&self) -> Result<u32> {
+        let arena = self.arena()?;
+        let mut out = 0;
+        for seat in own_seats(arena, self.process()) {
+            // Each failed change means that another process has made one, of which there are few before a state that stays.
+            loop {
+                let usage = seat.usage();
+                let next = match usage {
+                    Use::Own => break,
+                    Use::Lent => Use::Own,
+                    Use::Borrowed(p) | Use::Wanted(p) if !is_alive(arena, p) => Use::Own,
+                    Use::Borrowed(p) | Use::Wanted(p) => Use::Wanted(p),
+                };
+                if usage == next || seat.change(usage, next) {
+                    out += u32::from(next != Use::Own);
+                    break;
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// `mlp_return`: gives back all CPUs that this process has borrowed. Returns how many.
+    ///
+    /// # Errors
+    /// When the arena cannot be made.
+    pub fn give_back(&self) -> Result<u32> {
+        let arena = self.arena()?;
+        let me = self.process();
+        let mut back = self.give_back_wanted(arena);
+        back += hand_over(arena, Use::Borrowed(me), Use::Lent);
+        // What was asked for meanwhile.
+        Ok(back + self.give_back_wanted(arena))
+    }
+
+    /// Gives back what its owners want.
+    pub(crate) fn give_back_wanted(&self, arena: &Arena) -> u32 {
+        hand_over(arena, Use::Wanted(self.process()), Use::Own)
+    }
+}
+
+/// Changes who uses the CPUs of all seats that this process uses in one way; its threads are no more what is bound there.
+fn hand_over(arena: &Arena, from: Use, to: Use) -> u32 {
+    let seats = arena.seats().iter().filter(|seat| {
+        let is_here = seat.usage() == from;
+        if is_here {
+            seat.thread.store(0, Ordering::Relaxed);
+        }
+        is_here && seat.change(from, to)
+    });
+    seats.count() as u32
+}
+
+/// The seats of all other processes, with their owners.
+fn others(arena: &Arena, me: u32) -> Vec<(u32, &SeatCell)> {
+    let processes = arena.header().processes.load(Ordering::Relaxed);
+    let processes = (1..=processes).filter(|&process| process != me);
+    let seats = processes.flat_map(|owner| own_seats(arena, owner).iter().map(move |s| (owner, s)));
+    seats.collect()
+}
+
+/// How a seat is used, if that means that it may be borrowed.
+fn free(arena: &Arena, owner: u32, seat: &SeatCell) -> Option<Use> {
+    let usage = seat.usage();
+    let has_owner = is_alive(arena, owner);
+    let is_free = match usage {
+        Use::Own => !has_owner,
+        Use::Lent => true,
+        Use::Borrowed(p) => !is_alive(arena, p),
+        Use::Wanted(p) => !is_alive(arena, p) && !has_owner,
+    };
+    is_free.then_some(usage)
+}
+
+fn checked_count(count: i64) -> Result<usize> {
+    match usize::try_from(count) {
+        Ok(count) => Ok(count),
+        Err(_) => refuse!(MLP_ERR_ARGUMENT, "{count} CPUs are asked for"),
+    }
+}

@@ -1,0 +1,236 @@
+//! Threads on CPUs, memory on nodes.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use margay_sys::group::{Arena, SeatCell, Use};
+use margay_sys::openmp::OpenMp;
+use margay_sys::{cpu, memory, process};
+
+use crate::constants::*;
+use crate::error::Result;
+use crate::{Binding, Group, binding, refuse, system};
+
+impl Group {
+    /// `mlp_threads`: gives back what others want back, and tells how many threads this process is to use now: one for each CPU
+    /// that it has or has borrowed, at least one. An OpenMP runtime of the program is told, and its threads are bound.
+    /// Called between parallel regions.
+    ///
+    /// # Errors
+    /// When it is called in a parallel region, or the system does not bind a thread.
+    pub fn use_threads(&self) -> Result<u32> {
+        let arena = self.arena()?;
+        if arena.seats().is_empty() {
+            refuse!(MLP_ERR_STATE, "there is no group yet; forkit makes it");
+        }
+        let runtime = OpenMp::find();
+        if runtime.is_some_and(|r| r.in_parallel()) {
+            refuse!(
+                MLP_ERR_STATE,
+                "the call was made in a parallel region, whose threads cannot change; call it before the region"
+            );
+        }
+        self.give_back_wanted(arena);
+        let seats = self.seats_in_use(arena);
+        let threads = seats.len() as u32;
+        let member = arena.member(self.process());
+        member.active.store(threads, Ordering::Relaxed);
+        process::set_variable("OMP_NUM_THREADS", &threads.to_string());
+        let binding = binding()?;
+        if binding == Binding::Nothing {
+            if let Some(runtime) = runtime {
+                runtime.set_threads(threads);
+            }
+            return Ok(threads);
+        }
+        let all: BTreeSet<usize> = seats.iter().map(|seat| number(seat)).collect();
+        let all: Vec<usize> = all.into_iter().collect();
+        // Threads that a runtime makes now have the CPUs of who makes them; each is bound to its own below.
+        bind(0, &all)?;
+        match runtime {
+            _ if threads == 1 => self.pin(0)?,
+            Some(runtime) => self.bind_team(arena, runtime, &seats, binding)?,
+            None => {}
+        }
+        if let Some(runtime) = runtime {
+            runtime.set_threads(threads);
+        }
+        Ok(threads)
+    }
+
+    /// Binds the threads that a runtime has in a team of so many.
+    fn bind_team(
+        &self,
+        arena: &Arena,
+        runtime: OpenMp,
+        seats: &[&SeatCell],
+        binding: Binding,
+    ) -> Result<()> {
+        let threads = seats.len() as u32;
+        let numbers: Vec<AtomicU32> = seats.iter().map(|_| AtomicU32::new(0)).collect();
+        let note = |thread: u32| {
+            if let Some(number) = numbers.get(thread as usize) {
+                number.store(cpu::thread_number(), Ordering::Relaxed);
+            }
+        };
+        if !runtime.in_each_thread(threads, &note) {
+            return Ok(());
+        }
+        let numbers: Vec<u32> = numbers.iter().map(|n| n.load(Ordering::Relaxed)).collect();
+        let there: Vec<u32> = numbers.iter().copied().filter(|&n| n != 0).collect();
+        let distinct: BTreeSet<u32> = there.iter().copied().collect();
+        if distinct.len() < there.len() {
+            // The runtime runs several members of a team by one thread of the system, and moves them itself.
+            for seat in seats {
+                seat.thread.store(0, Ordering::Relaxed);
+            }
+            return Ok(());
+        }
+        for (seat, &thread) in seats.iter().zip(&numbers) {
+            if thread != 0 {
+                bind(thread, &[number(seat)])?;
+            }
+            seat.thread.store(thread, Ordering::Relaxed);
+        }
+        if binding == Binding::Memory && self.topology().has_nodes() {
+            runtime.in_each_thread(threads, &|thread| {
+                if let Some(seat) = seats.get(thread as usize) {
+                    self.take_memory_of(arena, seat);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// `mlp_pin`: binds the calling thread to the CPU of thread `thread` of this process, from 0, and its memory to that CPU's
+    /// node. For threads that no OpenMP runtime makes.
+    ///
+    /// # Errors
+    /// When the process has no such thread, or the system does not bind it.
+    pub fn pin(&self, thread: i64) -> Result<()> {
+        let arena = self.arena()?;
+        let seats = self.seats_in_use(arena);
+        let Some(seat) = usize::try_from(thread).ok().and_then(|t| seats.get(t)) else {
+            refuse!(
+                MLP_ERR_ARGUMENT,
+                "there is no thread {thread}; this process has {} (from 0) now",
+                seats.len()
+            );
+        };
+        let binding = binding()?;
+        if binding == Binding::Nothing {
+            return Ok(());
+        }
+        bind(0, &[number(seat)])?;
+        seat.thread.store(cpu::thread_number(), Ordering::Relaxed);
+        if binding == Binding::Memory && self.topology().has_nodes() {
+            self.take_memory_of(arena, seat);
+        }
+        Ok(())
+    }
+
+    /// The calling thread gets memory from the node of a seat's CPU from now on. Whether the system agrees is noted for the report.
+    fn take_memory_of(&self, arena: &Arena, seat: &SeatCell) {
+        let told = match memory::take_from(seat.node.load(Ordering::Relaxed)) {
+            Ok(()) => 1,
+            Err(error) => -error.raw_os_error().unwrap_or(1),
+        };
+        let member = &arena.member(self.process()).memory;
+        // A refusal is not hidden by another thread's success.
+        if told < 0 || member.load(Ordering::Relaxed) == 0 {
+            member.store(told, Ordering::Relaxed);
+        }
+    }
+
+    /// The seats whose CPUs this process uses: its own that it has not lent, and those that it has borrowed. At least one.
+    pub(crate) fn seats_in_use<'a>(&self, arena: &'a Arena) -> Vec<&'a SeatCell> {
+        let me = self.process();
+        let own = own_seats(arena, me);
+        let mut used: Vec<&SeatCell> = own.iter().filter(|s| s.usage() == Use::Own).collect();
+        let borrowed =
+            |seat: &&SeatCell| matches!(seat.usage(), Use::Borrowed(p) | Use::Wanted(p) if p == me);
+        used.extend(arena.seats().iter().filter(borrowed));
+        if used.is_empty() {
+            used.extend(own.first());
+        }
+        used
+    }
+
+    /// `mlp_place`: the pages of a range of the named part lie on the node of a process's first CPU from now on, those that
+    /// are elsewhere move. A page belongs to the range in which it begins. Returns how many pages of the range that are
+    /// there are elsewhere all the same; always 0 on a machine with one node.
+    ///
+    /// # Errors
+    /// When there is no such part, range or process, or the system refuses.
+    pub fn place(&self, name: &str, offset: u64, bytes: u64, process: i64) -> Result<u64> {
+        let (address, bytes, node) = self.range(name, offset, bytes, process)?;
+        if self.topology().has_nodes() && bytes > 0 {
+            memory::bind(address, bytes, node).map_err(|error| {
+                system(&format!("'{name}' cannot be bound to node {node}"), &error)
+            })?;
+        }
+        self.elsewhere(name, offset, bytes as u64, process)
+    }
+
+    /// `mlp_elsewhere`: how many pages of the range that are there lie on another node than the process's first CPU.
+    ///
+    /// # Errors
+    /// As [`place`](Self::place).
+    pub fn elsewhere(&self, name: &str, offset: u64, bytes: u64, process: i64) -> Result<u64> {
+        let (address, bytes, node) = self.range(name, offset, bytes, process)?;
+        if !self.topology().has_nodes() || bytes == 0 {
+            return Ok(0);
+        }
+        let nodes = memory::nodes_of(address, bytes)
+            .map_err(|error| system("the system does not tell where pages are", &error))?;
+        let elsewhere = nodes.iter().flatten().filter(|&&n| n != node).count();
+        Ok(elsewhere as u64)
+    }
+
+    /// Address and bytes of the whole pages of a range, and the node of a process's first CPU.
+    fn range(
+        &self,
+        name: &str,
+        offset: u64,
+        bytes: u64,
+        process: i64,
+    ) -> Result<(usize, usize, u32)> {
+        const PAGE: u64 = 4096;
+        let process = self.checked(process)?;
+        let part = self.part(name)?;
+        let Some(end) = offset.checked_add(bytes).filter(|&end| end <= part.bytes) else {
+            refuse!(
+                MLP_ERR_ARGUMENT,
+                "{bytes} bytes from byte {offset} on are asked for, and '{name}' has {}",
+                part.bytes
+            );
+        };
+        let arena = self.arena()?;
+        let first = (part.offset + offset).next_multiple_of(PAGE);
+        let end = (part.offset + end).next_multiple_of(PAGE);
+        let node = own_seats(arena, process).first();
+        let node = node.map_or(0, |seat| seat.node.load(Ordering::Relaxed));
+        let bytes = end.min(arena.data().end).saturating_sub(first);
+        Ok((arena.address(first), bytes as usize, node))
+    }
+}
+
+/// The seats that a process was given.
+pub(crate) fn own_seats(arena: &Arena, process: u32) -> &[SeatCell] {
+    let member = arena.member(process);
+    let first = member.first_seat.load(Ordering::Relaxed) as usize;
+    let threads = member.threads.load(Ordering::Relaxed) as usize;
+    arena
+        .seats()
+        .get(first..first.saturating_add(threads))
+        .unwrap_or_default()
+}
+
+fn number(seat: &SeatCell) -> usize {
+    seat.cpu.load(Ordering::Relaxed) as usize
+}
+
+fn bind(thread: u32, cpus: &[usize]) -> Result<()> {
+    cpu::bind_thread(thread, cpus)
+        .map_err(|error| system(&format!("a thread cannot be bound to CPU {cpus:?}"), &error))
+}

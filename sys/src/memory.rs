@@ -1,0 +1,193 @@
+//! Memory: how much of it this process may have, and on which node it lies.
+//!
+//! Linux's calls for memory nodes (`set_mempolicy`, `mbind`, `move_pages`) have no wrappers in the C library. They decide
+//! where pages lie and never what is in them, so they are safe for any address.
+
+use std::fs;
+use std::io;
+
+const PAGE: usize = 4096;
+/// Nodes that a mask here can name.
+const MOST_NODES: usize = 1024;
+const MPOL_DEFAULT: libc::c_int = 0;
+const MPOL_BIND: libc::c_int = 2;
+const MPOL_MF_MOVE: libc::c_uint = 2;
+
+type Mask = [libc::c_ulong; MOST_NODES / libc::c_ulong::BITS as usize];
+
+/// How many bytes this process may have: the machine's memory and swap, cut by the memory limit of its cgroup; none when
+/// the system does not tell.
+#[must_use]
+pub fn limit_bytes() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok()?;
+    let machine = meminfo(&machine, "MemTotal:")? + meminfo(&machine, "SwapTotal:").unwrap_or(0);
+    let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = membership.lines().flat_map(cgroup_limits);
+    Some(limits.fold(machine, u64::min))
+}
+
+/// The memory limits of one line of `/proc/self/cgroup`, from the cgroup up to the root.
+fn cgroup_limits(line: &str) -> Vec<u64> {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
+        return Vec::new();
+    };
+    let (root, file) = if controllers.is_empty() {
+        ("/sys/fs/cgroup", "memory.max")
+    } else if controllers.split(',').any(|c| c == "memory") {
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+    } else {
+        return Vec::new();
+    };
+    let mut at = path.trim_matches('/');
+    let mut limits = Vec::new();
+    loop {
+        let text = fs::read_to_string(format!("{root}/{at}/{file}")).unwrap_or_default();
+        limits.extend(text.trim().parse::<u64>());
+        if at.is_empty() {
+            return limits;
+        }
+        at = at.rfind('/').map_or("", |slash| &at[..slash]);
+    }
+}
+
+/// A line of `/proc/meminfo`, in bytes.
+fn meminfo(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+/// From now on the calling thread gets memory from `node` only.
+///
+/// # Errors
+/// When there is no such node or the process may not use it.
+pub fn take_from(node: u32) -> io::Result<()> {
+    let mask = mask(node)?;
+    // SAFETY: the kernel reads as many bits of `mask` as are told, one less than its length, as it counts.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_set_mempolicy,
+            MPOL_BIND,
+            mask.as_ptr(),
+            MOST_NODES,
+        )
+    };
+    told(done)
+}
+
+/// From now on the calling thread gets memory from the node on which it runs, or from others when that is full.
+pub fn take_from_anywhere() {
+    // SAFETY: no mask is handed over.
+    unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_DEFAULT, 0, 0) };
+}
+
+/// The pages of `[address, address + bytes)` lie on `node` from now on; those that are elsewhere move. Both are multiples
+/// of the page's size.
+///
+/// # Errors
+/// When the range is not mapped, there is no such node, or the process may not use it.
+pub fn bind(address: usize, bytes: usize, node: u32) -> io::Result<()> {
+    let mask = mask(node)?;
+    // SAFETY: as in `take_from`; the call moves pages without changing what is in them.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mbind,
+            address,
+            bytes,
+            MPOL_BIND,
+            mask.as_ptr(),
+            MOST_NODES,
+            MPOL_MF_MOVE,
+        )
+    };
+    told(done)
+}
+
+/// On which node each page of `[address, address + bytes)` lies; none for a page that is not there because nobody has
+/// touched it.
+///
+/// # Errors
+/// When the kernel has no memory nodes.
+pub fn nodes_of(address: usize, bytes: usize) -> io::Result<Vec<Option<u32>>> {
+    let first = address & !(PAGE - 1);
+    let pages: Vec<usize> = (first..address + bytes).step_by(PAGE).collect();
+    let mut all = Vec::with_capacity(pages.len());
+    for pages in pages.chunks(512) {
+        let mut status = [0i32; 512];
+        // SAFETY: both arrays have at least as many entries as are told; without a list of nodes nothing is moved.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_move_pages,
+                0,
+                pages.len(),
+                pages.as_ptr(),
+                std::ptr::null::<libc::c_int>(),
+                status.as_mut_ptr(),
+                0,
+            )
+        };
+        told(done)?;
+        let nodes = status[..pages.len()].iter();
+        all.extend(nodes.map(|&node| u32::try_from(node).ok()));
+    }
+    Ok(all)
+}
+
+fn mask(node: u32) -> io::Result<Mask> {
+    let mut mask: Mask = [0; _];
+    let bits = libc::c_ulong::BITS;
+    let word = mask.get_mut((node / bits) as usize);
+    *word.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))? |= 1 << (node % bits);
+    Ok(mask)
+}
+
+fn told(done: libc::c_long) -> io::Result<()> {
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_the_system() {
+        let text = "MemTotal:       24532956 kB\nMemFree:  1 kB\nSwapTotal:             0 kB\n";
+        assert_eq!(meminfo(text, "MemTotal:"), Some(24_532_956 << 10));
+        assert_eq!(meminfo(text, "SwapTotal:"), Some(0));
+        assert_eq!(meminfo(text, "SwapFree:"), None);
+        assert!(limit_bytes().is_some_and(|bytes| bytes > 64 << 20));
+    }
+
+    #[test]
+    fn pages_are_bound_and_found_where_they_were_bound() {
+        let memory = vec![1u8; 64 * PAGE];
+        let address = (memory.as_ptr() as usize).next_multiple_of(PAGE);
+        // A kernel that was built without memory nodes has nothing to bind and says so.
+        let Err(error) = bind(address, 32 * PAGE, 0) else {
+            let nodes = nodes_of(address, 32 * PAGE).unwrap();
+            assert_eq!(nodes, [Some(0); 32]);
+            assert!(bind(address, 32 * PAGE, 777).is_err(), "no such node");
+            assert!(bind(address, 32 * PAGE, 99_999).is_err(), "no such number");
+            return;
+        };
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSYS), "{error}");
+    }
+
+    #[test]
+    fn a_thread_takes_memory_from_a_node() {
+        let nodes = std::thread::spawn(|| {
+            let bound = take_from(0);
+            let memory = vec![1u8; 64 * PAGE];
+            take_from_anywhere();
+            bound.and_then(|()| nodes_of(memory.as_ptr() as usize, memory.len()))
+        });
+        match nodes.join().unwrap() {
+            Ok(nodes) => assert!(nodes.iter().flatten().all(|&node| node == 0)),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSYS), "{error}"),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The OpenMP runtime that the program brought with it, whichever it is: libgomp, LLVM's libomp (which has libgomp's entry
+//! points too) or Margay's. It is found by the names of its functions in the process, so nothing has to be linked.
+
+use std::ffi::{CStr, c_int, c_uint, c_void};
+
+type Region = extern "C" fn(*mut c_void);
+
+/// An OpenMP runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenMp {
+    set_num_threads: extern "C" fn(c_int),
+    get_thread_num: extern "C" fn() -> c_int,
+    in_parallel: extern "C" fn() -> c_int,
+    /// Runs a function in all threads of a team: what compilers call for a parallel region.
+    parallel: Option<extern "C" fn(Region, *mut c_void, c_uint, c_uint)>,
+}
+
+impl OpenMp {
+    /// The runtime of this process, none when there is none.
+    #[must_use]
+    pub fn find() -> Option<OpenMp> {
+        let set_num_threads = symbol(c"omp_set_num_threads")?;
+        let get_thread_num = symbol(c"omp_get_thread_num")?;
+        let in_parallel = symbol(c"omp_in_parallel")?;
+        let parallel = symbol(c"GOMP_parallel");
+        // SAFETY: OpenMP's specification, and for the last one the binary interface of gcc's libgomp, say that functions
+        // of these names have these types. Runtimes stay loaded.
+        unsafe {
+            Some(OpenMp {
+                set_num_threads: std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(
+                    set_num_threads,
+                ),
+                get_thread_num: std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(
+                    get_thread_num,
+                ),
+                in_parallel: std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(
+                    in_parallel,
+                ),
+                parallel: parallel.map(|p| {
+                    std::mem::transmute::<
+                        *mut c_void,
+                        extern "C" fn(Region, *mut c_void, c_uint, c_uint),
+                    >(p)
+                }),
+            })
+        }
+    }
+
+    /// Parallel regions of the calling thread get `threads` threads from now on (`omp_set_num_threads`).
+    pub fn set_threads(&self, threads: u32) {
+        (self.set_num_threads)(threads as c_int);
+    }
+
+    /// Whether the calling thread is in a parallel region.
+    #[must_use]
+    pub fn in_parallel(&self) -> bool {
+        (self.in_parallel)() != 0
+    }
+
+    /// Calls `each` in every thread of a parallel region of up to `threads` threads, with the thread's number in the team.
+    /// Returns whether it could: not every runtime has a way to do that without a compiler.
+    pub fn in_each_thread(&self, threads: u32, each: &(dyn Fn(u32) + Sync)) -> bool {
+        struct Work<'a> {
+            each: &'a (dyn Fn(u32) + Sync),
+            number: extern "C" fn() -> c_int,
+        }
+        extern "C" fn region(work: *mut c_void) {
+            // SAFETY: the address of the `Work` below, which lives until all threads have left the region.
+            let work = unsafe { &*work.cast::<Work<'_>>() };
+            (work.each)((work.number)() as u32);
+        }
+        let Some(parallel) = self.parallel else {
+            return false;
+        };
+        let mut work = Work {
+            each,
+            number: self.get_thread_num,
+        };
+        parallel(region, (&raw mut work).cast(), threads, 0);
+        true
+    }
+}
+
+/// The address of a function that the program or a library of it has.
+fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: `name` is a C string; the program's own scope is searched, nothing is loaded.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}
+
+/// Writes out what C's and Fortran's output buffers of this process hold, so that a copy of the process does not
+/// write it as well.
+pub fn flush_output() {
+    // SAFETY: a null stream means all of them.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+    if let Some(flush) = symbol(c"_gfortran_flush_i4") {
+        // SAFETY: gfortran's FLUSH of one integer by address; a null address means all units.
+        unsafe {
+            std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_int)>(flush)(
+                std::ptr::null_mut(),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_openmp_has_none() {
+        assert!(symbol(c"getpid").is_some());
+        assert!(OpenMp::find().is_none());
+        flush_output();
+    }
+}
