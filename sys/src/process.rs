@@ -27,9 +27,7 @@ pub enum Forked {
 /// When the process has more than one thread (the child would hold locks for ever that another
 /// thread had), when that cannot be found out, or when the kernel refuses.
 pub fn fork() -> io::Result<Forked> {
-    let threads = fs::read_dir("/proc/self/task")
-        .map_err(|e| io::Error::new(e.kind(), format!("/proc/self/task: {e}")))?
-        .count();
+    let threads = fs::read_dir("/proc/self/task")?.count();
     if threads != 1 {
         return Err(io::Error::other("the process has several threads"));
     }

@@ -32,6 +32,19 @@ pub fn program(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// Whether no two of the CPUs that this process may use belong to one core, as far as the system tells.
+pub fn one_cpu_a_core() -> bool {
+    let cores: Vec<String> = margay_sys::cpu::affinity()
+        .iter()
+        .map(|cpu| {
+            let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+            std::fs::read_to_string(path).unwrap_or_else(|_| cpu.to_string())
+        })
+        .collect();
+    let distinct: std::collections::BTreeSet<&String> = cores.iter().collect();
+    distinct.len() == cores.len()
+}
+
 /// An empty folder that goes away with the value.
 ///
 /// # Panics
