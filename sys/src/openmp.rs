@@ -51,6 +51,17 @@ impl OpenMp {
         (self.set_num_threads)(threads as c_int);
     }
 
+    /// Threads of teams of the calling thread sleep from now on when they wait, instead of keeping their CPUs. Returns whether
+    /// the runtime has a way to say so; libgomp only heeds the environment, when it is loaded.
+    pub fn wait_asleep(&self) -> bool {
+        let Some(set_blocktime) = symbol(c"kmp_set_blocktime") else {
+            return false;
+        };
+        // SAFETY: LLVM's and Intel's runtimes document this function of one integer, milliseconds.
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(set_blocktime)(0) };
+        true
+    }
+
     /// Whether the calling thread is in a parallel region.
     #[must_use]
     pub fn in_parallel(&self) -> bool {

@@ -63,6 +63,7 @@ impl Group {
             self.make_processes(arena, threads.len() as u32, exits)?;
         }
         self.use_threads()?;
+        self.care_for_shared_cpus(arena);
         Ok(self.process())
     }
 

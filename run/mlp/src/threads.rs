@@ -102,6 +102,26 @@ impl Group {
         Ok(())
     }
 
+    /// Where more threads share a CPU, those that wait must not keep it: a region of a few microseconds takes milliseconds when
+    /// the threads that it waits for have to wait for a CPU. Tells the runtime, or the user when it cannot be told.
+    pub(crate) fn care_for_shared_cpus(&self, arena: &Arena) {
+        let header = arena.header();
+        let (seats, cores) = (
+            header.seats.load(Ordering::Relaxed),
+            header.usable_cores.load(Ordering::Relaxed),
+        );
+        let Some(runtime) = OpenMp::find().filter(|_| seats > cores) else {
+            return;
+        };
+        if runtime.wait_asleep() || self.process() != 1 || !teams_spin(arena) {
+            return;
+        }
+        eprintln!(
+            "forkit: {seats} threads share {cores} CPUs, and those of OpenMP spin while they wait; set OMP_WAIT_POLICY=passive, \
+             or use fewer threads"
+        );
+    }
+
     /// `mlp_pin`: binds the calling thread to the CPU of thread `thread` of this process, from 0, and its memory to that CPU's
     /// node. For threads that no OpenMP runtime makes.
     ///
@@ -213,6 +233,20 @@ impl Group {
         let bytes = end.min(arena.data().end).saturating_sub(first);
         Ok((arena.address(first), bytes as usize, node))
     }
+}
+
+/// Whether OpenMP's threads may wait for each other and spin, as far as can be told from outside.
+fn teams_spin(arena: &Arena) -> bool {
+    let is_team = |process| arena.member(process).threads.load(Ordering::Relaxed) > 1;
+    let processes = arena.header().processes.load(Ordering::Relaxed);
+    let policy = std::env::var("OMP_WAIT_POLICY").unwrap_or_default();
+    let told = policy.trim().eq_ignore_ascii_case("passive")
+        || std::env::var_os("GOMP_SPINCOUNT").is_some();
+    // Margay's own runtime stands in a folder of this name, and does not spin where others want the CPU.
+    let runtime = process::library_path("libgomp.so");
+    let is_ours =
+        runtime.is_some_and(|path| path.parent().is_some_and(|folder| folder.ends_with("gomp")));
+    (1..=processes).any(is_team) && !told && !is_ours
 }
 
 /// The seats that a process was given.
