@@ -42,13 +42,13 @@ pub fn affinity_of(thread: u32) -> Option<Vec<usize>> {
     // SAFETY: the kernel writes at most `size_of_val(&set)` bytes into `set`.
     let done =
         unsafe { libc::sched_getaffinity(thread as libc::pid_t, size_of_val(&set), &raw mut set) };
-    let cores = 0..libc::CPU_SETSIZE as usize;
-    // SAFETY: `core` is below CPU_SETSIZE and `set` is initialised.
-    (done == 0).then(|| {
-        cores
-            .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) })
-            .collect()
-    })
+    if done != 0 {
+        return None;
+    }
+    let cores = (0..libc::CPU_SETSIZE as usize)
+        // SAFETY: `core` is below CPU_SETSIZE and `set` is initialised.
+        .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) });
+    Some(cores.collect())
 }
 
 /// Binds a thread of this process, 0 for the calling one, to some cores.

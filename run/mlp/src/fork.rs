@@ -123,14 +123,14 @@ impl Group {
                 let guard = Guard {
                     arena,
                     first: (pid, PidFd::open(pid).ok()),
-                    heard,
+                    heard: &heard,
                     others: Vec::new(),
                     ending: None,
                     failed: false,
                 };
                 let number = guard.run(processes);
                 self.me.store(number, Ordering::Relaxed);
-                self.enter(bell, exits)
+                self.enter((heard, bell), exits)
             }
             Ok(Forked::Parent(guard)) => {
                 let handle =
@@ -151,13 +151,17 @@ impl Group {
                 }
                 header.guard.store(guard, Ordering::SeqCst);
                 let _ = self.guard.set(handle);
-                self.enter(bell, exits)
+                self.enter((heard, bell), exits)
             }
         }
     }
 
     /// What each process of a new group does first.
-    fn enter(&self, bell: io::PipeWriter, exits: extern "C" fn(i32, *mut c_void)) -> Result<()> {
+    fn enter(
+        &self,
+        bell: (io::PipeReader, io::PipeWriter),
+        exits: extern "C" fn(i32, *mut c_void),
+    ) -> Result<()> {
         let _ = self.bell.set(bell);
         if !process::at_exit(exits) {
             refuse!(
@@ -188,13 +192,14 @@ impl Group {
             header.bell.ring();
             header.barrier.wake();
         }
-        if let Some(bell) = self.bell.get() {
-            let _ = (&*bell).write(&[0]);
+        if let Some((_, bell)) = self.bell.get() {
+            let _ = { bell }.write(&[0]);
         }
         let guard = header.guard.load(Ordering::SeqCst);
         if first && guard != 0 {
             let ended = process::reap_one(guard);
-            if code == 0 && ended.is_ok_and(|status| !status.success()) {
+            let tolerant = header.tolerant.load(Ordering::SeqCst) != 0;
+            if code == 0 && !tolerant && ended.is_ok_and(|status| !status.success()) {
                 flush_output();
                 process::leave(1);
             }
@@ -235,7 +240,7 @@ struct Guard<'a> {
     arena: &'a Arena,
     /// Process 1: its id and handle, none when it has ended.
     first: (u32, Option<PidFd>),
-    heard: io::PipeReader,
+    heard: &'a io::PipeReader,
     /// Number, id and handle of the others that have not been reaped.
     others: Vec<(u32, u32, PidFd)>,
     /// Since when the group is being ended.
@@ -323,7 +328,7 @@ impl Guard<'_> {
                 left.max(Duration::from_millis(20))
             });
             let _ = set.wait(patience);
-            while matches!((&self.heard).read(&mut [0; 64]), Ok(1..)) {}
+            while matches!({ self.heard }.read(&mut [0; 64]), Ok(1..)) {}
             self.note_ends(processes);
             let first_lives = self.arena.member(1).state() == State::Living;
             if self.others.is_empty() && !first_lives {

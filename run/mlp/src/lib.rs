@@ -27,7 +27,7 @@ mod threads;
 mod together;
 
 use std::cell::Cell;
-use std::io::PipeWriter;
+use std::io::{PipeReader, PipeWriter};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -62,8 +62,8 @@ pub struct Group {
     accepted: AtomicU32,
     /// In process 1: the guard.
     guard: OnceLock<PidFd>,
-    /// Wakes the guard.
-    bell: OnceLock<PipeWriter>,
+    /// Wakes the guard. The end that it reads is kept too, so that writing is no SIGPIPE when the guard was killed.
+    bell: OnceLock<(PipeReader, PipeWriter)>,
 }
 
 /// What is bound.
