@@ -8,15 +8,16 @@
 //! `C` is what a job is given by whoever runs it: its worker.
 
 use std::any::Any;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::deque::{Owner, Word};
+pub use crate::tally::{Count, Home, Latch};
 
 /// The begin of every frame that holds a job.
 #[repr(C)]
@@ -74,53 +75,6 @@ impl<C> Drop for Job<C> {
     fn drop(&mut self) {
         // SAFETY: the frame lives and its job has not been run.
         unsafe { (self.0.as_ref().does.discard)(self.0) }
-    }
-}
-
-/// Tells one waiter that something is done. The waiter is a number other than zero that means something to
-/// who waits; see [`set`](Latch::set).
-#[derive(Debug, Default)]
-pub struct Latch {
-    /// [`OPEN`], [`DONE`], or a waiter and [`WAITER`].
-    state: AtomicU64,
-}
-
-const OPEN: u64 = 0;
-const DONE: u64 = 1;
-const WAITER: u64 = 1 << 63;
-
-impl Latch {
-    #[must_use]
-    pub const fn new() -> Self {
-        Latch {
-            state: AtomicU64::new(OPEN),
-        }
-    }
-
-    /// Whether it is done. What was written before is then seen.
-    #[inline]
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.state.load(Ordering::Acquire) == DONE
-    }
-
-    /// Names the waiter that [`set`](Self::set) returns. False: it is done already.
-    pub fn announce(&self, waiter: u32) -> bool {
-        let waiter = u64::from(waiter) | WAITER;
-        match self
-            .state
-            .compare_exchange(OPEN, waiter, Ordering::AcqRel, Ordering::Acquire)
-        {
-            Ok(_) => true,
-            Err(state) => state != DONE,
-        }
-    }
-
-    /// Done. Returns the waiter, to be woken; the latch may be gone by then and is not to be touched again.
-    #[must_use]
-    pub fn set(&self) -> Option<u32> {
-        let before = self.state.swap(DONE, Ordering::AcqRel);
-        (before & WAITER != 0).then_some(before as u32)
     }
 }
 
@@ -375,127 +329,6 @@ unsafe fn discard_node<C: Context, F>(frame: NonNull<Header<C>>) {
         let node = frame.cast::<Node<C>>().as_ptr();
         (&raw mut (*node).payload).cast::<F>().drop_in_place();
         drop(Spare::<C>::from_raw(node.cast()));
-    }
-}
-
-/// A thread's number, which no other thread of this process ever has; cannot leave its thread.
-#[derive(Debug)]
-pub struct Home {
-    number: u64,
-    stays: PhantomData<*const ()>,
-}
-
-impl Home {
-    #[must_use]
-    pub fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Home {
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
-            stays: PhantomData,
-        }
-    }
-}
-
-impl Default for Home {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// A count of tasks that come and go, and who waits for it to be zero. Tasks that are added and finished on the
-/// thread that made the count cost no locked instruction.
-///
-/// There are two sums, of what was added and of what was finished, each in two parts: the home thread's, which only
-/// that thread writes, and the others'. `finished` is read before `added`: both only grow and nothing is finished
-/// before it is added, so when they are equal there was a moment between the two reads at which nothing was under way.
-#[derive(Debug)]
-pub struct Count {
-    home: u64,
-    home_added: Cell<u64>,
-    home_finished: Cell<u64>,
-    others_added: AtomicU64,
-    /// Finished by others in the low bits, the waiter above: who finishes the last task needs to read the waiter and
-    /// must not touch the count after that, so both are one word. A waiter is a fiber of the home thread.
-    others_finished: AtomicU64,
-}
-
-/// Bits of the count in a word that has a waiter above.
-const COUNT_BITS: u32 = 40;
-const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
-
-// SAFETY: the cells are only touched on the home thread, which a `Home` proves.
-unsafe impl Sync for Count {}
-// SAFETY: as above; the numbers themselves may go anywhere.
-unsafe impl Send for Count {}
-
-impl Count {
-    /// A count of zero.
-    #[must_use]
-    pub const fn new(home: &Home) -> Self {
-        Count {
-            home: home.number,
-            home_added: Cell::new(0),
-            home_finished: Cell::new(0),
-            others_added: AtomicU64::new(0),
-            others_finished: AtomicU64::new(0),
-        }
-    }
-
-    /// One more.
-    #[inline]
-    pub fn add(&self, here: &Home) {
-        if here.number == self.home {
-            self.home_added.set(self.home_added.get().wrapping_add(1));
-        } else {
-            self.others_added.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    /// One fewer. Returns the waiter, to be woken; unless this is the home thread the count may be gone by then.
-    #[inline]
-    pub fn finish(&self, here: &Home) -> Option<u32> {
-        let before = if here.number == self.home {
-            self.home_finished
-                .set(self.home_finished.get().wrapping_add(1));
-            self.others_finished.load(Ordering::SeqCst)
-        } else {
-            self.others_finished.fetch_add(1, Ordering::SeqCst)
-        };
-        let waiter = (before >> COUNT_BITS) as u32;
-        (waiter != 0).then_some(waiter)
-    }
-
-    /// Whether it is zero. Only the home thread can know.
-    #[inline]
-    #[must_use]
-    pub fn is_zero(&self, here: &Home) -> bool {
-        assert_eq!(
-            here.number, self.home,
-            "a count is read by the thread that made it"
-        );
-        let finished = self.others_finished.load(Ordering::SeqCst);
-        let finished = finished.wrapping_add(self.home_finished.get());
-        let added = self.others_added.load(Ordering::SeqCst);
-        let added = added.wrapping_add(self.home_added.get());
-        (finished ^ added) & COUNT_MASK == 0
-    }
-
-    /// Names who is woken by each task that is finished from now on: a fiber of the home thread, or nobody (0).
-    pub fn announce(&self, waiter: u32) {
-        assert!(
-            waiter >> (u64::BITS - COUNT_BITS) == 0,
-            "{waiter} is too large for a waiter"
-        );
-        let waiter = u64::from(waiter) << COUNT_BITS;
-        let mut word = self.others_finished.load(Ordering::SeqCst);
-        while let Err(seen) = self.others_finished.compare_exchange_weak(
-            word,
-            (word & COUNT_MASK) | waiter,
-            Ordering::SeqCst,
-            Ordering::SeqCst,
-        ) {
-            word = seen;
-        }
     }
 }
 

@@ -32,6 +32,7 @@
 //! | [`fence`] | a full fence between threads that only the rare side pays for |
 //! | [`deque`] | a worker's deque, with thieves at the other end |
 //! | [`job`] | closures in one word, lent from a stack or in a recycled node, and who waits for them |
+//! | [`tally`] | how a forker learns that what it forked is done |
 //! | [`shelf`] | counted pointers that one thread lays out and others look at |
 //! | [`fiber`] | stacks of their own and the switch between them |
 //! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
@@ -82,6 +83,7 @@ pub mod shelf;
 #[cfg(not(loom))]
 pub mod signal;
 mod sync;
+pub mod tally;
 #[cfg(not(loom))]
 pub mod terminal;
 #[cfg(not(loom))]

@@ -18,7 +18,12 @@ pub fn folder() -> PathBuf {
 }
 
 /// The crates whose outputs make the tree.
-const CRATES: [&str; 3] = ["margay-abi-mpi", "margay-abi-mlp", "margay"];
+const CRATES: [&str; 4] = [
+    "margay-abi-mpi",
+    "margay-abi-mlp",
+    "margay-abi-iml",
+    "margay",
+];
 
 /// The launcher's other names.
 const NAMES: [&str; 5] = ["mpiexec", "mpirun", "yod", "poe", "showmesh"];
@@ -31,12 +36,13 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Files that are copied as they are: from the workspace, to the tree, with which mode.
-const FILES: [(&str, &str, u32); 20] = [
+const FILES: [(&str, &str, u32); 28] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
     ("abi/nx/include/nx.h", "include/nx.h", 0o644),
     ("abi/nx/include/fnx.h", "include/fnx.h", 0o644),
     ("abi/mpl/include/mpl.h", "include/mpl.h", 0o644),
+    ("abi/iml/include/iml.h", "include/iml.h", 0o644),
     ("abi/mlp/include/mlp.h", "include/mlp.h", 0o644),
     ("abi/mlp/include/fmlp.h", "include/fmlp.h", 0o644),
     ("abi/fortran/mpi_fortran.h", "include/mpi_fortran.h", 0o644),
@@ -62,6 +68,41 @@ const FILES: [(&str, &str, u32); 20] = [
         "share/margay/examples/crucible.par",
         0o644,
     ),
+    (
+        "examples/iml/a2_outer_loops.c",
+        "share/margay/examples/iml/a2_outer_loops.c",
+        0o644,
+    ),
+    (
+        "examples/iml/a3_all_loops.c",
+        "share/margay/examples/iml/a3_all_loops.c",
+        0o644,
+    ),
+    (
+        "examples/iml/a4_cobegin.c",
+        "share/margay/examples/iml/a4_cobegin.c",
+        0o644,
+    ),
+    (
+        "examples/iml/a5_tasks.c",
+        "share/margay/examples/iml/a5_tasks.c",
+        0o644,
+    ),
+    (
+        "examples/iml/a7_thread_id.c",
+        "share/margay/examples/iml/a7_thread_id.c",
+        0o644,
+    ),
+    (
+        "examples/iml/a8_fewer_threads.c",
+        "share/margay/examples/iml/a8_fewer_threads.c",
+        0o644,
+    ),
+    (
+        "examples/iml/nest.f90",
+        "share/margay/examples/iml/nest.f90",
+        0o644,
+    ),
     ("examples/zones.c", "share/margay/examples/zones.c", 0o644),
     (
         "examples/zones.f90",
@@ -75,7 +116,7 @@ const FILES: [(&str, &str, u32); 20] = [
 ];
 
 /// Symbolic links: the link, and what it points at.
-const LINKS: [(&str, &str); 10] = [
+const LINKS: [(&str, &str); 11] = [
     ("bin/mpicxx", "mpicc"),
     ("bin/mpic++", "mpicc"),
     ("bin/mpifort", "mpicc"),
@@ -86,6 +127,7 @@ const LINKS: [(&str, &str); 10] = [
     ("lib/libnx.so", "libnx.so.1"),
     ("lib/libmpl.so", "libmpl.so.1"),
     ("lib/libmlp.so", "libmlp.so.1"),
+    ("lib/libiml.so", "libiml.so.1"),
 ];
 
 /// Builds the crates optimized and assembles the tree in `to`.
@@ -145,6 +187,8 @@ pub fn build(to: &Path) -> Result<()> {
     let pkg_config_nx = beside("nx", "The NX message-passing library");
     let pkg_config_mpl = beside("mpl", "The MPL message-passing library");
     let pkg_config_mlp = beside("mlp", "Multi-Level Parallelism").replace(" -lmpi_abi", "");
+    let pkg_config_iml =
+        beside("iml", "The Illinois-Intel Multithreading Library").replace(" -lmpi_abi", "");
     for (name, text) in [
         ("mpi", &pkg_config),
         ("mpi-c", &pkg_config),
@@ -153,6 +197,7 @@ pub fn build(to: &Path) -> Result<()> {
         ("nx", &pkg_config_nx),
         ("mpl", &pkg_config_mpl),
         ("mlp", &pkg_config_mlp),
+        ("iml", &pkg_config_iml),
     ] {
         let text = text.replace("@VERSION@", &version.to_string());
         put(

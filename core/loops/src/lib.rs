@@ -28,10 +28,10 @@ impl Schedule {
     #[must_use]
     pub fn chunk(self, total: u64, left: u64, threads: u64, min_chunk: u64) -> u64 {
         let chunk = match self {
-            Schedule::Static => total.div_ceil(threads),
+            Schedule::Static => divide(total, threads),
             Schedule::Simple | Schedule::SelfScheduling => 1,
-            Schedule::Guided => left.div_ceil(threads),
-            Schedule::Factoring => left.div_ceil(threads.saturating_mul(2)),
+            Schedule::Guided => divide(left, threads),
+            Schedule::Factoring => divide(left, threads.saturating_mul(2)),
         };
         chunk.max(min_chunk).max(1).min(left)
     }
@@ -40,6 +40,14 @@ impl Schedule {
     #[must_use]
     pub fn is_even(self) -> bool {
         !matches!(self, Schedule::Guided | Schedule::Factoring)
+    }
+}
+
+/// Rounded up. Most loops fit in 32 bits, whose division takes half the time on many processors.
+fn divide(iterations: u64, by: u64) -> u64 {
+    match (u32::try_from(iterations), u32::try_from(by)) {
+        (Ok(iterations), Ok(by)) => u64::from(iterations.div_ceil(by)),
+        _ => iterations.div_ceil(by),
     }
 }
 

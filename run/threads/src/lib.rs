@@ -35,7 +35,7 @@ pub use margay_core_loops::Schedule;
 pub use margay_sys::job::Group;
 pub use offer::{Offer, Offered};
 pub use pool::{Config, Pool, Token, configure, with_worker};
-pub use worker::Worker;
+pub use worker::{Mark, Worker};
 
 impl Worker {
     /// Runs both, in parallel when another worker is idle, and returns when both have run. A panic of either comes out of

@@ -73,26 +73,28 @@ impl<B: Fn(&Worker, u64, u64) + Sync> Loop<'_, B> {
     /// the next thief finds a half.
     fn shrinking(self, worker: &Worker, begin: u64, end: u64, forker: u16) {
         let left = end - begin;
-        let chunk = self.chunk(left);
-        if chunk == left {
-            (self.body)(worker, begin, left);
-            return;
-        }
+        let least = self.iterations.min_chunk;
         let here = worker.token().seat;
-        if here == forker {
-            fork(
-                worker,
-                |worker| (self.body)(worker, begin, chunk),
-                |worker| self.shrinking(worker, begin + chunk, end, here),
-            );
-        } else {
-            let middle = begin + (left / 2).max(chunk);
+        if here != forker && left / 2 >= least.max(1) {
+            let middle = begin + left / 2;
             fork(
                 worker,
                 |worker| self.shrinking(worker, begin, middle, here),
                 |worker| self.shrinking(worker, middle, end, here),
             );
+            return;
         }
+        let chunk = self.chunk(left);
+        // No range of this loop is left with less than a minimum chunk, for it may lie in the middle of the loop.
+        if left - chunk < least.max(1) {
+            (self.body)(worker, begin, left);
+            return;
+        }
+        fork(
+            worker,
+            |worker| (self.body)(worker, begin, chunk),
+            |worker| self.shrinking(worker, begin + chunk, end, here),
+        );
     }
 }
 

@@ -48,6 +48,9 @@ pub(crate) struct Seat {
     pub(crate) bell: Doorbell,
     /// Sleeps and may be woken for work. Cleared by who wakes it.
     pub(crate) is_asleep: AtomicBool,
+    /// What this worker has enqueued and what enqueued work it has completed, ever; only it writes.
+    pub(crate) enqueued: AtomicU64,
+    pub(crate) completed: AtomicU64,
 }
 
 /// How a pool is made.
@@ -92,6 +95,8 @@ pub(crate) struct Shared {
     active: AtomicUsize,
     /// How many seats have `is_asleep` set.
     asleep: AtomicU32,
+    /// How many wait for enqueued work.
+    pub(crate) enqueue_waiters: AtomicU32,
     pub(crate) is_over: AtomicBool,
     pub(crate) parking: ParkingLot,
     pressure: Pressure,
@@ -118,6 +123,7 @@ impl Pool {
             users: AtomicU32::new(0),
             active: AtomicUsize::new(workers),
             asleep: AtomicU32::new(0),
+            enqueue_waiters: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
             parking: ParkingLot::new(),
             pressure: Pressure::default(),
@@ -195,10 +201,17 @@ thread_local! {
 /// Runs `body` with the calling thread's worker. A thread that is none yet becomes one, of the process's pool, until it ends.
 #[inline]
 pub fn with_worker<R>(body: impl FnOnce(&Worker) -> R) -> R {
-    HERE.with(|here| {
+    let mut body = Some(body);
+    let result = HERE.try_with(|here| {
         let seated = here.get_or_init(|| Seated::new(&pool().shared));
-        body(seated.worker())
-    })
+        body.take().map(|body| body(seated.worker()))
+    });
+    match (result, body) {
+        (Ok(Some(result)), _) => result,
+        // The thread's own variables are gone: a handler at the program's exit calls.
+        (_, Some(body)) => pool().enter(body),
+        (_, None) => unreachable!("a body that was taken has given a result"),
+    }
 }
 
 /// Makes this worker the one that [`with_worker`] finds on its thread.
@@ -281,6 +294,8 @@ impl Shared {
             inbox: Inbox::new(),
             bell: Doorbell::new(),
             is_asleep: AtomicBool::new(false),
+            enqueued: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
         };
         assert!(self.seats[number].set(seat).is_ok(), "seats are made once");
         self.seats_used.store(number + 1, Ordering::Release);
@@ -314,6 +329,20 @@ impl Shared {
         workers
     }
 
+    /// Whether all enqueued work was complete at a moment during this call. Nothing is completed before it is enqueued and both sums
+    /// only grow, so it is when what was completed, read first, equals what was enqueued.
+    pub(crate) fn has_completed_all(&self) -> bool {
+        let completed: u64 = self
+            .seats()
+            .map(|seat| seat.completed.load(Ordering::Acquire))
+            .sum();
+        let enqueued: u64 = self
+            .seats()
+            .map(|seat| seat.enqueued.load(Ordering::Acquire))
+            .sum();
+        completed == enqueued
+    }
+
     /// Something was published by a worker with this tag. Wakes at most one sleeper, who wakes the next when there is
     /// more.
     #[inline]
@@ -326,9 +355,10 @@ impl Shared {
 
     #[cold]
     fn wake_one(&self, tag: u32) {
+        let active = self.active();
         for (number, seat) in self.seats().enumerate() {
-            // A user's thread only takes what was forked for it.
-            let can_take = number + 1 < self.config.workers || number as u32 + 1 == tag;
+            // A user's thread only takes what was forked for it. (The pool's workers have the first seats, number 1 the first.)
+            let can_take = number + 1 < active || number as u32 + 1 == tag;
             if can_take && seat.is_asleep.load(Ordering::Relaxed) && self.rouse(seat) {
                 seat.bell.ring();
                 return;

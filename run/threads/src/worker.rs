@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use margay_sys::deque::Owner;
 use margay_sys::fiber::{self, Fiber, Status};
 use margay_sys::job::{Context, Count, Home, Job, Latch, Nodes};
-use margay_sys::{clock, cpu};
+use margay_sys::{clock, cpu, fence};
 
 use crate::inbox::MAX_FIBERS;
 use crate::offer::{Offer, Offered};
@@ -62,6 +62,7 @@ struct Slot {
 }
 
 /// How far a worker was; see [`Context::mark`].
+#[derive(Clone, Copy, Debug)]
 pub struct Mark {
     end: u64,
     switches: u64,
@@ -207,11 +208,45 @@ impl Worker {
         self.own_seat().offers.withdraw(offered);
     }
 
-    /// Enqueues `work`, to be run once by any worker.
+    /// Enqueues `work`, to be run once by any worker. [`wait_enqueued`](Self::wait_enqueued) waits for it.
     #[inline]
     pub fn enqueue(&self, work: impl FnOnce(&Worker) + Send + 'static) {
-        self.deque.push(self.nodes.job(self.tag(), work));
+        let enqueued = &self.own_seat().enqueued;
+        // Only this thread writes it.
+        enqueued.store(enqueued.load(Ordering::Relaxed) + 1, Ordering::Release);
+        let job = self.nodes.job(self.tag(), move |worker: &Worker| {
+            work(worker);
+            worker.completed();
+        });
+        self.deque.push(job);
         self.pushed();
+    }
+
+    #[inline]
+    fn completed(&self) {
+        let completed = &self.own_seat().completed;
+        completed.store(completed.load(Ordering::Relaxed) + 1, Ordering::Release);
+        fence::light();
+        if self.shared.enqueue_waiters.load(Ordering::Relaxed) != 0
+            && self.shared.has_completed_all()
+        {
+            self.unpark_all(self.enqueue_address());
+        }
+    }
+
+    /// Returns when everything that was enqueued, by whomever, is complete. Not to be called by something enqueued, which would
+    /// wait for itself.
+    pub fn wait_enqueued(&self) {
+        while !self.shared.has_completed_all() {
+            self.shared.enqueue_waiters.fetch_add(1, Ordering::SeqCst);
+            fence::heavy();
+            self.park(self.enqueue_address(), || !self.shared.has_completed_all());
+            self.shared.enqueue_waiters.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    fn enqueue_address(&self) -> usize {
+        std::ptr::from_ref(&self.shared.enqueue_waiters).addr()
     }
 
     /// Suspends the running fiber until another wakes it by its [`token`](Self::token), and lets the worker do other things. May return without

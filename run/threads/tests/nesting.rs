@@ -269,10 +269,7 @@ fn enqueued_work_runs_once() {
                 ran.fetch_add(1, Ordering::SeqCst);
             });
         }
-        let address = Arc::as_ptr(&ran).addr();
-        while ran.load(Ordering::SeqCst) < 1000 {
-            worker.yield_now();
-        }
-        assert_eq!(ran.load(Ordering::SeqCst), 1000, "{address:x}");
+        worker.wait_enqueued();
+        assert_eq!(ran.load(Ordering::SeqCst), 1000);
     });
 }

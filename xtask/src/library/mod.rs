@@ -40,6 +40,10 @@ pub struct Source {
     pub inner: Inner,
 }
 
+/// IML's calls have as many arguments as the caller likes, so that half of the library is C; its header is written by hand, and the
+/// C half includes it.
+const IML_EXPORTS: &str = "{\n  global: iml_*; *_schedule;\n  local: *;\n};\n";
+
 /// Where the functions are to which a library gives names.
 pub enum Inner {
     /// In `libmpi_abi`, since there is one engine in a process.
@@ -61,6 +65,11 @@ pub fn sources(root: &Path) -> Result<Vec<Source>, String> {
             "mlp",
             mlp::source(root)?,
             Inner::Static("margay_mlp", mlp::exports(root)?),
+        ),
+        source(
+            "iml",
+            read(&root.join("abi/iml/iml.c"))?,
+            Inner::Static("margay_iml", IML_EXPORTS.to_owned()),
         ),
     ])
 }

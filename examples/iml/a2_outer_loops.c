@@ -1,0 +1,41 @@
+/* The outer loops of a nest in parallel.
+ *
+ * Figure A-2 of "Illinois-Intel Multithreading Library" (Intel Technology Journal, Q1 1998), completed to a program.
+ *
+ *     cc -I PREFIX/include a2_outer_loops.c -L PREFIX/lib -Wl,-rpath,PREFIX/lib -liml
+ */
+#include <iml.h>
+#include <stdio.h>
+
+enum { M = 300, N = 200 };
+
+/* Uses both arrays, as a program would go on with them. */
+static double foo(double A[N][M], const double *B, int n, int m) {
+    double sum = 0;
+    for (int k = 0; k < n; k++) sum += B[k];
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < m; j++) sum += A[i][j];
+    return sum;
+}
+
+static void jloop(const int *start, const int *iterations, double A[N][M], const int *n) {
+    for (int j = *start; j < *start + *iterations; j++)
+        for (int i = 0; i < *n; i++) A[i][j] = (double)i * j;
+}
+
+static void kloop(const int *start, const int *iterations, double *B) {
+    for (int k = *start; k < *start + *iterations; k++) B[k] = k;
+}
+
+int main(void) {
+    static double A[N][M], B[N];
+    const int m = M, n = N, chunk = 1, one = 1, two = 2;
+    iml_DOALL(jloop, &m, &static_schedule, &chunk, &two, A, &n);
+    iml_DOALL(kloop, &n, &simple_schedule, &chunk, &one, B);
+    double c = foo(A, B, N, M);
+
+    /* The sums of k and of i * j, in closed form. */
+    double expected = N * (N - 1) / 2.0 + (N * (N - 1) / 2.0) * (M * (M - 1) / 2.0);
+    printf("c = %.0f%s\n", c, c == expected ? "" : ", which is wrong");
+    return c != expected;
+}

@@ -1,0 +1,57 @@
+/* Two loop nests at the same time.
+ *
+ * Figure A-4 of "Illinois-Intel Multithreading Library" (Intel Technology Journal, Q1 1998), completed to a program.
+ *
+ *     cc -I PREFIX/include a4_cobegin.c -L PREFIX/lib -Wl,-rpath,PREFIX/lib -liml
+ */
+#include <iml.h>
+#include <stdio.h>
+
+enum { M = 300, N = 200 };
+
+/* Uses both arrays, as a program would go on with them. */
+static double foo(double A[N][M], const double *B, int n, int m) {
+    double sum = 0;
+    for (int k = 0; k < n; k++) sum += B[k];
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < m; j++) sum += A[i][j];
+    return sum;
+}
+
+static void iloop(const int *start, const int *iterations, double A[N][M], const int *j) {
+    for (int i = *start; i < *start + *iterations; i++) A[i][*j] = (double)i * *j;
+}
+
+/* Each iteration of this loop is a parallel loop of its own. */
+static void jloop(const int *start, const int *iterations, double A[N][M], const int *n) {
+    const int chunk = 16, params = 2;
+    for (int j = *start; j < *start + *iterations; j++) iml_DOALL(iloop, n, &self_schedule, &chunk, &params, A, &j);
+}
+
+static void kloop(const int *start, const int *iterations, double *B) {
+    for (int k = *start; k < *start + *iterations; k++) B[k] = k;
+}
+
+static void jloop_0(double A[N][M], double *B, const int *n, const int *m) {
+    const int chunk = 1, params = 2;
+    (void)B;
+    iml_DOALL(jloop, m, &static_schedule, &chunk, &params, A, n);
+}
+
+static void kloop_0(double A[N][M], double *B, const int *n, const int *m) {
+    const int chunk = 1, params = 1;
+    (void)A, (void)m;
+    iml_DOALL(kloop, n, &simple_schedule, &chunk, &params, B);
+}
+
+int main(void) {
+    static double A[N][M], B[N];
+    const int m = M, n = N, tasks = 2, params = 4;
+    iml_COBEGIN(&tasks, jloop_0, kloop_0, &params, A, B, &n, &m);
+    double c = foo(A, B, N, M);
+
+    /* The sums of k and of i * j, in closed form. */
+    double expected = N * (N - 1) / 2.0 + (N * (N - 1) / 2.0) * (M * (M - 1) / 2.0);
+    printf("c = %.0f%s\n", c, c == expected ? "" : ", which is wrong");
+    return c != expected;
+}
