@@ -41,6 +41,7 @@ test)
     needs pkg-config have pkg-config
     needs valgrind have valgrind
     needs libopenblas-dev has_library libopenblas.so.0
+    needs libtbb-dev has_library libtbb.so.12
     needs python3-venv python3 -c 'import ensurepip, venv'
     needs python3-dev python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
     needs python3 have python3
@@ -50,6 +51,11 @@ test)
 bench)
     needs python3 have python3
     needs python3-venv python3 -c 'import ensurepip, venv'
+    # Threading runtimes to compare with: LLVM's OpenMP, for programs of gcc and of clang, and oneTBB.
+    needs g++ have g++
+    needs libomp-19-dev has_library libomp.so.5
+    needs libtbb-dev has_library libtbb.so.12
+    wants clang-19 have clang-19
     ;;
 esac
 case $purpose in

@@ -252,6 +252,16 @@ pub fn bench_command() -> clap::Command {
     )
 }
 
+/// The parser of `margay bench threads`.
+#[must_use]
+pub fn bench_threads_command() -> clap::Command {
+    let command = clap::Command::new("threads").version(env!("CARGO_PKG_VERSION"));
+    named(
+        margay_cli_suite::ThreadsOptions::augment_args(command),
+        "margay bench threads",
+    )
+}
+
 /// The parser of `margay` itself.
 #[must_use]
 pub fn margay_command() -> clap::Command {

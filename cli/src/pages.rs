@@ -5,7 +5,10 @@ use std::path::Path;
 
 use clap_complete::Shell;
 
-use crate::options::{bench_command, margay_command, markers_command, mesh_command, run_command};
+use crate::options::{
+    bench_command, bench_threads_command, margay_command, markers_command, mesh_command,
+    run_command,
+};
 use crate::poe;
 
 /// The names of all commands.
@@ -31,7 +34,8 @@ pub fn manual(directory: &Path) -> Result<(), String> {
     page(directory, "margay-run", run_command("margay run"))?;
     page(directory, "margay-mesh", mesh_command("margay mesh"))?;
     page(directory, "margay-markers", markers_command())?;
-    page(directory, "margay-bench", bench_command())
+    page(directory, "margay-bench", bench_command())?;
+    page(directory, "margay-bench-threads", bench_threads_command())
 }
 
 fn page(directory: &Path, name: &str, command: clap::Command) -> Result<(), String> {
@@ -64,9 +68,19 @@ mod tests {
         for name in COMMANDS {
             assert!(directory.path().join(format!("{name}.1")).is_file());
         }
-        let page = fs::read_to_string(directory.path().join("mpiexec.1")).unwrap();
-        for option in ["np", "timeout", "stdin", "report\\-bindings"] {
-            assert!(page.contains(option), "{option}");
+        for (name, options) in [
+            (
+                "mpiexec",
+                &["np", "timeout", "stdin", "report\\-bindings"][..],
+            ),
+            ("margay-bench", &["with\\-mpi", "compare"]),
+            ("margay-bench-threads", &["threads", "compare"]),
+        ] {
+            let page = directory.path().join(format!("{name}.1"));
+            let page = fs::read_to_string(page).unwrap();
+            for option in options {
+                assert!(page.contains(option), "{name}: {option}");
+            }
         }
     }
 }

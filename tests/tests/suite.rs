@@ -320,6 +320,145 @@ fn the_command_compiles_runs_reports_and_compares() {
     );
 }
 
+const THREAD_KERNELS: [&str; 8] = [
+    "fork",
+    "fib",
+    "loops",
+    "mandelbrot",
+    "cholesky",
+    "sparselu",
+    "uts",
+    "scanlines",
+];
+
+/// Compiles all kernels of threads for one interface into `folder`.
+fn thread_programs(folder: &Path, compiler: &str, interface: &str, flags: &[&str]) {
+    let sources = stage().join("share/margay/bench/threads");
+    let kind = if compiler == "g++" { "cpp" } else { "c" };
+    let compilers = THREAD_KERNELS.map(|name| {
+        let mut command = command(compiler, 120);
+        command
+            .args(["-O2", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"])
+            .arg(sources.join(format!("{interface}/{name}.{kind}")))
+            .arg("-o")
+            .arg(folder.join(name))
+            .args(flags)
+            .args(["-lm", "-ldl"]);
+        command.spawn().expect("the compiler starts")
+    });
+    for mut compiler in compilers {
+        assert!(compiler.wait().expect("a child").success(), "{interface}");
+    }
+}
+
+/// Runs each of them with teams of some sizes: all rounds are right, and no median is longer than the longest round.
+fn thread_programs_are_right(folder: &Path) {
+    for name in THREAD_KERNELS {
+        for threads in ["1", "2", "5"] {
+            let mut program = command(folder.join(name), 60);
+            program
+                .args(["-threads", threads, "-ms", "1"])
+                .env("OMP_MAX_ACTIVE_LEVELS", "2");
+            let output = run(&mut program);
+            let told = text(&output.stdout);
+            assert!(output.status.success(), "{name}, {threads} threads: {told}");
+            let lines: Vec<Vec<String>> = told
+                .lines()
+                .map(|line| line.split_whitespace().map(str::to_owned).collect())
+                .collect();
+            let medians: Vec<&Vec<String>> = lines
+                .iter()
+                .filter(|line| line[0] == "figure" && !line[1].contains('.'))
+                .collect();
+            assert!(!medians.is_empty() && count(&lines, "check") >= medians.len());
+            for median in medians {
+                let longest = figure(&lines, &format!("{}.max", median[1]));
+                assert!(figure(&lines, &median[1]) <= longest, "{told}");
+                assert!(figure(&lines, &format!("{}.cpu-wall", median[1])) >= 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_of_threads_are_right_by_openmp() {
+    let folder = scratch();
+    thread_programs(folder.path(), "gcc", "openmp", &["-fopenmp"]);
+    thread_programs_are_right(folder.path());
+
+    // What is not nested is not reported as if it were.
+    let mut program = command(folder.path().join("fork"), 60);
+    program
+        .args(["-threads", "2", "-ms", "1"])
+        .env("OMP_MAX_ACTIVE_LEVELS", "1");
+    let output = run(&mut program);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("check members-nested failed"), "{told}");
+    assert!(
+        told.contains("figure flat ") && !told.contains("figure nested"),
+        "{told}"
+    );
+}
+
+#[test]
+fn kernels_of_threads_are_right_by_tbb() {
+    let folder = scratch();
+    thread_programs(folder.path(), "g++", "tbb", &["-std=c++17", "-ltbb"]);
+    thread_programs_are_right(folder.path());
+}
+
+#[test]
+fn the_command_measures_threading_runtimes_and_presses() {
+    let folder = scratch();
+    let output = bench(
+        folder.path(),
+        "threads --quick --only fib,uts --with libgomp,sequential --threads 1,2 --output first",
+    );
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{told}{}", text(&output.stderr));
+    for part in [
+        "Median of the rounds",
+        "Longest round",
+        "2 pressed",
+        "sequential",
+        "written: first/",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let saved = std::fs::read_dir(folder.path().join("first")).expect("the report's folder");
+    let saved: Vec<PathBuf> = saved.map(|entry| entry.expect("an entry").path()).collect();
+    let file = |kind: &str| {
+        let path = saved
+            .iter()
+            .find(|path| path.extension().is_some_and(|e| e == kind));
+        let path = path.unwrap_or_else(|| panic!("no {kind} file"));
+        std::fs::read_to_string(path).expect("a file")
+    };
+    assert!(file("svg").contains("uts node"));
+    assert!(file("md").starts_with("# Threading runtimes"));
+    let json: serde_json::Value = serde_json::from_str(&file("json")).expect("JSON");
+    let runs = json["runs"].as_array().expect("runs");
+    let pressed = |run: &&serde_json::Value| run["pressed"] == true;
+    assert_eq!(
+        runs.iter().filter(pressed).count(),
+        2,
+        "each kernel with the larger team: {runs:?}"
+    );
+    assert!(
+        runs.iter()
+            .all(|run| run["implementation"] == "libgomp" || run["threads"] == 1)
+    );
+
+    let output = bench(folder.path(), "threads --with nothing");
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(
+        errors.contains("nothing") && errors.lines().count() == 1,
+        "{errors}"
+    );
+}
+
 #[test]
 fn wrong_options_of_the_command_are_named() {
     let folder = scratch();

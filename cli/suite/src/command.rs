@@ -1,24 +1,29 @@
 //! `margay bench`.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::compare;
 use crate::derive::derive;
-use crate::host::{Host, free_bytes};
+use crate::host::free_bytes;
 use crate::install::{Installation, OURS};
 use crate::lines;
 use crate::plan::{self, Kernel, Unit};
 use crate::process;
-use crate::report::{FORMAT, Report, Run};
+use crate::report::{Report, Run, Suite};
+use crate::threads::{self, ThreadsOptions};
 
 /// Measure this machine with the performance suite: Livermore loops, Comtest, STREAM, memory ladder, EVM, matrix multiply, MP LINPACK.
 #[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct BenchOptions {
+    #[command(subcommand)]
+    part: Option<Part>,
+
     /// Smaller sizes: under three minutes instead of under ten on two cores
     #[arg(long)]
     pub quick: bool,
@@ -35,17 +40,30 @@ pub struct BenchOptions {
     #[arg(long, value_name = "PREFIX", value_hint = ValueHint::DirPath)]
     pub with_mpi: Option<PathBuf>,
 
+    #[command(flatten)]
+    reporting: Reporting,
+}
+
+/// What else can be measured.
+#[derive(Clone, Debug, Subcommand)]
+enum Part {
+    Threads(ThreadsOptions),
+}
+
+/// What becomes of the figures.
+#[derive(Clone, Debug, Args)]
+pub struct Reporting {
     /// Say what got slower since this report, and end with 1 when something did
     #[arg(long, value_name = "OLD.json", value_hint = ValueHint::FilePath)]
-    pub compare: Option<PathBuf>,
+    compare: Option<PathBuf>,
 
     /// Print the report as JSON instead of as a table
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 
     /// Folder for the report as JSON, Markdown and SVG
     #[arg(long, value_name = "FOLDER", default_value = "margay-bench", value_hint = ValueHint::DirPath)]
-    pub output: PathBuf,
+    output: PathBuf,
 }
 
 /// Runs the suite; false when something failed or, with `--compare`, got slower.
@@ -53,32 +71,46 @@ pub struct BenchOptions {
 /// # Errors
 /// When options are wrong or nothing can be run at all.
 pub fn bench(options: &BenchOptions) -> Result<bool> {
-    let old = options.compare.as_deref().map(Report::load).transpose()?;
-    let ours = Installation::ours()?;
-    let peer = options
-        .with_mpi
-        .as_deref()
-        .map(Installation::peer)
-        .transpose()?;
-    let mut report = measure(options, &ours, peer.as_ref());
-    report.derived = derive(&report);
+    if let Some(Part::Threads(options)) = &options.part {
+        return options.reporting.report(|| threads::measure(options));
+    }
+    options.reporting.report(|| {
+        let ours = Installation::ours()?;
+        let peer = options
+            .with_mpi
+            .as_deref()
+            .map(Installation::peer)
+            .transpose()?;
+        let mut report = measure(options, &ours, peer.as_ref());
+        report.derived = derive(&report);
+        Ok(report)
+    })
+}
 
-    if options.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        println!("{}\n\n{}", report.table(false, false), report.notes());
+impl Reporting {
+    /// Prints, compares and saves what `measure` gives; false when something failed or got slower.
+    fn report(&self, measure: impl FnOnce() -> Result<Report>) -> Result<bool> {
+        let old = self.compare.as_deref().map(Report::load).transpose()?;
+        let started = Instant::now();
+        let mut report = measure()?;
+        report.seconds = started.elapsed().as_secs_f64();
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&report)?);
+        } else {
+            println!("{}\n\n{}", report.table(false, false), report.notes());
+        }
+        let mut good = report.failures.is_empty();
+        if let Some(old) = &old {
+            let changes = compare::compare(old, &report);
+            let text = compare::describe(old, &report, &changes);
+            good &= !changes.iter().any(compare::Change::is_slower);
+            tell(self.json, text.trim_end());
+        }
+        for path in report.save(&self.output)? {
+            tell(self.json, &format!("written: {}", path.display()));
+        }
+        Ok(good)
     }
-    let mut good = report.failures.is_empty();
-    if let Some(old) = &old {
-        let changes = compare::compare(old, &report);
-        let text = compare::describe(old, &report, &changes);
-        good &= !changes.iter().any(compare::Change::is_slower);
-        tell(options.json, text.trim_end());
-    }
-    for path in report.save(&options.output)? {
-        tell(options.json, &format!("written: {}", path.display()));
-    }
-    Ok(good)
 }
 
 /// A line for the user, which must not get among JSON.
@@ -90,21 +122,20 @@ fn tell(json: bool, text: &str) {
     }
 }
 
+/// Shows how many of `steps` are done, and which is under way.
+pub fn progress_bar(steps: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {pos}/{len} {msg}")
+        .expect("the template is a constant");
+    let bar = ProgressBar::new(steps as u64).with_style(style);
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
+
 fn measure(options: &BenchOptions, ours: &Installation, peer: Option<&Installation>) -> Report {
-    let started = Instant::now();
-    let host = Host::detect();
-    let cores = options.ranks.map_or(host.cores, |ranks| ranks as usize);
-    let mut report = Report {
-        format: FORMAT,
-        date: time::OffsetDateTime::now_utc().date().to_string(),
-        host,
-        quick: options.quick,
-        seconds: 0.0,
-        runs: Vec::new(),
-        derived: Vec::new(),
-        failures: Vec::new(),
-        left_out: Vec::new(),
-    };
+    let mut report = Report::new(Suite::Machine, options.quick);
+    let cores = options
+        .ranks
+        .map_or(report.host.cores, |ranks| ranks as usize);
     let mut plan: Vec<(Unit, &Installation)> = Vec::new();
     for unit in plan::units(&options.only, cores, free_bytes(), options.quick) {
         if !ours.has(unit.program) {
@@ -119,32 +150,14 @@ fn measure(options: &BenchOptions, ours: &Installation, peer: Option<&Installati
         plan.push((unit.clone(), ours));
         plan.extend(on_peer.map(|peer| (unit, peer)));
     }
-    let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {pos}/{len} {msg}")
-        .expect("the template is a constant");
-    let bar = ProgressBar::new(plan.len() as u64).with_style(style);
-    bar.enable_steady_tick(std::time::Duration::from_millis(250));
+    let bar = progress_bar(plan.len());
     for (unit, installation) in &plan {
-        bar.set_message(format!("{}: {}", installation.name, unit.label()));
-        match run(unit, installation, ours) {
-            Ok(run) => {
-                let failed = run.reported.checks.iter().filter(|check| !check.passed);
-                report.failures.extend(failed.map(|check| {
-                    format!(
-                        "{} ({}): {} is {}, and at most {} is right",
-                        run.program, run.implementation, check.name, check.value, check.limit
-                    )
-                }));
-                report.runs.push(run);
-            }
-            Err(error) => {
-                let what = format!("{} ({})", unit.label(), installation.name);
-                report.failures.push(format!("{what}: {error:#}"));
-            }
-        }
+        let what = format!("{} ({})", unit.label(), installation.name);
+        bar.set_message(what.clone());
+        report.add(&what, run(unit, installation, ours));
         bar.inc(1);
     }
     bar.finish_and_clear();
-    report.seconds = started.elapsed().as_secs_f64();
     report
 }
 
@@ -173,5 +186,6 @@ fn run(unit: &Unit, installation: &Installation, ours: &Installation) -> Result<
         arguments: unit.arguments.join(" "),
         seconds: started.elapsed().as_secs_f64(),
         reported,
+        ..Run::default()
     })
 }

@@ -44,14 +44,14 @@ impl Change {
 fn more_is_better(unit: &str) -> Option<bool> {
     match unit {
         "MB/s" | "MFLOPS" | "GFLOPS" | "MFLOPS/rank" => Some(true),
-        "us" => Some(false),
+        "ns" | "us" | "ms" => Some(false),
         _ => None,
     }
 }
 
 /// Names of figures that describe scatter or a limit, and so are no speed although they have its unit.
 fn is_speed(name: &str) -> bool {
-    !name.contains("deviation") && !name.contains("bound")
+    !name.contains("deviation") && !name.contains("bound") && !name.ends_with(".max")
 }
 
 /// The noise of a figure; of one that was measured once, the median of its run's others.
@@ -72,10 +72,7 @@ fn noise_of(run: &Run, figure: &Figure) -> f64 {
 pub fn compare(old: &Report, new: &Report) -> Vec<Change> {
     let mut changes = Vec::new();
     for run in &new.runs {
-        let before = old.runs.iter().find(|other| {
-            (&other.program, other.ranks, &other.implementation)
-                == (&run.program, run.ranks, &run.implementation)
-        });
+        let before = old.runs.iter().find(|other| other.is_like(run));
         let Some(before) = before else { continue };
         for figure in &run.reported.figures {
             let same = |f: &&Figure| f.name == figure.name && f.unit == figure.unit;
@@ -96,10 +93,7 @@ pub fn compare(old: &Report, new: &Report) -> Vec<Change> {
             };
             let noise = noise_of(run, figure).hypot(noise_of(before, other));
             changes.push(Change {
-                name: format!(
-                    "{} {} ({}, {} ranks)",
-                    run.program, figure.name, run.implementation, run.ranks
-                ),
+                name: format!("{} {} ({})", run.program, figure.name, run.conditions()),
                 unit: figure.unit.clone(),
                 old: other.value,
                 new: figure.value,

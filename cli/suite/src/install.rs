@@ -122,68 +122,42 @@ impl Installation {
         })
     }
 
+    /// The folder above `bin`, `lib` and `include`.
+    pub fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
     /// Compiles a program unless the cache has it, and gives the executable.
     ///
     /// # Errors
     /// When it does not compile or the cache cannot be written.
     pub fn compile(&self, sources: &Path, program: &Program) -> Result<PathBuf> {
-        let folder = cache()?.join(format!("{}-{:016x}", self.name, self.key(sources)?));
-        let executable = folder.join(program.name);
-        if executable.exists() {
-            return Ok(executable);
-        }
-        fs::create_dir_all(&folder)
-            .with_context(|| format!("{}: cannot be made", folder.display()))?;
-        let partial = folder.join(format!("{}.{}", program.name, std::process::id()));
-        let mut command = bounded(120);
-        command.arg(self.prefix.join("bin/mpicc")).args([
-            "-std=gnu11",
-            "-O3",
-            "-march=native",
-            "-w",
-        ]);
-        if let Some((define, _)) = program.form {
-            command.arg(format!("-D{define}"));
-        }
-        command
-            .arg(sources.join(program.source))
-            .arg("-o")
-            .arg(&partial);
-        if let Some((_, library)) = program.form {
-            command.arg(format!("-l{library}"));
-        }
-        self.environment(&mut command);
-        run_quietly(command.args(["-lm", "-ldl"])).with_context(|| {
-            format!(
-                "{} does not compile with {}",
-                program.source,
-                self.prefix.join("bin/mpicc").display()
-            )
-        })?;
-        fs::rename(&partial, &executable)
-            .with_context(|| format!("{}: cannot be written", executable.display()))?;
-        Ok(executable)
-    }
-
-    /// What decides about executables: where this installation is, all sources, and the processor they are made for.
-    fn key(&self, sources: &Path) -> Result<u64> {
-        let mut hasher = DefaultHasher::new();
-        self.prefix.hash(&mut hasher);
-        Host::detect().processor.hash(&mut hasher);
-        let mut files = Vec::new();
-        for entry in fs::read_dir(sources)
-            .with_context(|| format!("{}: cannot be read", sources.display()))?
-        {
-            files.push(entry?.path());
-        }
-        files.sort();
-        for file in files {
-            file.file_name().hash(&mut hasher);
-            fs::read(&file)
-                .with_context(|| format!("{}: cannot be read", file.display()))?
-                .hash(&mut hasher);
-        }
-        Ok(hasher.finish())
+        let folder = format!("{}-{:016x}", self.name, key(&self.prefix, sources)?);
+        cached(&folder, program.name, |executable| {
+            let mut command = bounded(120);
+            command
+                .arg(self.prefix.join("bin/mpicc"))
+                .arg("-std=gnu11")
+                .args(OPTIMIZED);
+            if let Some((define, _)) = program.form {
+                command.arg(format!("-D{define}"));
+            }
+            command
+                .arg(sources.join(program.source))
+                .arg("-o")
+                .arg(executable);
+            if let Some((_, library)) = program.form {
+                command.arg(format!("-l{library}"));
+            }
+            self.environment(&mut command);
+            run_quietly(command.args(["-lm", "-ldl"])).with_context(|| {
+                format!(
+                    "{} does not compile with {}",
+                    program.source,
+                    self.prefix.join("bin/mpicc").display()
+                )
+            })
+        })
     }
 
     /// The launcher for `ranks` ranks of a program, bounded to `limit_s` seconds.
@@ -216,8 +190,66 @@ impl Installation {
     }
 }
 
+/// How every program is compiled, for the processor that it runs on.
+pub const OPTIMIZED: [&str; 3] = ["-O3", "-march=native", "-w"];
+
+/// The executable `name` in `folder` of the cache; `compile` writes it to the path that it is given when it is not there.
+///
+/// # Errors
+/// Those of `compile`, and when the cache cannot be written.
+pub fn cached(
+    folder: &str,
+    name: &str,
+    compile: impl FnOnce(&Path) -> Result<String>,
+) -> Result<PathBuf> {
+    let folder = cache()?.join(folder);
+    let executable = folder.join(name);
+    if executable.exists() {
+        return Ok(executable);
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+    let partial = folder.join(format!("{name}.{}", std::process::id()));
+    compile(&partial)?;
+    fs::rename(&partial, &executable)
+        .with_context(|| format!("{}: cannot be written", executable.display()))?;
+    Ok(executable)
+}
+
+/// What decides about executables: the tree or the compiler that they are made with, all sources, and the processor.
+///
+/// # Errors
+/// When the sources cannot be read.
+pub fn key(with: &Path, sources: &Path) -> Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    with.hash(&mut hasher);
+    Host::detect().processor.hash(&mut hasher);
+    hash_folder(sources, &mut hasher)?;
+    Ok(hasher.finish())
+}
+
+fn hash_folder(folder: &Path, hasher: &mut DefaultHasher) -> Result<()> {
+    let told = |path: &Path| format!("{}: cannot be read", path.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| told(folder))? {
+        files.push(entry?.path());
+    }
+    files.sort();
+    for file in files {
+        file.file_name().hash(hasher);
+        if file.is_dir() {
+            hash_folder(&file, hasher)?;
+        } else {
+            fs::read(&file).with_context(|| told(&file))?.hash(hasher);
+        }
+    }
+    Ok(())
+}
+
 /// The folder for executables: in the user's cache, else in the folder for temporary files.
-fn cache() -> Result<PathBuf> {
+///
+/// # Errors
+/// When neither can be written.
+pub fn cache() -> Result<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     let user = std::env::var_os("XDG_CACHE_HOME")
         .filter(|folder| !folder.is_empty())
@@ -265,16 +297,18 @@ mod tests {
 
     #[test]
     fn executables_of_other_sources_are_others() {
-        let (tree, sources) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        for name in ["bin/mpicc", "bin/mpiexec"] {
-            fs::create_dir_all(tree.path().join("bin")).unwrap();
-            fs::write(tree.path().join(name), "").unwrap();
+        let sources = tempfile::tempdir().unwrap();
+        let (path, tree) = (sources.path(), Path::new("/opt/tree"));
+        fs::create_dir(path.join("folder")).unwrap();
+        let mut keys = Vec::new();
+        for (file, text) in [("a.c", "1"), ("a.c", "2"), ("folder/b.c", "1")] {
+            fs::write(path.join(file), text).unwrap();
+            keys.push(key(tree, path).unwrap());
         }
-        let tree = Installation::peer(tree.path()).unwrap();
-        fs::write(sources.path().join("a.c"), "1").unwrap();
-        let first = tree.key(sources.path()).unwrap();
-        assert_eq!(first, tree.key(sources.path()).unwrap());
-        fs::write(sources.path().join("a.c"), "2").unwrap();
-        assert_ne!(first, tree.key(sources.path()).unwrap());
+        keys.push(key(Path::new("/opt/other"), path).unwrap());
+        assert_eq!(key(tree, path).unwrap(), keys[2]);
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), 4);
     }
 }

@@ -1,4 +1,5 @@
-//! The performance suite behind `margay bench`: ASCI Red's tracking suite and MP LINPACK, on this machine.
+//! The performance suite behind `margay bench`: ASCI Red's tracking suite and MP LINPACK, on this machine; and threading runtimes
+//! side by side, `margay bench threads`.
 //!
 //! The kernels are programs in C that use MPI (`programs/`, installed in `share/margay/bench`). They are compiled with the
 //! installed `mpicc` at first use, or a peer's, run through the launcher, verify themselves and print lines of figures.
@@ -15,5 +16,7 @@ pub mod picture;
 pub mod plan;
 pub mod process;
 pub mod report;
+pub mod threads;
 
 pub use command::{BenchOptions, bench};
+pub use threads::ThreadsOptions;

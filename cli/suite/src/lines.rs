@@ -1,4 +1,4 @@
-//! The lines that the programs print; `programs/suite.h` says what they hold.
+//! The lines that the programs print; `programs/report.h` says what they hold.
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The figures of a report as a picture: six panels in one SVG file.
+//! The figures of a report as a picture: panels in one SVG file.
 
 use std::ops::Range;
 use std::sync::Once;
@@ -8,15 +8,22 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
-use crate::report::{Report, Run, message_bytes};
+use crate::report::{Report, Run, Suite, message_bytes};
+use crate::threads::runtime::NAMES;
+use crate::threads::table::{self, Row};
 
-const SIZE: (u32, u32) = (1400, 1500);
+/// Width of the picture and height of a row of two panels.
+const WIDTH: u32 = 1400;
+const ROW: u32 = 480;
 const FONT: &str = "sans-serif";
-const COLOURS: [RGBColor; 4] = [
+const COLOURS: [RGBColor; 7] = [
     RGBColor(31, 90, 150),
     RGBColor(226, 125, 45),
     RGBColor(70, 140, 80),
     RGBColor(150, 60, 120),
+    RGBColor(190, 160, 40),
+    RGBColor(90, 160, 190),
+    RGBColor(120, 120, 120),
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -37,7 +44,7 @@ struct Level {
 /// What a panel shows.
 struct Panel {
     title: String,
-    unit: &'static str,
+    unit: String,
     series: Vec<Series>,
     levels: Vec<Level>,
     /// Names of the bars' groups; none: lines over the positions.
@@ -60,19 +67,27 @@ pub fn draw(report: &Report) -> Result<String> {
         // The font is a constant of a crate; a picture without it fails below.
         let _ = register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
     });
+    let panels = match report.suite {
+        Suite::Machine => machine_panels(report),
+        Suite::Threads => thread_panels(report),
+    };
+    let rows = panels.len().div_ceil(2);
     let mut svg = String::new();
     {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let size = (WIDTH, ROW * rows as u32 + 60);
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         root.fill(&WHITE).map_err(|e| anyhow!("{e}"))?;
         let title = format!(
-            "Performance suite, {}, {} cores, {}",
-            report.date, report.host.cores, report.host.processor
+            "{}, {}, {} cores, {}",
+            report.title(),
+            report.date,
+            report.host.cores,
+            report.host.processor
         );
         let root = root
             .titled(&title, (FONT, 24))
             .map_err(|e| anyhow!("{e}"))?;
-        let panels = panels(report);
-        for (area, panel) in root.split_evenly((3, 2)).iter().zip(&panels) {
+        for (area, panel) in root.split_evenly((rows, 2)).iter().zip(&panels) {
             panel
                 .draw(area)
                 .with_context(|| format!("the panel {}", panel.title))?;
@@ -82,8 +97,8 @@ pub fn draw(report: &Report) -> Result<String> {
     Ok(svg)
 }
 
-fn panels(report: &Report) -> [Panel; 6] {
-    [
+fn machine_panels(report: &Report) -> Vec<Panel> {
+    vec![
         livermore(report),
         comtest(report),
         by_ranks(
@@ -103,6 +118,53 @@ fn panels(report: &Report) -> [Panel; 6] {
         evm(report),
         linpack(report),
     ]
+}
+
+/// A panel for each figure: the sizes of teams beside each other, a colour for each runtime. Where others pressed, the longest
+/// rounds stand beside the medians.
+fn thread_panels(report: &Report) -> Vec<Panel> {
+    let rows = table::rows(report);
+    let measured = |name: &&&str| report.runs.iter().any(|run| run.implementation == **name);
+    let names: Vec<&str> = NAMES.iter().filter(measured).copied().collect();
+    let mut panels: Vec<Panel> = Vec::new();
+    for row in &rows {
+        let title = format!("{} {}", row.program, row.figure);
+        if panels.iter().any(|panel| panel.title == title) {
+            continue;
+        }
+        let mut bars: Vec<(String, &Row, &str)> = Vec::new();
+        for same in rows
+            .iter()
+            .filter(|other| (&other.program, &other.figure) == (&row.program, &row.figure))
+        {
+            if same.pressed {
+                bars.push((format!("{} pressed", same.threads), same, ""));
+                bars.push((format!("{} longest", same.threads), same, table::MAXIMUM));
+            } else {
+                bars.push((same.threads.to_string(), same, ""));
+            }
+        }
+        let series = names.iter().map(|name| Series {
+            name: (*name).to_owned(),
+            points: (0_u32..)
+                .zip(&bars)
+                .filter_map(|(n, (_, row, ending))| {
+                    Some((f64::from(n), row.value(report, name, ending)?))
+                })
+                .collect(),
+        });
+        panels.push(Panel {
+            title,
+            unit: row.unit.clone(),
+            series: series.collect(),
+            levels: Vec::new(),
+            groups: bars.iter().map(|bar| bar.0.clone()).collect(),
+            logarithmic: true,
+            position: "threads",
+            doubling: false,
+        });
+    }
+    panels
 }
 
 /// Several runs beside each other are told apart by their ranks.
@@ -131,7 +193,7 @@ fn by_ranks(
     });
     Panel {
         title: title.into(),
-        unit: "MB/s",
+        unit: "MB/s".into(),
         series: series.collect(),
         levels: Vec::new(),
         groups: names.iter().map(|name| (*name).to_owned()).collect(),
@@ -149,7 +211,7 @@ fn livermore(report: &Report) -> Panel {
     let levels = ["arithmetic-mean", "geometric-mean", "harmonic-mean"];
     Panel {
         title: "Livermore loops".into(),
-        unit: "MFLOPS",
+        unit: "MFLOPS".into(),
         series: vec![Series {
             name: "kernels".into(),
             points,
@@ -189,7 +251,7 @@ fn comtest(report: &Report) -> Panel {
     });
     Panel {
         title: "Comtest: ping-pong bandwidth".into(),
-        unit: "MB/s",
+        unit: "MB/s".into(),
         series: series.collect(),
         levels: Vec::new(),
         groups: Vec::new(),
@@ -207,7 +269,7 @@ fn evm(report: &Report) -> Panel {
         &["plain", "blocked", "streaming"],
         false,
     );
-    panel.unit = "MFLOPS";
+    panel.unit = "MFLOPS".into();
     let streams = report.runs.iter().filter(|run| run.program == "stream");
     panel.levels = streams
         .filter_map(|run| {
@@ -246,7 +308,7 @@ fn linpack(report: &Report) -> Panel {
         .and_then(|run| run.figure("dgemm"));
     Panel {
         title: "MP LINPACK".into(),
-        unit: "GFLOPS",
+        unit: "GFLOPS".into(),
         series,
         levels: peak
             .map(|value| Level {
@@ -481,6 +543,20 @@ mod tests {
             (4_194_304.0, "4.2M"),
         ] {
             assert_eq!(short(value), label);
+        }
+    }
+
+    #[test]
+    fn runtimes_stand_beside_each_other() {
+        let svg = draw(&crate::threads::table::tests::canned()).unwrap();
+        for text in [
+            "Threading runtimes",
+            "fork flat, us",
+            "libgomp",
+            "2 pressed",
+            "2 longest",
+        ] {
+            assert!(svg.contains(text), "{text}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Commands that are run to their end: what they print, and why they failed.
+//! Commands that are run to their end: what they print, and why they failed; and processes that press meanwhile.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -54,6 +54,39 @@ pub fn run_quietly(command: &mut Command) -> Result<String> {
     run(command, false).map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Other processes that use the cores while something is measured; they end when this is dropped, or with this process.
+#[derive(Debug, Default)]
+pub struct Press(Vec<Child>);
+
+impl Press {
+    /// Starts `count` processes of `program` (`programs/threads/press.c`), each for at most `limit_s` seconds.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn start(program: &Path, count: usize, limit_s: u32) -> Result<Self> {
+        let mut press = Self::default();
+        for _ in 0..count {
+            let child = Command::new(program)
+                .arg(limit_s.to_string())
+                .stdin(Stdio::null())
+                .spawn()
+                .with_context(|| format!("{} cannot be started", program.display()))?;
+            press.0.push(child);
+        }
+        Ok(press)
+    }
+}
+
+impl Drop for Press {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // A process that has ended by itself cannot be ended, and that is as good.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +112,20 @@ mod tests {
     fn what_takes_too_long_is_ended() {
         let error = run_quietly(bounded(1).args(["sleep", "30"])).unwrap_err();
         assert_eq!(error.to_string(), "did not end within 1 s");
+    }
+
+    #[test]
+    fn what_presses_ends_with_its_owner() {
+        // `sleep` takes the same argument as the program that presses.
+        let press = Press::start(Path::new("sleep"), 2, 60).unwrap();
+        let folders: Vec<PathBuf> = press
+            .0
+            .iter()
+            .map(|child| PathBuf::from(format!("/proc/{}", child.id())))
+            .collect();
+        assert!(folders.iter().all(|folder| folder.exists()));
+        drop(press);
+        assert!(folders.iter().all(|folder| !folder.exists()));
+        assert!(Press::start(Path::new("nothing-of-this-name"), 1, 1).is_err());
     }
 }

@@ -11,17 +11,35 @@ use crate::host::Host;
 use crate::install::OURS;
 use crate::lines::{Figure, Reported};
 use crate::picture;
+use crate::threads;
 
 /// Version of the JSON file.
 pub const FORMAT: u32 = 1;
 
-/// One run of one program with one implementation.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+/// What was run.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Suite {
+    /// The machine: `margay bench`.
+    #[default]
+    Machine,
+    /// Threading runtimes: `margay bench threads`.
+    Threads,
+}
+
+/// One run of one program with one implementation; of threads, all its repetitions.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Run {
     /// The executable's name.
     pub program: String,
     /// Ranks; 0 for a process without a launcher.
     pub ranks: usize,
+    /// Size of teams of threads; `None` where it is the program's matter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// Whether other processes used all cores meanwhile.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pressed: bool,
     /// `margay`, or the peer's name.
     pub implementation: String,
     /// Arguments of the program.
@@ -39,6 +57,23 @@ impl Run {
         let figure = self.reported.figures.iter().find(|f| f.name == name)?;
         Some(figure.value)
     }
+
+    /// Whether `other` measured the same in the same way, perhaps at another time.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let way = |run: &Self| (run.ranks, run.threads, run.pressed);
+        (&self.program, &self.implementation, way(self))
+            == (&other.program, &other.implementation, way(other))
+    }
+
+    /// With what it was measured, and on how much.
+    pub fn conditions(&self) -> String {
+        let size = match self.threads {
+            Some(threads) => format!("{threads} threads"),
+            None => format!("{} ranks", self.ranks),
+        };
+        let pressed = if self.pressed { ", pressed" } else { "" };
+        format!("{}, {size}{pressed}", self.implementation)
+    }
 }
 
 /// A whole run of the suite, as the JSON file holds it.
@@ -46,6 +81,9 @@ impl Run {
 pub struct Report {
     /// [`FORMAT`].
     pub format: u32,
+    /// What was run.
+    #[serde(default)]
+    pub suite: Suite,
     /// The day, as year-month-day.
     pub date: String,
     /// Where it ran.
@@ -65,6 +103,39 @@ pub struct Report {
 }
 
 impl Report {
+    /// A report of nothing yet, from today and this machine.
+    pub fn new(suite: Suite, quick: bool) -> Self {
+        Self {
+            format: FORMAT,
+            suite,
+            date: time::OffsetDateTime::now_utc().date().to_string(),
+            host: Host::detect(),
+            quick,
+            seconds: 0.0,
+            runs: Vec::new(),
+            derived: Vec::new(),
+            failures: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
+
+    /// Takes a run in, or why it failed; checks that failed are failures too.
+    pub fn add(&mut self, what: &str, run: Result<Run>) {
+        match run {
+            Ok(run) => {
+                let failed = run.reported.checks.iter().filter(|check| !check.passed);
+                self.failures.extend(failed.map(|check| {
+                    format!(
+                        "{} ({}): {} is {}, and at most {} is right",
+                        run.program, run.implementation, check.name, check.value, check.limit
+                    )
+                }));
+                self.runs.push(run);
+            }
+            Err(error) => self.failures.push(format!("{what}: {error:#}")),
+        }
+    }
+
     /// Our run of a program on so many ranks.
     pub fn ours(&self, program: &str, ranks: Option<usize>) -> Option<&Run> {
         self.runs.iter().find(|run| {
@@ -99,19 +170,19 @@ impl Report {
         (all().filter(|check| check.passed).count(), all().count())
     }
 
-    /// The table; `whole` with every Livermore loop and every length of Comtest.
+    /// The table or tables; `whole` with every Livermore loop and every length of Comtest.
     pub fn table(&self, whole: bool, markdown: bool) -> String {
-        let mut table = Table::new();
-        table.load_preset(if markdown {
-            presets::ASCII_MARKDOWN
-        } else {
-            presets::UTF8_FULL_CONDENSED
-        });
-        table
-            .set_content_arrangement(ContentArrangement::Disabled)
-            .set_header([
-                "program", "with", "ranks", "figure", "value", "unit", "noise %",
-            ]);
+        match self.suite {
+            Suite::Machine => self.machine_table(whole, markdown),
+            Suite::Threads => threads::table::tables(self, markdown),
+        }
+    }
+
+    fn machine_table(&self, whole: bool, markdown: bool) -> String {
+        let mut table = empty_table(markdown);
+        table.set_header([
+            "program", "with", "ranks", "figure", "value", "unit", "noise %",
+        ]);
         for run in &self.runs {
             for figure in &run.reported.figures {
                 if !whole && is_detail(&run.program, &figure.name) {
@@ -146,12 +217,7 @@ impl Report {
                 "-",
             ]);
         }
-        for column in [2, 4, 6] {
-            table
-                .column_mut(column)
-                .expect("the column is in the head")
-                .set_cell_alignment(CellAlignment::Right);
-        }
+        to_the_right(&mut table, [2, 4, 6]);
         table.to_string()
     }
 
@@ -192,10 +258,19 @@ impl Report {
         text
     }
 
+    /// What stands above the page and the picture.
+    pub fn title(&self) -> &'static str {
+        match self.suite {
+            Suite::Machine => "Performance suite",
+            Suite::Threads => "Threading runtimes",
+        }
+    }
+
     /// The report as Markdown; `picture` is the name of the SVG file beside it.
     pub fn markdown(&self, picture: &str) -> String {
         format!(
-            "# Performance suite, {} on {}\n\n```\n{}```\n\n![figures]({picture})\n\n{}\n",
+            "# {}, {} on {}\n\n```\n{}```\n\n![figures]({picture})\n\n{}\n",
+            self.title(),
             self.date,
             self.host.class(),
             self.notes(),
@@ -211,7 +286,11 @@ impl Report {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("{}: cannot be made", folder.display()))?;
         let quick = if self.quick { "-quick" } else { "" };
-        let name = format!("{}-{}-suite{quick}", self.date, self.host.class());
+        let suite = match self.suite {
+            Suite::Machine => "suite",
+            Suite::Threads => "threads",
+        };
+        let name = format!("{}-{}-{suite}{quick}", self.date, self.host.class());
         let paths = ["json", "md", "svg"].map(|kind| folder.join(format!("{name}.{kind}")));
         let texts = [
             serde_json::to_string_pretty(self)? + "\n",
@@ -223,6 +302,28 @@ impl Report {
                 .with_context(|| format!("{}: cannot be written", path.display()))?;
         }
         Ok(paths)
+    }
+}
+
+/// A table in the style of a terminal or of Markdown.
+pub fn empty_table(markdown: bool) -> Table {
+    let mut table = Table::new();
+    table.load_preset(if markdown {
+        presets::ASCII_MARKDOWN
+    } else {
+        presets::UTF8_FULL_CONDENSED
+    });
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+/// Aligns columns of numbers.
+pub fn to_the_right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
+    for column in columns {
+        table
+            .column_mut(column)
+            .expect("the column is in the head")
+            .set_cell_alignment(CellAlignment::Right);
     }
 }
 
@@ -263,6 +364,7 @@ pub(crate) mod tests {
             arguments: String::new(),
             seconds: 1.0,
             reported: parse(text).unwrap(),
+            ..Run::default()
         };
         let rate = 100.0 * scale;
         let latency = 0.2 / scale;
@@ -277,6 +379,7 @@ pub(crate) mod tests {
         livermore += "figure arithmetic-mean MFLOPS 1250 1\nfigure geometric-mean MFLOPS 900 1\nfigure harmonic-mean MFLOPS 600 1";
         Report {
             format: FORMAT,
+            suite: Suite::Machine,
             date: "2000-01-01".into(),
             host: Host {
                 cores: 2,

@@ -1,0 +1,32 @@
+/*
+ * Fork and join: an empty parallel region, flat, and one with another in each of its members. Before it is measured, a counter for
+ * each member shows that each was there in each round.
+ */
+#ifndef THREADS_FORK_H
+#define THREADS_FORK_H
+#include "threads.h"
+
+static int fork_counting;
+static long *fork_counts;
+
+/* What member `slot` does. */
+static inline void fork_member(long slot) {
+    if (fork_counting) __atomic_add_fetch(&fork_counts[slot], 1, __ATOMIC_RELAXED);
+    __asm__ volatile("" ::: "memory");
+}
+
+/* Whether each of `members` members is there once in each of some rounds. */
+static inline void fork_verify(const char *name, void (*body)(void), long members) {
+    enum { ROUNDS = 20 };
+    long wrong = 0;
+    fork_counts = (long *)calloc((size_t)members, sizeof *fork_counts);
+    if (!fork_counts) suite_fail("no memory for %ld counters", members);
+    fork_counting = 1;
+    for (int round = 0; round < ROUNDS; round++) body();
+    fork_counting = 0;
+    for (long n = 0; n < members; n++) wrong += fork_counts[n] != ROUNDS;
+    free(fork_counts);
+    suite_check(name, (double)wrong, 0);
+    if (wrong) exit(1);
+}
+#endif
