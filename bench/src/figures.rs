@@ -12,7 +12,8 @@ pub struct Point {
     pub test: Test,
     /// Ranks of the job.
     pub ranks: usize,
-    /// What kind of the test: memory of `malloc` or `alloc` (MPI_Alloc_mem), threads of a rank, where a computation runs; or `-`.
+    /// What kind of the test: memory of `malloc` or `alloc` (MPI_Alloc_mem), threads of a rank, where a computation runs, the
+    /// OpenMP library; or `-`.
     pub buffer: String,
     /// Bytes of a message, or of a rank's contribution.
     pub bytes: u64,
@@ -38,11 +39,12 @@ pub enum Test {
     Allreduce,
     Allgather,
     Alltoall,
+    Hybrid,
     Start,
 }
 
 impl Test {
-    const NAMES: [(&'static str, Self); 16] = [
+    const NAMES: [(&'static str, Self); 17] = [
         ("latency", Self::Latency),
         ("oneway", Self::OneWay),
         ("bothways", Self::BothWays),
@@ -58,6 +60,7 @@ impl Test {
         ("allreduce", Self::Allreduce),
         ("allgather", Self::Allgather),
         ("alltoall", Self::Alltoall),
+        ("hybrid", Self::Hybrid),
         ("start", Self::Start),
     ];
 
@@ -145,6 +148,8 @@ pub struct Figure {
 pub struct Reported {
     /// First line of the library's version string.
     pub library: Option<String>,
+    /// The file of the OpenMP library that was loaded, of programs that tell.
+    pub openmp: Option<String>,
     /// The figures in the order of the output.
     pub figures: Vec<(Point, Figure)>,
 }
@@ -158,6 +163,8 @@ pub fn parse(output: &str, ranks: usize) -> Result<Reported> {
     for line in output.lines() {
         if let Some(library) = line.strip_prefix("library ") {
             reported.library = Some(library.trim().to_owned());
+        } else if let Some(openmp) = line.strip_prefix("openmp ") {
+            reported.openmp = Some(openmp.trim().to_owned());
         } else if let Some(rest) = line.strip_prefix("figure ") {
             let figure = parse_figure(rest, ranks)
                 .with_context(|| format!("damaged line of figures: {line}"))?;

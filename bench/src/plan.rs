@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use margay_cli_suite::threads::runtime;
 
 use crate::figures::{self, Figure, Point, Reported, Test};
-use crate::peers::{Implementation, run_quietly};
+use crate::peers::{Implementation, OURS, run_quietly};
+use crate::tree;
 
 /// Subsets that can be chosen by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,24 +24,41 @@ pub enum Group {
     Overlap,
     /// Collective operations.
     Coll,
+    /// Ranks with nested OpenMP regions, with each OpenMP library.
+    Hybrid,
     /// A program from start to end.
     Start,
 }
 
 impl Group {
     /// All of them, in the order of the tables.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::P2p,
         Self::Rma,
         Self::Threads,
         Self::Overlap,
         Self::Coll,
+        Self::Hybrid,
         Self::Start,
     ];
 }
 
 /// The C programs in `bench/programs`.
-pub const PROGRAMS: [&str; 6] = ["p2p", "rma", "threads", "overlap", "coll", "start"];
+pub const PROGRAMS: [&str; 7] = [
+    "p2p", "rma", "threads", "overlap", "coll", "hybrid", "start",
+];
+
+/// The OpenMP libraries of [`Group::Hybrid`]; a peer's best pair is chosen from all but our own.
+const OPENMP: [&str; 5] = [
+    OURS,
+    "libgomp",
+    "libgomp-passive",
+    "libomp",
+    "libomp-passive",
+];
+
+/// Threads of a team in [`Group::Hybrid`], on both levels.
+const HYBRID_THREADS: usize = 4;
 
 /// One run of one program.
 #[derive(Clone, Debug)]
@@ -114,6 +133,15 @@ pub fn units(groups: &[Group], quick: bool) -> Vec<Unit> {
                     arguments: arguments.map(str::to_owned).to_vec(),
                 }));
             }
+            Group::Hybrid => {
+                let threads = HYBRID_THREADS.to_string();
+                let arguments = ["--threads", &threads, "--batch-ms", "30"];
+                units.push(Unit {
+                    group,
+                    ranks: 4,
+                    arguments: arguments.map(str::to_owned).to_vec(),
+                });
+            }
             Group::Start => {
                 let ranks: &[usize] = if quick {
                     &[2, 64]
@@ -140,6 +168,7 @@ impl Unit {
             Group::Threads => "threads",
             Group::Overlap => "overlap",
             Group::Coll => "coll",
+            Group::Hybrid => "hybrid",
             Group::Start => "start",
         }
     }
@@ -149,7 +178,7 @@ impl Unit {
         let test = match self.group {
             Group::P2p => format!(" {} {}", self.arguments[1], self.arguments[3]),
             Group::Rma | Group::Threads => format!(" {}", self.arguments[1]),
-            Group::Overlap | Group::Coll | Group::Start => String::new(),
+            Group::Overlap | Group::Coll | Group::Hybrid | Group::Start => String::new(),
         };
         format!("{}{test}, {} ranks", self.program(), self.ranks)
     }
@@ -159,6 +188,9 @@ impl Unit {
     /// # Errors
     /// When the job fails, takes too long or reports nothing.
     pub fn run(&self, implementation: &Implementation, programs: &Path) -> Result<Reported> {
+        if self.group == Group::Hybrid {
+            return self.run_hybrid(implementation, programs);
+        }
         let mut command = implementation.launch(self.ranks, LIMIT_S);
         if self.group == Group::Overlap {
             implementation.with_progress_thread(&mut command);
@@ -181,6 +213,7 @@ impl Unit {
         };
         Ok(Reported {
             library: None,
+            openmp: None,
             figures: vec![(
                 point,
                 Figure {
@@ -189,6 +222,57 @@ impl Unit {
                 },
             )],
         })
+    }
+}
+
+impl Unit {
+    /// Runs the program once with each OpenMP library. The kind of a figure is the library; kind `best` is the pair that stands
+    /// for the implementation: ours with our own library, a peer with the best of the others.
+    fn run_hybrid(&self, implementation: &Implementation, programs: &Path) -> Result<Reported> {
+        let (libraries, missing) = runtime::find(&tree::stage(), &OPENMP.map(str::to_owned));
+        let mut all = Reported::default();
+        for library in &libraries {
+            let mut command = implementation.launch(self.ranks, LIMIT_S);
+            library.prepare(&mut command, HYBRID_THREADS)?;
+            command
+                .arg(programs.join(self.program()))
+                .args(&self.arguments)
+                .args(["--openmp", library.name]);
+            let what = || {
+                format!(
+                    "{}: {} with {}",
+                    implementation.name,
+                    self.label(),
+                    library.name
+                )
+            };
+            let output = run_quietly(&mut command).with_context(what)?;
+            let reported = figures::parse(&output, self.ranks)?;
+            library
+                .verified(reported.openmp.as_deref().unwrap_or_default())
+                .with_context(what)?;
+            all.library = reported.library;
+            all.figures.extend(reported.figures);
+        }
+        let stands = |library: &str| (library == OURS) == (implementation.name == OURS);
+        let pairs = all
+            .figures
+            .iter()
+            .filter(|(point, _)| stands(&point.buffer));
+        let Some((point, figure)) = pairs.min_by(|a, b| a.1.median.total_cmp(&b.1.median)) else {
+            bail!(
+                "{}: {}: {}",
+                implementation.name,
+                self.label(),
+                missing.join("; ")
+            );
+        };
+        let best = Point {
+            buffer: "best".into(),
+            ..point.clone()
+        };
+        all.figures.push((best, *figure));
+        Ok(all)
     }
 }
 
@@ -207,6 +291,7 @@ mod tests {
             (Group::Coll, 2),
             (Group::Coll, 8),
             (Group::Coll, 16),
+            (Group::Hybrid, 4),
             (Group::Start, 64),
         ] {
             assert!(

@@ -36,7 +36,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * 1024;
 
 #[rustfmt::skip]
-const TARGETS: [Target; 15] = [
+const TARGETS: [Target; 16] = [
     Target { test: Test::Latency, ranks: &[2], bytes: &[8], buffers: &["malloc", "alloc"], goal: AtMost(0.75) },
     Target { test: Test::Latency, ranks: &[2], bytes: &[4 * KIB], buffers: &["malloc", "alloc"], goal: AtMost(0.6) },
     Target { test: Test::Latency, ranks: &[2], bytes: &[64 * KIB], buffers: &["malloc", "alloc"], goal: AtMost(0.7) },
@@ -51,6 +51,7 @@ const TARGETS: [Target; 15] = [
     Target { test: Test::Allreduce, ranks: &[2], bytes: &[8], buffers: &["malloc"], goal: AtMost(1.0) },
     Target { test: Test::Barrier, ranks: &[8, 16], bytes: &[0], buffers: &["malloc"], goal: AtMost(0.2) },
     Target { test: Test::Allreduce, ranks: &[8, 16], bytes: &[8], buffers: &["malloc"], goal: AtMost(0.2) },
+    Target { test: Test::Hybrid, ranks: &[4], bytes: &[0], buffers: &["best"], goal: AtMost(1.0) },
     Target { test: Test::Start, ranks: &[64], bytes: &[0], buffers: &["-"], goal: AtMost(0.08) },
 ];
 const TARGETS_64_KIB: [Test; 2] = [Test::Alltoall, Test::Bcast];
@@ -130,12 +131,12 @@ impl Row {
         let mut cells = vec![
             self.point.test.name().to_owned(),
             self.point.ranks.to_string(),
-            if matches!(self.point.test, Test::Barrier | Test::Start) {
+            if matches!(self.point.test, Test::Barrier | Test::Hybrid | Test::Start) {
                 "-".into()
             } else {
                 bytes(self.point.bytes)
             },
-            if self.point.test <= Test::Overlap {
+            if self.point.test <= Test::Overlap || self.point.test == Test::Hybrid {
                 self.point.buffer.clone()
             } else {
                 "-".into()
@@ -255,7 +256,9 @@ impl Report {
             "{}, {} cores, {}; medians of {} repetitions. ratio: our time to the best peer's in this run.\n\
              Point-to-point: time on rank 0. Collectives: time of the slowest rank. Start: launcher from start to end.\n\
              exchange, window: time of one of several threads of a rank, kind: how many. overlap: share of a nonblocking Allreduce \
-             that hides behind a computation as long, with a progress thread, kind: where the computation runs.",
+             that hides behind a computation as long, with a progress thread, kind: where the computation runs. hybrid: a step with \
+             4 by 4 threads in nested OpenMP regions on each rank, kind: the OpenMP library; best: ours with our own, peers with \
+             the best of the others.",
             self.date, host.cores, host.processor, self.repetitions
         );
         for measured in &self.implementations {

@@ -147,7 +147,11 @@ fn compile(implementation: &Implementation) -> Result<PathBuf> {
     std::fs::create_dir_all(&folder)?;
     for program in PROGRAMS {
         let source = tree::workspace().join(format!("bench/programs/{program}.c"));
-        run_quietly(&mut implementation.compile(&source, &folder.join(program)))?;
+        let mut command = implementation.compile(&source, &folder.join(program));
+        if program == "hybrid" {
+            command.arg("-fopenmp");
+        }
+        run_quietly(&mut command)?;
     }
     Ok(folder)
 }
