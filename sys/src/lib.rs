@@ -32,6 +32,7 @@
 //! | [`fence`] | a full fence between threads that only the rare side pays for |
 //! | [`deque`] | a worker's deque, with thieves at the other end |
 //! | [`job`] | closures in one word, lent from a stack or in a recycled node, and who waits for them |
+//! | [`preempt`] | interrupting a thread that computes for long, while it is in the program's own code |
 //! | [`tally`] | how a forker learns that what it forked is done |
 //! | [`shelf`] | counted pointers that one thread lays out and others look at |
 //! | [`fiber`] | stacks of their own and the switch between them |
@@ -72,6 +73,8 @@ pub mod openmp;
 pub mod pool;
 #[cfg(not(loom))]
 pub mod port;
+#[cfg(not(loom))]
+pub mod preempt;
 #[cfg(not(loom))]
 pub mod process;
 pub mod ring;

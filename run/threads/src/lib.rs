@@ -34,7 +34,7 @@ pub use loops::Iterations;
 pub use margay_core_loops::Schedule;
 pub use margay_sys::job::Group;
 pub use offer::{Offer, Offered};
-pub use pool::{Config, Pool, Token, configure, with_worker};
+pub use pool::{Config, Pool, Token, configure, preempt_by, with_worker};
 pub use worker::{Mark, Worker};
 
 impl Worker {

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use margay_sys::deque::{Owner, Stealer, deque};
 use margay_sys::doorbell::{self, Doorbell};
 use margay_sys::job::Job;
-use margay_sys::{clock, cpu, fence};
+use margay_sys::{clock, cpu, fence, preempt};
 
 use crate::inbox::Inbox;
 use crate::offer::Offers;
@@ -212,6 +212,27 @@ pub fn with_worker<R>(body: impl FnOnce(&Worker) -> R) -> R {
         (_, Some(body)) => pool().enter(body),
         (_, None) => unreachable!("a body that was taken has given a result"),
     }
+}
+
+/// How a fiber whose slice has ended lets others run.
+static YIELD: OnceLock<fn(&Worker)> = OnceLock::new();
+
+/// Says how a fiber whose slice of processor time has ended lets the others of its worker run: by a function that calls
+/// [`Worker::yield_now`], with what has to be kept around it. It is called in the middle of the program's own code, so it must not need
+/// anything that such code could hold. Only for a library: where this crate is part of the program itself, its own code could be interrupted.
+/// Takes effect for workers that [`watch`](Worker::watch). False: the program uses the signal (`SIGURG`) itself.
+pub fn preempt_by(yields: fn(&Worker)) -> bool {
+    YIELD.set(yields).is_ok()
+        && preempt::enable(|| {
+            let _ = HERE.try_with(|here| {
+                let worker = here.get().and_then(|seated| seated.worker.as_deref());
+                if let (Some(worker), Some(yields)) = (worker, YIELD.get())
+                    && worker.slice_ended()
+                {
+                    yields(worker);
+                }
+            });
+        })
 }
 
 /// Makes this worker the one that [`with_worker`] finds on its thread.

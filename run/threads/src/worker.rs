@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use margay_sys::deque::Owner;
 use margay_sys::fiber::{self, Fiber, Status};
 use margay_sys::job::{Context, Count, Home, Job, Latch, Nodes};
+use margay_sys::preempt::Timer;
 use margay_sys::{clock, cpu, fence};
 
 use crate::inbox::MAX_FIBERS;
@@ -61,6 +62,23 @@ struct Slot {
     work: Option<Work>,
 }
 
+/// Processor time of one fiber after which others of its worker have their turn, where that is watched: longer than any wait for
+/// something that is under way, shorter than anybody's patience.
+const SLICE_NS: u64 = 10_000_000;
+
+/// Slices without anybody waiting after which a worker stops watching.
+const QUIET_SLICES: u32 = 100;
+
+/// Fibers of this worker are watched while others wait.
+#[derive(Default)]
+struct Watch {
+    timer: Option<Timer>,
+    is_on: bool,
+    /// Fibers resumed when a slice ended last.
+    switches: u64,
+    quiet_slices: u32,
+}
+
 /// How far a worker was; see [`Context::mark`].
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
@@ -90,6 +108,7 @@ pub struct Worker {
     /// When this worker ran out of work, or 0.
     idle_since_ns: Cell<u64>,
     dozes: Cell<u32>,
+    watch: RefCell<Watch>,
     /// For the bodies of its fibers.
     this: Weak<Worker>,
 }
@@ -123,6 +142,7 @@ impl Worker {
             random: Cell::new(clock::ticks() | 1),
             idle_since_ns: Cell::new(0),
             dozes: Cell::new(0),
+            watch: RefCell::new(Watch::default()),
             this: this.clone(),
         })
     }
@@ -302,6 +322,49 @@ impl Worker {
         self.slots.borrow_mut()[usize::from(me)].state = State::Running;
         self.current.set(me);
         self.tag.set(tag);
+    }
+
+    /// Sees to it that from now on no fiber of this worker computes for ever while others of it wait, where [`preempt_by`](crate::preempt_by) has said
+    /// how. Costs next to nothing when it is so already.
+    #[inline]
+    pub fn watch(&self) {
+        if !self.watch.borrow().is_on {
+            self.begin_to_watch();
+        }
+    }
+
+    #[cold]
+    fn begin_to_watch(&self) {
+        let watch = &mut *self.watch.borrow_mut();
+        watch.is_on = true;
+        watch.quiet_slices = 0;
+        if watch.timer.is_none() {
+            // Without a timer everything works that does not wait for another by spinning.
+            watch.timer = Timer::new().ok();
+        }
+        if let Some(timer) = &watch.timer {
+            timer.set(SLICE_NS);
+        }
+    }
+
+    /// A slice has ended, in the middle of the program's code. Tells whether the running fiber should let others run.
+    pub(crate) fn slice_ended(&self) -> bool {
+        let has_other_work = self.has_other_work();
+        let watch = &mut *self.watch.borrow_mut();
+        let switches = self.switches.get();
+        let has_had_a_slice = std::mem::replace(&mut watch.switches, switches) == switches;
+        if has_other_work {
+            watch.quiet_slices = 0;
+            return has_had_a_slice;
+        }
+        watch.quiet_slices += 1;
+        if watch.quiet_slices >= QUIET_SLICES {
+            watch.is_on = false;
+            if let Some(timer) = &watch.timer {
+                timer.set(0);
+            }
+        }
+        false
     }
 
     /// Waits under an address if `must_wait` says so, until [`unpark_one`](Self::unpark_one) or [`unpark_all`](Self::unpark_all)
