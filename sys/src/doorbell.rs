@@ -86,7 +86,7 @@ impl Default for Doorbell {
 /// kept from it by the waiter's heavy barrier.
 #[cfg(not(loom))]
 #[inline]
-fn light_barrier() {
+pub(crate) fn light_barrier() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
@@ -114,7 +114,7 @@ const REGISTER_GLOBAL_EXPEDITED: libc::c_int = 1 << 2;
 
 /// Loom has no membarrier; the model has the two fences that it amounts to.
 #[cfg(loom)]
-fn light_barrier() {
+pub(crate) fn light_barrier() {
     fence(Ordering::SeqCst);
 }
 

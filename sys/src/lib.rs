@@ -13,6 +13,7 @@
 //! | [`arena`] | memory that a rank shares on request |
 //! | [`board`] | a communicator's control block: a slot a rank, arrival counter, release word |
 //! | [`window`] | a window's control block: locks, counters and the list of attached memory |
+//! | [`turn`] | the lock under which ranks accumulate to one target |
 //! | [`user`] | memory that the user claims to own: checked copies, strided copies |
 //! | [`cma`] | cross-memory attach: reading and writing another process |
 //! | [`doorbell`] | the futex word on which a rank sleeps |
@@ -91,6 +92,7 @@ pub mod tally;
 pub mod terminal;
 #[cfg(not(loom))]
 pub mod transfer;
+pub mod turn;
 #[cfg(not(loom))]
 pub mod user;
 #[cfg(not(loom))]

@@ -11,8 +11,10 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::board::Table;
@@ -438,6 +440,18 @@ impl Segment {
         let offset = self.cells_offset as usize + rank as usize * size_of::<RankCell>();
         // SAFETY: create and join make sure that all cells lie inside the mapping, aligned.
         unsafe { self.base.add(offset).cast::<RankCell>().as_ref() }
+    }
+
+    /// The cell of a rank, to keep.
+    ///
+    /// # Panics
+    /// When `rank` is not in the job.
+    #[must_use]
+    pub fn keep_cell(self: &Arc<Self>, rank: u32) -> KeptCell {
+        KeptCell {
+            cell: NonNull::from(self.cell(rank)),
+            _segment: self.clone(),
+        }
     }
 
     /// Ranks in the job.
@@ -921,6 +935,28 @@ fn metadata(file: &File) -> Result<std::fs::Metadata, SegmentError> {
         what: "examine",
         error,
     })
+}
+
+/// The cell of a rank with the segment in which it lies: for who uses it at every call.
+#[derive(Debug)]
+pub struct KeptCell {
+    cell: NonNull<RankCell>,
+    _segment: Arc<Segment>,
+}
+
+// SAFETY: the cell lies in a mapping that lives as long as the segment; all access is atomic.
+unsafe impl Send for KeptCell {}
+// SAFETY: as above.
+unsafe impl Sync for KeptCell {}
+
+impl Deref for KeptCell {
+    type Target = RankCell;
+
+    #[inline]
+    fn deref(&self) -> &RankCell {
+        // SAFETY: from a reference into the mapping, which the segment keeps.
+        unsafe { self.cell.as_ref() }
+    }
 }
 
 /// The words that [`RankCell::set_call`] stores for a name; names are cut to 32 bytes.

@@ -215,7 +215,7 @@ impl Mem {
 
     /// Whether `[offset, offset + len)` may be touched.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn covers(&self, offset: i64, len: usize) -> bool {
         len == 0
             || (offset >= self.lo
@@ -279,24 +279,30 @@ impl Mem {
     pub fn copy_to(&self, offset: i64, to: &Mem, at: i64, len: usize) {
         let from = self.at(offset, len);
         let to = to.at(at, len);
-        macro_rules! word {
-            ($t:ty) => {
-                // SAFETY: `at` checked both ranges, which have the size of the word.
-                unsafe {
-                    to.cast::<$t>()
-                        .write_unaligned(from.cast::<$t>().read_unaligned())
-                }
-            };
-        }
-        match len {
-            1 => word!(u8),
-            2 => word!(u16),
-            4 => word!(u32),
-            8 => word!(u64),
-            16 => word!(u128),
-            // SAFETY: as above; memmove, since the user may pass overlapping buffers.
-            _ => unsafe { std::ptr::copy(from, to, len) },
-        }
+        // SAFETY: `at` checked both ranges.
+        unsafe { copy_words(from, to, len) };
+    }
+
+    /// Copies a piece to `offset`, in words as [`copy_to`](Self::copy_to) does.
+    ///
+    /// # Panics
+    /// When the range is not covered by the claim.
+    #[inline(always)]
+    pub fn put(&self, offset: i64, from: Piece) {
+        let to = self.at(offset, from.len);
+        // SAFETY: `at` checked the one range, the piece's claim covers the other.
+        unsafe { copy_words(from.base as *const u8, to, from.len) };
+    }
+
+    /// Fills a piece from `offset` on, in words as [`copy_to`](Self::copy_to) does.
+    ///
+    /// # Panics
+    /// When the range is not covered by the claim.
+    #[inline(always)]
+    pub fn get(&self, offset: i64, to: Piece) {
+        let from = self.at(offset, to.len);
+        // SAFETY: as in `put`.
+        unsafe { copy_words(from, to.base as *mut u8, to.len) };
     }
 
     /// Copies `count` blocks of `block` bytes, `stride` bytes from start to start, the first at
@@ -401,7 +407,7 @@ impl Mem {
     }
 
     /// Address of a covered range.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(&self, offset: i64, len: usize) -> *mut u8 {
         assert!(
             self.covers(offset, len),
@@ -430,6 +436,32 @@ impl Mem {
             .expect("a strided run fits into the address space");
         let _ = self.at(last, block);
         self.at(offset, block)
+    }
+}
+
+/// Copies `len` bytes that may overlap. Up to 16 bytes in powers of two go in one piece.
+///
+/// # Safety
+/// `len` bytes must be readable at `from` and writable at `to`.
+#[inline(always)]
+unsafe fn copy_words(from: *const u8, to: *mut u8, len: usize) {
+    macro_rules! word {
+        ($t:ty) => {
+            // SAFETY: by the contract; the word has `len` bytes.
+            unsafe {
+                to.cast::<$t>()
+                    .write_unaligned(from.cast::<$t>().read_unaligned())
+            }
+        };
+    }
+    match len {
+        8 => word!(u64),
+        4 => word!(u32),
+        1 => word!(u8),
+        2 => word!(u16),
+        16 => word!(u128),
+        // SAFETY: by the contract; memmove, since the user may pass overlapping buffers.
+        _ => unsafe { std::ptr::copy(from, to, len) },
     }
 }
 

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::segment::Segment;
+use crate::turn::Turn;
 
 /// The version of the block and of the table of attachments.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 #[repr(C, align(128))]
 struct Head {
@@ -23,11 +24,14 @@ struct Head {
 #[repr(C, align(64))]
 struct Padded(Lock);
 
+#[repr(C, align(64))]
+struct PaddedTurn(Turn);
+
 /// What belongs to one target. The two locks are on lines of their own.
 #[repr(C, align(128))]
 struct Target {
     lock: Padded,
-    accumulate: Padded,
+    accumulate: PaddedTurn,
     /// 1 + the arena offset of its table of attachments, 0 when there is none; a line of its own.
     table: AtomicU64,
 }
@@ -99,10 +103,10 @@ impl Block {
         &self.target(target).lock.0
     }
 
-    /// Taken (class 1, solo) while the target's memory is accumulated to.
+    /// Taken while the target's memory is accumulated to.
     #[must_use]
     #[inline]
-    pub fn accumulate(&self, target: u32) -> &Lock {
+    pub fn accumulate(&self, target: u32) -> &Turn {
         &self.target(target).accumulate.0
     }
 
@@ -434,29 +438,33 @@ mod tests {
         assert_eq!(offset_of!(Entry, offset), 24);
     }
 
-    /// A block and a table of version 1, written byte by byte as `docs/windows.md` draws them.
+    /// A block and a table of this version, written byte by byte as `docs/windows.md` draws them.
     #[test]
-    fn version_1_is_read_and_others_are_refused() {
+    fn this_version_is_read_and_others_are_refused() {
         let segment = segment();
         let offset = place(&segment, 0, Block::bytes(2));
         let raw = crate::arena::view(&segment, 0, offset, Block::bytes(2)).unwrap();
-        raw.write(0, &1u32.to_ne_bytes());
+        raw.write(0, &2u32.to_ne_bytes());
         raw.write(4, &2u32.to_ne_bytes());
         raw.write(128 + 256, &2u64.to_ne_bytes()); // lock of target 1: two of class 0
+        raw.write(192 + 256, &1u32.to_ne_bytes()); // accumulate: taken
+        raw.write(196 + 256, &1u32.to_ne_bytes()); // and waited for
         raw.write(256 + 256, &(4096u64 + 1).to_ne_bytes()); // its table
         raw.write(128 + 512 + 8 * 2, &5u32.to_ne_bytes()); // posted to 1 by 0
         raw.write(132 + 512 + 8, &6u32.to_ne_bytes()); // completed at 0 by 1
         let block = Block::open(&segment, 0, offset, 2).unwrap();
         assert!(!block.lock(1).enter(1, true) && block.lock(1).enter(0, false));
+        assert!(block.accumulate(0).enter() && !block.accumulate(0).leave());
+        assert!(!block.accumulate(1).enter() && block.accumulate(1).leave());
         assert_eq!((block.table(0), block.table(1)), (None, Some(4096)));
         assert_eq!(block.posted(1, 0).load(Ordering::Relaxed), 5);
         assert_eq!(block.completed(0, 1).load(Ordering::Relaxed), 6);
-        raw.write(0, &2u32.to_ne_bytes());
+        raw.write(0, &1u32.to_ne_bytes());
         assert!(Block::open(&segment, 0, offset, 2).is_none());
 
         let offset = place(&segment, 2, Table::bytes(1));
         let raw = crate::arena::view(&segment, 2, offset, Table::bytes(1)).unwrap();
-        raw.write(0, &1u32.to_ne_bytes());
+        raw.write(0, &2u32.to_ne_bytes());
         raw.write(4, &1u32.to_ne_bytes());
         for (at, word) in [(72, 1000u64), (80, 24), (88, 640)] {
             raw.write(at, &word.to_ne_bytes());
@@ -471,7 +479,7 @@ mod tests {
         assert_eq!(table.find(1000, 24), Some(found));
         raw.write(64, &1u32.to_ne_bytes());
         assert_eq!(table.find(1000, 24), None, "it is being changed");
-        raw.write(0, &2u32.to_ne_bytes());
+        raw.write(0, &1u32.to_ne_bytes());
         assert!(Table::open(&segment, 2, offset).is_none());
     }
 
@@ -490,7 +498,11 @@ mod tests {
         assert_eq!(b.completed(2, 1).load(Ordering::Acquire), 8);
         assert!(a.lock(2).enter(1, true));
         assert!(!b.lock(2).enter(0, false));
-        assert!(b.accumulate(2).enter(1, true));
+        assert!(b.accumulate(2).enter() && !a.accumulate(2).enter());
+        let waits = a.accumulate(2).waits();
+        assert!(b.accumulate(2).leave());
+        drop(waits);
+        assert!(!b.accumulate(2).leave());
         assert!(a.lock(2).leave(1));
         assert!(b.lock(2).enter(0, false));
     }
@@ -516,25 +528,32 @@ mod tests {
         assert!(!lock.enter(1, true));
     }
 
-    #[test]
-    fn threads_take_turns() {
-        let lock = Lock::default();
+    /// Four threads count to 80,000 with a counter that only the lock protects.
+    fn threads_count(enter: impl Fn() -> bool + Sync, leave: impl Fn() -> bool + Sync) {
         let counter = AtomicU64::new(0);
         std::thread::scope(|s| {
             for _ in 0..4 {
                 s.spawn(|| {
                     for _ in 0..20_000 {
-                        while !lock.enter(1, true) {
+                        while !enter() {
                             std::thread::yield_now();
                         }
                         let value = counter.load(Ordering::Relaxed);
                         counter.store(value + 1, Ordering::Relaxed);
-                        let _ = lock.leave(1);
+                        let _ = leave();
                     }
                 });
             }
         });
         assert_eq!(counter.into_inner(), 80_000);
+    }
+
+    #[test]
+    fn threads_take_turns() {
+        let lock = Lock::default();
+        threads_count(|| lock.enter(1, true), || lock.leave(1));
+        let turn = Turn::default();
+        threads_count(|| turn.enter(), || turn.leave());
     }
 
     #[test]

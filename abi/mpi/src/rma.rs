@@ -8,8 +8,8 @@ use margay_run_mpi::constants::address::MPI_IN_PLACE;
 use margay_run_mpi::constants::op::MPI_NO_OP;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
-use margay_run_mpi::window::access::{Access, Dense, Remote, check_single};
-use margay_sys::user::Mem;
+use margay_run_mpi::window::access::{Access, Dense, Remote, SHORT, check_single};
+use margay_sys::user::Piece;
 
 use crate::call::mpi;
 use crate::convert::{Int, count_of, operand, span};
@@ -29,7 +29,7 @@ mpi! {
         if at_once(mpi, win, Dense::Put, origin, target) {
             return Ok(());
         }
-        mpi.access(win.value(), Access::Put(near(mpi, origin)?), &far(mpi, target)?)
+        else_way(move || mpi.access(win.value(), Access::Put(near(mpi, origin)?), &far(mpi, target)?))
     }
 
     /// Loads elements from the target.
@@ -39,7 +39,7 @@ mpi! {
         if at_once(mpi, win, Dense::Get, origin, target) {
             return Ok(());
         }
-        mpi.access(win.value(), Access::Get(near(mpi, origin)?), &far(mpi, target)?)
+        else_way(move || mpi.access(win.value(), Access::Get(near(mpi, origin)?), &far(mpi, target)?))
     }
 
     /// Combines elements with those at the target.
@@ -52,7 +52,7 @@ mpi! {
         {
             return Ok(());
         }
-        mpi.access(win.value(), accumulate(mpi, origin, op)?, &far(mpi, target)?)
+        else_way(move || mpi.access(win.value(), accumulate(mpi, origin, op)?, &far(mpi, target)?))
     }
 
     /// Combines elements with those at the target and gives those that were there before.
@@ -67,7 +67,7 @@ mpi! {
     fn MPI_Fetch_and_op(origin_addr: ConstBuf, result_addr: Buf, datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, op: MPI_Op, win: MPI_Win) |mpi| on win {
         let far_element = (target_rank, target_disp, 1, datatype);
         if let Some(result) = element(result_addr, datatype)
-            && let Some(dense) = Dense::fetch(op.value(), datatype.value(), &result)
+            && let Some(dense) = Dense::fetch(op.value(), datatype.value(), result)
         {
             // With MPI_NO_OP the origin has no meaning, whatever it is.
             let origin = if op.value() == MPI_NO_OP { result_addr } else { origin_addr.buf() };
@@ -86,7 +86,7 @@ mpi! {
         let far_element = (target_rank, target_disp, 1, datatype);
         if let Some(result) = element(result_addr, datatype)
             && let Some(compare) = element(compare_addr.buf(), datatype)
-            && let Some(dense) = Dense::swap(datatype.value(), &compare, &result)
+            && let Some(dense) = Dense::swap(datatype.value(), compare, result)
             && at_once(mpi, win, dense, (origin_addr.buf(), 1, datatype), far_element)
         {
             return Ok(());
@@ -130,33 +130,42 @@ mpi! {
     }
 }
 
-/// Does the operation at once if both sides are of predefined types without holes, equally long, and nothing else is
-/// in the way.
-#[inline]
-fn at_once(mpi: &Mpi, win: MPI_Win, dense: Dense<'_>, origin: Elements, target: Far) -> bool {
+/// Does the operation at once if both sides are of predefined types without holes, equally long and short, and nothing
+/// else is in the way.
+#[inline(always)]
+fn at_once(mpi: &Mpi, win: MPI_Win, dense: Dense, origin: Elements, target: Far) -> bool {
     let (buf, count, datatype) = origin;
     let (rank, disp, far_count, far_datatype) = target;
-    let size = |count: i64, datatype: MPI_Datatype| {
-        let count = u64::try_from(count).ok()?;
-        count.checked_mul(basic_size(datatype.value())?)
-    };
     let is_same = datatype == far_datatype && count == far_count;
-    match size(count, datatype) {
+    match short(count, datatype) {
         Some(bytes)
-            if (is_same || size(far_count, far_datatype) == Some(bytes))
+            if (is_same || short(far_count, far_datatype) == Some(bytes))
                 && buf.address() > MPI_IN_PLACE =>
         {
-            let mem = buf.claim(0, bytes as i64);
-            mpi.access_at_once(win.value(), dense, &mem, bytes, (rank, disp.wide()))
+            mpi.access_at_once(win.value(), dense, buf.piece(bytes), (rank, disp.wide()))
         }
         _ => false,
     }
 }
 
+/// Bytes of the elements, if they are short and of a predefined type without holes.
+#[inline(always)]
+fn short(count: i64, datatype: MPI_Datatype) -> Option<usize> {
+    let count = usize::try_from(count).ok().filter(|&n| n <= SHORT)?;
+    Some(count * basic_size(datatype.value())? as usize)
+}
+
 /// The memory of one element of a predefined type without holes.
-fn element(buf: Buf, datatype: MPI_Datatype) -> Option<Mem> {
+fn element(buf: Buf, datatype: MPI_Datatype) -> Option<Piece> {
     let bytes = basic_size(datatype.value())?;
-    (buf.address() > MPI_IN_PLACE).then(|| buf.claim(0, bytes as i64))
+    (buf.address() > MPI_IN_PLACE).then(|| buf.piece(bytes as usize))
+}
+
+/// Keeps the longer way out of the way of the short one, which needs neither its registers nor its stack.
+#[cold]
+#[inline(never)]
+fn else_way(access: impl FnOnce() -> Result<()>) -> Result<()> {
+    access()
 }
 
 fn near(mpi: &Mpi, (buf, count, datatype): Elements) -> Result<Operand> {

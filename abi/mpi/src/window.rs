@@ -159,6 +159,9 @@ mpi! {
 
     /// Completes all operations on a target.
     fn MPI_Win_flush(rank: c_int, win: MPI_Win) |mpi| on win {
+        if mpi.flush_at_once(win.value(), rank) {
+            return Ok(());
+        }
         mpi.window_flush(win.value(), rank)
     }
 
@@ -169,6 +172,9 @@ mpi! {
 
     /// Completes all operations on a target at the origin. (Here they are then complete at the target, too.)
     fn MPI_Win_flush_local(rank: c_int, win: MPI_Win) |mpi| on win {
+        if mpi.flush_at_once(win.value(), rank) {
+            return Ok(());
+        }
         mpi.window_flush(win.value(), rank)
     }
 

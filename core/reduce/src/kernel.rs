@@ -104,7 +104,7 @@ pub(crate) fn run<K: Kernel>(op: Op, basic: Basic, kernel: K) {
 }
 
 /// What arithmetic needs of a number type.
-trait Number: Copy {
+pub(crate) trait Number: Copy {
     fn sum(a: Self, b: Self) -> Self;
     fn difference(a: Self, b: Self) -> Self;
     fn product(a: Self, b: Self) -> Self;
@@ -113,7 +113,7 @@ trait Number: Copy {
 }
 
 /// A number stored in `N` bytes.
-trait Stored<const N: usize>: Number {
+pub(crate) trait Stored<const N: usize>: Number {
     fn load(bytes: [u8; N]) -> Self;
     fn store(self) -> [u8; N];
 }
@@ -272,6 +272,25 @@ fn arithmetic<K: Kernel>(op: Op, repr: Repr, kernel: K) {
         Repr::U32 => real::<u32, 4, 8, _>(op, kernel),
         _ => real::<u64, 8, 16, _>(op, kernel),
     })
+}
+
+/// `inout = input op inout` for one number; false for other operations and other lengths.
+#[inline]
+pub(crate) fn number<T: Stored<N>, const N: usize>(op: Op, inout: &mut [u8], input: &[u8]) -> bool {
+    let (Ok(b), Ok(a)) = (<&mut [u8; N]>::try_from(inout), <&[u8; N]>::try_from(input)) else {
+        return false;
+    };
+    let (x, y) = (T::load(*a), T::load(*b));
+    let result = match op {
+        Op::Sum => T::sum(x, y),
+        Op::Prod => T::product(x, y),
+        Op::Min if T::less(x, y) => x,
+        Op::Max if T::less(y, x) => x,
+        Op::Min | Op::Max => y,
+        _ => return false,
+    };
+    *b = result.store();
+    true
 }
 
 fn real<T: Stored<N>, const N: usize, const TWO: usize, K: Kernel>(op: Op, kernel: K) {

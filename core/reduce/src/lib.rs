@@ -16,7 +16,7 @@ pub mod soft;
 use std::fmt;
 
 pub use margay_core_datatype::Basic;
-use margay_core_datatype::Class;
+use margay_core_datatype::{Class, Repr};
 
 macro_rules! ops {
     ($($op:ident = $handle:literal, $name:literal;)*) => {
@@ -159,6 +159,25 @@ pub fn apply_with(
     Ok(())
 }
 
+/// As [`apply`] for a single integer or real number of the usual sizes, the case of counters, on the shortest way. Returns
+/// false when it is something else; then nothing was done.
+#[inline]
+#[must_use]
+pub fn apply_to_number(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) -> bool {
+    if !matches!(basic.class(), Class::Integer | Class::Float) {
+        return false;
+    }
+    match basic.repr() {
+        Repr::F64 => kernel::number::<f64, 8>(op, inout, input),
+        Repr::I64 => kernel::number::<i64, 8>(op, inout, input),
+        Repr::U64 => kernel::number::<u64, 8>(op, inout, input),
+        Repr::F32 => kernel::number::<f32, 4>(op, inout, input),
+        Repr::I32 => kernel::number::<i32, 4>(op, inout, input),
+        Repr::U32 => kernel::number::<u32, 4>(op, inout, input),
+        _ => false,
+    }
+}
+
 /// Vector instructions beyond those that every processor of the architecture has. Who implements it knows that the
 /// processor has them; the code here only offers its loops to be compiled with them.
 pub trait Vectors {
@@ -190,7 +209,8 @@ fn check(op: Op, basic: Basic, bytes: usize, others: &[usize]) -> Result<(), Red
         });
     }
     let extent = basic.extent() as usize;
-    if !bytes.is_multiple_of(extent) {
+    // Extents are powers of two, so that no division is needed.
+    if bytes & (extent - 1) != 0 {
         return Err(ReduceError::Partial { bytes, extent });
     }
     Ok(())

@@ -1,12 +1,19 @@
 //! Every operation on every type against the same thing said plainly.
 
 use margay_core_datatype::{Class, Repr};
-use margay_core_reduce::{Basic, Op, ReduceError, apply, combine, is_valid, soft};
+use margay_core_reduce::{Basic, Op, ReduceError, apply, apply_to_number, combine, is_valid, soft};
 
-/// Both forms must agree; returns the result. `a` is the input, `b` the inout operand.
+/// All forms must agree; returns the result. `a` is the input, `b` the inout operand.
 fn reduce(op: Op, basic: Basic, a: &[u8], b: &[u8]) -> Vec<u8> {
     let mut inout = b.to_vec();
     apply(op, basic, &mut inout, a).unwrap();
+    let extent = basic.extent() as usize;
+    let elements = a.chunks(extent).zip(b.chunks(extent));
+    for ((a, b), whole) in elements.zip(inout.chunks(extent)) {
+        let mut single = b.to_vec();
+        let done = apply_to_number(op, basic, &mut single, a);
+        assert_eq!(single, if done { whole } else { b }, "{op} on one {basic}");
+    }
     let mut out = vec![0xee; b.len()];
     combine(op, basic, &mut out, a, b).unwrap();
     assert_eq!(inout, out, "{op} on {basic}");
@@ -42,6 +49,21 @@ macro_rules! check_integers {
             check(Op::Lxor, |x, y| ((x != 0) != (y != 0)) as $t);
         }
     };
+}
+
+#[test]
+fn counters_take_the_shortest_way() {
+    let mut sum = 40i64.to_ne_bytes();
+    assert!(apply_to_number(Op::Sum, Basic::Long, &mut sum, &2i64.to_ne_bytes()));
+    assert_eq!(i64::from_ne_bytes(sum), 42);
+    let mut two = [0; 16];
+    assert!(!apply_to_number(Op::Sum, Basic::Long, &mut two, &[1; 16]));
+}
+
+/// The check of lengths relies on it.
+#[test]
+fn extents_are_powers_of_two() {
+    assert!(Basic::ALL.iter().all(|b| b.extent().is_power_of_two()));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use margay_sys::clock;
 use margay_sys::cpu;
 use margay_sys::lock::RankLock;
 use margay_sys::segment::{
-    ENV_RANK, ENV_SEGMENT, Phase, Segment, SegmentError, Sizes, WaitKind, Waiting,
+    ENV_RANK, ENV_SEGMENT, KeptCell, Phase, Segment, SegmentError, Sizes, WaitKind, Waiting,
 };
 use margay_sys::user::Piece;
 
@@ -35,6 +35,8 @@ pub struct Rank {
     me: u32,
     size: u32,
     segment: Option<Arc<Segment>>,
+    /// The own cell in it.
+    cell: Option<KeptCell>,
     /// The ranks may use each other's memory, through the segment's arenas and boards or by attaching.
     shares_memory: bool,
     /// Processes of other jobs were met.
@@ -137,6 +139,7 @@ impl Rank {
         monitor.tuning.suggest_policy(policy);
         let mut rank = Rank::with_monitor(Box::new(shm), monitor);
         rank.segment = Some(segment.clone());
+        rank.cell = Some(segment.keep_cell(me));
         if segment.header().is_tolerant() {
             rank.failures.begin();
         }
@@ -164,6 +167,7 @@ impl Rank {
             me,
             size,
             segment: None,
+            cell: None,
             shares_memory: false,
             met_others: AtomicBool::new(false),
             failures: Failures::default(),
@@ -229,8 +233,8 @@ impl Rank {
     /// Notes the library call that begins, for displays and for the report when the rank dies.
     #[inline]
     pub fn note_call(&self, name: &[u64; 4]) {
-        if let Some(segment) = &self.segment {
-            segment.cell(self.me).set_call(name);
+        if let Some(cell) = &self.cell {
+            cell.set_call(name);
         }
     }
 
@@ -658,16 +662,16 @@ impl Rank {
             }
         }
         if wait.noted()
-            && let Some(segment) = &self.segment
+            && let Some(cell) = &self.cell
         {
-            segment.cell(self.me).set_waiting(None);
+            cell.set_waiting(None);
         }
         found.expect("the loop ends with a result")
     }
 
     #[cold]
     fn note_wait(&self, pending: &impl Fn(&Engine) -> Option<Pending>, since_ns: u64) {
-        let Some(segment) = &self.segment else { return };
+        let Some(cell) = &self.cell else { return };
         let waits_for = pending(&self.engine.lock());
         let (kind, peer, tag, context) = match waits_for {
             Some(Pending::Receive(from, tag, context)) => (WaitKind::Receive, from, tag, context),
@@ -691,7 +695,7 @@ impl Rank {
         } else {
             since_ns
         };
-        segment.cell(self.me).set_waiting(Some(Waiting {
+        cell.set_waiting(Some(Waiting {
             kind,
             peer,
             tag: tag.map(|t| t as i32),

@@ -95,6 +95,8 @@ pub struct Mpi {
     own: Arc<Comm>,
     basics: Box<[Option<Arc<Type>>]>,
     objects: RankLock<Objects>,
+    /// Stores to windows may be on their way that no fence has followed.
+    unsettled: AtomicBool,
     /// The request of all sends that went at once, and how many of them the program has not completed or freed.
     sent: u32,
     sent_out: AtomicU64,
@@ -206,6 +208,7 @@ impl Mpi {
                 keyvals: BTreeMap::new(),
                 next_key: 0,
             }),
+            unsettled: AtomicBool::new(false),
             sent,
             sent_out: AtomicU64::new(0),
             codes: Mutex::new(Codes::new()),

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use margay_core_datatype::{Basic, Class, Datatype};
 use margay_core_reduce::{self as reduce, Op};
 use margay_run_engine::{Pending, ReqId};
-use margay_sys::user::Mem;
+use margay_sys::user::{Mem, Piece};
 
 use super::combine::{apply, swap};
 use super::reach::{Reach, element_type, on_memory, on_process};
+use super::sync::STORES_IN_ORDER;
 use super::{Flavor, Way, Window};
 use crate::collective::Operand;
 use crate::error::*;
@@ -54,22 +55,22 @@ pub enum Access {
 
 /// An operation on elements that lie in one piece on both sides.
 #[derive(Clone, Copy)]
-pub enum Dense<'a> {
+pub enum Dense {
     Put,
     Get,
     Accumulate(Op, Basic),
     /// As `Accumulate`; where what was there before goes.
-    Fetch(Op, Basic, &'a Mem),
+    Fetch(Op, Basic, Piece),
     /// What to compare with, and where what was there before goes.
-    Swap(&'a Mem, &'a Mem),
+    Swap(Piece, Piece),
 }
 
-impl<'a> Dense<'a> {
+impl Dense {
     /// Accumulating with this operation to elements of this type, if both are predefined, fit each other and the elements
     /// have no holes.
-    #[inline]
+    #[inline(always)]
     #[must_use]
-    pub fn accumulate(op: u32, datatype: u32) -> Option<Dense<'a>> {
+    pub fn accumulate(op: u32, datatype: u32) -> Option<Dense> {
         let op = Op::from_handle(u64::from(op))?;
         let basic = Basic::from_handle(u64::from(datatype))?;
         let fit = reduce::is_valid(op, basic) && basic.size() == basic.extent();
@@ -79,7 +80,7 @@ impl<'a> Dense<'a> {
     /// As [`Dense::accumulate`], fetching what was there before into `result`.
     #[inline]
     #[must_use]
-    pub fn fetch(op: u32, datatype: u32, result: &'a Mem) -> Option<Dense<'a>> {
+    pub fn fetch(op: u32, datatype: u32, result: Piece) -> Option<Dense> {
         match Dense::accumulate(op, datatype)? {
             Dense::Accumulate(op, basic) => Some(Dense::Fetch(op, basic, result)),
             _ => None,
@@ -89,7 +90,7 @@ impl<'a> Dense<'a> {
     /// Swapping an element of this type if it equals the one in `compare`, if the type can be compared.
     #[inline]
     #[must_use]
-    pub fn swap(datatype: u32, compare: &'a Mem, result: &'a Mem) -> Option<Dense<'a>> {
+    pub fn swap(datatype: u32, compare: Piece, result: Piece) -> Option<Dense> {
         let basic = Basic::from_handle(u64::from(datatype))?;
         can_swap(basic).then_some(Dense::Swap(compare, result))
     }
@@ -147,19 +148,18 @@ impl Remote {
 }
 
 /// Longest dense operation that is done while the tables are locked, in bytes.
-const SHORT: u64 = 64 << 10;
+pub const SHORT: usize = 64 << 10;
 
 impl Mpi {
     /// Does a dense operation at once where nothing stands in the way: an epoch is open, the target's memory is mapped
     /// and the displacement inside of it. Returns false otherwise; [`Mpi::access`] then tells what is wrong or goes
     /// another way.
-    #[inline]
+    #[inline(always)]
     pub fn access_at_once(
         &self,
         handle: u32,
-        dense: Dense<'_>,
-        mem: &Mem,
-        bytes: u64,
+        dense: Dense,
+        near: Piece,
         (rank, disp): (i32, i64),
     ) -> bool {
         let objects = self.objects();
@@ -169,55 +169,41 @@ impl Mpi {
         let Some(target) = window.targets.get(rank as usize) else {
             return false;
         };
-        let Way::Mapped(to) = &target.way else {
+        let Way::Mapped(far) = &target.way else {
             return false;
         };
-        if bytes > SHORT || disp < 0 || !window.is_open(rank as u32) {
-            return false;
-        }
-        let Some(at) = (disp as u64).checked_mul(target.unit) else {
+        let Some(at) = disp.checked_mul(target.unit) else {
             return false;
         };
-        // The window's size fits 63 bits, so that `at` does when it is inside.
-        if at > target.size || bytes > target.size - at {
+        if near.size() > SHORT || !window.is_open(target) || !far.covers(at, near.size()) {
             return false;
         }
-        let (at, len) = (at as i64, bytes as usize);
         match dense {
             Dense::Put => {
-                mem.copy_to(0, to, at, len);
-                window.unfenced.store(true, Ordering::Relaxed);
+                far.put(at, near);
+                self.unsettled.store(true, Ordering::Relaxed);
             }
-            Dense::Get => to.copy_to(at, mem, 0, len),
+            Dense::Get => {
+                self.settle();
+                far.get(at, near);
+                // Where loads may come in any order, a flush orders them.
+                if !STORES_IN_ORDER {
+                    self.unsettled.store(true, Ordering::Relaxed);
+                }
+            }
             Dense::Accumulate(..) | Dense::Fetch(..) | Dense::Swap(..) => {
                 let Some(block) = &window.block else {
                     return false;
                 };
-                let lock = block.accumulate(rank as u32);
-                if !lock.enter(1, true) {
+                let turn = block.accumulate(rank as u32);
+                if !turn.enter() {
                     return false;
                 }
-                if let Dense::Fetch(_, _, result) | Dense::Swap(_, result) = dense {
-                    to.copy_to(at, result, 0, len);
-                }
-                to.with_bytes_mut(at, len, |there| {
-                    mem.with_bytes(0, len, |input| match dense {
-                        Dense::Accumulate(op, basic) | Dense::Fetch(op, basic, _) => {
-                            apply(op, basic, there, input);
-                        }
-                        Dense::Swap(compare, _) => {
-                            compare.with_bytes(0, len, |compare| swap(there, input, compare));
-                        }
-                        Dense::Put | Dense::Get => {}
-                    });
-                });
-                if lock.leave(1) {
+                combine_at_once(dense, near, far, at);
+                if turn.leave() {
                     self.wake_all(window);
                 }
-                // There the lock's own instruction is a full fence.
-                if cfg!(not(target_arch = "x86_64")) {
-                    window.unfenced.store(true, Ordering::Relaxed);
-                }
+                self.unsettled.store(true, Ordering::Relaxed);
             }
         }
         true
@@ -250,18 +236,19 @@ impl Mpi {
         remote: &Remote,
         promise: bool,
     ) -> Result<Option<ReqId>> {
+        self.settle();
         let window = self.window(handle)?;
         let Some(target) = window.target(remote.rank)? else {
             return Ok(None);
         };
         let job = self.job(access, remote)?;
-        if !window.is_open(target) {
+        if !window.is_open(&window.targets[target as usize]) {
             return Err(window.outside(target));
         }
         if job.bytes == 0 {
             return Ok(None);
         }
-        let unit = window.targets[target as usize].unit as i64;
+        let unit = window.targets[target as usize].unit;
         if remote.disp < 0 && window.flavor != Flavor::Dynamic {
             fail!(
                 MPI_ERR_DISP,
@@ -283,7 +270,7 @@ impl Mpi {
                 } else {
                     on_memory(&job, &mem, remote)?;
                 }
-                window.unfenced.store(true, Ordering::Relaxed);
+                self.unsettled.store(true, Ordering::Relaxed);
             }
             Reach::Attach(pid, address) if job.kind.combines() => {
                 self.atomically(&window, target, || on_process(&job, pid, address, remote))?;
@@ -300,15 +287,16 @@ impl Mpi {
     /// Calls `f` while nobody else accumulates to the target.
     fn atomically<R>(&self, window: &Arc<Window>, target: u32, f: impl FnOnce() -> R) -> R {
         let block = window.block.as_ref().expect("memory is within reach");
-        let lock = block.accumulate(target);
-        if !lock.enter(1, true) {
+        let turn = block.accumulate(target);
+        if !turn.enter() {
+            let _waits = turn.waits();
             self.rank.block(
-                |_| lock.enter(1, true).then_some(()),
+                |_| turn.enter().then_some(()),
                 |_| Some(Pending::Collective(None, window.comm.collective())),
             );
         }
         let result = f();
-        if lock.leave(1) {
+        if turn.leave() {
             self.wake_all(window);
         }
         result
@@ -395,6 +383,23 @@ impl Mpi {
             ),
         }
     }
+}
+
+/// Accumulates, fetches or swaps where the target's elements are mapped; the caller sees to it that it is atomic.
+#[inline(always)]
+fn combine_at_once(dense: Dense, near: Piece, far: &Mem, at: i64) {
+    if let Dense::Fetch(_, _, result) | Dense::Swap(_, result) = dense {
+        far.get(at, result);
+    }
+    far.with_bytes_mut(at, near.size(), |there| {
+        near.with_bytes(|input| match dense {
+            Dense::Accumulate(op, basic) | Dense::Fetch(op, basic, _) => {
+                apply(op, basic, there, input);
+            }
+            Dense::Swap(compare, _) => compare.with_bytes(|compare| swap(there, input, compare)),
+            Dense::Put | Dense::Get => {}
+        });
+    });
 }
 
 /// Checks types and sizes of an accumulation, and enters element type and bytes.

@@ -6,8 +6,9 @@ use margay_core_reduce::Op;
 use margay_sys::cpu;
 
 /// `inout[i] = inout[i] op input[i]` for packed elements. The operation has been checked against the type.
+#[inline]
 pub(super) fn apply(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
-    if op == Op::NoOp {
+    if op == Op::NoOp || reduce::apply_to_number(op, basic, inout, input) {
         return;
     }
     if op == Op::Replace {

@@ -366,7 +366,8 @@ impl Mpi {
                     pid: part.pid as u32,
                     base: part.base,
                     size: part.size,
-                    unit: part.unit,
+                    unit: part.unit as i64,
+                    open: AtomicU8::new(CLOSED),
                     way,
                 }
             })
@@ -396,7 +397,6 @@ impl Mpi {
             },
             comm,
             flavor,
-            open: targets.iter().map(|_| AtomicU8::new(CLOSED)).collect(),
             targets,
             memory,
             block,
@@ -407,7 +407,6 @@ impl Mpi {
             all: AtomicBool::new(false),
             passive: AtomicBool::new(false),
             epoch: Mutex::new(Epoch::new(ranks)),
-            unfenced: AtomicBool::new(false),
             polls: AtomicU32::new(0),
             state: Mutex::new(State {
                 errhandler: MPI_ERRORS_ARE_FATAL,

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Window;
+use super::{Target, Window};
 use crate::constants::mode::*;
 use crate::error::*;
 use crate::fail;
@@ -77,10 +77,9 @@ impl Epoch {
 
 impl Window {
     /// Whether an epoch covers a target.
-    #[inline]
-    pub(super) fn is_open(&self, target: u32) -> bool {
-        self.all.load(Ordering::Relaxed)
-            || self.open[target as usize].load(Ordering::Relaxed) != CLOSED
+    #[inline(always)]
+    pub(super) fn is_open(&self, target: &Target) -> bool {
+        self.all.load(Ordering::Relaxed) || target.open.load(Ordering::Relaxed) != CLOSED
     }
 
     /// The error of an operation outside of an epoch.
@@ -98,7 +97,7 @@ impl Window {
     }
 
     pub(super) fn set_open(&self, target: u32, kind: u8) {
-        self.open[target as usize].store(kind, Ordering::Relaxed);
+        self.targets[target as usize].open.store(kind, Ordering::Relaxed);
     }
 
     /// Ends the epoch of a fence, if it is one, before another kind begins.

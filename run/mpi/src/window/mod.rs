@@ -87,11 +87,7 @@ pub struct Window {
     all: AtomicBool,
     /// The open epoch is one of locks.
     passive: AtomicBool,
-    /// An epoch is open that covers this target: a kind of [`epoch`].
-    open: Box<[AtomicU8]>,
     epoch: Mutex<Epoch>,
-    /// Stores to targets may be on their way that no fence has followed.
-    unfenced: AtomicBool,
     /// Calls in which programs poll.
     polls: AtomicU32,
     values: Values,
@@ -107,7 +103,9 @@ struct Target {
     base: u64,
     size: u64,
     /// Bytes of one displacement.
-    unit: u64,
+    unit: i64,
+    /// An epoch is open that covers it: a kind of [`epoch`].
+    open: AtomicU8,
     way: Way,
 }
 
@@ -304,7 +302,7 @@ impl Mpi {
             };
             Part {
                 size: address.map_or(0, |_| target.size),
-                unit: target.unit,
+                unit: target.unit as u64,
                 address: address.unwrap_or(0),
             }
         };

@@ -5,7 +5,7 @@
 //! whichever of the two it is.
 
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{Ordering, compiler_fence, fence};
 
 use margay_core_group::Group;
 use margay_run_engine::Pending;
@@ -21,8 +21,12 @@ use crate::constants::window::{MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED};
 use crate::error::*;
 use crate::{Mpi, Operation, fail};
 
-/// Calls in which programs poll before others get the core.
-const POLLS: u32 = 16;
+/// Calls in which programs poll before others get the core. (An operation with its flush takes some 10 ns, looking
+/// for what others want of this process many times that.)
+const POLLS: u32 = 64;
+
+/// Whether the processor makes stores visible in the order of the program.
+pub(super) const STORES_IN_ORDER: bool = cfg!(target_arch = "x86_64");
 
 /// Classes of the lock of all targets: it is held for all, or by who locks a target exclusively.
 const FOR_ALL: usize = 0;
@@ -320,11 +324,7 @@ impl Mpi {
     ///
     /// # Errors
     /// When the target is not locked, or an operation failed there.
-    #[inline]
     pub fn window_flush(&self, handle: u32, rank: i32) -> Result<()> {
-        if self.flush_at_once(handle, rank) {
-            return Ok(());
-        }
         let window = self.window(handle)?;
         let Some(target) = window.target(rank)? else {
             return Ok(());
@@ -332,30 +332,57 @@ impl Mpi {
         if !window.is_passive(Some(target)) {
             return Err(not_locked(&window, target));
         }
-        self.rank.progress();
-        self.rank.give_way_if_crowded();
+        self.look_around();
         self.complete(&window, Some(target))
     }
 
-    /// Flushes where every operation was complete when its call returned and nothing is wrong. Returns false otherwise.
-    #[inline]
-    fn flush_at_once(&self, handle: u32, rank: i32) -> bool {
+    /// Flushes where every operation was complete when its call returned and nothing is wrong. Returns false otherwise;
+    /// [`Mpi::window_flush`] then flushes or tells what is wrong.
+    ///
+    /// Where stores become visible in the order of the program there is nothing to do: whoever learns of the flush sees what
+    /// was stored before it. What a fence would add, that later loads of the own come after the stores,
+    /// is left to the operations that load ([`Mpi::settle`]) and, for the program's own loads, to `MPI_Win_sync`.
+    #[inline(always)]
+    pub fn flush_at_once(&self, handle: u32, rank: i32) -> bool {
         let objects = self.objects();
         let Some(window) = objects.windows.get(handle) else {
             return false;
         };
-        let locked = window.passive.load(Ordering::Relaxed)
-            && (rank as u32) < window.comm.size()
-            && window.is_open(rank as u32);
-        if !locked || window.serving.is_some() || window.is_poll() {
+        let Some(target) = window.targets.get(rank as usize) else {
+            return false;
+        };
+        let locked = window.passive.load(Ordering::Relaxed) && window.is_open(target);
+        if !locked || window.serving.is_some() {
             return false;
         }
-        // With several threads the lock of the objects is a fence between their stores and this load.
-        if window.unfenced.load(Ordering::Relaxed) {
-            window.unfenced.store(false, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
+        let polls = window.is_poll();
+        drop(objects);
+        if STORES_IN_ORDER {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            self.settle();
+        }
+        if polls {
+            self.look_around();
         }
         true
+    }
+
+    /// Loads of other memory that come after this come after all stores to windows that came before. (With several threads
+    /// the lock of the objects is a fence between the stores of one and the loads of another.)
+    #[inline(always)]
+    pub(super) fn settle(&self) {
+        if self.unsettled.load(Ordering::Relaxed) {
+            self.unsettled.store(false, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// What a program that polls owes to others: progress, and the core.
+    #[cold]
+    fn look_around(&self) {
+        self.rank.progress();
+        self.rank.give_way_if_crowded();
     }
 
     /// `MPI_Win_flush_all` and `MPI_Win_flush_local_all`.
@@ -416,8 +443,7 @@ impl Mpi {
     /// Where programs poll a window without waiting in the library, others must make progress too.
     fn polled(&self, window: &Window) {
         if window.is_poll() {
-            self.rank.progress();
-            self.rank.give_way_if_crowded();
+            self.look_around();
         }
     }
 
@@ -516,7 +542,7 @@ impl Window {
     }
 
     /// Counts a call in which programs poll; whether it is time to let others make progress.
-    #[inline]
+    #[inline(always)]
     fn is_poll(&self) -> bool {
         let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
         self.polls.store(polls, Ordering::Relaxed);
@@ -524,7 +550,7 @@ impl Window {
     }
 
     fn locked(&self, target: u32) -> u8 {
-        self.open[target as usize].load(Ordering::Relaxed)
+        self.targets[target as usize].open.load(Ordering::Relaxed)
     }
 
     /// Whether a target (none: any, or all) is locked.

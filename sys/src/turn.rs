@@ -1,0 +1,162 @@
+//! The lock under which ranks accumulate to one target.
+//!
+//! Taking it is one atomic instruction, giving it back a plain store. Who finds it taken counts itself as
+//! waiting before it sleeps on a [doorbell](crate::doorbell) until a look at the lock succeeds; who gives the
+//! lock back looks for waiters and rings. That is the doorbell's protocol with one step more, and between
+//! giving back and looking for waiters there is no fence either: the sleeper's heavy barrier pays for it too.
+//! Either the holder's store came before that barrier, then the sleeper's last look finds the lock free; or
+//! its look for waiters comes after, then it sees the count, which does not go back before the sleeper has
+//! the lock. (A mark that the holder takes away could not do this: set again after the barrier, it may not be
+//! seen.)
+
+use crate::doorbell::light_barrier;
+use crate::sync::{AtomicU32, Ordering};
+
+/// A lock that one rank holds, for moments; lies in shared memory. See the module.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Turn {
+    taken: AtomicU32,
+    waiting: AtomicU32,
+}
+
+impl Turn {
+    /// A free lock, for memory that is not shared. (Zeroed shared memory is one too.)
+    #[must_use]
+    pub fn new() -> Self {
+        Turn {
+            taken: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+        }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    #[must_use]
+    pub fn enter(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) == 0
+            && self
+                .taken
+                .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Gives the lock back. Returns whether others may wait: then all of them must be woken.
+    #[inline]
+    #[must_use]
+    pub fn leave(&self) -> bool {
+        self.taken.store(0, Ordering::Release);
+        light_barrier();
+        self.waiting.load(Ordering::Relaxed) != 0
+    }
+
+    /// Counts the caller as waiting until the result is dropped.
+    #[must_use]
+    pub fn waits(&self) -> Waits<'_> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        Waits(self)
+    }
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Somebody waits for the lock.
+#[derive(Debug)]
+pub struct Waits<'a>(&'a Turn);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::doorbell::{Doorbell, register};
+
+    #[test]
+    fn one_at_a_time() {
+        let turn = Turn::new();
+        assert!(turn.enter() && !turn.enter());
+        let waits = turn.waits();
+        assert!(turn.leave());
+        drop(waits);
+        assert!(turn.enter() && !turn.leave());
+    }
+
+    #[test]
+    fn who_waits_is_woken() {
+        register();
+        let (turn, bell) = (Turn::new(), Doorbell::new());
+        let mut count = 0u32;
+        let counter = std::ptr::from_mut(&mut count).addr();
+        let add = || {
+            // SAFETY: the lock is held, so no other thread touches the number, which outlives the threads.
+            unsafe { *(counter as *mut u32) += 1 };
+            if turn.leave() {
+                bell.ring();
+            }
+        };
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    for _ in 0..5_000 {
+                        if !turn.enter() {
+                            let _waits = turn.waits();
+                            let mut has = turn.enter();
+                            while !has {
+                                bell.sleep(20_000_000_000, || {
+                                    has = turn.enter();
+                                    has
+                                });
+                                has = has || turn.enter();
+                            }
+                        }
+                        add();
+                    }
+                });
+            }
+        });
+        assert_eq!(count, 20_000);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::doorbell::Doorbell;
+    use loom::sync::Arc;
+
+    /// Every interleaving of one who gives the lock back and one who sleeps until it has it: no wake is lost, or the
+    /// sleeper would never see the doorbell's word change.
+    #[test]
+    fn no_turn_is_lost_under_loom() {
+        loom::model(|| {
+            let shared = Arc::new((Turn::new(), Doorbell::new()));
+            let shared2 = shared.clone();
+            assert!(shared.0.enter());
+            let holder = loom::thread::spawn(move || {
+                if shared2.0.leave() {
+                    shared2.1.ring();
+                }
+            });
+            let (turn, bell) = &*shared;
+            if !turn.enter() {
+                let _waits = turn.waits();
+                let mut has = false;
+                while !has {
+                    bell.sleep(u64::MAX, || {
+                        has = turn.enter();
+                        has
+                    });
+                }
+            }
+            holder.join().unwrap();
+        });
+    }
+}
