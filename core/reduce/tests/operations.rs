@@ -54,7 +54,12 @@ macro_rules! check_integers {
 #[test]
 fn counters_take_the_shortest_way() {
     let mut sum = 40i64.to_ne_bytes();
-    assert!(apply_to_number(Op::Sum, Basic::Long, &mut sum, &2i64.to_ne_bytes()));
+    assert!(apply_to_number(
+        Op::Sum,
+        Basic::Long,
+        &mut sum,
+        &2i64.to_ne_bytes()
+    ));
     assert_eq!(i64::from_ne_bytes(sum), 42);
     let mut two = [0; 16];
     assert!(!apply_to_number(Op::Sum, Basic::Long, &mut two, &[1; 16]));

@@ -65,6 +65,7 @@ use dynamic::names::Names;
 use dynamic::port::Ports;
 use errhandler::{Codes, Handler};
 use file::{File, Files};
+use group::Groups;
 use handle::{Kind, Table};
 use info::Info;
 use op::UserOp;
@@ -124,8 +125,7 @@ pub struct Mpi {
 /// The objects that the program made.
 pub struct Objects {
     comms: Table<Arc<Comm>>,
-    /// Groups, each with the session that it comes from.
-    groups: Table<(Arc<Group>, u32)>,
+    groups: Groups,
     sessions: Table<Session>,
     datatypes: Table<Arc<Type>>,
     /// Freed by the program while reductions use their handles.
@@ -194,7 +194,7 @@ impl Mpi {
             basics: Type::predefined(),
             objects: RankLock::new(Objects {
                 comms: Table::new(Kind::Comm),
-                groups: Table::new(Kind::Group),
+                groups: Groups::new(),
                 sessions: Table::new(Kind::Session),
                 datatypes: Table::new(Kind::Datatype),
                 freed_datatypes: Vec::new(),

@@ -97,7 +97,9 @@ impl Window {
     }
 
     pub(super) fn set_open(&self, target: u32, kind: u8) {
-        self.targets[target as usize].open.store(kind, Ordering::Relaxed);
+        self.targets[target as usize]
+            .open
+            .store(kind, Ordering::Relaxed);
     }
 
     /// Ends the epoch of a fence, if it is one, before another kind begins.
