@@ -214,25 +214,12 @@ pub fn with_worker<R>(body: impl FnOnce(&Worker) -> R) -> R {
     }
 }
 
-/// How a fiber whose slice has ended lets others run.
-static YIELD: OnceLock<fn(&Worker)> = OnceLock::new();
-
-/// Says how a fiber whose slice of processor time has ended lets the others of its worker run: by a function that calls
-/// [`Worker::yield_now`], with what has to be kept around it. It is called in the middle of the program's own code, so it must not need
-/// anything that such code could hold. Only for a library: where this crate is part of the program itself, its own code could be interrupted.
-/// Takes effect for workers that [`watch`](Worker::watch). False: the program uses the signal (`SIGURG`) itself.
-pub fn preempt_by(yields: fn(&Worker)) -> bool {
-    YIELD.set(yields).is_ok()
-        && preempt::enable(|| {
-            let _ = HERE.try_with(|here| {
-                let worker = here.get().and_then(|seated| seated.worker.as_deref());
-                if let (Some(worker), Some(yields)) = (worker, YIELD.get())
-                    && worker.slice_ended()
-                {
-                    yields(worker);
-                }
-            });
-        })
+/// Says what is called on a worker's thread when a slice of processor time has ended there, in the middle of the program's own code, for workers that
+/// [`watch`](Worker::watch): a function that asks [`Worker::slice_ended`] and, if so, calls [`Worker::yield_now`], with what has to be kept around it.
+/// It must not need anything that the program's code could hold. Only for a library: where this crate is part of the program itself, its
+/// own code could be interrupted. To be called once. False: the program uses the signal (`SIGURG`) itself.
+pub fn preempt_by(tick: fn()) -> bool {
+    preempt::enable(tick)
 }
 
 /// Makes this worker the one that [`with_worker`] finds on its thread.

@@ -348,7 +348,8 @@ impl Worker {
     }
 
     /// A slice has ended, in the middle of the program's code. Tells whether the running fiber should let others run.
-    pub(crate) fn slice_ended(&self) -> bool {
+    #[must_use]
+    pub fn slice_ended(&self) -> bool {
         let has_other_work = self.has_other_work();
         let watch = &mut *self.watch.borrow_mut();
         let switches = self.switches.get();
