@@ -252,6 +252,7 @@ impl Guard<'_> {
     /// Makes the processes 2 to `processes` and returns in each of them with its number. The guard itself does not return.
     fn run(mut self, processes: u32) -> u32 {
         let mask = SignalSet::all().block();
+        let guard = std::process::id();
         process::set_name(c"mlp-guard");
         for number in 2..=processes {
             let made = process::fork().and_then(|forked| match forked {
@@ -261,7 +262,7 @@ impl Guard<'_> {
             match made {
                 Ok(None) => {
                     process::die_with_parent();
-                    self.wait_for_start(number);
+                    self.wait_for_start(number, guard);
                     mask.block_exactly();
                     return number;
                 }
@@ -279,18 +280,15 @@ impl Guard<'_> {
     }
 
     /// In a new process: waits until all are there. Ends when they will not be.
-    fn wait_for_start(&self, number: u32) {
+    fn wait_for_start(&self, number: u32, guard: u32) {
         let header = self.arena.header();
-        let guard = process::parent();
-        while header.phase() == Phase::Forking {
-            if process::parent() != guard {
-                process::leave(1);
-            }
+        while header.phase() == Phase::Forking && process::parent() == guard {
             header
                 .bell
                 .sleep(START_SLICE_NS, || header.phase() != Phase::Forking);
         }
-        if header.phase() != Phase::Running {
+        // A guard that was killed before this process asked to end with it does not end it.
+        if header.phase() != Phase::Running || process::parent() != guard {
             process::leave(1);
         }
         let member = self.arena.member(number);
