@@ -34,6 +34,7 @@
 //! | [`deque`] | a worker's deque, with thieves at the other end |
 //! | [`job`] | closures in one word, lent from a stack or in a recycled node, and who waits for them |
 //! | [`preempt`] | interrupting a thread that computes for long, while it is in the program's own code |
+//! | [`sleepers`] | who of several sleeps and may be woken for work |
 //! | [`tally`] | how a forker learns that what it forked is done |
 //! | [`shelf`] | counted pointers that one thread lays out and others look at |
 //! | [`fiber`] | stacks of their own and the switch between them |
@@ -86,6 +87,7 @@ pub mod segment;
 pub mod shelf;
 #[cfg(not(loom))]
 pub mod signal;
+pub mod sleepers;
 mod sync;
 pub mod tally;
 #[cfg(not(loom))]

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
 use margay_sys::deque::{Owner, Stealer, deque};
-use margay_sys::doorbell::{self, Doorbell};
+use margay_sys::doorbell;
 use margay_sys::job::Job;
+use margay_sys::sleepers::{Bed, Sleepers};
 use margay_sys::{clock, cpu, fence, preempt};
 
 use crate::inbox::Inbox;
@@ -45,9 +46,7 @@ pub(crate) struct Seat {
     pub(crate) stealer: Stealer<Job<Worker>>,
     pub(crate) offers: Offers,
     pub(crate) inbox: Inbox,
-    pub(crate) bell: Doorbell,
-    /// Sleeps and may be woken for work. Cleared by who wakes it.
-    pub(crate) is_asleep: AtomicBool,
+    pub(crate) bed: Bed,
     /// What this worker has enqueued and what enqueued work it has completed, ever; only it writes.
     pub(crate) enqueued: AtomicU64,
     pub(crate) completed: AtomicU64,
@@ -93,8 +92,7 @@ pub(crate) struct Shared {
     users: AtomicU32,
     /// Workers of the pool that may take work, the calling thread included.
     active: AtomicUsize,
-    /// How many seats have `is_asleep` set.
-    asleep: AtomicU32,
+    pub(crate) sleepers: Sleepers,
     /// How many wait for enqueued work.
     pub(crate) enqueue_waiters: AtomicU32,
     pub(crate) is_over: AtomicBool,
@@ -122,7 +120,7 @@ impl Pool {
             vacant: Mutex::new(Vec::new()),
             users: AtomicU32::new(0),
             active: AtomicUsize::new(workers),
-            asleep: AtomicU32::new(0),
+            sleepers: Sleepers::new(),
             enqueue_waiters: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
             parking: ParkingLot::new(),
@@ -160,7 +158,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::SeqCst);
         for seat in self.shared.seats() {
-            seat.bell.ring();
+            seat.bed.bell().ring();
         }
         for thread in self.threads.drain(..) {
             // A worker that panicked has told so; there is nothing left to do here.
@@ -300,8 +298,7 @@ impl Shared {
             stealer,
             offers: Offers::new(),
             inbox: Inbox::new(),
-            bell: Doorbell::new(),
-            is_asleep: AtomicBool::new(false),
+            bed: Bed::new(),
             enqueued: AtomicU64::new(0),
             completed: AtomicU64::new(0),
         };
@@ -332,7 +329,7 @@ impl Shared {
         let workers = workers.clamp(1, self.config.workers);
         self.active.store(workers, Ordering::SeqCst);
         for seat in self.seats() {
-            seat.bell.ring();
+            seat.bed.bell().ring();
         }
         workers
     }
@@ -355,8 +352,7 @@ impl Shared {
     /// more.
     #[inline]
     pub(crate) fn published(&self, tag: u32) {
-        fence::light();
-        if self.asleep.load(Ordering::Relaxed) != 0 {
+        if self.sleepers.are_there() {
             self.wake_one(tag);
         }
     }
@@ -367,33 +363,17 @@ impl Shared {
         for (number, seat) in self.seats().enumerate() {
             // A user's thread only takes what was forked for it. (The pool's workers have the first seats, number 1 the first.)
             let can_take = number + 1 < active || number as u32 + 1 == tag;
-            if can_take && seat.is_asleep.load(Ordering::Relaxed) && self.rouse(seat) {
-                seat.bell.ring();
+            if can_take && seat.bed.is_marked() && self.sleepers.rouse(&seat.bed) {
                 return;
             }
         }
-    }
-
-    /// Marks a seat as asleep, before it looks for the last time.
-    pub(crate) fn lie_down(&self, seat: &Seat) {
-        seat.is_asleep.store(true, Ordering::SeqCst);
-        self.asleep.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Takes the mark away. Tells whether it was there.
-    pub(crate) fn rouse(&self, seat: &Seat) -> bool {
-        let was_asleep = seat.is_asleep.swap(false, Ordering::SeqCst);
-        if was_asleep {
-            self.asleep.fetch_sub(1, Ordering::SeqCst);
-        }
-        was_asleep
     }
 
     /// Makes a fiber of another thread ready and wakes its worker.
     pub(crate) fn wake_remote(&self, token: Token) {
         let seat = self.seat(token.seat);
         if seat.inbox.push(u32::from(token.fiber)) {
-            seat.bell.ring();
+            seat.bed.bell().ring();
         }
     }
 

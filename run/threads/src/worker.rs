@@ -687,11 +687,11 @@ impl Worker {
         let dozes = is_pressed && self.number != 0 && self.dozes.get() < DOZES;
         if dozes {
             self.dozes.set(self.dozes.get() + 1);
-            seat.bell.sleep(DOZE_NS, || self.sees_work());
+            seat.bed.bell().sleep(DOZE_NS, || self.sees_work());
         } else {
-            self.shared.lie_down(seat);
-            seat.bell.sleep(SLEEP_NS, || self.sees_work());
-            self.shared.rouse(seat);
+            self.shared
+                .sleepers
+                .sleep(&seat.bed, SLEEP_NS, || self.sees_work());
         }
     }
 
