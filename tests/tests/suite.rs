@@ -409,11 +409,25 @@ fn kernels_of_threads_are_right_by_tbb() {
 }
 
 #[test]
+fn kernels_of_threads_are_right_by_iml() {
+    let folder = scratch();
+    let flag = |start: &str, place: &str| format!("{start}{}", stage().join(place).display());
+    let (include, library, path) = (
+        flag("-I", "include"),
+        flag("-L", "lib"),
+        flag("-Wl,-rpath,", "lib"),
+    );
+    let flags = ["-std=gnu11", &include, &library, &path, "-liml"];
+    thread_programs(folder.path(), "gcc", "iml", &flags);
+    thread_programs_are_right(folder.path());
+}
+
+#[test]
 fn the_command_measures_threading_runtimes_and_presses() {
     let folder = scratch();
     let output = bench(
         folder.path(),
-        "threads --quick --only fib,uts --with libgomp,sequential --threads 1,2 --output first",
+        "threads --quick --only fib,uts --with iml,libgomp,sequential --threads 1,2 --output first",
     );
     let told = text(&output.stdout);
     assert!(output.status.success(), "{told}{}", text(&output.stderr));
@@ -421,6 +435,7 @@ fn the_command_measures_threading_runtimes_and_presses() {
         "Median of the rounds",
         "Longest round",
         "2 pressed",
+        "iml/ideal",
         "sequential",
         "written: first/",
     ] {
@@ -442,12 +457,12 @@ fn the_command_measures_threading_runtimes_and_presses() {
     let pressed = |run: &&serde_json::Value| run["pressed"] == true;
     assert_eq!(
         runs.iter().filter(pressed).count(),
-        2,
+        4,
         "each kernel with the larger team: {runs:?}"
     );
     assert!(
         runs.iter()
-            .all(|run| run["implementation"] == "libgomp" || run["threads"] == 1)
+            .all(|run| run["implementation"] != "sequential" || run["threads"] == 1)
     );
 
     let output = bench(folder.path(), "threads --with nothing");

@@ -25,7 +25,7 @@ extern "C" {
 
 /* An error ends the process with a message, and the group with it; after mlp_errors(MLP_ERRORS_RETURN) calls return a number below 0
  * instead, or a null pointer. */
-/* Makes processes until there are numpro; process n gets its number in nowpro and has nthread[n - 1] threads. 0: an error. */
+/* Makes processes until there are numpro; process n gets its number in nowpro and has nthread[n - 1] threads. */
 int forkit(const int nthread[], int numpro, int *nowpro);
 /* Makes the arena with so many bytes; without it the first use makes one of half the memory. */
 int mlp_arena(size_t bytes);

@@ -9,10 +9,9 @@ use crate::call::{Address, exits, last, mlp};
 use crate::user::{IntPlace, Ints, Lock, Room, SizePlace, Text};
 
 mlp! {
-    /// Makes processes until there are numpro; process n gets its number in nowpro and has nthread[n - 1] threads. 0: an error.
+    /// Makes processes until there are numpro; process n gets its number in nowpro and has nthread[n - 1] threads.
     fn forkit(nthread: Ints, numpro: c_int, nowpro: IntPlace) -> c_int |group| {
         nowpro.check("nowpro")?;
-        nowpro.put(0);
         let threads = nthread.read("nthread", numpro)?;
         nowpro.put(group.forkit(&threads, exits)? as c_int);
         Ok(0)

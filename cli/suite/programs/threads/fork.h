@@ -1,10 +1,13 @@
 /*
- * Fork and join: an empty parallel region, flat, and one with another in each of its members. Before it is measured, a counter for
- * each member shows that each was there in each round.
+ * Fork and join: an empty parallel region, flat, and one with another in each of its members; and empty tasks that one thread
+ * makes. Before it is measured, a counter for each member shows that each was there in each round.
  */
 #ifndef THREADS_FORK_H
 #define THREADS_FORK_H
 #include "threads.h"
+
+/* Tasks of one round. */
+enum { FORK_TASKS = 1000 };
 
 static int fork_counting;
 static long *fork_counts;

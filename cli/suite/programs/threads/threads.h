@@ -12,7 +12,8 @@
 
 #include "../report.h"
 
-enum { THREADS_ROUNDS = 1 << 17, THREADS_LEAST = 3 };
+/* Rounds at most and at least; of rounds shorter than a microsecond, how many are timed together, and how often. */
+enum { THREADS_ROUNDS = 1 << 17, THREADS_LEAST = 3, THREADS_TOGETHER = 64, THREADS_BATCHES = 301 };
 
 /* Size of teams, on each level. */
 static int threads;
@@ -55,8 +56,8 @@ static inline void threads_start(int argc, char **argv, const char *program, con
 /*
  * Reports rounds of `body`, after some that do not count, which make the runtime's threads. `prepare` (or NULL) comes before each
  * round and `wrong` (or NULL) after it, outside of its time; `wrong` gives the number of wrong results. `unit` is a second
- * divided by `per_second`. Without `prepare` and `wrong` a round goes from one reading of the clock to the next, so that it
- * contains one.
+ * divided by `per_second`. Without `prepare` and `wrong` a round goes from one reading of the clock to the next. Where these readings
+ * would be most of it, the median is that of batches of rounds.
  */
 static inline void threads_measure(const char *name, const char *unit, double per_second, void (*prepare)(void), void (*body)(void),
                                    long (*wrong)(void)) {
@@ -92,7 +93,15 @@ static inline void threads_measure(const char *name, const char *unit, double pe
     double most = 0;
     char label[64];
     for (int n = 0; n < count; n++) most = threads_seconds[n] > most ? threads_seconds[n] : most;
-    const double median = suite_median(threads_seconds, count);
+    double median = suite_median(threads_seconds, count);
+    if (!apart && median < 1e-6) {
+        for (count = 0; count < THREADS_BATCHES; count++) {
+            began = threads_clock(CLOCK_MONOTONIC);
+            for (int n = 0; n < THREADS_TOGETHER; n++) body();
+            threads_seconds[count] = (threads_clock(CLOCK_MONOTONIC) - began) / THREADS_TOGETHER;
+        }
+        median = suite_median(threads_seconds, count);
+    }
     suite_figure(name, unit, median * per_second, suite_noise(threads_seconds, count));
     snprintf(label, sizeof label, "%s.max", name);
     suite_figure(label, unit, most * per_second, -1);

@@ -50,6 +50,16 @@ enum Form {
     Sequential,
 }
 
+impl Form {
+    fn compiler(&self) -> &Path {
+        match self {
+            Self::Clang(clang) => clang,
+            Self::Tbb => Path::new(CXX),
+            Self::OpenMp | Self::Iml(_) | Self::Sequential => Path::new(CC),
+        }
+    }
+}
+
 /// A runtime that is installed.
 #[derive(Clone, Debug)]
 pub struct Runtime {
@@ -60,6 +70,8 @@ pub struct Runtime {
     library: Option<PathBuf>,
     /// Our own tree, which names of files are told without.
     prefix: PathBuf,
+    /// What the compiler says of its version.
+    compiler: String,
 }
 
 /// The runtimes of `names` (none: all) that are installed, and of the others why not. `prefix` is our own tree.
@@ -79,16 +91,22 @@ pub fn find(prefix: &Path, names: &[String]) -> (Vec<Runtime>, Vec<String>) {
 
 impl Runtime {
     fn find(name: &'static str, prefix: &Path) -> Result<Self> {
-        let runtime = |form, library| Self {
-            name,
-            form,
-            library,
-            prefix: prefix.to_path_buf(),
+        let runtime = |form: Form, library| {
+            let told = run_quietly(bounded(10).arg(form.compiler()).arg("--version"))
+                .with_context(|| format!("install {}", form.compiler().display()))?;
+            let compiler = told.lines().next().unwrap_or_default().to_owned();
+            anyhow::Ok(Self {
+                name,
+                form,
+                library,
+                prefix: prefix.to_path_buf(),
+                compiler,
+            })
         };
         let in_tree = |file: &str| {
             fs::canonicalize(prefix.join(file)).with_context(|| format!("the tree has no {file}"))
         };
-        Ok(match name {
+        match name {
             OURS => runtime(Form::OpenMp, Some(in_tree("lib/gomp/libgomp.so.1")?)),
             IML => {
                 in_tree("include/iml.h")?;
@@ -113,7 +131,7 @@ impl Runtime {
                 probe(Path::new(CC), "c", "stdio.h").context("install gcc")?;
                 runtime(Form::Sequential, None)
             }
-        })
+        }
     }
 
     /// Whether the unit says something about this runtime: one thread has nothing to fork, and is all that sequential ones have.
@@ -131,12 +149,11 @@ impl Runtime {
     /// When it does not compile or the cache cannot be written.
     pub fn compile(&self, sources: &Path, kernel: Kernel) -> Result<PathBuf> {
         let sources = sources.join("threads");
-        let (compiler, standard, folder, kind) = match &self.form {
-            Form::OpenMp => (Path::new(CC), "-std=gnu11", "openmp", "c"),
-            Form::Clang(clang) => (clang.as_path(), "-std=gnu11", "openmp", "c"),
-            Form::Tbb => (Path::new(CXX), "-std=c++17", "tbb", "cpp"),
-            Form::Iml(_) => (Path::new(CC), "-std=gnu11", "iml", "c"),
-            Form::Sequential => (Path::new(CC), "-std=gnu11", "openmp", "c"),
+        let compiler = self.form.compiler();
+        let (standard, folder, kind) = match &self.form {
+            Form::Tbb => ("-std=c++17", "tbb", "cpp"),
+            Form::Iml(_) => ("-std=gnu11", IML, "c"),
+            Form::OpenMp | Form::Clang(_) | Form::Sequential => ("-std=gnu11", "openmp", "c"),
         };
         let (form, with) = match &self.form {
             Form::OpenMp => ("openmp", compiler),
@@ -226,7 +243,8 @@ impl Runtime {
             bail!("{loaded} was loaded in the place of {}", expected.display());
         }
         let inside = Path::new(loaded).strip_prefix(&self.prefix);
-        Ok(inside.map_or_else(|_| loaded.to_owned(), |path| path.display().to_string()))
+        let file = inside.map_or_else(|_| loaded.to_owned(), |path| path.display().to_string());
+        Ok(format!("{file}, compiled with {}", self.compiler))
     }
 }
 
@@ -330,9 +348,13 @@ mod tests {
             form: Form::OpenMp,
             library: Some("/opt/margay/lib/gomp/libgomp.so.1".into()),
             prefix: "/opt/margay".into(),
+            compiler: "gcc 12".into(),
         };
         let file = "/opt/margay/lib/gomp/libgomp.so.1";
-        assert_eq!(runtime.verified(file).unwrap(), "lib/gomp/libgomp.so.1");
+        assert_eq!(
+            runtime.verified(file).unwrap(),
+            "lib/gomp/libgomp.so.1, compiled with gcc 12"
+        );
         let error = runtime.verified("/usr/lib/libgomp.so.1").unwrap_err();
         assert!(
             error.to_string().contains("was loaded in the place of"),

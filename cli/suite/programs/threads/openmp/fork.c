@@ -1,4 +1,4 @@
-/* Empty parallel regions, by OpenMP. */
+/* Empty parallel regions and tasks, by OpenMP. */
 #include "../fork.h"
 #include "../openmp.h"
 
@@ -16,11 +16,22 @@ static void nested(void) {
     }
 }
 
+static void tasks(void) {
+#pragma omp parallel num_threads(threads)
+#pragma omp single
+    for (long n = 0; n < FORK_TASKS; n++) {
+#pragma omp task firstprivate(n)
+        fork_member(n);
+    }
+}
+
 int main(int argc, char **argv) {
     threads_start(argc, argv, "fork", openmp_symbol);
     fork_verify("members-flat", flat, threads);
     threads_measure("flat", "us", 1e6, NULL, flat, NULL);
     fork_verify("members-nested", nested, (long)threads * threads);
     threads_measure("nested", "us", 1e6, NULL, nested, NULL);
+    fork_verify("members-task", tasks, FORK_TASKS);
+    threads_measure("task", "ns", 1e9 / FORK_TASKS, NULL, tasks, NULL);
     return suite_failed;
 }

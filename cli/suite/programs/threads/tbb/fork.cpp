@@ -1,5 +1,6 @@
-// Empty parallel loops of as many iterations as threads, by oneTBB.
+// Empty parallel loops of as many iterations as threads, and tasks, by oneTBB.
 #include <tbb/parallel_for.h>
+#include <tbb/task_group.h>
 
 #include "../fork.h"
 #include "../tbb.h"
@@ -21,11 +22,19 @@ static void nested() {
     }, each);
 }
 
+static void tasks() {
+    tbb::task_group group;
+    for (long n = 0; n < FORK_TASKS; n++) group.run([n] { fork_member(n); });
+    group.wait();
+}
+
 int main(int argc, char **argv) {
     threads_start(argc, argv, "fork", tbb_symbol);
     fork_verify("members-flat", flat, threads);
     tbb_measure("flat", "us", 1e6, nullptr, flat, nullptr);
     fork_verify("members-nested", nested, (long)threads * threads);
     tbb_measure("nested", "us", 1e6, nullptr, nested, nullptr);
+    fork_verify("members-task", tasks, FORK_TASKS);
+    tbb_measure("task", "ns", 1e9 / FORK_TASKS, nullptr, tasks, nullptr);
     return suite_failed;
 }
