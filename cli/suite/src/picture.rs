@@ -16,13 +16,15 @@ use crate::threads::table::{self, Row};
 const WIDTH: u32 = 1400;
 const ROW: u32 = 480;
 const FONT: &str = "sans-serif";
-const COLOURS: [RGBColor; 7] = [
+const COLOURS: [RGBColor; 9] = [
     RGBColor(31, 90, 150),
     RGBColor(226, 125, 45),
     RGBColor(70, 140, 80),
     RGBColor(150, 60, 120),
     RGBColor(190, 160, 40),
     RGBColor(90, 160, 190),
+    RGBColor(200, 70, 70),
+    RGBColor(110, 85, 60),
     RGBColor(120, 120, 120),
 ];
 
