@@ -20,6 +20,7 @@ use crate::collective::Operand;
 use crate::constants::request::MPI_REQUEST_NULL;
 use crate::error::*;
 use crate::point::Start;
+use crate::recover::failure;
 use crate::request::Active;
 use crate::{Mpi, Status, fail};
 
@@ -162,6 +163,9 @@ impl Outgoing {
     fn ready(&self, rank: &Rank, partitions: &[u32]) -> Result<()> {
         // Within one call of the engine, so that the task cannot miss that a send has ended before it is in the list.
         rank.call(|engine| {
+            if engine.is_revoked(self.envelope.context) {
+                return Err(failure(Failed::Revoked, "the partitioned send"));
+            }
             let mut round = self.round();
             if !round.started {
                 fail!(
@@ -204,7 +208,13 @@ impl Task for Sending {
             self.2 = self.2.or(outcome.failed);
             round.ended += 1;
         }
-        if round.ended < self.0.parts.partitions as usize {
+        if engine.is_revoked(self.0.envelope.context) {
+            // No partition can be marked any more; those that are on their way end.
+            self.2 = self.2.or(Some(Failed::Revoked));
+            if round.ended < round.sends.len() {
+                return None;
+            }
+        } else if round.ended < self.0.parts.partitions as usize {
             return None;
         }
         round.started = false;
@@ -303,6 +313,13 @@ impl Task for Receiving {
             round.sender = Sender::Known(Introduction::decode(bytes));
         }
         let Sender::Known(sender) = round.sender else {
+            if engine.is_revoked(incoming.context) {
+                round.started = false;
+                return Some(Outcome {
+                    failed: Some(Failed::Revoked),
+                    ..Outcome::default()
+                });
+            }
             return None;
         };
         if !self.posted {
@@ -456,17 +473,17 @@ impl Mpi {
     /// When the handle is not that of an active partitioned send, a partition is none of its or is marked already; then
     /// none is marked.
     pub fn pready(&self, handle: u32, partitions: impl Iterator<Item = i32>) -> Result<()> {
-        let start = self.request_start_of(handle)?;
+        let (start, comm) = self.request_start_of(handle)?;
         let Some(Start::PartitionedSend(outgoing)) = start.as_deref() else {
             fail!(
                 MPI_ERR_REQUEST,
                 "the request is not a partitioned send (MPI_Psend_init)"
             );
         };
-        let partitions = partitions
-            .map(|p| outgoing.parts.check(p))
-            .collect::<Result<Vec<_>>>()?;
-        outgoing.ready(&self.rank, &partitions)
+        let partitions: Result<Vec<u32>> = partitions.map(|p| outgoing.parts.check(p)).collect();
+        partitions
+            .and_then(|partitions| outgoing.ready(&self.rank, &partitions))
+            .map_err(|e| e.on(comm))
     }
 
     /// `MPI_Parrived`: whether a partition of the receive is here; true when the request is not active.
@@ -477,14 +494,14 @@ impl Mpi {
         if handle == MPI_REQUEST_NULL {
             return Ok(true);
         }
-        let start = self.request_start_of(handle)?;
+        let (start, comm) = self.request_start_of(handle)?;
         let Some(Start::PartitionedReceive(incoming)) = start.as_deref() else {
             fail!(
                 MPI_ERR_REQUEST,
                 "the request is not a partitioned receive (MPI_Precv_init)"
             );
         };
-        let partition = incoming.parts.check(partition)?;
+        let partition = incoming.parts.check(partition).map_err(|e| e.on(comm))?;
         if incoming.from.is_none() {
             return Ok(true);
         }

@@ -635,10 +635,10 @@ impl Mpi {
         Ok(())
     }
 
-    /// How a persistent request begins.
-    pub(crate) fn request_start_of(&self, handle: u32) -> Result<Option<Arc<Start>>> {
+    /// How a persistent request begins, and whose error handler gets its errors.
+    pub(crate) fn request_start_of(&self, handle: u32) -> Result<(Option<Arc<Start>>, u32)> {
         match self.objects().requests.get(handle) {
-            Some(request) => Ok(request.persistent.clone()),
+            Some(request) => Ok((request.persistent.clone(), request.comm)),
             None => Err(unknown(handle)),
         }
     }
@@ -648,7 +648,7 @@ impl Mpi {
     /// # Errors
     /// When the handle is invalid, or the operation cannot be cancelled.
     pub fn request_cancel(&self, handle: u32) -> Result<()> {
-        if let Some(start) = self.request_start_of(handle)?
+        if let (Some(start), _) = self.request_start_of(handle)?
             && let Start::PartitionedSend(_) | Start::PartitionedReceive(_) = *start
         {
             fail!(

@@ -187,6 +187,36 @@ static void told(void)
     free(large);
 }
 
+/* Ranks 0 and 1 wait for partitions of each other that never come, one for a sender that never introduced itself. */
+static void partitions_of_revoked(void)
+{
+    int rank, out[4] = {0}, in[4];
+    MPI_Comm left;
+    MPI_Request requests[3];
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_dup(MPI_COMM_WORLD, &left);
+    MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
+    if (rank < 2) {
+        MPI_Psend_init(out, 4, 1, MPI_INT, 1 - rank, 5, left, MPI_INFO_NULL, &requests[0]);
+        MPI_Precv_init(in, 4, 1, MPI_INT, 1 - rank, 5, left, MPI_INFO_NULL, &requests[1]);
+        MPI_Precv_init(in, 4, 1, MPI_INT, 1 - rank, 6, left, MPI_INFO_NULL, &requests[2]);
+        MPI_Startall(3, requests);
+        CHECK(MPI_Pready_range(0, 2, requests[0]) == MPI_SUCCESS);
+        for (int here = 0; !here;)
+            MPI_Parrived(requests[1], 2, &here);
+        if (rank == 0)
+            MPIX_Comm_revoke(left);
+        for (int i = 0; i < 3; i++)
+            CHECK(class_of(MPI_Wait(&requests[i], MPI_STATUS_IGNORE)) == MPIX_ERR_REVOKED);
+        CHECK(class_of(MPI_Pready(3, requests[0])) == MPIX_ERR_REVOKED);
+        MPI_Start(&requests[0]);
+        CHECK(class_of(MPI_Wait(&requests[0], MPI_STATUS_IGNORE)) == MPIX_ERR_REVOKED);
+        for (int i = 0; i < 3; i++)
+            MPI_Request_free(&requests[i]);
+    }
+    MPI_Comm_free(&left);
+}
+
 /* Revoking without any failure: who waits is let go. */
 static void revoked(void)
 {
@@ -211,6 +241,7 @@ static void revoked(void)
         free(large);
     }
     CHECK(class_of(MPI_Bcast(&x, 1, MPI_INT, 0, comm)) == MPIX_ERR_REVOKED);
+    partitions_of_revoked();
     int flag = 1;
     CHECK(MPIX_Comm_agree(comm, &flag) == MPI_SUCCESS && flag == 1);
     MPI_Comm copy;

@@ -33,7 +33,8 @@ pub(super) struct Recovery {
 
 impl Recovery {
     pub(super) fn is_revoked(&self, context: u32) -> bool {
-        !self.revoked.is_empty() && context < FIRST_SPECIAL && self.revoked.contains(&(context / 2))
+        !self.revoked.is_empty()
+            && communicator(context).is_some_and(|number| self.revoked.contains(&number))
     }
 
     pub(super) fn is_stalled(&self, context: u32) -> bool {
@@ -45,8 +46,15 @@ impl Recovery {
     }
 }
 
-/// Contexts from here on are not of communicators.
-const FIRST_SPECIAL: u32 = 1 << 31;
+/// Beside its own two contexts a communicator has two with this bit: an even one, in which its processes agree about what is
+/// left of it and which stays when it is revoked, and an odd one for the partitions of messages, which goes with it.
+const BESIDE: u32 = 1 << 31;
+
+/// The number of the communicator with which a context is revoked.
+fn communicator(context: u32) -> Option<u32> {
+    let stays = context & BESIDE != 0 && context.is_multiple_of(2);
+    (!stays).then_some((context & !BESIDE) / 2)
+}
 
 impl Engine {
     /// Set when somebody has died or a communicator was revoked.
@@ -291,7 +299,7 @@ impl Engine {
             self.revoke_request(index, number);
         }
         // What has come for it and was not received: whoever waits for it is told.
-        for context in [2 * number, 2 * number + 1] {
+        for context in [2 * number, 2 * number + 1, BESIDE | (2 * number + 1)] {
             let pattern = Pattern::new(context, None, None);
             while let Some((_, message)) = self.state.matching.take(pattern) {
                 for peer in &mut self.state.peers {
@@ -311,7 +319,7 @@ impl Engine {
         let Some(request) = self.state.requests.at(index).filter(|r| !r.done) else {
             return;
         };
-        let within = |context: u32| context < FIRST_SPECIAL && context / 2 == number;
+        let within = |context: u32| communicator(context) == Some(number);
         match &mut request.kind {
             Kind::Receive(receive)
                 if within(receive.pattern.context)
