@@ -6,8 +6,8 @@
 #define THREADS_FORK_H
 #include "threads.h"
 
-/* Tasks of one round. */
-enum { FORK_TASKS = 1000 };
+/* Tasks of one round, and the largest team that is nested in itself: a runtime may start the square of that many threads. */
+enum { FORK_TASKS = 1000, FORK_NESTED_MOST = 32 };
 
 static int fork_counting;
 static long *fork_counts;
@@ -31,5 +31,16 @@ static inline void fork_verify(const char *name, void (*body)(void), long member
     free(fork_counts);
     suite_check(name, (double)wrong, 0);
     if (wrong) exit(1);
+}
+
+/* Verifies and measures `nested`, a region of all threads in each member of another one, unless these are too many. */
+static inline void fork_nested(void (*nested)(void),
+                               void (*measure)(const char *, const char *, double, void (*)(void), void (*)(void), long (*)(void))) {
+    if (threads > FORK_NESTED_MOST) {
+        suite_note("not nested: %d by %d threads are too many", threads, threads);
+        return;
+    }
+    fork_verify("members-nested", nested, (long)threads * threads);
+    measure("nested", "us", 1e6, NULL, nested, NULL);
 }
 #endif

@@ -38,6 +38,9 @@ pub struct Unit {
 /// How long one run may take, in seconds.
 pub const LIMIT_S: u32 = 100;
 
+/// The largest team of a kernel that nests regions of it in itself: a runtime may start the square of that many threads.
+const NESTED_MOST: usize = 32;
+
 /// How often every unit is run with every runtime.
 pub fn repetitions(quick: bool) -> usize {
     if quick { 1 } else { 3 }
@@ -68,7 +71,12 @@ pub fn units(kernels: &[Kernel], threads: &[u32], cores: usize, quick: bool) -> 
             continue;
         }
         for (pressed, sizes) in [(false, &sizes), (true, &under_pressure)] {
-            units.extend(sizes.iter().map(|&threads| Unit {
+            let most = match kernel {
+                Kernel::Mandelbrot => NESTED_MOST,
+                _ => usize::MAX,
+            };
+            let sizes = sizes.iter().filter(|&&size| size <= most);
+            units.extend(sizes.map(|&threads| Unit {
                 kernel: *kernel,
                 threads,
                 pressed,
@@ -134,6 +142,14 @@ mod tests {
             (sizes(&chosen, false), sizes(&chosen, true)),
             (vec![1, 5], vec![5])
         );
+    }
+
+    #[test]
+    fn large_machines_do_not_nest_all_their_threads() {
+        let nested = units(&[Kernel::Mandelbrot], &[], 16, false);
+        assert_eq!(sizes(&nested, false), [1, 16, 32]);
+        let flat = units(&[Kernel::Uts], &[], 16, false);
+        assert_eq!(sizes(&flat, false), [1, 16, 32, 64]);
     }
 
     #[test]

@@ -29,8 +29,7 @@ int main(int argc, char **argv) {
     threads_start(argc, argv, "fork", openmp_symbol);
     fork_verify("members-flat", flat, threads);
     threads_measure("flat", "us", 1e6, NULL, flat, NULL);
-    fork_verify("members-nested", nested, (long)threads * threads);
-    threads_measure("nested", "us", 1e6, NULL, nested, NULL);
+    fork_nested(nested, threads_measure);
     fork_verify("members-task", tasks, FORK_TASKS);
     threads_measure("task", "ns", 1e9 / FORK_TASKS, NULL, tasks, NULL);
     return suite_failed;
