@@ -4,7 +4,7 @@
 int mperrno;
 
 int mpc_status(int msgid) { return margay_mpl_status(msgid); }
-void mp_status(int *msgid, int *nbytes) { *nbytes = margay_mpl_status(*msgid); }
+int mp_status(int *msgid) { return margay_mpl_status(*msgid); }
 void mp_status_(int *msgid, int *nbytes) { *nbytes = margay_mpl_status(*msgid); }
 
 /* out = in1 op in2, on len bytes; C passes the length as size_t, Fortran as an integer of four bytes. */

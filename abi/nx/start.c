@@ -50,28 +50,18 @@ static void attributes(va_list list, long *size, long *rows, long *cols, const c
     }
 }
 
-long nx_initve_attr(const char *part, int *argc, char *argv[], ...) {
-    long size = 0, rows = 0, cols = 0;
-    const char *account = NULL;
-    va_list list;
-    va_start(list, argv);
-    attributes(list, &size, &rows, &cols, &account);
-    va_end(list);
-    if (rows != 0) return margay_nx_nx_initve_rect(part, -1, rows, cols, account, argc, argv);
-    return margay_nx_nx_initve(part, size, account, argc, argv);
-}
+#define INITVE_ATTR(name, inner)                                          \
+    long name(const char *part, int *argc, char *argv[], ...) {           \
+        long size = 0, rows = 0, cols = 0;                                \
+        const char *account = NULL;                                       \
+        va_list list;                                                     \
+        va_start(list, argv);                                             \
+        attributes(list, &size, &rows, &cols, &account);                  \
+        va_end(list);                                                     \
+        return inner(part, size, rows, cols, account, argc, argv);        \
+    }
+INITVE_ATTR(nx_initve_attr, margay_nx_nx_initve_attr)
+INITVE_ATTR(_nx_initve_attr, margay_nx__nx_initve_attr)
 
-long _nx_initve_attr(const char *part, int *argc, char *argv[], ...) {
-    long size = 0, rows = 0, cols = 0;
-    const char *account = NULL;
-    va_list list;
-    va_start(list, argv);
-    attributes(list, &size, &rows, &cols, &account);
-    va_end(list);
-    if (rows != 0) return margay_nx__nx_initve_rect(part, -1, rows, cols, account, argc, argv);
-    return margay_nx__nx_initve(part, size, account, argc, argv);
-}
-
-long nx_mkpart_attr(const char *name, ...) { return margay_nx_nx_mkpart(name, 0, NX_STD); }
-
-long _nx_mkpart_attr(const char *name, ...) { return margay_nx__nx_mkpart(name, 0, NX_STD); }
+long nx_mkpart_attr(const char *name, ...) { return margay_nx_nx_mkpart_attr(name); }
+long _nx_mkpart_attr(const char *name, ...) { return margay_nx__nx_mkpart_attr(name); }

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{ContentArrangement, Table, presets};
 use margay_cli_suite::host::Host;
+use margay_cli_suite::report::to_the_right;
 use serde::Serialize;
 
 use crate::figures::{Figures, Point, Summary, Test, Unit};
@@ -238,12 +239,8 @@ impl Report {
         for row in &self.rows {
             table.add_row(row.cells(&names));
         }
-        for column in (1..head.len() - 1).filter(|column| ![3, 4].contains(column)) {
-            table
-                .column_mut(column)
-                .expect("the column is in the head")
-                .set_cell_alignment(CellAlignment::Right);
-        }
+        let numbers = (1..head.len() - 1).filter(|column| ![3, 4].contains(column));
+        to_the_right(&mut table, numbers);
         table.to_string()
     }
 

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::process::Stdio;
 
 use margay_tests::voices::{Voice, launcher, mpiexec, said};
-use margay_tests::{command, run, scratch, stage, succeed};
+use margay_tests::{command, program, run, scratch, stage, succeed};
 
 const MPL: Voice = Voice {
     name: "mpl",
@@ -196,6 +196,34 @@ fn a_program_that_is_started_alone_starts_itself_through_poe() {
     let output = run(command(&executable, 60).env("MP_PROCS", "many"));
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("MP_PROCS"), "{}", said(&output));
+}
+
+#[test]
+fn the_compilers_of_the_sp2() {
+    let folder = scratch();
+    let classic = program("mpl/classic.f");
+    let source = folder.path().join("old.c");
+    let text = "#include <mpproto.h>\n#include <pm_util.h>\n#include <stdio.h>\nint main(void) {\n\
+                int n, me, x, y, type = 1, bytes; mpc_environ(&n, &me); x = me;\n\
+                mpc_bsendrecv(&x, 4, me, 1, &y, 4, &me, &bytes);\n\
+                if (mpc_probe(&me, &type, &bytes) == 0 && bytes == -1 && y == me) puts(\"ok\");\n return 0; }\n";
+    std::fs::write(&source, text).expect("a source file");
+    let executable = folder.path().join("program");
+    for (compiler, file, options) in [
+        ("mpcc", &source, &["-Wall", "-Werror"][..]),
+        ("mpCC", &source, &["-x", "c++", "-Wall", "-Werror"]),
+        ("mpxlf", &classic, &["-w"]),
+    ] {
+        succeed(
+            command(stage().join("bin").join(compiler), 120)
+                .args(options)
+                .arg(file)
+                .arg("-o")
+                .arg(&executable),
+        );
+        let alone = succeed(launcher("poe", ["-procs", "1"]).arg(&executable));
+        assert_eq!(alone, "ok\n", "{compiler}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use margay_tests::voices::{Voice, mpiexec, said};
-use margay_tests::{command, run, scratch, stage, succeed};
+use margay_tests::{command, program, run, scratch, stage, succeed};
 
 const NX: Voice = Voice {
     name: "nx",
@@ -50,12 +50,12 @@ fn twins_return_errors_and_plain_calls_end_the_job() {
     let told = "the last word: the nodes have 16 bytes together, and the buffer 4";
     assert!(said(&output).contains(told), "{}", said(&output));
     for (call, text) in [
+        ("csend", "csend: -5 is not a message type; they are 0 to"),
+        ("too long", "crecv: a message of 8 bytes, type 1, from node"),
         (
-            "csend",
-            "csend: there is no node 99; the application has the nodes 0 to 1, called by node",
+            "too long for a handler",
+            "hrecv: a message of 8 bytes, type 1, from node",
         ),
-        ("crecv", "crecv: a message of 8 bytes, type 1, from node"),
-        ("hrecv", "hrecv: a message of 8 bytes, type 1, from node"),
         (
             "nx_mkpart",
             "nx_mkpart: there is no partition 'mine': partitions cannot be made yet",
@@ -68,6 +68,79 @@ fn twins_return_errors_and_plain_calls_end_the_job() {
 }
 
 #[test]
+fn plain_calls_name_themselves() {
+    let folder = scratch();
+    let executable = NX.compile(folder.path(), "errors");
+    for call in [
+        "csend",
+        "isend",
+        "csendrecv",
+        "isendrecv",
+        "crecv",
+        "crecvx",
+        "irecv",
+        "irecvx",
+        "cprobe",
+        "cprobex",
+        "iprobe",
+        "iprobex",
+        "msgwait",
+        "msgdone",
+        "msgignore",
+        "msgcancel",
+        "msgmerge",
+        "flushmsg",
+        "gsendx",
+        "hsend",
+        "hsendx",
+        "hrecv",
+        "hrecvx",
+        "hsendrecv",
+        "masktrap",
+        "gopf",
+        "gdsum",
+        "gisum",
+        "gssum",
+        "gcolx",
+        "setptype",
+        "ginv",
+        "led",
+        "nx_pri",
+        "nx_app_nodes",
+        "killproc",
+        "nx_mkpart",
+        "nx_mkpart_rect",
+        "nx_mkpart_map",
+        "nx_mkpart_attr",
+        "nx_rmpart",
+        "nx_chpart_epl",
+        "nx_chpart_mod",
+        "nx_chpart_name",
+        "nx_chpart_owner",
+        "nx_chpart_rq",
+        "nx_chpart_sched",
+        "nx_pspart",
+        "nx_waitall",
+        "nx_load",
+        "load",
+        "cop",
+        "hwclock",
+        "nx_initve",
+        "nx_initve_rect",
+        "gcol",
+    ] {
+        let output = run(mpiexec(1).arg(&executable).arg(call));
+        assert_eq!(output.status.code(), Some(1), "{call}: {}", said(&output));
+        let text = format!("{call}: ");
+        assert!(
+            said(&output).starts_with(&text),
+            "{call}: {}",
+            said(&output)
+        );
+    }
+}
+
+#[test]
 fn a_program_may_end_without_saying_so() {
     let folder = scratch();
     let executable = NX.compile(folder.path(), "errors");
@@ -75,9 +148,9 @@ fn a_program_may_end_without_saying_so() {
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     let text = "exited with code 3; its last call was mynode; the job has been ended";
     assert!(said(&output).contains(text), "{}", said(&output));
-    let output = run(mpiexec(2).arg(&executable).arg("killcube"));
+    let output = run(mpiexec(2).arg(&executable).arg("kill all"));
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let output = run(mpiexec(2).arg(&executable).arg("killproc"));
+    let output = run(mpiexec(2).arg(&executable).arg("kill one"));
     assert_eq!(output.status.code(), Some(128 + 9), "{}", said(&output));
 }
 
@@ -106,6 +179,8 @@ fn a_controlling_process_forks_and_loads() {
         (&["fork"][..], "forked\nwaited\n"),
         (&["fork", "-sz", "2x2"], "forked\nwaited\n"),
         (&["load"], "loaded\nwaited\n"),
+        (&["rectangle"], "2x2\nforked\nwaited\n"),
+        (&["attributes"], "2x2\nforked\nwaited\n"),
     ] {
         let output = succeed(command(&executable, 60).args(arguments));
         assert_eq!(output, expected, "{arguments:?}");
@@ -158,6 +233,22 @@ fn a_program_that_is_started_alone_starts_itself_on_its_nodes() {
         let output = run(command(&executable, 60).args(arguments));
         assert!(!output.status.success());
         assert!(said(&output).contains(text), "{}", said(&output));
+    }
+}
+
+#[test]
+fn programs_without_prototypes() {
+    let folder = scratch();
+    let executable = folder.path().join("classic");
+    succeed(
+        command(stage().join("bin/mpicc"), 120)
+            .args(["-std=gnu89", "-w", "-O1"])
+            .arg(program("nx/classic.c"))
+            .args(["-lnx", "-o"])
+            .arg(&executable),
+    );
+    for ranks in [1, 2, 4] {
+        assert_eq!(succeed(mpiexec(ranks).arg(&executable)), "ok\n");
     }
 }
 

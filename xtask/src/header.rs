@@ -2,7 +2,7 @@
 //! (`run/mpi/src/constants.rs`).
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::library;
 use proc_macro2::{TokenStream, TokenTree};
@@ -135,14 +135,8 @@ impl Function {
 
 /// All functions, file by file in alphabetical order, each in the order of its file.
 pub(crate) fn functions(folder: &Path) -> Result<Vec<Function>, String> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .map_err(|e| format!("cannot list {}: {e}", folder.display()))?
-        .filter_map(|entry| entry.ok().map(|e| e.path()))
-        .filter(|path| path.extension().is_some_and(|e| e == "rs"))
-        .collect();
-    files.sort();
     let mut all = Vec::new();
-    for file in files {
+    for file in library::rust_files(folder)? {
         for item in parse(&file)?.items {
             let Item::Macro(item) = item else { continue };
             let Some(name) = item.mac.path.get_ident().map(ToString::to_string) else {

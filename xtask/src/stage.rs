@@ -116,12 +116,20 @@ const FILES: [(&str, &str, u32); 28] = [
 ];
 
 /// Symbolic links: the link, and what it points at.
-const LINKS: [(&str, &str); 11] = [
+const LINKS: [(&str, &str); 18] = [
     ("bin/mpicxx", "mpicc"),
     ("bin/mpic++", "mpicc"),
     ("bin/mpifort", "mpicc"),
     ("bin/mpif90", "mpicc"),
     ("bin/mpif77", "mpicc"),
+    ("bin/mpcc", "mpicc"),
+    ("bin/mpCC", "mpicc"),
+    ("bin/mpxlf", "mpicc"),
+    // The headers that old programs include.
+    ("include/mpproto.h", "mpl.h"),
+    ("include/pm_util.h", "mpl.h"),
+    ("include/intel/cube.h", "../nx.h"),
+    ("include/intel/mesh.h", "../nx.h"),
     ("lib/libmpi_abi.so", "libmpi_abi.so.1"),
     ("lib/libmpi.so", "libmpi_abi.so.1"),
     ("lib/libnx.so", "libnx.so.1"),

@@ -126,6 +126,34 @@ int mpc_setintrdelay(int delay);
 /* The bytes of a message that is complete, whose id is gone then; -1 when it is not, -2 when there is no such id. */
 int mpc_status(int msgid);
 
+/* Where an int was as long as size_t, programs passed the address of an int for the length of a message; so they still may. */
+#ifdef __cplusplus
+} /* extern "C" */
+static inline size_t *mpl_length(int *place) { return (size_t *)((size_t)place | 1); }
+inline int mpc_brecv(void *buf, size_t msglen, int *source, int *type, int *nbytes) {
+    return mpc_brecv(buf, msglen, source, type, mpl_length(nbytes));
+}
+inline int mpc_bvrecv(void *buf, size_t blklen, size_t offset, size_t blknum, int *source, int *type, int *nbytes) {
+    return mpc_bvrecv(buf, blklen, offset, blknum, source, type, mpl_length(nbytes));
+}
+inline int mpc_bsendrecv(const void *sbuf, size_t slen, int dest, int type, void *rbuf, size_t rlen, int *source, int *nbytes) {
+    return mpc_bsendrecv(sbuf, slen, dest, type, rbuf, rlen, source, mpl_length(nbytes));
+}
+inline int mpc_wait(int *msgid, int *nbytes) { return mpc_wait(msgid, mpl_length(nbytes)); }
+inline int mpc_probe(int *source, int *type, int *nbytes) { return mpc_probe(source, type, mpl_length(nbytes)); }
+extern "C" {
+#elif defined(__GNUC__)
+#define MPL_LENGTH(place) \
+    ((size_t *)((size_t)(place) | (__extension__ _Generic((place), int *: 1, unsigned *: 1, default: 0))))
+#define mpc_brecv(buf, msglen, source, type, nbytes) mpc_brecv(buf, msglen, source, type, MPL_LENGTH(nbytes))
+#define mpc_bvrecv(buf, blklen, offset, blknum, source, type, nbytes) \
+    mpc_bvrecv(buf, blklen, offset, blknum, source, type, MPL_LENGTH(nbytes))
+#define mpc_bsendrecv(sbuf, slen, dest, type, rbuf, rlen, source, nbytes) \
+    mpc_bsendrecv(sbuf, slen, dest, type, rbuf, rlen, source, MPL_LENGTH(nbytes))
+#define mpc_wait(msgid, nbytes) mpc_wait(msgid, MPL_LENGTH(nbytes))
+#define mpc_probe(source, type, nbytes) mpc_probe(source, type, MPL_LENGTH(nbytes))
+#endif
+
 /* The predefined functions: bytes, int, long, float and double. */
 #define MPL_FUNCTION(name) void name(void *in1, void *in2, void *out, size_t *len);
 #define MPL_FUNCTIONS(type) \

@@ -20,6 +20,7 @@ macro_rules! mpl {
     ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) $(-> $result:ident)? |$mpl:ident| $body:block $($rest:tt)*) => {
         const _: () = {
             #[allow(clippy::too_many_arguments)]
+            #[inline]
             fn run($($arg: $ty),*) -> margay_run_mpl::error::Result<$crate::call::answer!($($result)?)> {
                 static CALL: [u64; 4] = margay_sys::segment::call_name(concat!("mpc_", stringify!($name)));
                 let $mpl = $crate::call::joined(concat!("mpc_", stringify!($name)))?;

@@ -11,7 +11,7 @@ use margay_run_mpl::deny;
 use margay_run_mpl::error::{MPL_ARGUMENT, Result};
 
 use crate::call::{keep_errno_at, mpl};
-use crate::user::{Bytes, Function, Ints, Room};
+use crate::user::{Bytes, Claim, Function, Ints, Room};
 
 /// The operations of the predefined functions, in the order of their table.
 const OPS: [Op; 7] = [

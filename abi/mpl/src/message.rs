@@ -8,7 +8,7 @@ use margay_run_mpl::message::{Places, Received, Strided};
 use margay_run_mpl::{ALLMSG, DONTCARE, Mpl};
 
 use crate::call::{joined, mpl, tell};
-use crate::user::{Bytes, Ints, Room, Routine, SizePlace};
+use crate::user::{Bytes, Claim, Ints, Room, Routine, SizePlace};
 
 fn bytes(buf: Bytes, len: usize) -> Result<Data> {
     Ok(Data::bytes(buf.mem(len)?, len as u64))
@@ -39,6 +39,7 @@ fn places(source: Ints, kind: Ints) -> Places {
 }
 
 /// Writes what is known of a message to where the program wants it.
+#[inline]
 fn note(places: Places, received: Received) {
     if places.source != 0 {
         let _ = Ints::at(places.source).put("source", &[received.source]);
@@ -48,6 +49,7 @@ fn note(places: Places, received: Received) {
     }
 }
 
+#[inline]
 fn come(source: Ints, kind: Ints, nbytes: SizePlace, received: Received) -> Result<()> {
     note(places(source, kind), received);
     nbytes.put("nbytes", Some(received.bytes))
@@ -56,13 +58,13 @@ fn come(source: Ints, kind: Ints, nbytes: SizePlace, received: Received) -> Resu
 mpl! {
     /// Sends a message, and waits until its bytes may be changed.
     fn bsend(buf: Bytes, msglen: usize, dest: c_int, type_: c_int) |mpl| {
-        mpl.send(&bytes(buf, msglen)?, dest, type_)
+        mpl.send(buf.piece(msglen)?, dest, type_)
     }
 
     /// Waits for a message.
     fn brecv(buf: Room, msglen: usize, source: Ints, type_: Ints, nbytes: SizePlace) |mpl| {
         let (from, kind) = (source.take("source")?, type_.take("type")?);
-        come(source, type_, nbytes, mpl.receive(room(buf, msglen)?, from, kind)?)
+        come(source, type_, nbytes, mpl.receive(buf.piece(msglen)?, from, kind)?)
     }
 
     /// Begins to send; msgid gets an id.
@@ -89,14 +91,14 @@ mpl! {
 
     /// Sends blknum blocks of blklen bytes that begin offset bytes apart.
     fn bvsend(buf: Room, blklen: usize, offset: usize, blknum: usize, dest: c_int, type_: c_int) |mpl| {
-        mpl.send(&blocks(mpl, buf, (blklen, offset, blknum))?, dest, type_)
+        mpl.send_blocks(&blocks(mpl, buf, (blklen, offset, blknum))?, dest, type_)
     }
 
     /// Receives into such blocks.
     fn bvrecv(buf: Room, blklen: usize, offset: usize, blknum: usize, source: Ints, type_: Ints, nbytes: SizePlace) |mpl| {
         let (from, kind) = (source.take("source")?, type_.take("type")?);
         let data = blocks(mpl, buf, (blklen, offset, blknum))?;
-        come(source, type_, nbytes, mpl.receive(data, from, kind)?)
+        come(source, type_, nbytes, mpl.receive_blocks(data, from, kind)?)
     }
 
     /// Begins to send such blocks.

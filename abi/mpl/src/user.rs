@@ -5,21 +5,12 @@
 //! type of a message under way, until it is complete). That is the argument of every `SAFETY` line in this file. Null is
 //! checked. The types' names also decide what the header and `libmpl` print.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
+pub use margay_abi_process::user::{Buffer, Bytes, Room, Text};
 use margay_run_mpl::deny;
 use margay_run_mpl::error::{MPL_ARGUMENT, Result};
-use margay_sys::user::Mem;
-
-/// `const void *`: bytes that are only read.
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-pub struct Bytes(*const c_void);
-
-/// `void *`: room for bytes.
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-pub struct Room(*mut c_void);
+use margay_sys::user::{Mem, Piece};
 
 /// `int *`: one or several integers.
 #[repr(transparent)]
@@ -31,11 +22,6 @@ pub struct Ints(*mut c_int);
 #[derive(Clone, Copy)]
 pub struct SizePlace(usize);
 
-/// `const char *`: a string.
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-pub struct Text(*const c_char);
-
 /// `void (*)(int *)`: what is called with the id of a message.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
@@ -46,34 +32,35 @@ pub struct Routine(Option<extern "C" fn(*mut c_int)>);
 #[derive(Clone, Copy)]
 pub struct Function(Option<extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut usize)>);
 
-/// The length of a buffer that must be there.
-fn checked(name: &str, address: *const c_void, bytes: usize) -> Result<i64> {
-    if address.is_null() && bytes > 0 {
-        deny!(MPL_ARGUMENT, "{name} is a null pointer");
+/// A buffer with the errors of MPL.
+pub trait Claim: Buffer {
+    /// Claims `bytes`.
+    #[inline]
+    fn piece(self, bytes: usize) -> Result<Piece> {
+        let sound = isize::try_from(bytes).is_ok();
+        match self.claim(bytes).filter(|_| sound) {
+            Some(piece) => Ok(piece),
+            None => no_buffer(bytes),
+        }
     }
-    match i64::try_from(bytes) {
-        Ok(bytes) => Ok(bytes),
-        Err(_) => deny!(
+
+    /// Claims `bytes` until a message is complete.
+    fn mem(self, bytes: usize) -> Result<Mem> {
+        Ok(self.piece(bytes)?.mem())
+    }
+}
+
+impl<T: Buffer> Claim for T {}
+
+#[cold]
+fn no_buffer(bytes: usize) -> Result<Piece> {
+    if isize::try_from(bytes).is_err() {
+        deny!(
             MPL_ARGUMENT,
             "{bytes} bytes are too many; was the length negative?"
-        ),
+        );
     }
-}
-
-impl Bytes {
-    /// Claims `bytes`.
-    pub fn mem(self, bytes: usize) -> Result<Mem> {
-        Room(self.0.cast_mut()).mem(bytes)
-    }
-}
-
-impl Room {
-    /// Claims `bytes`.
-    pub fn mem(self, bytes: usize) -> Result<Mem> {
-        let len = checked("the buffer", self.0, bytes)?;
-        // SAFETY: see the module.
-        Ok(unsafe { Mem::claim(self.0.cast(), 0, len) })
-    }
+    deny!(MPL_ARGUMENT, "the buffer is a null pointer")
 }
 
 impl Ints {
@@ -88,6 +75,7 @@ impl Ints {
     }
 
     /// Reads one value.
+    #[inline]
     pub fn take(self, name: &str) -> Result<c_int> {
         if self.0.is_null() {
             deny!(MPL_ARGUMENT, "{name} is a null pointer");
@@ -101,12 +89,15 @@ impl Ints {
         let Ok(n) = usize::try_from(n) else {
             deny!(MPL_ARGUMENT, "the length of {name} is {n}");
         };
-        checked(name, self.0.cast(), n)?;
+        if self.0.is_null() && n > 0 {
+            deny!(MPL_ARGUMENT, "{name} is a null pointer");
+        }
         // SAFETY: see the module.
         Ok((0..n).map(|i| unsafe { self.0.add(i).read() }).collect())
     }
 
     /// Writes values.
+    #[inline]
     pub fn put(self, name: &str, values: &[c_int]) -> Result<()> {
         if self.0.is_null() {
             deny!(MPL_ARGUMENT, "{name} is a null pointer");
@@ -121,6 +112,7 @@ impl Ints {
 
 impl SizePlace {
     /// Writes a number, -1 for none.
+    #[inline]
     pub fn put(self, name: &str, value: Option<u64>) -> Result<()> {
         if self.0 & !1 == 0 {
             deny!(MPL_ARGUMENT, "{name} is a null pointer");
@@ -135,18 +127,6 @@ impl SizePlace {
             }
         }
         Ok(())
-    }
-}
-
-impl Text {
-    /// The string; none for a null pointer.
-    pub fn get(self) -> Option<String> {
-        if self.0.is_null() {
-            return None;
-        }
-        // SAFETY: see the module.
-        let text = unsafe { CStr::from_ptr(self.0) };
-        Some(text.to_string_lossy().into_owned())
     }
 }
 

@@ -9,7 +9,7 @@ use margay_run_nx::error::{EQMSGLONG, Result};
 use margay_run_nx::refuse;
 
 use crate::call::nx;
-use crate::user::{Bytes, Combine, Longs, Room};
+use crate::user::{Bytes, Claim, Combine, Longs, Room};
 
 /// In place, on integers of C or Fortran.
 fn integers(nx: &Nx, op: Op, x: Longs, n: c_long) -> Result<()> {

@@ -7,11 +7,11 @@ use margay_run_nx::options::partition;
 use margay_run_nx::refuse;
 
 use crate::call::nx;
-use crate::user::{Longs, LongsPlace, Text};
+use crate::user::{Longs, LongsPlace, Small, Text, given};
 
 #[cold]
 fn none<T>(name: Text) -> Result<T> {
-    let name = name.take("the name of the partition")?;
+    let name = given(name, "the name of the partition")?;
     partition(&name)?;
     refuse!(
         EQPARTITION,
@@ -21,37 +21,42 @@ fn none<T>(name: Text) -> Result<T> {
 
 nx! {
     /// Makes a partition of so many nodes.
-    free fn nx_mkpart(name: Text, size: c_long, sched: c_long) -> c_long {
+    free fn nx_mkpart(name: Text, size: Small, sched: Small) -> c_long {
         let _ = (size, sched);
         none(name)
     }
 
+    /// Makes a partition with a list of attributes, which `libnx` does not hand on.
+    free fn nx_mkpart_attr(name: Text) -> c_long {
+        none(name)
+    }
+
     /// Makes a partition of rows and columns.
-    free fn nx_mkpart_rect(name: Text, rows: c_long, cols: c_long, sched: c_long) -> c_long {
+    free fn nx_mkpart_rect(name: Text, rows: Small, cols: Small, sched: Small) -> c_long {
         let _ = (rows, cols, sched);
         none(name)
     }
 
     /// Makes a partition of the nodes of a list.
-    free fn nx_mkpart_map(name: Text, n: c_long, nodes: Longs, sched: c_long) -> c_long {
+    free fn nx_mkpart_map(name: Text, n: Small, nodes: Longs, sched: Small) -> c_long {
         let _ = (n, nodes, sched);
         none(name)
     }
 
     /// Removes a partition.
-    free fn nx_rmpart(name: Text, force: c_long, recursive: c_long) -> c_long {
+    free fn nx_rmpart(name: Text, force: Small, recursive: Small) -> c_long {
         let _ = (force, recursive);
         none(name)
     }
 
     /// Changes a partition's effective priority limit.
-    free fn nx_chpart_epl(name: Text, priority: c_long) -> c_long {
+    free fn nx_chpart_epl(name: Text, priority: Small) -> c_long {
         let _ = priority;
         none(name)
     }
 
     /// Changes a partition's permissions.
-    free fn nx_chpart_mod(name: Text, mode: c_long) -> c_long {
+    free fn nx_chpart_mod(name: Text, mode: Small) -> c_long {
         let _ = mode;
         none(name)
     }
@@ -63,19 +68,19 @@ nx! {
     }
 
     /// Changes a partition's owner.
-    free fn nx_chpart_owner(name: Text, owner: c_long, group: c_long) -> c_long {
+    free fn nx_chpart_owner(name: Text, owner: Small, group: Small) -> c_long {
         let _ = (owner, group);
         none(name)
     }
 
     /// Changes a partition's rollin quantum.
-    free fn nx_chpart_rq(name: Text, rollin: c_long) -> c_long {
+    free fn nx_chpart_rq(name: Text, rollin: Small) -> c_long {
         let _ = rollin;
         none(name)
     }
 
     /// Changes a partition's scheduling.
-    free fn nx_chpart_sched(name: Text, sched: c_long) -> c_long {
+    free fn nx_chpart_sched(name: Text, sched: Small) -> c_long {
         let _ = sched;
         none(name)
     }

@@ -12,7 +12,7 @@ use margay_sys::{clock, process};
 
 use crate::call::{control, die, joined, last, nx};
 use crate::info;
-use crate::user::{Argc, Argv, Esize, Longs, LongsPlace, Strings, Text};
+use crate::user::{Argc, Argv, Esize, Longs, LongsPlace, Small, Strings, Text, given};
 
 /// `libnx` calls this before `main`: tells where `msginfo` is, and lets a program that was started alone with options start
 /// itself anew, unless it is one that controls its application itself.
@@ -76,10 +76,29 @@ fn load(
     path: Text,
     arguments: (Strings, Strings),
 ) -> Result<c_long> {
-    let path = path.take("the program's path")?;
+    let path = given(path, "the program's path")?;
     let (argv, envp) = (arguments.0.get(), arguments.1.get());
     let started = controlled(|c| c.load(nodes, ptype, &path, argv, envp))?;
     tell_pids(pids, &started)
+}
+
+fn initialize_rectangle(
+    rows: c_long,
+    cols: c_long,
+    part: Text,
+    argc: Argc,
+    argv: Argv,
+) -> Result<c_long> {
+    if rows < 1 || cols < 1 || rows.saturating_mul(cols) > 1 << 16 {
+        refuse!(
+            EQPARAM,
+            "{rows} rows and {cols} columns cannot be; an application has 1 to 65536 nodes"
+        );
+    }
+    if !is_in_job() {
+        options::keep_rectangle(rows, cols);
+    }
+    initialize(rows * cols, part, argc, argv)
 }
 
 fn tell_pids(pids: Longs, started: &[u32]) -> Result<c_long> {
@@ -125,30 +144,33 @@ nx! {
     }
 
     /// Changes the type of this process.
-    fn setptype(ptype: c_long) |nx| {
+    fn setptype(ptype: Small) |nx| {
         nx.set_ptype(ptype)
     }
 
     /// Makes this process the controlling process of an application of so many nodes; how many it has.
-    free fn nx_initve(part: Text, size: c_long, account: Text, argc: Argc, argv: Argv) -> c_long {
+    free fn nx_initve(part: Text, size: Small, account: Text, argc: Argc, argv: Argv) -> c_long {
         let _ = account;
         initialize(size, part, argc, argv)
     }
 
     /// The same for rows and columns of nodes.
-    free fn nx_initve_rect(part: Text, anchor: c_long, rows: c_long, cols: c_long, account: Text, argc: Argc, argv: Argv) -> c_long {
+    free fn nx_initve_rect(part: Text, anchor: Small, rows: Small, cols: Small, account: Text, argc: Argc, argv: Argv) -> c_long {
         let _ = (anchor, account);
-        if rows < 1 || cols < 1 || rows.saturating_mul(cols) > 1 << 16 {
-            refuse!(EQPARAM, "{rows} rows and {cols} columns cannot be; an application has 1 to 65536 nodes");
+        initialize_rectangle(rows, cols, part, argc, argv)
+    }
+
+    /// The same for what a list of attributes says, which `libnx` has read.
+    free fn nx_initve_attr(part: Text, size: Small, rows: Small, cols: Small, account: Text, argc: Argc, argv: Argv) -> c_long {
+        let _ = account;
+        match rows {
+            0 => initialize(size, part, argc, argv),
+            _ => initialize_rectangle(rows, cols, part, argc, argv),
         }
-        if !is_in_job() {
-            options::keep_rectangle(rows, cols);
-        }
-        initialize(rows * cols, part, argc, argv)
     }
 
     /// Makes a copy of the controlling process on each of the nodes; how many there are, and 0 in a copy.
-    free fn nx_nfork(nodes: Longs, n: c_long, ptype: c_long, pids: Longs) -> c_long {
+    free fn nx_nfork(nodes: Longs, n: Small, ptype: Small, pids: Longs) -> c_long {
         if is_in_job() {
             if n != -1 {
                 refuse!(EQSTATE, "the launcher has started the processes already, one on each node");
@@ -169,17 +191,17 @@ nx! {
     }
 
     /// Starts a program on each of the nodes; how many there are.
-    free fn nx_load(nodes: Longs, n: c_long, ptype: c_long, pids: Longs, path: Text) -> c_long {
+    free fn nx_load(nodes: Longs, n: Small, ptype: Small, pids: Longs, path: Text) -> c_long {
         load(list(nodes, n)?.as_deref(), ptype, pids, path, (Strings::NONE, Strings::NONE))
     }
 
     /// The same with arguments and environment.
-    free fn nx_loadve(nodes: Longs, n: c_long, ptype: c_long, pids: Longs, path: Text, argv: Strings, envp: Strings) -> c_long {
+    free fn nx_loadve(nodes: Longs, n: Small, ptype: Small, pids: Longs, path: Text, argv: Strings, envp: Strings) -> c_long {
         load(list(nodes, n)?.as_deref(), ptype, pids, path, (argv, envp))
     }
 
     /// Starts a program on a node, -1: on all.
-    free fn load(file: Text, node: c_long, pid: c_long) {
+    free fn load(file: Text, node: Small, pid: Small) {
         let nodes = (node != -1).then_some([node]);
         let nodes = nodes.as_ref().map(<[c_long; 1]>::as_slice);
         load(nodes, pid, Longs::NONE, file, (Strings::NONE, Strings::NONE)).map(drop)
@@ -192,7 +214,7 @@ nx! {
     }
 
     /// The priority of the processes on a node; without partitions it has no effect.
-    fn nx_pri(node: c_long, priority: c_long) -> c_long |nx| {
+    fn nx_pri(node: Small, priority: Small) -> c_long |nx| {
         if !(-1..nx.nodes()).contains(&node) {
             refuse!(EQNODE, "there is no node {node}; the application has the nodes 0 to {}", nx.nodes() - 1);
         }
@@ -211,7 +233,7 @@ nx! {
     }
 
     /// The numbers of the application's nodes, in an array that the program frees; pid is 0 for the own application.
-    fn nx_app_nodes(pid: c_long, nodes: LongsPlace, n: Longs) -> c_long |nx| {
+    fn nx_app_nodes(pid: Small, nodes: LongsPlace, n: Longs) -> c_long |nx| {
         if pid != 0 {
             refuse!(EQPARAM, "the application {pid} cannot be asked; 0 is the own one");
         }
@@ -234,12 +256,12 @@ nx! {
     }
 
     /// The n-th number of the Gray code.
-    free fn gray(n: c_long) -> c_long {
+    free fn gray(n: Small) -> c_long {
         Ok(n ^ n >> 1)
     }
 
     /// Which number of the Gray code this is.
-    free fn ginv(code: c_long) -> c_long {
+    free fn ginv(code: Small) -> c_long {
         if code < 0 {
             refuse!(EQPARAM, "{code} is no number of the Gray code; they are not negative");
         }
@@ -252,12 +274,12 @@ nx! {
     }
 
     /// Ends the processes of a type on a node, -1: all.
-    fn killcube(node: c_long, pid: c_long) |nx| {
+    fn killcube(node: Small, pid: Small) |nx| {
         nx.kill(node, pid)
     }
 
     /// Ends the process of a type on a node, -1: all.
-    fn killproc(node: c_long, pid: c_long) |nx| {
+    fn killproc(node: Small, pid: Small) |nx| {
         nx.kill(node, pid)
     }
 
@@ -284,7 +306,7 @@ nx! {
     }
 
     /// The light of the node: this machine has none.
-    free fn led(state: c_long) {
+    free fn led(state: Small) {
         if !matches!(state, 0 | 1) {
             refuse!(EQPARAM, "the state is {state}; 1 is on, 0 is off");
         }

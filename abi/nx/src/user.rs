@@ -10,19 +10,10 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 
+pub use margay_abi_process::user::{Buffer, Bytes, Room, Text};
 use margay_run_nx::error::{EQBLEN, EQPARAM, Result};
 use margay_run_nx::{Info, refuse};
 use margay_sys::user::{Mem, Piece};
-
-/// `const void *`: bytes to be sent.
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-pub struct Bytes(*const c_void);
-
-/// `void *`: room for a message, or operands that the result replaces.
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-pub struct Room(*mut c_void);
 
 /// `long *`: one or several integers, in C or Fortran.
 #[repr(transparent)]
@@ -32,10 +23,9 @@ pub struct Longs(usize);
 /// `esize_t *`: two integers.
 pub type Esize = Longs;
 
-/// `const char *`
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-pub struct Text(*const c_char);
+/// `long`: a number that fits 32 bits, as all of NX's did. Programs without prototypes pass an `int`, whose upper half the
+/// compiler leaves 0; `libnx` makes a number below zero of it again where bit 31 says so.
+pub type Small = c_long;
 
 /// `char *name[]`: strings up to a null pointer.
 #[repr(transparent)]
@@ -93,49 +83,47 @@ impl Strings {
     pub const NONE: Strings = Strings(std::ptr::null());
 }
 
-/// The length of a message.
-fn length(name: &str, count: c_long, null: bool) -> Result<usize> {
-    match usize::try_from(count) {
-        Ok(0) => Ok(0),
-        Ok(_) if null => refuse!(EQPARAM, "{name} is a null pointer"),
-        Ok(bytes) => Ok(bytes),
-        Err(_) => refuse!(EQBLEN, "the length is {count}; it must not be negative"),
-    }
-}
-
-impl Bytes {
+/// A buffer with the errors of NX.
+pub trait Claim: Buffer {
     /// Claims `count` bytes.
     #[inline]
-    pub fn piece(self, count: c_long) -> Result<Piece> {
-        let len = length("buf", count, self.0.is_null())?;
-        // SAFETY: see the module.
-        Ok(unsafe { Piece::claim(self.0.cast_mut().cast(), len) })
-    }
-}
-
-impl Room {
-    /// Claims `count` bytes.
-    #[inline]
-    pub fn piece(self, count: c_long) -> Result<Piece> {
-        let len = length("buf", count, self.0.is_null())?;
-        // SAFETY: see the module.
-        Ok(unsafe { Piece::claim(self.0.cast(), len) })
+    fn piece(self, count: c_long) -> Result<Piece> {
+        match self.claim(length("buf", count, false)?) {
+            Some(piece) => Ok(piece),
+            None => refuse!(EQPARAM, "buf is a null pointer"),
+        }
     }
 
     /// Claims `count` bytes until a message is complete.
-    pub fn mem(self, count: c_long) -> Result<Mem> {
+    fn mem(self, count: c_long) -> Result<Mem> {
         Ok(self.piece(count)?.mem())
     }
 
     /// Claims `count` elements of `size` bytes.
-    pub fn elements(self, count: c_long, size: usize) -> Result<(Mem, u64)> {
+    fn elements(self, count: c_long, size: usize) -> Result<(Mem, u64)> {
         let bytes = count.saturating_mul(size as c_long);
         Ok((self.mem(bytes)?, count as u64))
     }
+}
 
-    /// The address.
-    pub fn address(self) -> *mut c_void {
-        self.0
+impl<T: Buffer> Claim for T {}
+
+/// Checks how much there is of something.
+#[inline]
+fn length(name: &str, count: c_long, null: bool) -> Result<usize> {
+    match usize::try_from(count) {
+        Ok(0) => Ok(0),
+        Ok(_) if null => refuse!(EQPARAM, "{name} is a null pointer"),
+        Ok(count) => Ok(count),
+        Err(_) => refuse!(EQBLEN, "the length is {count}; it must not be negative"),
+    }
+}
+
+/// The string, which must be there.
+pub fn given(text: Text, name: &str) -> Result<String> {
+    match text.get() {
+        Some(text) => Ok(text),
+        None => refuse!(EQPARAM, "{name} is a null pointer"),
     }
 }
 
@@ -162,7 +150,11 @@ impl Longs {
 
     /// The integers as memory.
     pub fn elements(self, count: c_long) -> Result<(Mem, u64)> {
-        Room((self.0 & !1) as *mut c_void).elements(count, self.size())
+        let (base, size) = ((self.0 & !1) as *mut u8, self.size());
+        let len = length("buf", count.saturating_mul(size as c_long), self.is_null())?;
+        // SAFETY: see the module.
+        let piece = unsafe { Piece::claim(base, len) };
+        Ok((piece.mem(), count as u64))
     }
 
     /// Writes values one after the other.
@@ -208,29 +200,6 @@ impl Longs {
             let values = [info.kind, info.count, info.node, info.ptype];
             // A null pointer has been seen to.
             let _ = self.put("info", &values);
-        }
-    }
-}
-
-impl Text {
-    /// The string; none for a null pointer.
-    pub fn get(self) -> Option<String> {
-        if self.0.is_null() {
-            return None;
-        }
-        // SAFETY: see the module.
-        Some(
-            unsafe { CStr::from_ptr(self.0) }
-                .to_string_lossy()
-                .into_owned(),
-        )
-    }
-
-    /// The string, which must be there.
-    pub fn take(self, name: &str) -> Result<String> {
-        match self.get() {
-            Some(text) => Ok(text),
-            None => refuse!(EQPARAM, "{name} is a null pointer"),
         }
     }
 }
@@ -324,7 +293,7 @@ impl Routine {
             refuse!(EQPARAM, "routine is a null pointer");
         };
         done.put("done", &[0])?;
-        let params = params.0 as usize;
+        let params = params.address() as usize;
         Ok(Box::new(move || {
             routine(params as *mut c_void);
             done.publish(1);

@@ -4,6 +4,8 @@
 //! is one rank for all, opened at the first use by any of them, and kept until the process ends. This crate holds the
 //! only look-up of it and counts its users.
 
+pub mod user;
+
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use margay_core_datatype::{Basic, Datatype};
 use margay_run_engine::{Data, Envelope, Mode, Outcome, Pattern, ReqId};
-use margay_sys::user::Mem;
+use margay_sys::user::{Mem, Piece};
 
 use crate::error::*;
 use crate::{ALLMSG, CONTEXT, DONTCARE, Mpl, NULLTASK, deny};
 
-/// Bits of an id for its place in the table; those above count how often the place was used before.
+/// Bits of an id, less 1, for its place in the table; those above count how often the place was used before.
 const PLACE_BITS: u32 = 20;
-const GENERATIONS: u32 = 1 << 11;
+const GENERATIONS: u32 = (1 << 11) - 1;
 
 /// A message that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,13 @@ struct Entry {
     places: Places,
     /// It has a routine, so nobody else waits for it.
     called: bool,
+    /// The id that `mpc_status` has told to be complete last, and its bytes.
+    told: Option<(i32, u64)>,
+}
+
+/// Ids are above 0, which programs take for none.
+fn id_of(place: u32, generation: u32) -> i32 {
+    (generation << PLACE_BITS | place) as i32 + 1
 }
 
 impl Table {
@@ -84,24 +91,27 @@ impl Table {
                     part,
                     places,
                     called,
+                    told: None,
                 });
                 self.entries.len() as u32 - 1
             }
         };
         let entry = &mut self.entries[place as usize];
-        let generation = entry.generation;
+        let (generation, told) = (entry.generation, entry.told);
         *entry = Entry {
             generation,
             used: true,
             part,
             places,
             called,
+            told,
         };
-        Ok((generation << PLACE_BITS | place) as i32)
+        Ok(id_of(place, generation))
     }
 
     fn entry(&self, id: i32) -> Result<(u32, &Entry)> {
         let found = u32::try_from(id).ok().and_then(|id| {
+            let id = id.checked_sub(1)?;
             let (place, generation) = (id & ((1 << PLACE_BITS) - 1), id >> PLACE_BITS);
             let entry = self.entries.get(place as usize)?;
             (entry.used && entry.generation == generation).then_some((place, entry))
@@ -113,6 +123,19 @@ impl Table {
                 "{id} is not the id of a message under way; was it waited for already?"
             ),
         }
+    }
+
+    fn told(&mut self, id: i32) -> Option<&mut Option<(i32, u64)>> {
+        let place = id.wrapping_sub(1) as usize & ((1 << PLACE_BITS) - 1);
+        self.entries.get_mut(place).map(|entry| &mut entry.told)
+    }
+
+    /// The bytes of a message that `mpc_status` has told to be complete, unless somebody has asked since.
+    fn take_told(&mut self, id: i32) -> Option<u64> {
+        let told = self.told(id)?;
+        let (_, bytes) = (*told).filter(|&(of, _)| of == id)?;
+        *told = None;
+        Some(bytes)
     }
 
     fn remove(&mut self, id: i32) -> Result<(Part, Places)> {
@@ -130,8 +153,7 @@ impl Table {
         let used = (0u32..)
             .zip(&self.entries)
             .filter(|(_, e)| e.used && !e.called);
-        used.map(|(place, e)| (e.generation << PLACE_BITS | place) as i32)
-            .collect()
+        used.map(|(place, e)| id_of(place, e.generation)).collect()
     }
 }
 
@@ -171,7 +193,22 @@ impl Mpl {
     ///
     /// # Errors
     /// When there is no such task or type.
-    pub fn send(&self, data: &Data, dest: i32, kind: i32) -> Result<()> {
+    #[inline]
+    pub fn send(&self, piece: Piece, dest: i32, kind: i32) -> Result<()> {
+        let Some((to, envelope)) = self.target(dest, kind)? else {
+            return Ok(());
+        };
+        if self.rank.send_at_once(piece, to, envelope) {
+            return Ok(());
+        }
+        self.send_blocks(&Data::bytes(piece.mem(), piece.size() as u64), dest, kind)
+    }
+
+    /// `mpc_bvsend`: the same with blocks.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_blocks(&self, data: &Data, dest: i32, kind: i32) -> Result<()> {
         let Some((to, envelope)) = self.target(dest, kind)? else {
             return Ok(());
         };
@@ -185,7 +222,25 @@ impl Mpl {
     ///
     /// # Errors
     /// When there is no such task or type, or the message is too long and that is an error.
-    pub fn receive(&self, data: Data, source: i32, kind: i32) -> Result<Received> {
+    #[inline]
+    pub fn receive(&self, piece: Piece, source: i32, kind: i32) -> Result<Received> {
+        let Some((pattern, from)) = self.pattern(source, kind)? else {
+            return Ok(nothing(kind));
+        };
+        let room = piece.size() as u64;
+        let take = |outcome: &Outcome| self.received(outcome, room);
+        if let Some(received) = self.rank.recv_at_once(piece, pattern, take) {
+            return received;
+        }
+        let data = Data::bytes(piece.mem(), room);
+        self.received(&self.rank.recv_posted(data, pattern, from), room)
+    }
+
+    /// `mpc_bvrecv`: the same with blocks.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn receive_blocks(&self, data: Data, source: i32, kind: i32) -> Result<Received> {
         let Some((pattern, from)) = self.pattern(source, kind)? else {
             return Ok(nothing(kind));
         };
@@ -253,6 +308,11 @@ impl Mpl {
             }
             None => Part::Done(Some(nothing(kind)), 0),
         };
+        // What was told exactly stands there already, and there are programs whose places do not live until the end.
+        let places = Places {
+            source: if source == DONTCARE { places.source } else { 0 },
+            kind: if kind == DONTCARE { places.kind } else { 0 },
+        };
         self.requests.lock().insert(part, places, called)
     }
 
@@ -264,7 +324,14 @@ impl Mpl {
     pub fn wait(&self, id: i32, mut note: impl FnMut(Places, Received)) -> Result<(i32, u64)> {
         let waited = match id {
             DONTCARE | ALLMSG => self.requests.lock().waited(),
-            _ => return Ok((id, self.complete(id, &mut note)?)),
+            _ => {
+                let told = self.requests.lock().take_told(id);
+                let bytes = match told {
+                    Some(bytes) => bytes,
+                    None => self.complete(id, &mut note)?,
+                };
+                return Ok((id, bytes));
+            }
         };
         if id == ALLMSG {
             let mut bytes = 0;
@@ -290,7 +357,7 @@ impl Mpl {
         Ok((first, self.complete(first, &mut note)?))
     }
 
-    /// `mpc_status`: the bytes if the message is complete; the id is gone then.
+    /// `mpc_status`: the bytes if the message is complete; the id is gone then, but may be waited for once more.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -301,7 +368,11 @@ impl Mpl {
             self.rank.give_way_if_crowded();
             return Ok(None);
         }
-        self.complete(id, &mut note).map(Some)
+        let bytes = self.complete(id, &mut note)?;
+        if let Some(told) = self.requests.lock().told(id) {
+            *told = Some((id, bytes));
+        }
+        Ok(Some(bytes))
     }
 
     /// `mpc_probe`: what is known of a message that is there.
@@ -346,7 +417,20 @@ impl Mpl {
         }
     }
 
+    #[inline]
     fn received(&self, outcome: &Outcome, room: u64) -> Result<Received> {
+        if outcome.failed.is_some() || outcome.truncated.is_some() {
+            self.check(outcome, room)?;
+        }
+        Ok(Received {
+            source: outcome.source as i32,
+            kind: outcome.tag as i32,
+            bytes: outcome.bytes.min(room),
+        })
+    }
+
+    #[cold]
+    fn check(&self, outcome: &Outcome, room: u64) -> Result<()> {
         if outcome.failed.is_some() {
             deny!(MPL_FAULT, "a task that the message could be from has died");
         }
@@ -360,13 +444,10 @@ impl Mpl {
                 outcome.source
             );
         }
-        Ok(Received {
-            source: outcome.source as i32,
-            kind: outcome.tag as i32,
-            bytes: outcome.bytes.min(room),
-        })
+        Ok(())
     }
 
+    #[inline]
     fn target(&self, dest: i32, kind: i32) -> Result<Option<(u32, Envelope)>> {
         let Ok(tag) = u32::try_from(kind) else {
             deny!(MPL_TYPE, "the type is {kind}; it must not be negative");
@@ -382,6 +463,7 @@ impl Mpl {
         Ok(Some((self.existing(dest)?, envelope)))
     }
 
+    #[inline]
     fn pattern(&self, source: i32, kind: i32) -> Result<Option<(Pattern, Option<u32>)>> {
         let tag = match kind {
             DONTCARE => None,
@@ -399,10 +481,16 @@ impl Mpl {
         Ok(Some((Pattern::new(CONTEXT, from, tag), from)))
     }
 
+    #[inline]
     pub(crate) fn existing(&self, task: i32) -> Result<u32> {
         if (0..self.tasks()).contains(&task) {
             return Ok(task as u32);
         }
+        self.no_task(task)
+    }
+
+    #[cold]
+    fn no_task(&self, task: i32) -> Result<u32> {
         deny!(
             MPL_TASK,
             "there is no task {task}; the job has the tasks 0 to {}",

@@ -7,13 +7,13 @@ use crate::error::*;
 use crate::point::{Outgoing, Wanted};
 use crate::{Info, Nx, refuse};
 
-/// Bits of an id for its place in the table; those above count how often the place was used before. Together they fit a
+/// Bits of an id, less 1, for its place in the table; those above count how often the place was used before. Together they fit a
 /// Fortran integer.
 const PLACE_BITS: u32 = 20;
-const GENERATIONS: u32 = 1 << 11;
+const GENERATIONS: u32 = (1 << 11) - 1;
 
 /// The largest id.
-pub const MOST: i64 = ((GENERATIONS as i64) << PLACE_BITS) - 1;
+pub const MOST: i64 = (GENERATIONS as i64) << PLACE_BITS;
 
 /// One message under way that an id stands for.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,8 @@ pub(crate) struct Table {
 struct Entry {
     generation: u32,
     used: bool,
+    /// The id that `msgdone` has told to be complete last.
+    told: Option<i64>,
     /// The usual case is one part.
     first: Option<Part>,
     more: Vec<Part>,
@@ -57,11 +59,12 @@ impl Table {
         entry.used = true;
         entry.first = first;
         entry.more = more;
-        Ok(i64::from(entry.generation << PLACE_BITS | place))
+        // Programs take 0 for no id, and change the sign of one that they have used.
+        Ok(i64::from(entry.generation << PLACE_BITS | place) + 1)
     }
 
     fn entry(&mut self, mid: i64) -> Result<(u32, &mut Entry)> {
-        let found = u32::try_from(mid).ok().and_then(|mid| {
+        let found = u32::try_from(mid.wrapping_sub(1)).ok().and_then(|mid| {
             let (place, generation) = (mid & ((1 << PLACE_BITS) - 1), mid >> PLACE_BITS);
             let entry = self.entries.get_mut(place as usize)?;
             (entry.used && entry.generation == generation).then_some((place, entry))
@@ -73,6 +76,21 @@ impl Table {
                 "{mid} is not the id of a message under way; was it waited for already?"
             ),
         }
+    }
+
+    /// `msgdone` tells that this is complete.
+    fn tell(&mut self, mid: i64) {
+        let place = mid.wrapping_sub(1) as usize & ((1 << PLACE_BITS) - 1);
+        if let Some(entry) = self.entries.get_mut(place) {
+            entry.told = Some(mid);
+        }
+    }
+
+    /// Whether `msgdone` has told that this was complete, and nobody has asked since.
+    fn take_told(&mut self, mid: i64) -> bool {
+        let place = mid.wrapping_sub(1) as usize & ((1 << PLACE_BITS) - 1);
+        let entry = self.entries.get_mut(place).filter(|e| e.told == Some(mid));
+        entry.is_some_and(|entry| entry.told.take().is_some())
     }
 
     fn remove(&mut self, mid: i64) -> Result<(Option<Part>, Vec<Part>)> {
@@ -119,7 +137,7 @@ impl Nx {
     }
 
     /// `msgwait`: waits until all messages that the id stands for are complete. `note` gets place and info of each that was
-    /// received. The id is gone.
+    /// received. The id is gone. One that `msgdone` has told to be complete may be waited for once more.
     ///
     /// # Errors
     /// When there is no such id, or a message was too long or cannot be completed.
@@ -127,7 +145,14 @@ impl Nx {
         if mid == -1 {
             return Ok(());
         }
-        let (first, more) = self.mids.lock().remove(mid)?;
+        let removed = {
+            let mut mids = self.mids.lock();
+            if mids.take_told(mid) {
+                return Ok(());
+            }
+            mids.remove(mid)?
+        };
+        let (first, more) = removed;
         self.finish(first.as_slice(), &mut note)?;
         self.finish(&more, note)
     }
@@ -148,6 +173,7 @@ impl Nx {
         };
         if done {
             self.wait(mid, note)?;
+            self.mids.lock().tell(mid);
         } else {
             self.rank.give_way_if_crowded();
         }

@@ -10,7 +10,14 @@ int main(int argc, char **argv) {
         if (mynode() == 0) puts("loaded");
         return 0;
     }
-    long nodes = nx_initve(NULL, 3, NULL, &argc, argv), pids[64];
+    const char *how = argc > 1 ? argv[1] : "";
+    long nodes, pids[64], rows, cols;
+    if (!strcmp(how, "rectangle"))
+        nodes = nx_initve_rect(NULL, -1, 2, 2, NULL, &argc, argv);
+    else if (!strcmp(how, "attributes"))
+        nodes = nx_initve_attr(NULL, &argc, argv, NX_ATTR_RECT, 2, 2, NX_ATTR_PRI, 5, NX_ATTR_END);
+    else
+        nodes = nx_initve(NULL, 3, NULL, &argc, argv);
     CHECK(numnodes() == nodes && myhost() == nodes);
     const char *what = argc > 1 ? argv[1] : "fork";
     if (strcmp(what, "again")) CHECK(_mynode() == -1 && errno == EQSTATE);
@@ -38,7 +45,9 @@ int main(int argc, char **argv) {
         CHECK(sum == nodes);
         csend(5, &sum, sizeof sum, (mynode() + 1) % nodes, 2);
         crecv(5, &from, sizeof from);
-        CHECK(infonode() == (mynode() + nodes - 1) % nodes && infoptype() == 2);
+        CHECK(infonode() == (mynode() + nodes - 1) % nodes && infoptype() == 2 && infopid() == 2);
+        mypart(&rows, &cols);
+        if ((!strcmp(how, "rectangle") || !strcmp(how, "attributes")) && mynode() == 0) printf("%ldx%ld\n", rows, cols);
         if (!strcmp(what, "fail") && mynode() == 1) abort();
         if (!strcmp(what, "fail")) crecv(6, &from, sizeof from);
         if (mynode() == 0) puts("forked");

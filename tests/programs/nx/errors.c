@@ -12,24 +12,90 @@ static void h(long a, long b, long c, long d) { (void)a, (void)b, (void)c, (void
         CHECK(errno == (number));                                                                 \
     } while (0)
 
+/* Makes the call of that name with wrong arguments. */
+#define PLAIN(call)                                                                               \
+    do {                                                                                          \
+        if (!strncmp(#call, what, strlen(what)) && #call[strlen(what)] == '(') call;              \
+    } while (0)
+
+static void plain(const char *what) {
+    char x[8] = "1234567";
+    long info[8], n;
+    PLAIN(csend(-5, x, 8, 0, 0));
+    PLAIN(isend(1, x, 8, 77, 0));
+    PLAIN(csendrecv(1, x, 8, 77, 0, 1, x, 8));
+    PLAIN(isendrecv(-1, x, 8, 0, 0, 1, x, 8));
+    PLAIN(crecv((int)0x80000000, x, 8));
+    PLAIN(crecvx(1, x, 8, 99, 0, info));
+    PLAIN(irecv(1, NULL, 8));
+    PLAIN(irecvx(1, x, 8, -3, 0, info));
+    PLAIN(cprobe(1L << 33));
+    PLAIN(cprobex(1, -7, 0, info));
+    PLAIN(iprobe((int)0x80000000));
+    PLAIN(iprobex(1, 0, 0, NULL));
+    PLAIN(msgwait(12345));
+    PLAIN(msgdone(-2));
+    PLAIN(msgignore(0));
+    PLAIN(msgcancel(1L << 40));
+    PLAIN(msgmerge(3, 4));
+    PLAIN(flushmsg(1, 99, 0));
+    PLAIN(gsendx(1, x, 8, (long[]){0, 99}, 2));
+    PLAIN(hsend(1, x, 8, 0, 0, NULL));
+    PLAIN(hsendx(1, x, 8, 99, 0, p, 0));
+    PLAIN(hrecv(1, x, -1, h));
+    PLAIN(hrecvx(1, x, 8, 99, 0, NULL, 0));
+    PLAIN(hsendrecv(1, x, 8, 99, 0, 1, x, 8, h));
+    PLAIN(masktrap(2));
+    PLAIN(gopf(x, 8, x, NULL));
+    PLAIN(gdsum(NULL, 2, NULL));
+    PLAIN(gisum(NULL, 2, NULL));
+    PLAIN(gssum((void *)x, -2, NULL));
+    PLAIN(gcolx(x, NULL, x));
+    PLAIN(setptype(-1));
+    PLAIN(ginv(-1));
+    PLAIN(led(2));
+    PLAIN(nx_pri(99, 1));
+    PLAIN(nx_app_nodes(5, NULL, NULL));
+    PLAIN(killproc(77, 0));
+    PLAIN(nx_mkpart("mine", 2, NX_STD));
+    PLAIN(nx_mkpart_rect("mine", 1, 2, NX_STD));
+    PLAIN(nx_mkpart_map("mine", 1, &n, NX_STD));
+    PLAIN(nx_mkpart_attr("mine", NX_ATTR_SZ, 2, NX_ATTR_END));
+    PLAIN(nx_rmpart("mine", 0, 0));
+    PLAIN(nx_chpart_epl(".compute", 3));
+    PLAIN(nx_chpart_mod("mine", 0755));
+    PLAIN(nx_chpart_name("mine", "yours"));
+    PLAIN(nx_chpart_owner("mine", 0, 0));
+    PLAIN(nx_chpart_rq("mine", 0));
+    PLAIN(nx_chpart_sched(NULL, 0));
+    PLAIN(nx_pspart("mine", NULL, NULL));
+    PLAIN(nx_waitall());
+    PLAIN(nx_load(NULL, -1, 0, NULL, "a.out"));
+    PLAIN(load("a.out", 0, 0));
+    PLAIN(cop(NULL, NULL, &n));
+    PLAIN(hwclock(NULL));
+    PLAIN(nx_initve("mine", 2, NULL, NULL, NULL));
+    PLAIN(nx_initve_rect("mine", -1, 2, 2, NULL, NULL, NULL));
+    PLAIN(gcol(x, 8, x, 4, &n));
+}
+
 int main(int argc, char **argv) {
     char x[8] = "1234567";
     long info[8], n;
     if (argc > 1) {
         const char *what = argv[1];
-        if (!strcmp(what, "csend")) csend(1, x, 8, 99, 0);
-        if (!strcmp(what, "crecv")) csend(1, x, 8, mynode(), 0), crecv(1, x, 4);
-        if (!strcmp(what, "hrecv")) {
+        if (!strcmp(what, "too long")) csend(1, x, 8, mynode(), 0), crecv(1, x, 4);
+        if (!strcmp(what, "too long for a handler")) {
             hrecv(1, x, 4, h);
             csend(1, x, 8, mynode(), 0);
             for (;;) flick();
         }
-        if (!strcmp(what, "nx_mkpart")) nx_mkpart("mine", 2, NX_GANG);
         if (!strcmp(what, "exit")) exit(mynode() == 1 ? 3 : 0);
         gsync();
-        if (!strcmp(what, "killproc") && mynode() == 0) killproc(1, 0);
-        if (!strcmp(what, "killcube")) killcube(-1, -1);
+        if (!strcmp(what, "kill one") && mynode() == 0) killproc(1, 0);
+        if (!strcmp(what, "kill all")) killcube(-1, -1);
         gsync();
+        plain(what);
         return 0;
     }
     FAILS(_csend(-5, x, 8, 0, 0), EQTYPE);

@@ -101,16 +101,21 @@ pub(crate) struct Forms {
     pub is_text: bool,
 }
 
-/// All functions that calls of the macro `name` define in a folder, file by file in alphabetical order.
-pub(crate) fn definitions(folder: &Path, name: &str) -> Result<Vec<Definition>, String> {
+/// The Rust files of a folder in alphabetical order.
+pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .map_err(|e| format!("cannot list {}: {e}", folder.display()))?
         .filter_map(|entry| entry.ok().map(|e| e.path()))
         .filter(|path| path.extension().is_some_and(|e| e == "rs"))
         .collect();
     files.sort();
+    Ok(files)
+}
+
+/// All functions that calls of the macro `name` define in a folder, file by file in alphabetical order.
+pub(crate) fn definitions(folder: &Path, name: &str) -> Result<Vec<Definition>, String> {
     let mut all = Vec::new();
-    for file in files {
+    for file in rust_files(folder)? {
         for item in parse(&file)?.items {
             let Item::Macro(item) = item else { continue };
             if item.mac.path.is_ident(name) && item.ident.is_none() {

@@ -14,6 +14,11 @@ const CONSTANTS: &str = "run/mpl/src/error.rs";
 const PRELUDE: &str = r#"/* libmpl: the names of MPL for the functions of libmpi_abi. Printed by `cargo xtask stage`. */
 #include <stddef.h>
 #include "mpl.h"
+#undef mpc_brecv
+#undef mpc_bvrecv
+#undef mpc_bsendrecv
+#undef mpc_wait
+#undef mpc_probe
 
 /* The address of Fortran's integer, told by its lowest bit. */
 #define INTEGER(place) ((void *)((size_t)(place) | 1))
@@ -53,7 +58,8 @@ pub fn print(root: &Path) -> Result<Printed, String> {
     })
 }
 
-/// The source of `libmpl`. Fortran's subroutines are there under two names, since C programs for the SP1 called them, too.
+/// The source of `libmpl`. Fortran's subroutines have an underscore at the end. Without it they are for C programs, which called
+/// them on the SP1, and return what the calls for C return.
 ///
 /// # Errors
 /// As [`print`].
@@ -68,17 +74,26 @@ pub fn source(root: &Path) -> Result<String, String> {
         let c = head("int", &format!("mpc_{name}"), &of(|f| f.c.clone()));
         let pass = of(|f| f.c_pass.clone()).join(", ");
         write!(text, "{declared};\n{c} {{ return {inner}({pass}); }}\n").expect("a string grows");
+        let by_reference = of(|f| f.fortran.clone().unwrap_or_default());
+        let pass = of(|f| {
+            if f.is_text {
+                &f.c_pass
+            } else {
+                &f.fortran_pass
+            }
+            .clone()
+        })
+        .join(", ");
+        let own = head("int", &format!("mp_{name}"), &by_reference);
+        writeln!(text, "{own} {{ return {inner}({pass}); }}").expect("a string grows");
         let pass = of(|f| f.fortran_pass.clone()).join(", ");
-        for end in ["", "_"] {
-            let (result, call) = match definition.result {
-                None => (None, format!("{inner}({pass})")),
-                Some(_) => (Some("int *result"), format!("(*result = {inner}({pass}))")),
-            };
-            let parameters = fortran_parameters(&definition, &all, result);
-            let own = head("void", &format!("mp_{name}{end}"), &parameters);
-            writeln!(text, "{own} {{ if ({call} < 0) margay_mpl_failed(); }}")
-                .expect("a string grows");
-        }
+        let (result, call) = match definition.result {
+            None => (None, format!("{inner}({pass})")),
+            Some(_) => (Some("int *result"), format!("(*result = {inner}({pass}))")),
+        };
+        let parameters = fortran_parameters(&definition, &all, result);
+        let own = head("void", &format!("mp_{name}_"), &parameters);
+        writeln!(text, "{own} {{ if ({call} < 0) margay_mpl_failed(); }}").expect("a string grows");
     }
     Ok(text + "\n" + &read(&root.join("abi/mpl/start.c"))?)
 }

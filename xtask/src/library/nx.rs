@@ -10,6 +10,9 @@ use super::{
 const FOLDER: &str = "abi/nx/src";
 const CONSTANTS: &str = "run/nx/src/constants.rs";
 
+/// Functions with as many arguments as the caller likes: their prototypes and bodies are written by hand.
+const VARIADIC: [&str; 2] = ["nx_initve_attr", "nx_mkpart_attr"];
+
 /// Begins the source of `libnx`.
 const PRELUDE: &str = r#"/* libnx: the names of NX for the functions of libmpi_abi. Printed by `cargo xtask stage`. */
 #include <stddef.h>
@@ -19,6 +22,9 @@ struct routine {
     void (*routine)(void);
     long fortran;
 };
+
+/* A program without prototypes passes an int where a long is wanted: a number below zero has lost the upper half of its signs. */
+#define SMALL(number) ((number) >> 31 == 1 ? (long)(int)(number) : (number))
 
 /* The address of Fortran's integers, told by its lowest bit. */
 #define INTEGERS(place) ((void *)((size_t)(place) | 1))
@@ -51,7 +57,9 @@ pub fn print(root: &Path) -> Result<Printed, String> {
         let Definition { name, doc, .. } = definition;
         let plain = head(result, name, &parameters);
         let other = head(twin, &format!("_{name}"), &parameters);
-        write!(prototypes, "/* {doc} */\n{plain};\n{other};\n").expect("a string grows");
+        if !VARIADIC.contains(&name.as_str()) {
+            write!(prototypes, "/* {doc} */\n{plain};\n{other};\n").expect("a string grows");
+        }
         symbols.push(format!("margay_nx_{name}"));
         symbols.push(format!("margay_nx__{name}"));
     }
@@ -82,6 +90,9 @@ pub fn source(root: &Path) -> Result<String, String> {
         for (result, mark) in [(result, ""), (twin, "_")] {
             let function = format!("margay_nx_{mark}{name}");
             writeln!(text, "{};", head(result, &function, &inner)).expect("a string grows");
+            if VARIADIC.contains(&name.as_str()) {
+                continue;
+            }
             let own = head(result, &format!("{mark}{name}"), &c);
             jump(&mut text, &own, &function, &pass, result == "void");
         }
@@ -123,7 +134,8 @@ fn results(definition: &Definition) -> Result<(&'static str, &'static str), Stri
 /// Lists of strings and arrays that the library allocates are C's alone.
 fn is_for_fortran(definition: &Definition) -> bool {
     let mut types = definition.parameters.iter().map(|(_, ty)| ty.as_str());
-    !types.any(|ty| matches!(ty, "Strings" | "LongsPlace"))
+    !VARIADIC.contains(&definition.name.as_str())
+        && !types.any(|ty| matches!(ty, "Strings" | "LongsPlace"))
 }
 
 fn c_parameters(definition: &Definition) -> Result<Vec<String>, String> {
@@ -143,7 +155,7 @@ fn all_forms(definition: &Definition) -> Result<Vec<Forms>, String> {
 fn forms(name: &str, ty: &str) -> Option<Forms> {
     // The declarations in C and of the inner function, and what Fortran has: its declaration and what is handed on.
     let (c, inner, fortran, fortran_pass) = match ty {
-        "c_long" => ("long @", "long", "int *@", "*@"),
+        "c_long" | "Small" => ("long @", "long", "int *@", "*@"),
         "Bytes" => ("const void *@", "const void *", "const void *@", "@"),
         "Room" => ("void *@", "void *", "void *@", "@"),
         "Longs" => ("long @[]", "void *", "int *@", "INTEGERS(@)"),
@@ -181,6 +193,7 @@ fn forms(name: &str, ty: &str) -> Option<Forms> {
     };
     let named = |text: &str| text.replace('@', name);
     let c_pass = match inner {
+        _ if ty == "Small" => format!("SMALL({name})"),
         "struct routine" => format!("(struct routine){{(void (*)(void)){name}, 0}}"),
         _ => name.to_owned(),
     };
