@@ -51,6 +51,15 @@ fn errors_name_the_call_and_stopall_ends_the_job() {
     ] {
         assert!(said(&output).contains(text), "{text}: {}", said(&output));
     }
+    // Every call that the program makes with wrong arguments.
+    let source = std::fs::read_to_string(program("mpl/messages.c")).expect("the program");
+    let wrong = source.split("FAILS(").skip(2);
+    let names: Vec<&str> = wrong.filter_map(|rest| rest.split('(').next()).collect();
+    assert!(names.len() > 40, "{names:?}");
+    for name in names {
+        let text = format!("{name}: ");
+        assert!(said(&output).contains(&text), "{name}: {}", said(&output));
+    }
     let output = run(mpiexec(2).arg(&executable).arg("42"));
     assert_eq!(output.status.code(), Some(42), "{}", said(&output));
 }
