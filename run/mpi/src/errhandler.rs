@@ -87,10 +87,9 @@ impl Mpi {
     /// When a handle is invalid.
     pub fn comm_set_errhandler(&self, comm: u32, handle: u32) -> Result<()> {
         let comm = self.comm(comm)?;
-        self.errhandler_retain(handle)?;
-        let old = std::mem::replace(&mut comm.state().errhandler, handle);
-        let _ = self.errhandler_release(old);
-        Ok(())
+        self.errhandler_replace(handle, |new| {
+            std::mem::replace(&mut comm.state().errhandler, new)
+        })
     }
 
     /// `MPI_Comm_get_errhandler`: a handle that the program has to free.
@@ -99,6 +98,23 @@ impl Mpi {
     /// When the communicator is invalid.
     pub fn comm_get_errhandler(&self, comm: u32) -> Result<u32> {
         let handle = self.comm(comm)?.state().errhandler;
+        self.errhandler_share(handle)
+    }
+
+    /// Gives an object another handler; `exchange` enters its handle and returns the one before.
+    pub(crate) fn errhandler_replace(
+        &self,
+        handle: u32,
+        exchange: impl FnOnce(u32) -> u32,
+    ) -> Result<()> {
+        let new = self.errhandler_share(handle)?;
+        let old = exchange(new);
+        let _ = self.errhandler_release(old);
+        Ok(())
+    }
+
+    /// The handle for one more user.
+    pub(crate) fn errhandler_share(&self, handle: u32) -> Result<u32> {
         self.errhandler_retain(handle)?;
         Ok(handle)
     }

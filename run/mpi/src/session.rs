@@ -125,11 +125,12 @@ impl Mpi {
     /// When a handle is invalid.
     pub fn session_set_errhandler(&self, handle: u32, errhandler: u32) -> Result<()> {
         self.with_session(handle, |_| ())?;
-        self.errhandler_retain(errhandler)?;
-        let old =
-            self.with_session(handle, |s| std::mem::replace(&mut s.errhandler, errhandler))?;
-        let _ = self.errhandler_release(old);
-        Ok(())
+        self.errhandler_replace(errhandler, |new| {
+            let exchanged =
+                self.with_session(handle, |s| std::mem::replace(&mut s.errhandler, new));
+            // A session that another thread has just finalized has no use for it.
+            exchanged.unwrap_or(new)
+        })
     }
 
     /// `MPI_Session_get_errhandler`: a handle that the program has to free.
@@ -138,8 +139,7 @@ impl Mpi {
     /// When the session is invalid.
     pub fn session_get_errhandler(&self, handle: u32) -> Result<u32> {
         let errhandler = self.with_session(handle, |s| s.errhandler)?;
-        self.errhandler_retain(errhandler)?;
-        Ok(errhandler)
+        self.errhandler_share(errhandler)
     }
 
     /// The process sets by name: the standard's two, one for each program of the job, one for the machine.

@@ -35,13 +35,10 @@ impl Mpi {
     /// When a handle is invalid.
     pub fn file_set_errhandler(&self, file: u32, handler: u32) -> Result<()> {
         let file = self.file_or_null(file)?;
-        self.errhandler_retain(handler)?;
-        let old = match file {
-            None => std::mem::replace(&mut *self.files.errhandler(), handler),
-            Some(file) => std::mem::replace(&mut file.state().errhandler, handler),
-        };
-        let _ = self.errhandler_release(old);
-        Ok(())
+        self.errhandler_replace(handler, |new| match file {
+            None => std::mem::replace(&mut *self.files.errhandler(), new),
+            Some(file) => std::mem::replace(&mut file.state().errhandler, new),
+        })
     }
 
     /// `MPI_File_get_errhandler`: a handle that the program has to free.
@@ -50,8 +47,7 @@ impl Mpi {
     /// When the handle is invalid.
     pub fn file_get_errhandler(&self, file: u32) -> Result<u32> {
         let handler = self.file_errhandler(self.file_or_null(file)?.as_deref());
-        self.errhandler_retain(handler)?;
-        Ok(handler)
+        self.errhandler_share(handler)
     }
 
     fn file_errhandler(&self, file: Option<&File>) -> u32 {

@@ -326,10 +326,9 @@ impl Mpi {
     /// When a handle is invalid.
     pub fn window_set_errhandler(&self, handle: u32, errhandler: u32) -> Result<()> {
         let window = self.window(handle)?;
-        self.errhandler_retain(errhandler)?;
-        let old = std::mem::replace(&mut window.state().errhandler, errhandler);
-        let _ = self.errhandler_release(old);
-        Ok(())
+        self.errhandler_replace(errhandler, |new| {
+            std::mem::replace(&mut window.state().errhandler, new)
+        })
     }
 
     /// `MPI_Win_get_errhandler`: a handle that the program has to free.
@@ -338,8 +337,7 @@ impl Mpi {
     /// When the handle is invalid.
     pub fn window_get_errhandler(&self, handle: u32) -> Result<u32> {
         let errhandler = self.window(handle)?.errhandler();
-        self.errhandler_retain(errhandler)?;
-        Ok(errhandler)
+        self.errhandler_share(errhandler)
     }
 
     /// `MPI_Win_call_errhandler` is raising an error of the program.
