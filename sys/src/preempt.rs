@@ -4,7 +4,7 @@
 //! could have done at this place by a call of its own, switch to another fiber included: the signal frame stays on the interrupted
 //! stack and is returned from when that fiber goes on. That is only allowed where the program's own instructions are interrupted,
 //! not those of a library, which may hold a lock (`malloc`'s) or a borrow at this place. So the handler looks where it came from
-//! first.
+//! first. Code of the program that waits by calling `sched_yield` spends its time there, and counts as the program's own.
 
 use std::io;
 use std::sync::OnceLock;
@@ -16,7 +16,27 @@ const SIGNAL: libc::c_int = libc::SIGURG;
 struct Handler {
     /// The program's instructions, as half-open ranges of addresses.
     text: Vec<(usize, usize)>,
+    /// The system's `sched_yield`; empty where its caller cannot be told.
+    sched_yield: std::ops::Range<usize>,
     tick: fn(),
+}
+
+/// Bytes at the begin of `sched_yield` in which its return address is where the call has put it: the function is a system call without a
+/// frame. The interruption comes right behind that call's instruction.
+const SCHED_YIELD_BYTES: usize = 12;
+
+impl Handler {
+    /// Whether it is the program's own code that was interrupted, or waits in `sched_yield`.
+    fn has_interrupted_program(&self, context: &libc::ucontext_t) -> bool {
+        let mut at = interrupted_at(context);
+        if self.sched_yield.contains(&at) {
+            // SAFETY: the interrupted code is at the begin of a function without a frame.
+            at = unsafe { caller_of_leaf(context) };
+        }
+        self.text
+            .iter()
+            .any(|&(begin, end)| (begin..end).contains(&at))
+    }
 }
 
 static HANDLER: OnceLock<Handler> = OnceLock::new();
@@ -38,6 +58,7 @@ pub fn enable(tick: fn()) -> bool {
     }
     let handler = Handler {
         text: program_text(),
+        sched_yield: sched_yield_text(),
         tick,
     };
     if HANDLER.set(handler).is_err() {
@@ -59,12 +80,8 @@ extern "C" fn on_signal(
 ) {
     let Some(handler) = HANDLER.get() else { return };
     // SAFETY: the kernel passes the interrupted context.
-    let at = unsafe { interrupted_at(&*context.cast::<libc::ucontext_t>()) };
-    if !handler
-        .text
-        .iter()
-        .any(|&(begin, end)| (begin..end).contains(&at))
-    {
+    let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+    if !handler.has_interrupted_program(context) {
         return;
     }
     // SAFETY: the address of the thread's errno is valid; the interrupted code may be between a call and its look at errno.
@@ -88,6 +105,52 @@ fn interrupted_at(context: &libc::ucontext_t) -> usize {
     {
         let _ = context;
         0
+    }
+}
+
+/// The return address of the function that was interrupted; 0 on processors that this does not know.
+///
+/// # Safety
+/// That function has no frame.
+unsafe fn caller_of_leaf(context: &libc::ucontext_t) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let top = context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
+        // SAFETY: by the caller's promise the return address is on top of the interrupted stack.
+        unsafe { *std::ptr::with_exposed_provenance::<usize>(top) }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        context.uc_mcontext.regs[30] as usize
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        let _ = context;
+        0
+    }
+}
+
+/// The begin of `sched_yield`, if it is what the library of a known system has: `mov $24, %eax; syscall` or `mov x8, #124; svc #0`.
+fn sched_yield_text() -> std::ops::Range<usize> {
+    // SAFETY: the name ends with a zero byte.
+    let begin = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"sched_yield".as_ptr()) };
+    if begin.is_null() {
+        return 0..0;
+    }
+    // SAFETY: a function of the C library, whose instructions may be read.
+    let is = unsafe { begin.cast::<[u8; SCHED_YIELD_BYTES]>().read_unaligned() };
+    let call: &[u8] = if cfg!(target_arch = "x86_64") {
+        &[0xb8, 24, 0, 0, 0, 0x0f, 0x05]
+    } else {
+        &[0x88, 0x0f, 0x80, 0xd2, 0x01, 0, 0, 0xd4]
+    };
+    // A mark for indirect branches (endbr64, bti c) may stand before.
+    let is_known = is.starts_with(call) || is[4..].starts_with(call);
+    let begin = begin.expose_provenance();
+    if is_known {
+        begin..begin + SCHED_YIELD_BYTES
+    } else {
+        0..0
     }
 }
 
@@ -165,5 +228,34 @@ impl Drop for Timer {
     fn drop(&mut self) {
         // SAFETY: the timer exists and is not used again.
         unsafe { libc::timer_delete(self.id) };
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64", target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_by_sched_yield_is_where_it_was_called() {
+        let handler = Handler {
+            text: vec![(0x1000, 0x2000)],
+            sched_yield: sched_yield_text(),
+            tick: || {},
+        };
+        assert!(!handler.sched_yield.is_empty());
+        let stack = [0x1800_usize, 0x2000];
+        // SAFETY: an all-zero context is a valid value.
+        let mut context: libc::ucontext_t = unsafe { std::mem::zeroed() };
+        let mut is_program = |at: usize, stack: &[usize]| {
+            context.uc_mcontext.gregs[libc::REG_RIP as usize] = at as i64;
+            context.uc_mcontext.gregs[libc::REG_RSP as usize] =
+                stack.as_ptr().expose_provenance() as i64;
+            handler.has_interrupted_program(&context)
+        };
+        let behind_the_call = handler.sched_yield.start + 7;
+        assert!(is_program(0x1800, &stack));
+        assert!(is_program(behind_the_call, &stack));
+        assert!(!is_program(behind_the_call, &stack[1..]));
+        assert!(!is_program(handler.sched_yield.end, &stack));
     }
 }

@@ -1,0 +1,450 @@
+//! Random nested programs of forks, groups, loops, reductions, offers and waiting, against what executing them in order would
+//! give. A difference is told with the program and its seed.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use margay_threads::{Config, Iterations, Offer, Pool, Schedule, Worker, with_worker};
+
+const SCHEDULES: [Schedule; 5] = [
+    Schedule::Static,
+    Schedule::Simple,
+    Schedule::SelfScheduling,
+    Schedule::Guided,
+    Schedule::Factoring,
+];
+
+/// Programs for each size of pool.
+const PROGRAMS: u64 = 2000;
+/// Executions of leaves in one program, about.
+const WORK: u64 = 4000;
+/// A program that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// splitmix64: a fixed sequence for each seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed(self.0)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+fn mixed(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// A program as a tree. Each leaf gives a value that depends on the path to it, and what combines them shows order and number.
+#[derive(Debug)]
+enum Node {
+    Leaf(u64),
+    Join(Box<Node>, Box<Node>),
+    /// Tasks of a group; each also spawns the last as many times again as the number says.
+    Group(Vec<Node>, u64),
+    Loop(Iterations, Box<Node>),
+    Reduce(u64, u64, Box<Node>),
+    /// Parts that all meet before one of them goes on.
+    Meet(u32, Box<Node>),
+    /// Two tasks, of which the first waits for the second.
+    Park(Box<Node>),
+    /// A group that one of its tasks cancels: at most that many are executed.
+    Cancel(u64, Box<Node>),
+    /// A panic that comes out where the work was forked.
+    Panic(Box<Node>),
+    Yield(Box<Node>),
+    Enqueue(Box<Node>),
+}
+
+fn grow(random: &mut Random, work: &mut u64, depth: u32, times: u64) -> Node {
+    *work = work.saturating_sub(times);
+    if depth == 0 || times * 4 > *work {
+        return Node::Leaf(random.next());
+    }
+    let kind = random.below(12);
+    let depth = depth - 1;
+    let mut inner = |random: &mut Random, times| Box::new(grow(random, work, depth, times));
+    match kind {
+        0..=1 => Node::Join(inner(random, times), inner(random, times)),
+        2..=3 => {
+            let again = random.below(3);
+            let count = 1 + random.below(6);
+            let nodes = (0..count).map(|_| *inner(random, times * (1 + again)));
+            Node::Group(nodes.collect(), again)
+        }
+        4..=5 => {
+            let iterations = Iterations {
+                count: random.below(40),
+                schedule: SCHEDULES[random.below(5) as usize],
+                min_chunk: random.below(5),
+            };
+            let times = times * iterations.count.max(1);
+            Node::Loop(iterations, inner(random, times))
+        }
+        6 => {
+            let count = random.below(40);
+            let grain = random.below(6);
+            Node::Reduce(count, grain, inner(random, times * count.max(1)))
+        }
+        7 => {
+            let parts = 1 + random.below(6);
+            Node::Meet(parts as u32, inner(random, times * parts))
+        }
+        8 => Node::Park(inner(random, 2 * times)),
+        9 => {
+            let tasks = 1 + random.below(8);
+            Node::Cancel(tasks, inner(random, times * tasks))
+        }
+        10 => Node::Panic(inner(random, times)),
+        _ if random.below(2) == 0 => Node::Yield(inner(random, times)),
+        _ => Node::Enqueue(inner(random, times)),
+    }
+}
+
+/// Neighbours combined; neither commutative nor associative.
+fn joined(a: u64, b: u64) -> u64 {
+    mixed(a.rotate_left(7) ^ b.wrapping_mul(3))
+}
+
+fn part(path: u64, number: u64) -> u64 {
+    mixed(path.wrapping_mul(0x1000_0000_01b3) ^ number)
+}
+
+fn reduced(begin: u64, end: u64, grain: u64, map: &dyn Fn(u64) -> u64) -> u64 {
+    let left = end - begin;
+    if left <= grain {
+        return (begin..end).fold(1, |value, i| joined(value, map(i)));
+    }
+    let middle = begin + left.div_ceil(grain) / 2 * grain;
+    joined(
+        reduced(begin, middle, grain, map),
+        reduced(middle, end, grain, map),
+    )
+}
+
+impl Node {
+    /// What executing one thing after another gives.
+    fn expected(&self, path: u64) -> u64 {
+        match self {
+            Node::Leaf(value) => mixed(value ^ path),
+            Node::Join(a, b) => joined(a.expected(part(path, 0)), b.expected(part(path, 1))),
+            Node::Group(nodes, again) => {
+                let mut sum = 0_u64;
+                for (at, node) in nodes.iter().enumerate() {
+                    for round in 0..=*again {
+                        sum = sum.wrapping_add(node.expected(part(path, at as u64 * 8 + round)));
+                    }
+                }
+                sum
+            }
+            Node::Loop(iterations, body) => (0..iterations.count)
+                .fold(0, |sum, i| sum.wrapping_add(body.expected(part(path, i)))),
+            Node::Reduce(0, _, _) => 7,
+            Node::Reduce(count, grain, body) => reduced(0, *count, (*grain).max(1), &|i| {
+                body.expected(part(path, i))
+            }),
+            Node::Meet(parts, body) => (0..u64::from(*parts))
+                .fold(0, |sum, i| sum.wrapping_add(body.expected(part(path, i)))),
+            Node::Park(body) => joined(body.expected(part(path, 0)), body.expected(part(path, 1))),
+            Node::Cancel(..) => 3,
+            Node::Panic(body) => joined(body.expected(path), 5),
+            Node::Yield(body) => body.expected(path),
+            Node::Enqueue(body) => body.expected(path),
+        }
+    }
+}
+
+fn run(node: &Node, worker: &Worker, path: u64) -> u64 {
+    match node {
+        Node::Leaf(value) => {
+            if path.is_multiple_of(61) {
+                std::thread::yield_now();
+            }
+            mixed(value ^ path)
+        }
+        Node::Join(a, b) => {
+            let (a, b) = worker.join(
+                |worker| run(a, worker, part(path, 0)),
+                |worker| run(b, worker, part(path, 1)),
+            );
+            joined(a, b)
+        }
+        Node::Group(nodes, again) => {
+            let sum = AtomicU64::new(0);
+            worker.group(|worker, group| {
+                for (at, node) in nodes.iter().enumerate() {
+                    let (sum, at) = (&sum, at as u64);
+                    group.spawn(worker, move |worker, group| {
+                        for round in 1..=*again {
+                            group.spawn(worker, move |worker, _| {
+                                let value = run(node, worker, part(path, at * 8 + round));
+                                sum.fetch_add(value, Ordering::Relaxed);
+                            });
+                        }
+                        sum.fetch_add(run(node, worker, part(path, at * 8)), Ordering::Relaxed);
+                    });
+                }
+            });
+            sum.into_inner()
+        }
+        Node::Loop(iterations, body) => {
+            let sum = AtomicU64::new(0);
+            let seen: Vec<AtomicBool> = (0..iterations.count)
+                .map(|_| AtomicBool::new(false))
+                .collect();
+            worker.for_each(*iterations, &|worker: &Worker, begin, count| {
+                for i in begin..begin + count {
+                    assert!(!seen[i as usize].swap(true, Ordering::Relaxed));
+                    sum.fetch_add(run(body, worker, part(path, i)), Ordering::Relaxed);
+                }
+            });
+            assert!(seen.iter().all(|seen| seen.load(Ordering::Relaxed)));
+            sum.into_inner()
+        }
+        Node::Reduce(count, grain, body) => worker.reduce(
+            *count,
+            *grain,
+            7,
+            &|worker: &Worker, begin, count| {
+                (begin..begin + count).fold(1, |value, i| {
+                    joined(value, run(body, worker, part(path, i)))
+                })
+            },
+            &joined,
+        ),
+        Node::Meet(parts, body) => {
+            let meeting = Arc::new(Meeting {
+                parts: *parts,
+                taken: AtomicU32::new(0),
+                arrived: AtomicU32::new(0),
+                left: AtomicU32::new(0),
+                tag: worker.tag(),
+                met: Mutex::new(Vec::new()),
+            });
+            let offered = worker.offer(meeting.clone());
+            meeting.take_parts(worker);
+            worker.wait_until(std::ptr::from_ref(&meeting.left).addr(), || {
+                meeting.left.load(Ordering::SeqCst) == *parts
+            });
+            worker.withdraw(offered);
+            let mut met = std::mem::take(&mut *meeting.met.lock().expect("no panic under it"));
+            met.sort_unstable();
+            assert_eq!(met, (0..u64::from(*parts)).collect::<Vec<_>>());
+            met.iter().fold(0, |sum: u64, i| {
+                sum.wrapping_add(run(body, worker, part(path, *i)))
+            })
+        }
+        Node::Park(body) => {
+            let (done, second) = (AtomicBool::new(false), AtomicU64::new(0));
+            let (first, is_stored) = (AtomicU64::new(0), AtomicBool::new(false));
+            worker.group(|worker, group| {
+                let (done, first, second, is_stored) = (&done, &first, &second, &is_stored);
+                group.spawn(worker, move |worker, _| {
+                    worker.wait_until(std::ptr::from_ref(done).addr(), || {
+                        done.load(Ordering::SeqCst)
+                    });
+                    assert!(is_stored.load(Ordering::Relaxed));
+                    first.store(run(body, worker, part(path, 0)), Ordering::Relaxed);
+                });
+                group.spawn(worker, move |worker, _| {
+                    second.store(run(body, worker, part(path, 1)), Ordering::Relaxed);
+                    is_stored.store(true, Ordering::Relaxed);
+                    done.store(true, Ordering::SeqCst);
+                    worker.unpark_one(std::ptr::from_ref(done).addr(), |_, more| assert!(!more));
+                });
+            });
+            joined(first.into_inner(), second.into_inner())
+        }
+        Node::Cancel(tasks, body) => {
+            let (begun, ended) = (AtomicU64::new(0), AtomicU64::new(0));
+            worker.group(|worker, group| {
+                for task in 0..*tasks {
+                    let (begun, ended) = (&begun, &ended);
+                    group.spawn(worker, move |worker, group| {
+                        begun.fetch_add(1, Ordering::Relaxed);
+                        if task % 3 == 1 {
+                            group.cancel();
+                        }
+                        run(body, worker, part(path, task));
+                        ended.fetch_add(1, Ordering::Relaxed);
+                    });
+                }
+            });
+            let (begun, ended) = (begun.into_inner(), ended.into_inner());
+            assert_eq!(begun, ended, "tasks of a cancelled group that had begun");
+            assert!(begun <= *tasks && (*tasks > 1 || begun == 1));
+            3
+        }
+        Node::Panic(body) => {
+            let value = AtomicU64::new(0);
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                worker.join(
+                    |worker| value.store(run(body, worker, path), Ordering::Relaxed),
+                    |_| std::panic::resume_unwind(Box::new(path)),
+                );
+            }));
+            let payload = caught.expect_err("the panic comes out where the fork was");
+            assert_eq!(payload.downcast_ref::<u64>(), Some(&path));
+            joined(value.into_inner(), 5)
+        }
+        Node::Yield(body) => {
+            worker.yield_now();
+            let value = run(body, worker, path);
+            worker.yield_now();
+            value
+        }
+        Node::Enqueue(body) => {
+            let done = Arc::new(AtomicBool::new(false));
+            let other = Arc::clone(&done);
+            worker.enqueue(move |worker| {
+                other.store(true, Ordering::SeqCst);
+                worker.unpark_all(Arc::as_ptr(&other).addr());
+            });
+            let value = run(body, worker, path);
+            worker.wait_until(Arc::as_ptr(&done).addr(), || done.load(Ordering::SeqCst));
+            value
+        }
+    }
+}
+
+/// Parts that all have to be begun before one of them ends.
+struct Meeting {
+    parts: u32,
+    taken: AtomicU32,
+    arrived: AtomicU32,
+    left: AtomicU32,
+    tag: u32,
+    /// The numbers of the parts, as they met.
+    met: Mutex<Vec<u64>>,
+}
+
+impl Meeting {
+    fn take_parts(&self, worker: &Worker) {
+        loop {
+            let number = self.taken.fetch_add(1, Ordering::SeqCst);
+            if number >= self.parts {
+                return;
+            }
+            let address = std::ptr::from_ref(&self.arrived).addr();
+            if self.arrived.fetch_add(1, Ordering::SeqCst) + 1 == self.parts {
+                worker.unpark_all(address);
+            } else {
+                worker.wait_until(address, || {
+                    self.arrived.load(Ordering::SeqCst) == self.parts
+                });
+            }
+            let mut met = self.met.lock().expect("no panic under it");
+            met.push(u64::from(number));
+            drop(met);
+            if self.left.fetch_add(1, Ordering::SeqCst) + 1 == self.parts {
+                worker.unpark_all(std::ptr::from_ref(&self.left).addr());
+            }
+        }
+    }
+}
+
+impl Offer for Meeting {
+    fn help(self: Arc<Self>, worker: &Worker) {
+        self.take_parts(worker);
+    }
+
+    fn is_open(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) < self.parts
+    }
+
+    fn tag(&self) -> u32 {
+        self.tag
+    }
+}
+
+/// Ends the test run when a program hangs, and says which.
+struct Watch {
+    running: Arc<Mutex<Option<(u64, Instant)>>>,
+}
+
+impl Watch {
+    fn new(what: &'static str) -> Watch {
+        let running = Arc::new(Mutex::new(None::<(u64, Instant)>));
+        let watched = Arc::downgrade(&running);
+        std::thread::spawn(move || {
+            while let Some(running) = watched.upgrade() {
+                if let Some((seed, began)) = *running.lock().expect("no panic under it")
+                    && began.elapsed() > LIMIT
+                {
+                    eprintln!("{what}: the program of seed {seed} hangs");
+                    std::process::abort();
+                }
+                drop(running);
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+        Watch { running }
+    }
+
+    fn check(&self, worker: &Worker, seed: u64) {
+        let mut work = WORK;
+        let program = grow(&mut Random(seed), &mut work, 9, 1);
+        *self.running.lock().expect("no panic under it") = Some((seed, Instant::now()));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            assert_eq!(run(&program, worker, seed), program.expected(seed));
+        }));
+        *self.running.lock().expect("no panic under it") = None;
+        if let Err(panic) = result {
+            eprintln!("seed {seed}: {program:#?}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn on_pool_of(workers: usize) {
+    let watch = Watch::new("one thread in the pool");
+    let pool = Pool::new(Config {
+        workers,
+        stack_bytes: 256 << 10,
+        ..Config::default()
+    });
+    for seed in (0..PROGRAMS).map(|program| workers as u64 * 1_000_000 + program) {
+        pool.enter(|worker| watch.check(worker, seed));
+    }
+}
+
+#[test]
+fn random_programs_on_one_worker() {
+    on_pool_of(1);
+}
+
+#[test]
+fn random_programs_on_two_workers() {
+    on_pool_of(2);
+}
+
+#[test]
+fn random_programs_on_three_workers() {
+    on_pool_of(3);
+}
+
+#[test]
+fn random_programs_on_eight_workers() {
+    on_pool_of(8);
+}
+
+#[test]
+fn random_programs_of_several_threads_at_the_same_time() {
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                let watch = Watch::new("several threads");
+                for seed in (0..PROGRAMS / 4).map(|program| thread * 10_000_000 + program) {
+                    with_worker(|worker| watch.check(worker, seed));
+                }
+            });
+        }
+    });
+}
