@@ -7,6 +7,7 @@ mod fortran;
 mod live;
 mod markers_view;
 mod mesh_view;
+mod omp;
 mod options;
 mod pages;
 mod poe;
@@ -105,6 +106,7 @@ fn other(command: Subcommand) -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => return told("margay bench", &format!("{error:#}"), 1),
         },
+        Subcommand::Omp(options) => omp::run(&options),
         Subcommand::Fortran(options) => fortran::build(&options),
         Subcommand::Completions { shell, command } => pages::completions(shell, &command),
         Subcommand::Man { directory } => pages::manual(&directory),

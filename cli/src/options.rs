@@ -34,6 +34,8 @@ pub enum Subcommand {
     Markers(ViewOptions),
     /// Measure this machine with the performance suite.
     Bench(margay_cli_suite::BenchOptions),
+    /// Run an OpenMP program, as gcc or gfortran built it, on Margay's threads.
+    Omp(OmpOptions),
     /// Build the Fortran modules and library for a compiler.
     Fortran(FortranOptions),
     /// Print the completions of a shell.
@@ -50,6 +52,19 @@ pub enum Subcommand {
         /// The directory.
         directory: PathBuf,
     },
+}
+
+/// Run an OpenMP program, as gcc or gfortran built it, on Margay's threads.
+#[derive(Clone, Debug, Args)]
+pub struct OmpOptions {
+    /// The program, and its arguments.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub command: Vec<OsString>,
 }
 
 /// Build the Fortran modules and library for a compiler.

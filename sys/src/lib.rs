@@ -22,6 +22,11 @@
 //! | [`group`] | the arena of a group of processes: one memfd at the same address in all of them |
 //! | [`memory`] | how much memory there is, on which node it lies, binding it |
 //! | [`openmp`] | the OpenMP runtime that is in the process, whichever it is |
+//! | [`heap`] | memory for the program, with a description in front of it |
+//! | [`identity`] | sets of thread-local variables that a stack takes on |
+//! | [`link`] | shared references to what is never freed, boxes that are handed over |
+//! | [`outlined`] | functions and data into which a compiler outlines OpenMP constructs |
+//! | [`slot`] | the context of what runs here |
 //! | [`lock`] | a lock that costs nothing while a rank has one thread |
 //! | [`cpu`] | usable cores, binding, yielding, pausing |
 //! | [`clock`] | monotonic time |
@@ -62,7 +67,13 @@ pub mod file;
 #[cfg(not(loom))]
 pub mod group;
 #[cfg(not(loom))]
+pub mod heap;
+#[cfg(not(loom))]
+pub mod identity;
+#[cfg(not(loom))]
 pub mod job;
+#[cfg(not(loom))]
+pub mod link;
 #[cfg(not(loom))]
 pub mod lock;
 #[cfg(not(loom))]
@@ -71,6 +82,8 @@ pub mod markers;
 pub mod memory;
 #[cfg(not(loom))]
 pub mod openmp;
+#[cfg(not(loom))]
+pub mod outlined;
 #[cfg(not(loom))]
 pub mod pool;
 #[cfg(not(loom))]
@@ -88,6 +101,8 @@ pub mod shelf;
 #[cfg(not(loom))]
 pub mod signal;
 pub mod sleepers;
+#[cfg(not(loom))]
+pub mod slot;
 mod sync;
 pub mod tally;
 #[cfg(not(loom))]

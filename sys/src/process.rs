@@ -12,6 +12,28 @@ use std::time::{Duration, Instant};
 use crate::descriptor::{FileLimit, PollSet};
 use crate::signal::{self, SignalSet};
 
+/// The name of this host.
+#[must_use]
+pub fn host_name() -> String {
+    let mut name = [0_u8; 256];
+    // SAFETY: the kernel writes at most the given length into `name`, whose last byte stays zero.
+    let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) } != 0;
+    if failed {
+        return "localhost".into();
+    }
+    CStr::from_bytes_until_nul(&name).map_or_else(
+        |_| String::new(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+/// The kernel's number of the calling thread.
+#[must_use]
+pub fn thread_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { libc::gettid() as u32 }
+}
+
 /// Which side of a [`fork`] this is.
 #[derive(Debug)]
 pub enum Forked {

@@ -18,10 +18,11 @@ pub fn folder() -> PathBuf {
 }
 
 /// The crates whose outputs make the tree.
-const CRATES: [&str; 4] = [
+const CRATES: [&str; 5] = [
     "margay-abi-mpi",
     "margay-abi-mlp",
     "margay-abi-iml",
+    "margay-abi-gomp",
     "margay",
 ];
 
@@ -222,6 +223,7 @@ pub fn build(to: &Path) -> Result<()> {
         relink("margay", &to.join("bin").join(name))?;
     }
     libraries(built.join("libraries").as_std_path(), to)?;
+    openmp(built.as_std_path(), to)?;
     pages(built.join("margay").as_std_path(), to)?;
     fortran_library(to)
 }
@@ -269,6 +271,42 @@ fn libraries(folder: &Path, to: &Path) -> Result<()> {
         copy(&made, &to.join(format!("lib/lib{name}.so.1")), 0o755)?;
     }
     Ok(())
+}
+
+/// Links `libgomp.so.1` with the names and versions of its list. In a folder of its own, so that only who asks for it gets it
+/// in place of the compiler's.
+fn openmp(built: &Path, to: &Path) -> Result<()> {
+    let list = workspace().join("abi/gomp/symbols.txt");
+    let list = fs::read_to_string(&list).with_context(|| list.display().to_string())?;
+    let symbols = library::gomp::symbols(&list).map_err(|error| anyhow::anyhow!(error))?;
+    let folder = built.join("libraries");
+    let (script, old) = (folder.join("gomp.map"), folder.join("gomp_old.s"));
+    put(
+        library::gomp::version_script(&symbols).as_bytes(),
+        &script,
+        0o644,
+    )?;
+    put(
+        library::gomp::old_functions(&symbols).as_bytes(),
+        &old,
+        0o644,
+    )?;
+    let made = folder.join("libgomp.so.1");
+    let compiler = std::env::var("MPICC_CC").unwrap_or_else(|_| "cc".into());
+    let mut words = compiler.split_whitespace();
+    let mut cc = Command::new(words.next().unwrap_or("cc"));
+    cc.args(words)
+        .args(["-shared", "-Wl,-soname,libgomp.so.1"])
+        .arg(&old)
+        .arg("-Wl,--whole-archive")
+        .arg(built.join("libmargay_gomp.a"))
+        .args(["-Wl,--no-whole-archive", "-Wl,--gc-sections"])
+        .arg(format!("-Wl,--version-script={}", script.display()))
+        .args(["-Wl,--no-undefined-version", "-Wl,-z,defs", "-Wl,-z,now"])
+        .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-o"])
+        .arg(&made);
+    output(&mut cc)?;
+    copy(&made, &to.join("lib/gomp/libgomp.so.1"), 0o755)
 }
 
 /// Builds the modules and the library with the Fortran compiler of the system, unless they are newer than their sources.

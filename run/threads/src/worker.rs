@@ -368,6 +368,18 @@ impl Worker {
         false
     }
 
+    /// Gives a fiber to an open offer, of this worker or of another, and tells whether there was one: members that spin may wait for one that nobody has
+    /// begun.
+    #[must_use]
+    pub fn begin_offer(&self) -> bool {
+        let mut seats = self.shared.seats();
+        let Some(offer) = seats.find_map(|seat| self.open_offer(seat)) else {
+            return false;
+        };
+        self.assign(Work::Offer(offer));
+        true
+    }
+
     /// Waits under an address if `must_wait` says so, until [`unpark_one`](Self::unpark_one) or [`unpark_all`](Self::unpark_all)
     /// is called for that address. What `must_wait` looks at is changed either before, or by who calls `unpark` after.
     pub fn park(&self, address: usize, must_wait: impl FnOnce() -> bool) {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::{Expr, Item, Lit};
 
+pub mod gomp;
 pub mod mlp;
 pub mod mpl;
 pub mod nx;

@@ -1,0 +1,429 @@
+//! Parallel regions, single, sections, scope, cancellation, teams.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_long, c_uint, c_void};
+
+use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
+use margay_run_openmp::environment;
+use margay_run_openmp::team::{self, Context, Request};
+use margay_run_openmp::work::{Loop, Wishes};
+use margay_sys::outlined::{Outlined, Table};
+use margay_sys::slot;
+
+use crate::Body;
+use crate::loops::decode;
+
+/// `GOMP_parallel`'s flags hold the clause `proc_bind` in their low bits.
+const BIND: c_uint = 7;
+
+fn request(threads: c_uint, flags: c_uint) -> Request {
+    Request {
+        threads,
+        most: 0,
+        bind: flags & BIND,
+    }
+}
+
+/// # Safety
+/// What the compiler promises: `body(data)` is the region, for each member once.
+unsafe fn parallel(body: Body, data: *mut c_void, request: Request, share: Option<Loop>) {
+    // SAFETY: by the caller's promise.
+    let body = unsafe { Outlined::new(body, data) };
+    team::with(|context| context.parallel(body, request, share, None));
+}
+
+/// # Safety
+/// As of `parallel`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_parallel(
+    body: Body,
+    data: *mut c_void,
+    threads: c_uint,
+    flags: c_uint,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe { parallel(body, data, request(threads, flags), None) }
+}
+
+/// # Safety
+/// As of `parallel`; `data` begins with the address of a table of reductions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_parallel_reductions(
+    body: Body,
+    data: *mut c_void,
+    threads: c_uint,
+    flags: c_uint,
+) -> c_uint {
+    // SAFETY: by the caller's promise.
+    let (body, table) = unsafe {
+        (
+            Outlined::new(body, data),
+            Table::claim(*data.cast::<*mut usize>()),
+        )
+    };
+    team::with(|context| context.parallel(body, request(threads, flags), None, Some(table)))
+}
+
+thread_local! {
+    /// Regions of the form in which the caller runs the first member between two calls.
+    static BEGUN: RefCell<Vec<Begun>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Begun {
+    first: Box<slot::Context<Context>>,
+    outside: slot::Word,
+}
+
+/// # Safety
+/// As of `parallel`, and the calling thread calls `GOMP_parallel_end` next for this region.
+unsafe fn begin(body: Body, data: *mut c_void, request: Request, share: Option<Loop>) {
+    // SAFETY: by the caller's promise.
+    let body = unsafe { Outlined::new(body, data) };
+    let first = team::with(|context| Box::new(context.begin(body, request, share)));
+    // SAFETY: the box is kept in the list until `GOMP_parallel_end` has taken the context away.
+    let outside = unsafe { first.install() };
+    BEGUN.with(|begun| begun.borrow_mut().push(Begun { first, outside }));
+}
+
+/// # Safety
+/// As of `begin`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_parallel_start(
+    body: Body,
+    data: *mut c_void,
+    threads: c_uint,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe { begin(body, data, request(threads, 0), None) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_parallel_end() {
+    let Some(begun) = BEGUN.with(|begun| begun.borrow_mut().pop()) else {
+        return;
+    };
+    begun.first.get().end();
+    slot::exchange(begun.outside);
+    let team = begun.first.get().team;
+    drop(begun.first);
+    team::with(|context| context.joined(team));
+}
+
+macro_rules! parallel_loops {
+    ($($(#[$with_chunk:ident])? $name:ident $start:ident $schedule:expr;)*) => {$(
+        parallel_loops!(@one $($with_chunk)? ; $name; $start; $schedule);
+    )*};
+    (@one chunk ; $name:ident; $start:ident; $schedule:expr) => {
+        /// # Safety
+        /// As of `GOMP_parallel`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(
+            body: Body, data: *mut c_void, threads: c_uint,
+            start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint,
+        ) {
+            let share = with_schedule(start, end, step, Schedule::new($schedule, chunk.max(0) as u64));
+            // SAFETY: by the caller's promise.
+            unsafe { parallel(body, data, request(threads, flags), Some(share)) }
+        }
+        parallel_loops!(@old chunk ; $start; $schedule);
+    };
+    (@one ; $name:ident; $start:ident; $schedule:expr) => {
+        /// # Safety
+        /// As of `GOMP_parallel`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(
+            body: Body, data: *mut c_void, threads: c_uint,
+            start: c_long, end: c_long, step: c_long, flags: c_uint,
+        ) {
+            let share = with_schedule(start, end, step, decode(0, 0));
+            // SAFETY: by the caller's promise.
+            unsafe { parallel(body, data, request(threads, flags), Some(share)) }
+        }
+        parallel_loops!(@old ; $start; $schedule);
+    };
+    (@old $($with_chunk:ident)? ; none; $schedule:expr) => {};
+    (@old chunk ; $start:ident; $schedule:expr) => {
+        /// # Safety
+        /// As of `GOMP_parallel_start`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $start(
+            body: Body, data: *mut c_void, threads: c_uint,
+            start: c_long, end: c_long, step: c_long, chunk: c_long,
+        ) {
+            let share = with_schedule(start, end, step, Schedule::new($schedule, chunk.max(0) as u64));
+            // SAFETY: by the caller's promise.
+            unsafe { begin(body, data, request(threads, 0), Some(share)) }
+        }
+    };
+    (@old ; $start:ident; $schedule:expr) => {
+        /// # Safety
+        /// As of `GOMP_parallel_start`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $start(
+            body: Body, data: *mut c_void, threads: c_uint, start: c_long, end: c_long, step: c_long,
+        ) {
+            let share = with_schedule(start, end, step, decode(0, 0));
+            // SAFETY: by the caller's promise.
+            unsafe { begin(body, data, request(threads, 0), Some(share)) }
+        }
+    };
+}
+
+parallel_loops! {
+    #[chunk] GOMP_parallel_loop_static GOMP_parallel_loop_static_start Kind::Static;
+    #[chunk] GOMP_parallel_loop_dynamic GOMP_parallel_loop_dynamic_start Kind::Dynamic;
+    #[chunk] GOMP_parallel_loop_guided GOMP_parallel_loop_guided_start Kind::Guided;
+    #[chunk] GOMP_parallel_loop_nonmonotonic_dynamic none Kind::Dynamic;
+    #[chunk] GOMP_parallel_loop_nonmonotonic_guided none Kind::Guided;
+    GOMP_parallel_loop_runtime GOMP_parallel_loop_runtime_start Kind::Auto;
+    GOMP_parallel_loop_nonmonotonic_runtime none Kind::Auto;
+    GOMP_parallel_loop_maybe_nonmonotonic_runtime none Kind::Auto;
+}
+
+fn with_schedule(start: c_long, end: c_long, step: c_long, schedule: Schedule) -> Loop {
+    Loop {
+        iterations: Iterations::signed(start, end, step),
+        schedule,
+        is_ordered: false,
+    }
+}
+
+fn sections(count: c_uint) -> Loop {
+    Loop {
+        iterations: Iterations::unsigned(true, 0, u64::from(count), 1),
+        schedule: Schedule::new(Kind::Dynamic, 1),
+        is_ordered: false,
+    }
+}
+
+/// # Safety
+/// As of `GOMP_parallel`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_parallel_sections(
+    body: Body,
+    data: *mut c_void,
+    threads: c_uint,
+    count: c_uint,
+    flags: c_uint,
+) {
+    let request = Request {
+        most: count,
+        ..request(threads, flags)
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { parallel(body, data, request, Some(sections(count))) }
+}
+
+/// # Safety
+/// As of `GOMP_parallel_start`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_parallel_sections_start(
+    body: Body,
+    data: *mut c_void,
+    threads: c_uint,
+    count: c_uint,
+) {
+    let request = Request {
+        most: count,
+        ..request(threads, 0)
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { begin(body, data, request, Some(sections(count))) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_sections_start(count: c_uint) -> c_uint {
+    team::with(|context| {
+        context.begin_share(Some(sections(count)), Wishes::default(), None);
+        context.next_section().unwrap_or(0)
+    })
+}
+
+/// # Safety
+/// `reductions` is null or a table of reductions; `memory` is null or holds a size and gets an address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_sections2_start(
+    count: c_uint,
+    reductions: *mut usize,
+    memory: *mut usize,
+) -> c_uint {
+    team::with(|context| {
+        // SAFETY: by the caller's promise.
+        unsafe { begin_share(context, Some(sections(count)), reductions, memory, None) };
+        context.next_section().unwrap_or(0)
+    })
+}
+
+/// Begins a work share with what the longer forms of the calls pass.
+///
+/// # Safety
+/// `reductions` is null or a table of reductions; `memory` is null or holds a size and gets an address.
+pub(crate) unsafe fn begin_share(
+    context: &Context,
+    share: Option<Loop>,
+    reductions: *mut usize,
+    memory: *mut usize,
+    counts: Option<&[u64]>,
+) {
+    let wishes = Wishes {
+        // SAFETY: by the caller's promise.
+        memory: unsafe { memory.as_ref() }.copied(),
+        // SAFETY: as above.
+        reductions: (!reductions.is_null()).then(|| unsafe { Table::claim(reductions) }),
+    };
+    if let Some(address) = context.begin_share(share, wishes, counts) {
+        // SAFETY: an address comes only where memory was wished for.
+        unsafe { memory.write(address) };
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_sections_next() -> c_uint {
+    team::with(|context| context.next_section().unwrap_or(0))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_sections_end() {
+    GOMP_loop_end();
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_sections_end_nowait() {
+    GOMP_loop_end_nowait();
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_sections_end_cancel() -> bool {
+    GOMP_loop_end_cancel()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_loop_end() {
+    team::with(|context| {
+        context.end_share();
+        context.barrier();
+    });
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_loop_end_nowait() {
+    team::with(Context::end_share);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_loop_end_cancel() -> bool {
+    team::with(|context| {
+        context.end_share();
+        context.barrier();
+        context.team.is_cancelled()
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_single_start() -> bool {
+    team::with(Context::single)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_single_copy_start() -> *mut c_void {
+    team::with(Context::single_copy) as *mut c_void
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_single_copy_end(data: *mut c_void) {
+    team::with(|context| context.end_single_copy(data as usize));
+}
+
+/// # Safety
+/// `reductions` is a table of reductions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_scope_start(reductions: *mut usize) {
+    // SAFETY: by the caller's promise.
+    team::with(|context| unsafe {
+        begin_share(context, None, reductions, std::ptr::null_mut(), None);
+    });
+}
+
+const CANCEL_PARALLEL: c_int = 1;
+const CANCEL_LOOP: c_int = 2;
+const CANCEL_SECTIONS: c_int = 4;
+const CANCEL_TASKGROUP: c_int = 8;
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_cancellation_point(which: c_int) -> bool {
+    if !environment::get().cancellation {
+        return false;
+    }
+    team::with(|context| {
+        if which & (CANCEL_LOOP | CANCEL_SECTIONS) != 0 {
+            return context.team.is_work_cancelled();
+        }
+        (which & CANCEL_TASKGROUP != 0 && context.is_in_cancelled_group())
+            || context.team.is_cancelled()
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_cancel(which: c_int, does: bool) -> bool {
+    if !environment::get().cancellation {
+        return false;
+    }
+    if !does {
+        return GOMP_cancellation_point(which);
+    }
+    team::with(|context| {
+        if which & (CANCEL_LOOP | CANCEL_SECTIONS) != 0 {
+            context.cancel_share();
+        } else if which & CANCEL_TASKGROUP != 0 {
+            context.cancel_group();
+        } else {
+            debug_assert!(which & CANCEL_PARALLEL != 0);
+            context.cancel_region();
+        }
+    });
+    true
+}
+
+/// Teams of a league on the host run one after another, each by the thread that encountered them.
+///
+/// # Safety
+/// `body(data)` is the teams region, for each team once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_teams_reg(
+    body: Body,
+    data: *mut c_void,
+    teams: c_uint,
+    limit: c_uint,
+    _flags: c_uint,
+) {
+    // SAFETY: by the caller's promise.
+    let body = unsafe { Outlined::new(body, data) };
+    team::with(|context| context.league(body, teams, limit));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_teams4(
+    least: c_uint,
+    _most: c_uint,
+    limit: c_uint,
+    is_first: bool,
+) -> bool {
+    team::with(|context| {
+        if is_first {
+            context.limit_threads(limit);
+            context.teams.set((0, least.max(1)));
+            return true;
+        }
+        let (number, count) = context.teams.get();
+        let goes_on = number + 1 < count;
+        if goes_on {
+            context.teams.set((number + 1, count));
+        }
+        goes_on
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_teams(_teams: c_uint, limit: c_uint) {
+    team::with(|context| context.limit_threads(limit));
+}

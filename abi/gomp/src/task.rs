@@ -1,0 +1,297 @@
+//! Tasks, taskloops, taskgroups, task reductions.
+
+use std::ffi::{c_int, c_long, c_uint, c_void};
+
+use margay_core_openmp::schedule::Iterations;
+use margay_core_openmp::taskloop::Cut;
+use margay_run_openmp::Access;
+use margay_run_openmp::task::{Clauses, Event};
+use margay_run_openmp::team::{self, Context};
+use margay_sys::outlined::{CopyArguments, Table, TaskCall};
+
+use crate::{Body, fatal};
+
+const FINAL: c_uint = 1 << 1;
+const DEPEND: c_uint = 1 << 3;
+const PRIORITY: c_uint = 1 << 4;
+const UP: c_uint = 1 << 8;
+const GRAINSIZE: c_uint = 1 << 9;
+const IF: c_uint = 1 << 10;
+const NOGROUP: c_uint = 1 << 11;
+const REDUCTION: c_uint = 1 << 12;
+const DETACH: c_uint = 1 << 13;
+const STRICT: c_uint = 1 << 14;
+
+/// Kinds of dependences in an `omp_depend_t`.
+const DEPEND_IN: usize = 1;
+
+/// The accesses that an array of dependences names: its length and the number of those that write, and then addresses, those
+/// written first; or 0, its length, the numbers of those that write, of mutexinoutset, and of those that read, and then
+/// addresses of each kind and, in the end, of `omp_depend_t` objects.
+///
+/// # Safety
+/// `table` is such an array.
+pub(crate) unsafe fn accesses(table: *const usize) -> Vec<(usize, Access)> {
+    // SAFETY: by the caller's promise, as all reads here.
+    let word = |at: usize| unsafe { table.add(at).read() };
+    let by_number = |at: usize, writes: usize| {
+        if at < writes {
+            Access::Write
+        } else {
+            Access::Read
+        }
+    };
+    let count = word(0);
+    if count != 0 {
+        let writes = word(1);
+        return (0..count)
+            .map(|at| (word(2 + at), by_number(at, writes)))
+            .collect();
+    }
+    let (count, writes, mutexes, reads) = (word(1), word(2), word(3), word(4));
+    (0..count)
+        .map(|at| {
+            let address = word(5 + at);
+            if at < writes + mutexes + reads {
+                return (address, by_number(at, writes + mutexes));
+            }
+            let object = address as *const usize;
+            // SAFETY: an `omp_depend_t` has two words.
+            let (address, kind) = unsafe { (object.read(), object.add(1).read()) };
+            let access = if kind == DEPEND_IN {
+                Access::Read
+            } else {
+                Access::Write
+            };
+            (address, access)
+        })
+        .collect()
+}
+
+/// # Safety
+/// `body`, `data`, `copy`, `size` and `align` are as [`TaskCall::new`] asks; `depend` is an array of dependences where the
+/// flags say so, and `detach` the place of an event handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_task(
+    body: Body,
+    data: *mut c_void,
+    copy: Option<CopyArguments>,
+    size: c_long,
+    align: c_long,
+    condition: bool,
+    flags: c_uint,
+    depend: *const usize,
+    priority: c_int,
+    detach: *mut usize,
+) {
+    let clauses = Clauses {
+        is_undeferred: !condition,
+        is_final: flags & FINAL != 0,
+        priority: if flags & PRIORITY != 0 {
+            priority.max(0) as u32
+        } else {
+            0
+        },
+    };
+    // SAFETY: by the caller's promise.
+    let call = unsafe { TaskCall::new(body, data, copy, size as usize, align as usize) };
+    team::with(|context| {
+        if flags & (DEPEND | DETACH) == 0 {
+            return context.task(call, clauses, &[], None);
+        }
+        let named = if flags & DEPEND != 0 {
+            // SAFETY: by the caller's promise.
+            unsafe { accesses(depend) }
+        } else {
+            Vec::new()
+        };
+        let event = (flags & DETACH != 0).then(|| {
+            let (event, number) = Event::new();
+            // SAFETY: by the caller's promise. The arguments, which are copied after this, begin with the handle.
+            unsafe {
+                detach.write(number);
+                if !data.is_null() {
+                    data.cast::<usize>().write(number);
+                }
+            }
+            event
+        });
+        context.task(call, clauses, &named, event);
+    });
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn omp_fulfill_event(event: usize) {
+    if !Event::fulfill(event) {
+        fatal(&format!(
+            "omp_fulfill_event: {event:#x} is no event, or it was fulfilled before"
+        ));
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn omp_fulfill_event_(event: usize) {
+    omp_fulfill_event(event);
+}
+
+/// # Safety
+/// The arguments at `data` begin with two numbers that the runtime may write, and, with reductions, the address of a table.
+unsafe fn taskloop(
+    call: TaskCall,
+    data: *mut c_void,
+    flags: c_uint,
+    tasks: u64,
+    priority: c_int,
+    iterations: Iterations,
+) {
+    // SAFETY: by the caller's promise.
+    let table = || unsafe { data.cast::<*mut usize>().add(2).read() };
+    let registers = flags & (NOGROUP | REDUCTION) == REDUCTION;
+    team::with(|context| {
+        if iterations.count == 0 || context.team.is_cancelled() {
+            if registers {
+                // Tells the caller that nothing has been registered.
+                // SAFETY: by the caller's promise.
+                unsafe { table().add(2).write(0) };
+            }
+            return;
+        }
+        let clauses = Clauses {
+            is_undeferred: flags & IF == 0,
+            is_final: flags & FINAL != 0,
+            priority: priority.max(0) as u32,
+        };
+        let cut = match (flags & GRAINSIZE != 0, flags & STRICT != 0) {
+            (true, true) => Cut::StrictGrain(tasks),
+            (true, false) => Cut::Grain(tasks),
+            (false, _) => Cut::Tasks(tasks),
+        };
+        let group = (flags & NOGROUP == 0)
+            // SAFETY: by the caller's promise.
+            .then(|| registers.then(|| unsafe { Table::claim(table()) }));
+        context.taskloop(call, clauses, iterations, cut, group);
+    });
+}
+
+/// # Safety
+/// As [`TaskCall::new`] asks, and the arguments begin with two numbers that the runtime may write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_taskloop(
+    body: Body,
+    data: *mut c_void,
+    copy: Option<CopyArguments>,
+    size: c_long,
+    align: c_long,
+    flags: c_uint,
+    tasks: u64,
+    priority: c_int,
+    start: c_long,
+    end: c_long,
+    step: c_long,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let call = TaskCall::new(body, data, copy, size as usize, align as usize);
+        taskloop(
+            call,
+            data,
+            flags,
+            tasks,
+            priority,
+            Iterations::signed(start, end, step),
+        );
+    }
+}
+
+/// # Safety
+/// As of `GOMP_taskloop`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_taskloop_ull(
+    body: Body,
+    data: *mut c_void,
+    copy: Option<CopyArguments>,
+    size: c_long,
+    align: c_long,
+    flags: c_uint,
+    tasks: u64,
+    priority: c_int,
+    start: u64,
+    end: u64,
+    step: u64,
+) {
+    let iterations = Iterations::unsigned(flags & UP != 0, start, end, step);
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let call = TaskCall::new(body, data, copy, size as usize, align as usize);
+        taskloop(call, data, flags, tasks, priority, iterations);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_taskwait() {
+    team::with(Context::taskwait);
+}
+
+/// # Safety
+/// `depend` is an array of dependences.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_taskwait_depend(depend: *const usize) {
+    // SAFETY: by the caller's promise.
+    let named = unsafe { accesses(depend) };
+    team::with(|context| context.wait_for_accesses(&named));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_taskyield() {
+    team::with(Context::taskyield);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_taskgroup_start() {
+    team::with(|context| context.start_group(false));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_taskgroup_end() {
+    team::with(Context::end_group);
+}
+
+/// # Safety
+/// `table` is a table of reductions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_taskgroup_reduction_register(table: *mut usize) {
+    // SAFETY: by the caller's promise.
+    let table = unsafe { Table::claim(table) };
+    team::with(|context| context.register(table));
+}
+
+/// # Safety
+/// `table` is a table that was registered.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_taskgroup_reduction_unregister(table: *mut usize) {
+    // SAFETY: by the caller's promise.
+    let table = unsafe { Table::claim(table) };
+    team::with(|context| context.unregister(table));
+}
+
+/// # Safety
+/// `words` has `count + originals` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_task_reduction_remap(
+    count: usize,
+    originals: usize,
+    words: *mut usize,
+) {
+    // SAFETY: by the caller's promise.
+    let words = unsafe { Table::claim(words) };
+    if let Err(address) = team::with(|context| context.remap(words, count, originals)) {
+        fatal(&format!(
+            "a task says that it reduces the variable at {address:#x}, but no construct around it does"
+        ));
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn GOMP_workshare_task_reduction_unregister(is_cancelled: bool) {
+    team::with(|context| context.unregister_share(is_cancelled));
+}

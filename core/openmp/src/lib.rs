@@ -1,0 +1,8 @@
+//! OpenMP's pure logic: how loops are cut, what environment variables mean, places, the affinity format.
+#![forbid(unsafe_code)]
+
+pub mod environment;
+pub mod format;
+pub mod places;
+pub mod schedule;
+pub mod taskloop;

@@ -1,0 +1,147 @@
+//! Places of members, and the affinity format.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use margay_core_openmp::environment::Bind;
+use margay_core_openmp::format::{self, Field};
+use margay_sys::cpu;
+use margay_sys::process;
+
+use crate::environment::{self, AFFINITY_FORMAT};
+use crate::icv::Icv;
+use crate::team::{Context, Member, Team};
+
+/// Assigns the members of a new team to places (OpenMP 5.1, 2.6.2).
+pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32, icv: &'static Icv) {
+    let places = &environment::get().places;
+    if places.is_empty() {
+        return;
+    }
+    let (first, count) = parent.member.partition();
+    let count = count.max(1);
+    let at = parent
+        .member
+        .place()
+        .map_or(0, |place| (place as u32).saturating_sub(first) % count);
+    let policy = match (parent.icv.get().bind, clause) {
+        (Bind::False, _) => Bind::False,
+        (_, 2) => Bind::Primary,
+        (_, 3) => Bind::Close,
+        (_, 4) => Bind::Spread,
+        (own, _) => own,
+    };
+    let _ = icv;
+    let size = team.size;
+    for id in 0..size {
+        let member = team.member(id);
+        let (place, partition) = match policy {
+            Bind::False => (None, (first, count)),
+            Bind::Primary => (Some(first + at), (first, count)),
+            Bind::True | Bind::Close => {
+                let step = if size <= count {
+                    id
+                } else {
+                    share(id, size, count)
+                };
+                (Some(first + (at + step) % count), (first, count))
+            }
+            Bind::Spread if size <= count => {
+                // Sub-partitions: as even as can be, the one with the parent's place for the first member.
+                let bounds = |part: u32| {
+                    let (width, longer) = (count / size, count % size);
+                    part * width + part.min(longer)
+                };
+                let own = (0..size)
+                    .rev()
+                    .find(|&part| bounds(part) <= at)
+                    .unwrap_or(0);
+                let part = (own + id) % size;
+                let start = bounds(part);
+                let end = if part + 1 == size {
+                    count
+                } else {
+                    bounds(part + 1)
+                };
+                let place = if id == 0 { at } else { start };
+                (Some(first + place), (first + start, end - start))
+            }
+            Bind::Spread => {
+                let place = first + (at + share(id, size, count)) % count;
+                (Some(place), (place, 1))
+            }
+        };
+        member.assign(place.map(|place| place as usize), partition);
+    }
+}
+
+/// With more members than places: how far from the first place member `id` is.
+fn share(id: u32, size: u32, count: u32) -> u32 {
+    let (width, longer) = (size / count, size % count);
+    let in_longer = longer * (width + 1);
+    if id < in_longer {
+        id / (width + 1)
+    } else {
+        longer + (id - in_longer) / width
+    }
+}
+
+/// Assigns an initial thread: to the first place, with all of them.
+pub(crate) fn assign_initial(member: &'static Member) {
+    let environment = environment::get();
+    let count = environment.places.len() as u32;
+    let place = (count > 0 && environment.initial.bind != Bind::False).then_some(0);
+    member.assign(place, (0, count));
+}
+
+/// The text that a format makes for the current member; none: the format that is in force.
+#[must_use]
+pub fn capture(context: &Context, text: Option<&str>) -> String {
+    let in_force = AFFINITY_FORMAT
+        .read()
+        .map(|format| format.clone())
+        .unwrap_or_default();
+    let text = text.filter(|text| !text.is_empty()).unwrap_or(&in_force);
+    format::expand(text, |field| match field {
+        Field::TeamNumber => context.teams.get().0.to_string(),
+        Field::Teams => context.teams.get().1.to_string(),
+        Field::Level => context.level().to_string(),
+        Field::Thread => context.id.to_string(),
+        Field::Threads => context.team.size.to_string(),
+        Field::Ancestor => context
+            .team
+            .parent
+            .get(Ordering::Relaxed)
+            .map_or_else(|| "-1".to_owned(), |parent| parent.id.to_string()),
+        Field::Host => process::host_name(),
+        Field::Process => std::process::id().to_string(),
+        Field::NativeThread => process::thread_id().to_string(),
+        Field::Affinity => environment::ranges(&processors(context), "-"),
+    })
+}
+
+/// The processors on which the current member may run.
+#[must_use]
+pub fn processors(context: &Context) -> Vec<usize> {
+    let places = &environment::get().places;
+    context
+        .member
+        .place()
+        .and_then(|place| places.get(place).cloned())
+        .unwrap_or_else(cpu::affinity)
+}
+
+thread_local! {
+    static SHOWN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Shows the line of a member in the first region, and again when it is another one.
+pub(crate) fn display_if_changed(context: &Context) {
+    let line = capture(context, None);
+    let number = line.bytes().fold(1_u64, |number, byte| {
+        number.wrapping_mul(31).wrapping_add(u64::from(byte))
+    });
+    if SHOWN.replace(number) != number {
+        eprintln!("{line}");
+    }
+}

@@ -1,0 +1,462 @@
+//! The environment that a program starts with, read once.
+
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{OnceLock, RwLock};
+
+use margay_core_openmp::environment::{self as values, Bind};
+use margay_core_openmp::places;
+use margay_core_openmp::schedule::{Kind, Schedule};
+use margay_sys::cpu;
+
+use crate::icv::{Icv, SUPPORTED_ACTIVE_LEVELS};
+use crate::machine::Machine;
+
+/// What the environment variables say.
+#[derive(Debug)]
+pub struct Environment {
+    /// Cores that this process can keep busy.
+    pub cores: u32,
+    /// The control variables of the initial task.
+    pub initial: &'static Icv,
+    /// `OMP_NUM_THREADS`: threads by level.
+    pub threads: Vec<u32>,
+    /// `OMP_PROC_BIND` by level.
+    pub bind: Vec<Bind>,
+    /// `OMP_PLACES`, or those that `GOMP_CPU_AFFINITY` names; empty without.
+    pub places: Vec<Vec<usize>>,
+    pub stack_bytes: u64,
+    pub wait_policy: Option<bool>,
+    pub cancellation: bool,
+    pub max_task_priority: u32,
+    pub display_affinity: bool,
+    pub offload: Offload,
+    pub spin_count: Option<u64>,
+}
+
+/// `OMP_TARGET_OFFLOAD`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    Default,
+    Mandatory,
+    Disabled,
+}
+
+/// The affinity format, which the program may change (`omp_set_affinity_format`).
+pub static AFFINITY_FORMAT: RwLock<String> = RwLock::new(String::new());
+
+/// What [`AFFINITY_FORMAT`] is without `OMP_AFFINITY_FORMAT`; the peers' text.
+const DEFAULT_FORMAT: &str = "level %L thread %i affinity %A";
+
+/// Stack sizes beyond this are mistakes.
+const SPINS: u64 = u64::MAX;
+
+/// `nteams-var` and `teams-thread-limit-var`, which the program may change; 0 for none.
+pub static TEAMS: AtomicU32 = AtomicU32::new(0);
+pub static TEAMS_THREAD_LIMIT: AtomicU32 = AtomicU32::new(0);
+
+static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
+
+/// The environment of this process.
+#[inline]
+pub fn get() -> &'static Environment {
+    match ENVIRONMENT.get() {
+        Some(environment) => environment,
+        None => ENVIRONMENT.get_or_init(|| {
+            Environment::read(&|name| std::env::var_os(name), &mut |line| {
+                eprintln!("{line}")
+            })
+        }),
+    }
+}
+
+impl Environment {
+    /// Reads the variables; what is wrong with one is told and the variable ignored.
+    pub fn read(
+        variable: &dyn Fn(&str) -> Option<OsString>,
+        tell: &mut dyn FnMut(String),
+    ) -> Environment {
+        let mut read = Reader { variable, tell };
+        let cores = cpu::usable_cores() as u32;
+        let mut initial = Icv::default(cores);
+
+        let threads: Vec<u32> = read
+            .value("OMP_NUM_THREADS", values::numbers)
+            .map(|list| list.into_iter().map(|n| n as u32).collect())
+            .unwrap_or_default();
+        if let Some(&first) = threads.first() {
+            initial.threads = first;
+        }
+        if let Some(schedule) = read.value("OMP_SCHEDULE", values::schedule) {
+            initial.schedule = schedule;
+        }
+        if let Some(dynamic) = read.value("OMP_DYNAMIC", values::boolean) {
+            initial.dynamic = dynamic;
+        }
+        if let Some(device) = read.value("OMP_DEFAULT_DEVICE", |text| values::number(text, 0)) {
+            initial.device = device as i32;
+        }
+        if let Some(limit) = read.value("OMP_THREAD_LIMIT", |text| values::number(text, 1)) {
+            initial.thread_limit = limit as u32;
+        }
+        if let Some(allocator) = read.value("OMP_ALLOCATOR", crate::allocator::by_name) {
+            initial.allocator = allocator;
+        }
+        let mut bind = read.value("OMP_PROC_BIND", values::bind);
+        let mut found = read
+            .value("OMP_PLACES", |text| places::places(text, &Machine))
+            .unwrap_or_default();
+        if bind.as_deref() == Some(&[Bind::False]) {
+            found.clear();
+        } else if !found.is_empty() {
+            bind.get_or_insert_with(|| vec![Bind::True]);
+        } else if let Some(older) = read.value("GOMP_CPU_AFFINITY", |text| {
+            places::cpu_affinity(text, &Machine)
+        }) {
+            found = older;
+            bind.get_or_insert_with(|| vec![Bind::True]);
+        } else if bind.is_some() {
+            // Bound, but nobody said to what: each usable core is a place.
+            found = places::places("cores", &Machine).unwrap_or_default();
+        }
+        let bind = bind.unwrap_or_default();
+        if let Some(&first) = bind.first() {
+            initial.bind = first;
+        }
+
+        let nested = read.value("OMP_NESTED", values::boolean);
+        let levels = read.value("OMP_MAX_ACTIVE_LEVELS", |text| values::number(text, 0));
+        initial.max_active_levels = match (levels, nested) {
+            (Some(levels), _) => (levels as u32).min(SUPPORTED_ACTIVE_LEVELS),
+            (None, Some(true)) => SUPPORTED_ACTIVE_LEVELS,
+            (None, Some(false)) => 1,
+            (None, None) if threads.len() > 1 || bind.len() > 1 => SUPPORTED_ACTIVE_LEVELS,
+            (None, None) => 1,
+        };
+        if let Some(format) = read.text("OMP_AFFINITY_FORMAT") {
+            set_affinity_format(&format);
+        } else {
+            set_affinity_format(DEFAULT_FORMAT);
+        }
+        if let Some(teams) = read.value("OMP_NUM_TEAMS", |text| values::number(text, 1)) {
+            TEAMS.store(teams as u32, Ordering::Relaxed);
+        }
+        if let Some(limit) = read.value("OMP_TEAMS_THREAD_LIMIT", |text| values::number(text, 1)) {
+            TEAMS_THREAD_LIMIT.store(limit as u32, Ordering::Relaxed);
+        }
+        Environment {
+            cores,
+            initial: initial.keep(),
+            threads,
+            bind,
+            places: found,
+            stack_bytes: read
+                .value("OMP_STACKSIZE", values::size)
+                .or_else(|| read.value("GOMP_STACKSIZE", values::size))
+                .unwrap_or(0),
+            wait_policy: read.value("OMP_WAIT_POLICY", |text| {
+                match text.trim().to_ascii_lowercase().as_str() {
+                    "active" => Ok(true),
+                    "passive" => Ok(false),
+                    _ => Err("'active' or 'passive' is needed".into()),
+                }
+            }),
+            cancellation: read
+                .value("OMP_CANCELLATION", values::boolean)
+                .unwrap_or(false),
+            max_task_priority: read
+                .value("OMP_MAX_TASK_PRIORITY", |text| values::number(text, 0))
+                .unwrap_or(0) as u32,
+            display_affinity: read
+                .value("OMP_DISPLAY_AFFINITY", values::boolean)
+                .unwrap_or(false),
+            offload: read
+                .value("OMP_TARGET_OFFLOAD", |text| {
+                    match text.trim().to_ascii_lowercase().as_str() {
+                        "default" => Ok(Offload::Default),
+                        "mandatory" => Ok(Offload::Mandatory),
+                        "disabled" => Ok(Offload::Disabled),
+                        _ => Err("'default', 'mandatory' or 'disabled' is needed".into()),
+                    }
+                })
+                .unwrap_or(Offload::Default),
+            spin_count: read.value("GOMP_SPINCOUNT", spin_count),
+        }
+    }
+
+    /// The lines that `OMP_DISPLAY_ENV` and `omp_display_env` show, in the peers' form.
+    #[must_use]
+    pub fn display(&self, verbose: bool) -> String {
+        let icv = self.initial;
+        let teams = TEAMS.load(Ordering::Relaxed);
+        let teams_limit = TEAMS_THREAD_LIMIT.load(Ordering::Relaxed);
+        let truth = |on| if on { "TRUE" } else { "FALSE" };
+        let list = |numbers: Vec<String>| numbers.join(",");
+        let threads = std::iter::once(icv.threads)
+            .chain(self.threads.iter().skip(1).copied())
+            .map(|n| n.to_string())
+            .collect();
+        let bind_names = |bind: Bind| match bind {
+            Bind::False => "FALSE",
+            Bind::True => "TRUE",
+            Bind::Primary => "MASTER",
+            Bind::Close => "CLOSE",
+            Bind::Spread => "SPREAD",
+        };
+        let bind = std::iter::once(icv.bind)
+            .chain(self.bind.iter().skip(1).copied())
+            .map(|bind| bind_names(bind).to_owned())
+            .collect();
+        let places = self
+            .places
+            .iter()
+            .map(|place| format!("{{{}}}", ranges(place, ":")))
+            .collect();
+        let format = AFFINITY_FORMAT
+            .read()
+            .map_or_else(|_| String::new(), |format| format.clone());
+        let mut lines = vec![
+            "_OPENMP = '201511'".to_owned(),
+            format!("OMP_DYNAMIC = '{}'", truth(icv.dynamic)),
+            format!("OMP_NESTED = '{}'", truth(icv.max_active_levels > 1)),
+            format!("OMP_NUM_THREADS = '{}'", list(threads)),
+            format!("OMP_SCHEDULE = '{}'", schedule_text(icv.schedule)),
+            format!("OMP_PROC_BIND = '{}'", list(bind)),
+            format!("OMP_PLACES = '{}'", list(places)),
+            format!("OMP_STACKSIZE = '{}'", self.stack_bytes),
+            format!(
+                "OMP_WAIT_POLICY = '{}'",
+                if self.wait_policy == Some(true) {
+                    "ACTIVE"
+                } else {
+                    "PASSIVE"
+                }
+            ),
+            format!("OMP_THREAD_LIMIT = '{}'", icv.thread_limit),
+            format!("OMP_MAX_ACTIVE_LEVELS = '{}'", icv.max_active_levels),
+            format!("OMP_NUM_TEAMS = '{teams}'"),
+            format!("OMP_TEAMS_THREAD_LIMIT = '{teams_limit}'"),
+            format!("OMP_CANCELLATION = '{}'", truth(self.cancellation)),
+            format!("OMP_DEFAULT_DEVICE = '{}'", icv.device),
+            format!("OMP_MAX_TASK_PRIORITY = '{}'", self.max_task_priority),
+            format!("OMP_DISPLAY_AFFINITY = '{}'", truth(self.display_affinity)),
+            format!("OMP_AFFINITY_FORMAT = '{format}'"),
+            format!(
+                "OMP_ALLOCATOR = '{}'",
+                crate::allocator::name(icv.allocator)
+            ),
+            format!(
+                "OMP_TARGET_OFFLOAD = '{}'",
+                match self.offload {
+                    Offload::Default => "DEFAULT",
+                    Offload::Mandatory => "MANDATORY",
+                    Offload::Disabled => "DISABLED",
+                }
+            ),
+        ];
+        if verbose {
+            lines.push("GOMP_CPU_AFFINITY = ''".into());
+            lines.push(format!("GOMP_STACKSIZE = '{}'", self.stack_bytes));
+            lines.push(format!(
+                "GOMP_SPINCOUNT = '{}'",
+                self.spin_count.unwrap_or(0)
+            ));
+        }
+        let mut text = String::from("\nOPENMP DISPLAY ENVIRONMENT BEGIN\n");
+        for line in lines {
+            text.push_str("  ");
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text.push_str("OPENMP DISPLAY ENVIRONMENT END\n");
+        text
+    }
+}
+
+/// What `OMP_DISPLAY_ENV` asks for: nothing, the variables, or all of them.
+#[must_use]
+pub fn display_wanted() -> Option<bool> {
+    let text = std::env::var("OMP_DISPLAY_ENV").ok()?;
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "1" => Some(false),
+        "verbose" => Some(true),
+        "false" | "0" => None,
+        _ => {
+            eprintln!(
+                "{}",
+                complaint(
+                    "OMP_DISPLAY_ENV",
+                    &text,
+                    "'true', 'false' or 'verbose' is needed"
+                )
+            );
+            None
+        }
+    }
+}
+
+/// Sets the affinity format.
+pub fn set_affinity_format(format: &str) {
+    if let Ok(mut current) = AFFINITY_FORMAT.write() {
+        format.clone_into(&mut current);
+    }
+}
+
+fn complaint(name: &str, text: &str, wrong: &str) -> String {
+    format!("libgomp (Margay): {name}='{text}' is ignored: {wrong}")
+}
+
+fn schedule_text(schedule: Schedule) -> String {
+    let name = match schedule.kind {
+        Kind::Static => "STATIC",
+        Kind::Dynamic => "DYNAMIC",
+        Kind::Guided => "GUIDED",
+        Kind::Auto => "AUTO",
+    };
+    // Only what differs from the kind's default is shown.
+    let modifier = match (schedule.monotonic, schedule.kind) {
+        (true, Kind::Static) | (false, Kind::Dynamic | Kind::Guided | Kind::Auto) => "",
+        (true, _) => "MONOTONIC:",
+        (false, Kind::Static) => "NONMONOTONIC:",
+    };
+    let plain = if schedule.kind == Kind::Static { 0 } else { 1 };
+    if schedule.chunk == plain || schedule.chunk == 0 {
+        format!("{modifier}{name}")
+    } else {
+        format!("{modifier}{name},{}", schedule.chunk)
+    }
+}
+
+/// Numbers in ascending order as ranges: `0-3,7`, or with ':' the start and the length of each: `0:4,7`.
+#[must_use]
+pub fn ranges(numbers: &[usize], form: &str) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut at = 0;
+    while at < numbers.len() {
+        let first = numbers[at];
+        let mut len = 1;
+        while at + len < numbers.len() && numbers[at + len] == first + len {
+            len += 1;
+        }
+        parts.push(match (len, form) {
+            (1, _) => first.to_string(),
+            (_, ":") => format!("{first}:{len}"),
+            _ => format!("{first}-{}", first + len - 1),
+        });
+        at += len;
+    }
+    parts.join(",")
+}
+
+fn spin_count(text: &str) -> Result<u64, String> {
+    let text = text.trim().to_ascii_lowercase();
+    if text == "infinity" || text == "infinite" {
+        return Ok(SPINS);
+    }
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let factor = match text[digits..].trim() {
+        "" => Some(1),
+        "k" => Some(1_000),
+        "m" => Some(1_000_000),
+        "g" => Some(1_000_000_000),
+        _ => None,
+    };
+    let number = text[..digits].parse::<u64>().ok();
+    number
+        .zip(factor)
+        .and_then(|(number, factor)| number.checked_mul(factor))
+        .ok_or_else(|| "a number or 'infinity' is needed".into())
+}
+
+struct Reader<'a> {
+    variable: &'a dyn Fn(&str) -> Option<OsString>,
+    tell: &'a mut dyn FnMut(String),
+}
+
+impl Reader<'_> {
+    fn text(&mut self, name: &str) -> Option<String> {
+        let text = (self.variable)(name)?;
+        match text.into_string() {
+            Ok(text) => Some(text),
+            Err(text) => {
+                (self.tell)(complaint(name, &text.to_string_lossy(), "it is not text"));
+                None
+            }
+        }
+    }
+
+    fn value<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let text = self.text(name)?;
+        match parse(&text) {
+            Ok(value) => Some(value),
+            Err(wrong) => {
+                (self.tell)(complaint(name, &text, &wrong));
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> (Environment, Vec<String>) {
+        let mut told = Vec::new();
+        let environment = Environment::read(
+            &|name| {
+                let found = variables.iter().find(|(n, _)| *n == name);
+                found.map(|(_, text)| OsString::from(text))
+            },
+            &mut |line| told.push(line),
+        );
+        (environment, told)
+    }
+
+    #[test]
+    fn lists_make_nesting_active_unless_somebody_says_otherwise() {
+        let (environment, told) = read(&[("OMP_NUM_THREADS", "4,3")]);
+        assert!(told.is_empty());
+        assert_eq!(environment.initial.threads, 4);
+        assert_eq!(
+            environment.initial.max_active_levels,
+            SUPPORTED_ACTIVE_LEVELS
+        );
+        let (environment, _) = read(&[("OMP_NUM_THREADS", "4,3"), ("OMP_MAX_ACTIVE_LEVELS", "1")]);
+        assert_eq!(environment.initial.max_active_levels, 1);
+    }
+
+    #[test]
+    fn wrong_values_are_named_with_the_remedy_and_ignored() {
+        let (environment, told) = read(&[
+            ("OMP_NUM_THREADS", "many"),
+            ("OMP_SCHEDULE", "dynamic,4"),
+            ("OMP_STACKSIZE", "lots"),
+        ]);
+        assert_eq!(told.len(), 2);
+        assert!(told[0].contains("OMP_NUM_THREADS='many'") && told[0].contains("at least 1"));
+        assert_eq!(environment.initial.schedule.chunk, 4);
+    }
+
+    #[test]
+    fn the_display_has_the_peers_form() {
+        let (environment, _) = read(&[
+            ("OMP_NUM_THREADS", "3,2"),
+            ("OMP_SCHEDULE", "guided,3"),
+            ("OMP_PLACES", "{0}"),
+            ("OMP_PROC_BIND", "spread,close"),
+        ]);
+        let text = environment.display(false);
+        for line in [
+            "  OMP_NUM_THREADS = '3,2'\n",
+            "  OMP_SCHEDULE = 'GUIDED,3'\n",
+            "  OMP_PROC_BIND = 'SPREAD,CLOSE'\n",
+            "  OMP_PLACES = '{0}'\n",
+            "  OMP_NESTED = 'TRUE'\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What teams ask of the workers below them: time for members, and places to wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use margay_sys::clock;
+use margay_sys::identity::natively;
+use margay_sys::slot::{self, Word};
+use margay_threads::{
+    Config, Offer, Worker, configure as configure_threads, preempt_by, with_worker,
+};
+
+pub use margay_threads::Offered;
+
+use crate::environment::Environment;
+use crate::team::Team;
+
+/// A team with members to claim.
+#[derive(Debug)]
+pub struct Open {
+    team: &'static Team,
+    tag: AtomicU32,
+}
+
+impl Open {
+    /// The offer of a team; it is used again for each of its regions.
+    pub fn new(team: &'static Team) -> Open {
+        Open {
+            team,
+            tag: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Offer for Open {
+    fn help(self: Arc<Self>, worker: &Worker) {
+        worker.watch();
+        self.team.help(worker.number() as u32);
+    }
+
+    fn is_open(&self) -> bool {
+        let claims = &self.team.claims;
+        claims.has_unclaimed()
+            && with_worker(|worker| claims.is_open_for(worker.number() as u32, clock::now_ns))
+    }
+
+    fn tag(&self) -> u32 {
+        self.tag.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs `f` with the worker of this thread: with the thread's own variables, and in no member's context, since others may
+/// run before `f` returns.
+fn with<R>(f: impl FnOnce(&Worker) -> R) -> R {
+    natively(|| {
+        let context = slot::exchange(Word::none());
+        let result = with_worker(f);
+        slot::exchange(context);
+        result
+    })
+}
+
+/// Once, before anything else here: what the environment says of stacks and of waiting.
+pub fn configure(environment: &Environment) {
+    let usual = Config::default();
+    configure_threads(Config {
+        stack_bytes: match environment.stack_bytes {
+            0 => usual.stack_bytes,
+            bytes => (bytes as usize).max(LEAST_STACK_BYTES),
+        },
+        spin_ns: match environment.wait_policy {
+            None => usual.spin_ns,
+            Some(true) => ACTIVE_SPIN_NS,
+            Some(false) => 0,
+        },
+        ..usual
+    });
+}
+
+/// Smaller stacks would not hold the runtime's own frames and a signal's.
+const LEAST_STACK_BYTES: usize = 128 << 10;
+/// How long an idle worker looks for work with `OMP_WAIT_POLICY=active`.
+const ACTIVE_SPIN_NS: u64 = 10_000_000;
+
+/// Once: members that wait for each other by spinning, more of them than workers, take turns.
+pub fn let_spinning_members_take_turns() {
+    // Where the program uses the signal itself, its spinning is its own affair.
+    let _ = preempt_by(|| {
+        with(|worker| {
+            let others_wait = worker.slice_ended();
+            if worker.begin_offer() || others_wait {
+                worker.yield_now();
+            }
+        });
+    });
+}
+
+/// Lays a team out for workers that have time.
+pub fn offer(team: &'static Team) -> Offered {
+    let open = team.as_offer();
+    with(|worker| {
+        worker.watch();
+        open.tag.store(worker.tag(), Ordering::Relaxed);
+        worker.offer(open)
+    })
+}
+
+/// Takes an offer back.
+pub fn withdraw(offered: Offered) {
+    with(|worker| worker.withdraw(offered));
+}
+
+/// Waits under a key until a condition holds; others run in the meantime. Who makes it hold calls [`wake`].
+pub fn wait_until(key: usize, condition: &dyn Fn() -> bool) {
+    if !condition() {
+        with(|worker| worker.wait_until(key, condition));
+    }
+}
+
+/// Lets those that wait under a key look at their condition again.
+pub fn wake(key: usize) {
+    with(|worker| worker.unpark_all(key));
+}
+
+/// Lets others run.
+pub fn yield_now() {
+    with(Worker::yield_now);
+}
+
+/// Threads that run members at the same time.
+pub fn workers() -> u32 {
+    with(|worker| worker.workers() as u32)
+}
+
+/// The number of this thread's worker.
+pub fn number() -> u32 {
+    with(|worker| worker.number() as u32)
+}

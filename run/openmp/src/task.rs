@@ -1,0 +1,556 @@
+//! Tasks: creating, executing, waiting, groups, cancellation, events.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use margay_core_openmp::schedule::Iterations;
+use margay_core_openmp::taskloop::{Cut, Tasks};
+use margay_sys::link::Link;
+use margay_sys::outlined::{Frame, Table, TaskCall};
+
+use crate::depend::{self, Access};
+use crate::environment;
+use crate::host;
+use crate::icv::Icv;
+use crate::node::{After, CHILD, CHILD_AND_NODE, CHILD_NODE, Node};
+use crate::reduction::{self, Reductions};
+use crate::team::{Context, Member, Team, While};
+
+/// A deferred task: what is to be called, and what is in force for it.
+#[derive(Debug)]
+pub struct Task {
+    pub(crate) node: &'static Node,
+    pub(crate) priority: u32,
+    frame: Frame,
+    icv: &'static Icv,
+    inherited: Inherited,
+    is_final: bool,
+    /// Its arguments are objects that its body destroys, so that it has to run even when it is cancelled.
+    has_objects: bool,
+    event: Option<Arc<Event>>,
+}
+
+/// What a task inherits from the one that creates it.
+#[derive(Clone, Debug, Default)]
+pub struct Inherited {
+    /// The innermost taskgroup.
+    pub(crate) group: Option<&'static Node>,
+    pub(crate) reductions: Option<Arc<Reductions>>,
+}
+
+/// What the clauses of a task say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clauses {
+    /// `if(false)`
+    pub is_undeferred: bool,
+    pub is_final: bool,
+    pub priority: u32,
+}
+
+/// The event of a task with `detach`. The task is over when its body has run and the event is fulfilled.
+#[derive(Debug)]
+pub struct Event {
+    state: AtomicU8,
+    number: usize,
+    /// The task's node, and the team.
+    node: Link<Node>,
+    team: Link<Team>,
+    waiter: Link<Member>,
+}
+
+const BODY_RUN: u8 = 1;
+const FULFILLED: u8 = 2;
+
+static EVENTS: Mutex<Option<HashMap<usize, Arc<Event>>>> = Mutex::new(None);
+static EVENT_NUMBERS: AtomicUsize = AtomicUsize::new(1);
+
+/// A member runs new tasks at once when it has this many unfinished children, so that the deque stays bounded.
+const CHILDREN_PER_MEMBER: u64 = 64;
+const CHILDREN_AT_LEAST: u64 = 256;
+
+impl Task {
+    pub(crate) fn new(node: &'static Node, icv: &'static Icv) -> Task {
+        Task {
+            node,
+            priority: 0,
+            frame: Frame::new(),
+            icv,
+            inherited: Inherited::default(),
+            is_final: false,
+            has_objects: false,
+            event: None,
+        }
+    }
+}
+
+/// What is put back when a task is over.
+struct Saved {
+    task: &'static Node,
+    frame: &'static Node,
+    icv: &'static Icv,
+    is_final: bool,
+    inherited: Inherited,
+}
+
+impl Context {
+    /// Creates a task. With an event the task is over only when that is fulfilled.
+    pub fn task(
+        &self,
+        call: TaskCall,
+        clauses: Clauses,
+        accesses: &[(usize, Access)],
+        event: Option<Arc<Event>>,
+    ) {
+        if self.is_cancelled() {
+            return;
+        }
+        let is_final = clauses.is_final || self.is_final.get();
+        let at_once = clauses.is_undeferred
+            || self.is_final.get()
+            || (self.team.size == 1 && event.is_none());
+        if at_once || (accesses.is_empty() && event.is_none() && self.has_many_children()) {
+            self.wait_for_accesses(accesses);
+            self.run_undeferred(call, is_final, event);
+            return;
+        }
+        let parent = self.frame.get();
+        let mut task = self.new_task(self.new_node(parent));
+        parent.add_child();
+        task.frame.load(call);
+        task.is_final = is_final;
+        task.has_objects = call.copies();
+        task.icv = self.icv.get();
+        task.priority = clauses.priority.min(environment::get().max_task_priority);
+        self.inherited.borrow().clone_into(&mut task.inherited);
+        if let Some(event) = &event {
+            event.bind(task.node, self.team);
+        }
+        task.event = event;
+        if accesses.is_empty() {
+            self.push(task);
+        } else if let Some(task) = depend::enter(self.task.get(), task, accesses) {
+            self.push(task);
+        }
+    }
+
+    fn has_many_children(&self) -> bool {
+        let most = (u64::from(self.team.size) * CHILDREN_PER_MEMBER).max(CHILDREN_AT_LEAST);
+        self.frame.get().children() > most
+    }
+
+    /// Runs a task in its creator's place.
+    fn run_undeferred(&self, call: TaskCall, is_final: bool, event: Option<Arc<Event>>) {
+        let parent = self.frame.get();
+        let node = self.new_node(parent);
+        parent.add_child();
+        if let Some(event) = &event {
+            event.bind(node, self.team);
+        }
+        let inherited = self.inherited.borrow().clone();
+        // The arguments are the creator's: they are copied before the task is entered.
+        let copied = call.copies().then(|| {
+            let mut task = self.new_task(node);
+            task.frame.load(call);
+            task
+        });
+        let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
+        match copied {
+            Some(mut task) => {
+                task.frame.call();
+                self.free_task(task);
+            }
+            None => call.call_in_place(),
+        }
+        if let Some(event) = event {
+            event.wait(self);
+        }
+        self.leave_task(saved);
+        complete(Some(self), self.team, node);
+    }
+
+    /// Executes a deferred task.
+    pub(crate) fn run(&self, mut task: Box<Task>) {
+        let node = task.node;
+        let event = task.event.take();
+        let inherited = std::mem::take(&mut task.inherited);
+        let group = inherited.group;
+        let is_cancelled = self.team.is_cancelled() || group.is_some_and(is_group_cancelled);
+        if is_cancelled && !task.has_objects {
+            task.frame.discard();
+        } else {
+            let saved = self.enter_task(node, task.icv, task.is_final, inherited);
+            task.frame.call();
+            self.leave_task(saved);
+        }
+        self.free_task(task);
+        if let Some(event) = event
+            && event.state.fetch_or(BODY_RUN, Ordering::SeqCst) & FULFILLED == 0
+        {
+            // Who fulfils the event completes the task.
+            return;
+        }
+        complete(Some(self), self.team, node);
+    }
+
+    #[inline]
+    fn enter_task(
+        &self,
+        node: &'static Node,
+        icv: &'static Icv,
+        is_final: bool,
+        inherited: Inherited,
+    ) -> Saved {
+        node.owner.set(Some(self.member), Ordering::Relaxed);
+        Saved {
+            task: self.task.replace(node),
+            frame: self.frame.replace(node),
+            icv: self.icv.replace(icv),
+            is_final: self.is_final.replace(is_final),
+            inherited: self.inherited.replace(inherited),
+        }
+    }
+
+    #[inline]
+    fn leave_task(&self, saved: Saved) {
+        self.task.set(saved.task);
+        self.frame.set(saved.frame);
+        self.icv.set(saved.icv);
+        self.is_final.set(saved.is_final);
+        drop(self.inherited.replace(saved.inherited));
+    }
+
+    /// `taskwait`: waits for the children of the current task.
+    pub fn taskwait(&self) {
+        let task = self.task.get();
+        let mut frame = self.frame.get();
+        loop {
+            if frame.children() != 0 {
+                self.wait_on_node(frame, While::Below(task), &|| frame.children() == 0);
+            }
+            if std::ptr::eq(frame, task) {
+                break;
+            }
+            match frame.parent.get(Ordering::Relaxed) {
+                Some(outer) => frame = outer,
+                None => break,
+            }
+        }
+    }
+
+    /// `taskwait depend`: waits for the children on which these accesses depend.
+    pub fn wait_for_accesses(&self, accesses: &[(usize, Access)]) {
+        if accesses.is_empty() {
+            return;
+        }
+        let task = self.task.get();
+        if let Some(waiter) = depend::wait_for(task, accesses, self.member) {
+            self.wait(While::Below(task), &|| {
+                waiter.pending.load(Ordering::SeqCst) == 0
+            });
+        }
+    }
+
+    /// `taskyield`: executes another task, if there is one.
+    pub fn taskyield(&self) {
+        match self.find(While::Below(self.task.get())) {
+            Some(task) => self.run(task),
+            None => host::yield_now(),
+        }
+    }
+
+    /// Begins a taskgroup.
+    pub fn start_group(&self, is_workshare: bool) {
+        let node = self.new_node(self.frame.get());
+        node.owner.set(Some(self.member), Ordering::Relaxed);
+        node.is_cancelled.store(false, Ordering::Relaxed);
+        node.is_workshare.store(is_workshare, Ordering::Relaxed);
+        let outer = self.inherited.borrow_mut().group.replace(node);
+        node.outer_group.set(outer, Ordering::Relaxed);
+        self.frame.set(node);
+    }
+
+    /// Ends the innermost taskgroup: waits for its tasks and all below them.
+    pub fn end_group(&self) {
+        let node = self.frame.get();
+        if std::ptr::eq(node, self.task.get()) {
+            return;
+        }
+        if !node.is_alone() {
+            self.wait_on_node(node, While::Below(self.task.get()), &|| node.is_alone());
+        }
+        let outer = node.outer_group.get(Ordering::Relaxed);
+        self.inherited.borrow_mut().group = outer;
+        if let Some(outer) = node.parent.get(Ordering::Relaxed) {
+            self.frame.set(outer);
+        }
+        self.free_node(node);
+    }
+
+    /// Registers task reductions for the current taskgroup.
+    pub fn register(&self, table: Table) {
+        let outer = self.inherited.borrow().reductions.clone();
+        let made = Reductions::new(table, self.team.size, None, outer);
+        reduction::keep(table, &made);
+        self.inherited.borrow_mut().reductions = Some(made);
+    }
+
+    /// The same for a work share, whose first member has made the copies.
+    pub(crate) fn register_share(
+        &self,
+        table: Table,
+        made: Option<&Reductions>,
+    ) -> Arc<Reductions> {
+        let outer = self.inherited.borrow().reductions.clone();
+        let made = Reductions::new(table, self.team.size, made, outer);
+        self.inherited.borrow_mut().reductions = Some(Arc::clone(&made));
+        made
+    }
+
+    /// Ends the taskgroup of a work share with reductions.
+    pub fn unregister_share(&self, is_cancelled: bool) {
+        self.end_group();
+        let mut inherited = self.inherited.borrow_mut();
+        let outer = inherited.reductions.take().and_then(|inner| inner.outer());
+        inherited.reductions = outer;
+        drop(inherited);
+        if !is_cancelled {
+            self.barrier();
+        }
+    }
+
+    /// The program has combined the copies for this table.
+    pub fn unregister(&self, table: Table) {
+        let mut inherited = self.inherited.borrow_mut();
+        if let Some(gone) = reduction::release(table) {
+            let is_current = inherited
+                .reductions
+                .as_ref()
+                .is_some_and(|current| Arc::ptr_eq(current, &gone));
+            if is_current {
+                inherited.reductions = gone.outer();
+            }
+        }
+    }
+
+    /// Where this member's copies of the variables are; see [`Reductions::remap`].
+    ///
+    /// # Errors
+    /// The address that belongs to no reduction in force.
+    pub fn remap(&self, words: Table, count: usize, originals: usize) -> Result<(), usize> {
+        let reductions = self.inherited.borrow().reductions.clone();
+        match reductions {
+            Some(reductions) => reductions.remap(words, count, originals, self.id),
+            None => Err(words.get(0)),
+        }
+    }
+
+    /// Cuts a loop into tasks.
+    pub fn taskloop(
+        &self,
+        call: TaskCall,
+        clauses: Clauses,
+        iterations: Iterations,
+        cut: Cut,
+        group: Option<Option<Table>>,
+    ) {
+        if let Some(table) = group {
+            self.start_group(false);
+            if let Some(table) = table {
+                self.register(table);
+            }
+        }
+        if !self.is_cancelled() {
+            let tasks = Tasks::cut(iterations.count, cut, u64::from(self.team.size));
+            for number in 0..tasks.tasks {
+                let (first, end) = tasks.of(number);
+                let bounds = (iterations.value(first), iterations.value(end));
+                self.taskloop_task(call, clauses, bounds);
+            }
+        }
+        if group.is_some() {
+            self.end_group();
+        }
+    }
+
+    fn taskloop_task(&self, call: TaskCall, clauses: Clauses, (first, end): (u64, u64)) {
+        let is_final = clauses.is_final || self.is_final.get();
+        let at_once = clauses.is_undeferred
+            || self.is_final.get()
+            || self.team.size == 1
+            || self.has_many_children();
+        let parent = self.frame.get();
+        let node = self.new_node(parent);
+        parent.add_child();
+        let mut task = self.new_task(node);
+        task.frame.load(call);
+        task.frame.set_bounds(first, end);
+        if at_once {
+            let inherited = self.inherited.borrow().clone();
+            let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
+            task.frame.call();
+            self.leave_task(saved);
+            self.free_task(task);
+            complete(Some(self), self.team, node);
+            return;
+        }
+        task.is_final = is_final;
+        task.has_objects = call.copies();
+        task.icv = self.icv.get();
+        task.priority = clauses.priority.min(environment::get().max_task_priority);
+        self.inherited.borrow().clone_into(&mut task.inherited);
+        task.event = None;
+        self.push(task);
+    }
+
+    /// Whether new tasks are not to be started: the region or the innermost taskgroup has been cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.team.is_cancelled() || self.is_in_cancelled_group()
+    }
+
+    #[must_use]
+    pub fn is_in_cancelled_group(&self) -> bool {
+        self.inherited
+            .borrow()
+            .group
+            .is_some_and(is_group_cancelled)
+    }
+
+    /// `cancel taskgroup`
+    pub fn cancel_group(&self) {
+        let Some(mut group) = self.inherited.borrow().group else {
+            return;
+        };
+        if group.is_workshare.load(Ordering::Relaxed)
+            && let Some(outer) = group.outer_group.get(Ordering::Relaxed)
+        {
+            group = outer;
+        }
+        group.is_cancelled.store(true, Ordering::Release);
+    }
+
+    /// `cancel parallel`
+    pub fn cancel_region(&self) {
+        self.team.cancel();
+    }
+
+    /// `cancel for` and `cancel sections`
+    pub fn cancel_share(&self) {
+        self.team.cancel_work();
+    }
+}
+
+fn is_group_cancelled(group: &'static Node) -> bool {
+    group.is_cancelled.load(Ordering::Acquire)
+        || (group.is_workshare.load(Ordering::Relaxed)
+            && group
+                .outer_group
+                .get(Ordering::Relaxed)
+                .is_some_and(|outer| outer.is_cancelled.load(Ordering::Acquire)))
+}
+
+/// A task is over, with its event. `here` is who tells it, if that is a member of the team.
+fn complete(here: Option<&Context>, team: &'static Team, node: &'static Node) {
+    if node.has_dependence.load(Ordering::Relaxed) {
+        depend::finish(node, |task| match here {
+            Some(context) => context.push(task),
+            None => team.enqueue(task),
+        });
+    }
+    let Some(parent) = node.parent.get(Ordering::Relaxed) else {
+        return;
+    };
+    let is_done = node.finish();
+    let what = if is_done { CHILD_AND_NODE } else { CHILD };
+    if is_done {
+        recycle(here, node);
+    }
+    tell_parent(here, parent, what);
+}
+
+fn tell_parent(here: Option<&Context>, mut parent: &'static Node, mut what: u64) {
+    loop {
+        match parent.child_done(what, here.map(|context| context.member)) {
+            After::Nothing => return,
+            After::WakeOwner => {
+                if let Some(owner) = parent.owner.get(Ordering::Relaxed) {
+                    owner.notify();
+                }
+                return;
+            }
+            After::Recycle => {
+                let Some(above) = parent.parent.get(Ordering::Relaxed) else {
+                    return;
+                };
+                recycle(here, parent);
+                parent = above;
+                what = CHILD_NODE;
+            }
+        }
+    }
+}
+
+fn recycle(here: Option<&Context>, node: &'static Node) {
+    depend::siblings(node).clear();
+    match here {
+        Some(context) => context.free_node(node),
+        None => crate::team::free_node(node),
+    }
+}
+
+impl Event {
+    /// A new event; the number is what the program knows it by.
+    #[must_use]
+    pub fn new() -> (Arc<Event>, usize) {
+        let number = EVENT_NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let event = Arc::new(Event {
+            state: AtomicU8::new(0),
+            number,
+            node: Link::none(),
+            team: Link::none(),
+            waiter: Link::none(),
+        });
+        EVENTS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert_default()
+            .insert(number, Arc::clone(&event));
+        (event, number)
+    }
+
+    fn bind(&self, node: &'static Node, team: &'static Team) {
+        self.node.set(Some(node), Ordering::Release);
+        self.team.set(Some(team), Ordering::Release);
+    }
+
+    /// The body of a task that is not deferred has run: waits for the event.
+    fn wait(&self, context: &Context) {
+        // Who fulfils it wakes the waiter and leaves the rest to it.
+        self.waiter.set(Some(context.member), Ordering::SeqCst);
+        context.wait(While::Below(context.task.get()), &|| {
+            self.state.load(Ordering::SeqCst) & FULFILLED != 0
+        });
+    }
+
+    /// Fulfils the event with this number. Whether there was one.
+    pub fn fulfill(number: usize) -> bool {
+        let event = EVENTS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_mut()
+            .and_then(|events| events.remove(&number));
+        let Some(event) = event else { return false };
+        debug_assert_eq!(event.number, number);
+        let before = event.state.fetch_or(FULFILLED, Ordering::SeqCst);
+        if let Some(waiter) = event.waiter.get(Ordering::SeqCst) {
+            waiter.notify();
+        } else if before & BODY_RUN != 0
+            && let Some(node) = event.node.get(Ordering::Acquire)
+            && let Some(team) = event.team.get(Ordering::Acquire)
+        {
+            complete(None, team, node);
+        }
+        true
+    }
+}

@@ -1,0 +1,486 @@
+//! Work shares: loops, sections, and what members share for them.
+//!
+//! The work shares of a region are a chain, made as members come to them: each member keeps the one it is at, and the first to
+//! come to the next appends and opens it. A member may so be any number of `nowait` loops ahead of the others, which it is
+//! when one thread runs a member after the other. A work share is recycled when all members have gone on.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use margay_core_openmp::schedule::{
+    Iterations, Kind, Schedule, guided_share, static_chunk, static_owner,
+};
+use margay_sys::link::Link;
+use margay_sys::outlined::{Table, Zeroed};
+
+use crate::host;
+use crate::reduction::Reductions;
+use crate::team::{Context, Team};
+
+/// A loop to share; sections are one of `1..=count` by single iterations.
+#[derive(Clone, Copy, Debug)]
+pub struct Loop {
+    pub iterations: Iterations,
+    pub schedule: Schedule,
+    pub is_ordered: bool,
+}
+
+/// What members share for a loop.
+#[derive(Debug)]
+pub struct Work {
+    state: AtomicU32,
+    next: Link<Work>,
+    left: AtomicU32,
+    /// The first iteration that nobody has.
+    taken: AtomicU64,
+    /// Adding a chunk to `taken` cannot overflow.
+    is_small: AtomicBool,
+    /// The iteration at which the ordered regions are.
+    turn: AtomicU64,
+    waiters: AtomicU32,
+    share: Mutex<Option<Loop>>,
+    extra: Mutex<Extra>,
+}
+
+#[derive(Debug, Default)]
+struct Extra {
+    memory: Option<Zeroed>,
+    reductions: Option<Arc<Reductions>>,
+    doacross: Option<Arc<Doacross>>,
+}
+
+const FRESH: u32 = 0;
+const OPENING: u32 = 1;
+const OPEN: u32 = 2;
+
+/// Where a member is in the chain, and in the loop.
+#[derive(Debug)]
+pub(crate) struct Current {
+    work: Cell<&'static Work>,
+    share: Cell<Option<Loop>>,
+    /// Chunks that this member has had under the static schedule.
+    trip: Cell<u64>,
+    /// The iterations that it has now; empty before the first.
+    chunk: Cell<(u64, u64)>,
+    doacross: RefCell<Option<Arc<Doacross>>>,
+}
+
+/// What a work share begins with, beside its loop.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes {
+    /// Bytes of zeroed memory for all members.
+    pub memory: Option<usize>,
+    pub reductions: Option<Table>,
+}
+
+/// How far a doacross loop has come.
+#[derive(Debug)]
+pub struct Doacross {
+    counts: Vec<u64>,
+    /// Iterations of the outermost loop for each entry of `posted`.
+    by: Entries,
+    /// The last iteration posted in each, as numbered by [`Doacross::number`], plus 1.
+    posted: Vec<Posted>,
+    waiters: AtomicU32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Entries {
+    /// One for each member under the static schedule: members, chunk.
+    Member { members: u64, chunk: u64 },
+    /// One for so many iterations.
+    Chunk(u64),
+}
+
+/// A line of its own for each, because others poll it.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Posted(AtomicU64, Mutex<u128>);
+
+impl Work {
+    pub(crate) fn make() -> &'static Work {
+        Box::leak(Box::new(Work {
+            state: AtomicU32::new(FRESH),
+            next: Link::none(),
+            left: AtomicU32::new(0),
+            taken: AtomicU64::new(0),
+            is_small: AtomicBool::new(true),
+            turn: AtomicU64::new(0),
+            waiters: AtomicU32::new(0),
+            share: Mutex::default(),
+            extra: Mutex::default(),
+        }))
+    }
+
+    /// Fills in the loop, before anybody else can see the work share or while they wait for it.
+    pub(crate) fn open(&self, share: Loop, members: u32) {
+        self.fill(share, members);
+        self.state.store(OPEN, Ordering::Release);
+    }
+
+    fn fill(&self, share: Loop, members: u32) {
+        let most = u128::from(share.iterations.count)
+            + u128::from(share.schedule.chunk.max(1)) * u128::from(members + 1);
+        self.is_small
+            .store(most < u128::from(u64::MAX), Ordering::Relaxed);
+        self.taken.store(0, Ordering::Relaxed);
+        self.turn.store(0, Ordering::Relaxed);
+        *lock(&self.share) = Some(share);
+    }
+
+    fn share(&self) -> Option<Loop> {
+        *lock(&self.share)
+    }
+
+    fn reset(&self) {
+        *lock(&self.share) = None;
+        *lock(&self.extra) = Extra::default();
+        self.next.set(None, Ordering::Relaxed);
+        self.left.store(0, Ordering::Relaxed);
+        self.state.store(FRESH, Ordering::Release);
+    }
+
+    /// A member goes on. Recycles the work share after the last.
+    fn leave(&'static self, team: &Team) {
+        if self.left.fetch_add(1, Ordering::AcqRel) + 1 == team.size {
+            self.reset();
+            team.give_back_work(self);
+        }
+    }
+
+    /// Takes iterations from the shared counter; `share` of those left.
+    fn take(&self, count: u64, share: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
+        let mut first = self.taken.load(Ordering::Relaxed);
+        loop {
+            if first >= count {
+                return None;
+            }
+            let end = first + share(count - first);
+            match self
+                .taken
+                .compare_exchange_weak(first, end, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => return Some((first, end)),
+                Err(seen) => first = seen,
+            }
+        }
+    }
+
+    fn wake_waiters(&self) {
+        if self.waiters.load(Ordering::SeqCst) != 0 {
+            host::wake(std::ptr::from_ref(self) as usize);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Current {
+    pub(crate) fn new(first: &'static Work) -> Current {
+        Current {
+            work: Cell::new(first),
+            share: Cell::new(None),
+            trip: Cell::new(0),
+            chunk: Cell::new((0, 0)),
+            doacross: RefCell::new(None),
+        }
+    }
+
+    /// Begins with a loop that the region was forked with.
+    pub(crate) fn load(&self, share: Loop) {
+        self.share.set(Some(share));
+        self.trip.set(0);
+        self.chunk.set((0, 0));
+    }
+
+    pub(crate) fn leave(&self, team: &Team) {
+        self.work.get().leave(team);
+    }
+}
+
+impl Context {
+    /// Comes to the next work share: a loop, or none for a construct that only shares memory. Returns the address of the
+    /// shared memory, if any was wished for.
+    pub fn begin_share(
+        &self,
+        share: Option<Loop>,
+        wishes: Wishes,
+        counts: Option<&[u64]>,
+    ) -> Option<usize> {
+        let share = share.map(|mut share| {
+            if share.schedule.kind == Kind::Auto {
+                share.schedule = Schedule::new(Kind::Static, 0);
+            }
+            share
+        });
+        if wishes.reductions.is_some() {
+            self.start_group(true);
+        }
+        let (work, is_first) = self.next_share();
+        let mut address = None;
+        if is_first {
+            if let Some(share) = share {
+                work.fill(share, self.team.size);
+            }
+            let mut extra = lock(&work.extra);
+            if let Some(table) = wishes.reductions {
+                extra.reductions = Some(self.register_share(table, None));
+            }
+            if let Some(bytes) = wishes.memory {
+                let memory = Zeroed::new(bytes, 16);
+                address = Some(memory.address());
+                extra.memory = Some(memory);
+            }
+            if let (Some(share), Some(counts)) = (share, counts) {
+                extra.doacross = Doacross::new(share, counts, self.team.size).map(Arc::new);
+                self.work.doacross.replace(extra.doacross.clone());
+            }
+            drop(extra);
+            work.state.store(OPEN, Ordering::Release);
+        } else {
+            let extra = lock(&work.extra);
+            if let Some(table) = wishes.reductions {
+                self.register_share(table, extra.reductions.as_deref());
+            }
+            address = extra.memory.as_ref().map(Zeroed::address);
+            self.work.doacross.replace(extra.doacross.clone());
+        }
+        // What the first member has found counts for all: a runtime schedule may differ between them.
+        self.work
+            .share
+            .set(share.and_then(|share| work.share().or(Some(share))));
+        self.work.trip.set(0);
+        self.work.chunk.set((0, 0));
+        address
+    }
+
+    fn next_share(&self) -> (&'static Work, bool) {
+        let team = self.team;
+        let before = self.work.work.get();
+        let work = match before.next.get(Ordering::Acquire) {
+            Some(work) => work,
+            None => {
+                let work = team.take_work();
+                match before.next.set_first(work) {
+                    Ok(()) => work,
+                    Err(other) => {
+                        team.give_back_work(work);
+                        other
+                    }
+                }
+            }
+        };
+        before.leave(team);
+        self.work.work.set(work);
+        if work.state.load(Ordering::Acquire) == FRESH
+            && work
+                .state
+                .compare_exchange(FRESH, OPENING, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
+        {
+            return (work, true);
+        }
+        // The opener does nothing that waits: this is over in a moment.
+        while work.state.load(Ordering::Acquire) != OPEN {
+            host::yield_now();
+        }
+        (work, false)
+    }
+
+    /// The next iterations of this member, as numbers of iterations; none when there are no more.
+    fn next_chunk(&self) -> Option<(u64, u64)> {
+        let current = &self.work;
+        let share = current.share.get()?;
+        if share.is_ordered {
+            self.pass_turn();
+        }
+        let (count, chunk) = (share.iterations.count, share.schedule.chunk);
+        let members = u64::from(self.team.size);
+        let work = current.work.get();
+        let next = match share.schedule.kind {
+            Kind::Static | Kind::Auto => {
+                let trip = current.trip.get();
+                current.trip.set(trip + 1);
+                static_chunk(count, members, u64::from(self.id), chunk, trip)
+            }
+            Kind::Dynamic => {
+                let chunk = chunk.max(1);
+                if work.is_small.load(Ordering::Relaxed) {
+                    let first = work.taken.load(Ordering::Relaxed);
+                    if first >= count {
+                        None
+                    } else {
+                        let first = work.taken.fetch_add(chunk, Ordering::Relaxed);
+                        (first < count).then(|| (first, (first + chunk).min(count)))
+                    }
+                } else {
+                    work.take(count, |left| chunk.min(left))
+                }
+            }
+            Kind::Guided => work.take(count, |left| guided_share(left, members, chunk)),
+        };
+        current.chunk.set(next.unwrap_or((0, 0)));
+        next
+    }
+
+    /// The next iterations of this member: the values of the first and of the first beyond.
+    #[inline]
+    pub fn next_iterations(&self) -> Option<(u64, u64)> {
+        let (first, end) = self.next_chunk()?;
+        let iterations = self.work.share.get()?.iterations;
+        Some((iterations.value(first), iterations.value(end)))
+    }
+
+    /// The next section, from 1.
+    pub fn next_section(&self) -> Option<u32> {
+        self.next_chunk().map(|(first, _)| first as u32 + 1)
+    }
+
+    /// The loop is over for this member.
+    pub fn end_share(&self) {
+        if self.work.share.get().is_some_and(|share| share.is_ordered) {
+            self.pass_turn();
+        }
+        self.work.doacross.replace(None);
+    }
+
+    /// Waits for the turn of this member's iterations in the ordered regions.
+    pub fn start_ordered(&self) {
+        let (first, end) = self.work.chunk.get();
+        if self.team.size == 1 || first == end {
+            return;
+        }
+        let work = self.work.work.get();
+        if work.turn.load(Ordering::Acquire) != first {
+            self.wait_at(work, &work.waiters, &|| {
+                work.turn.load(Ordering::SeqCst) == first
+            });
+        }
+    }
+
+    /// After this member's iterations it is the next ones' turn.
+    fn pass_turn(&self) {
+        let (first, end) = self.work.chunk.get();
+        if first == end {
+            return;
+        }
+        self.start_ordered();
+        let work = self.work.work.get();
+        work.turn.store(end, Ordering::SeqCst);
+        self.work.chunk.set((0, 0));
+        work.wake_waiters();
+    }
+
+    fn wait_at<T>(&self, at: &T, waiters: &AtomicU32, done: &dyn Fn() -> bool) {
+        waiters.fetch_add(1, Ordering::SeqCst);
+        host::wait_until(std::ptr::from_ref(at) as usize, done);
+        waiters.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// `ordered depend(source)`
+    pub fn post(&self, iteration: &[u64]) {
+        if let Some(doacross) = self.doacross() {
+            doacross.post(iteration);
+        }
+    }
+
+    /// `ordered depend(sink)`: waits until the iteration with the numbers that `at` gives has been posted.
+    pub fn wait_for_post(&self, at: impl Fn(usize) -> u64) {
+        let Some(doacross) = self.doacross() else {
+            return;
+        };
+        let iteration: Vec<u64> = (0..doacross.counts.len()).map(at).collect();
+        if !doacross.is_posted(&iteration) {
+            self.wait_at(&*doacross, &doacross.waiters, &|| {
+                doacross.is_posted(&iteration)
+            });
+        }
+    }
+
+    /// How many nested loops the doacross loop has that this member is in.
+    #[must_use]
+    pub fn doacross_loops(&self) -> usize {
+        self.doacross().map_or(0, |doacross| doacross.counts.len())
+    }
+
+    fn doacross(&self) -> Option<Arc<Doacross>> {
+        self.work.doacross.borrow().clone()
+    }
+}
+
+impl Doacross {
+    /// None where nobody has to wait: a single member, or an empty loop.
+    fn new(share: Loop, counts: &[u64], members: u32) -> Option<Doacross> {
+        if members == 1 || counts.contains(&0) {
+            return None;
+        }
+        let chunk = share.schedule.chunk;
+        let members = u64::from(members);
+        let (by, entries) = match share.schedule.kind {
+            Kind::Static | Kind::Auto => (Entries::Member { members, chunk }, members),
+            Kind::Dynamic => {
+                let chunk = chunk.max(1);
+                (Entries::Chunk(chunk), counts[0].div_ceil(chunk))
+            }
+            Kind::Guided => (Entries::Chunk(1), counts[0]),
+        };
+        Some(Doacross {
+            counts: counts.to_vec(),
+            by,
+            posted: (0..entries).map(|_| Posted::default()).collect(),
+            waiters: AtomicU32::new(0),
+        })
+    }
+
+    /// The iteration's place in the order in which one thread would execute them.
+    fn number(&self, iteration: &[u64]) -> u128 {
+        iteration
+            .iter()
+            .zip(&self.counts)
+            .fold(0_u128, |number, (&index, &count)| {
+                number
+                    .wrapping_mul(u128::from(count))
+                    .wrapping_add(u128::from(index))
+            })
+    }
+
+    fn entry(&self, outermost: u64) -> &Posted {
+        let at = match self.by {
+            Entries::Member { members, chunk } => {
+                static_owner(self.counts[0], members, chunk, outermost)
+            }
+            Entries::Chunk(chunk) => outermost / chunk,
+        };
+        &self.posted[at as usize]
+    }
+
+    fn post(&self, iteration: &[u64]) {
+        let number = self.number(iteration) + 1;
+        let posted = self.entry(iteration[0]);
+        match u64::try_from(number) {
+            Ok(number) => posted.0.store(number, Ordering::SeqCst),
+            Err(_) => {
+                *lock(&posted.1) = number;
+                posted.0.store(u64::MAX, Ordering::SeqCst);
+            }
+        }
+        if self.waiters.load(Ordering::SeqCst) != 0 {
+            host::wake(std::ptr::from_ref(self) as usize);
+        }
+    }
+
+    fn is_posted(&self, iteration: &[u64]) -> bool {
+        if iteration[0] >= self.counts[0] {
+            return true;
+        }
+        let number = self.number(iteration) + 1;
+        let posted = self.entry(iteration[0]);
+        match posted.0.load(Ordering::SeqCst) {
+            u64::MAX => *lock(&posted.1) >= number,
+            there => u128::from(there) >= number,
+        }
+    }
+}

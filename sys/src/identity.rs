@@ -1,0 +1,279 @@
+//! Sets of thread-local variables that a stack can take on, whichever thread it runs on.
+//!
+//! A program's `threadprivate` variables, `errno`, and a C++ library's state of exceptions are thread-local: the compiler
+//! reaches them through one register (`fs` on x86-64). Where several of a program's logical threads share one thread of the
+//! system, each needs its own set. An [`Identity`] is that of a thread made for the purpose, which sleeps for good; while
+//! the register points to its set, everything but the kernel takes the running thread for that one. So addresses of
+//! variables are as they would be with real threads, initial values and constructors come from the loader, and nothing is
+//! copied. One stack at a time may have an identity.
+//!
+//! The runtime's own state is that of the real thread, found again by [`natively`].
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+/// A set of thread-local variables. Ends with its value.
+#[derive(Debug)]
+pub struct Identity {
+    base: usize,
+    is_used: AtomicBool,
+    /// Set when the value is dropped, and the thread ends.
+    end: Arc<AtomicU32>,
+}
+
+impl Drop for Identity {
+    fn drop(&mut self) {
+        self.end.store(1, Ordering::Release);
+        // SAFETY: the word lives as long as somebody waits for it.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                Arc::as_ptr(&self.end),
+                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                1,
+            );
+        }
+    }
+}
+
+/// Sleeps by a system call alone: what the standard library sleeps on is a thread-local variable, which is in use by whoever
+/// has the identity.
+fn sleep_until_set(word: &AtomicU32) {
+    while word.load(Ordering::Acquire) == 0 {
+        // SAFETY: `word` is a live, aligned word; a null timeout waits without end.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                ptr::from_ref(word),
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                0,
+                ptr::null::<libc::timespec>(),
+            );
+        }
+    }
+}
+
+/// Bytes of stack for a thread that only sleeps, the least that the C library allows rounded up.
+const STACK_BYTES: usize = 64 << 10;
+
+thread_local! {
+    /// The base of the real thread's set, while this is another's; 0 otherwise.
+    static NATIVE: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Identity {
+    /// A fresh set, as a new thread has it. None where that is not possible (another processor than x86-64, no more
+    /// threads).
+    #[must_use]
+    pub fn new() -> Option<Identity> {
+        if !cfg!(target_arch = "x86_64") {
+            return None;
+        }
+        natively(|| {
+            let (tell, told) = mpsc::channel();
+            let end = Arc::new(AtomicU32::new(0));
+            let ended = Arc::clone(&end);
+            thread::Builder::new()
+                .stack_size(STACK_BYTES)
+                .name("identity".into())
+                .spawn(move || {
+                    let _ = tell.send(base());
+                    drop(tell);
+                    sleep_until_set(&ended);
+                })
+                .ok()?;
+            Some(Identity {
+                base: told.recv().ok()?,
+                is_used: AtomicBool::new(false),
+                end,
+            })
+        })
+    }
+
+    /// Runs `f` with this set. What `f` calls suspends the running stack only within [`natively`]: the runtime does not know of
+    /// the fiber otherwise.
+    ///
+    /// # Panics
+    /// When somebody has this identity.
+    pub fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        let was_used = self.is_used.swap(true, Ordering::Acquire);
+        assert!(!was_used, "an identity belongs to one stack at a time");
+        let native = NATIVE.get();
+        // SAFETY: the identity's thread lives as long as `self`, and sleeps; nobody else uses its set until `is_used` is false
+        // again.
+        let result = unsafe {
+            enter(self.base, f, move |before| {
+                NATIVE.set(if native == 0 { before } else { native });
+            })
+        };
+        self.is_used.store(false, Ordering::Release);
+        result
+    }
+}
+
+/// Runs `f` with the real thread's set.
+#[inline]
+pub fn natively<R>(f: impl FnOnce() -> R) -> R {
+    let native = NATIVE.get();
+    if native == 0 {
+        return f();
+    }
+    // SAFETY: the set is that of the real thread: a stack with an identity does not go to another thread.
+    unsafe { enter(native, f, |_| ()) }
+}
+
+/// Runs `f` with the set at `to`; `begin` gets the base of the one before. Not inlined, and neither is what runs inside: a
+/// compiler may keep addresses of thread-local variables as long as it sees no reason why they should change.
+///
+/// # Safety
+/// There is a set at `to`, and no other thread uses it.
+#[inline(never)]
+unsafe fn enter<R>(to: usize, f: impl FnOnce() -> R, begin: impl FnOnce(usize)) -> R {
+    #[inline(never)]
+    fn inside<R>(before: usize, begin: impl FnOnce(usize), f: impl FnOnce() -> R) -> R {
+        begin(before);
+        f()
+    }
+    let before = base();
+    // SAFETY: by the caller's promise.
+    unsafe { set_base(to) };
+    let result = inside(before, begin, f);
+    // SAFETY: it is the one that was in force.
+    unsafe { set_base(before) };
+    result
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_instructions() -> bool {
+    /// The kernel lets programs use the instructions that read and write the base.
+    const HWCAP2_FSGSBASE: libc::c_ulong = 1 << 1;
+    static HAS: OnceLock<bool> = OnceLock::new();
+    // SAFETY: the call has no memory arguments.
+    *HAS.get_or_init(|| unsafe { libc::getauxval(libc::AT_HWCAP2) } & HWCAP2_FSGSBASE != 0)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn base() -> usize {
+    let base: usize;
+    // SAFETY: the first word of a set is its own address (System V ABI, thread-local storage, variant II).
+    unsafe {
+        std::arch::asm!("mov {}, fs:[0]", out(reg) base, options(nostack, readonly, preserves_flags));
+    }
+    base
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn set_base(base: usize) {
+    if has_instructions() {
+        // SAFETY: the kernel allows the instruction; by the caller's promise there is a set.
+        unsafe {
+            std::arch::asm!("wrfsbase {}", in(reg) base, options(nostack, preserves_flags));
+        }
+    } else {
+        /// `arch_prctl`'s number for setting the base.
+        const ARCH_SET_FS: libc::c_int = 0x1002;
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SET_FS, base) };
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn base() -> usize {
+    0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn set_base(_base: usize) {}
+
+/// Whether the program or a library that it uses has thread-local variables of its own, beside the C library's.
+#[must_use]
+pub fn is_needed() -> bool {
+    /// Libraries whose variables belong to the real thread or do not matter.
+    const OTHERS: [&[u8]; 6] = [
+        b"/libc.so",
+        b"/libm.so",
+        b"/ld-linux",
+        b"/libpthread.so",
+        b"/libgomp.so",
+        b"/libgcc_s.so",
+    ];
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        found: *mut c_void,
+    ) -> libc::c_int {
+        // SAFETY: the loader passes a valid entry, and the caller below a flag.
+        unsafe {
+            let headers =
+                std::slice::from_raw_parts((*info).dlpi_phdr, usize::from((*info).dlpi_phnum));
+            let has_variables = headers
+                .iter()
+                .any(|header| header.p_type == libc::PT_TLS && header.p_memsz > 0);
+            let name = std::ffi::CStr::from_ptr((*info).dlpi_name).to_bytes();
+            let is_other = OTHERS
+                .iter()
+                .any(|other| name.windows(other.len()).any(|part| part == *other));
+            if has_variables && !is_other {
+                *found.cast::<bool>() = true;
+            }
+        }
+        0
+    }
+    let mut found = false;
+    // SAFETY: `look` is called during the call only.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    thread_local! {
+        static VALUE: Cell<u32> = const { Cell::new(5) };
+    }
+
+    #[inline(never)]
+    fn value() -> u32 {
+        VALUE.get()
+    }
+
+    #[inline(never)]
+    fn set(value: u32) {
+        VALUE.set(value);
+    }
+
+    #[test]
+    fn each_identity_has_its_own_variables() {
+        let (one, two) = (Identity::new().unwrap(), Identity::new().unwrap());
+        set(1);
+        one.with(|| {
+            assert_eq!(value(), 5);
+            set(11);
+            natively(|| {
+                assert_eq!(value(), 1);
+                set(2);
+            });
+            two.with(|| {
+                assert_eq!(value(), 5);
+                set(22);
+                natively(|| assert_eq!(value(), 2));
+            });
+            assert_eq!(value(), 11);
+        });
+        assert_eq!(value(), 2);
+        one.with(|| assert_eq!(value(), 11));
+    }
+
+    #[test]
+    fn this_program_has_variables() {
+        assert!(is_needed());
+    }
+}

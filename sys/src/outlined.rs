@@ -1,0 +1,348 @@
+//! Functions into which a compiler has outlined the body of an OpenMP construct, and the data that they get.
+//!
+//! A compiler turns the body of a parallel region, a task or a target region into a function of one pointer, and calls the
+//! runtime with the two. Making one of the types here is taking the compiler's word for both; calling it is safe from then on.
+
+use std::ffi::{c_char, c_void};
+use std::ptr;
+
+/// An outlined function and the pointer that it gets.
+#[derive(Clone, Copy, Debug)]
+pub struct Outlined {
+    body: unsafe extern "C-unwind" fn(*mut c_void),
+    data: *mut c_void,
+}
+
+// SAFETY: by the promise of `new` it may be called on any thread.
+unsafe impl Send for Outlined {}
+// SAFETY: as above.
+unsafe impl Sync for Outlined {}
+
+impl Outlined {
+    /// Takes the compiler's word.
+    ///
+    /// # Safety
+    /// Until the construct is over, `body(data)` may be called by any thread, as often and by as many at a time as the
+    /// construct says.
+    #[must_use]
+    pub unsafe fn new(body: unsafe extern "C-unwind" fn(*mut c_void), data: *mut c_void) -> Self {
+        Outlined { body, data }
+    }
+
+    /// Runs the body.
+    #[inline]
+    pub fn call(self) {
+        // SAFETY: by the promise of `new`.
+        unsafe { (self.body)(self.data) }
+    }
+}
+
+/// How the arguments of a task get from its creator's frame into memory of their own.
+pub type CopyArguments = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
+
+/// The call that creates a task: its outlined function, and its arguments in the creator's frame.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskCall {
+    body: unsafe extern "C-unwind" fn(*mut c_void),
+    data: *mut c_void,
+    copy: Option<CopyArguments>,
+    size: usize,
+    align: usize,
+}
+
+impl TaskCall {
+    /// Takes the compiler's word.
+    ///
+    /// # Safety
+    /// `data` points to `size` readable bytes until the creating call returns. `copy(to, data)`, or copying the bytes if
+    /// there is no `copy`, makes of `size` bytes at an address divisible by `align` (a power of two) arguments with which
+    /// `body` may be called once, by any thread.
+    #[must_use]
+    pub unsafe fn new(
+        body: unsafe extern "C-unwind" fn(*mut c_void),
+        data: *mut c_void,
+        copy: Option<CopyArguments>,
+        size: usize,
+        align: usize,
+    ) -> Self {
+        TaskCall {
+            body,
+            data,
+            copy,
+            size,
+            align: align.max(1),
+        }
+    }
+
+    /// Whether the arguments have to be copied by a function even when the task runs at once.
+    #[must_use]
+    #[inline]
+    pub fn copies(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    /// Runs the body on the arguments where they are. Only for tasks without a copying function.
+    #[inline]
+    pub fn call_in_place(self) {
+        assert!(self.copy.is_none(), "the arguments have to be copied");
+        // SAFETY: by the promise of `new`; the bytes are there until the creating call returns.
+        unsafe { (self.body)(self.data) }
+    }
+}
+
+/// Words of arguments for which a [`Frame`] has room without asking for memory.
+const INLINE_WORDS: usize = 18;
+const INLINE_ALIGN: usize = 16;
+
+/// Memory for the arguments of a task; may be used again for the next one. Arguments may refer to themselves, so a frame
+/// that is loaded stays where it is (in a box, say).
+#[derive(Debug)]
+#[repr(C, align(16))]
+pub struct Frame {
+    inline: [usize; INLINE_WORDS],
+    body: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
+    /// Larger arguments, and where they begin; empty for those that are inline.
+    large: Vec<u8>,
+    large_start: usize,
+}
+
+impl Frame {
+    /// Room, with nothing in it.
+    #[must_use]
+    pub fn new() -> Self {
+        Frame {
+            inline: [0; INLINE_WORDS],
+            body: None,
+            large: Vec::new(),
+            large_start: 0,
+        }
+    }
+
+    /// Copies the arguments of `call` here.
+    #[inline]
+    pub fn load(&mut self, call: TaskCall) {
+        if call.size > size_of::<[usize; INLINE_WORDS]>() || call.align > INLINE_ALIGN {
+            self.make_room(call.size, call.align);
+        } else if !self.large.is_empty() {
+            self.large = Vec::new();
+        }
+        let at = self.arguments();
+        match call.copy {
+            // SAFETY: by the promise of `TaskCall::new`; `at` is room for `size` bytes, aligned.
+            Some(copy) => unsafe { copy(at, call.data) },
+            // SAFETY: as above.
+            None => unsafe { copy_words(call.data.cast(), at.cast(), call.size) },
+        }
+        self.body = Some(call.body);
+    }
+
+    #[cold]
+    fn make_room(&mut self, size: usize, align: usize) {
+        self.large = vec![0; size + align];
+        self.large_start = self.large.as_ptr().align_offset(align);
+    }
+
+    #[inline]
+    fn arguments(&mut self) -> *mut c_void {
+        if self.large.is_empty() {
+            (&raw mut self.inline).cast()
+        } else {
+            self.large[self.large_start..].as_mut_ptr().cast()
+        }
+    }
+
+    /// Writes the two words with which the arguments of a task of a taskloop begin: the first and the end of its iterations.
+    ///
+    /// # Panics
+    /// When there are no arguments.
+    pub fn set_bounds(&mut self, first: u64, end: u64) {
+        assert!(self.body.is_some(), "a frame without arguments");
+        let at = self.arguments().cast::<u64>();
+        // SAFETY: the room is more than two words and aligned for them.
+        unsafe {
+            at.write(first);
+            at.add(1).write(end);
+        }
+    }
+
+    /// Runs the body on the arguments. They are used up.
+    ///
+    /// # Panics
+    /// When there are no arguments.
+    #[inline]
+    pub fn call(&mut self) {
+        let body = self.body.take().expect("a frame without arguments");
+        let at = self.arguments();
+        // SAFETY: by the promise of `TaskCall::new`; the arguments were copied by `load` and are used once.
+        unsafe { body(at) }
+    }
+
+    /// Forgets the arguments without running the body.
+    pub fn discard(&mut self) {
+        self.body = None;
+    }
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// # Safety
+/// `from` is readable and `to` writable for `size` bytes, and they do not overlap.
+#[inline]
+unsafe fn copy_words(from: *const u8, to: *mut u8, size: usize) {
+    if size <= 2 * size_of::<u64>() && size.is_multiple_of(size_of::<u64>()) {
+        // A call of memcpy costs more than these.
+        for at in (0..size).step_by(size_of::<u64>()) {
+            // SAFETY: by the caller's promise.
+            unsafe {
+                let word = from.add(at).cast::<u64>().read_unaligned();
+                to.add(at).cast::<u64>().write_unaligned(word);
+            }
+        }
+    } else {
+        // SAFETY: by the caller's promise.
+        unsafe { ptr::copy_nonoverlapping(from, to, size) };
+    }
+}
+
+/// A table of words in the program's memory whose layout compiler and runtime agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table(*mut usize);
+
+// SAFETY: by the promise of `claim`.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+impl Table {
+    /// Takes the program's word.
+    ///
+    /// # Safety
+    /// As long as the construct lasts to which the table belongs, it can be read and written as its layout says, and so can
+    /// the tables to which it refers. Nobody else writes there.
+    #[must_use]
+    pub unsafe fn claim(at: *mut usize) -> Table {
+        Table(at)
+    }
+
+    /// The word at `index`.
+    #[inline]
+    #[must_use]
+    pub fn get(self, index: usize) -> usize {
+        // SAFETY: by the promise of `claim`.
+        unsafe { self.0.add(index).read() }
+    }
+
+    /// Writes the word at `index`.
+    #[inline]
+    pub fn set(self, index: usize, word: usize) {
+        // SAFETY: by the promise of `claim`.
+        unsafe { self.0.add(index).write(word) }
+    }
+
+    /// The table to which the word at `index` refers.
+    #[must_use]
+    pub fn follow(self, index: usize) -> Option<Table> {
+        let at = self.get(index) as *mut usize;
+        (!at.is_null()).then_some(Table(at))
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn address(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The table from its word `index` on.
+    #[must_use]
+    pub fn tail(self, index: usize) -> Table {
+        Table(self.0.wrapping_add(index))
+    }
+}
+
+/// Zeroed memory that is passed to the program.
+#[derive(Debug)]
+pub struct Zeroed {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Zeroed {
+    /// `size` bytes at an address divisible by `align`.
+    #[must_use]
+    pub fn new(size: usize, align: usize) -> Zeroed {
+        let align = align.max(1);
+        let mut bytes = vec![0; size + align];
+        let start = bytes.as_mut_ptr();
+        let at = start.wrapping_add(start.align_offset(align)) as usize;
+        Zeroed { bytes, at }
+    }
+
+    /// Where it begins.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        debug_assert!(self.at >= self.bytes.as_ptr() as usize);
+        self.at
+    }
+}
+
+/// A text that the program passes with its length, or ended by a zero byte.
+///
+/// # Safety
+/// `text` is null or points to `len` readable bytes or, where `len` is none, to a text that a zero byte ends.
+#[must_use]
+pub unsafe fn text(text: *const c_char, len: Option<usize>) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    let bytes = match len {
+        // SAFETY: by the caller's promise.
+        Some(len) => unsafe { std::slice::from_raw_parts(text.cast::<u8>(), len) },
+        // SAFETY: by the caller's promise.
+        None => unsafe { std::ffi::CStr::from_ptr(text) }.to_bytes(),
+    };
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C-unwind" fn double(at: *mut c_void) {
+        // SAFETY: the tests pass the address of two addresses.
+        unsafe {
+            let words = at.cast::<*mut u64>();
+            *words.read() *= 2;
+        }
+    }
+
+    #[test]
+    fn arguments_are_copied_and_used_once() {
+        let mut value = 21_u64;
+        let mut arguments = [&raw mut value, ptr::null_mut()];
+        // SAFETY: `double` reads one address, and the arguments live until the end of the test.
+        let call = unsafe { TaskCall::new(double, arguments.as_mut_ptr().cast(), None, 16, 8) };
+        let mut frame = Frame::new();
+        frame.load(call);
+        arguments.fill(ptr::null_mut());
+        assert!(arguments[0].is_null());
+        frame.call();
+        assert_eq!(value, 42);
+    }
+
+    #[test]
+    fn large_or_strongly_aligned_arguments_get_room() {
+        let mut value = 1_u64;
+        let mut arguments = [&raw mut value; 100];
+        // SAFETY: as above.
+        let call = unsafe { TaskCall::new(double, arguments.as_mut_ptr().cast(), None, 800, 256) };
+        let mut frame = Frame::new();
+        frame.load(call);
+        assert!((frame.arguments() as usize).is_multiple_of(256));
+        frame.call();
+        assert_eq!(value, 2);
+    }
+}

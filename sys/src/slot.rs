@@ -1,0 +1,146 @@
+//! The context of what runs here: one word, set for as long as a call lasts.
+//!
+//! A runtime that is called from anywhere in a program finds out by it on whose behalf. The word belongs to the thread, and
+//! a scheduler of fibers exchanges it when it switches ([`exchange`]).
+
+use std::any::{Any, TypeId};
+use std::cell::{Cell, RefCell};
+use std::ptr;
+
+thread_local! {
+    static CURRENT: Cell<*const Header> = const { Cell::new(ptr::null()) };
+}
+
+#[repr(C)]
+struct Header {
+    kind: TypeId,
+}
+
+/// A context, with what tells its type.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Context<T: 'static> {
+    kind: TypeId,
+    value: T,
+}
+
+impl<T: 'static> Context<T> {
+    /// A context that nobody is in.
+    pub fn new(value: T) -> Self {
+        Context {
+            kind: TypeId::of::<T>(),
+            value,
+        }
+    }
+
+    /// Runs `f` in this context; the one before is in force again afterwards.
+    pub fn enter<R>(&self, f: impl FnOnce(&T) -> R) -> R {
+        // SAFETY: the context lives until this call returns, and `Back` takes it away before, in whatever way `f` ends.
+        let _back = Back(unsafe { self.install() });
+        f(&self.value)
+    }
+
+    /// Makes this the context of what runs here; returns the one before.
+    ///
+    /// # Safety
+    /// It lives and stays where it is until another one is installed, and no reference that [`with`] lends outlives that.
+    pub unsafe fn install(&self) -> Word {
+        exchange(Word(ptr::from_ref(self).cast()))
+    }
+
+    /// What it was made of.
+    pub fn get(&self) -> &T {
+        &self.value
+    }
+}
+
+/// Makes `context` the one of this thread when it is in no other, until the thread ends.
+pub fn root<T: 'static>(context: Context<T>) {
+    let context = Box::new(context);
+    // SAFETY: the box is kept until the thread ends, and `Root` takes the context away before it is dropped; a thread that is
+    // ending already keeps it for good.
+    let _ = unsafe { context.install() };
+    let mut root = Some(Root(Some(context)));
+    let kept = ROOT.try_with(|place| *place.borrow_mut() = root.take());
+    if kept.is_err() {
+        std::mem::forget(root);
+    }
+}
+
+thread_local! {
+    static ROOT: RefCell<Option<Root>> = const { RefCell::new(None) };
+}
+
+struct Root(Option<Box<dyn Any>>);
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        exchange(Word::none());
+        drop(self.0.take());
+    }
+}
+
+struct Back(Word);
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        exchange(Word(self.0.0));
+    }
+}
+
+/// A context, or none, while something else runs here.
+#[derive(Debug)]
+pub struct Word(*const Header);
+
+impl Word {
+    /// None.
+    #[must_use]
+    pub const fn none() -> Self {
+        Word(ptr::null())
+    }
+}
+
+/// Puts another word in place and returns the one that was there. The lookup is never inlined: a compiler may keep the
+/// address of a thread's variable over a call in which a fiber moves to another thread.
+#[inline(never)]
+pub fn exchange(word: Word) -> Word {
+    CURRENT.with(|current| Word(current.replace(word.0)))
+}
+
+#[inline(never)]
+fn current() -> *const Header {
+    CURRENT.with(Cell::get)
+}
+
+/// Lends the context of what runs here, if it has one of this type.
+#[inline]
+pub fn with<T: 'static, R>(f: impl FnOnce(Option<&T>) -> R) -> R {
+    let at = current();
+    // SAFETY: the word is null or that of a context which lives: `enter` takes it away before it returns, and who calls
+    // `install` promises it. The kind says that it is a `Context<T>`; the layout is fixed (`repr(C)`).
+    let context = unsafe {
+        match at.as_ref() {
+            Some(header) if header.kind == TypeId::of::<T>() => {
+                Some(&(*at.cast::<Context<T>>()).value)
+            }
+            _ => None,
+        }
+    };
+    f(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_nest_and_know_their_type() {
+        with::<u32, _>(|none| assert!(none.is_none()));
+        Context::new(1_u32).enter(|_| {
+            Context::new(2_u32).enter(|_| with(|there: Option<&u32>| assert_eq!(there, Some(&2))));
+            with(|there: Option<&u32>| assert_eq!(there, Some(&1)));
+            with::<u64, _>(|other| assert!(other.is_none()));
+        });
+        with::<u32, _>(|none| assert!(none.is_none()));
+    }
+}

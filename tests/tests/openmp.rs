@@ -1,0 +1,208 @@
+//! OpenMP: programs that gcc, g++ and gfortran build, on Margay's library, run by `margay omp`.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use margay_tests::{command, program, run, scratch, stage, succeed};
+
+fn library() -> PathBuf {
+    stage().join("lib/gomp/libgomp.so.1")
+}
+
+/// Compiles one of the programs as its users would.
+fn compile(name: &str, options: &[&str], folder: &Path) -> PathBuf {
+    let source = program("openmp").join(name);
+    let executable = folder.join(name.replace('.', "_"));
+    let compiler = match source.extension().and_then(|e| e.to_str()) {
+        Some("cpp") => "g++",
+        Some("f90") => "gfortran",
+        _ => "gcc",
+    };
+    let mut compile = command(compiler, 120);
+    compile
+        .current_dir(folder)
+        .args(["-O2", "-g"])
+        .args(options);
+    succeed(compile.arg(&source).arg("-o").arg(&executable));
+    executable
+}
+
+/// `margay omp` with a program.
+fn omp(executable: &Path, limit_s: u32) -> Command {
+    let mut omp = command(stage().join("bin/margay"), limit_s);
+    omp.arg("omp").arg(executable);
+    omp
+}
+
+fn passes(executable: &Path, variables: &[(&str, &str)]) {
+    let told = succeed(omp(executable, 120).envs(variables.iter().copied()));
+    assert!(told.contains("PASSED"), "{told}");
+}
+
+#[test]
+fn regions_flat_and_nested() {
+    let folder = scratch();
+    let executable = compile("regions.c", &["-fopenmp"], folder.path());
+    passes(&executable, &[]);
+    passes(
+        &executable,
+        &[("OMP_SCHEDULE", "dynamic,4"), ("OMP_WAIT_POLICY", "active")],
+    );
+}
+
+#[test]
+fn regions_on_one_core() {
+    let folder = scratch();
+    let executable = compile("regions.c", &["-fopenmp"], folder.path());
+    let mut on_one = command("taskset", 120);
+    on_one.args(["-c", "0"]).arg(stage().join("bin/margay"));
+    let told = succeed(on_one.arg("omp").arg(&executable));
+    assert!(told.contains("PASSED"), "{told}");
+}
+
+#[test]
+fn tasks() {
+    let folder = scratch();
+    let executable = compile("tasks.cpp", &["-fopenmp"], folder.path());
+    passes(&executable, &[]);
+    passes(
+        &executable,
+        &[("OMP_CANCELLATION", "true"), ("OMP_NUM_THREADS", "7")],
+    );
+}
+
+#[test]
+fn fortran() {
+    let folder = scratch();
+    passes(&compile("fortran.f90", &["-fopenmp"], folder.path()), &[]);
+}
+
+#[test]
+fn loops_that_the_compiler_makes_parallel() {
+    let folder = scratch();
+    let executable = compile(
+        "automatic.c",
+        &["-ftree-parallelize-loops=4"],
+        folder.path(),
+    );
+    passes(&executable, &[]);
+}
+
+#[test]
+fn the_environment_is_read_and_mistakes_are_told() {
+    let folder = scratch();
+    let executable = compile("environment.c", &["-fopenmp"], folder.path());
+    let variables = [
+        ("OMP_NUM_THREADS", "3,2"),
+        ("OMP_SCHEDULE", "guided,5"),
+        ("OMP_THREAD_LIMIT", "50"),
+        ("OMP_PLACES", "{0}"),
+        ("OMP_PROC_BIND", "close"),
+    ];
+    let told = succeed(omp(&executable, 60).envs(variables));
+    assert!(
+        told.contains("threads 3, schedule 3,5, levels 255, limit 50, places 1, bind 3"),
+        "{told}"
+    );
+    assert!(told.contains("x/003 level 1"), "{told}");
+    let output =
+        run(omp(&executable, 60)
+            .envs([("OMP_NUM_THREADS", "many"), ("OMP_DISPLAY_ENV", "verbose")]));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("OMP_NUM_THREADS='many' is ignored"), "{told}");
+    assert!(
+        told.contains("OPENMP DISPLAY ENVIRONMENT BEGIN\n  _OPENMP = '201511'\n"),
+        "{told}"
+    );
+    assert!(told.contains("  GOMP_SPINCOUNT = "), "{told}");
+}
+
+#[test]
+fn programs_that_cannot_be_helped_are_told() {
+    let folder = scratch();
+    let source = folder.path().join("plain.c");
+    std::fs::write(&source, "int main(void) { return 3; }\n").expect("a folder to write to");
+    let executable = folder.path().join("plain");
+    succeed(command("gcc", 60).arg(&source).arg("-o").arg(&executable));
+    let output = run(&mut omp(&executable, 60));
+    assert_eq!(
+        output.status.code(),
+        Some(3),
+        "the program runs all the same"
+    );
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("does not use libgomp itself"), "{told}");
+    let output = run(&mut omp(Path::new("no-such-program"), 60));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// What a library exports: name and version, and whether it is the one that programs linked now get.
+fn exported(library: &Path) -> BTreeSet<(String, String, bool)> {
+    let table = succeed(
+        command("readelf", 60)
+            .args(["--wide", "--dyn-syms"])
+            .arg(library),
+    );
+    table
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (place, name) = (words.get(6)?, words.get(7)?);
+            let (name, version) = name.split_once('@')?;
+            let current = version.strip_prefix('@');
+            let is_ours = name.starts_with("GOMP_") || name.starts_with("omp_");
+            let is_wanted = is_ours && *place != "UND" && !name.starts_with("GOMP_PLUGIN");
+            is_wanted.then(|| {
+                (
+                    name.to_owned(),
+                    current.unwrap_or(version).to_owned(),
+                    current.is_some(),
+                )
+            })
+        })
+        .collect()
+}
+
+#[test]
+fn the_library_exports_its_list_and_nothing_else() {
+    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("../abi/gomp/symbols.txt");
+    let list = std::fs::read_to_string(list).expect("the list is part of the tree");
+    let listed: BTreeSet<(String, String, bool)> = list
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            (words[0].to_owned(), words[1].to_owned(), words.len() == 2)
+        })
+        .collect();
+    assert_eq!(listed.len(), 321);
+    assert_eq!(exported(&library()), listed);
+    let all = succeed(
+        command("readelf", 60)
+            .args(["--wide", "--dyn-syms"])
+            .arg(library()),
+    );
+    let strangers: Vec<&str> = all
+        .lines()
+        .filter(|line| !line.contains(" UND ") && line.contains(" FUNC "))
+        .filter(|line| !line.contains(" GOMP_") && !line.contains(" omp_"))
+        .collect();
+    assert!(strangers.is_empty(), "{strangers:?}");
+}
+
+#[test]
+fn the_list_is_that_of_the_installed_compiler() {
+    let found = succeed(command("gcc", 60).arg("-print-file-name=libgomp.so.1"));
+    let version = succeed(command("gcc", 60).arg("-dumpversion"));
+    let theirs = exported(Path::new(found.trim()));
+    let ours = exported(&library());
+    let missing: Vec<_> = theirs.difference(&ours).collect();
+    // A newer compiler than that of the list has names that are not there yet; an older one has fewer.
+    if version.trim() == "12" {
+        assert!(missing.is_empty(), "{missing:?}");
+    } else {
+        println!("gcc {} has {} names more", version.trim(), missing.len());
+    }
+}

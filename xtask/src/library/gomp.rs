@@ -1,0 +1,119 @@
+//! What the linker needs for `libgomp.so.1`, from the list of its symbols: a version script, and the second functions of
+//! names that have two versions.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// A line of `abi/gomp/symbols.txt`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Symbol {
+    pub name: String,
+    pub version: String,
+    /// It is the one for programs built for an older version, beside one that new programs get.
+    pub is_old: bool,
+}
+
+/// Reads the list.
+///
+/// # Errors
+/// The line that is not understood.
+pub fn symbols(list: &str) -> Result<Vec<Symbol>, String> {
+    list.lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let (name, version, is_old) = match words[..] {
+                [name, version] => (name, version, false),
+                [name, version, "old"] => (name, version, true),
+                _ => return Err(format!("symbols.txt: '{line}' is no name and version")),
+            };
+            Ok(Symbol {
+                name: name.to_owned(),
+                version: version.to_owned(),
+                is_old,
+            })
+        })
+        .collect()
+}
+
+/// The version script: each version of a family (`OMP_`, `GOMP_`) builds on the one before.
+#[must_use]
+pub fn version_script(symbols: &[Symbol]) -> String {
+    let mut versions: BTreeMap<(&str, Vec<u32>), Vec<&Symbol>> = BTreeMap::new();
+    for symbol in symbols {
+        let (family, number) = symbol
+            .version
+            .split_once('_')
+            .unwrap_or((symbol.version.as_str(), ""));
+        let number = number
+            .split('.')
+            .map(|part| part.parse().unwrap_or(0))
+            .collect();
+        versions.entry((family, number)).or_default().push(symbol);
+    }
+    let mut script = String::new();
+    let mut before: Option<(&str, &str)> = None;
+    for ((family, _), symbols) in &versions {
+        let version = &symbols[0].version;
+        let _ = writeln!(script, "{version} {{\n  global:");
+        for symbol in symbols.iter().filter(|symbol| !symbol.is_old) {
+            let _ = writeln!(script, "    {};", symbol.name);
+        }
+        if before.is_none() {
+            script.push_str("  local:\n    *;\n");
+        }
+        let parent = before.filter(|(other, _)| other == family);
+        let parent = parent.map_or_else(String::new, |(_, version)| format!(" {version}"));
+        let _ = writeln!(script, "}}{parent};");
+        before = Some((family, version));
+    }
+    script
+}
+
+/// The second functions, as assembly: each jumps to the one that the library has under a name of its own.
+#[must_use]
+pub fn old_functions(symbols: &[Symbol]) -> String {
+    let jump = if cfg!(target_arch = "aarch64") {
+        "b"
+    } else {
+        "jmp"
+    };
+    let mut code = String::from(".text\n");
+    for Symbol { name, version, .. } in symbols.iter().filter(|symbol| symbol.is_old) {
+        let short = name.strip_prefix("omp_").unwrap_or(name);
+        let _ = writeln!(
+            code,
+            ".globl old_{name}\n.type old_{name}, %function\nold_{name}: {jump} margay_omp25_{short}\n\
+             .size old_{name}, .-old_{name}\n.symver old_{name}, {name}@{version}"
+        );
+    }
+    code.push_str(".section .note.GNU-stack, \"\", %progbits\n");
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_build_on_each_other_and_old_names_stand_aside() {
+        let list = "# note\na OMP_1.0\nomp_b OMP_1.0 old\nomp_b OMP_3.0\nc GOMP_1.0\nd OMP_10.0\n";
+        let symbols = symbols(list).unwrap();
+        let script = version_script(&symbols);
+        assert!(script.starts_with("GOMP_1.0 {\n  global:\n    c;\n  local:\n    *;\n};\n"));
+        assert!(script.contains("OMP_1.0 {\n  global:\n    a;\n};\nOMP_3.0 {\n  global:\n    omp_b;\n} OMP_1.0;\nOMP_10.0"));
+        let code = old_functions(&symbols);
+        assert!(
+            code.contains("margay_omp25_b\n") && code.contains(".symver old_omp_b, omp_b@OMP_1.0")
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_told() {
+        assert!(
+            symbols("only-a-name\n")
+                .unwrap_err()
+                .contains("only-a-name")
+        );
+    }
+}
