@@ -172,12 +172,16 @@ impl Context {
     /// Executes a deferred task.
     pub(crate) fn run(&self, mut task: Box<Task>) {
         let node = task.node;
-        let event = task.event.take();
+        let mut event = task.event.take();
         let inherited = std::mem::take(&mut task.inherited);
         let group = inherited.group;
         let is_cancelled = self.team.is_cancelled() || group.is_some_and(is_group_cancelled);
         if is_cancelled && !task.has_objects {
             task.frame.discard();
+            // Its body, which never runs, was to see to the event.
+            if let Some(event) = event.take() {
+                event.forget();
+            }
         } else {
             let saved = self.enter_task(node, task.icv, task.is_final, inherited);
             task.frame.call();
@@ -524,6 +528,19 @@ impl Event {
         self.team.set(Some(team), Ordering::Release);
     }
 
+    fn take(number: usize) -> Option<Arc<Event>> {
+        EVENTS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_mut()
+            .and_then(|events| events.remove(&number))
+    }
+
+    /// Nobody is going to fulfil it.
+    fn forget(&self) {
+        Event::take(self.number);
+    }
+
     /// The body of a task that is not deferred has run: waits for the event.
     fn wait(&self, context: &Context) {
         // Who fulfils it wakes the waiter and leaves the rest to it.
@@ -535,12 +552,9 @@ impl Event {
 
     /// Fulfils the event with this number. Whether there was one.
     pub fn fulfill(number: usize) -> bool {
-        let event = EVENTS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_mut()
-            .and_then(|events| events.remove(&number));
-        let Some(event) = event else { return false };
+        let Some(event) = Event::take(number) else {
+            return false;
+        };
         debug_assert_eq!(event.number, number);
         let before = event.state.fetch_or(FULFILLED, Ordering::SeqCst);
         if let Some(waiter) = event.waiter.get(Ordering::SeqCst) {

@@ -411,6 +411,7 @@ impl Team {
         }
     }
 
+    /// Wakes one who takes any task; if there is none, all who wait for some tasks only, as it may be one of theirs.
     #[cold]
     fn poke_sleeper(&'static self) {
         let choosy = self.sleepers.load(Ordering::SeqCst) == 0;
@@ -420,7 +421,9 @@ impl Team {
                 && !member.is_poked.swap(true, Ordering::SeqCst)
             {
                 host::wake(member.key());
-                return;
+                if !choosy {
+                    return;
+                }
             }
         }
     }
@@ -769,21 +772,13 @@ impl Context {
         member.is_asleep.store(true, Ordering::SeqCst);
         sleepers.fetch_add(1, Ordering::SeqCst);
         if team.has_tasks.load(Ordering::SeqCst) {
+            // Who pushes a task from now on sees the sleeper; what was pushed before is seen here.
             fence::heavy();
-            if self.may_find() {
+            if let Some(task) = self.find(meanwhile) {
                 sleepers.fetch_sub(1, Ordering::SeqCst);
                 member.is_asleep.store(false, Ordering::SeqCst);
-                if matches!(meanwhile, While::AnyTask) {
-                    return;
-                }
-                // It may be a task that this member must not take: look again, but not for ever.
-                host::yield_now();
-                if let Some(task) = self.find(meanwhile) {
-                    self.run(task);
-                    return;
-                }
-                sleepers.fetch_add(1, Ordering::SeqCst);
-                member.is_asleep.store(true, Ordering::SeqCst);
+                self.run(task);
+                return;
             }
         }
         let is_poked = || member.is_poked.load(Ordering::SeqCst);
@@ -791,15 +786,6 @@ impl Context {
         sleepers.fetch_sub(1, Ordering::SeqCst);
         member.is_asleep.store(false, Ordering::SeqCst);
         member.is_poked.store(false, Ordering::SeqCst);
-    }
-
-    fn may_find(&self) -> bool {
-        self.team.queued.load(Ordering::SeqCst) != 0
-            || self
-                .team
-                .members
-                .iter()
-                .any(|member| !member.tasks.is_empty())
     }
 
     /// A task that this member may execute now.
@@ -814,12 +800,12 @@ impl Context {
         if let Some(task) = self.team.dequeue(within) {
             return Some(task);
         }
-        if let Some(task) = self.local().tasks.pop() {
+        while let Some(task) = self.local().tasks.pop() {
             if within.is_none_or(|node| task.node.is_within(node)) {
                 return Some(task);
             }
-            // What lies below it in the deque is older and no descendant either.
-            self.local().tasks.push(task);
+            // Not for this member now. While it was out of the deque, another that may take it has looked in vain.
+            self.team.enqueue(task);
         }
         let size = self.team.size;
         let mut victim = self.victim.get();

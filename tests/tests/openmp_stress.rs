@@ -1,0 +1,162 @@
+//! Random nested OpenMP programs on Margay's library, against what executing them in order would give. All are interpreted by one C
+//! program (`tests/programs/openmp/random.c`), so that a seed is a program; what differs or hangs is told with the seed.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use margay_tests::{command, program, run, scratch, stage, succeed};
+
+fn compiled(folder: &Path) -> PathBuf {
+    let executable = folder.join("random");
+    let mut gcc = command("gcc", 120);
+    gcc.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fopenmp"]);
+    gcc.arg(program("openmp").join("random.c"));
+    succeed(gcc.arg("-o").arg(&executable));
+    executable
+}
+
+/// The command with the library of the stage tree.
+fn with_library(mut command: Command) -> Command {
+    let folder = stage().join("lib/gomp");
+    assert!(
+        folder.join("libgomp.so.1").exists(),
+        "{}: no libgomp.so.1; run `make stage` first",
+        folder.display()
+    );
+    command.env("LD_LIBRARY_PATH", folder);
+    for name in [
+        "OMP_THREAD_LIMIT",
+        "OMP_DYNAMIC",
+        "OMP_PROC_BIND",
+        "OMP_PLACES",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn text(output: &Output) -> String {
+    let all = [output.stdout.as_slice(), &output.stderr].concat();
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// Runs programs from `seed` on for `seconds`, none of which may differ, hang or use another library.
+fn agree(mut command: Command, seed: u32, seconds: u32, variables: &[(&str, &str)]) {
+    command.args([
+        "-w",
+        "60",
+        "-n",
+        "0",
+        "-s",
+        &seed.to_string(),
+        "-t",
+        &seconds.to_string(),
+    ]);
+    command.envs(variables.iter().copied());
+    let output = run(&mut command);
+    let told = text(&output);
+    assert!(
+        output.status.success(),
+        "{variables:?}, {}\n{told}",
+        output.status
+    );
+    assert!(
+        told.contains(&format!("runtime {}", stage().join("lib/gomp").display())),
+        "{told}"
+    );
+    assert!(!told.contains("\n0 programs"), "{told}");
+}
+
+#[test]
+fn random_programs_agree_with_the_model() {
+    let folder = scratch();
+    let executable = compiled(folder.path());
+    let runs: [(u32, &[(&str, &str)], &[&str]); 4] = [
+        (
+            1,
+            &[("OMP_NUM_THREADS", "4"), ("OMP_MAX_ACTIVE_LEVELS", "4")],
+            &[],
+        ),
+        (
+            100_001,
+            &[
+                ("OMP_NUM_THREADS", "8"),
+                ("OMP_MAX_ACTIVE_LEVELS", "4"),
+                ("OMP_CANCELLATION", "true"),
+            ],
+            &["-x"],
+        ),
+        (
+            200_001,
+            &[
+                ("OMP_NUM_THREADS", "2"),
+                ("OMP_MAX_ACTIVE_LEVELS", "1"),
+                ("OMP_WAIT_POLICY", "passive"),
+            ],
+            &["-u", "2"],
+        ),
+        (
+            300_001,
+            &[
+                ("OMP_NUM_THREADS", "16"),
+                ("OMP_MAX_ACTIVE_LEVELS", "2"),
+                ("OMP_WAIT_POLICY", "active"),
+            ],
+            &["-u", "3", "-x"],
+        ),
+    ];
+    for (seed, variables, options) in runs {
+        let mut random = with_library(command(&executable, 120));
+        random.args(options);
+        agree(random, seed, 5, variables);
+    }
+}
+
+#[test]
+fn random_programs_of_16_threads_on_one_core() {
+    let folder = scratch();
+    let executable = compiled(folder.path());
+    let cpu = margay_sys::cpu::affinity()[0].to_string();
+    let mut random = with_library(command("taskset", 120));
+    random.args(["-c", &cpu]).arg(executable);
+    agree(
+        random,
+        400_001,
+        5,
+        &[("OMP_NUM_THREADS", "16"), ("OMP_MAX_ACTIVE_LEVELS", "4")],
+    );
+}
+
+#[test]
+fn faults_are_found_and_told_with_the_seed() {
+    let folder = scratch();
+    let executable = compiled(folder.path());
+    let faults = [
+        "count",
+        "barrier",
+        "depend",
+        "ordered",
+        "threadprivate",
+        "taskwait",
+        "hang",
+    ];
+    for fault in faults {
+        let mut random = with_library(command(&executable, 60));
+        random.args(["-x", "-n", "200", "-w", "3", "-b", fault]);
+        random.envs([("OMP_NUM_THREADS", "4"), ("OMP_MAX_ACTIVE_LEVELS", "4")]);
+        let output = run(&mut random);
+        let told = text(&output);
+        let expected = if fault == "hang" { 3 } else { 1 };
+        // A fault in the middle of a program may also make it hang, which is told all the same.
+        assert!(
+            matches!(output.status.code(), Some(1 | 3)),
+            "{fault}: {told}"
+        );
+        assert!(
+            fault != "hang" || output.status.code() == Some(expected),
+            "{told}"
+        );
+        assert!(told.contains("seed "), "{fault}: {told}");
+    }
+}
