@@ -186,9 +186,16 @@ impl<T: Word> Owner<T> {
     /// Takes the entry at the tail, the youngest.
     #[inline]
     pub fn pop(&self) -> Option<T> {
-        // Nobody but the owner raises the tail, so what is gone now is gone.
+        // Nobody but the owner raises the tail, so what is gone is gone; but a thief that looks at the last entry and leaves it there
+        // hides it meanwhile, with the lock held.
         if self.is_empty() {
-            return None;
+            let shared = &*self.shared;
+            shared.lock();
+            let is_empty = shared.is_empty();
+            shared.unlock();
+            if is_empty {
+                return None;
+            }
         }
         self.pop_if(|_| true)
     }
@@ -393,6 +400,28 @@ mod tests {
             assert_eq!(owner.pop().as_deref(), Some(&value));
         }
         assert!(owner.pop().is_none() && stealer.is_empty());
+    }
+
+    #[test]
+    fn the_owner_finds_the_last_entry_while_a_thief_looks_at_it_and_leaves_it() {
+        crate::fence::register();
+        let (owner, stealer) = deque::<Box<u32>>();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                crate::fence::register();
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(stealer.steal_if(|_| false).is_none());
+                }
+            });
+            let found = (0..20_000).all(|value| {
+                owner.push(Box::new(value));
+                (0..value % 64).for_each(|_| std::hint::spin_loop());
+                owner.pop().as_deref() == Some(&value)
+            });
+            is_over.store(true, Ordering::Relaxed);
+            assert!(found);
+        });
     }
 
     #[test]
