@@ -68,11 +68,14 @@ fn agree(mut command: Command, seed: u32, seconds: u32, variables: &[(&str, &str
     assert!(!told.contains("\n0 programs"), "{told}");
 }
 
+/// The first seed, the environment, and options.
+type Programs<'a> = (u32, &'a [(&'a str, &'a str)], &'a [&'a str]);
+
 #[test]
 fn random_programs_agree_with_the_model() {
     let folder = scratch();
     let executable = compiled(folder.path());
-    let runs: [(u32, &[(&str, &str)], &[&str]); 4] = [
+    let runs: [Programs; 4] = [
         (
             1,
             &[("OMP_NUM_THREADS", "4"), ("OMP_MAX_ACTIVE_LEVELS", "4")],
@@ -109,7 +112,7 @@ fn random_programs_agree_with_the_model() {
     for (seed, variables, options) in runs {
         let mut random = with_library(command(&executable, 120));
         random.args(options);
-        agree(random, seed, 5, variables);
+        agree(random, seed, 4, variables);
     }
 }
 
@@ -143,7 +146,7 @@ fn faults_are_found_and_told_with_the_seed() {
     ];
     for fault in faults {
         let mut random = with_library(command(&executable, 60));
-        random.args(["-x", "-n", "200", "-w", "3", "-b", fault]);
+        random.args(["-x", "-n", "60", "-w", "2", "-b", fault]);
         random.envs([("OMP_NUM_THREADS", "4"), ("OMP_MAX_ACTIVE_LEVELS", "4")]);
         let output = run(&mut random);
         let told = text(&output);
