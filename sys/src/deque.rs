@@ -17,7 +17,8 @@
 //! see it, the thief gives way and the owner, waiting for the lock, gets the entry.
 //!
 //! Orderings: `tail` is stored with release and loaded by thieves with acquire, so that a thief sees the
-//! entry that the owner wrote. The owner learns how far thieves have come under their lock (acquire and
+//! entry that the owner wrote. The owner takes an empty deque for empty only if no thief had a turn meanwhile, since one that looks at the
+//! last entry and leaves it hides it for that time. The owner learns how far thieves have come under their lock (acquire and
 //! release), so that a slot is written again only after the thief has read it. All else is ordered by the
 //! two fences.
 
@@ -80,6 +81,7 @@ struct Shared<T: Word> {
 
 struct Thieves {
     head: AtomicU64,
+    /// Odd while it is held; each turn raises it by two.
     lock: AtomicU32,
 }
 
@@ -186,18 +188,26 @@ impl<T: Word> Owner<T> {
     /// Takes the entry at the tail, the youngest.
     #[inline]
     pub fn pop(&self) -> Option<T> {
-        // Nobody but the owner raises the tail, so what is gone is gone; but a thief that looks at the last entry and leaves it there
-        // hides it meanwhile, with the lock held.
-        if self.is_empty() {
-            let shared = &*self.shared;
-            shared.lock();
-            let is_empty = shared.is_empty();
-            shared.unlock();
-            if is_empty {
-                return None;
-            }
+        if self.shared.is_empty() && self.is_empty_for_good() {
+            return None;
         }
         self.pop_if(|_| true)
+    }
+
+    /// Whether nothing is there, and not only because a thief looks at the last entry and will leave it. Nobody but the owner
+    /// raises the tail, so what is gone is gone.
+    fn is_empty_for_good(&self) -> bool {
+        let shared = &*self.shared;
+        let turn = shared.thieves.0.lock.load(Ordering::Acquire);
+        let is_empty = shared.is_empty();
+        // A thief raises `head` (release) after it has taken its turn: who has seen that (acquire) sees the turn, too.
+        if turn.is_multiple_of(2) && shared.thieves.0.lock.load(Ordering::Relaxed) == turn {
+            return is_empty;
+        }
+        shared.lock();
+        let is_empty = shared.is_empty();
+        shared.unlock();
+        is_empty
     }
 
     /// Takes the youngest entry if its word pleases. When the deque is empty, `pleases` may be asked for an entry that is gone.
@@ -320,17 +330,23 @@ impl<T: Word> Stealer<T> {
 impl<T: Word> Shared<T> {
     #[inline]
     fn is_empty(&self) -> bool {
-        let head = self.thieves.0.head.load(Ordering::Relaxed);
+        let head = self.thieves.0.head.load(Ordering::Acquire);
         let tail = self.tail.0.load(Ordering::Acquire);
         tail.wrapping_sub(head) as i64 <= 0
     }
 
     fn try_lock(&self) -> bool {
-        self.thieves
-            .0
-            .lock
-            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        let lock = &self.thieves.0.lock;
+        let turn = lock.load(Ordering::Relaxed);
+        turn.is_multiple_of(2)
+            && lock
+                .compare_exchange(
+                    turn,
+                    turn.wrapping_add(1),
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
     }
 
     /// For the owner. A thief holds the lock for about a microsecond.
@@ -343,7 +359,12 @@ impl<T: Word> Shared<T> {
     }
 
     fn unlock(&self) {
-        self.thieves.0.lock.store(0, Ordering::Release);
+        let lock = &self.thieves.0.lock;
+        // Only the holder writes it.
+        lock.store(
+            lock.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Release,
+        );
     }
 }
 
@@ -503,6 +524,24 @@ mod model {
                 taken += word;
             }
             assert_eq!(taken, 111);
+        });
+    }
+
+    #[test]
+    fn deque_hides_no_entry_that_a_thief_leaves() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let (owner, stealer) = deque::<Number>();
+            owner.push(Number(1));
+            let thief = loom::thread::spawn(move || {
+                for _ in 0..2 {
+                    assert!(stealer.steal_if(|_| false).is_none());
+                }
+            });
+            assert!(owner.pop().is_some());
+            assert!(owner.pop().is_none());
+            thief.join().unwrap();
         });
     }
 }
