@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A worker is late when it has not come for so long ...
 const LATE_NS: u64 = 50_000;
-/// ... or, in an outermost team with a worker for each member, for so long: that one is on its way, if not from sleep then
+/// ... or, for an outermost team, for so long: that worker has nothing else to do, and is on its way, if not from sleep then
 /// from other processes.
-const LATE_FLAT_NS: u64 = 1_000_000;
+const LATE_OUTERMOST_NS: u64 = 1_500_000;
 
 /// The members of a team that nobody has claimed. The first belongs to who forks and is never claimed.
 #[derive(Debug)]
@@ -49,8 +49,11 @@ impl Claims {
     /// while this is under way.
     pub fn open(&self, forker: u32, is_outermost: bool, now_ns: u64) {
         let count = self.classes.len() as u32;
-        let is_flat = is_outermost && count == self.size;
-        let patience = if is_flat { LATE_FLAT_NS } else { LATE_NS };
+        let patience = if is_outermost {
+            LATE_OUTERMOST_NS
+        } else {
+            LATE_NS
+        };
         self.late_at_ns.store(now_ns + patience, Ordering::Relaxed);
         for (at, class) in self.classes.iter().enumerate() {
             let (owner, next) = if at == 0 {

@@ -44,6 +44,10 @@ impl Offer for Open {
             && with_worker(|worker| claims.is_open_for(worker.number() as u32, clock::now_ns))
     }
 
+    fn opens_later(&self) -> bool {
+        self.team.claims.has_unclaimed()
+    }
+
     fn tag(&self) -> u32 {
         self.tag.load(Ordering::Relaxed)
     }

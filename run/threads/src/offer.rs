@@ -17,6 +17,11 @@ pub trait Offer: Send + Sync {
     /// Whether something seems to be left to take. Asked often and by many; must cost next to nothing.
     fn is_open(&self) -> bool;
 
+    /// Whether something is left that others should take first, so that the one who offers it is to look again soon.
+    fn opens_later(&self) -> bool {
+        false
+    }
+
     /// The tag of whoever offers it; see [`Worker::tag`].
     fn tag(&self) -> u32;
 }

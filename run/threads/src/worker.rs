@@ -701,9 +701,11 @@ impl Worker {
             self.dozes.set(self.dozes.get() + 1);
             seat.bed.bell().sleep(DOZE_NS, || self.sees_work());
         } else {
+            let opens_later = seat.offers.find(|offer| offer.opens_later()).is_some();
+            let limit_ns = if opens_later { DOZE_NS } else { SLEEP_NS };
             self.shared
                 .sleepers
-                .sleep(&seat.bed, SLEEP_NS, || self.sees_work());
+                .sleep(&seat.bed, limit_ns, || self.sees_work());
         }
     }
 
