@@ -151,6 +151,7 @@ pub fn enter(
         pending: 1,
         ..Dependence::default()
     };
+    parent.has_siblings.store(true, Ordering::Relaxed);
     let earlier = siblings(parent).earlier(accesses, Some(Earlier::of(node)));
     for earlier in earlier {
         lock(node).pending += 1;
@@ -174,6 +175,7 @@ pub fn wait_for(
     accesses: &[(usize, Access)],
     member: &'static Member,
 ) -> Option<Arc<Waiter>> {
+    parent.has_siblings.store(true, Ordering::Relaxed);
     let earlier = siblings(parent).earlier(accesses, None);
     let waiter = Arc::new(Waiter {
         pending: AtomicU32::new(0),
@@ -219,8 +221,17 @@ pub fn finish(node: &'static Node, mut ready: impl FnMut(Box<Task>)) {
     }
 }
 
+/// All children of `parent` are done: forgets what they did.
+#[inline]
+pub fn forget(parent: &'static Node) {
+    if parent.has_siblings.load(Ordering::Relaxed) {
+        parent.has_siblings.store(false, Ordering::Relaxed);
+        siblings(parent).clear();
+    }
+}
+
 /// The table of `parent`.
-pub fn siblings(parent: &'static Node) -> MutexGuard<'static, Siblings> {
+fn siblings(parent: &'static Node) -> MutexGuard<'static, Siblings> {
     parent
         .siblings
         .lock()

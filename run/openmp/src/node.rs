@@ -60,6 +60,8 @@ pub struct Node {
     /// Whether it has been an element of a dependence.
     pub has_dependence: AtomicBool,
     pub dependence: Mutex<Dependence>,
+    /// Whether a child of it has had dependences. Only its owner asks and tells, and who recycles it.
+    pub has_siblings: AtomicBool,
     /// Dependences among its children.
     pub siblings: Mutex<Siblings>,
 }
@@ -92,6 +94,7 @@ impl Node {
             outer_group: Link::none(),
             has_dependence: AtomicBool::new(false),
             dependence: Mutex::default(),
+            has_siblings: AtomicBool::new(false),
             siblings: Mutex::default(),
         }))
     }

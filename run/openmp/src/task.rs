@@ -496,7 +496,7 @@ fn tell_parent(here: Option<&Context>, mut parent: &'static Node, mut what: u64)
 }
 
 fn recycle(here: Option<&Context>, node: &'static Node) {
-    depend::siblings(node).clear();
+    depend::forget(node);
     match here {
         Some(context) => context.free_node(node),
         None => crate::team::free_node(node),

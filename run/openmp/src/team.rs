@@ -727,7 +727,7 @@ impl Context {
             return;
         }
         self.wait_on_node(frame, While::AnyTask, &|| frame.is_alone());
-        crate::depend::siblings(frame).clear();
+        crate::depend::forget(frame);
     }
 
     /// Waits for `done`, which depends on the children of `node`, a frame of the current task.
