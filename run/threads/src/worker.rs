@@ -247,9 +247,12 @@ impl Worker {
         let completed = &self.own_seat().completed;
         completed.store(completed.load(Ordering::Relaxed) + 1, Ordering::Release);
         fence::light();
-        if self.shared.enqueue_waiters.load(Ordering::Relaxed) != 0
-            && self.shared.has_completed_all()
-        {
+        if self.shared.enqueue_waiters.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        // Of two that complete the last two at the same time, one at least has to see both.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if self.shared.has_completed_all() {
             self.unpark_all(self.enqueue_address());
         }
     }
