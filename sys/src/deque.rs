@@ -13,6 +13,12 @@
 //!   entry is the thief's: the owner reads the raised `head` from now on. Otherwise the thief lowers
 //!   `head` again; the owner has taken the entry.
 //!
+//! The heavy fence interrupts the owner's core, which in a virtual machine can take longer than a short task. So it comes with a
+//! mark, `fences`: while that is set the owner executes a full fence at each pop and thieves one of their own, until no theft has
+//! come for a while. The mark is changed under the lock. The owner reads it between its write of `tail` and its read of `head`: if
+//! it reads 0, either its write came before the heavy fence of the thief that sets the mark, which then sees it, or its read of `head` comes
+//! after, and sees that thief's.
+//!
 //! By the fence at least one of the two sees the other's write when they want the same entry; when both
 //! see it, the thief gives way and the owner, waiting for the lock, gets the entry.
 //!
@@ -26,10 +32,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::fence;
-use crate::sync::{AtomicU32, AtomicU64, Cell, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Cell, Ordering, fence as full_fence};
 
 /// Entries that a new deque has room for; it grows when they are used up.
 const FIRST_LEN: usize = 256;
+
+/// Pops without a theft after which an owner leaves the fence to the next thief again. So many fences cost about as much as
+/// interrupting the owner's core once.
+const FENCED_POPS: u32 = 256;
 
 /// What fits in one machine word and comes out of it again.
 ///
@@ -72,11 +82,17 @@ unsafe impl<T: Send + Sync> Word for Arc<T> {
 struct Line<T>(T);
 
 struct Shared<T: Word> {
-    tail: Line<AtomicU64>,
+    tail: Line<Tail>,
     thieves: Line<Thieves>,
     /// Replaced by the owner, under the lock, when it is full; thieves read it under the lock.
     slots: Cell<Box<[AtomicU64]>>,
     entries: PhantomData<T>,
+}
+
+struct Tail {
+    tail: AtomicU64,
+    /// Not 0: the owner fences for itself. Raised by each theft, cleared by the owner; both under the lock.
+    fences: AtomicU32,
 }
 
 struct Thieves {
@@ -99,6 +115,8 @@ pub struct Owner<T: Word> {
     /// Where the slots are and how many, less one; kept here so that the fast paths need not follow a pointer for it.
     slots: std::cell::Cell<*const AtomicU64>,
     mask: std::cell::Cell<usize>,
+    /// The count of thefts seen last, and pops since then.
+    fenced: std::cell::Cell<(u32, u32)>,
 }
 
 // SAFETY: the pointer is to what `shared` owns, and only the holder of this end uses it.
@@ -121,7 +139,10 @@ impl<T: Word> Clone for Stealer<T> {
 #[must_use]
 pub fn deque<T: Word>() -> (Owner<T>, Stealer<T>) {
     let shared = Arc::new(Shared {
-        tail: Line(AtomicU64::new(0)),
+        tail: Line(Tail {
+            tail: AtomicU64::new(0),
+            fences: AtomicU32::new(0),
+        }),
         thieves: Line(Thieves {
             head: AtomicU64::new(0),
             lock: AtomicU32::new(0),
@@ -137,6 +158,7 @@ pub fn deque<T: Word>() -> (Owner<T>, Stealer<T>) {
         limit: std::cell::Cell::new(FIRST_LEN as u64),
         slots: std::cell::Cell::new(std::ptr::null()),
         mask: std::cell::Cell::new(FIRST_LEN - 1),
+        fenced: std::cell::Cell::new((0, 0)),
     };
     owner.find_slots();
     (owner, stealer)
@@ -152,12 +174,16 @@ impl<T: Word> Owner<T> {
     #[inline]
     pub fn push(&self, entry: T) {
         let shared = &*self.shared;
-        let tail = shared.tail.0.load(Ordering::Relaxed);
+        let tail = shared.tail.0.tail.load(Ordering::Relaxed);
         if tail.wrapping_sub(self.limit.get()) as i64 >= 0 {
             self.make_room(tail);
         }
         self.slot(tail).store(entry.into_word(), Ordering::Relaxed);
-        shared.tail.0.store(tail.wrapping_add(1), Ordering::Release);
+        shared
+            .tail
+            .0
+            .tail
+            .store(tail.wrapping_add(1), Ordering::Release);
     }
 
     /// Looks how far thieves have come, and makes the deque larger when that leaves no room.
@@ -214,14 +240,24 @@ impl<T: Word> Owner<T> {
     #[inline]
     pub fn pop_if(&self, pleases: impl FnOnce(u64) -> bool) -> Option<T> {
         let shared = &*self.shared;
-        let tail = shared.tail.0.load(Ordering::Relaxed);
+        let tail = shared.tail.0.tail.load(Ordering::Relaxed);
         let last = tail.wrapping_sub(1);
         let word = self.slot(last).load(Ordering::Relaxed);
         if !pleases(word) {
             return None;
         }
-        shared.tail.0.store(last, Ordering::Relaxed);
+        let fences = shared.tail.0.fences.load(Ordering::Relaxed);
+        if fences != 0 {
+            self.count_fence(fences);
+        }
+        shared.tail.0.tail.store(last, Ordering::Relaxed);
+        // Read between the two, in this order: who has read 0 here is caught by the heavy fence of the theft that changed it.
         fence::light();
+        if shared.tail.0.fences.load(Ordering::Relaxed) == 0 {
+            fence::light();
+        } else {
+            full_fence(Ordering::SeqCst);
+        }
         let head = shared.thieves.0.head.load(Ordering::Relaxed);
         if last.wrapping_sub(head) as i64 >= 0 || self.pop_contested(tail) {
             // SAFETY: the entry lies no longer between head and tail, and it is this thread that took it out.
@@ -230,16 +266,35 @@ impl<T: Word> Owner<T> {
         None
     }
 
+    /// The owner fences once more for itself. When no theft has come for a while it stops that.
+    #[cold]
+    fn count_fence(&self, fences: u32) {
+        let (seen, since) = self.fenced.get();
+        if seen != fences {
+            self.fenced.set((fences, 0));
+        } else if since < FENCED_POPS {
+            self.fenced.set((seen, since + 1));
+        } else if self.shared.try_lock() {
+            self.shared.tail.0.fences.store(0, Ordering::Relaxed);
+            self.shared.unlock();
+            self.fenced.set((0, 0));
+        }
+    }
+
     /// A thief was at the last entry, the one before `tail`. Tells whether the owner has it.
     #[cold]
     fn pop_contested(&self, tail: u64) -> bool {
         let shared = &*self.shared;
-        shared.tail.0.store(tail, Ordering::Relaxed);
+        shared.tail.0.tail.store(tail, Ordering::Relaxed);
         shared.lock();
         let head = shared.thieves.0.head.load(Ordering::Relaxed);
         let is_there = tail.wrapping_sub(head) as i64 > 0;
         if is_there {
-            shared.tail.0.store(tail.wrapping_sub(1), Ordering::Relaxed);
+            shared
+                .tail
+                .0
+                .tail
+                .store(tail.wrapping_sub(1), Ordering::Relaxed);
         }
         shared.unlock();
         is_there
@@ -249,7 +304,7 @@ impl<T: Word> Owner<T> {
     #[inline]
     #[must_use]
     pub fn end(&self) -> u64 {
-        self.shared.tail.0.load(Ordering::Relaxed)
+        self.shared.tail.0.tail.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -299,8 +354,15 @@ impl<T: Word> Stealer<T> {
             .0
             .head
             .store(head.wrapping_add(1), Ordering::Release);
-        fence::heavy();
-        let tail = shared.tail.0.load(Ordering::Acquire);
+        let fences = &shared.tail.0.fences;
+        let before = fences.load(Ordering::Relaxed);
+        fences.store(before.checked_add(1).unwrap_or(1), Ordering::Relaxed);
+        if before == 0 {
+            fence::heavy();
+        } else {
+            full_fence(Ordering::SeqCst);
+        }
+        let tail = shared.tail.0.tail.load(Ordering::Acquire);
         if tail.wrapping_sub(head) as i64 > 0 {
             let word = shared.slots.with(|slots| {
                 // SAFETY: the slots do not change while the lock is held.
@@ -331,7 +393,7 @@ impl<T: Word> Shared<T> {
     #[inline]
     fn is_empty(&self) -> bool {
         let head = self.thieves.0.head.load(Ordering::Acquire);
-        let tail = self.tail.0.load(Ordering::Acquire);
+        let tail = self.tail.0.tail.load(Ordering::Acquire);
         tail.wrapping_sub(head) as i64 <= 0
     }
 
@@ -370,7 +432,7 @@ impl<T: Word> Shared<T> {
 
 impl<T: Word> Drop for Shared<T> {
     fn drop(&mut self) {
-        let tail = self.tail.0.load(Ordering::Relaxed);
+        let tail = self.tail.0.tail.load(Ordering::Relaxed);
         let mut at = self.thieves.0.head.load(Ordering::Relaxed);
         while tail.wrapping_sub(at) as i64 > 0 {
             let word = self.slots.with(|slots| {
