@@ -276,7 +276,6 @@ impl Worker {
     /// a reason: callers look at their condition again.
     pub fn block(&self) {
         let me = self.current.get();
-        let tag = self.tag.get();
         {
             let slot = &mut self.slots.borrow_mut()[usize::from(me)];
             if std::mem::take(&mut slot.has_permit) {
@@ -284,14 +283,7 @@ impl Worker {
             }
             slot.state = State::Waiting;
         }
-        if me == ROOT {
-            self.serve();
-        } else {
-            fiber::suspend();
-        }
-        self.slots.borrow_mut()[usize::from(me)].state = State::Running;
-        self.current.set(me);
-        self.tag.set(tag);
+        self.leave_to_others(me);
     }
 
     /// Wakes a fiber, of this or of another worker.
@@ -314,9 +306,14 @@ impl Worker {
         }
         // Behind the others.
         let me = self.current.get();
-        let tag = self.tag.get();
         self.slots.borrow_mut()[usize::from(me)].state = State::Ready;
         self.ready.borrow_mut().push_back(me);
+        self.leave_to_others(me);
+    }
+
+    /// Lets this worker do other things until the running fiber, which is in a queue or waits to be woken, has its turn again.
+    fn leave_to_others(&self, me: u16) {
+        let tag = self.tag.get();
         if me == ROOT {
             self.serve();
         } else {

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::{Definition, Forms, Printed, constants, definitions, head, jump, read};
+use super::{Definition, Forms, Printed, constants, defines, definitions, head, jump, read};
 
 const FOLDER: &str = "abi/mlp/src";
 const CONSTANTS: &str = "run/mlp/src/constants.rs";
@@ -39,15 +39,7 @@ static void filled(char *text, size_t length) {
 pub fn print(root: &Path) -> Result<Printed, String> {
     let all = definitions(&root.join(FOLDER), "mlp")?;
     let numbers = constants(&root.join(CONSTANTS))?;
-    let mut defines = String::new();
-    for (name, value, doc) in &numbers {
-        let value = if *value < 0 {
-            format!("({value})")
-        } else {
-            value.to_string()
-        };
-        writeln!(defines, "#define {name} {value} /* {doc} */").expect("a string grows");
-    }
+    let defines = defines(&numbers);
     let mut prototypes = String::new();
     for definition in &all {
         let Definition { name, doc, .. } = definition;

@@ -113,6 +113,20 @@ pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
+/// The constants as C's preprocessor has them, a line each with its comment.
+pub(crate) fn defines(numbers: &[(String, i64, String)]) -> String {
+    let mut defines = String::new();
+    for (name, value, doc) in numbers {
+        let value = if *value < 0 {
+            format!("({value})")
+        } else {
+            value.to_string()
+        };
+        writeln!(defines, "#define {name} {value} /* {doc} */").expect("a string grows");
+    }
+    defines
+}
+
 /// All functions that calls of the macro `name` define in a folder, file by file in alphabetical order.
 pub(crate) fn definitions(folder: &Path, name: &str) -> Result<Vec<Definition>, String> {
     let mut all = Vec::new();

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{
-    Definition, Forms, Printed, TEXT, constants, definitions, fortran_parameters, head, jump, read,
+    Definition, Forms, Printed, TEXT, constants, defines, definitions, fortran_parameters, head,
+    jump, read,
 };
 
 const FOLDER: &str = "abi/nx/src";
@@ -40,15 +41,7 @@ void margay_nx_start(void *msginfo, int controls);
 pub fn print(root: &Path) -> Result<Printed, String> {
     let all = definitions(&root.join(FOLDER), "nx")?;
     let numbers = constants(&root.join(CONSTANTS))?;
-    let mut defines = String::new();
-    for (name, value, doc) in &numbers {
-        let value = if *value < 0 {
-            format!("({value})")
-        } else {
-            value.to_string()
-        };
-        writeln!(defines, "#define {name} {value} /* {doc} */").expect("a string grows");
-    }
+    let defines = defines(&numbers);
     let mut prototypes = String::new();
     let mut symbols = vec!["margay_nx_start".to_owned()];
     for definition in &all {
