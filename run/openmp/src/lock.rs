@@ -76,7 +76,7 @@ impl Nested {
             set(&self.lock);
             self.owner.store(me, Ordering::Relaxed);
         }
-        self.again()
+        again(&self.count)
     }
 
     /// The same if it need not wait; 0 otherwise.
@@ -88,20 +88,12 @@ impl Nested {
             }
             self.owner.store(me, Ordering::Relaxed);
         }
-        self.again()
-    }
-
-    fn again(&self) -> u32 {
-        let count = self.count.load(Ordering::Relaxed) + 1;
-        self.count.store(count, Ordering::Relaxed);
-        count
+        again(&self.count)
     }
 
     /// Gives it back once.
     pub fn unset(&self) {
-        let count = self.count.load(Ordering::Relaxed).saturating_sub(1);
-        self.count.store(count, Ordering::Relaxed);
-        if count == 0 {
+        if once_less(&self.count) {
             self.owner.store(0, Ordering::Relaxed);
             unset(&self.lock);
         }
@@ -145,16 +137,12 @@ impl OldNested {
         {
             return 0;
         }
-        let count = self.count.load(Ordering::Relaxed) + 1;
-        self.count.store(count, Ordering::Relaxed);
-        count
+        again(&self.count)
     }
 
     /// As [`Nested::unset`].
     pub fn unset(&self) {
-        let count = self.count.load(Ordering::Relaxed).saturating_sub(1);
-        self.count.store(count, Ordering::Relaxed);
-        if count == 0 {
+        if once_less(&self.count) {
             self.owner.store(0, Ordering::SeqCst);
             host::wake(key(&self.owner));
         }
@@ -164,4 +152,18 @@ impl OldNested {
 /// Tells tasks that are alive apart; never 0.
 fn owner(context: &Context) -> u64 {
     u64::from(context.task.get().number)
+}
+
+/// Counts one more taking of a nested lock, by its owner; how many that makes.
+fn again(count: &AtomicU32) -> u32 {
+    let now = count.load(Ordering::Relaxed) + 1;
+    count.store(now, Ordering::Relaxed);
+    now
+}
+
+/// Counts one giving back of a nested lock, by its owner; whether it was the last.
+fn once_less(count: &AtomicU32) -> bool {
+    let now = count.load(Ordering::Relaxed).saturating_sub(1);
+    count.store(now, Ordering::Relaxed);
+    now == 0
 }

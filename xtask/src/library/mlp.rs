@@ -5,7 +5,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::{Definition, Forms, Printed, constants, defines, definitions, head, jump, read};
+use super::{
+    Definition, Forms, Printed, TEXT, constants, defines, definitions, fortran_constants,
+    fortran_parameters, head, jump, read,
+};
 
 const FOLDER: &str = "abi/mlp/src";
 const CONSTANTS: &str = "run/mlp/src/constants.rs";
@@ -13,15 +16,6 @@ const CONSTANTS: &str = "run/mlp/src/constants.rs";
 /// Begins the source.
 const PRELUDE: &str = r#"/* libmlp: the names of MLP. Printed by `cargo xtask stage`. */
 #include "mlp.h"
-
-/* A text of Fortran's, without the blanks at its end. */
-#define TEXT(text) ended(text, text##_length, (char[1024]){0})
-static const char *ended(const char *text, size_t length, char room[1024]) {
-    while (length > 0 && text[length - 1] == ' ') length--;
-    if (length > 1023) length = 1023;
-    for (size_t i = 0; i < length; i++) room[i] = text[i];
-    return room;
-}
 
 /* A text of C's for Fortran: blanks from its end on. */
 static void filled(char *text, size_t length) {
@@ -65,7 +59,7 @@ pub fn print(root: &Path) -> Result<Printed, String> {
 /// # Errors
 /// As [`print`].
 pub fn source(root: &Path) -> Result<String, String> {
-    let mut text = PRELUDE.to_owned();
+    let mut text = format!("{PRELUDE}{TEXT}");
     for definition in definitions(&root.join(FOLDER), "mlp")? {
         let name = &definition.name;
         let all = forms(&definition)?;
@@ -77,11 +71,7 @@ pub fn source(root: &Path) -> Result<String, String> {
         writeln!(text, "{};", head(c_result, &inner, &declared)).expect("a string grows");
         jump(&mut text, &head(c_result, name, &c), &inner, &pass, false);
 
-        let mut parameters: Vec<String> = all.iter().filter_map(|f| f.fortran.clone()).collect();
-        let texts = definition.parameters.iter().zip(&all);
-        for ((parameter, _), _) in texts.filter(|(_, form)| form.is_text) {
-            parameters.push(format!("size_t {parameter}_length"));
-        }
+        let parameters = fortran_parameters(&definition, &all, None);
         let pass: Vec<String> = of(|f| &f.fortran_pass);
         let own = head(fortran_result.0, &format!("{name}_"), &parameters);
         let call = format!("{inner}({})", pass.join(", "));
@@ -168,13 +158,7 @@ fn fortran_header(all: &[Definition], numbers: &[(String, i64, String)]) -> Resu
     let mut text = String::from(
         "! fmlp.h: Multi-Level Parallelism, Margay.\n! Printed by `cargo xtask header`; see docs/mlp.md.\n",
     );
-    for (name, value, _) in numbers {
-        writeln!(
-            text,
-            "      integer {name}\n      parameter ({name} = {value})"
-        )
-        .expect("a string grows");
-    }
+    text += &fortran_constants(numbers);
     text += "      interface\n";
     for definition in all {
         let name = &definition.name;

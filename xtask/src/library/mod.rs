@@ -127,6 +127,19 @@ pub(crate) fn defines(numbers: &[(String, i64, String)]) -> String {
     defines
 }
 
+/// The constants as Fortran has them, in fixed and free form.
+pub(crate) fn fortran_constants(numbers: &[(String, i64, String)]) -> String {
+    let mut text = String::new();
+    for (name, value, _) in numbers {
+        writeln!(
+            text,
+            "      integer {name}\n      parameter ({name} = {value})"
+        )
+        .expect("a string grows");
+    }
+    text
+}
+
 /// All functions that calls of the macro `name` define in a folder, file by file in alphabetical order.
 pub(crate) fn definitions(folder: &Path, name: &str) -> Result<Vec<Definition>, String> {
     let mut all = Vec::new();

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{
-    Definition, Forms, Printed, TEXT, constants, definitions, fortran_parameters, head, read,
+    Definition, Forms, Printed, TEXT, constants, defines, definitions, fortran_parameters, head,
+    read,
 };
 
 const FOLDER: &str = "abi/mpl/src";
@@ -35,10 +36,7 @@ int margay_mpl_status(int msgid);
 /// When a source cannot be read or understood.
 pub fn print(root: &Path) -> Result<Printed, String> {
     let all = definitions(&root.join(FOLDER), "mpl")?;
-    let mut defines = String::new();
-    for (name, value, doc) in constants(&root.join(CONSTANTS))? {
-        writeln!(defines, "#define {name} {value} /* {doc} */").expect("a string grows");
-    }
+    let defines = defines(&constants(&root.join(CONSTANTS))?);
     let own = ["start", "failed", "status"];
     let mut symbols: Vec<String> = own.iter().map(|n| format!("margay_mpl_{n}")).collect();
     let mut prototypes = String::new();

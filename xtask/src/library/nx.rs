@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{
-    Definition, Forms, Printed, TEXT, constants, defines, definitions, fortran_parameters, head,
-    jump, read,
+    Definition, Forms, Printed, TEXT, constants, defines, definitions, fortran_constants,
+    fortran_parameters, head, jump, read,
 };
 
 const FOLDER: &str = "abi/nx/src";
@@ -214,12 +214,5 @@ fn fortran_header(all: &[Definition], numbers: &[(String, i64, String)]) -> Resu
         let name = &definition.name;
         writeln!(text, "      {ty} {name}\n      external {name}").expect("a string grows");
     }
-    for (name, value, _) in numbers {
-        writeln!(
-            text,
-            "      integer {name}\n      parameter ({name} = {value})"
-        )
-        .expect("a string grows");
-    }
-    Ok(text)
+    Ok(text + &fortran_constants(numbers))
 }
