@@ -173,8 +173,6 @@ struct State {
     recovery: Recovery,
     /// Communicators that others have revoked, and own sends that they refused.
     revocations: Vec<u32>,
-    /// Requests that stay although nobody waits for them any more.
-    lost: BTreeSet<u32>,
     refusals: Vec<u32>,
 }
 
@@ -189,6 +187,8 @@ struct Request {
     done: bool,
     /// Nobody will ask for the outcome.
     detached: bool,
+    /// Let go of: it failed for whoever asks, and stays for what the other side may still say.
+    lost: bool,
 }
 
 enum Kind {
@@ -333,7 +333,6 @@ impl Engine {
                 received_waiting: false,
                 recovery: Recovery::default(),
                 revocations: Vec::new(),
-                lost: BTreeSet::new(),
                 refusals: Vec::new(),
             },
             transport,
@@ -549,15 +548,18 @@ impl Engine {
     /// The outcome of a request that has ended; the request is gone then.
     #[inline]
     pub fn take(&mut self, id: ReqId) -> Option<Outcome> {
-        let request = self.state.requests.get(id)?;
+        let request = self.state.requests.get_mut(id)?;
         if !request.done {
-            if self.state.lost.contains(&id.index) {
+            if request.lost {
+                // A receive vanishes when its message is here; a send that was offered may never be answered.
+                request.detached = matches!(request.kind, Kind::Receive(_));
                 return Some(Outcome {
                     failed: Some(Failed::Process),
                     ..Outcome::default()
                 });
             }
             // The request stays.
+            let request = self.state.requests.get(id)?;
             return self.state.is_stalled(request).then(|| Outcome {
                 failed: Some(Failed::Pending),
                 ..Outcome::default()
@@ -1714,6 +1716,7 @@ impl Request {
             outcome: Outcome::default(),
             done: false,
             detached: false,
+            lost: false,
         }
     }
 

@@ -269,9 +269,9 @@ impl Engine {
             receive @ Kind::Receive(_) => receive,
             _ => Kind::Promise(u32::MAX, 0),
         };
+        request.lost = true;
         self.state.copies.retain(|copy| copy.request != id.index);
         self.state.meetings.retain(|m| m.request != id.index);
-        self.state.lost.insert(id.index);
     }
 
     /// Revokes the communicator with this number: here, and by a message to all of its processes.
