@@ -46,3 +46,26 @@ fn ranks_die_at_any_moment_and_the_others_finish() {
         );
     }
 }
+
+/// A seed chooses what is done, who dies, when, and how many at once; all who live must have seen the same agreements.
+/// MARGAY_TEST_SEEDS widens the search: so many times twelve jobs.
+#[test]
+fn who_lives_agrees_whoever_dies_when_over_both_transports() {
+    let built = Built::mpi("mpi/deaths.c");
+    let wished = std::env::var("MARGAY_TEST_SEEDS").ok();
+    let seeds: u32 = 12 * wished.and_then(|n| n.parse().ok()).unwrap_or(1);
+    for seed in 1..=seeds {
+        let (ranks, deaths) = (3 + seed % 6, 1 + seed % 3);
+        let spawn = if seed % 4 == 0 { " spawn" } else { "" };
+        let job = tolerant(ranks, &built, &format!("{seed} {deaths} 30{spawn}"));
+        for bytes_only in ["0", "1"] {
+            let output = run(job.command(60).env("MARGAY_BYTES_ONLY", bytes_only));
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(
+                said.ends_with(&format!("of {ranks}\n")),
+                "seed {seed}, MARGAY_BYTES_ONLY={bytes_only}: {}",
+                text(&output)
+            );
+        }
+    }
+}

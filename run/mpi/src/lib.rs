@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agreement;
 pub mod attribute;
 pub mod buffer;
 pub mod collective;

@@ -1,18 +1,7 @@
 //! Recovery from the death of processes (User Level Failure Mitigation): revoking, shrinking, agreeing.
 //!
-//! An agreement must give the same result to all who get one, whoever dies when. There is a failure detector that is
-//! never wrong (the launcher's), so this is enough:
-//!
-//! - The coordinator is the first process that is not known to have died. Everybody sends it his contribution.
-//! - When the coordinator has heard from everybody who lives, it decides and sends the decision to all.
-//! - Who takes a decision sends it on to all before the operation ends for him. So if anybody has a result, everybody who
-//!   lives has been sent it.
-//! - When a coordinator dies, its successor is sent contributions anew. Who has sent it one takes no decision of a former
-//!   coordinator any more. The successor waits for everybody, so it hears of a decision that somebody has taken, and
-//!   decides the same.
-//! - It is over when a decision has come from everybody who lives. So no message is left behind.
-//!
-//! What a dead process sent completely is received before it counts as dead (`Engine::fail`).
+//! Agreements are described in `agreement.rs`; here are their messages. What a dead process sent completely is received before
+//! it counts as dead (`Engine::fail`).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,6 +12,7 @@ use margay_run_engine::{
 };
 use margay_sys::user::Mem;
 
+use crate::agreement::{self, Agreement, Told};
 use crate::comm::{Comm, Parts};
 use crate::error::*;
 use crate::request::Finish;
@@ -50,7 +40,7 @@ struct Value {
     acknowledged: Vec<bool>,
 }
 
-impl Value {
+impl agreement::Value for Value {
     fn combine(&mut self, other: &Value) {
         self.flag &= other.flag;
         for (mine, theirs) in self.failed.iter_mut().zip(&other.failed) {
@@ -61,6 +51,12 @@ impl Value {
         }
     }
 
+    fn without(&mut self, member: usize) {
+        self.failed[member] = true;
+    }
+}
+
+impl Value {
     fn encode(&self) -> Vec<u8> {
         let words = [self.flag, self.numbers[0], self.numbers[1]];
         let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
@@ -83,151 +79,94 @@ impl Value {
 const CONTRIBUTION: u8 = 0;
 const DECISION: u8 = 1;
 
-/// One agreement at one process.
-struct Agreement {
+/// Kind, coordinator, value.
+fn encode(told: &Told<Value>) -> Vec<u8> {
+    let (kind, by, value) = match told {
+        Told::Contribution(value) => (CONTRIBUTION, 0, value),
+        Told::Decision(by, value) => (DECISION, *by as u32, value),
+    };
+    let mut bytes = vec![kind];
+    bytes.extend(by.to_ne_bytes());
+    bytes.extend(value.encode());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Told<Value> {
+    let by = u32::from_ne_bytes(bytes[1..5].try_into().expect("four bytes"));
+    let value = Value::decode(&bytes[5..]);
+    if bytes[0] == DECISION {
+        Told::Decision(by as usize, value)
+    } else {
+        Told::Contribution(value)
+    }
+}
+
+/// One agreement at one process, and its messages.
+struct Agreeing {
     context: u32,
     tag: u32,
     me: usize,
     processes: Vec<u32>,
-    own: Value,
-    peers: Vec<Peer>,
-    /// To whom the contribution went last.
-    coordinator: Option<usize>,
-    decided: Option<(usize, Value)>,
+    agreement: Agreement<Value>,
+    /// Bytes of a message.
+    length: usize,
+    receives: Vec<Option<(ReqId, Mem)>>,
     sends: Vec<ReqId>,
     result: Arc<Mutex<Option<Value>>>,
 }
 
-struct Peer {
-    receive: Option<(ReqId, Mem)>,
-    contribution: Option<Value>,
-    /// Coordinator and value of the decision that it has sent.
-    decision: Option<(usize, Value)>,
-    dead: bool,
-}
-
-impl Agreement {
-    fn length(&self) -> usize {
-        // Kind, coordinator, value.
-        5 + self.own.encode().len()
+impl Agreeing {
+    /// Takes what has come from a process.
+    fn hear(&mut self, engine: &mut Engine, from: usize) {
+        while self.agreement.awaits(from) {
+            let (id, mem) = self.receives[from].take().unwrap_or_else(|| {
+                let mem = Mem::owned(self.length);
+                let pattern = Pattern::new(self.context, Some(from as u32), Some(self.tag));
+                let data = Data::bytes(mem.clone(), self.length as u64);
+                (engine.irecv(data, pattern, Some(self.processes[from])), mem)
+            });
+            let Some(outcome) = engine.take(id) else {
+                self.receives[from] = Some((id, mem));
+                return;
+            };
+            if outcome.failed.is_some() {
+                self.agreement.lose(from);
+            } else {
+                let told = mem.with_bytes(0, self.length, decode);
+                self.agreement.hear(from, told);
+            }
+        }
     }
 
-    fn send(
-        &mut self,
-        engine: &mut Engine,
-        to: usize,
-        kind: u8,
-        coordinator: usize,
-        value: &Value,
-    ) {
-        let mut bytes = vec![kind];
-        bytes.extend((coordinator as u32).to_ne_bytes());
-        bytes.extend(value.encode());
-        let length = bytes.len() as u64;
+    fn step(&mut self, engine: &mut Engine) {
+        for from in 0..self.processes.len() {
+            self.hear(engine, from);
+        }
         let envelope = Envelope {
             context: self.context,
             source: self.me as u32,
             tag: self.tag,
         };
-        let data = Data::bytes(Mem::from_vec(bytes), length);
-        self.sends
-            .push(engine.isend(Mode::Standard, data, self.processes[to], envelope));
-    }
-
-    /// Takes what has come from a peer.
-    fn hear(&mut self, engine: &mut Engine, from: usize) {
-        let length = self.length();
-        while from != self.me && !self.peers[from].dead && self.peers[from].decision.is_none() {
-            let (id, mem) = match self.peers[from].receive.take() {
-                Some(receive) => receive,
-                None => {
-                    let mem = Mem::owned(length);
-                    let pattern = Pattern::new(self.context, Some(from as u32), Some(self.tag));
-                    let data = Data::bytes(mem.clone(), length as u64);
-                    (engine.irecv(data, pattern, Some(self.processes[from])), mem)
-                }
-            };
-            let Some(outcome) = engine.take(id) else {
-                self.peers[from].receive = Some((id, mem));
-                return;
-            };
-            if outcome.failed.is_some() {
-                self.peers[from].dead = true;
-                return;
-            }
-            mem.with_bytes(0, length, |bytes| {
-                let coordinator = u32::from_ne_bytes(bytes[1..5].try_into().expect("four bytes"));
-                let value = Value::decode(&bytes[5..]);
-                if bytes[0] == DECISION {
-                    self.peers[from].decision = Some((coordinator as usize, value));
-                } else {
-                    self.peers[from].contribution = Some(value);
-                }
-            });
-        }
-    }
-
-    fn step(&mut self, engine: &mut Engine) {
-        for from in 0..self.peers.len() {
+        let (processes, sends) = (&self.processes, &mut self.sends);
+        self.agreement.step(|to, told| {
+            let bytes = encode(&told);
+            let length = bytes.len() as u64;
+            let data = Data::bytes(Mem::from_vec(bytes), length);
+            sends.push(engine.isend(Mode::Standard, data, processes[to], envelope));
+        });
+        // What was sent may have made more due.
+        for from in 0..self.processes.len() {
             self.hear(engine, from);
         }
-        if self.decided.is_some() {
-            return;
-        }
-        let coordinator = (0..self.peers.len())
-            .find(|&rank| rank == self.me || !self.peers[rank].dead)
-            .expect("this process lives");
-        if self.coordinator != Some(coordinator) {
-            self.coordinator = Some(coordinator);
-            if coordinator != self.me {
-                let own = self.own.clone();
-                self.send(engine, coordinator, CONTRIBUTION, coordinator, &own);
-            }
-        }
-        let decisions = || self.peers.iter().filter_map(|p| p.decision.as_ref());
-        let decision = if coordinator == self.me {
-            let heard = |(rank, p): (usize, &Peer)| {
-                rank == self.me || p.dead || p.contribution.is_some() || p.decision.is_some()
-            };
-            if !self.peers.iter().enumerate().all(heard) {
-                return;
-            }
-            // What a former coordinator decided stands, if anybody has taken it.
-            let former = decisions().max_by_key(|(by, _)| *by);
-            let value = former.map(|(_, value)| value.clone());
-            let value = value.unwrap_or_else(|| {
-                let mut value = self.own.clone();
-                for contribution in self.peers.iter().filter_map(|p| p.contribution.as_ref()) {
-                    value.combine(contribution);
-                }
-                for (failed, peer) in value.failed.iter_mut().zip(&self.peers) {
-                    *failed |= peer.dead;
-                }
-                value
-            });
-            (coordinator, value)
-        } else {
-            match decisions().find(|(by, _)| *by >= coordinator) {
-                Some(decision) => decision.clone(),
-                None => return,
-            }
-        };
-        for to in 0..self.peers.len() {
-            if to != self.me && !self.peers[to].dead {
-                self.send(engine, to, DECISION, decision.0, &decision.1);
-            }
-        }
-        self.decided = Some(decision);
     }
 }
 
-impl Task for Agreement {
+impl Task for Agreeing {
     fn run(&mut self, engine: &mut Engine) -> Option<Outcome> {
         self.step(engine);
         self.sends.retain(|&id| engine.take(id).is_none());
-        let (_, value) = self.decided.as_ref()?;
-        let over = |(rank, p): (usize, &Peer)| rank == self.me || p.dead || p.decision.is_some();
-        if !self.sends.is_empty() || !self.peers.iter().enumerate().all(over) {
+        let value = self.agreement.result()?;
+        if !self.sends.is_empty() {
             return None;
         }
         *self.result.lock().expect("no panic under this lock") = Some(value.clone());
@@ -235,10 +174,8 @@ impl Task for Agreement {
     }
 
     fn pending(&self) -> Pending {
-        let waits =
-            |(rank, p): &(usize, &Peer)| *rank != self.me && !p.dead && p.decision.is_none();
-        let peer = self.peers.iter().enumerate().find(waits);
-        Pending::Collective(peer.map(|(rank, _)| self.processes[rank]), self.context)
+        let peer = (0..self.processes.len()).find(|&rank| self.agreement.awaits(rank));
+        Pending::Collective(peer.map(|rank| self.processes[rank]), self.context)
     }
 }
 
@@ -378,21 +315,15 @@ impl Mpi {
         };
         let me = self.rank.world_rank();
         let result = Agreed::default();
-        let peer = |process: &u32| Peer {
-            receive: None,
-            contribution: None,
-            decision: None,
-            dead: dead.contains(process),
-        };
-        let task = Agreement {
+        let position = processes.iter().position(|&p| p == me).expect("a member");
+        let task = Agreeing {
             context: comm.introductions(),
             tag: AGREEMENTS | comm.failures.agreements.fetch_add(1, Ordering::Relaxed),
-            me: processes.iter().position(|&p| p == me).expect("a member"),
-            peers: processes.iter().map(peer).collect(),
+            me: position,
+            length: 5 + own.encode().len(),
+            receives: processes.iter().map(|_| None).collect(),
+            agreement: Agreement::new(position, &own.failed.clone(), own),
             processes,
-            own,
-            coordinator: None,
-            decided: None,
             sends: Vec::new(),
             result: result.clone(),
         };
