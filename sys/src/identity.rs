@@ -17,6 +17,8 @@ use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use crate::cpu;
+
 /// A set of thread-local variables. Ends with its value.
 #[derive(Debug)]
 pub struct Identity {
@@ -64,6 +66,8 @@ const STACK_BYTES: usize = 64 << 10;
 thread_local! {
     /// The base of the real thread's set, while this is another's; 0 otherwise.
     static NATIVE: Cell<usize> = const { Cell::new(0) };
+    /// The kernel's number of the thread that this set was made with, if it is an identity's; else 0.
+    static NUMBER: Cell<u32> = const { Cell::new(0) };
 }
 
 impl Identity {
@@ -82,6 +86,8 @@ impl Identity {
                 .stack_size(STACK_BYTES)
                 .name("identity".into())
                 .spawn(move || {
+                    NUMBER.set(cpu::thread_number());
+                    forget_processor();
                     let _ = tell.send(base());
                     drop(tell);
                     sleep_until_set(&ended);
@@ -115,6 +121,56 @@ impl Identity {
         result
     }
 }
+
+/// The kernel's number of the thread whose set is in force, if it is an identity's: what the C library takes for this thread
+/// when a program asks about `pthread_self()`.
+#[must_use]
+pub fn number() -> Option<u32> {
+    Some(NUMBER.get()).filter(|&number| number != 0)
+}
+
+/// The kernel keeps the number of a thread's processor in the thread's set (`rseq`), where `sched_getcpu` finds it. Whoever takes on
+/// the set of the calling thread would find the sleeper's; without it the C library asks the kernel.
+#[cfg(target_arch = "x86_64")]
+fn forget_processor() {
+    const UNREGISTER: libc::c_int = 1;
+    const SIGNATURE: u32 = 0x5305_3053;
+    const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
+    const AT_RSEQ_ALIGN: libc::c_ulong = 28;
+    /// What the first version had, and the least that is registered.
+    const LEAST_BYTES: u64 = 32;
+    // SAFETY: the name ends with a zero byte.
+    let offset = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()) };
+    if offset.is_null() {
+        return;
+    }
+    // SAFETY: the C library's constant of this name is of this type.
+    let offset = unsafe { offset.cast::<isize>().read() };
+    // SAFETY: the calls have no memory arguments.
+    let (size, align) = unsafe {
+        (
+            libc::getauxval(AT_RSEQ_FEATURE_SIZE),
+            libc::getauxval(AT_RSEQ_ALIGN),
+        )
+    };
+    let bytes = size
+        .next_multiple_of(align.max(LEAST_BYTES))
+        .max(LEAST_BYTES);
+    // SAFETY: the kernel compares address, size and signature with those that the C library has registered for this thread, and
+    // refuses others.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rseq,
+            base().wrapping_add_signed(offset),
+            bytes as u32,
+            UNREGISTER,
+            SIGNATURE,
+        );
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn forget_processor() {}
 
 /// Runs `f` with the real thread's set.
 #[inline]
@@ -270,6 +326,25 @@ mod tests {
         });
         assert_eq!(value(), 2);
         one.with(|| assert_eq!(value(), 11));
+    }
+
+    #[test]
+    fn the_processor_is_that_of_the_real_thread() {
+        let one = Identity::new().unwrap();
+        thread::spawn(move || {
+            assert_eq!(number(), None);
+            for core in cpu::affinity() {
+                cpu::bind_thread(0, &[core]).unwrap();
+                // SAFETY: no arguments.
+                let told = one.with(|| unsafe { libc::sched_getcpu() });
+                assert_eq!(told as usize, core);
+            }
+            let sleeper = one.with(number).unwrap();
+            assert_ne!(sleeper, cpu::thread_number());
+            assert!(cpu::affinity_of(sleeper).is_some());
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

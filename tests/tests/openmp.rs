@@ -63,6 +63,33 @@ fn regions_on_one_core() {
 }
 
 #[test]
+fn members_run_in_their_places() {
+    let folder = scratch();
+    let executable = compile("places.c", &["-fopenmp"], folder.path());
+    let settings = [
+        [("OMP_PLACES", "threads"), ("OMP_DYNAMIC", "false")],
+        [("OMP_PLACES", "threads"), ("OMP_PROC_BIND", "spread")],
+        [("OMP_PLACES", "sockets"), ("OMP_WAIT_POLICY", "passive")],
+        [("GOMP_CPU_AFFINITY", "0-63"), ("OMP_PROC_BIND", "close")],
+    ];
+    for setting in settings {
+        passes(&executable, &setting);
+    }
+    let mut on_one = command("taskset", 120);
+    on_one.args(["-c", "0"]).arg(stage().join("bin/margay"));
+    let told = succeed(
+        on_one
+            .arg("omp")
+            .arg(&executable)
+            .env("OMP_PLACES", "cores"),
+    );
+    assert!(
+        told.contains("1 places") && told.contains("PASSED"),
+        "{told}"
+    );
+}
+
+#[test]
 fn tasks() {
     let folder = scratch();
     let executable = compile("tasks.cpp", &["-fopenmp"], folder.path());

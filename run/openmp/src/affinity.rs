@@ -8,12 +8,13 @@ use margay_core_openmp::format::{self, Field};
 use margay_sys::cpu;
 use margay_sys::process;
 
+use crate::claims::group_of;
 use crate::environment::{self, AFFINITY_FORMAT};
-use crate::icv::Icv;
+use crate::host;
 use crate::team::{Context, Member, Team};
 
 /// Assigns the members of a new team to places (OpenMP 5.1, 2.6.2).
-pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32, icv: &'static Icv) {
+pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32) {
     let places = &environment::get().places;
     if places.is_empty() {
         return;
@@ -31,8 +32,12 @@ pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32, icv: &'
         (_, 4) => Bind::Spread,
         (own, _) => own,
     };
-    let _ = icv;
     let size = team.size;
+    team.claims.group_by_place(match policy {
+        Bind::False => 0,
+        Bind::Primary => 1,
+        Bind::True | Bind::Close | Bind::Spread => size.min(count),
+    });
     for id in 0..size {
         let member = team.member(id);
         let (place, partition) = match policy {
@@ -42,7 +47,7 @@ pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32, icv: &'
                 let step = if size <= count {
                     id
                 } else {
-                    share(id, size, count)
+                    group_of(id, size, count)
                 };
                 (Some(first + (at + step) % count), (first, count))
             }
@@ -67,22 +72,11 @@ pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32, icv: &'
                 (Some(first + place), (first + start, end - start))
             }
             Bind::Spread => {
-                let place = first + (at + share(id, size, count)) % count;
+                let place = first + (at + group_of(id, size, count)) % count;
                 (Some(place), (place, 1))
             }
         };
         member.assign(place.map(|place| place as usize), partition);
-    }
-}
-
-/// With more members than places: how far from the first place member `id` is.
-fn share(id: u32, size: u32, count: u32) -> u32 {
-    let (width, longer) = (size / count, size % count);
-    let in_longer = longer * (width + 1);
-    if id < in_longer {
-        id / (width + 1)
-    } else {
-        longer + (id - in_longer) / width
     }
 }
 
@@ -92,6 +86,19 @@ pub(crate) fn assign_initial(member: &'static Member) {
     let count = environment.places.len() as u32;
     let place = (count > 0 && environment.initial.bind != Bind::False).then_some(0);
     member.assign(place, (0, count));
+    keep_bound(member);
+}
+
+/// Binds this thread to the place of a member that begins or goes on here, unless it is already; nothing for members without
+/// places.
+#[inline]
+pub(crate) fn keep_bound(member: &Member) {
+    let places = &environment::get().places;
+    if let Some(place) = member.place()
+        && let Some(processors) = places.get(place)
+    {
+        host::bind(place, processors);
+    }
 }
 
 /// The text that a format makes for the current member; none: the format that is in force.

@@ -4,6 +4,9 @@
 //! member is where it was in the region before, and so that members that will meet in barriers are spread over all workers:
 //! one that has begun stays where it is. A worker that has nothing else to do takes members of other classes only when
 //! their worker is late.
+//!
+//! Members with places are in classes by their places instead, and nobody takes those of others in passing: the thread would
+//! have to go to other processors and back.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -19,14 +22,16 @@ pub struct Claims {
     size: u32,
     workers: u32,
     classes: Vec<Class>,
+    /// How many groups of members with the same place there are, one after another and as even as can be; 0 without places.
+    groups: AtomicU32,
     /// When the others' workers are late, in nanoseconds.
     late_at_ns: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Class {
-    /// The next member to claim.
-    next: AtomicU32,
+    /// A [`Left`] as one word: who was late from a region before must not go on in this one by what it saw of that.
+    left: AtomicU64,
     /// The worker's number plus one; 0 before one has come.
     owner: AtomicU32,
 }
@@ -39,16 +44,23 @@ impl Claims {
             size,
             workers: workers.max(1),
             classes: (0..workers.clamp(1, size.max(1)))
-                .map(|_| Class::new(size))
+                .map(|_| Class::new())
                 .collect(),
+            groups: AtomicU32::new(0),
             late_at_ns: AtomicU64::new(0),
         }
+    }
+
+    /// In the next region the members are in so many groups with a place each, see [`group_of`]; 0: they have no places.
+    pub fn group_by_place(&self, groups: u32) {
+        self.groups.store(groups.min(self.size), Ordering::Relaxed);
     }
 
     /// All members but the first can be claimed; the region is ready for them. Who is late from the region before may claim
     /// while this is under way.
     pub fn open(&self, forker: u32, is_outermost: bool, now_ns: u64) {
         let count = self.classes.len() as u32;
+        let groups = self.groups.load(Ordering::Relaxed);
         let patience = if is_outermost {
             LATE_OUTERMOST_NS
         } else {
@@ -56,13 +68,31 @@ impl Claims {
         };
         self.late_at_ns.store(now_ns + patience, Ordering::Relaxed);
         for (at, class) in self.classes.iter().enumerate() {
-            let (owner, next) = if at == 0 {
-                (forker + 1, count)
+            let at = at as u32;
+            let step_is_one = groups != 0;
+            let (first, end) = if groups == 0 {
+                (at, self.size)
             } else {
-                (0, at as u32)
+                let used = count.min(groups);
+                let begin = |class: u32| {
+                    let group = (u64::from(class) * u64::from(groups) / u64::from(used)) as u32;
+                    first_of_group(group, self.size, groups)
+                };
+                (begin(at.min(used)), begin((at + 1).min(used)))
+            };
+            // The forker has the first member.
+            let (owner, next) = match at {
+                0 if groups == 0 => (forker + 1, count),
+                0 => (forker + 1, 1),
+                _ => (0, first),
             };
             class.owner.store(owner, Ordering::Relaxed);
-            class.next.store(next, Ordering::Release);
+            let left = Left {
+                next,
+                end,
+                step_is_one,
+            };
+            class.left.store(left.word(), Ordering::Release);
         }
     }
 
@@ -70,7 +100,7 @@ impl Claims {
     #[inline]
     #[must_use]
     pub fn has_unclaimed(&self) -> bool {
-        self.classes.iter().any(|class| class.is_left(self.size))
+        self.classes.iter().any(Class::is_left)
     }
 
     /// Whether there is a member that this worker should run now.
@@ -81,10 +111,10 @@ impl Claims {
         let mut is_any_free = false;
         for class in &self.classes {
             match class.owner.load(Ordering::Relaxed) {
-                0 => is_any_free |= class.is_left(self.size),
+                0 => is_any_free |= class.is_left(),
                 owner if owner == me => {
                     has_own = true;
-                    if class.is_left(self.size) {
+                    if class.is_left() {
                         return true;
                     }
                 }
@@ -98,7 +128,7 @@ impl Claims {
         now_ns() > self.late_at_ns.load(Ordering::Relaxed)
     }
 
-    /// Claims a member for a worker: of its own class, of one that nobody has, or, if `any` or late, of whichever.
+    /// Claims a member for a worker: of its own class, of one that nobody has, or, if late, or `any` without places, of whichever.
     pub fn claim(&self, worker: u32, any: bool, now_ns: impl Fn() -> u64) -> Option<u32> {
         if !self.has_unclaimed() {
             return None;
@@ -116,6 +146,7 @@ impl Claims {
         if !has_own && let Some(member) = self.claim_class(worker) {
             return Some(member);
         }
+        let any = any && self.groups.load(Ordering::Relaxed) == 0;
         if any || self.is_late(now_ns) {
             return self.classes.iter().find_map(|class| self.claim_in(class));
         }
@@ -133,7 +164,7 @@ impl Claims {
         let count = self.classes.len();
         (0..count)
             .map(|step| &self.classes[(nearest as usize + step) % count])
-            .filter(|class| class.is_left(self.size))
+            .filter(|class| class.is_left())
             .filter(|class| {
                 let free = class.owner.compare_exchange(
                     0,
@@ -147,36 +178,90 @@ impl Claims {
     }
 
     fn claim_in(&self, class: &Class) -> Option<u32> {
-        let step = self.classes.len() as u32;
-        let mut next = class.next.load(Ordering::Relaxed);
-        while next < self.size {
-            match class.next.compare_exchange_weak(
-                next,
-                next + step,
+        let mut word = class.left.load(Ordering::Acquire);
+        loop {
+            let left = Left::of(word);
+            if left.next >= left.end {
+                return None;
+            }
+            let step = if left.step_is_one {
+                1
+            } else {
+                self.classes.len() as u32
+            };
+            let after = Left {
+                next: left.next + step,
+                ..left
+            };
+            match class.left.compare_exchange_weak(
+                word,
+                after.word(),
                 Ordering::AcqRel,
-                Ordering::Relaxed,
+                Ordering::Acquire,
             ) {
-                Ok(member) => return Some(member),
-                Err(seen) => next = seen,
+                Ok(_) => return Some(left.next),
+                Err(seen) => word = seen,
             }
         }
-        None
+    }
+}
+
+/// What is left of a class.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    /// The next member to claim.
+    next: u32,
+    /// Where they end: there are no more members than a positive `int` can tell.
+    end: u32,
+    /// Whether they are one after another; else a member out of as many as there are classes is of this one.
+    step_is_one: bool,
+}
+
+impl Left {
+    fn word(self) -> u64 {
+        u64::from(self.next) | u64::from(self.end) << 32 | u64::from(self.step_is_one) << 63
+    }
+
+    fn of(word: u64) -> Left {
+        Left {
+            next: word as u32,
+            end: (word >> 32) as u32 & (u32::MAX >> 1),
+            step_is_one: word >> 63 != 0,
+        }
     }
 }
 
 impl Class {
     /// With nothing left.
-    fn new(size: u32) -> Class {
+    fn new() -> Class {
         Class {
-            next: AtomicU32::new(size),
+            left: AtomicU64::new(0),
             owner: AtomicU32::new(0),
         }
     }
 
     #[inline]
-    fn is_left(&self, size: u32) -> bool {
-        self.next.load(Ordering::Acquire) < size
+    fn is_left(&self) -> bool {
+        let left = Left::of(self.left.load(Ordering::Acquire));
+        left.next < left.end
     }
+}
+
+/// In which of so many groups member `id` is: they are one after another, the first ones longer by one.
+#[must_use]
+pub fn group_of(id: u32, size: u32, groups: u32) -> u32 {
+    let (width, longer) = (size / groups, size % groups);
+    let in_longer = longer * (width + 1);
+    if id < in_longer {
+        id / (width + 1)
+    } else {
+        longer + (id - in_longer) / width
+    }
+}
+
+fn first_of_group(group: u32, size: u32, groups: u32) -> u32 {
+    let (width, longer) = (size / groups, size % groups);
+    group * width + group.min(longer)
 }
 
 #[cfg(test)]
@@ -211,6 +296,57 @@ mod tests {
         assert!(claims.is_open_for(5, EARLY) && !claims.is_open_for(0, EARLY));
         assert_eq!(claims.claim(5, false, EARLY), Some(1));
         assert_eq!(claims.claim(1, true, EARLY), None);
+    }
+
+    #[test]
+    fn members_with_places_are_in_classes_by_place() {
+        for (size, groups, workers) in [(7, 3, 3), (8, 2, 4), (5, 5, 2), (4, 1, 2), (3, 3, 8)] {
+            let claims = Claims::new(size, workers);
+            claims.group_by_place(groups);
+            claims.open(0, true, 0);
+            let mut all = vec![0];
+            for worker in 0..workers {
+                let own: Vec<u32> =
+                    std::iter::from_fn(|| claims.claim(worker, true, EARLY)).collect();
+                let places: Vec<u32> = own.iter().map(|&id| group_of(id, size, groups)).collect();
+                assert!(
+                    workers < groups || places.windows(2).all(|two| two[0] == two[1]),
+                    "{size} {groups}: {own:?}"
+                );
+                all.extend(own);
+            }
+            assert!(
+                !claims.has_unclaimed(),
+                "{size} {groups} {workers}: {all:?}"
+            );
+            all.sort_unstable();
+            assert_eq!(all, (0..size).collect::<Vec<u32>>());
+            for group in 0..groups {
+                assert_eq!(
+                    group_of(first_of_group(group, size, groups), size, groups),
+                    group
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn places_of_others_are_left_to_them_until_they_are_late() {
+        let claims = Claims::new(4, 2);
+        claims.group_by_place(2);
+        claims.open(0, true, 0);
+        assert_eq!(claims.claim(1, true, EARLY), Some(2));
+        assert_eq!(claims.claim(0, true, EARLY), Some(1));
+        assert_eq!(claims.claim(0, true, EARLY), None);
+        assert!(!claims.is_open_for(0, EARLY) && claims.is_open_for(0, LATE));
+        assert_eq!(claims.claim(0, true, LATE), Some(3));
+        assert!(!claims.has_unclaimed());
+        // Without places again: by number.
+        claims.group_by_place(0);
+        claims.open(0, true, 0);
+        assert_eq!(claims.claim(1, false, EARLY), Some(1));
+        assert_eq!(claims.claim(0, false, EARLY), Some(2));
+        assert_eq!(claims.claim(0, true, EARLY), Some(3));
     }
 
     #[test]

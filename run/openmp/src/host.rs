@@ -1,10 +1,12 @@
 //! What teams ask of the workers below them: time for members, and places to wait.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use margay_sys::clock;
-use margay_sys::identity::natively;
+use margay_sys::cpu;
+use margay_sys::identity::{self, natively};
 use margay_sys::slot::{self, Word};
 use margay_threads::{
     Config, Offer, Worker, configure as configure_threads, preempt_by, with_worker,
@@ -12,8 +14,9 @@ use margay_threads::{
 
 pub use margay_threads::Offered;
 
+use crate::affinity;
 use crate::environment::Environment;
-use crate::team::Team;
+use crate::team::{Context, Team};
 
 /// A team with members to claim.
 #[derive(Debug)]
@@ -64,6 +67,36 @@ fn with<R>(f: impl FnOnce(&Worker) -> R) -> R {
     })
 }
 
+/// The same for what may let others run. They may have had other places.
+fn with_others<R>(f: impl FnOnce(&Worker) -> R) -> R {
+    let result = with(f);
+    slot::with(|context: Option<&Context>| {
+        if let Some(context) = context {
+            affinity::keep_bound(context.member);
+        }
+    });
+    result
+}
+
+thread_local! {
+    /// The place that this thread is bound to, from 1; 0 for none.
+    static PLACE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Binds this thread to a place unless it is there already, and the one that a member with variables of its own is taken for.
+pub fn bind(place: usize, processors: &[usize]) {
+    let bind = |thread: u32| {
+        if PLACE.replace(place + 1) != place + 1 {
+            // Refused where the process has lost these processors since it started; it runs where it may then.
+            let _ = cpu::bind_thread(thread, processors);
+        }
+    };
+    if let Some(thread) = identity::number() {
+        bind(thread);
+    }
+    natively(|| bind(0));
+}
+
 /// Once, before anything else here: what the environment says of stacks and of waiting.
 pub fn configure(environment: &Environment) {
     let usual = Config::default();
@@ -90,7 +123,7 @@ const ACTIVE_SPIN_NS: u64 = 10_000_000;
 pub fn let_spinning_members_take_turns() {
     // Where the program uses the signal itself, its spinning is its own affair.
     let _ = preempt_by(|| {
-        with(|worker| {
+        with_others(|worker| {
             let others_wait = worker.slice_ended();
             if worker.begin_offer() || others_wait {
                 worker.yield_now();
@@ -117,7 +150,7 @@ pub fn withdraw(offered: Offered) {
 /// Waits under a key until a condition holds; others run in the meantime. Who makes it hold calls [`wake`].
 pub fn wait_until(key: usize, condition: &dyn Fn() -> bool) {
     if !condition() {
-        with(|worker| worker.wait_until(key, condition));
+        with_others(|worker| worker.wait_until(key, condition));
     }
 }
 
@@ -128,7 +161,7 @@ pub fn wake(key: usize) {
 
 /// Lets others run.
 pub fn yield_now() {
-    with(Worker::yield_now);
+    with_others(Worker::yield_now);
 }
 
 /// Threads that run members at the same time.

@@ -127,10 +127,16 @@ impl Context {
             event.bind(task.node, self.team);
         }
         task.event = event;
-        if accesses.is_empty() {
-            self.push(task);
-        } else if let Some(task) = depend::enter(self.task.get(), task, accesses) {
-            self.push(task);
+        let ready = if accesses.is_empty() {
+            Some(task)
+        } else {
+            depend::enter(self.task.get(), task, accesses)
+        };
+        match ready {
+            // With an event: nobody else would run it, and the event may be fulfilled before its creator waits for anything.
+            Some(task) if self.team.size == 1 => self.run(task),
+            Some(task) => self.push(task),
+            None => {}
         }
     }
 

@@ -661,7 +661,7 @@ impl Context {
             self.initial.busy.fetch_add(size - 1, Ordering::Relaxed);
         }
         team.prepare(Some(self), start.clone());
-        crate::affinity::assign(self, team, request.bind, start.icv);
+        crate::affinity::assign(self, team, request.bind);
         (team, start)
     }
 
@@ -671,11 +671,14 @@ impl Context {
             self.initial
                 .busy
                 .fetch_sub(team.size - 1, Ordering::Relaxed);
+            // This thread may have run members with other places.
+            crate::affinity::keep_bound(self.member);
         }
         team.give_back(self.local.as_deref());
     }
 
     fn run_body(&self, start: &Start) {
+        crate::affinity::keep_bound(self.member);
         if environment::get().display_affinity {
             crate::affinity::display_if_changed(self);
         }
@@ -711,13 +714,16 @@ impl Context {
                 team.tell_gone();
             }
         }
-        if let Some(offered) = self.offered.take() {
-            host::withdraw(offered);
+        let withdraw = || self.offered.take().map(host::withdraw);
+        // What is left then has places elsewhere, and whoever is there takes it, or who waits when they are late.
+        if !team.claims.has_unclaimed() {
+            withdraw();
         }
         self.arrive_at_end();
         self.wait(While::AnyTask, &|| {
             team.gone.load(Ordering::SeqCst) + 1 == team.size
         });
+        withdraw();
     }
 
     /// Waits until all tasks below the current frame are done; executes some.

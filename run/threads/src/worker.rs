@@ -63,8 +63,11 @@ struct Slot {
 }
 
 /// Processor time of one fiber after which others of its worker have their turn, where that is watched: longer than any wait for
-/// something that is under way, shorter than anybody's patience.
+/// something that is under way, shorter than anybody's patience ...
 const SLICE_NS: u64 = 10_000_000;
+/// ... and for as long as fibers use theirs to the end while others wait, so long, or a tick of the kernel: they may spin for each other,
+/// and each of such waits costs slices. Many switches for those that compute, a few microseconds each.
+const SHORT_SLICE_NS: u64 = 1_000_000;
 
 /// Slices without anybody waiting after which a worker stops watching.
 const QUIET_SLICES: u32 = 100;
@@ -74,9 +77,18 @@ const QUIET_SLICES: u32 = 100;
 struct Watch {
     timer: Option<Timer>,
     is_on: bool,
-    /// Fibers resumed when a slice ended last.
+    is_short: bool,
+    /// Fibers resumed when the current slice began.
     switches: u64,
     quiet_slices: u32,
+}
+
+impl Watch {
+    fn tick_each(&self, period_ns: u64) {
+        if let Some(timer) = &self.timer {
+            timer.set(period_ns);
+        }
+    }
 }
 
 /// How far a worker was; see [`Context::mark`].
@@ -342,9 +354,7 @@ impl Worker {
             // Without a timer everything works that does not wait for another by spinning.
             watch.timer = Timer::new().ok();
         }
-        if let Some(timer) = &watch.timer {
-            timer.set(SLICE_NS);
-        }
+        watch.tick_each(SLICE_NS);
     }
 
     /// A slice has ended, in the middle of the program's code. Tells whether the running fiber should let others run.
@@ -354,16 +364,23 @@ impl Worker {
         let watch = &mut *self.watch.borrow_mut();
         let switches = self.switches.get();
         let has_had_a_slice = std::mem::replace(&mut watch.switches, switches) == switches;
+        let is_used_up = has_other_work && has_had_a_slice;
+        if watch.is_short != is_used_up {
+            watch.is_short = is_used_up;
+            watch.tick_each(if is_used_up { SHORT_SLICE_NS } else { SLICE_NS });
+        }
         if has_other_work {
             watch.quiet_slices = 0;
+            if has_had_a_slice {
+                // The next one's begins when the caller yields.
+                watch.switches += 1;
+            }
             return has_had_a_slice;
         }
         watch.quiet_slices += 1;
         if watch.quiet_slices >= QUIET_SLICES {
             watch.is_on = false;
-            if let Some(timer) = &watch.timer {
-                timer.set(0);
-            }
+            watch.tick_each(0);
         }
         false
     }
@@ -489,7 +506,10 @@ impl Worker {
             self.drain();
             let ready = self.ready.borrow_mut().pop_front();
             match ready {
-                Some(ROOT) => return,
+                Some(ROOT) => {
+                    self.switches.set(self.switches.get() + 1);
+                    return;
+                }
                 Some(fiber) => self.resume(fiber),
                 None => match self.find() {
                     Some(work) => self.assign(work),

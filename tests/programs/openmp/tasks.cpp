@@ -136,6 +136,13 @@ static void events()
 #pragma omp taskwait
 	}
 	CHECK(first == 1 && second == 2);
+	/* Where nobody else could run it, a task runs before its creator goes on, which may look at what it did. */
+	int run = 0;
+#pragma omp task detach(event) shared(run)
+	run = 1;
+	omp_fulfill_event(event);
+	CHECK(run == 1);
+#pragma omp taskwait
 }
 
 static void cancellation()
