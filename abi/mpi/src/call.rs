@@ -233,12 +233,11 @@ pub fn raise(mpi: &Mpi, name: &str, on: Option<u32>, error: Error) -> c_int {
         None => mpi.error_action(handle),
     };
     match action {
-        Action::Return => {}
+        Action::Return => code,
         Action::Fatal => {
             eprintln!("{text} ({})", mpi.error_name(code));
             mpi.abort(code.max(1));
         }
         Action::Call(handler, comm) => handler.call(comm, code),
     }
-    code
 }

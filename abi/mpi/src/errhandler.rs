@@ -137,11 +137,12 @@ mpi! {
 struct UserHandler(unsafe extern "C" fn(*mut MPI_Comm, *mut c_int, ...));
 
 impl Callback for UserHandler {
-    fn call(&self, comm: u32, code: i32) {
+    fn call(&self, comm: u32, code: i32) -> i32 {
         let mut comm = MPI_Comm::new(comm);
         let mut code = code;
         // SAFETY: the program's function with the arguments that the standard gives it.
         unsafe { (self.0)(&raw mut comm, &raw mut code) };
+        code
     }
 }
 
@@ -149,10 +150,11 @@ impl Callback for UserHandler {
 struct SessionHandler(unsafe extern "C" fn(*mut MPI_Session, *mut c_int, ...));
 
 impl Callback for SessionHandler {
-    fn call(&self, session: u32, code: i32) {
+    fn call(&self, session: u32, code: i32) -> i32 {
         let mut session = MPI_Session::new(session);
         let mut code = code;
         // SAFETY: as above.
         unsafe { (self.0)(&raw mut session, &raw mut code) };
+        code
     }
 }

@@ -169,10 +169,11 @@ mpi! {
 struct UserHandler(unsafe extern "C" fn(*mut MPI_File, *mut c_int, ...));
 
 impl Callback for UserHandler {
-    fn call(&self, file: u32, code: i32) {
+    fn call(&self, file: u32, code: i32) -> i32 {
         let mut file = MPI_File::new(file);
         let mut code = code;
         // SAFETY: the program's function with the arguments that the standard gives it.
         unsafe { (self.0)(&raw mut file, &raw mut code) };
+        code
     }
 }

@@ -77,20 +77,26 @@ mpi! {
 
     /// Makes a communicator of a group.
     fn MPI_Comm_create_from_group(group: MPI_Group, stringtag: Text, info: MPI_Info, errhandler: MPI_Errhandler, newcomm: Place<MPI_Comm>) |mpi| {
-        let members = mpi.group(group.value())?;
-        let session = mpi.group_session(group.value());
-        let hints = mpi.info(info.value())?;
-        let new = mpi.comm_create_from_group(&members, session, &stringtag.get("stringtag")?, hints, errhandler.value());
-        newcomm.put("newcomm", MPI_Comm::new(new.map_err(|e| e.by(errhandler.value(), MPI_COMM_NULL))?))
+        let make = || {
+            let members = mpi.group(group.value())?;
+            let session = mpi.group_session(group.value());
+            let hints = mpi.info(info.value())?;
+            let new = mpi.comm_create_from_group(&members, session, &stringtag.get("stringtag")?, hints, errhandler.value());
+            newcomm.put("newcomm", MPI_Comm::new(new?))
+        };
+        make().map_err(|e| e.by(errhandler.value(), MPI_COMM_NULL))
     }
 
     /// Makes an inter-communicator of two groups.
     fn MPI_Intercomm_create_from_groups(local_group: MPI_Group, local_leader: c_int, remote_group: MPI_Group, remote_leader: c_int, stringtag: Text, info: MPI_Info, errhandler: MPI_Errhandler, newintercomm: Place<MPI_Comm>) |mpi| {
-        let (local, remote) = (mpi.group(local_group.value())?, mpi.group(remote_group.value())?);
-        let session = mpi.group_session(local_group.value());
-        let hints = mpi.info(info.value())?;
-        let tag = stringtag.get("stringtag")?;
-        let new = mpi.intercomm_create_from_groups((&local, local_leader), (&remote, remote_leader), session, &tag, hints, errhandler.value());
-        newintercomm.put("newintercomm", MPI_Comm::new(new.map_err(|e| e.by(errhandler.value(), MPI_COMM_NULL))?))
+        let make = || {
+            let (local, remote) = (mpi.group(local_group.value())?, mpi.group(remote_group.value())?);
+            let session = mpi.group_session(local_group.value());
+            let hints = mpi.info(info.value())?;
+            let tag = stringtag.get("stringtag")?;
+            let new = mpi.intercomm_create_from_groups((&local, local_leader), (&remote, remote_leader), session, &tag, hints, errhandler.value());
+            newintercomm.put("newintercomm", MPI_Comm::new(new?))
+        };
+        make().map_err(|e| e.by(errhandler.value(), MPI_COMM_NULL))
     }
 }

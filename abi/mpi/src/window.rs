@@ -220,10 +220,11 @@ mpi! {
 struct UserHandler(unsafe extern "C" fn(*mut MPI_Win, *mut c_int, ...));
 
 impl Callback for UserHandler {
-    fn call(&self, on: u32, code: i32) {
+    fn call(&self, on: u32, code: i32) -> i32 {
         let mut win = MPI_Win::new(on);
         let mut code = code;
         // SAFETY: the program's function with the arguments that the standard gives it.
         unsafe { (self.0)(&raw mut win, &raw mut code) };
+        code
     }
 }

@@ -10,8 +10,9 @@ use crate::{Mpi, fail};
 
 /// An error handler that the program wrote.
 pub trait Callback: Send + Sync {
-    /// Called with the handle of the communicator or window and the error code, with no lock held.
-    fn call(&self, on: u32, code: i32);
+    /// Called with the handle of the communicator or window and the error code, with no lock held. Returns the code that the
+    /// function returns in which the error was raised: the handler may change it.
+    fn call(&self, on: u32, code: i32) -> i32;
 }
 
 /// What to do about an error.
@@ -20,7 +21,7 @@ pub enum Action {
     Fatal,
     /// Return the code.
     Return,
-    /// Call the program's handler for this communicator or window, then return the code.
+    /// Call the program's handler for this communicator or window, then return the code that it leaves.
     Call(Arc<dyn Callback>, u32),
 }
 

@@ -151,7 +151,7 @@ static void disagreements(void)
     MPI_Comm_free(&comm);
 }
 
-static int handled, handled_code;
+static int handled, handled_code, forgiving;
 static MPI_Comm handled_comm;
 
 static void handler(MPI_Comm *comm, int *code, ...)
@@ -159,6 +159,8 @@ static void handler(MPI_Comm *comm, int *code, ...)
     handled++;
     handled_comm = *comm;
     handled_code = *code;
+    if (forgiving)
+        *code = MPI_SUCCESS;
 }
 
 static void handlers(void)
@@ -177,9 +179,12 @@ static void handlers(void)
     CHECK(user == MPI_ERRHANDLER_NULL);
     CHECK(class_of(MPI_Send(&x, 1, MPI_INT, 99, 0, comm)) == MPI_ERR_RANK);
     CHECK(handled == 1 && handled_comm == comm && class_of(handled_code) == MPI_ERR_RANK);
+    forgiving = 1;
+    CHECK(MPI_Send(&x, 1, MPI_INT, 99, 0, comm) == MPI_SUCCESS && handled == 2);
+    forgiving = 0;
     MPI_Comm_dup(comm, &child); /* inherits it */
     MPI_Comm_call_errhandler(child, MPI_ERR_OTHER);
-    CHECK(handled == 2 && handled_comm == child && handled_code == MPI_ERR_OTHER);
+    CHECK(handled == 3 && handled_comm == child && handled_code == MPI_ERR_OTHER);
     MPI_Comm_free(&child);
     MPI_Comm_free(&comm);
     MPI_Add_error_class(&class_);

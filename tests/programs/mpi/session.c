@@ -58,6 +58,10 @@ static void psets(MPI_Session session)
     }
     CHECK(world == 1 && self == 1);
     CHECK(class_of(MPI_Session_get_nth_pset(session, MPI_INFO_NULL, n, &flag, name)) == MPI_ERR_ARG);
+    /* Whatever is wrong goes to the handler that is to be the communicator's. */
+    MPI_Comm comm;
+    CHECK(class_of(MPI_Comm_create_from_group(MPI_GROUP_NULL, "x", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm)) ==
+          MPI_ERR_GROUP);
     MPI_Group group;
     CHECK(class_of(MPI_Group_from_session_pset(session, "mpi://NOBODY", &group)) == MPI_ERR_ARG);
 }
