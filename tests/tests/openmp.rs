@@ -147,6 +147,26 @@ fn the_environment_is_read_and_mistakes_are_told() {
 }
 
 #[test]
+fn members_show_their_affinity_when_it_is_another() {
+    let folder = scratch();
+    let executable = compile("shown.c", &["-fopenmp"], folder.path());
+    let output = run(omp(&executable, 60).env("OMP_DISPLAY_AFFINITY", "true"));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let mut shown: Vec<&str> = told.lines().collect();
+    shown.sort_unstable();
+    let region = |level: u32, members: u32| {
+        (0..members).map(move |member| format!("level {level} member {member} of {members}"))
+    };
+    let mut expected: Vec<String> = [(1, 8), (1, 3), (1, 8), (1, 2), (2, 2), (2, 2), (1, 1)]
+        .into_iter()
+        .flat_map(|(level, members)| region(level, members))
+        .chain(["1 members, this is 0".to_owned()])
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(shown, expected);
+}
+
+#[test]
 fn programs_that_cannot_be_helped_are_told() {
     let folder = scratch();
     let source = folder.path().join("plain.c");

@@ -1,7 +1,9 @@
 //! Places of members, and the affinity format.
 
-use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 
 use margay_core_openmp::environment::Bind;
 use margay_core_openmp::format::{self, Field};
@@ -138,17 +140,39 @@ pub fn processors(context: &Context) -> Vec<usize> {
         .unwrap_or_else(cpu::affinity)
 }
 
-thread_local! {
-    static SHOWN: Cell<u64> = const { Cell::new(0) };
+/// What the team was like that each thread forked when its members were shown last, as hashes: of what tells the thread, and of what a
+/// format may tell about the team.
+static SHOWN: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
+
+/// Whether the members of a team that `parent` forks are to show their lines: when since the last time they are at another level, or
+/// more or fewer, or one has another place, or the format is another.
+pub(crate) fn is_to_be_shown(parent: &Context, team: &'static Team) -> bool {
+    let (mut who, mut what) = (DefaultHasher::new(), DefaultHasher::new());
+    parent.initial_address().hash(&mut who);
+    let mut at = Some(parent.member);
+    let mut is_other_thread = false;
+    while let Some(member) = at {
+        // First members are the thread that forked.
+        is_other_thread |= member.id != 0;
+        if is_other_thread {
+            member.id.hash(&mut who);
+        }
+        at = member.team().parent.get(Ordering::Relaxed);
+    }
+    parent.level().hash(&mut what);
+    team.size.hash(&mut what);
+    parent.teams.get().hash(&mut what);
+    for id in 0..team.size {
+        team.member(id).place().hash(&mut what);
+    }
+    if let Ok(format) = AFFINITY_FORMAT.read() {
+        format.hash(&mut what);
+    }
+    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    shown.insert(who.finish(), what.finish()) != Some(what.finish())
 }
 
-/// Shows the line of a member in the first region, and again when it is another one.
-pub(crate) fn display_if_changed(context: &Context) {
-    let line = capture(context, None);
-    let number = line.bytes().fold(1_u64, |number, byte| {
-        number.wrapping_mul(31).wrapping_add(u64::from(byte))
-    });
-    if SHOWN.replace(number) != number {
-        eprintln!("{line}");
-    }
+/// Shows the line of a member.
+pub(crate) fn display(context: &Context) {
+    eprintln!("{}", capture(context, None));
 }

@@ -80,6 +80,8 @@ struct Start {
     reductions: Option<Arc<Reductions>>,
     share: Option<Loop>,
     initial: &'static Initial,
+    /// Whether members show their affinity when they begin.
+    shows_affinity: bool,
 }
 
 /// What the members of all teams under one initial thread share.
@@ -301,6 +303,7 @@ impl Team {
             reductions: None,
             share: None,
             initial: &self.initial,
+            shows_affinity: false,
         }
     }
 
@@ -645,7 +648,7 @@ impl Context {
             reduction::keep(table, &made);
             made
         });
-        let start = Start {
+        let mut start = Start {
             body,
             icv: self
                 .icv
@@ -656,12 +659,15 @@ impl Context {
             reductions,
             share,
             initial: self.initial,
+            shows_affinity: false,
         };
         if size > 1 {
             self.initial.busy.fetch_add(size - 1, Ordering::Relaxed);
         }
-        team.prepare(Some(self), start.clone());
         crate::affinity::assign(self, team, request.bind);
+        start.shows_affinity =
+            environment::get().display_affinity && crate::affinity::is_to_be_shown(self, team);
+        team.prepare(Some(self), start.clone());
         (team, start)
     }
 
@@ -679,8 +685,8 @@ impl Context {
 
     fn run_body(&self, start: &Start) {
         crate::affinity::keep_bound(self.member);
-        if environment::get().display_affinity {
-            crate::affinity::display_if_changed(self);
+        if start.shows_affinity {
+            crate::affinity::display(self);
         }
         if let Some(body) = start.body {
             body.call();
@@ -1053,6 +1059,11 @@ impl Context {
             self.icv
                 .set(self.icv.get().with(|icv| icv.thread_limit = limit));
         }
+    }
+
+    /// Tells the threads of the program apart.
+    pub(crate) fn initial_address(&self) -> usize {
+        std::ptr::from_ref(self.initial).addr()
     }
 
     /// Tells the members that are alive apart; never 0.
