@@ -74,6 +74,19 @@ pub fn bind_thread(thread: u32, cores: &[usize]) -> std::io::Result<()> {
     }
 }
 
+/// Tells the kernel that the calling thread is in no hurry: when it wakes, it takes its core from nobody, but waits until that
+/// is free or its turn comes (`SCHED_BATCH`). Does nothing to a thread that has a policy of another kind than the usual one.
+pub fn be_patient() {
+    // SAFETY: an all-zero sched_param is valid.
+    let usual: libc::sched_param = unsafe { std::mem::zeroed() };
+    // SAFETY: no memory but `usual`, which is read.
+    unsafe {
+        if libc::sched_getscheduler(0) == libc::SCHED_OTHER {
+            libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const usual);
+        }
+    }
+}
+
 /// The kernel's number of the calling thread.
 #[must_use]
 pub fn thread_number() -> u32 {

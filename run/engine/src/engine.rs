@@ -129,6 +129,8 @@ pub struct Arrived {
 pub struct Engine {
     transport: Box<dyn Transport>,
     state: State,
+    /// A progress thread does what takes long, so that calls that only begin something need not.
+    is_helped: bool,
 }
 
 /// What an unfinished request waits for, for displays.
@@ -336,7 +338,13 @@ impl Engine {
                 refusals: Vec::new(),
             },
             transport,
+            is_helped: false,
         }
+    }
+
+    /// Whether a progress thread works on what is under way: then calls that begin something leave copies to it.
+    pub fn set_helped(&mut self, is_helped: bool) {
+        self.is_helped = is_helped;
     }
 
     /// Sends a short message at once when nothing stands in the way. Returns whether it went.
@@ -779,7 +787,9 @@ impl Engine {
                 request: index,
                 receiving: Some((from, sender)),
             });
-            self.advance_copies();
+            if !self.is_helped {
+                self.advance_copies();
+            }
             return;
         }
         let empty = receive.total == Some(0);

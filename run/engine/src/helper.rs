@@ -8,6 +8,10 @@
 //! makes progress anyway, and faster alone). Between arrivals it looks for a moment if a core is free
 //! for that, since waking a core that ran dry takes as long as a large message; else it sleeps on the
 //! rank's doorbell.
+//!
+//! It never takes the core from a thread that computes: the kernel lets it wait for a free core, or for its
+//! turn, when it is woken ([`cpu::be_patient`]). Woken by a nonblocking call, it would else run at once in the
+//! caller's place, and the call would last as long as the copies that it should leave to others.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -42,6 +46,7 @@ impl ProgressThread {
             .spawn(move || served.serve(&stopped, program.as_ref()))?;
         *rank.helper.thread() = Some(thread.thread().clone());
         rank.helper.is_there.store(true, Ordering::SeqCst);
+        rank.with_engine(|engine| engine.set_helped(true));
         Ok(ProgressThread {
             rank: rank.clone(),
             stop,
@@ -54,6 +59,7 @@ impl Drop for ProgressThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         self.rank.helper.is_there.store(false, Ordering::SeqCst);
+        self.rank.with_engine(|engine| engine.set_helped(false));
         self.rank.wake();
         if let Some(thread) = self.rank.helper.thread().take() {
             thread.unpark();
@@ -159,10 +165,11 @@ impl Rank {
 
     /// What a progress thread does until `stop` is set and it is woken. `program` tells whether the program computes.
     fn serve(&self, stop: &AtomicBool, program: Option<&ThreadState>) {
-        // Bound to one core, it would look at the expense of the program.
+        cpu::be_patient();
+        // While the program computes, a core is free only where all ranks' programs leave one for each of their threads.
         let has_core = || {
-            let shared = program.is_none_or(ThreadState::is_running);
-            !shared || cpu::affinity().len() > 1 && !self.is_crowded()
+            let computes = program.is_none_or(ThreadState::is_running);
+            !computes || self.is_roomy()
         };
         let stopped = || stop.load(Ordering::SeqCst);
         while !stopped() {
@@ -192,6 +199,12 @@ impl Rank {
                 });
             }
         }
+    }
+
+    /// Whether there are cores for a second thread of each rank, as far as this one may use them.
+    fn is_roomy(&self) -> bool {
+        let cores = self.segment().map_or(0, |s| s.header().usable_cores());
+        cores >= 2 * self.world_size() && cpu::affinity().len() > 1
     }
 
     /// Whether there is nothing to do for a progress thread that shall not stop.
