@@ -96,6 +96,95 @@ pub fn scatter(pid: u32, pieces: &[Piece], from: &[u8]) -> io::Result<()> {
     })
 }
 
+/// Copies pieces of process `pid` to pieces of `to`, given by offset and bytes; pairs of equal length. In one system call where
+/// that is possible.
+///
+/// # Errors
+/// As [`read`].
+///
+/// # Panics
+/// When `to` does not cover a piece.
+pub fn read_pairs(pid: u32, pairs: &[Pair], to: &Mem) -> io::Result<()> {
+    pairwise(pairs, to, |here, there| {
+        let (n, m) = (here.len() as libc::c_ulong, there.len() as libc::c_ulong);
+        // SAFETY: the local ranges are covered by the claim (checked by `at`); the remote ones are the kernel's to check.
+        unsafe {
+            libc::process_vm_readv(pid as libc::pid_t, here.as_ptr(), n, there.as_ptr(), m, 0)
+        }
+    })
+}
+
+/// The reverse of [`read_pairs`].
+///
+/// # Errors
+/// As [`read`].
+///
+/// # Panics
+/// When `from` does not cover a piece.
+pub fn write_pairs(pid: u32, pairs: &[Pair], from: &Mem) -> io::Result<()> {
+    pairwise(pairs, from, |here, there| {
+        let (n, m) = (here.len() as libc::c_ulong, there.len() as libc::c_ulong);
+        // SAFETY: as in `read_pairs`.
+        unsafe {
+            libc::process_vm_writev(pid as libc::pid_t, here.as_ptr(), n, there.as_ptr(), m, 0)
+        }
+    })
+}
+
+/// An address in another process, an offset in memory of this one, and bytes.
+pub type Pair = (u64, i64, usize);
+
+/// Calls `call` with as many pieces as it takes until all are moved. No piece may be empty.
+fn pairwise(
+    pairs: &[Pair],
+    mem: &Mem,
+    mut call: impl FnMut(&[libc::iovec], &[libc::iovec]) -> isize,
+) -> io::Result<()> {
+    let mut rest = pairs;
+    let (mut here, mut there) = (Vec::new(), Vec::<libc::iovec>::new());
+    while !rest.is_empty() {
+        here.clear();
+        there.clear();
+        for &(address, offset, len) in rest.iter().take(PIECES) {
+            here.push(libc::iovec {
+                iov_base: mem.at(offset, len).cast(),
+                iov_len: len,
+            });
+            // Pieces that touch each other there cost the kernel as much as one.
+            match there.last_mut() {
+                Some(last) if last.iov_base as u64 + last.iov_len as u64 == address => {
+                    last.iov_len += len;
+                }
+                _ => there.push(libc::iovec {
+                    iov_base: address as usize as *mut libc::c_void,
+                    iov_len: len,
+                }),
+            }
+        }
+        let moved = call(&here, &there);
+        if moved < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+            continue;
+        }
+        let mut left = moved as usize;
+        // Only where memory is not there does the kernel stop, and it may do so within a piece.
+        while let Some((&(_, _, len), behind)) = rest.split_first()
+            && left >= len
+            && left > 0
+        {
+            left -= len;
+            rest = behind;
+        }
+        if moved == 0 || left > 0 {
+            return Err(io::Error::from_raw_os_error(libc::EFAULT));
+        }
+    }
+    Ok(())
+}
+
 /// Calls `call` with bytes done, bytes to do and the remote pieces for them until all is moved.
 fn each(
     pieces: &[Piece],
@@ -215,6 +304,31 @@ mod tests {
         let mut back = vec![0; total];
         gather(me, &places, &mut back).unwrap();
         assert_eq!(back, expected);
+    }
+
+    #[test]
+    fn pairs_go_both_ways() {
+        let source = Mem::from_vec((0..=255).cycle().take(1 << 16).collect());
+        let (packed, target) = (Mem::owned(1 << 16), Mem::owned(1 << 16));
+        let me = std::process::id();
+        let at = source.address() as u64;
+        // More than one call takes; some touch each other there, but not here.
+        let pairs: Vec<Pair> = (0..1500)
+            .map(|i| (at + 20 * i, 17 * i as i64, 1 + i as usize % 20))
+            .rev()
+            .filter(|pair| pair.2 <= 17)
+            .collect();
+        read_pairs(me, &pairs, &packed).unwrap();
+        let to = target.address() as u64;
+        let back: Vec<Pair> = pairs.iter().map(|&(a, o, n)| (a - at + to, o, n)).collect();
+        write_pairs(me, &back, &packed).unwrap();
+        for &(address, _, len) in &pairs {
+            let (mut expected, mut found) = ([0; 20], [0; 20]);
+            source.read((address - at) as i64, &mut expected[..len]);
+            target.read((address - at) as i64, &mut found[..len]);
+            assert_eq!(expected, found);
+        }
+        assert!(write_pairs(me, &[(to, 0, 8), (8, 8, 8)], &packed).is_err());
     }
 
     #[test]

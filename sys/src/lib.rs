@@ -13,6 +13,7 @@
 //! | [`arena`] | memory that a rank shares on request |
 //! | [`board`] | a communicator's control block: a slot a rank, arrival counter, release word |
 //! | [`window`] | a window's control block: locks, counters and the list of attached memory |
+//! | [`inbox`] | where an origin leaves one-sided operations, until the target or it itself does them |
 //! | [`turn`] | the lock under which ranks accumulate to one target |
 //! | [`user`] | memory that the user claims to own: checked copies, strided copies |
 //! | [`cma`] | cross-memory attach: reading and writing another process |
@@ -70,6 +71,8 @@ pub mod group;
 pub mod heap;
 #[cfg(not(loom))]
 pub mod identity;
+#[cfg(not(loom))]
+pub mod inbox;
 #[cfg(not(loom))]
 pub mod job;
 #[cfg(not(loom))]

@@ -23,7 +23,7 @@ pub struct Mem {
     keep: Option<Arc<Owned>>,
 }
 
-/// Bytes in one piece: a claim for the time of one call. Two words, so it passes through calls in
+/// Bytes in one piece: a claim like that of a [`Mem`]. Two words, so it passes through calls in
 /// registers. (A claim that goes through memory is written as words and copied as vectors, and such
 /// a load waits until all stores before it are done, those to a line that another core has included.)
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,25 @@ impl Piece {
     #[inline(always)]
     pub fn size(self) -> usize {
         self.len
+    }
+
+    /// `len` of its bytes from `start` on.
+    ///
+    /// # Panics
+    /// When it has not so many.
+    #[must_use]
+    #[inline(always)]
+    pub fn part(self, start: usize, len: usize) -> Piece {
+        let end = start.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.len),
+            "{start}..+{len} of {}",
+            self.len
+        );
+        Piece {
+            base: self.base + start,
+            len,
+        }
     }
 
     /// Lends the bytes to `f`.

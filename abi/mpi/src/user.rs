@@ -95,7 +95,7 @@ impl Buf {
         unsafe { Mem::claim(self.0.cast(), lo, hi) }
     }
 
-    /// Claims `len` bytes from the address on for the time of the call.
+    /// Claims `len` bytes from the address on, until the operation is complete.
     #[inline(always)]
     pub fn piece(self, len: usize) -> Piece {
         // SAFETY: as in `claim`.

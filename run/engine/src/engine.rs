@@ -29,7 +29,7 @@ use margay_sys::user::Piece;
 use crate::monitor::counters;
 use crate::monitor::{EventKind, Level, Monitor, Protocol};
 use crate::slab::{Key, Slab};
-use crate::task::Task;
+use crate::task::{Inlet, Task};
 
 mod recover;
 
@@ -131,6 +131,7 @@ pub struct Engine {
     state: State,
     /// A progress thread does what takes long, so that calls that only begin something need not.
     is_helped: bool,
+    inlets: Vec<Arc<dyn Inlet>>,
 }
 
 /// What an unfinished request waits for, for displays.
@@ -339,7 +340,18 @@ impl Engine {
             },
             transport,
             is_helped: false,
+            inlets: Vec::new(),
         }
+    }
+
+    /// From now on progress looks there too.
+    pub fn add_inlet(&mut self, inlet: Arc<dyn Inlet>) {
+        self.inlets.push(inlet);
+    }
+
+    /// Ends that.
+    pub fn remove_inlet(&mut self, inlet: &Arc<dyn Inlet>) {
+        self.inlets.retain(|other| !Arc::ptr_eq(other, inlet));
     }
 
     /// Whether a progress thread works on what is under way: then calls that begin something leave copies to it.
@@ -644,7 +656,10 @@ impl Engine {
     /// Moves everything on that can move. Returns whether anything did.
     #[inline]
     pub fn progress(&mut self) -> bool {
-        let any = self.transport.poll(&mut self.state, 1);
+        let mut any = self.transport.poll(&mut self.state, 1);
+        for inlet in &self.inlets {
+            any |= inlet.look();
+        }
         if self.state.is_busy() {
             self.progress_rest() || any
         } else {

@@ -31,5 +31,5 @@ pub use margay_core_matching::{Envelope, Pattern};
 pub use margay_net_transport::{SHORT, WHOLE};
 pub use rank::{ENV_BYTES_ONLY, OpenError, Rank};
 pub use script::{Port, Script, Started};
-pub use task::Task;
+pub use task::{Inlet, Task};
 pub use wait::Policy;

@@ -12,3 +12,10 @@ pub trait Task: Send {
     /// What it waits for, for displays.
     fn pending(&self) -> Pending;
 }
+
+/// Memory that others write to without messages, and that has to be looked at for what they want.
+pub trait Inlet: Send + Sync {
+    /// Does what has come. Called at each progress, with the engine locked, so it must cost little when there is nothing; it may
+    /// not wait. Whether there was something.
+    fn look(&self) -> bool;
+}

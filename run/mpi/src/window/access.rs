@@ -151,8 +151,8 @@ impl Remote {
 pub const SHORT: usize = 64 << 10;
 
 impl Mpi {
-    /// Does a dense operation at once where nothing stands in the way: an epoch is open, the target's memory is mapped
-    /// and the displacement inside of it. Returns false otherwise; [`Mpi::access`] then tells what is wrong or goes
+    /// Does a dense operation at once, or leaves it for its target, where nothing stands in the way: an epoch is open, the
+    /// target's memory is mapped, or it has an inbox, and the displacement inside of it. Returns false otherwise; [`Mpi::access`] then tells what is wrong or goes
     /// another way.
     #[inline(always)]
     pub fn access_at_once(
@@ -169,11 +169,15 @@ impl Mpi {
         let Some(target) = window.targets.get(rank as usize) else {
             return false;
         };
-        let Way::Mapped(far) = &target.way else {
-            return false;
-        };
         let Some(at) = disp.checked_mul(target.unit) else {
             return false;
+        };
+        let far = match &target.way {
+            Way::Mapped(far) => far,
+            Way::Attach(Some(outbox)) if window.is_open(target) && target.has(at, near.size()) => {
+                return outbox.post(dense, near, at as u64);
+            }
+            _ => return false,
         };
         if near.size() > SHORT || !window.is_open(target) || !far.covers(at, near.size()) {
             return false;
@@ -273,9 +277,13 @@ impl Mpi {
                 self.unsettled.store(true, Ordering::Relaxed);
             }
             Reach::Attach(pid, address) if job.kind.combines() => {
+                self.complete_mail(&window, Some(target))?;
                 self.atomically(&window, target, || on_process(&job, pid, address, remote))?;
             }
-            Reach::Attach(pid, address) => on_process(&job, pid, address, remote)?,
+            Reach::Attach(pid, address) => {
+                self.complete_mail(&window, Some(target))?;
+                on_process(&job, pid, address, remote)?;
+            }
             Reach::Message => {
                 let serving = window.serving.as_ref().expect("made where it is needed");
                 return Ok(serving.begin(&self.rank, target, job, (at, remote), promise));
@@ -285,7 +293,12 @@ impl Mpi {
     }
 
     /// Calls `f` while nobody else accumulates to the target.
-    fn atomically<R>(&self, window: &Arc<Window>, target: u32, f: impl FnOnce() -> R) -> R {
+    pub(super) fn atomically<R>(
+        &self,
+        window: &Arc<Window>,
+        target: u32,
+        f: impl FnOnce() -> R,
+    ) -> R {
         let block = window.block.as_ref().expect("memory is within reach");
         let turn = block.accumulate(target);
         if !turn.enter() {

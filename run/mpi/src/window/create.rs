@@ -7,12 +7,15 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU8, AtomicU32};
 use std::sync::{Arc, Mutex};
 
+use margay_run_engine::Inlet;
+use margay_sys::inbox::{self, Inbox};
 use margay_sys::user::Mem;
 use margay_sys::window::Block;
 use margay_sys::{arena, cma};
 
 use super::attach::Attachments;
 use super::epoch::{CLOSED, Epoch};
+use super::mail::{self, Inboxes, Outbox};
 use super::server::{Served, Serving};
 use super::{Flavor, State, Target, Values, Way, Window, hints};
 use crate::attribute::Attributes;
@@ -49,6 +52,8 @@ struct Told {
     block: (u64, u64),
     /// Where the memory is, if it is in an arena.
     place: (u64, u64),
+    /// Where its inboxes are: 1 + process, offset in its arena.
+    inboxes: (u64, u64),
     base: u64,
     size: u64,
     unit: u64,
@@ -59,7 +64,7 @@ struct Told {
     fine: u64,
 }
 
-const WORDS: usize = 11;
+const WORDS: usize = 13;
 
 impl Told {
     fn words(&self) -> [u64; WORDS] {
@@ -75,6 +80,8 @@ impl Told {
             self.probe,
             self.pid,
             self.fine,
+            self.inboxes.0,
+            self.inboxes.1,
         ]
     }
 
@@ -89,6 +96,7 @@ impl Told {
             probe: w[8],
             pid: w[9],
             fine: w[10],
+            inboxes: (w[11], w[12]),
         }
     }
 }
@@ -254,6 +262,25 @@ impl Mpi {
         if let Some((owner, offset)) = place(base, size).filter(|_| base != 0) {
             told.place = (u64::from(owner) + 1, offset);
         }
+        // Of no use where the others cannot attach, but that is not known yet.
+        let asks_for_mail = flavor != Flavor::Dynamic && size > 0 && told.place.0 == 0;
+        let mut made_inboxes = None;
+        let mut inboxes = Vec::new();
+        if let Some(segment) = segment
+            && asks_for_mail
+            && (2..=mail::RANKS).contains(&ranks)
+        {
+            let bytes = u64::from(ranks) * inbox::BYTES;
+            made_inboxes = self.rank.alloc_shared(bytes);
+            if let Some((owner, offset)) = made_inboxes.and_then(|at| place(at, bytes)) {
+                told.inboxes = (u64::from(owner) + 1, offset);
+                let made = (0..ranks).filter(|&origin| origin != me).map(|origin| {
+                    let offset = offset + u64::from(origin) * inbox::BYTES;
+                    Inbox::create(segment, owner, offset)
+                });
+                inboxes = made.flatten().collect();
+            }
+        }
         let mut made_block = None;
         if me == 0 {
             told.id = u64::from(self.propose(parent)?);
@@ -329,11 +356,11 @@ impl Mpi {
             Flavor::Dynamic => BLOCK | VIEWS,
             _ => BLOCK,
         };
-        let block = block.filter(|_| agreed & needed == needed);
+        let block = block.filter(|_| agreed & needed == needed).map(Arc::new);
         let attach = agreed & ATTACH != 0;
 
         if !fine {
-            self.give_memory_back(&memory, made_block);
+            self.give_memory_back(&memory, [made_block, made_inboxes]);
             fail!(
                 MPI_ERR_NO_MEM,
                 "not all processes of {} got the memory that they asked for, this one {size} bytes",
@@ -347,6 +374,12 @@ impl Mpi {
             (_, None) => Mem::empty(),
         };
         views[me as usize] = Some(own.clone());
+        let outbox = |part: &Told| {
+            let owner = part.inboxes.0.checked_sub(1)?;
+            let offset = part.inboxes.1 + u64::from(me) * inbox::BYTES;
+            let inbox = Inbox::open(segment?, owner as u32, offset)?;
+            Some(Box::new(Outbox::new(inbox, !self.rank.is_crowded())))
+        };
         let targets: Box<[Target]> = all
             .iter()
             .zip(views)
@@ -358,7 +391,7 @@ impl Mpi {
                     _ if flavor == Flavor::Dynamic => Way::Dynamic,
                     _ if block.is_none() => Way::Message,
                     Some(mem) if mapped && (all_map || attach || ranks == 1) => Way::Mapped(mem),
-                    _ if attach => Way::Attach,
+                    _ if attach => Way::Attach(outbox(part)),
                     _ => Way::Message,
                 };
                 Target {
@@ -386,6 +419,25 @@ impl Mpi {
             };
             Serving::start(&self.rank, comm.point_to_point(), me, &comm.group, served)
         });
+        let inlet = match (&block, segment) {
+            (Some(block), Some(segment)) if attach && !inboxes.is_empty() => {
+                let inlet: Arc<dyn Inlet> = Arc::new(Inboxes {
+                    inboxes,
+                    mem: own.clone(),
+                    me,
+                    block: block.clone(),
+                    segment: segment.clone(),
+                    processes: comm.group.processes().collect(),
+                });
+                let added = inlet.clone();
+                self.rank.with_engine(|engine| engine.add_inlet(added));
+                Some(inlet)
+            }
+            _ => None,
+        };
+        let has_mail = targets
+            .iter()
+            .any(|target| matches!(target.way, Way::Attach(Some(_))));
         let window = Arc::new(Window {
             handle: AtomicU32::new(MPI_WIN_NULL),
             values: Values {
@@ -401,6 +453,9 @@ impl Mpi {
             memory,
             block,
             made_block,
+            made_inboxes,
+            inlet,
+            has_mail,
             attach,
             serving,
             attachments,
@@ -458,16 +513,19 @@ impl Mpi {
         for table in window.attachments().take_made() {
             let _ = self.rank.free_shared(table);
         }
-        self.give_memory_back(&window.memory, window.made_block);
+        if let Some(inlet) = &window.inlet {
+            self.rank.with_engine(|engine| engine.remove_inlet(inlet));
+        }
+        self.give_memory_back(&window.memory, [window.made_block, window.made_inboxes]);
         completed
     }
 
-    fn give_memory_back(&self, memory: &Memory, block: Option<usize>) {
+    fn give_memory_back(&self, memory: &Memory, others: [Option<usize>; 2]) {
         let shared = match memory {
             Memory::Arena(address) => Some(*address),
             _ => None,
         };
-        for address in [shared, block].into_iter().flatten() {
+        for address in others.into_iter().chain([shared]).flatten() {
             let _ = self.rank.free_shared(address);
         }
     }

@@ -8,6 +8,7 @@
 //! | `attach.rs` | memory of dynamic windows |
 //! | `access.rs` | put, get, accumulate and their kin: checks, and which way they go |
 //! | `reach.rs` | the ways to a target's memory: mapped here, or through the system |
+//! | `mail.rs` | short operations left for a target that is reached through the system |
 //! | `combine.rs` | accumulating packed elements |
 //! | `epoch.rs` | which epochs are open, and what may be called in them |
 //! | `sync.rs` | fence, post-start-complete-wait, locks, flush |
@@ -22,6 +23,7 @@ mod combine;
 mod create;
 mod epoch;
 mod hints;
+mod mail;
 mod queue;
 mod reach;
 mod server;
@@ -32,6 +34,7 @@ mod wire;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use margay_run_engine::Inlet;
 use margay_sys::user::Mem;
 use margay_sys::window::Block;
 
@@ -47,6 +50,7 @@ use crate::{Mpi, fail};
 
 use attach::Attachments;
 use epoch::Epoch;
+use mail::Outbox;
 use server::Serving;
 
 pub use create::Memory;
@@ -75,9 +79,15 @@ pub struct Window {
     /// Memory that goes back when the window is freed.
     memory: Memory,
     /// Where the ranks share memory: the control block.
-    block: Option<Block>,
+    block: Option<Arc<Block>>,
     /// The address of the block in the arena of the rank that made it.
     made_block: Option<usize>,
+    /// The address of the inboxes in the arena of this rank, if it made some: its memory is not mapped by others.
+    made_inboxes: Option<usize>,
+    /// The inboxes, if they are in use.
+    inlet: Option<Arc<dyn Inlet>>,
+    /// Operations may be left for some target.
+    has_mail: bool,
     /// All ranks may attach to each other.
     attach: bool,
     /// Where some target's memory is out of reach.
@@ -113,8 +123,8 @@ struct Target {
 enum Way {
     /// By loads and stores.
     Mapped(Mem),
-    /// Through the system.
-    Attach,
+    /// Through the system; short operations by leaving them for the target, if it has an inbox.
+    Attach(Option<Box<Outbox>>),
     /// By asking the target.
     Message,
     /// The target has several pieces of memory, each with its way.

@@ -48,7 +48,7 @@ impl Mpi {
         }
         Ok(match &part.way {
             Way::Mapped(mem) => Reach::Memory(mem.shifted(at)),
-            Way::Attach => Reach::Attach(part.pid, part.base.wrapping_add_signed(at)),
+            Way::Attach(_) => Reach::Attach(part.pid, part.base.wrapping_add_signed(at)),
             Way::Message => Reach::Message,
             Way::Dynamic => {
                 let bytes = (end - first) as u64;

@@ -352,7 +352,7 @@ impl Mpi {
             return false;
         };
         let locked = window.passive.load(Ordering::Relaxed) && window.is_open(target);
-        if !locked || window.serving.is_some() {
+        if !locked || window.serving.is_some() || !target.has_all() {
             return false;
         }
         let polls = window.is_poll();
@@ -415,10 +415,11 @@ impl Mpi {
     }
 
     /// Waits until the operations on a target, or on all, are complete there.
-    fn complete(&self, window: &Window, target: Option<u32>) -> Result<()> {
+    fn complete(&self, window: &Arc<Window>, target: Option<u32>) -> Result<()> {
+        let completed = self.complete_mail(window, target);
         fence(Ordering::SeqCst);
         let Some(serving) = &window.serving else {
-            return Ok(());
+            return completed;
         };
         let process = target.map(|t| window.targets[t as usize].process);
         self.rank.block(
@@ -430,13 +431,13 @@ impl Mpi {
             |_| Some(Pending::Collective(process, window.comm.collective())),
         );
         match serving.take_failed() {
-            None => Ok(()),
+            None => completed,
             Some(target) => Err(unattached_at(window, target)),
         }
     }
 
     /// Everything that must be complete before the window goes.
-    pub(super) fn complete_all(&self, window: &Window) -> Result<()> {
+    pub(super) fn complete_all(&self, window: &Arc<Window>) -> Result<()> {
         self.complete(window, None)
     }
 

@@ -1,0 +1,328 @@
+//! Where an origin leaves one-sided operations for a target that it can reach only through the system.
+//!
+//! An inbox belongs to one origin and one target and lies in the target's arena. It has slots, used in turn, and room for
+//! data that does not fit a slot. The origin alone *posts*. Entries are done in the order in which they were
+//! posted, by whoever holds the *key*: the target, when it looks, or the origin, which so takes back what the target has not
+//! done. Nobody waits for the key but an origin whose target is just at work, which is so for moments. `docs/windows.md` draws
+//! the bytes.
+//!
+//! Why that is right: what an entry needs is stored before its sequence number (release), and read after it (acquire). Only the
+//! holder of the key does entries and counts them as done; the key is taken by an acquiring exchange and given back by a
+//! releasing store behind the count, so the next holder sees the count and all effects on the target's memory that were made by
+//! loads and stores, and does no entry twice and none out of turn. Whoever sees the count (acquire) sees results. A slot is
+//! written again only when its entry is done.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::arena;
+use crate::segment::Segment;
+use crate::user::Mem;
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+/// Entries that fit at a time.
+pub const SLOTS: u64 = 32;
+
+/// Bytes of data in a slot.
+pub const IN_SLOT: usize = 32;
+
+/// Bytes of data beside the slots.
+pub const ROOM: usize = BYTES as usize - ROOM_AT;
+
+/// Bytes of an inbox.
+pub const BYTES: u64 = 80 << 10;
+
+const ROOM_AT: usize = size_of::<Head>() + SLOTS as usize * size_of::<Slot>();
+
+#[repr(C, align(64))]
+struct Line<T>(T);
+
+#[repr(C)]
+struct Head {
+    lock: Line<Lock>,
+    /// Entries that are done, since the beginning.
+    done: Line<AtomicU64>,
+}
+
+#[repr(C)]
+struct Lock {
+    version: AtomicU32,
+    /// 1 while somebody holds the key.
+    key: AtomicU32,
+}
+
+#[repr(C, align(64))]
+struct Slot {
+    /// 1 + the number of the entry.
+    sequence: AtomicU64,
+    verb: AtomicU64,
+    at: AtomicU64,
+    data: AtomicU64,
+    _bytes: [AtomicU64; IN_SLOT / 8],
+}
+
+/// An operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What to do.
+    pub verb: u8,
+    /// Handle of the reduction.
+    pub op: u16,
+    /// Handle of the element type.
+    pub basic: u16,
+    /// Where in the target's window, in bytes.
+    pub at: u64,
+    /// How many bytes of it.
+    pub bytes: u32,
+    /// Where the entry's data begins in the inbox.
+    pub data: u32,
+}
+
+/// One side's view of an inbox.
+pub struct Inbox {
+    mem: Mem,
+    base: NonNull<u8>,
+}
+
+// SAFETY: the base points into memory that `mem` keeps mapped; what is shared through it is atomic.
+unsafe impl Send for Inbox {}
+// SAFETY: as above.
+unsafe impl Sync for Inbox {}
+
+impl Inbox {
+    /// The target makes the zeroed memory at `offset` of the arena of `owner` an inbox. None when it cannot be mapped.
+    #[must_use]
+    pub fn create(segment: &Arc<Segment>, owner: u32, offset: u64) -> Option<Inbox> {
+        let inbox = Inbox::map(segment, owner, offset)?;
+        let version = &inbox.head().lock.0.version;
+        version.store(VERSION, Ordering::Release);
+        Some(inbox)
+    }
+
+    /// Views the inbox there. None when it cannot be mapped or is none of this version.
+    #[must_use]
+    pub fn open(segment: &Arc<Segment>, owner: u32, offset: u64) -> Option<Inbox> {
+        let inbox = Inbox::map(segment, owner, offset)?;
+        let version = inbox.head().lock.0.version.load(Ordering::Acquire);
+        (version == VERSION).then_some(inbox)
+    }
+
+    fn map(segment: &Arc<Segment>, owner: u32, offset: u64) -> Option<Inbox> {
+        if !offset.is_multiple_of(64) || owner >= segment.ranks() {
+            return None;
+        }
+        let mem = arena::view(segment, owner, offset, BYTES)?;
+        // SAFETY: inside of the arena (checked by the view).
+        let base = unsafe { segment.arena(owner)?.add(offset as usize) };
+        Some(Inbox { mem, base })
+    }
+
+    /// Entries that are done; what they did and brought is seen after this.
+    #[must_use]
+    #[inline]
+    pub fn done(&self) -> u64 {
+        self.head().done.0.load(Ordering::Acquire)
+    }
+
+    /// The memory of the inbox, for the data of entries.
+    #[must_use]
+    #[inline]
+    pub fn mem(&self) -> &Mem {
+        &self.mem
+    }
+
+    /// Takes the key if nobody holds it.
+    #[inline]
+    #[must_use]
+    pub fn enter(&self) -> bool {
+        let key = &self.head().lock.0.key;
+        key.load(Ordering::Relaxed) == 0
+            && key
+                .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Gives the key back; so many entries are done now.
+    #[inline]
+    pub fn leave(&self, done: u64) {
+        let head = self.head();
+        head.done.0.store(done, Ordering::Release);
+        head.lock.0.key.store(0, Ordering::Release);
+    }
+
+    /// Where the data of entry `number` lies if it fits the slot.
+    #[must_use]
+    #[inline]
+    pub fn in_slot(number: u64) -> u32 {
+        let slot = size_of::<Head>() + (number % SLOTS) as usize * size_of::<Slot>();
+        (slot + size_of::<Slot>() - IN_SLOT) as u32
+    }
+
+    /// Where the data `used` bytes behind the slots lies.
+    #[must_use]
+    #[inline]
+    pub fn in_room(used: usize) -> u32 {
+        (ROOM_AT + used) as u32
+    }
+
+    /// Posts entry `number`, whose data has been stored; the origin alone. The entry [`SLOTS`] before it is done.
+    #[inline]
+    pub fn post(&self, number: u64, entry: Entry) {
+        let slot = self.slot(number);
+        let (op, basic) = (u64::from(entry.op), u64::from(entry.basic));
+        let verb = u64::from(entry.verb) | op << 16 | basic << 32;
+        slot.verb.store(verb, Ordering::Relaxed);
+        slot.at.store(entry.at, Ordering::Relaxed);
+        let data = u64::from(entry.bytes) | u64::from(entry.data) << 32;
+        slot.data.store(data, Ordering::Relaxed);
+        slot.sequence.store(number + 1, Ordering::Release);
+    }
+
+    /// Entry `number`, if it has been posted.
+    #[must_use]
+    #[inline]
+    pub fn entry(&self, number: u64) -> Option<Entry> {
+        let slot = self.slot(number);
+        if slot.sequence.load(Ordering::Acquire) != number + 1 {
+            return None;
+        }
+        let verb = slot.verb.load(Ordering::Relaxed);
+        let data = slot.data.load(Ordering::Relaxed);
+        Some(Entry {
+            verb: verb as u8,
+            op: (verb >> 16) as u16,
+            basic: (verb >> 32) as u16,
+            at: slot.at.load(Ordering::Relaxed),
+            bytes: data as u32,
+            data: (data >> 32) as u32,
+        })
+    }
+
+    #[inline]
+    fn head(&self) -> &Head {
+        // SAFETY: the memory is mapped, aligned (the offset is a multiple of 64) and long enough; atomics.
+        unsafe { self.base.cast::<Head>().as_ref() }
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> &Slot {
+        let at = size_of::<Head>() + (number % SLOTS) as usize * size_of::<Slot>();
+        // SAFETY: behind the head there are so many slots; atomics.
+        unsafe { self.base.add(at).cast::<Slot>().as_ref() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+    use crate::arena::Arena;
+    use crate::segment::Sizes;
+
+    fn place() -> (Arc<Segment>, u64) {
+        let sizes = Sizes {
+            ranks: 2,
+            heap_bytes: 1 << 20,
+            arena_bytes: 1 << 20,
+        };
+        let segment = Arc::new(Segment::create(sizes).unwrap());
+        let address = Arena::new(&segment, 1).alloc(BYTES).unwrap();
+        let offset = segment.place_of(address, BYTES).unwrap().1;
+        (segment, offset)
+    }
+
+    const ENTRY: Entry = Entry {
+        verb: 3,
+        op: 0x23,
+        basic: 0x214,
+        at: 1 << 40,
+        bytes: 24,
+        data: 160,
+    };
+
+    #[test]
+    fn the_inbox_is_as_drawn() {
+        assert_eq!((size_of::<Head>(), size_of::<Slot>()), (128, 64));
+        assert_eq!(offset_of!(Head, done), 64);
+        assert_eq!(offset_of!(Lock, key), 4);
+        assert_eq!(offset_of!(Slot, data), 24);
+        assert_eq!((ROOM_AT, ROOM), (2176, 79744));
+        assert_eq!((Inbox::in_slot(0), Inbox::in_slot(33)), (160, 224));
+        assert_eq!(Inbox::in_room(8), 2184);
+    }
+
+    /// An inbox of this version, written byte by byte as `docs/windows.md` draws it.
+    #[test]
+    fn this_version_is_read_and_others_are_refused() {
+        let (segment, offset) = place();
+        assert!(Inbox::open(&segment, 1, offset).is_none());
+        let raw = arena::view(&segment, 1, offset, BYTES).unwrap();
+        raw.write(0, &1u32.to_ne_bytes());
+        raw.write(4, &1u32.to_ne_bytes());
+        raw.write(64, &5u64.to_ne_bytes());
+        let slot = 128 + 5 * 64;
+        raw.write(slot, &6u64.to_ne_bytes());
+        raw.write(slot + 8, &0x0214_0023_0003_u64.to_ne_bytes());
+        raw.write(slot + 16, &(1u64 << 40).to_ne_bytes());
+        raw.write(slot + 24, &24u32.to_ne_bytes());
+        raw.write(slot + 28, &160u32.to_ne_bytes());
+        let inbox = Inbox::open(&segment, 1, offset).unwrap();
+        assert!(!inbox.enter(), "somebody holds the key");
+        assert_eq!(inbox.done(), 5);
+        assert_eq!(inbox.entry(5), Some(ENTRY));
+        assert_eq!(inbox.entry(6), None);
+        raw.write(0, &2u32.to_ne_bytes());
+        assert!(Inbox::open(&segment, 1, offset).is_none());
+    }
+
+    /// An origin that posts numbers, and two that do what was posted: each is done once and in turn.
+    #[test]
+    fn entries_are_done_once_and_in_turn() {
+        const ENTRIES: u64 = 200_000;
+        let (segment, offset) = place();
+        let target = Inbox::create(&segment, 1, offset).unwrap();
+        let origin = Inbox::open(&segment, 1, offset).unwrap();
+        let next = AtomicU64::new(0);
+        let work = |inbox: &Inbox, most: u64| {
+            if !inbox.enter() {
+                return;
+            }
+            let mut done = inbox.done();
+            for _ in 0..most {
+                let Some(entry) = inbox.entry(done) else {
+                    break;
+                };
+                let mut data = [0; 8];
+                inbox.mem().read(i64::from(entry.data), &mut data);
+                assert_eq!(u64::from_ne_bytes(data), done * 3);
+                assert_eq!(next.fetch_add(1, Ordering::Relaxed), done);
+                done += 1;
+            }
+            inbox.leave(done);
+        };
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while target.done() < ENTRIES {
+                    work(&target, 3);
+                }
+            });
+            for number in 0..ENTRIES {
+                while number - origin.done() >= SLOTS {
+                    work(&origin, SLOTS);
+                }
+                let data = Inbox::in_slot(number);
+                let bytes = (number * 3).to_ne_bytes();
+                origin.mem().write(i64::from(data), &bytes);
+                origin.post(number, Entry { data, ..ENTRY });
+                if number % 7 == 0 {
+                    work(&origin, 1);
+                }
+            }
+        });
+        assert_eq!(next.into_inner(), ENTRIES);
+    }
+}
