@@ -36,6 +36,16 @@ fn errors_have_their_class_and_go_to_the_window() {
     is_ok("mpi/window_errors.c", &[1, 2, 3], "");
 }
 
+/// Only where ranks attach to each other does nothing need a target that computes.
+#[test]
+fn a_target_that_computes_is_not_needed() {
+    let built = Built::mpi("mpi/window_away.c");
+    for ranks in [2, 3, 5] {
+        let words = Words::mpiexec(100, ranks, &built.path(), "");
+        assert_eq!(words.succeed(120), "ok\n", "{words:?}");
+    }
+}
+
 #[test]
 fn random_programs_leave_what_the_model_says() {
     let wished = std::env::var("MARGAY_TEST_SEEDS").ok();
