@@ -1,0 +1,109 @@
+//! A request and an unexpected message as the engine keeps them; their states are drawn in the crate's README.
+
+use super::*;
+
+pub(super) struct Request {
+    pub(super) kind: Kind,
+    pub(super) outcome: Outcome,
+    pub(super) done: bool,
+    /// Nobody will ask for the outcome.
+    pub(super) detached: bool,
+    /// Let go of: it failed for whoever asks, and stays for what the other side may still say.
+    pub(super) lost: bool,
+}
+
+pub(super) enum Kind {
+    Send(Send),
+    Receive(Receive),
+    Collective(Box<Execution>),
+    /// None while it runs.
+    Task(Option<Box<dyn Task>>),
+    /// Somebody else ends it, after an answer of this rank, in this context.
+    Promise(u32, u32),
+}
+
+pub(super) struct Send {
+    pub(super) to: u32,
+    pub(super) envelope: Envelope,
+    pub(super) mode: Mode,
+    pub(super) data: Data,
+    pub(super) walk: Walk,
+    pub(super) stage: SendStage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SendStage {
+    /// In its peer's queue, nothing sent.
+    Queued,
+    /// In its peer's queue, some fragments sent.
+    Eager,
+    /// The receiver's answer is awaited; perhaps with a direct copy on offer.
+    Offered(Option<Ticket>),
+    /// In its peer's streams: bytes to this request of the receiver.
+    Streaming(u64),
+    /// All is sent, the receiver's acknowledgement is awaited.
+    Unacknowledged,
+}
+
+pub(super) struct Receive {
+    pub(super) data: Data,
+    pub(super) walk: Walk,
+    pub(super) pattern: Pattern,
+    /// World rank of the sender that was asked for, for displays.
+    pub(super) from: Option<u32>,
+    /// Matched: the message's size.
+    pub(super) total: Option<u64>,
+    /// Bytes that have arrived, also those beyond the buffer.
+    pub(super) arrived: u64,
+    /// The transport may have begun to write the message that this will be matched with.
+    pub(super) landing: bool,
+}
+
+/// An unexpected message.
+pub(super) struct Message {
+    pub(super) envelope: Envelope,
+    pub(super) from: u32,
+    pub(super) total: u64,
+    /// 0, or 1 + the sender's request that wants to know when this is matched.
+    pub(super) ack: u32,
+    pub(super) body: Body,
+}
+
+pub(super) enum Body {
+    Short([u8; SHORT]),
+    /// What has arrived so far.
+    Bytes(Vec<u8>),
+    Rendezvous {
+        sender: u64,
+        words: [u64; 3],
+    },
+}
+
+impl Request {
+    pub(super) fn new(kind: Kind) -> Request {
+        Request {
+            kind,
+            outcome: Outcome::default(),
+            done: false,
+            detached: false,
+            lost: false,
+        }
+    }
+
+    /// What an event tells of it: kind, source, tag, bytes.
+    pub(super) fn words(&self) -> [u64; 4] {
+        let Outcome {
+            source, tag, bytes, ..
+        } = self.outcome;
+        match &self.kind {
+            Kind::Send(send) => {
+                let envelope = send.envelope;
+                let (source, tag) = (u64::from(envelope.source), u64::from(envelope.tag));
+                [0, source, tag, send.data.size()]
+            }
+            Kind::Receive(_) => [1, u64::from(source), u64::from(tag), bytes],
+            Kind::Collective(_) => [2, 0, 0, 0],
+            Kind::Task(_) | Kind::Promise(..) => [3, u64::from(source), u64::from(tag), bytes],
+        }
+    }
+}
