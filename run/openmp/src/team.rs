@@ -286,7 +286,7 @@ impl Team {
         self.has_tasks.store(false, Ordering::Relaxed);
         let work = self.take_work();
         if let Some(share) = start.share {
-            work.open(share, self.size);
+            work.open(share);
         }
         self.first_work.set(Some(work), Ordering::Relaxed);
         *lock(&self.start) = Some(start);
@@ -552,9 +552,7 @@ impl Context {
             offered: Cell::new(None),
             is_root: Cell::new(false),
         };
-        if let Some(share) = start.share {
-            context.work.load(share);
-        }
+        context.work.load(start.share, team.size);
         slot::Context::new(context)
     }
 

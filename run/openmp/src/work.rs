@@ -5,7 +5,7 @@
 //! when one thread runs a member after the other. A work share is recycled when all members have gone on.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_core_openmp::schedule::{
@@ -34,8 +34,6 @@ pub struct Work {
     left: AtomicU32,
     /// The first iteration that nobody has.
     taken: AtomicU64,
-    /// Adding a chunk to `taken` cannot overflow.
-    is_small: AtomicBool,
     /// The iteration at which the ordered regions are.
     turn: AtomicU64,
     waiters: AtomicU32,
@@ -59,8 +57,10 @@ const OPEN: u32 = 2;
 pub(crate) struct Current {
     work: Cell<&'static Work>,
     share: Cell<Option<Loop>>,
-    /// Chunks that this member has had under the static schedule.
+    /// Chunks that this member has had under the static schedule; under the dynamic one not 0 when it has found none left.
     trip: Cell<u64>,
+    /// No sum of chunks that the members could add to the shared counter overflows.
+    is_small: Cell<bool>,
     /// The iterations that it has now; empty before the first.
     chunk: Cell<(u64, u64)>,
     doacross: RefCell<Option<Arc<Doacross>>>,
@@ -105,7 +105,6 @@ impl Work {
             next: Link::none(),
             left: AtomicU32::new(0),
             taken: AtomicU64::new(0),
-            is_small: AtomicBool::new(true),
             turn: AtomicU64::new(0),
             waiters: AtomicU32::new(0),
             share: Mutex::default(),
@@ -114,16 +113,12 @@ impl Work {
     }
 
     /// Fills in the loop, before anybody else can see the work share or while they wait for it.
-    pub(crate) fn open(&self, share: Loop, members: u32) {
-        self.fill(share, members);
+    pub(crate) fn open(&self, share: Loop) {
+        self.fill(share);
         self.state.store(OPEN, Ordering::Release);
     }
 
-    fn fill(&self, share: Loop, members: u32) {
-        let most = u128::from(share.iterations.count)
-            + u128::from(share.schedule.chunk.max(1)) * u128::from(members + 1);
-        self.is_small
-            .store(most < u128::from(u64::MAX), Ordering::Relaxed);
+    fn fill(&self, share: Loop) {
         self.taken.store(0, Ordering::Relaxed);
         self.turn.store(0, Ordering::Relaxed);
         *lock(&self.share) = Some(share);
@@ -184,16 +179,23 @@ impl Current {
             work: Cell::new(first),
             share: Cell::new(None),
             trip: Cell::new(0),
+            is_small: Cell::new(true),
             chunk: Cell::new((0, 0)),
             doacross: RefCell::new(None),
         }
     }
 
-    /// Begins with a loop that the region was forked with.
-    pub(crate) fn load(&self, share: Loop) {
-        self.share.set(Some(share));
+    /// Begins with a loop, or with a construct that is none, as one of `members`.
+    pub(crate) fn load(&self, share: Option<Loop>, members: u32) {
+        self.share.set(share);
         self.trip.set(0);
         self.chunk.set((0, 0));
+        if let Some(share) = share {
+            // Each adds a chunk for nothing once.
+            let most = u128::from(share.iterations.count)
+                + u128::from(share.schedule.chunk.max(1)) * u128::from(members + 1);
+            self.is_small.set(most < u128::from(u64::MAX));
+        }
     }
 
     pub(crate) fn leave(&self, team: &Team) {
@@ -223,7 +225,7 @@ impl Context {
         let mut address = None;
         if is_first {
             if let Some(share) = share {
-                work.fill(share, self.team.size);
+                work.fill(share);
             }
             let mut extra = lock(&work.extra);
             if let Some(table) = wishes.reductions {
@@ -249,11 +251,8 @@ impl Context {
             self.work.doacross.replace(extra.doacross.clone());
         }
         // What the first member has found counts for all: a runtime schedule may differ between them.
-        self.work
-            .share
-            .set(share.and_then(|share| work.share().or(Some(share))));
-        self.work.trip.set(0);
-        self.work.chunk.set((0, 0));
+        let share = share.and_then(|share| work.share().or(Some(share)));
+        self.work.load(share, self.team.size);
         address
     }
 
@@ -308,17 +307,19 @@ impl Context {
             }
             Kind::Dynamic => {
                 let chunk = chunk.max(1);
-                if work.is_small.load(Ordering::Relaxed) {
-                    let first = work.taken.load(Ordering::Relaxed);
-                    if first >= count {
-                        None
-                    } else {
-                        let first = work.taken.fetch_add(chunk, Ordering::Relaxed);
-                        (first < count).then(|| (first, (first + chunk).min(count)))
-                    }
+                if current.trip.get() != 0 {
+                    None
+                } else if current.is_small.get() {
+                    // Not looked at before: fetching the line once costs enough.
+                    let first = work.taken.fetch_add(chunk, Ordering::Relaxed);
+                    (first < count).then(|| (first, (first + chunk).min(count)))
                 } else {
                     work.take(count, |left| chunk.min(left))
                 }
+                .or_else(|| {
+                    current.trip.set(1);
+                    None
+                })
             }
             Kind::Guided => work.take(count, |left| guided_share(left, members, chunk)),
         };

@@ -113,6 +113,7 @@ impl Pool {
         fence::register();
         doorbell::register();
         let workers = config.workers.clamp(1, MAX_SEATS / 2);
+        let cores = cpu::affinity();
         let shared = Arc::new(Shared {
             config: Config { workers, ..config },
             seats: (0..MAX_SEATS).map(|_| OnceLock::new()).collect(),
@@ -124,9 +125,11 @@ impl Pool {
             enqueue_waiters: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
             parking: ParkingLot::new(),
-            pressure: Pressure::default(),
+            pressure: Pressure {
+                has_machine: cores.len() >= cpu::online_cores(),
+                ..Pressure::default()
+            },
         });
-        let cores = cpu::affinity();
         let threads = (1..workers)
             .map(|number| {
                 let (seat, deque) = shared.take_seat();
@@ -382,10 +385,13 @@ impl Shared {
     }
 }
 
-/// Whether others want the cores. Found out from the kernel's count of involuntary switches of all threads of this
-/// process: with no more workers than cores there are next to none unless somebody else runs.
+/// Whether others want the cores. Found out from the kernel's count of involuntary switches of all threads of this process, and, since a
+/// thread of its own that is woken can also take another one's core for a moment, from how many threads want to run.
 #[derive(Debug, Default)]
 struct Pressure {
+    /// All cores of the machine are usable: then there is a core for each of the pool's workers unless more threads want to run than
+    /// there are cores. Otherwise nobody tells how many want those that are.
+    has_machine: bool,
     checked_ns: AtomicU64,
     switches: AtomicU64,
     pressed_until_ns: AtomicU64,
@@ -414,11 +420,16 @@ impl Pressure {
             // The first look has nothing to compare with. A rate, since the last check may be long ago.
             let since_ns = now - checked;
             let allowed = SWITCHES.saturating_mul(since_ns / CHECK_NS);
-            if checked != 0 && count.saturating_sub(before) >= allowed {
+            if checked != 0 && count.saturating_sub(before) >= allowed && self.is_crowded() {
                 self.pressed_until_ns
                     .store(now + LASTS_NS, Ordering::Relaxed);
             }
         }
         now < self.pressed_until_ns.load(Ordering::Relaxed)
+    }
+
+    fn is_crowded(&self) -> bool {
+        !self.has_machine
+            || cpu::runnable_threads().is_none_or(|threads| threads > cpu::online_cores())
     }
 }
