@@ -6,7 +6,7 @@
 //!
 //! Teams and their members are recycled and never freed; who comes late to a team that is over finds no member to claim.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -64,7 +64,8 @@ pub struct Team {
     queue: Mutex<Vec<Box<Task>>>,
     queued: AtomicUsize,
     spare_work: Mutex<Vec<&'static Work>>,
-    first_work: Link<Work>,
+    /// Where the chain of a region's work shares begins; its own loop, if the region was forked with one.
+    pub(crate) first_work: &'static Work,
     /// Of the team of an initial thread.
     initial: Initial,
     offer: OnceLock<Arc<host::Open>>,
@@ -140,7 +141,10 @@ pub struct Context {
     pub(crate) work: Current,
     singles: Cell<u64>,
     victim: Cell<u32>,
-    local: Option<Box<Local>>,
+    /// Taken when it is needed.
+    local: OnceCell<Box<Local>>,
+    /// The number of the worker whose thread this is.
+    worker: u32,
     /// Of the first member: what it has laid out for workers.
     offered: Cell<Option<host::Offered>>,
     /// Of a thread of the program.
@@ -221,7 +225,7 @@ impl Team {
             queue: Mutex::default(),
             queued: AtomicUsize::new(0),
             spare_work: Mutex::default(),
-            first_work: Link::none(),
+            first_work: Work::make(),
             initial: Initial {
                 busy: AtomicU32::new(1),
                 variables: Variables::default(),
@@ -284,11 +288,7 @@ impl Team {
         self.is_work_cancelled.store(false, Ordering::Relaxed);
         self.is_cancelled.store(false, Ordering::Relaxed);
         self.has_tasks.store(false, Ordering::Relaxed);
-        let work = self.take_work();
-        if let Some(share) = start.share {
-            work.open(share);
-        }
-        self.first_work.set(Some(work), Ordering::Relaxed);
+        self.first_work.renew(start.share);
         *lock(&self.start) = Some(start);
     }
 
@@ -307,53 +307,63 @@ impl Team {
         }
     }
 
-    /// Members from the second on may be claimed.
-    fn open(&self) {
+    /// Members from the second on may be claimed; `forker` is the worker that has the first.
+    fn open(&self, forker: u32) {
         let is_outermost = self.level.load(Ordering::Relaxed) == 1;
-        self.claims
-            .open(host::number(), is_outermost, clock::now_ns());
+        self.claims.open(forker, is_outermost, clock::now_ns());
     }
 
     pub(crate) fn as_offer(&'static self) -> Arc<host::Open> {
         Arc::clone(self.offer.get_or_init(|| Arc::new(host::Open::new(self))))
     }
 
-    /// Runs a member that waits for somebody, and others as long as there are. For a worker that has time.
+    /// Runs members that wait for somebody, as long as there are. For a worker that has time.
     pub fn help(&'static self, worker: u32) {
-        let mut next = self.claims.claim(worker, false, clock::now_ns);
-        while let Some(id) = next {
-            next = self.run_member(id, worker, true);
-            // Only now may the member be run again, in the next region.
-            self.tell_gone();
+        while let Some(id) = self.claims.claim(worker, false, clock::now_ns) {
+            // The region lasts until its claimed members have gone.
+            let start = lock(&self.start).clone();
+            let Some(start) = start else { return };
+            self.run_members(id, worker, &start, true);
         }
     }
 
-    /// Runs a claimed member. Returns the next one, claimed; without one it stays, if it is to, and helps with the team's
-    /// tasks until the region is over.
-    fn run_member(&'static self, id: u32, worker: u32, stays: bool) -> Option<u32> {
-        let start = lock(&self.start).clone()?;
-        let run = || {
-            Context::of(self, id, &start).enter(|context| {
-                context.run_body(&start);
-                context.arrive_at_end();
-                // A member that is over has met all barriers, so the others will not wait for each other much.
-                let next = self.claims.claim(worker, true, clock::now_ns);
-                if next.is_none() && stays {
-                    context.wait(While::AnyTask, &|| {
-                        self.left.load(Ordering::SeqCst) == self.size
-                    });
-                }
-                next
-            })
-        };
+    /// Runs a claimed member, and then others of the region as long as there are any. When there are none the last one stays, if it is to,
+    /// and helps with the team's tasks until the region is over. All are counted together, since the region lasts until the last is over.
+    fn run_members(&'static self, first: u32, worker: u32, start: &Start, stays: bool) {
         let is_outermost = self.level.load(Ordering::Relaxed) == 1;
-        variables::with(is_outermost.then_some(start.initial), id, run)
+        let variables_of = is_outermost.then_some(start.initial);
+        let mut count = 0;
+        let mut next = Some(first);
+        while let Some(id) = next {
+            count += 1;
+            let run = || {
+                Context::of(self, id, worker, start).enter(|context| {
+                    context.run_body(start);
+                    // A member that is over has met all barriers, so the others will not wait for each other much.
+                    let next = self.claims.claim(worker, true, clock::now_ns);
+                    if next.is_none() {
+                        self.count_left(count);
+                        if stays {
+                            context.wait(While::AnyTask, &|| {
+                                self.left.load(Ordering::SeqCst) == self.size
+                            });
+                        }
+                    }
+                    next
+                })
+            };
+            next = variables::with(variables_of, id, run);
+        }
+        // Only now may they be run again, in the next region.
+        if self.gone.fetch_add(count, Ordering::SeqCst) + count + 1 == self.size && stays {
+            self.member(0).notify();
+        }
     }
 
-    /// A member other than the first will not touch the team again.
-    fn tell_gone(&'static self) {
-        if self.gone.fetch_add(1, Ordering::SeqCst) + 2 == self.size {
-            self.member(0).notify();
+    /// So many members more are over, and their tasks done.
+    fn count_left(&'static self, count: u32) {
+        if self.left.fetch_add(count, Ordering::SeqCst) + count == self.size {
+            self.wake_all();
         }
     }
 
@@ -524,13 +534,10 @@ pub(crate) enum While {
 }
 
 impl Context {
-    fn of(team: &'static Team, id: u32, start: &Start) -> slot::Context<Context> {
+    fn of(team: &'static Team, id: u32, worker: u32, start: &Start) -> slot::Context<Context> {
         let member = team.member(id);
         let implicit = member.implicit;
         implicit.attach(None);
-        let local = member.local.take();
-        assert!(local.is_some(), "a member is run by one at a time");
-        let work = team.first_work.get(Ordering::Relaxed);
         let context = Context {
             team,
             member,
@@ -545,10 +552,11 @@ impl Context {
             frame: Cell::new(implicit),
             task: Cell::new(implicit),
             is_final: Cell::new(false),
-            work: Current::new(work.unwrap_or_else(|| team.take_work())),
+            work: Current::new(team.first_work),
             singles: Cell::new(0),
             victim: Cell::new(id),
-            local,
+            local: OnceCell::new(),
+            worker,
             offered: Cell::new(None),
             is_root: Cell::new(false),
         };
@@ -557,7 +565,11 @@ impl Context {
     }
 
     fn local(&self) -> &Local {
-        self.local.as_deref().expect("kept until the member ends")
+        let take = || {
+            let local = self.member.local.take();
+            local.expect("a member is run by one at a time")
+        };
+        self.local.get_or_init(take)
     }
 
     /// How many members a region would have that asks for this here.
@@ -596,14 +608,14 @@ impl Context {
     ) -> u32 {
         let size = self.resolve(request);
         let (team, start) = self.fork(Some(body), size, request, share, table);
-        let first = Context::of(team, 0, &start);
+        let first = Context::of(team, 0, self.worker, &start);
         if size > 1 {
-            team.open();
+            team.open(self.worker);
             first.get().offered.set(Some(host::offer(team)));
         }
         first.enter(|context| {
             context.run_body(&start);
-            context.join();
+            context.join(&start);
         });
         self.joined(team);
         size
@@ -618,18 +630,22 @@ impl Context {
     ) -> slot::Context<Context> {
         let size = self.resolve(request);
         let (team, start) = self.fork(Some(body), size, request, share, None);
-        let first = Context::of(team, 0, &start);
+        let first = Context::of(team, 0, self.worker, &start);
         if size > 1 {
-            team.open();
+            team.open(self.worker);
             first.get().offered.set(Some(host::offer(team)));
         }
         first
     }
 
     /// Ends a region whose first member this is. The caller then calls [`joined`](Self::joined) on the context outside.
+    ///
+    /// # Panics
+    /// Never: the team has been made ready for the region.
     pub fn end(&self) {
         self.end_body();
-        self.join();
+        let start = lock(&self.team.start).clone();
+        self.join(&start.expect("a region has begun"));
     }
 
     fn fork(
@@ -640,7 +656,7 @@ impl Context {
         share: Option<Loop>,
         table: Option<Table>,
     ) -> (&'static Team, Start) {
-        let team = Team::get(size, self.local.as_deref());
+        let team = Team::get(size, Some(self.local()));
         let reductions = table.map(|table| {
             let made = Reductions::new(table, size, None, None);
             reduction::keep(table, &made);
@@ -659,9 +675,7 @@ impl Context {
             initial: self.initial,
             shows_affinity: false,
         };
-        if size > 1 {
-            self.initial.busy.fetch_add(size - 1, Ordering::Relaxed);
-        }
+        self.count_busy(size - 1);
         crate::affinity::assign(self, team, request.bind);
         start.shows_affinity =
             environment::get().display_affinity && crate::affinity::is_to_be_shown(self, team);
@@ -672,13 +686,18 @@ impl Context {
     /// A region that this member forked is over.
     pub fn joined(&self, team: &'static Team) {
         if team.size > 1 {
-            self.initial
-                .busy
-                .fetch_sub(team.size - 1, Ordering::Relaxed);
+            self.count_busy((team.size - 1).wrapping_neg());
             // This thread may have run members with other places.
             crate::affinity::keep_bound(self.member);
         }
-        team.give_back(self.local.as_deref());
+        team.give_back(Some(self.local()));
+    }
+
+    /// So many threads more, modulo the word, in regions. Nobody asks where their number is not limited, and only an initial thread limits it.
+    fn count_busy(&self, threads: u32) {
+        if threads != 0 && self.icv.get().thread_limit != u32::MAX {
+            self.initial.busy.fetch_add(threads, Ordering::Relaxed);
+        }
     }
 
     fn run_body(&self, start: &Start) {
@@ -698,32 +717,21 @@ impl Context {
         self.wait_for_descendants();
     }
 
-    fn arrive_at_end(&self) {
-        if self.team.left.fetch_add(1, Ordering::SeqCst) + 1 == self.team.size {
-            self.team.wake_all();
-        }
-    }
-
-    /// The first member waits for the others.
-    fn join(&self) {
+    /// The first member waits for the others, and runs those that nobody has begun.
+    fn join(&self, start: &Start) {
         let team = self.team;
         if team.size == 1 {
             return;
         }
-        if team.claims.has_unclaimed() {
-            let worker = host::number();
-            let mut next = team.claims.claim(worker, true, clock::now_ns);
-            while let Some(id) = next {
-                next = team.run_member(id, worker, false);
-                team.tell_gone();
-            }
+        if let Some(id) = team.claims.claim(self.worker, true, clock::now_ns) {
+            team.run_members(id, self.worker, start, false);
         }
         let withdraw = || self.offered.take().map(host::withdraw);
         // What is left then has places elsewhere, and whoever is there takes it, or who waits when they are late.
         if !team.claims.has_unclaimed() {
             withdraw();
         }
-        self.arrive_at_end();
+        team.count_left(1);
         self.wait(While::AnyTask, &|| {
             team.gone.load(Ordering::SeqCst) + 1 == team.size
         });
@@ -959,10 +967,10 @@ impl Context {
 
     /// Runs `f` as an initial thread would: outside of all regions, with control variables of its own (target regions).
     pub fn as_initial<R>(&self, icv: &'static Icv, f: impl FnOnce(&Context) -> R) -> R {
-        let team = Team::get(1, self.local.as_deref());
+        let team = Team::get(1, Some(self.local()));
         let start = team.initial_start(icv);
         team.prepare(None, start.clone());
-        let context = Context::of(team, 0, &start);
+        let context = Context::of(team, 0, self.worker, &start);
         team.member(0)
             .assign(self.member.place(), self.member.partition());
         let result = context.enter(|context| {
@@ -971,7 +979,7 @@ impl Context {
             result
         });
         drop(context);
-        team.give_back(self.local.as_deref());
+        team.give_back(Some(self.local()));
         result
     }
 }
@@ -1009,7 +1017,7 @@ fn adopt<R>(f: impl FnOnce(&Context) -> R) -> R {
     let start = team.initial_start(icv);
     team.prepare(None, start.clone());
     crate::affinity::assign_initial(team.member(0));
-    let context = Context::of(team, 0, &start);
+    let context = Context::of(team, 0, host::number(), &start);
     context.get().is_root.set(true);
     slot::root(context);
     slot::with(|context: Option<&Context>| f(context.expect("just put in place")))

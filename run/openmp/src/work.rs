@@ -112,10 +112,17 @@ impl Work {
         }))
     }
 
-    /// Fills in the loop, before anybody else can see the work share or while they wait for it.
-    pub(crate) fn open(&self, share: Loop) {
-        self.fill(share);
-        self.state.store(OPEN, Ordering::Release);
+    /// Makes a team's first work share ready for a region, with the loop that it is forked with. Nobody else uses it now.
+    pub(crate) fn renew(&self, share: Option<Loop>) {
+        let is_used = self.state.load(Ordering::Relaxed) != FRESH
+            || self.next.get(Ordering::Relaxed).is_some();
+        if is_used {
+            self.reset();
+        }
+        if let Some(share) = share {
+            self.fill(share);
+            self.state.store(OPEN, Ordering::Release);
+        }
     }
 
     fn fill(&self, share: Loop) {
@@ -136,9 +143,10 @@ impl Work {
         self.state.store(FRESH, Ordering::Release);
     }
 
-    /// A member goes on. Recycles the work share after the last.
+    /// A member goes on. Recycles the work share after the last, except the team's first, which stays.
     fn leave(&'static self, team: &Team) {
-        if self.left.fetch_add(1, Ordering::AcqRel) + 1 == team.size {
+        if !std::ptr::eq(self, team.first_work)
+            && self.left.fetch_add(1, Ordering::AcqRel) + 1 == team.size {
             self.reset();
             team.give_back_work(self);
         }
