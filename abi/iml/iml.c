@@ -13,6 +13,8 @@ const int static_schedule = IML_STATIC, simple_schedule = IML_SIMPLE, self_sched
 void margay_iml_loop(int64_t count, int schedule, int64_t min_chunk, void (*chunk)(const void *loop, int64_t begin, int64_t count), const void *loop,
                      const iml_group_t *group);
 void margay_iml_enqueue(void (*run)(const uintptr_t *words), const uintptr_t *words, size_t count);
+void margay_iml_enqueue_short(void (*run)(uintptr_t procedure, uintptr_t count, uintptr_t first, uintptr_t second), uintptr_t procedure,
+                              uintptr_t count, uintptr_t first, uintptr_t second);
 void margay_iml_wait_enqueued(void);
 void margay_iml_reduce(int64_t begin, int64_t end, int64_t grain, void *result, size_t size,
                        void (*map)(int64_t begin, int64_t end, void *value, void *data),
@@ -103,11 +105,15 @@ static void call_chunk(const void *loop, int64_t begin, int64_t count) {
         CALL_WITH_SOME(TWO_TYPES, START_AND_ITERATIONS)
 }
 
-static void read_parameters(struct Call *call, const char *name, void (*procedure)(void), const int *nparams, va_list list) {
+static void check_parameters(const char *name, void (*procedure)(void), const int *nparams) {
     check(procedure != NULL, name, "the procedure");
     check(nparams != NULL, name, "nparams");
     if (*nparams < 0 || *nparams > IML_MAX_PARAMS)
         fail("%s: %d parameters; it can be 0 to %d: put more into a structure", name, *nparams, IML_MAX_PARAMS);
+}
+
+static void read_parameters(struct Call *call, const char *name, void (*procedure)(void), const int *nparams, va_list list) {
+    check_parameters(name, procedure, nparams);
     call->procedure = procedure;
     call->count = (uintptr_t)*nparams;
     for (int n = 0; n < *nparams; n++) call->with[n] = va_arg(list, void *);
@@ -187,14 +193,33 @@ void iml_cobegin_(const int *ntasks, ...) {
 
 static void run_enqueued(const uintptr_t *words) { call_task((const struct Call *)words); }
 
+/* Parameters of a task that is enqueued without writing it down. */
+enum { SHORT = 2 };
+
+static void run_short(uintptr_t procedure, uintptr_t count, uintptr_t first, uintptr_t second) {
+    const P a = (P)first, b = (P)second;
+    switch (count) {
+    case 0: ((void (*)(void))procedure)(); break;
+    case 1: ((void (*)(P))procedure)(a); break;
+    default: ((void (*)(P, P))procedure)(a, b); break;
+    }
+}
+
 static void enq(void (*task)(void), const int *nparams, va_list list) {
     static atomic_int is_registered;
-    struct Call call;
-    read_parameters(&call, "iml_EnQ", task, nparams, list);
+    check_parameters("iml_EnQ", task, nparams);
     /* What has been enqueued is not lost when the program ends. */
     if (!atomic_load_explicit(&is_registered, memory_order_relaxed) && atomic_exchange(&is_registered, 1) == 0)
         atexit(margay_iml_wait_enqueued);
-    margay_iml_enqueue(run_enqueued, (const uintptr_t *)&call, 2 + call.count);
+    const uintptr_t count = (uintptr_t)*nparams;
+    if (count <= SHORT) {
+        const uintptr_t first = count > 0 ? (uintptr_t)va_arg(list, P) : 0, second = count > 1 ? (uintptr_t)va_arg(list, P) : 0;
+        margay_iml_enqueue_short(run_short, (uintptr_t)task, count, first, second);
+        return;
+    }
+    struct Call call;
+    read_parameters(&call, "iml_EnQ", task, nparams, list);
+    margay_iml_enqueue(run_enqueued, (const uintptr_t *)&call, 2 + count);
 }
 
 void iml_EnQ(void (*task)(IML_ANY), const int *nparams, ...) {

@@ -87,24 +87,25 @@ extern "C" fn margay_iml_loop(
         4 => Schedule::Guided,
         _ => Schedule::Factoring,
     };
-    let iterations = Iterations {
-        count: count.max(0) as u64,
-        schedule,
-        min_chunk: min_chunk.max(1) as u64,
-    };
     let (data, group) = (Vouched(data), Vouched(group));
-    let body = move |_: &Worker, begin: u64, count: u64| {
-        // SAFETY: the group is null or the user's, who waits for the loop in this call.
-        let group = unsafe { begun(group.get()) };
-        if !group.is_some_and(Group::is_cancelled) {
-            chunk(data.get(), begin as i64, count as i64);
-        }
-    };
-    with_worker(|worker| worker.for_each(iterations, &body));
+    // All is put together where it is used, from registers; see `margay_iml_enqueue_short`.
+    with_worker(move |worker| {
+        let iterations = Iterations {
+            count: count.max(0) as u64,
+            schedule,
+            min_chunk: min_chunk.max(1) as u64,
+        };
+        let body = move |_: &Worker, begin: u64, count: u64| {
+            // SAFETY: the group is null or the user's, who waits for the loop in this call.
+            let group = unsafe { begun(group.get()) };
+            if !group.is_some_and(Group::is_cancelled) {
+                chunk(data.get(), begin as i64, count as i64);
+            }
+        };
+        worker.for_each(iterations, &body);
+    });
 }
 
-/// Words of a short task: procedure, count and two parameters. Copying words is what enqueuing costs.
-const SHORT: usize = 4;
 /// Words of a task without an allocation of its own: procedure, count and nine parameters.
 const SMALL: usize = 11;
 /// Words of the largest task.
@@ -119,9 +120,7 @@ unsafe extern "C" fn margay_iml_enqueue(run: RunTask, words: *const usize, count
     // SAFETY: by the caller.
     let words = unsafe { std::slice::from_raw_parts(words, count.min(LARGE)) };
     with_worker(|worker| {
-        if words.len() <= SHORT {
-            enqueue::<SHORT>(worker, run, words);
-        } else if words.len() <= SMALL {
+        if words.len() <= SMALL {
             enqueue::<SMALL>(worker, run, words);
         } else {
             enqueue::<LARGE>(worker, run, words);
@@ -133,6 +132,20 @@ fn enqueue<const WORDS: usize>(worker: &Worker, run: RunTask, words: &[usize]) {
     let mut task = [0; WORDS];
     task[..words.len()].copy_from_slice(words);
     worker.enqueue(move |_| run(task.as_ptr()));
+}
+
+type RunShortTask = extern "C" fn(usize, usize, usize, usize);
+
+/// A task of few words, which come and go in registers: reading them together from where each has just been written takes longer than the rest.
+#[unsafe(no_mangle)]
+extern "C" fn margay_iml_enqueue_short(
+    run: RunShortTask,
+    procedure: usize,
+    count: usize,
+    first: usize,
+    second: usize,
+) {
+    with_worker(|worker| worker.enqueue(move |_| run(procedure, count, first, second)));
 }
 
 #[unsafe(no_mangle)]

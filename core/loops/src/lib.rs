@@ -26,6 +26,7 @@ impl Schedule {
     /// Iterations of the next chunk when `left` (at least 1) are left for `threads` (at least 1) in a loop of `total`.
     /// At least `min_chunk`, at least 1, at most `left`.
     #[must_use]
+    #[inline]
     pub fn chunk(self, total: u64, left: u64, threads: u64, min_chunk: u64) -> u64 {
         let chunk = match self {
             Schedule::Static => divide(total, threads),

@@ -617,6 +617,8 @@ impl Context {
             context.run_body(&start);
             context.join(&start);
         });
+        // Before others may have the team: it gives back what the first member needs.
+        drop(first);
         self.joined(team);
         size
     }

@@ -146,7 +146,8 @@ impl Work {
     /// A member goes on. Recycles the work share after the last, except the team's first, which stays.
     fn leave(&'static self, team: &Team) {
         if !std::ptr::eq(self, team.first_work)
-            && self.left.fetch_add(1, Ordering::AcqRel) + 1 == team.size {
+            && self.left.fetch_add(1, Ordering::AcqRel) + 1 == team.size
+        {
             self.reset();
             team.give_back_work(self);
         }

@@ -30,23 +30,17 @@ impl Iterations {
     }
 }
 
+/// Handed on by reference: a copy of what was just written word by word would wait for it.
 struct Loop<'a, B> {
-    iterations: Iterations,
+    iterations: &'a Iterations,
     threads: u64,
     body: &'a B,
 }
 
-impl<B> Clone for Loop<'_, B> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<B> Copy for Loop<'_, B> {}
-
 impl<B: Fn(&Worker, u64, u64) + Sync> Loop<'_, B> {
+    #[inline]
     fn chunk(&self, left: u64) -> u64 {
-        let Iterations {
+        let &Iterations {
             count,
             schedule,
             min_chunk,
@@ -55,7 +49,7 @@ impl<B: Fn(&Worker, u64, u64) + Sync> Loop<'_, B> {
     }
 
     /// Chunks of one size: the range is halved between chunks.
-    fn even(self, worker: &Worker, begin: u64, end: u64, chunk: u64) {
+    fn even(&self, worker: &Worker, begin: u64, end: u64, chunk: u64) {
         let left = end - begin;
         if left <= chunk {
             (self.body)(worker, begin, left);
@@ -71,7 +65,7 @@ impl<B: Fn(&Worker, u64, u64) + Sync> Loop<'_, B> {
 
     /// Chunks that shrink: the first is taken off, the rest may be stolen, and whoever has stolen it halves it, so that
     /// the next thief finds a half.
-    fn shrinking(self, worker: &Worker, begin: u64, end: u64, forker: u16) {
+    fn shrinking(&self, worker: &Worker, begin: u64, end: u64, forker: u16) {
         let left = end - begin;
         let least = self.iterations.min_chunk;
         let here = worker.token().seat;
@@ -111,7 +105,7 @@ impl Worker {
             return;
         }
         let whole = Loop {
-            iterations,
+            iterations: &iterations,
             threads: self.active() as u64,
             body,
         };

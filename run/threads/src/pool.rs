@@ -83,7 +83,7 @@ impl Default for Config {
 
 pub(crate) struct Shared {
     pub(crate) config: Config,
-    seats: Box<[OnceLock<Seat>]>,
+    seats: Box<[OnceLock<Arc<Seat>>]>,
     /// Seats that have been used; those above are empty.
     seats_used: AtomicUsize,
     /// Seats of user's threads that have gone, with what they left.
@@ -268,7 +268,10 @@ impl Shared {
     #[inline]
     pub(crate) fn seats(&self) -> impl Iterator<Item = &Seat> {
         let used = self.seats_used.load(Ordering::Acquire);
-        self.seats[..used].iter().filter_map(OnceLock::get)
+        self.seats[..used]
+            .iter()
+            .filter_map(OnceLock::get)
+            .map(|seat| &**seat)
     }
 
     #[inline]
@@ -277,7 +280,7 @@ impl Shared {
     }
 
     #[inline]
-    pub(crate) fn seat(&self, seat: u16) -> &Seat {
+    pub(crate) fn seat(&self, seat: u16) -> &Arc<Seat> {
         self.seats[usize::from(seat)]
             .get()
             .expect("a worker's seat is there as long as the pool")
@@ -305,7 +308,10 @@ impl Shared {
             enqueued: AtomicU64::new(0),
             completed: AtomicU64::new(0),
         };
-        assert!(self.seats[number].set(seat).is_ok(), "seats are made once");
+        assert!(
+            self.seats[number].set(Arc::new(seat)).is_ok(),
+            "seats are made once"
+        );
         self.seats_used.store(number + 1, Ordering::Release);
         (number as u16, deque)
     }

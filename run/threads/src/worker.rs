@@ -108,6 +108,7 @@ pub struct Mark {
 pub struct Worker {
     shared: Arc<Shared>,
     seat: u16,
+    own: Arc<Seat>,
     /// 0 for a user's thread, otherwise its number in the pool.
     number: usize,
     /// Whose work this is: the seat of the user's thread for which it was forked, plus one.
@@ -138,9 +139,11 @@ impl Worker {
         number: usize,
         deque: Owner<Job<Worker>>,
     ) -> Rc<Worker> {
+        let own = Arc::clone(shared.seat(seat));
         Rc::new_cyclic(|this| Worker {
             shared,
             seat,
+            own,
             number,
             tag: Cell::new(u32::from(seat) + 1),
             current: Cell::new(ROOT),
@@ -236,20 +239,20 @@ impl Worker {
     /// Lays an offer out for others, and wakes at most one of them. The caller goes on by taking parts itself.
     pub fn offer(&self, offer: Arc<dyn Offer>) -> Offered {
         let tag = offer.tag();
-        let offered = self.own_seat().offers.lay_out(offer);
+        let offered = self.own.offers.lay_out(offer);
         self.shared.published(tag);
         offered
     }
 
     /// Takes an offer of this worker back.
     pub fn withdraw(&self, offered: Offered) {
-        self.own_seat().offers.withdraw(offered);
+        self.own.offers.withdraw(offered);
     }
 
     /// Enqueues `work`, to be run once by any worker. [`wait_enqueued`](Self::wait_enqueued) waits for it.
     #[inline]
     pub fn enqueue(&self, work: impl FnOnce(&Worker) + Send + 'static) {
-        let enqueued = &self.own_seat().enqueued;
+        let enqueued = &self.own.enqueued;
         // Only this thread writes it.
         enqueued.store(enqueued.load(Ordering::Relaxed) + 1, Ordering::Release);
         let job = self.nodes.job(self.tag(), move |worker: &Worker| {
@@ -262,7 +265,7 @@ impl Worker {
 
     #[inline]
     fn completed(&self) {
-        let completed = &self.own_seat().completed;
+        let completed = &self.own.completed;
         completed.store(completed.load(Ordering::Relaxed) + 1, Ordering::Release);
         fence::light();
         if self.shared.enqueue_waiters.load(Ordering::Relaxed) == 0 {
@@ -465,7 +468,7 @@ impl Worker {
         !self.ready.borrow().is_empty()
             || !self.deque.is_empty()
             || self.has_inbox()
-            || self.has_offers(self.own_seat())
+            || self.has_offers(&self.own)
     }
 
     /// Looks at a condition for a moment while this worker has nothing else to do.
@@ -482,12 +485,8 @@ impl Worker {
         false
     }
 
-    fn own_seat(&self) -> &Seat {
-        self.shared.seat(self.seat)
-    }
-
     fn has_inbox(&self) -> bool {
-        !self.own_seat().inbox.is_empty()
+        !self.own.inbox.is_empty()
     }
 
     fn make_ready(&self, fiber: u16) {
@@ -505,9 +504,7 @@ impl Worker {
 
     fn drain(&self) {
         if self.has_inbox() {
-            self.own_seat()
-                .inbox
-                .drain(|fiber| self.make_ready(fiber as u16));
+            self.own.inbox.drain(|fiber| self.make_ready(fiber as u16));
         }
     }
 
@@ -660,7 +657,7 @@ impl Worker {
         if let Some(job) = self.deque.pop() {
             return Some(Work::Job(job));
         }
-        if let Some(offer) = self.open_offer(self.own_seat()) {
+        if let Some(offer) = self.open_offer(&self.own) {
             return Some(Work::Offer(offer));
         }
         if self.number != 0 && self.number >= self.shared.active() {
@@ -736,10 +733,15 @@ impl Worker {
                 cpu::pause();
             }
         }
-        let seat = self.own_seat();
+        let seat = &*self.own;
         // Threads of the user wait for something of theirs, which will wake them.
         let dozes = is_pressed && self.number != 0 && self.dozes.get() < DOZES;
-        if dozes {
+        // One that may take nothing is not worth waking for a publication; it is told when it may.
+        let is_active = || self.number < self.shared.active().max(1);
+        if !is_active() {
+            let bell = seat.bed.bell();
+            bell.sleep(SLEEP_NS, || is_active() || self.sees_work());
+        } else if dozes {
             self.dozes.set(self.dozes.get() + 1);
             seat.bed.bell().sleep(DOZE_NS, || self.sees_work());
         } else {
