@@ -1,6 +1,8 @@
 /*
  * Fork and join: an empty parallel region, flat, and one with another in each of its members; and empty tasks that one thread
- * makes. Before it is measured, a counter for each member shows that each was there in each round.
+ * makes. Where one thread forks by handing out work rather than by teams, also what that costs when nobody takes it: for each part of a loop
+ * that is forked in as many parts as there are iterations (`doall`), and for each task that is enqueued, without running it (`enq`).
+ * Before it is measured, a counter for each member shows that each was there in each round.
  */
 #ifndef THREADS_FORK_H
 #define THREADS_FORK_H

@@ -1,4 +1,4 @@
-/* Empty parallel loops of as many iterations as threads, and enqueued tasks, by IML. */
+/* Empty parallel loops of as many iterations as threads, enqueued tasks, and what forking alone costs when nobody steals, by IML. */
 #include "../fork.h"
 #include "../by_iml.h"
 
@@ -22,13 +22,22 @@ static void nested(void) { iml_DOALL(outer, &threads, &schedule, &chunk, &none);
 
 static void task(int *number) { fork_member(*number); }
 
-static void tasks(void) {
+static void enqueue(void) {
     static int numbers[FORK_TASKS];
     for (int n = 0; n < FORK_TASKS; n++) {
         numbers[n] = n;
         iml_EnQ(task, &one, &numbers[n]);
     }
+}
+
+static void tasks(void) {
+    enqueue();
     iml_WaitEnQ();
+}
+
+static void parts(void) {
+    static int count = FORK_TASKS;
+    iml_DOALL(member, &count, &schedule, &chunk, &none);
 }
 
 int main(int argc, char **argv) {
@@ -38,5 +47,11 @@ int main(int argc, char **argv) {
     fork_nested(nested, threads_measure);
     fork_verify("members-task", tasks, FORK_TASKS);
     threads_measure("task", "ns", 1e9 / FORK_TASKS, NULL, tasks, NULL);
+    if (threads == 1) {
+        fork_verify("members-doall", parts, FORK_TASKS);
+        threads_measure("doall", "ns", 1e9 / FORK_TASKS, NULL, parts, NULL);
+        threads_measure("enq", "ns", 1e9 / FORK_TASKS, iml_WaitEnQ, enqueue, NULL);
+        iml_WaitEnQ();
+    }
     return suite_failed;
 }

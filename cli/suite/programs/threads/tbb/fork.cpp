@@ -22,10 +22,23 @@ static void nested() {
     }, each);
 }
 
-static void tasks() {
-    tbb::task_group group;
+static void parts() {
+    tbb::parallel_for(tbb::blocked_range<long>(0, FORK_TASKS, 1), [](const tbb::blocked_range<long> &range) {
+        for (long member = range.begin(); member < range.end(); member++) fork_member(member);
+    }, each);
+}
+
+static tbb::task_group group;
+
+static void enqueue() {
     for (long n = 0; n < FORK_TASKS; n++) group.run([n] { fork_member(n); });
-    group.wait();
+}
+
+static void wait() { group.wait(); }
+
+static void tasks() {
+    enqueue();
+    wait();
 }
 
 int main(int argc, char **argv) {
@@ -35,5 +48,11 @@ int main(int argc, char **argv) {
     fork_nested(nested, tbb_measure);
     fork_verify("members-task", tasks, FORK_TASKS);
     tbb_measure("task", "ns", 1e9 / FORK_TASKS, nullptr, tasks, nullptr);
+    if (threads == 1) {
+        fork_verify("members-doall", parts, FORK_TASKS);
+        tbb_measure("doall", "ns", 1e9 / FORK_TASKS, nullptr, parts, nullptr);
+        tbb_measure("enq", "ns", 1e9 / FORK_TASKS, wait, enqueue, nullptr);
+        wait();
+    }
     return suite_failed;
 }
