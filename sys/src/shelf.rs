@@ -1,6 +1,6 @@
 //! A shelf: counted pointers that one thread lays out and others look at.
 //!
-//! Publishing is a plain store, looking is two locked instructions, and nobody ever waits for anybody: what is
+//! Publishing is a plain store, looking is two locked instructions (and taking a pointer one more), and nobody ever waits for anybody: what is
 //! withdrawn while somebody looks at it is dropped by the last who looks. Each slot has one state word:
 //!
 //! | state | meaning | who changes it |
@@ -14,7 +14,7 @@
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const EMPTY: u32 = 0;
 const FILLED: u32 = 1;
@@ -23,13 +23,19 @@ const LOOKER: u32 = 4;
 
 struct Slot<T: ?Sized> {
     state: AtomicU32,
+    /// A time that the owner gave the value.
+    time: AtomicU64,
     value: UnsafeCell<Option<Arc<T>>>,
 }
+
+/// On lines of its own: who looks and finds nothing does not touch the slots.
+#[repr(align(128))]
+struct Hint(AtomicU32);
 
 /// Places for a few pointers. One owner fills and withdraws, which the caller sees to.
 pub struct Shelf<T: ?Sized, const SLOTS: usize> {
     /// How many slots are filled; a hint for lookers.
-    filled: AtomicU32,
+    filled: Hint,
     slots: [Slot<T>; SLOTS],
 }
 
@@ -42,19 +48,20 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
     #[must_use]
     pub fn new() -> Self {
         Shelf {
-            filled: AtomicU32::new(0),
+            filled: Hint(AtomicU32::new(0)),
             slots: std::array::from_fn(|_| Slot {
                 state: AtomicU32::new(EMPTY),
+                time: AtomicU64::new(0),
                 value: UnsafeCell::new(None),
             }),
         }
     }
 
-    /// Lays `value` out. Returns its slot, or gives it back when there is none free.
+    /// Lays `value` out, with a time by which lookers may choose. Returns its slot, or gives it back when there is none free.
     ///
     /// # Errors
     /// All slots are in use.
-    pub fn fill(&self, value: Arc<T>) -> Result<usize, Arc<T>> {
+    pub fn fill(&self, value: Arc<T>, time: u64) -> Result<usize, Arc<T>> {
         for (at, slot) in self.slots.iter().enumerate() {
             // Claimed with a locked instruction, so that two who take themselves for the owner do not meet.
             if slot.state.load(Ordering::Acquire) == EMPTY
@@ -65,8 +72,9 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
             {
                 // SAFETY: a retired slot without lookers is nobody else's.
                 unsafe { *slot.value.get() = Some(value) };
+                slot.time.store(time, Ordering::Relaxed);
                 slot.state.store(FILLED, Ordering::Release);
-                self.filled.fetch_add(1, Ordering::Relaxed);
+                self.count(1);
                 return Ok(at);
             }
         }
@@ -82,7 +90,7 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
             FILLED,
             "only what was laid out can be withdrawn"
         );
-        self.filled.fetch_sub(1, Ordering::Relaxed);
+        self.count(u32::MAX);
         if before == FILLED {
             slot.empty();
         }
@@ -92,12 +100,28 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
     #[inline]
     #[must_use]
     pub fn is_filled(&self) -> bool {
-        self.filled.load(Ordering::Relaxed) != 0
+        self.filled.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Pointers to what lies here now, one after the other.
-    pub fn look(&self) -> impl Iterator<Item = Arc<T>> {
-        self.slots.iter().filter_map(Slot::look)
+    /// So many more filled slots, modulo the word. Only the owner writes it, so it need not lock the line that all look at.
+    fn count(&self, more: u32) {
+        let filled = self.filled.0.load(Ordering::Relaxed);
+        self.filled
+            .0
+            .store(filled.wrapping_add(more), Ordering::Relaxed);
+    }
+
+    /// The first of what lies here now that pleases, of what has a time that does. What has not is not touched.
+    pub fn find(
+        &self,
+        time_pleases: impl Fn(u64) -> bool,
+        pleases: impl Fn(&T) -> bool,
+    ) -> Option<Arc<T>> {
+        self.slots
+            .iter()
+            .filter(|slot| slot.state.load(Ordering::Relaxed) % LOOKER == FILLED)
+            .filter(|slot| time_pleases(slot.time.load(Ordering::Relaxed)))
+            .find_map(|slot| slot.look(&pleases))
     }
 }
 
@@ -108,10 +132,8 @@ impl<T: ?Sized, const SLOTS: usize> Default for Shelf<T, SLOTS> {
 }
 
 impl<T: ?Sized> Slot<T> {
-    fn look(&self) -> Option<Arc<T>> {
-        if self.state.load(Ordering::Relaxed) % LOOKER != FILLED {
-            return None;
-        }
+    /// A pointer to what lies here, if it pleases.
+    fn look(&self, pleases: &impl Fn(&T) -> bool) -> Option<Arc<T>> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
             if state % LOOKER != FILLED {
@@ -127,13 +149,21 @@ impl<T: ?Sized> Slot<T> {
                 Err(seen) => state = seen,
             }
         }
+        let looks = Leaves(self);
         // SAFETY: while a looker is counted nobody changes the value.
-        let value = unsafe { (*self.value.get()).clone() };
+        let value = unsafe { (*self.value.get()).as_ref() };
+        // Most lookers want nothing, and many look: only who takes a pointer counts it.
+        let taken = value.filter(|value| pleases(value)).map(Arc::clone);
+        drop(looks);
+        taken
+    }
+
+    /// A looker goes.
+    fn leave(&self) {
         let before = self.state.fetch_sub(LOOKER, Ordering::AcqRel);
         if before == RETIRED + LOOKER {
             self.empty();
         }
-        value
     }
 
     /// To be called by who brought the state to retired without lookers.
@@ -142,6 +172,15 @@ impl<T: ?Sized> Slot<T> {
         let value = unsafe { (*self.value.get()).take() };
         self.state.store(EMPTY, Ordering::Release);
         drop(value);
+    }
+}
+
+/// Ends a look, also one that panics.
+struct Leaves<'a, T: ?Sized>(&'a Slot<T>);
+
+impl<T: ?Sized> Drop for Leaves<'_, T> {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 
@@ -155,13 +194,16 @@ mod tests {
     fn what_was_withdrawn_is_dropped_once_nobody_looks() {
         let shelf = Shelf::<u32, 2>::new();
         let (one, two) = (Arc::new(1), Arc::new(2));
-        let at = shelf.fill(Arc::clone(&one)).unwrap();
-        shelf.fill(Arc::clone(&two)).unwrap();
-        assert!(shelf.fill(Arc::new(3)).is_err());
-        assert_eq!(shelf.look().map(|v| *v).collect::<Vec<_>>(), [1, 2]);
+        let at = shelf.fill(Arc::clone(&one), 1).unwrap();
+        shelf.fill(Arc::clone(&two), 2).unwrap();
+        assert!(shelf.fill(Arc::new(3), 3).is_err());
+        assert_eq!(shelf.find(|_| true, |_| true).as_deref(), Some(&1));
+        assert_eq!(shelf.find(|_| true, |v| *v == 2).as_deref(), Some(&2));
+        assert_eq!(shelf.find(|_| true, |v| *v == 3), None);
+        assert_eq!(shelf.find(|time| time > 1, |_| true).as_deref(), Some(&2));
         shelf.withdraw(at);
         assert_eq!(Arc::strong_count(&one), 1);
-        assert_eq!(shelf.look().map(|v| *v).collect::<Vec<_>>(), [2]);
+        assert_eq!(shelf.find(|_| true, |_| true).as_deref(), Some(&2));
     }
 
     #[test]
@@ -172,13 +214,14 @@ mod tests {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !is_over.load(Ordering::Relaxed) {
-                        assert!(shelf.look().all(|seen| *seen == 7));
+                        assert!(shelf.find(|_| true, |seen| *seen != 7).is_none());
+                        assert!(shelf.find(|_| true, |_| true).is_none_or(|seen| *seen == 7));
                     }
                 });
             }
             let mut laid = 0;
             while laid < 50_000 {
-                if let Ok(at) = shelf.fill(Arc::clone(&value)) {
+                if let Ok(at) = shelf.fill(Arc::clone(&value), laid) {
                     laid += 1;
                     shelf.withdraw(at);
                 }

@@ -28,7 +28,9 @@ pub struct Claims {
     late_at_ns: AtomicU64,
 }
 
+/// On lines of its own: mostly one worker claims in it.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Class {
     /// A [`Left`] as one word: who was late from a region before must not go on in this one by what it saw of that.
     left: AtomicU64,

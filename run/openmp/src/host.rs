@@ -132,19 +132,24 @@ pub fn let_spinning_members_take_turns() {
     });
 }
 
-/// Lays a team out for workers that have time.
-pub fn offer(team: &'static Team) -> Offered {
+/// Lays a team out for workers that have time, from `from_ns` on.
+pub fn offer(team: &'static Team, from_ns: u64) -> Offered {
     let open = team.as_offer();
     with(|worker| {
         worker.watch();
         open.tag.store(worker.tag(), Ordering::Relaxed);
-        worker.offer(open)
+        worker.offer(open, from_ns)
     })
 }
 
 /// Takes an offer back.
 pub fn withdraw(offered: Offered) {
     with(|worker| worker.withdraw(offered));
+}
+
+/// Looks at a condition for a moment if this thread has nothing else to do. Tells whether it holds.
+pub fn look(condition: &dyn Fn() -> bool) -> bool {
+    with(|worker| worker.look(&condition))
 }
 
 /// Waits under a key until a condition holds; others run in the meantime. Who makes it hold calls [`wake`].

@@ -69,6 +69,9 @@ pub struct Team {
     /// Of the team of an initial thread.
     initial: Initial,
     offer: OnceLock<Arc<host::Open>>,
+    /// When its members could first be claimed, and how long the region before took.
+    opened_ns: AtomicU64,
+    took_ns: AtomicU64,
 }
 
 /// What members need to begin.
@@ -95,7 +98,8 @@ pub struct Initial {
     pub(crate) variables: Variables,
 }
 
-/// The part of a member that others may touch.
+/// The part of a member that others may touch. On lines of its own, since its neighbours are on other cores.
+#[repr(align(128))]
 pub struct Member {
     pub id: u32,
     team: Link<Team>,
@@ -111,7 +115,8 @@ pub struct Member {
     partition: Mutex<(u32, u32)>,
 }
 
-/// The part of a member that only who runs it touches.
+/// The part of a member that only who runs it touches. On lines of its own, too.
+#[repr(align(128))]
 struct Local {
     tasks: Owner<Box<Task>>,
     #[expect(
@@ -167,6 +172,10 @@ static NODES: Mutex<Vec<&'static Node>> = Mutex::new(Vec::new());
 
 /// Teams of a league when nobody says how many; the peer's number.
 const TEAMS_WITHOUT_CLAUSE: u32 = 3;
+/// A region whose team's last one took less than this is likely to be over before it has paid to share it with another core, ...
+const SHORT_NS: u64 = 10_000;
+/// ... and is left to its forker for so long.
+const ALONE_NS: u64 = 3_000;
 /// Teams that a member keeps; others go to all.
 const TEAMS_KEPT: usize = 4;
 /// Tasks and nodes that a member keeps.
@@ -231,6 +240,8 @@ impl Team {
                 variables: Variables::default(),
             },
             offer: OnceLock::new(),
+            opened_ns: AtomicU64::new(0),
+            took_ns: AtomicU64::new(0),
         }));
         for (member, local) in team.members.iter().zip(locals) {
             member.team.set(Some(team), Ordering::Relaxed);
@@ -307,10 +318,18 @@ impl Team {
         }
     }
 
-    /// Members from the second on may be claimed; `forker` is the worker that has the first.
-    fn open(&self, forker: u32) {
+    /// Members from the second on may be claimed, and workers see it; `forker` is the one that has the first.
+    fn open(&'static self, forker: u32) -> host::Offered {
         let is_outermost = self.level.load(Ordering::Relaxed) == 1;
-        self.claims.open(forker, is_outermost, clock::now_ns());
+        let now_ns = clock::now_ns();
+        self.claims.open(forker, is_outermost, now_ns);
+        self.opened_ns.store(now_ns, Ordering::Relaxed);
+        let alone_ns = if self.took_ns.load(Ordering::Relaxed) < SHORT_NS {
+            ALONE_NS
+        } else {
+            0
+        };
+        host::offer(self, now_ns + alone_ns)
     }
 
     pub(crate) fn as_offer(&'static self) -> Arc<host::Open> {
@@ -610,8 +629,7 @@ impl Context {
         let (team, start) = self.fork(Some(body), size, request, share, table);
         let first = Context::of(team, 0, self.worker, &start);
         if size > 1 {
-            team.open(self.worker);
-            first.get().offered.set(Some(host::offer(team)));
+            first.get().offered.set(Some(team.open(self.worker)));
         }
         first.enter(|context| {
             context.run_body(&start);
@@ -634,8 +652,7 @@ impl Context {
         let (team, start) = self.fork(Some(body), size, request, share, None);
         let first = Context::of(team, 0, self.worker, &start);
         if size > 1 {
-            team.open(self.worker);
-            first.get().offered.set(Some(host::offer(team)));
+            first.get().offered.set(Some(team.open(self.worker)));
         }
         first
     }
@@ -738,6 +755,9 @@ impl Context {
             team.gone.load(Ordering::SeqCst) + 1 == team.size
         });
         withdraw();
+        let opened_ns = team.opened_ns.load(Ordering::Relaxed);
+        team.took_ns
+            .store(clock::now_ns() - opened_ns, Ordering::Relaxed);
     }
 
     /// Waits until all tasks below the current frame are done; executes some.
@@ -770,6 +790,11 @@ impl Context {
 
     /// Waits for `done`; who makes it true wakes this member.
     pub(crate) fn wait(&self, meanwhile: While, done: &dyn Fn() -> bool) {
+        // Where there are no tasks the end is mostly near; and who sleeps has to be woken, by who has other things to do.
+        let has_tasks = || self.team.has_tasks.load(Ordering::Relaxed);
+        if done() || (!has_tasks() && host::look(&|| done() || has_tasks()) && done()) {
+            return;
+        }
         while !done() {
             match self.find(meanwhile) {
                 Some(task) => self.run(task),

@@ -65,8 +65,8 @@ impl Offers {
         }
     }
 
-    pub(crate) fn lay_out(&self, offer: Arc<dyn Offer>) -> Offered {
-        match self.shelf.fill(offer) {
+    pub(crate) fn lay_out(&self, offer: Arc<dyn Offer>, from_ns: u64) -> Offered {
+        match self.shelf.fill(offer, from_ns) {
             Ok(slot) => Offered(Place::Slot(slot)),
             Err(offer) => {
                 let mut list = self.list();
@@ -90,11 +90,15 @@ impl Offers {
         }
     }
 
-    /// The first that pleases.
+    /// The first that pleases, of those whose time does.
     #[inline]
-    pub(crate) fn find(&self, pleases: impl Fn(&dyn Offer) -> bool) -> Option<Arc<dyn Offer>> {
+    pub(crate) fn find(
+        &self,
+        time_pleases: impl Fn(u64) -> bool,
+        pleases: impl Fn(&dyn Offer) -> bool,
+    ) -> Option<Arc<dyn Offer>> {
         if self.shelf.is_filled()
-            && let Some(offer) = self.shelf.look().find(|offer| pleases(&**offer))
+            && let Some(offer) = self.shelf.find(time_pleases, |offer| pleases(offer))
         {
             return Some(offer);
         }

@@ -34,6 +34,9 @@ const DOZE_NS: u64 = 1_000_000;
 /// ... for so many times, before it sleeps for good.
 const DOZES: u32 = 50;
 
+/// An idle worker looks so often at what others have: each look takes lines from the cores that write them. What comes for itself it sees at once.
+const LOOK_NS: u64 = 1_000;
+
 /// Something to do.
 enum Work {
     Job(Job<Worker>),
@@ -236,10 +239,11 @@ impl Worker {
         }
     }
 
-    /// Lays an offer out for others, and wakes at most one of them. The caller goes on by taking parts itself.
-    pub fn offer(&self, offer: Arc<dyn Offer>) -> Offered {
+    /// Lays an offer out for others, and wakes at most one of them. The caller goes on by taking parts itself; others leave it to the caller
+    /// until `from_ns`, by [`clock::now_ns`].
+    pub fn offer(&self, offer: Arc<dyn Offer>, from_ns: u64) -> Offered {
         let tag = offer.tag();
-        let offered = self.own.offers.lay_out(offer);
+        let offered = self.own.offers.lay_out(offer, from_ns);
         self.shared.published(tag);
         offered
     }
@@ -415,7 +419,7 @@ impl Worker {
             watch.begins_at_ns = now + SLICE_NS;
         }
         let mut seats = self.shared.seats();
-        let Some(offer) = seats.find_map(|seat| self.open_offer(seat)) else {
+        let Some(offer) = seats.find_map(|seat| self.open_offer(seat, |_| true)) else {
             return false;
         };
         self.assign(Work::Offer(offer));
@@ -468,11 +472,11 @@ impl Worker {
         !self.ready.borrow().is_empty()
             || !self.deque.is_empty()
             || self.has_inbox()
-            || self.has_offers(&self.own)
+            || self.open_offer(&self.own, |_| true).is_some()
     }
 
-    /// Looks at a condition for a moment while this worker has nothing else to do.
-    fn look(&self, is_over: &impl Fn() -> bool) -> bool {
+    /// Looks at a condition for a moment while this worker has nothing else to do, before who makes it true has to be told who waits.
+    pub fn look(&self, is_over: &impl Fn() -> bool) -> bool {
         for _ in 0..LOOKS {
             if is_over() {
                 return true;
@@ -657,7 +661,7 @@ impl Worker {
         if let Some(job) = self.deque.pop() {
             return Some(Work::Job(job));
         }
-        if let Some(offer) = self.open_offer(&self.own) {
+        if let Some(offer) = self.open_offer(&self.own, |_| true) {
             return Some(Work::Offer(offer));
         }
         if self.number != 0 && self.number >= self.shared.active() {
@@ -671,7 +675,7 @@ impl Worker {
                 continue;
             }
             let seat = self.shared.seat(at as u16);
-            if let Some(offer) = self.open_offer(seat) {
+            if let Some(offer) = self.open_offer(seat, is_ripe) {
                 return Some(Work::Offer(offer));
             }
             if let Some(job) = seat.stealer.steal_if(|job| self.may_take(job.tag())) {
@@ -685,18 +689,14 @@ impl Worker {
         None
     }
 
-    fn open_offer(&self, seat: &Seat) -> Option<Arc<dyn Offer>> {
+    fn open_offer(&self, seat: &Seat, until: impl Fn(u64) -> bool) -> Option<Arc<dyn Offer>> {
         seat.offers
-            .find(|offer| offer.is_open() && self.may_take(offer.tag()))
-    }
-
-    fn has_offers(&self, seat: &Seat) -> bool {
-        self.open_offer(seat).is_some()
+            .find(until, |offer| offer.is_open() && self.may_take(offer.tag()))
     }
 
     /// Whether there seems to be something to do. What this worker may not take counts only where that is seen without
-    /// taking it.
-    fn sees_work(&self) -> bool {
+    /// taking it, and of others' offers those that are left to them until a time that pleases.
+    fn sees_work(&self, until: fn(u64) -> bool) -> bool {
         if self.has_other_work() {
             return true;
         }
@@ -706,9 +706,9 @@ impl Worker {
             return self.shared.is_over.load(Ordering::Acquire);
         }
         let takes_any = self.number != 0 || self.shared.has_one_user();
-        self.shared
-            .seats()
-            .any(|seat| self.has_offers(seat) || (takes_any && !seat.stealer.is_empty()))
+        self.shared.seats().any(|seat| {
+            (takes_any && !seat.stealer.is_empty()) || self.open_offer(seat, until).is_some()
+        })
     }
 
     /// The only place that waits: looks for a while, then sleeps. Returns when there may be something to do.
@@ -725,13 +725,21 @@ impl Worker {
             self.shared.config.spin_ns
         };
         let until = self.idle_since_ns.get() + spin_ns;
-        while clock::now_ns() < until {
-            for _ in 0..16 {
-                if self.sees_work() {
+        let (mut now, mut look_at) = (now, now);
+        while now < until {
+            if now >= look_at {
+                if self.sees_work(is_ripe) {
+                    return;
+                }
+                look_at = now + LOOK_NS;
+            }
+            for _ in 0..8 {
+                if self.has_other_work() {
                     return;
                 }
                 cpu::pause();
             }
+            now = clock::now_ns();
         }
         let seat = &*self.own;
         // Threads of the user wait for something of theirs, which will wake them.
@@ -740,16 +748,24 @@ impl Worker {
         let is_active = || self.number < self.shared.active().max(1);
         if !is_active() {
             let bell = seat.bed.bell();
-            bell.sleep(SLEEP_NS, || is_active() || self.sees_work());
+            bell.sleep(SLEEP_NS, || is_active() || self.sees_work(|_| true));
         } else if dozes {
             self.dozes.set(self.dozes.get() + 1);
-            seat.bed.bell().sleep(DOZE_NS, || self.sees_work());
+            seat.bed.bell().sleep(DOZE_NS, || self.sees_work(|_| true));
         } else {
-            let opens_later = seat.offers.find(|offer| offer.opens_later()).is_some();
+            let opens_later = seat
+                .offers
+                .find(|_| true, |offer| offer.opens_later())
+                .is_some();
             let limit_ns = if opens_later { DOZE_NS } else { SLEEP_NS };
+            let asleep_at = clock::now_ns();
             self.shared
                 .sleepers
-                .sleep(&seat.bed, limit_ns, || self.sees_work());
+                .sleep(&seat.bed, limit_ns, || self.sees_work(|_| true));
+            if clock::now_ns() - asleep_at < limit_ns {
+                // Woken: looks for a while again also when what it was woken for is over. To be woken for the next again costs more.
+                self.idle_since_ns.set(0);
+            }
         }
     }
 
@@ -762,6 +778,11 @@ impl Worker {
         self.random.set(random);
         random
     }
+}
+
+/// Whether others may take an offer that is left to who laid it out until then.
+fn is_ripe(from_ns: u64) -> bool {
+    clock::now_ns() >= from_ns
 }
 
 impl Context for Worker {

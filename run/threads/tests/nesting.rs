@@ -186,7 +186,7 @@ fn meet(worker: &Worker, parts: u32) {
         left: AtomicU32::new(0),
         tag: worker.tag(),
     });
-    let offered = worker.offer(meeting.clone());
+    let offered = worker.offer(meeting.clone(), 0);
     meeting.take_parts(worker);
     let left = &meeting.left;
     worker.wait_until(std::ptr::from_ref(left).addr(), || {

@@ -228,7 +228,7 @@ fn run(node: &Node, worker: &Worker, path: u64) -> u64 {
                 tag: worker.tag(),
                 met: Mutex::new(Vec::new()),
             });
-            let offered = worker.offer(meeting.clone());
+            let offered = worker.offer(meeting.clone(), 0);
             meeting.take_parts(worker);
             worker.wait_until(std::ptr::from_ref(&meeting.left).addr(), || {
                 meeting.left.load(Ordering::SeqCst) == *parts
