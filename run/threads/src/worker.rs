@@ -37,9 +37,15 @@ const DOZES: u32 = 50;
 /// An idle worker looks so often at what others have: each look takes lines from the cores that write them. What comes for itself it sees at once.
 const LOOK_NS: u64 = 1_000;
 
+/// A stolen job that took less cost two workers more than it was worth.
+const LITTLE_NS: u64 = 500;
+/// After a theft of little a worker steals nothing for a while, from the first time to the most.
+const REST_NS: std::ops::RangeInclusive<u64> = 500..=8_000;
+
 /// Something to do.
 enum Work {
     Job(Job<Worker>),
+    Stolen(Job<Worker>),
     Offer(Arc<dyn Offer>),
 }
 
@@ -130,6 +136,8 @@ pub struct Worker {
     /// When this worker ran out of work, or 0.
     idle_since_ns: Cell<u64>,
     dozes: Cell<u32>,
+    /// How long it steals nothing after the last theft; 0 after one that was worth it.
+    rest_ns: Cell<u64>,
     watch: RefCell<Watch>,
     /// For the bodies of its fibers.
     this: Weak<Worker>,
@@ -166,6 +174,7 @@ impl Worker {
             random: Cell::new(clock::ticks() | 1),
             idle_since_ns: Cell::new(0),
             dozes: Cell::new(0),
+            rest_ns: Cell::new(0),
             watch: RefCell::new(Watch::default()),
             this: this.clone(),
         })
@@ -649,6 +658,18 @@ impl Worker {
                 self.tag.set(job.tag());
                 job.run(self);
             }
+            Work::Stolen(job) => {
+                let began = clock::now_ns();
+                self.tag.set(job.tag());
+                job.run(self);
+                let is_little = clock::now_ns() - began < LITTLE_NS;
+                let rest_ns = if is_little {
+                    (2 * self.rest_ns.get()).clamp(*REST_NS.start(), *REST_NS.end())
+                } else {
+                    0
+                };
+                self.rest_ns.set(rest_ns);
+            }
             Work::Offer(offer) => {
                 self.tag.set(offer.tag());
                 offer.help(self);
@@ -667,6 +688,9 @@ impl Worker {
         if self.number != 0 && self.number >= self.shared.active() {
             return None;
         }
+        if !self.rest() {
+            return None;
+        }
         let seats = self.shared.seats_used();
         let first = self.next_random() as usize % seats;
         for step in 0..seats {
@@ -683,10 +707,26 @@ impl Worker {
                 if !seat.stealer.is_empty() {
                     self.shared.published(job.tag());
                 }
-                return Some(Work::Job(job));
+                return Some(Work::Stolen(job));
             }
         }
         None
+    }
+
+    /// Leaves others alone for a while when the last theft was of little. False: something of its own has come up.
+    fn rest(&self) -> bool {
+        let rest_ns = self.rest_ns.get();
+        if rest_ns == 0 {
+            return true;
+        }
+        let until = clock::now_ns() + rest_ns;
+        while clock::now_ns() < until {
+            if self.has_other_work() {
+                return false;
+            }
+            cpu::pause();
+        }
+        true
     }
 
     fn open_offer(&self, seat: &Seat, until: impl Fn(u64) -> bool) -> Option<Arc<dyn Offer>> {
