@@ -90,6 +90,16 @@ fn members_run_in_their_places() {
 }
 
 #[test]
+fn a_member_that_spins_for_long_lets_one_go_on_that_another_thread_wakes() {
+    let folder = scratch();
+    let executable = compile("spin.c", &["-fopenmp"], folder.path());
+    let mut on_one = command("taskset", 60);
+    on_one.args(["-c", "0"]).arg(stage().join("bin/margay"));
+    let told = succeed(on_one.arg("omp").arg(&executable));
+    assert!(told.contains("PASSED"), "{told}");
+}
+
+#[test]
 fn tasks() {
     let folder = scratch();
     let executable = compile("tasks.cpp", &["-fopenmp"], folder.path());

@@ -81,7 +81,7 @@ const SHORT_SLICE_NS: u64 = 3_000_000;
 /// ... until so many in a row were not used up, or nobody waited.
 const SHORT_SLICES: u32 = 50;
 
-/// Slices without anybody waiting after which a worker stops watching.
+/// Slices without anybody waiting, for a turn or for anything, after which a worker stops watching.
 const QUIET_SLICES: u32 = 100;
 
 /// Fibers of this worker are watched while others wait.
@@ -406,12 +406,22 @@ impl Worker {
             }
             return has_had_a_slice;
         }
+        // Others may wake one that waits here, and nothing but the next tick would give it its turn.
+        if self.has_waiting() {
+            watch.quiet_slices = 0;
+            return false;
+        }
         watch.quiet_slices += 1;
         if watch.quiet_slices >= QUIET_SLICES {
             watch.is_on = false;
             watch.tick_each(0);
         }
         false
+    }
+
+    fn has_waiting(&self) -> bool {
+        let slots = self.slots.borrow();
+        slots.iter().any(|slot| slot.state == State::Waiting)
     }
 
     /// Gives a fiber to an open offer, of this worker or of another, and tells whether there was one: members that spin may wait for one that nobody has
