@@ -58,6 +58,13 @@ impl Claims {
         self.groups.store(groups.min(self.size), Ordering::Relaxed);
     }
 
+    /// Whether members are kept to places, in the next region or the one that goes on.
+    #[inline]
+    #[must_use]
+    pub fn has_places(&self) -> bool {
+        self.groups.load(Ordering::Relaxed) != 0
+    }
+
     /// All members but the first can be claimed; the region is ready for them. Who is late from the region before may claim
     /// while this is under way.
     pub fn open(&self, forker: u32, is_outermost: bool, now_ns: u64) {
@@ -148,7 +155,7 @@ impl Claims {
         if !has_own && let Some(member) = self.claim_class(worker) {
             return Some(member);
         }
-        let any = any && self.groups.load(Ordering::Relaxed) == 0;
+        let any = any && !self.has_places();
         if any || self.is_late(now_ns) {
             return self.classes.iter().find_map(|class| self.claim_in(class));
         }

@@ -324,11 +324,9 @@ impl Team {
         let now_ns = clock::now_ns();
         self.claims.open(forker, is_outermost, now_ns);
         self.opened_ns.store(now_ns, Ordering::Relaxed);
-        let alone_ns = if self.took_ns.load(Ordering::Relaxed) < SHORT_NS {
-            ALONE_NS
-        } else {
-            0
-        };
+        // Members in other places are waited for in any case.
+        let is_short = self.took_ns.load(Ordering::Relaxed) < SHORT_NS && !self.claims.has_places();
+        let alone_ns = if is_short { ALONE_NS } else { 0 };
         host::offer(self, now_ns + alone_ns)
     }
 
