@@ -489,6 +489,20 @@ static void objects(void)
     CHECK(key == MPI_KEYVAL_INVALID);
 }
 
+/* The alignment that is asked for is given. */
+static void aligned(void)
+{
+    char *base;
+    MPI_Win win;
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpi_minimum_memory_alignment", "4096");
+    MPI_Win_allocate(100, 1, info, MPI_COMM_WORLD, &base, &win);
+    CHECK((size_t)base % 4096 == 0);
+    MPI_Win_free(&win);
+    MPI_Info_free(&info);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -517,5 +531,6 @@ int main(int argc, char **argv)
     shared();
     sparse();
     objects();
+    aligned();
     return finish();
 }

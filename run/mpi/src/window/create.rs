@@ -32,13 +32,19 @@ use crate::{Mpi, Operation, fail};
 pub enum Memory {
     /// The program's.
     User(Mem),
-    /// Shared memory at this address of this process, which goes back when the window is freed.
-    Arena(usize),
+    /// Shared memory of this process, which goes back when the window is freed: its address, and where in it the window begins.
+    Arena(usize, usize),
     /// Memory of our own that is not shared.
     Pages(Mem),
     /// There is none, or it belongs to another process.
     Nothing,
 }
+
+/// Where an allocated window begins in its first page. Buffers of programs mostly begin at a page or 16 bytes behind (large ones of
+/// `malloc`), and reading one stream while another of nearly the same offset in its pages is written is slow: a bare loop adds
+/// 64 KiB of doubles in 0.61 µs (Zen 5), but in 0.89 when they come from 16 bytes behind the offset of the sums, and a copy to 32
+/// bytes behind takes 0.66 instead of 0.50.
+const SKEW: usize = 2048;
 
 /// What a process that tries to attach to another one reads there, and writes behind it.
 const PROBE: u64 = 0x7769_6e64_6f77_0a0d;
@@ -149,13 +155,18 @@ impl Mpi {
         let parent = self.intracomm(comm)?;
         let size = check_sizes(size, unit)?;
         let hints = self.info(info)?;
+        let alignment = hints::alignment(&hints);
         let shared = if self.spans(&parent) {
             None
         } else {
-            self.rank.alloc_shared(size)
+            let bytes = size.checked_add(alignment.max(SKEW) as u64);
+            bytes.and_then(|bytes| self.rank.alloc_shared(bytes))
         };
         let memory = match shared {
-            Some(address) => Memory::Arena(address),
+            Some(address) if alignment > SKEW => {
+                Memory::Arena(address, address.next_multiple_of(alignment))
+            }
+            Some(address) => Memory::Arena(address, address + SKEW),
             // More than fits the arena, and the others attach to it; or there is no memory for all.
             None => Mem::pages(size as usize).map_or(Memory::Nothing, Memory::Pages),
         };
@@ -186,7 +197,7 @@ impl Mpi {
             );
         }
         let own = |bytes| match self.rank.alloc_shared(bytes) {
-            Some(address) => Memory::Arena(address),
+            Some(address) => Memory::Arena(address, address),
             None if alone => Mem::pages(bytes as usize).map_or(Memory::Nothing, Memory::Pages),
             None => Memory::Nothing,
         };
@@ -242,7 +253,7 @@ impl Mpi {
         let contiguous = flavor == Flavor::Shared && !hints::is_set(info, "alloc_shared_noncontig");
         let base = match &memory {
             Memory::User(mem) | Memory::Pages(mem) => mem.address(),
-            Memory::Arena(address) => *address,
+            Memory::Arena(_, base) => *base,
             Memory::Nothing => 0,
         };
         let mut told = Told {
@@ -522,7 +533,7 @@ impl Mpi {
 
     fn give_memory_back(&self, memory: &Memory, others: [Option<usize>; 2]) {
         let shared = match memory {
-            Memory::Arena(address) => Some(*address),
+            Memory::Arena(address, _) => Some(*address),
             _ => None,
         };
         for address in others.into_iter().chain([shared]).flatten() {

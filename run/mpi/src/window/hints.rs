@@ -31,6 +31,19 @@ pub(super) fn is_set(given: &Info, key: &str) -> bool {
     given.iter().any(|(k, v)| k == key && v == "true")
 }
 
+/// The alignment in bytes that is asked for the memory of an allocated window, 1 if none is.
+pub(super) fn alignment(given: &Info) -> usize {
+    let asked = given
+        .iter()
+        .find(|(k, _)| k == "mpi_minimum_memory_alignment");
+    let bytes = asked.and_then(|(_, v)| v.parse().ok()).unwrap_or(1);
+    // What is no power of two, or more than anybody can use, is not heeded.
+    match usize::is_power_of_two(bytes) && bytes <= 1 << 30 {
+        true => bytes,
+        false => 1,
+    }
+}
+
 impl Window {
     /// The hints in force.
     #[must_use]
