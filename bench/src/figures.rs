@@ -33,6 +33,7 @@ pub enum Test {
     Exchange,
     Window,
     Overlap,
+    Together,
     Barrier,
     Bcast,
     Reduce,
@@ -44,7 +45,7 @@ pub enum Test {
 }
 
 impl Test {
-    const NAMES: [(&'static str, Self); 17] = [
+    const NAMES: [(&'static str, Self); 18] = [
         ("latency", Self::Latency),
         ("oneway", Self::OneWay),
         ("bothways", Self::BothWays),
@@ -54,6 +55,7 @@ impl Test {
         ("exchange", Self::Exchange),
         ("window", Self::Window),
         ("overlap", Self::Overlap),
+        ("together", Self::Together),
         ("barrier", Self::Barrier),
         ("bcast", Self::Bcast),
         ("reduce", Self::Reduce),

@@ -137,7 +137,7 @@ impl Row {
             } else {
                 bytes(self.point.bytes)
             },
-            if self.point.test <= Test::Overlap || self.point.test == Test::Hybrid {
+            if self.point.test <= Test::Together || self.point.test == Test::Hybrid {
                 self.point.buffer.clone()
             } else {
                 "-".into()
@@ -253,9 +253,9 @@ impl Report {
             "{}, {} cores, {}; medians of {} repetitions. ratio: our time to the best peer's in this run.\n\
              Point-to-point: time on rank 0. Collectives: time of the slowest rank. Start: launcher from start to end.\n\
              exchange, window: time of one of several threads of a rank, kind: how many. overlap: share of a nonblocking Allreduce \
-             that hides behind a computation as long, with a progress thread, kind: where the computation runs. hybrid: a step with \
-             4 by 4 threads in nested OpenMP regions on each rank, kind: the OpenMP library; best: ours with our own, peers with \
-             the best of the others.",
+             that hides behind a computation as long, with a progress thread, kind: where the computation runs. together: time of both \
+             with a computation that is as long for all. hybrid: a step with 4 by 4 threads in nested OpenMP regions on each rank, \
+             kind: the OpenMP library; best: ours with our own, peers with the best of the others.",
             self.date, host.cores, host.processor, self.repetitions
         );
         for measured in &self.implementations {

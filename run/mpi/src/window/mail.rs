@@ -22,7 +22,8 @@
 //! - *Progress*: the origin waits only for a target that holds the key, which copies at most a few KiB by then.
 //!
 //! A target that computes does not look, and waiting for it would be in vain. Who has to take entries back does
-//! so at once the next time, and for twice as many times after each further failure.
+//! so at once the next time, and for twice as many times after each further failure. It wakes the target, too, which may be
+//! asleep in a call: awake, it looks as long as something comes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -58,7 +59,7 @@ pub(super) const RANKS: u32 = 64;
 const ROUNDS: u32 = 4;
 
 /// Entries are taken back without waiting at most 2 to this many times in turn.
-const MISSES: u32 = 8;
+const MISSES: u32 = 6;
 
 /// What an origin has posted to one target.
 pub(super) struct Outbox {
@@ -374,6 +375,10 @@ impl Mpi {
                 true => 0,
                 false => (state.misses + 1).min(MISSES),
             };
+            if state.misses > 0 {
+                // It may be asleep in a call, and there the next time.
+                self.rank.ring(part.process);
+            }
             state.skips = (1 << state.misses) - 1;
         }
         if state.finish(inbox) {
