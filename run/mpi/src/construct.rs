@@ -575,6 +575,7 @@ impl Mpi {
             1 => members.extend(&remote),
             _ => members.splice(0..0, remote.iter().copied()).for_each(drop),
         }
+        let _meeting = self.begin_meeting();
         let met = self.meet(&remote, bridge, &members);
         if bridge.is_some() {
             // Everybody must have joined before the bridge may be let go of.

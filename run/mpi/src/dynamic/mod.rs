@@ -85,6 +85,20 @@ impl Address {
 pub struct Others {
     known: Vec<Foreign>,
     bridges: Vec<Bridge>,
+    /// Meetings begun so far, and those of them that have ended.
+    begun: u64,
+    ended: u64,
+}
+
+/// While there is one no bridge is given up: its thread has met processes that are in no communicator yet.
+pub(crate) struct Meeting<'a>(&'a Mpi);
+
+impl Drop for Meeting<'_> {
+    fn drop(&mut self) {
+        self.0.others().ended += 1;
+        // What another thread has left because of this one.
+        self.0.give_up_bridges();
+    }
 }
 
 struct Foreign {
@@ -169,6 +183,12 @@ impl Mpi {
             }
             Err(error) => fail!(MPI_ERR_NO_MEM, "{error}"),
         }
+    }
+
+    /// To be held from before [`meet`](Self::meet) until those who were met are in a communicator.
+    pub(crate) fn begin_meeting(&self) -> Meeting<'_> {
+        self.others().begun += 1;
+        Meeting(self)
     }
 
     /// The numbers of processes with these addresses. Those of other jobs are reached through `bridge` from now on
@@ -292,11 +312,16 @@ impl Mpi {
         Ok(())
     }
 
-    /// Gives up the bridges none of whose foreign processes is in a communicator any more.
+    /// Gives up the bridges none of whose foreign processes is in a communicator any more, unless a thread is meeting
+    /// some: then that one does it at the end.
     pub(crate) fn give_up_bridges(&self) {
-        if self.others().bridges.is_empty() {
-            return;
-        }
+        let begun = {
+            let others = self.others();
+            if others.bridges.is_empty() || others.begun != others.ended {
+                return;
+            }
+            others.begun
+        };
         let mut used = std::collections::BTreeSet::new();
         for (_, comm) in self.objects().comms.iter() {
             for group in [Some(&comm.group), comm.remote.as_ref()]
@@ -307,6 +332,9 @@ impl Mpi {
             }
         }
         let mut others = self.others();
+        if others.begun != begun {
+            return;
+        }
         let mut gone = Vec::new();
         others.bridges.retain(|bridge| {
             let processes: Vec<u32> = bridge.foreign.iter().map(|&(p, _)| p).collect();

@@ -347,6 +347,7 @@ impl Mpi {
             1 => members.extend(&remote),
             _ => members.splice(0..0, remote.iter().copied()).for_each(drop),
         }
+        let _meeting = self.begin_meeting();
         let met = self.meet(&remote, bridge, &members);
         // Everybody must have joined before anybody may rely on it or end.
         let mut joined = [i32::from(met.is_ok())];
