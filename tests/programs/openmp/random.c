@@ -1213,8 +1213,8 @@ static void detach(const struct node *n, struct env *e)
     {
         *passed = event;
         run(n->kid[0], made);
-        /* What is cancelled may include the task that would fulfil the event. */
-        if (n->variant & 1 || e->is_loose) {
+        /* What is cancelled may include the task that would fulfil the event. The maker's own environment may be gone by now. */
+        if (n->variant & 1 || made->is_loose) {
             task_done(maker);
             omp_fulfill_event(event);
         } else {

@@ -6,11 +6,15 @@
 
 #include "threads.h"
 
-static inline void tbb_measure(const char *name, const char *unit, double per_second, void (*prepare)(void), void (*body)(void),
-                               long (*wrong)(void)) {
+template <typename Body> static inline void tbb_within(const Body &body) {
     tbb::global_control most(tbb::global_control::max_allowed_parallelism, (size_t)threads);
     tbb::task_arena arena(threads);
-    arena.execute([&] { threads_measure(name, unit, per_second, prepare, body, wrong); });
+    arena.execute(body);
+}
+
+static inline void tbb_measure(const char *name, const char *unit, double per_second, void (*prepare)(void), void (*body)(void),
+                               long (*wrong)(void)) {
+    tbb_within([&] { threads_measure(name, unit, per_second, prepare, body, wrong); });
 }
 
 static const char *const tbb_symbol = "TBB_runtime_version";

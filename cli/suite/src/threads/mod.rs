@@ -21,7 +21,7 @@ use runtime::{Runtime, press};
 /// Measure Margay's threads against libgomp, libomp and oneTBB: fork and join, tasks, loops, graphs, trees, nested loops.
 #[derive(Clone, Debug, Args)]
 pub struct ThreadsOptions {
-    /// Fewer sizes of teams and one repetition: under two minutes instead of under ten
+    /// Fewer sizes of teams and one repetition: about two minutes instead of about ten
     #[arg(long)]
     pub quick: bool,
 
@@ -53,11 +53,12 @@ pub fn measure(options: &ThreadsOptions) -> Result<Report> {
     let press_program = press(&ours.sources())?;
     let cores = report.host.cores;
     let units = plan::units(&options.only, &options.threads, cores, options.quick);
-    let repetitions = plan::repetitions(options.quick);
-    let bar = progress_bar(units.len() * runtimes.len() * repetitions);
+    let repetitions = |unit: &plan::Unit| unit.repetitions(options.quick);
+    let runs: usize = units.iter().map(repetitions).sum();
+    let bar = progress_bar(runs * runtimes.len());
     for unit in &units {
         let mut measured: Vec<Option<Result<Run>>> = runtimes.iter().map(|_| None).collect();
-        for _ in 0..repetitions {
+        for _ in 0..repetitions(unit) {
             for (runtime, run) in runtimes.iter().zip(&mut measured) {
                 bar.set_message(format!("{}: {}", runtime.name, unit.label()));
                 if runtime.measures(unit) {

@@ -32,8 +32,10 @@ pub struct Unit {
     pub threads: usize,
     /// Whether other processes use all cores.
     pub pressed: bool,
-    milliseconds: u32,
 }
+
+/// How long a figure is measured in one run, in milliseconds. The machine changes in seconds: several runs say more than a long one.
+const MILLISECONDS: u32 = 100;
 
 /// How long one run may take, in seconds.
 pub const LIMIT_S: u32 = 100;
@@ -41,10 +43,8 @@ pub const LIMIT_S: u32 = 100;
 /// The largest team of a kernel that nests regions of it in itself: a runtime may start the square of that many threads.
 const NESTED_MOST: usize = 32;
 
-/// How often every unit is run with every runtime.
-pub fn repetitions(quick: bool) -> usize {
-    if quick { 1 } else { 3 }
-}
+/// How often a unit that is not pressed is run with every runtime.
+const REPETITIONS: usize = 3;
 
 /// All units of the chosen kernels (none: all) and sizes of teams (none: those that fit `cores` cores).
 pub fn units(kernels: &[Kernel], threads: &[u32], cores: usize, quick: bool) -> Vec<Unit> {
@@ -80,7 +80,6 @@ pub fn units(kernels: &[Kernel], threads: &[u32], cores: usize, quick: bool) -> 
                 kernel: *kernel,
                 threads,
                 pressed,
-                milliseconds: if quick { 100 } else { 200 },
             }));
         }
     }
@@ -96,6 +95,15 @@ impl Kernel {
 }
 
 impl Unit {
+    /// How often it is run with every runtime. Pressed once: time slices of milliseconds make its rounds long, and some runtimes' very long.
+    pub fn repetitions(&self, quick: bool) -> usize {
+        if quick || self.pressed {
+            1
+        } else {
+            REPETITIONS
+        }
+    }
+
     /// For the progress line.
     pub fn label(&self) -> String {
         let pressed = if self.pressed { ", pressed" } else { "" };
@@ -108,7 +116,7 @@ impl Unit {
             "-threads".into(),
             self.threads.to_string(),
             "-ms".into(),
-            self.milliseconds.to_string(),
+            MILLISECONDS.to_string(),
         ]
     }
 }
