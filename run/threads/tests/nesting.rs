@@ -3,15 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use margay_threads::{Config, Group, Iterations, Offer, Pool, Schedule, Worker, with_worker};
+use margay_threads::{Config, Group, Iterations, Pool, Worker, with_worker};
 
-const SCHEDULES: [Schedule; 5] = [
-    Schedule::Static,
-    Schedule::Simple,
-    Schedule::SelfScheduling,
-    Schedule::Guided,
-    Schedule::Factoring,
-];
+mod common;
+
+use common::{SCHEDULES, meet};
 
 fn on_pools(body: impl Fn(&Worker)) {
     for workers in [1, 2, 3, 8] {
@@ -135,66 +131,6 @@ fn a_blocked_fiber_lets_its_worker_go_on() {
     });
 }
 
-/// Parts that all have to be begun before one of them can end.
-struct Meeting {
-    parts: u32,
-    taken: AtomicU32,
-    arrived: AtomicU32,
-    left: AtomicU32,
-    tag: u32,
-}
-
-impl Meeting {
-    fn take_parts(&self, worker: &Worker) {
-        while self.taken.load(Ordering::SeqCst) < self.parts
-            && self.taken.fetch_add(1, Ordering::SeqCst) < self.parts
-        {
-            let address = std::ptr::from_ref(&self.arrived).addr();
-            if self.arrived.fetch_add(1, Ordering::SeqCst) + 1 == self.parts {
-                worker.unpark_all(address);
-            } else {
-                worker.wait_until(address, || {
-                    self.arrived.load(Ordering::SeqCst) == self.parts
-                });
-            }
-            if self.left.fetch_add(1, Ordering::SeqCst) + 1 == self.parts {
-                worker.unpark_all(std::ptr::from_ref(&self.left).addr());
-            }
-        }
-    }
-}
-
-impl Offer for Meeting {
-    fn help(self: Arc<Self>, worker: &Worker) {
-        self.take_parts(worker);
-    }
-
-    fn is_open(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) < self.parts
-    }
-
-    fn tag(&self) -> u32 {
-        self.tag
-    }
-}
-
-fn meet(worker: &Worker, parts: u32) {
-    let meeting = Arc::new(Meeting {
-        parts,
-        taken: AtomicU32::new(0),
-        arrived: AtomicU32::new(0),
-        left: AtomicU32::new(0),
-        tag: worker.tag(),
-    });
-    let offered = worker.offer(meeting.clone(), 0);
-    meeting.take_parts(worker);
-    let left = &meeting.left;
-    worker.wait_until(std::ptr::from_ref(left).addr(), || {
-        left.load(Ordering::SeqCst) == parts
-    });
-    worker.withdraw(offered);
-}
-
 #[test]
 fn members_of_an_offer_meet_whatever_the_number_of_workers_and_the_nesting() {
     on_pools(|worker| {
@@ -203,7 +139,7 @@ fn members_of_an_offer_meet_whatever_the_number_of_workers_and_the_nesting() {
                 meet(worker, parts);
             }
             worker.for_each(Iterations::with_grain(40, 1), &|worker: &Worker, _, _| {
-                meet(worker, parts)
+                meet(worker, parts);
             });
         }
     });

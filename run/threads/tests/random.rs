@@ -1,19 +1,15 @@
 //! Random nested programs of forks, groups, loops, reductions, offers and waiting, against what executing them in order would
 //! give. A difference is told with the program and its seed.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use margay_threads::{Config, Iterations, Offer, Pool, Schedule, Worker, with_worker};
+use margay_threads::{Config, Iterations, Pool, Worker, with_worker};
 
-const SCHEDULES: [Schedule; 5] = [
-    Schedule::Static,
-    Schedule::Simple,
-    Schedule::SelfScheduling,
-    Schedule::Guided,
-    Schedule::Factoring,
-];
+mod common;
+
+use common::{SCHEDULES, meet};
 
 /// Programs for each size of pool.
 const PROGRAMS: u64 = 2000;
@@ -220,22 +216,7 @@ fn run(node: &Node, worker: &Worker, path: u64) -> u64 {
             &joined,
         ),
         Node::Meet(parts, body) => {
-            let meeting = Arc::new(Meeting {
-                parts: *parts,
-                taken: AtomicU32::new(0),
-                arrived: AtomicU32::new(0),
-                left: AtomicU32::new(0),
-                tag: worker.tag(),
-                met: Mutex::new(Vec::new()),
-            });
-            let offered = worker.offer(meeting.clone(), 0);
-            meeting.take_parts(worker);
-            worker.wait_until(std::ptr::from_ref(&meeting.left).addr(), || {
-                meeting.left.load(Ordering::SeqCst) == *parts
-            });
-            worker.withdraw(offered);
-            let mut met = std::mem::take(&mut *meeting.met.lock().expect("no panic under it"));
-            met.sort_unstable();
+            let met = meet(worker, *parts);
             assert_eq!(met, (0..u64::from(*parts)).collect::<Vec<_>>());
             met.iter().fold(0, |sum: u64, i| {
                 sum.wrapping_add(run(body, worker, part(path, *i)))
@@ -311,56 +292,6 @@ fn run(node: &Node, worker: &Worker, path: u64) -> u64 {
             worker.wait_until(Arc::as_ptr(&done).addr(), || done.load(Ordering::SeqCst));
             value
         }
-    }
-}
-
-/// Parts that all have to be begun before one of them ends.
-struct Meeting {
-    parts: u32,
-    taken: AtomicU32,
-    arrived: AtomicU32,
-    left: AtomicU32,
-    tag: u32,
-    /// The numbers of the parts, as they met.
-    met: Mutex<Vec<u64>>,
-}
-
-impl Meeting {
-    fn take_parts(&self, worker: &Worker) {
-        loop {
-            let number = self.taken.fetch_add(1, Ordering::SeqCst);
-            if number >= self.parts {
-                return;
-            }
-            let address = std::ptr::from_ref(&self.arrived).addr();
-            if self.arrived.fetch_add(1, Ordering::SeqCst) + 1 == self.parts {
-                worker.unpark_all(address);
-            } else {
-                worker.wait_until(address, || {
-                    self.arrived.load(Ordering::SeqCst) == self.parts
-                });
-            }
-            let mut met = self.met.lock().expect("no panic under it");
-            met.push(u64::from(number));
-            drop(met);
-            if self.left.fetch_add(1, Ordering::SeqCst) + 1 == self.parts {
-                worker.unpark_all(std::ptr::from_ref(&self.left).addr());
-            }
-        }
-    }
-}
-
-impl Offer for Meeting {
-    fn help(self: Arc<Self>, worker: &Worker) {
-        self.take_parts(worker);
-    }
-
-    fn is_open(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) < self.parts
-    }
-
-    fn tag(&self) -> u32 {
-        self.tag
     }
 }
 
