@@ -111,6 +111,13 @@ fn tasks() {
 }
 
 #[test]
+fn cancelled_regions_use_up_no_memory() {
+    let folder = scratch();
+    let executable = compile("cancelled.c", &["-fopenmp"], folder.path());
+    passes(&executable, &[("OMP_CANCELLATION", "true")]);
+}
+
+#[test]
 fn fortran() {
     let folder = scratch();
     passes(&compile("fortran.f90", &["-fopenmp"], folder.path()), &[]);

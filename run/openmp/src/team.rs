@@ -66,7 +66,7 @@ pub struct Team {
     )]
     queue: Mutex<Vec<Box<Task>>>,
     queued: AtomicUsize,
-    spare_work: Mutex<Vec<&'static Work>>,
+    works: Mutex<Works>,
     /// Where the chain of a region's work shares begins; its own loop, if the region was forked with one.
     pub(crate) first_work: &'static Work,
     /// Of the team of an initial thread.
@@ -89,6 +89,14 @@ struct Start {
     initial: &'static Initial,
     /// Whether members show their affinity when they begin.
     shows_affinity: bool,
+}
+
+/// The work shares of a team, beside its first.
+#[derive(Debug, Default)]
+struct Works {
+    all: Vec<&'static Work>,
+    /// In their first state.
+    spare: Vec<&'static Work>,
 }
 
 /// What the members of all teams under one initial thread share.
@@ -192,7 +200,7 @@ impl Team {
             choosy_sleepers: AtomicU32::new(0),
             queue: Mutex::default(),
             queued: AtomicUsize::new(0),
-            spare_work: Mutex::default(),
+            works: Mutex::default(),
             first_work: Work::make(),
             initial: Initial {
                 busy: AtomicU32::new(1),
@@ -256,7 +264,10 @@ impl Team {
         self.arrived.store(0, Ordering::Relaxed);
         self.singles.store(0, Ordering::Relaxed);
         self.is_work_cancelled.store(false, Ordering::Relaxed);
-        self.is_cancelled.store(false, Ordering::Relaxed);
+        if self.is_cancelled.load(Ordering::Relaxed) {
+            self.is_cancelled.store(false, Ordering::Relaxed);
+            self.take_back_works();
+        }
         self.has_tasks.store(false, Ordering::Relaxed);
         self.first_work.renew(start.share);
         *lock(&self.start) = Some(start);
@@ -345,11 +356,27 @@ impl Team {
 
     /// A work share in its first state.
     pub(crate) fn take_work(&self) -> &'static Work {
-        lock(&self.spare_work).pop().unwrap_or_else(Work::make)
+        let mut works = lock(&self.works);
+        works.spare.pop().unwrap_or_else(|| {
+            let made = Work::make();
+            works.all.push(made);
+            made
+        })
     }
 
     pub(crate) fn give_back_work(&self, work: &'static Work) {
-        lock(&self.spare_work).push(work);
+        lock(&self.works).spare.push(work);
+    }
+
+    /// After a cancelled region: its members have gone from wherever they were, past work shares that others had left before or never came to, so
+    /// that nobody was the last to leave those. Nobody has any of them now.
+    #[cold]
+    fn take_back_works(&self) {
+        let works = &mut *lock(&self.works);
+        for work in &works.all {
+            work.reset();
+        }
+        works.spare.clone_from(&works.all);
     }
 
     /// Member `id`.

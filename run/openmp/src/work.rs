@@ -135,7 +135,8 @@ impl Work {
         *lock(&self.share)
     }
 
-    fn reset(&self) {
+    /// Back to the first state. Nobody uses it now.
+    pub(crate) fn reset(&self) {
         *lock(&self.share) = None;
         *lock(&self.extra) = Extra::default();
         self.next.set(None, Ordering::Relaxed);
