@@ -1,6 +1,11 @@
 //! Which cores this process may use, and how to give one up for a moment.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::is_x86_feature_detected;
 use std::fs;
+
+#[cfg(target_arch = "x86_64")]
+use crate::vectors;
 
 /// The cores that this thread may run on (the affinity mask), in ascending order.
 #[must_use]
@@ -217,21 +222,79 @@ fn parse_runnable(loadavg: &str) -> Option<usize> {
 #[derive(Clone, Copy, Debug)]
 pub struct Widest;
 
+/// Whether vectors of 64 bytes are worth it: the processor has the instructions that this library uses, and is none of those of Intel's that lower
+/// their clock for them (before Ice Lake, the first one with the last of these sets).
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512vbmi2")
+}
+
+#[cfg(target_arch = "x86_64")]
 impl margay_core_reduce::Vectors for Widest {
     #[inline]
     fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        #[cfg(target_arch = "x86_64")]
-        {
-            // Inlines `f`, so that its loops get these instructions. (No fused multiply-add: it rounds differently.)
-            #[target_feature(enable = "avx,avx2")]
-            fn with_avx2<R>(f: impl FnOnce() -> R) -> R {
-                f()
-            }
-            if std::arch::is_x86_feature_detected!("avx2") {
-                // SAFETY: the processor has the instructions and the system saves their registers.
-                return unsafe { with_avx2(f) };
-            }
+        // They inline `f`, so that its loops get these instructions. (No fused multiply-add: it rounds differently.)
+        #[target_feature(enable = "avx,avx2,avx512f,avx512bw,avx512dq,avx512vl")]
+        fn with_avx512<R>(f: impl FnOnce() -> R) -> R {
+            f()
         }
+        #[target_feature(enable = "avx,avx2")]
+        fn with_avx2<R>(f: impl FnOnce() -> R) -> R {
+            f()
+        }
+        if has_avx512() {
+            // SAFETY: the processor has the instructions and the system saves their registers.
+            return unsafe { with_avx512(f) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return unsafe { with_avx2(f) };
+        }
+        f()
+    }
+
+    #[inline]
+    fn map<const N: usize>(
+        self,
+        inout: &mut [u8],
+        input: &[u8],
+        f: impl Fn([u8; N], [u8; N]) -> [u8; N],
+    ) {
+        // Inlines the loop, as those of `run`.
+        #[target_feature(enable = "avx,avx2")]
+        fn each_with_avx2<const N: usize>(
+            inout: &mut [u8],
+            input: &[u8],
+            f: impl Fn([u8; N], [u8; N]) -> [u8; N],
+        ) {
+            margay_core_reduce::each(inout, input, f);
+        }
+        let has_avx2 = is_x86_feature_detected!("avx2");
+        if has_avx2 && inout.len() < vectors::SHORT {
+            // SAFETY: as in `run`.
+            return unsafe { each_with_avx2(inout, input, f) };
+        }
+        if has_avx512() {
+            // SAFETY: as in `run`.
+            return unsafe { vectors::map_avx512(inout, input, f) };
+        }
+        if has_avx2 {
+            // SAFETY: as in `run`.
+            return unsafe { vectors::map_avx2(inout, input, f) };
+        }
+        margay_core_reduce::each(inout, input, f);
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl margay_core_reduce::Vectors for Widest {
+    #[inline]
+    fn run<R>(self, f: impl FnOnce() -> R) -> R {
         f()
     }
 }

@@ -115,5 +115,7 @@ pub mod transfer;
 pub mod turn;
 #[cfg(not(loom))]
 pub mod user;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod vectors;
 #[cfg(not(loom))]
 pub mod window;

@@ -3,12 +3,19 @@
 use margay_core_datatype::{Basic, Class, Repr};
 
 use crate::soft::{self, F80, F128, Format};
-use crate::{Op, Vectors, half};
+use crate::{Op, Vectors, each, half};
 
 /// Where operands come from and results go.
 pub(crate) trait Kernel {
     /// Applies `f(a, b)` to all elements of `N` bytes.
-    fn map<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N]);
+    fn each<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N]);
+    /// The same for an `f` of few instructions, so that a line of elements at a time is a vector.
+    fn map<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N])
+    where
+        Self: Sized,
+    {
+        self.each(f);
+    }
     /// Gives the first operand.
     fn first(self);
     /// Gives the second operand.
@@ -30,14 +37,8 @@ pub(crate) struct Separate<'a> {
 
 impl Kernel for InPlace<'_> {
     #[inline(always)]
-    fn map<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
-        let (inout, input) = (
-            self.inout.as_chunks_mut::<N>().0,
-            self.input.as_chunks::<N>().0,
-        );
-        for (b, a) in inout.iter_mut().zip(input) {
-            *b = f(*a, *b);
-        }
+    fn each<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
+        each(self.inout, self.input, f);
     }
 
     fn first(self) {
@@ -49,7 +50,7 @@ impl Kernel for InPlace<'_> {
 
 impl Kernel for Separate<'_> {
     #[inline(always)]
-    fn map<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
+    fn each<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
         let (a, b) = (self.a.as_chunks::<N>().0, self.b.as_chunks::<N>().0);
         for ((out, a), b) in self.out.as_chunks_mut::<N>().0.iter_mut().zip(a).zip(b) {
             *out = f(*a, *b);
@@ -65,20 +66,26 @@ impl Kernel for Separate<'_> {
     }
 }
 
-/// A kernel whose loops are compiled for the instructions that `W` stands for.
-pub(crate) struct Wide<K, W> {
-    pub kernel: K,
+/// A kernel whose loops are those of `W`.
+pub(crate) struct Wide<'a, W> {
+    pub kernel: InPlace<'a>,
     pub vectors: W,
 }
 
-impl<K: Kernel, W: Vectors> Kernel for Wide<K, W> {
+impl<W: Vectors> Kernel for Wide<'_, W> {
     #[inline]
-    fn map<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
+    fn each<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
         let Wide { kernel, vectors } = self;
         vectors.run(
             #[inline(always)]
-            || kernel.map(f),
+            || kernel.each(f),
         );
+    }
+
+    #[inline]
+    fn map<const N: usize>(self, f: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
+        let InPlace { inout, input } = self.kernel;
+        self.vectors.map(inout, input, f);
     }
 
     fn first(self) {
@@ -105,6 +112,8 @@ pub(crate) fn run<K: Kernel>(op: Op, basic: Basic, kernel: K) {
 
 /// What arithmetic needs of a number type.
 pub(crate) trait Number: Copy {
+    /// Whether the processor has vectors of them.
+    const IN_VECTORS: bool;
     fn sum(a: Self, b: Self) -> Self;
     fn difference(a: Self, b: Self) -> Self;
     fn product(a: Self, b: Self) -> Self;
@@ -121,6 +130,7 @@ pub(crate) trait Stored<const N: usize>: Number {
 macro_rules! integers {
     ($($t:ident)*) => {$(
         impl Number for $t {
+            const IN_VECTORS: bool = size_of::<$t>() <= 8;
             #[inline]
             fn sum(a: $t, b: $t) -> $t { a.wrapping_add(b) }
             #[inline]
@@ -139,6 +149,7 @@ macro_rules! integers {
 macro_rules! floats {
     ($($t:ident)*) => {$(
         impl Number for $t {
+            const IN_VECTORS: bool = true;
             #[inline]
             fn sum(a: $t, b: $t) -> $t { a + b }
             #[inline]
@@ -177,12 +188,14 @@ floats!(f32 f64);
 struct Half(f32);
 
 impl Half {
+    #[inline]
     fn rounded(value: f32) -> Half {
-        Half(half::to_f32(half::from_f32(value)))
+        Half(half::round(value))
     }
 }
 
 impl Number for Half {
+    const IN_VECTORS: bool = false;
     fn sum(a: Half, b: Half) -> Half {
         Half::rounded(a.0 + b.0)
     }
@@ -220,6 +233,7 @@ impl<F: Format> Soft<F> {
 }
 
 impl<F: Format> Number for Soft<F> {
+    const IN_VECTORS: bool = false;
     fn sum(a: Soft<F>, b: Soft<F>) -> Soft<F> {
         Soft::new(soft::add::<F>(a.0, b.0))
     }
@@ -293,15 +307,24 @@ pub(crate) fn number<T: Stored<N>, const N: usize>(op: Op, inout: &mut [u8], inp
     true
 }
 
+/// Applies `f` to all elements, whose parts are of type `T`.
+fn map<T: Number, const N: usize, K: Kernel>(kernel: K, f: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
+    if T::IN_VECTORS {
+        kernel.map(f);
+    } else {
+        kernel.each(f);
+    }
+}
+
 fn real<T: Stored<N>, const N: usize, const TWO: usize, K: Kernel>(op: Op, kernel: K) {
     match op {
-        Op::Sum => kernel.map(|a, b| T::sum(T::load(a), T::load(b)).store()),
-        Op::Prod => kernel.map(|a, b| T::product(T::load(a), T::load(b)).store()),
-        Op::Min => kernel.map(|a, b| {
+        Op::Sum => map::<T, N, _>(kernel, |a, b| T::sum(T::load(a), T::load(b)).store()),
+        Op::Prod => map::<T, N, _>(kernel, |a, b| T::product(T::load(a), T::load(b)).store()),
+        Op::Min => map::<T, N, _>(kernel, |a, b| {
             let (a, b) = (T::load(a), T::load(b));
             if T::less(a, b) { a } else { b }.store()
         }),
-        _ => kernel.map(|a, b| {
+        _ => map::<T, N, _>(kernel, |a, b| {
             let (a, b) = (T::load(a), T::load(b));
             if T::less(b, a) { a } else { b }.store()
         }),
@@ -315,14 +338,14 @@ fn complex<K: Kernel>(op: Op, repr: Repr, kernel: K) {
 fn complex_of<T: Stored<N>, const N: usize, const TWO: usize, K: Kernel>(op: Op, kernel: K) {
     // A sum of complex numbers is a sum of their parts.
     if op == Op::Sum {
-        return kernel.map(|a, b| T::sum(T::load(a), T::load(b)).store());
+        return map::<T, N, _>(kernel, |a, b| T::sum(T::load(a), T::load(b)).store());
     }
     let parts = |bytes: [u8; TWO]| -> (T, T) {
         let (real, imaginary) = bytes.split_at(N);
         let part = |half: &[u8]| T::load(half.try_into().expect("half of a complex number"));
         (part(real), part(imaginary))
     };
-    kernel.map(|a: [u8; TWO], b: [u8; TWO]| {
+    map::<T, TWO, _>(kernel, |a: [u8; TWO], b: [u8; TWO]| {
         let ((ar, ai), (br, bi)) = (parts(a), parts(b));
         let real = T::difference(T::product(ar, br), T::product(ai, bi));
         let imaginary = T::sum(T::product(ar, bi), T::product(ai, br));
@@ -344,21 +367,21 @@ fn bits<K: Kernel>(op: Op, kernel: K) {
 
 fn logical<K: Kernel>(op: Op, size: u64, kernel: K) {
     match size {
-        1 => truth::<u8, 1, _>(op, kernel, 1, 0),
-        2 => truth::<u16, 2, _>(op, kernel, 1, 0),
-        4 => truth::<u32, 4, _>(op, kernel, 1, 0),
-        8 => truth::<u64, 8, _>(op, kernel, 1, 0),
-        _ => truth::<i128, 16, _>(op, kernel, 1, 0),
+        1 => truth::<u8, 1, _>(op, kernel),
+        2 => truth::<u16, 2, _>(op, kernel),
+        4 => truth::<u32, 4, _>(op, kernel),
+        8 => truth::<u64, 8, _>(op, kernel),
+        _ => truth::<i128, 16, _>(op, kernel),
     }
 }
 
-fn truth<T: Stored<N>, const N: usize, K: Kernel>(op: Op, kernel: K, yes: T, no: T) {
-    let holds = move |bytes| !T::equal(T::load(bytes), no);
-    let store = move |truth: bool| if truth { yes } else { no }.store();
+fn truth<T: Stored<N> + From<bool>, const N: usize, K: Kernel>(op: Op, kernel: K) {
+    let holds = |bytes| !T::equal(T::load(bytes), T::from(false));
+    let store = |truth| T::from(truth).store();
     match op {
-        Op::Land => kernel.map(|a, b| store(holds(a) & holds(b))),
-        Op::Lor => kernel.map(|a, b| store(holds(a) | holds(b))),
-        _ => kernel.map(|a, b| store(holds(a) ^ holds(b))),
+        Op::Land => map::<T, N, _>(kernel, |a, b| store(holds(a) & holds(b))),
+        Op::Lor => map::<T, N, _>(kernel, |a, b| store(holds(a) | holds(b))),
+        _ => map::<T, N, _>(kernel, |a, b| store(holds(a) ^ holds(b))),
     }
 }
 
@@ -391,7 +414,7 @@ fn pair<V, I, const VALUE: usize, const INDEX: usize, const EXTENT: usize, K>(
         let index = bytes[at..at + INDEX].try_into().expect("the index's bytes");
         (V::load(value), I::load(index))
     };
-    kernel.map(|a: [u8; EXTENT], b: [u8; EXTENT]| {
+    kernel.each(|a: [u8; EXTENT], b: [u8; EXTENT]| {
         let ((av, ai), (bv, bi)) = (parts(&a), parts(&b));
         let better = if max {
             V::less(bv, av)

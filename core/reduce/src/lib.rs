@@ -183,6 +183,35 @@ pub fn apply_to_number(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) -> 
 pub trait Vectors {
     /// Calls `f`, compiled for these instructions where it is inlined. They must not change what `f` computes.
     fn run<R>(self, f: impl FnOnce() -> R) -> R;
+
+    /// `inout[i] = f(input[i], inout[i])` for all elements of `N` bytes, of which both have equally many, in any order. `f` is a
+    /// few instructions without branches, so that it does for a vector what it does for an element.
+    fn map<const N: usize>(
+        self,
+        inout: &mut [u8],
+        input: &[u8],
+        f: impl Fn([u8; N], [u8; N]) -> [u8; N],
+    ) where
+        Self: Sized,
+    {
+        self.run(
+            #[inline(always)]
+            || each(inout, input, f),
+        );
+    }
+}
+
+/// `inout[i] = f(input[i], inout[i])` for all elements of `N` bytes, of which both have equally many, one after the other.
+#[inline(always)]
+pub fn each<const N: usize>(
+    inout: &mut [u8],
+    input: &[u8],
+    f: impl Fn([u8; N], [u8; N]) -> [u8; N],
+) {
+    let (inout, input) = (inout.as_chunks_mut::<N>().0, input.as_chunks::<N>().0);
+    for (b, a) in inout.iter_mut().zip(input) {
+        *b = f(*a, *b);
+    }
 }
 
 /// `out[i] = a[i] op b[i]` for each element; as [`apply`] otherwise. (`Replace` gives `a`, `NoOp` gives `b`.)
