@@ -185,4 +185,33 @@ mod tests {
         // SAFETY: as above.
         is_as_each::<16>(|inout, input| unsafe { map_avx2(inout, input, mix::<16>) });
     }
+
+    /// All reductions, of operands that are long enough for lines, which begin at different places in them.
+    #[test]
+    fn reductions_are_the_same_with_any_instructions() {
+        use crate::cpu::Widest;
+        use margay_core_reduce::{Basic, Op, apply, apply_with, is_valid};
+
+        // Bytes that make no NaN: of two, either may be the result.
+        let room: Vec<u8> = (0..8192u32)
+            .map(|n| (n * 7 + (n >> 8) * 13) as u8 & 0x3f)
+            .collect();
+        let input: Vec<u8> = room.iter().rev().map(|b| b ^ 0x15).collect();
+        let pairs = Basic::ALL
+            .iter()
+            .flat_map(|basic| Op::ALL.iter().map(move |op| (*basic, *op)));
+        for (basic, op) in pairs.filter(|(basic, op)| is_valid(*op, *basic)) {
+            for (at, from) in [(0, 16), (16, 0), (3, 5), (16, 16), (64, 4)] {
+                let len = 5000 / basic.extent() as usize * basic.extent() as usize;
+                let (mut found, mut expected) = (room.clone(), room.clone());
+                let input = &input[from..][..len];
+                apply_with(Widest, op, basic, &mut found[at..][..len], input).unwrap();
+                apply(op, basic, &mut expected[at..][..len], input).unwrap();
+                assert!(
+                    found == expected,
+                    "{op} of {basic} at {at} with those at {from}"
+                );
+            }
+        }
+    }
 }
