@@ -15,9 +15,13 @@
 //!
 //! The heavy fence interrupts the owner's core, which in a virtual machine can take longer than a short task. So it comes with a
 //! mark, `fences`: while that is set the owner executes a full fence at each pop and thieves one of their own, until no theft has
-//! come for a while. The mark is changed under the lock. The owner reads it between its write of `tail` and its read of `head`: if
-//! it reads 0, either its write came before the heavy fence of the thief that sets the mark, which then sees it, or its read of `head` comes
-//! after, and sees that thief's.
+//! come for a while. The mark is changed under the lock. The owner reads it after its write of `tail`: if
+//! it reads 0, its write came before the heavy fence of the next thief, who will see it. And as each thief sets the mark before it
+//! fences, `head` is still what it was when the owner cleared the mark; it keeps that in `floor`. So most pops read nothing that thieves write but
+//! the mark. Where the kernel has no such fence the mark is always set.
+//!
+//! A processor forwards what was just stored to a load in four or five cycles, and push and pop of a fork in a fork go through `tail` one after the
+//! other. So who pushes keeps the place, and [`take_back`](Owner::take_back) stores that, which depends on no load.
 //!
 //! By the fence at least one of the two sees the other's write when they want the same entry; when both
 //! see it, the thief gives way and the owner, waiting for the lock, gets the entry.
@@ -32,6 +36,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::fence;
+use crate::sleepers::Call;
 use crate::sync::{AtomicU32, AtomicU64, Cell, Ordering, fence as full_fence};
 
 /// Entries that a new deque has room for; it grows when they are used up.
@@ -39,7 +44,7 @@ const FIRST_LEN: usize = 256;
 
 /// Pops without a theft after which an owner leaves the fence to the next thief again. So many fences cost about as much as
 /// interrupting the owner's core once.
-const FENCED_POPS: u32 = 256;
+const FENCED_POPS: u32 = if cfg!(loom) { 0 } else { 256 };
 
 /// What fits in one machine word and comes out of it again.
 ///
@@ -91,7 +96,9 @@ struct Shared<T: Word> {
 
 struct Tail {
     tail: AtomicU64,
-    /// Not 0: the owner fences for itself. Raised by each theft, cleared by the owner; both under the lock.
+    /// Raised by who sleeps and wants to be woken for what is pushed.
+    call: Call,
+    /// Not 0: the owner fences for itself. Raised by each theft, cleared by the owner where it need not; both under the lock.
     fences: AtomicU32,
 }
 
@@ -117,6 +124,8 @@ pub struct Owner<T: Word> {
     mask: std::cell::Cell<usize>,
     /// The count of thefts seen last, and pops since then.
     fenced: std::cell::Cell<(u32, u32)>,
+    /// While `fences` is 0: `head`.
+    floor: std::cell::Cell<u64>,
 }
 
 // SAFETY: the pointer is to what `shared` owns, and only the holder of this end uses it.
@@ -141,7 +150,8 @@ pub fn deque<T: Word>() -> (Owner<T>, Stealer<T>) {
     let shared = Arc::new(Shared {
         tail: Line(Tail {
             tail: AtomicU64::new(0),
-            fences: AtomicU32::new(0),
+            call: Call::new(),
+            fences: AtomicU32::new(u32::from(!fence::is_light())),
         }),
         thieves: Line(Thieves {
             head: AtomicU64::new(0),
@@ -159,6 +169,7 @@ pub fn deque<T: Word>() -> (Owner<T>, Stealer<T>) {
         slots: std::cell::Cell::new(std::ptr::null()),
         mask: std::cell::Cell::new(FIRST_LEN - 1),
         fenced: std::cell::Cell::new((0, 0)),
+        floor: std::cell::Cell::new(0),
     };
     owner.find_slots();
     (owner, stealer)
@@ -169,10 +180,10 @@ fn slots(len: usize) -> Box<[AtomicU64]> {
 }
 
 impl<T: Word> Owner<T> {
-    /// Puts an entry at the tail. Grows when full, and so is bounded by memory alone: what is in here has been
-    /// forked by a program and has to be kept.
+    /// Puts an entry at the tail, and returns where it is, for [`take_back`](Self::take_back). Grows when full, and so is bounded
+    /// by memory alone: what is in here has been forked by a program and has to be kept.
     #[inline]
-    pub fn push(&self, entry: T) {
+    pub fn push(&self, entry: T) -> u64 {
         let shared = &*self.shared;
         let tail = shared.tail.0.tail.load(Ordering::Relaxed);
         if tail.wrapping_sub(self.limit.get()) as i64 >= 0 {
@@ -184,6 +195,14 @@ impl<T: Word> Owner<T> {
             .0
             .tail
             .store(tail.wrapping_add(1), Ordering::Release);
+        tail
+    }
+
+    /// Whether somebody sleeps who may have to be woken for what is pushed; in the line that a push writes.
+    #[inline]
+    #[must_use]
+    pub fn call(&self) -> &Call {
+        &self.shared.tail.0.call
     }
 
     /// Looks how far thieves have come, and makes the deque larger when that leaves no room.
@@ -217,7 +236,41 @@ impl<T: Word> Owner<T> {
         if self.shared.is_empty() && self.is_empty_for_good() {
             return None;
         }
-        self.pop_if(|_| true)
+        let last = self.end().wrapping_sub(1);
+        let word = self.slot(last).load(Ordering::Relaxed);
+        // SAFETY: the entry lies no longer between head and tail, and it is this thread that took it out.
+        self.take_back(last).then(|| unsafe { T::from_word(word) })
+    }
+
+    /// Takes an entry out by where it is, if it is the youngest and still there. Who pushed it knows what it is.
+    #[inline]
+    #[must_use]
+    pub fn take_back(&self, at: u64) -> bool {
+        let Tail { tail, fences, .. } = &self.shared.tail.0;
+        if tail.load(Ordering::Relaxed).wrapping_sub(1) != at {
+            return false;
+        }
+        tail.store(at, Ordering::Relaxed);
+        fence::compiler();
+        if fences.load(Ordering::Relaxed) == 0 && at.wrapping_sub(self.floor.get()) as i64 >= 0 {
+            return true;
+        }
+        self.take_back_fenced(at)
+    }
+
+    /// The tail has been lowered to `at`.
+    #[cold]
+    #[inline(never)]
+    fn take_back_fenced(&self, at: u64) -> bool {
+        let shared = &*self.shared;
+        full_fence(Ordering::SeqCst);
+        let head = shared.thieves.0.head.load(Ordering::Relaxed);
+        let is_here = at.wrapping_sub(head) as i64 >= 0 || self.take_back_contested(at);
+        let fences = shared.tail.0.fences.load(Ordering::Relaxed);
+        if fences != 0 {
+            self.count_fence(fences);
+        }
+        is_here
     }
 
     /// Whether nothing is there, and not only because a thief looks at the last entry and will leave it. Nobody but the owner
@@ -236,68 +289,37 @@ impl<T: Word> Owner<T> {
         is_empty
     }
 
-    /// Takes the youngest entry if its word pleases. When the deque is empty, `pleases` may be asked for an entry that is gone.
-    #[inline]
-    pub fn pop_if(&self, pleases: impl FnOnce(u64) -> bool) -> Option<T> {
-        let shared = &*self.shared;
-        let tail = shared.tail.0.tail.load(Ordering::Relaxed);
-        let last = tail.wrapping_sub(1);
-        let word = self.slot(last).load(Ordering::Relaxed);
-        if !pleases(word) {
-            return None;
-        }
-        let fences = shared.tail.0.fences.load(Ordering::Relaxed);
-        if fences != 0 {
-            self.count_fence(fences);
-        }
-        shared.tail.0.tail.store(last, Ordering::Relaxed);
-        // Read between the two, in this order: who has read 0 here is caught by the heavy fence of the theft that changed it.
-        fence::light();
-        if shared.tail.0.fences.load(Ordering::Relaxed) == 0 {
-            fence::light();
-        } else {
-            full_fence(Ordering::SeqCst);
-        }
-        let head = shared.thieves.0.head.load(Ordering::Relaxed);
-        if last.wrapping_sub(head) as i64 >= 0 || self.pop_contested(tail) {
-            // SAFETY: the entry lies no longer between head and tail, and it is this thread that took it out.
-            return Some(unsafe { T::from_word(word) });
-        }
-        None
-    }
-
     /// The owner fences once more for itself. When no theft has come for a while it stops that.
-    #[cold]
     fn count_fence(&self, fences: u32) {
+        let shared = &*self.shared;
         let (seen, since) = self.fenced.get();
         if seen != fences {
             self.fenced.set((fences, 0));
         } else if since < FENCED_POPS {
             self.fenced.set((seen, since + 1));
-        } else if self.shared.try_lock() {
-            self.shared.tail.0.fences.store(0, Ordering::Relaxed);
-            self.shared.unlock();
+        } else if fence::is_light() && shared.try_lock() {
+            let head = shared.thieves.0.head.load(Ordering::Relaxed);
+            self.floor.set(head);
+            shared.tail.0.fences.store(0, Ordering::Relaxed);
+            shared.unlock();
             self.fenced.set((0, 0));
         }
     }
 
-    /// A thief was at the last entry, the one before `tail`. Tells whether the owner has it.
+    /// A thief was or is at the last entry, which is at `at`. Tells whether the owner has it.
     #[cold]
-    fn pop_contested(&self, tail: u64) -> bool {
+    fn take_back_contested(&self, at: u64) -> bool {
         let shared = &*self.shared;
-        shared.tail.0.tail.store(tail, Ordering::Relaxed);
+        let tail = &shared.tail.0.tail;
+        tail.store(at.wrapping_add(1), Ordering::Relaxed);
         shared.lock();
         let head = shared.thieves.0.head.load(Ordering::Relaxed);
-        let is_there = tail.wrapping_sub(head) as i64 > 0;
-        if is_there {
-            shared
-                .tail
-                .0
-                .tail
-                .store(tail.wrapping_sub(1), Ordering::Relaxed);
+        let is_here = at.wrapping_sub(head) as i64 >= 0;
+        if is_here {
+            tail.store(at, Ordering::Relaxed);
         }
         shared.unlock();
-        is_there
+        is_here
     }
 
     /// Where the next entry goes: the number of entries pushed less those popped, ever.
@@ -379,6 +401,12 @@ impl<T: Word> Stealer<T> {
         }
         shared.thieves.0.head.store(head, Ordering::Release);
         None
+    }
+
+    /// To be raised by who sleeps and wants to be woken for what is pushed.
+    #[must_use]
+    pub fn call(&self) -> &Call {
+        &self.shared.tail.0.call
     }
 
     /// Whether there was nothing to take a moment ago.
@@ -586,6 +614,38 @@ mod model {
                 taken += word;
             }
             assert_eq!(taken, 111);
+        });
+    }
+
+    /// As forks do: each takes its own back by its place, or learns that it was stolen. With the mark set, cleared and set again.
+    #[test]
+    fn deque_gives_each_place_back_or_to_a_thief() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let (owner, stealer) = deque::<Number>();
+            let thief = loom::thread::spawn(move || {
+                let mut taken = 0;
+                for _ in 0..2 {
+                    if let Some(Number(word)) = stealer.steal_if(|_| true) {
+                        taken += word;
+                    }
+                }
+                taken
+            });
+            let mut taken = 0;
+            let first = owner.push(Number(1));
+            for word in [10, 100, 1000] {
+                let place = owner.push(Number(word));
+                if owner.take_back(place) {
+                    taken += word;
+                }
+            }
+            if owner.take_back(first) {
+                taken += 1;
+            }
+            taken += thief.join().unwrap();
+            assert_eq!(taken, 1111);
         });
     }
 

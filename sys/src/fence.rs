@@ -47,6 +47,20 @@ mod registration {
 #[cfg(not(loom))]
 pub use registration::register;
 
+/// What is left of the frequent side's fence in a structure that has something to read there anyway, and lets that tell whether [`light`] would be a
+/// full fence.
+#[cfg(not(loom))]
+#[inline]
+pub(crate) fn compiler() {
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// Whether [`light`] is nothing but a barrier for the compiler.
+#[cfg(not(loom))]
+pub(crate) fn is_light() -> bool {
+    registration::is_asymmetric()
+}
+
 /// The frequent side's fence: nothing but a barrier for the compiler in a registered process.
 #[cfg(not(loom))]
 #[inline]
@@ -71,6 +85,14 @@ pub fn heavy() {
 #[cfg(loom)]
 pub(crate) fn light() {
     fence(Ordering::SeqCst);
+}
+
+#[cfg(loom)]
+pub(crate) use self::light as compiler;
+
+#[cfg(loom)]
+pub(crate) fn is_light() -> bool {
+    true
 }
 
 #[cfg(loom)]

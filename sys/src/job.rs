@@ -23,7 +23,8 @@ pub use crate::tally::{Count, Home, Latch};
 #[repr(C)]
 struct Header<C: 'static> {
     does: &'static Does<C>,
-    tag: u32,
+    /// Its label is the job's tag. Done when a lent job has run.
+    latch: Latch,
 }
 
 /// What can be done with a kind of frame.
@@ -59,7 +60,7 @@ impl<C> Job<C> {
     #[must_use]
     pub fn tag(&self) -> u32 {
         // SAFETY: a frame lives until its job has been run or discarded.
-        unsafe { self.0.as_ref() }.tag
+        unsafe { self.0.as_ref() }.latch.label()
     }
 
     /// Runs it.
@@ -121,7 +122,6 @@ struct Frame<C: 'static, B, R> {
     header: Header<C>,
     second: UnsafeCell<ManuallyDrop<B>>,
     result: UnsafeCell<MaybeUninit<Result<R, Box<dyn Any + Send>>>>,
-    latch: Latch,
 }
 
 /// Runs `first` here and lends `second` to whoever is idle; when nobody took it, runs it here afterwards.
@@ -142,21 +142,18 @@ where
                     discard: discard_lent::<C>,
                 }
             },
-            tag: context.tag(),
+            latch: Latch::new(context.tag()),
         },
         second: UnsafeCell::new(ManuallyDrop::new(second)),
         result: UnsafeCell::new(MaybeUninit::uninit()),
-        latch: Latch::new(),
     };
     let at = NonNull::from(&frame).cast::<Header<C>>();
-    let word = at.as_ptr().expose_provenance() as u64;
-    context.deque().push(Job(at));
+    let place = context.deque().push(Job(at));
     context.pushed();
 
     let first = catch_unwind(AssertUnwindSafe(|| first(context)));
 
-    if let Some(job) = context.deque().pop_if(|youngest| youngest == word) {
-        std::mem::forget(job);
+    if frame.header.latch.is_open() && context.deque().take_back(place) {
         // SAFETY: the job came back, so nobody else touches the frame; the closure is taken out once.
         let second = unsafe { ManuallyDrop::take(&mut *frame.second.get()) };
         return match first {
@@ -167,14 +164,25 @@ where
             }
         };
     }
-    // Taken by a thief, or below entries that this frame's work left there.
-    wait(context, &frame.latch);
+    // Taken by a thief or by this worker, or below entries that this frame's work left there.
+    wait(context, &frame.header.latch);
     // SAFETY: the latch is done: the result has been written, and nobody else touches the frame any more.
     let second = unsafe { (*frame.result.get()).assume_init_read() };
     match (first, second) {
         (Ok(first), Ok(second)) => (first, second),
         (Err(panic), _) | (_, Err(panic)) => resume_unwind(panic),
     }
+}
+
+/// The youngest job of this worker's deque.
+#[inline]
+pub fn pop<C: Context>(context: &C) -> Option<Job<C>> {
+    let job = context.deque().pop()?;
+    // SAFETY: a frame lives until its job has been run or discarded.
+    let header = unsafe { job.0.as_ref() };
+    // Its forker, if that waits for it, may run before the job does, and something else may be in its place by then.
+    header.latch.take();
+    Some(job)
 }
 
 /// Out of line: `fork` is inlined where it is used, and is short where nobody steals.
@@ -199,7 +207,7 @@ where
         let second = ManuallyDrop::take(&mut *frame.as_ref().second.get());
         let result = catch_unwind(AssertUnwindSafe(|| second(context)));
         (*frame.as_ref().result.get()).write(result);
-        frame.as_ref().latch.set()
+        frame.as_ref().header.latch.set()
     };
     if let Some(waiter) = waiter {
         context.wake(waiter);
@@ -284,7 +292,7 @@ impl<C: Context> Nodes<C> {
                         discard: discard_node::<C, F>,
                     }
                 },
-                tag,
+                latch: Latch::new(tag),
             });
             (&raw mut (*at).payload).cast::<F>().write(work);
         }

@@ -4,10 +4,15 @@
 //! it sleeps. Who publishes work executes the light fence and reads the count: either that look sees the work or the count
 //! is seen. Then the publisher takes one mark away, whoever takes it first, and rings that bell; the bell's own protocol covers a sleeper that has set
 //! its mark and is not asleep yet.
+//!
+//! Who publishes millions of times a second need not even read the count, which lies in a line that all share: it has a [`Call`] of its own,
+//! which sleepers raise after the count and before their look. It takes the call back, executes a full fence and reads the count, and raises it again while
+//! marks are left. So of a sleeper that found it raised and a publisher that takes it back one at least sees the other; had the publisher only the light
+//! fence there, its write could come after that of a sleeper that it has not counted.
 
 use crate::doorbell::Doorbell;
 use crate::fence;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, fence as full_fence};
 
 /// Where one of them sleeps.
 #[derive(Debug)]
@@ -46,6 +51,39 @@ impl Default for Bed {
     }
 }
 
+/// Whether somebody sleeps, for one who publishes often.
+#[derive(Debug)]
+pub struct Call(AtomicU32);
+
+impl Call {
+    /// A raised call: somebody may sleep already.
+    #[must_use]
+    pub fn new() -> Call {
+        Call(AtomicU32::new(1))
+    }
+
+    /// Whether [`Sleepers::answer`] is to be called, asked after work has been published. Always, where the kernel does not fence for us.
+    #[inline]
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
+        fence::compiler();
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    fn raise(&self) {
+        // It lies in the publisher's line, which is left there when that is possible.
+        if self.0.load(Ordering::Relaxed) == 0 {
+            self.0.store(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// How many marks are set.
 #[derive(Debug)]
 pub struct Sleepers(AtomicU32);
@@ -64,10 +102,35 @@ impl Sleepers {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Sleeps until roused, until the bell is rung, or for `timeout_ns`; not at all when `look` finds something.
-    pub fn sleep(&self, bed: &Bed, timeout_ns: u64, look: impl FnOnce() -> bool) {
+    /// A raised call is answered: if somebody sleeps, `wake` is called, which may rouse one.
+    pub fn answer(&self, call: &Call, wake: impl FnOnce()) {
+        if fence::is_light() {
+            call.0.store(0, Ordering::Relaxed);
+        }
+        full_fence(Ordering::SeqCst);
+        if self.0.load(Ordering::Relaxed) != 0 {
+            wake();
+            if self.0.load(Ordering::Relaxed) != 0 {
+                call.raise();
+            }
+        }
+    }
+
+    /// Sleeps until roused, until the bell is rung, or for `timeout_ns`; not at all when `look` finds something. The calls are those of
+    /// all who publish by one.
+    pub fn sleep<'a>(
+        &self,
+        bed: &Bed,
+        timeout_ns: u64,
+        calls: impl Iterator<Item = &'a Call>,
+        look: impl FnOnce() -> bool,
+    ) {
         bed.is_marked.store(1, Ordering::SeqCst);
         self.0.fetch_add(1, Ordering::SeqCst);
+        full_fence(Ordering::SeqCst);
+        for call in calls {
+            call.raise();
+        }
         bed.bell.sleep(timeout_ns, look);
         self.take_mark(bed);
     }
@@ -102,35 +165,82 @@ mod model {
 
     use super::*;
 
-    /// One sleeper, and two who publish one piece of work each and wake at most one: the sleeper sees both.
+    /// One sleeper, and two who publish one piece of work each and wake at most one, one of them by a call: the sleeper sees both.
     #[test]
     fn sleepers_miss_no_publication() {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(2);
         builder.check(|| {
-            let all = Arc::new((Sleepers::new(), Bed::new(), AtomicU32::new(0)));
-            let publishers: Vec<_> = (0..2)
-                .map(|_| {
+            let all = Arc::new((Sleepers::new(), Bed::new(), AtomicU32::new(0), Call::new()));
+            let publishers: Vec<_> = [false, true]
+                .into_iter()
+                .map(|by_call| {
                     let all = all.clone();
                     loom::thread::spawn(move || {
-                        let (sleepers, bed, work) = &*all;
+                        let (sleepers, bed, work, call) = &*all;
                         work.fetch_add(1, Ordering::Release);
-                        if sleepers.are_there() && bed.is_marked() {
-                            sleepers.rouse(bed);
+                        let wake = || {
+                            if bed.is_marked() {
+                                sleepers.rouse(bed);
+                            }
+                        };
+                        if by_call {
+                            if call.is_raised() {
+                                sleepers.answer(call, wake);
+                            }
+                        } else if sleepers.are_there() {
+                            wake();
                         }
                     })
                 })
                 .collect();
-            let (sleepers, bed, work) = &*all;
+            let (sleepers, bed, work, call) = &*all;
             for seen in 0..2 {
                 while work.load(Ordering::Acquire) == seen {
-                    sleepers.sleep(bed, u64::MAX, || work.load(Ordering::Acquire) != seen);
+                    sleepers.sleep(bed, u64::MAX, std::iter::once(call), || {
+                        work.load(Ordering::Acquire) != seen
+                    });
                 }
             }
             for publisher in publishers {
                 publisher.join().unwrap();
             }
             assert!(!bed.is_marked());
+        });
+    }
+
+    /// One publishes twice by a call that it has answered before, so that it is not raised; two sleep, and each takes one piece.
+    #[test]
+    fn sleepers_raise_a_call_that_was_answered() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(|| {
+            let all = Arc::new((Sleepers::new(), Bed::new(), AtomicU32::new(0), Call::new()));
+            let (sleepers, bed, work, call) = &*all;
+            sleepers.answer(call, || unreachable!("nobody sleeps yet"));
+            assert!(!call.is_raised());
+            let publisher = {
+                let all = all.clone();
+                loom::thread::spawn(move || {
+                    let (sleepers, bed, work, call) = &*all;
+                    for _ in 0..2 {
+                        work.fetch_add(1, Ordering::Release);
+                        if call.is_raised() {
+                            sleepers.answer(call, || {
+                                sleepers.rouse(bed);
+                            });
+                        }
+                    }
+                })
+            };
+            for seen in 0..2 {
+                while work.load(Ordering::Acquire) <= seen {
+                    sleepers.sleep(bed, u64::MAX, std::iter::once(call), || {
+                        work.load(Ordering::Acquire) > seen
+                    });
+                }
+            }
+            publisher.join().unwrap();
         });
     }
 }

@@ -4,51 +4,90 @@ use std::marker::PhantomData;
 
 use crate::sync::{AtomicU64, Cell, Ordering};
 
-/// Tells one waiter that something is done. The waiter is a number other than zero that means something to
-/// who waits; see [`set`](Latch::set).
-#[derive(Debug, Default)]
+/// Tells one waiter that something is done. The waiter is a number that means something to who waits; see [`set`](Latch::set).
+///
+/// Until it is done a latch carries a label. Both are one word, since each fork writes them, and what it writes is most of what it costs.
+#[derive(Debug)]
 pub struct Latch {
-    /// [`OPEN`], [`DONE`], or a waiter and [`WAITER`].
+    /// The label below; above it [`OPEN`], [`TAKEN`], [`DONE`], or a waiter and [`WAITER`].
     state: AtomicU64,
 }
 
-const OPEN: u64 = 0;
-const DONE: u64 = 1;
-const WAITER: u64 = 1 << 63;
+const STATE_SHIFT: u32 = 32;
+const OPEN: u32 = 0;
+const DONE: u32 = 1;
+const TAKEN: u32 = 2;
+const WAITER: u32 = 1 << 31;
 
 impl Latch {
+    /// An open latch.
+    #[inline]
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(label: u32) -> Self {
         Latch {
-            state: AtomicU64::new(OPEN),
+            state: AtomicU64::new(word(OPEN, label)),
         }
+    }
+
+    /// The label of a latch that is not done.
+    #[inline]
+    #[must_use]
+    pub fn label(&self) -> u32 {
+        self.state.load(Ordering::Relaxed) as u32
+    }
+
+    /// Notes that what this latch waits for has been taken in hand on the thread that made it. To be called there, by who does it then.
+    #[inline]
+    pub fn take(&self) {
+        // Who waits already knows.
+        if self.is_open() {
+            self.state
+                .store(word(TAKEN, self.label()), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nobody has called [`take`](Self::take) or waits, and it is not done.
+    #[inline]
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        state(self.state.load(Ordering::Relaxed)) == OPEN
     }
 
     /// Whether it is done. What was written before is then seen.
     #[inline]
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.state.load(Ordering::Acquire) == DONE
+        state(self.state.load(Ordering::Acquire)) == DONE
     }
 
-    /// Names the waiter that [`set`](Self::set) returns. False: it is done already.
+    /// Names the waiter, a number below 2^31, that [`set`](Self::set) returns. False: it is done already.
     pub fn announce(&self, waiter: u32) -> bool {
-        let waiter = u64::from(waiter) | WAITER;
-        match self
-            .state
-            .compare_exchange(OPEN, waiter, Ordering::AcqRel, Ordering::Acquire)
-        {
-            Ok(_) => true,
-            Err(state) => state != DONE,
+        debug_assert!(waiter & WAITER == 0);
+        let before = self.state.load(Ordering::Acquire);
+        if state(before) == DONE {
+            return false;
         }
+        // Only `set` can come in between.
+        let announced = word(waiter | WAITER, before as u32);
+        self.state
+            .compare_exchange(before, announced, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// Done. Returns the waiter, to be woken; the latch may be gone by then and is not to be touched again.
     #[must_use]
     pub fn set(&self) -> Option<u32> {
-        let before = self.state.swap(DONE, Ordering::AcqRel);
-        (before & WAITER != 0).then_some(before as u32)
+        let before = state(self.state.swap(word(DONE, 0), Ordering::AcqRel));
+        (before & WAITER != 0).then_some(before & !WAITER)
     }
+}
+
+fn word(state: u32, label: u32) -> u64 {
+    u64::from(state) << STATE_SHIFT | u64::from(label)
+}
+
+fn state(word: u64) -> u32 {
+    (word >> STATE_SHIFT) as u32
 }
 
 /// A thread's number, which no other thread of this process ever has; cannot leave its thread.
@@ -231,7 +270,7 @@ mod model {
     #[test]
     fn tally_latch_wakes_its_waiter() {
         loom::model(|| {
-            let (latch, permit) = (Arc::new(Latch::new()), Arc::new(Permit::new()));
+            let (latch, permit) = (Arc::new(Latch::new(7)), Arc::new(Permit::new()));
             let value = Arc::new(AtomicU64::new(0));
             let runner = {
                 let (latch, permit, value) = (latch.clone(), permit.clone(), value.clone());

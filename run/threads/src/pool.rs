@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use margay_sys::deque::{Owner, Stealer, deque};
 use margay_sys::doorbell;
 use margay_sys::job::Job;
-use margay_sys::sleepers::{Bed, Sleepers};
+use margay_sys::sleepers::{Bed, Call, Sleepers};
 use margay_sys::{clock, cpu, fence, preempt};
 
 use crate::inbox::Inbox;
@@ -364,6 +364,12 @@ impl Shared {
         if self.sleepers.are_there() {
             self.wake_one(tag);
         }
+    }
+
+    /// The same for who has a call, which was raised.
+    #[cold]
+    pub(crate) fn called(&self, call: &Call, tag: u32) {
+        self.sleepers.answer(call, || self.wake_one(tag));
     }
 
     #[cold]

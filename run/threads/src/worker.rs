@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use margay_sys::deque::Owner;
 use margay_sys::fiber::{self, Fiber, Status};
-use margay_sys::job::{Context, Count, Home, Job, Latch, Nodes};
+use margay_sys::job::{self, Context, Count, Home, Job, Latch, Nodes};
 use margay_sys::preempt::Timer;
 use margay_sys::{clock, cpu, fence};
 
@@ -689,7 +689,7 @@ impl Worker {
 
     /// Something to do: the youngest of its own, an open offer, or the oldest of somebody else's.
     fn find(&self) -> Option<Work> {
-        if let Some(job) = self.deque.pop() {
+        if let Some(job) = job::pop(self) {
             return Some(Work::Job(job));
         }
         if let Some(offer) = self.open_offer(&self.own, |_| true) {
@@ -809,9 +809,10 @@ impl Worker {
                 .is_some();
             let limit_ns = if opens_later { DOZE_NS } else { SLEEP_NS };
             let asleep_at = clock::now_ns();
+            let calls = self.shared.seats().map(|seat| seat.stealer.call());
             self.shared
                 .sleepers
-                .sleep(&seat.bed, limit_ns, || self.sees_work(|_| true));
+                .sleep(&seat.bed, limit_ns, calls, || self.sees_work(|_| true));
             if clock::now_ns() - asleep_at < limit_ns {
                 // Woken: looks for a while again also when what it was woken for is over. To be woken for the next again costs more.
                 self.idle_since_ns.set(0);
@@ -848,7 +849,9 @@ impl Context for Worker {
 
     #[inline]
     fn pushed(&self) {
-        self.shared.published(self.tag.get());
+        if self.deque.call().is_raised() {
+            self.shared.called(self.deque.call(), self.tag.get());
+        }
     }
 
     fn wait(&self, latch: &Latch) {
@@ -880,7 +883,7 @@ impl Context for Worker {
         while self.switches.get() == mark.switches
             && self.deque.end().wrapping_sub(mark.end) as i64 > 0
         {
-            let Some(job) = self.deque.pop() else { break };
+            let Some(job) = job::pop(self) else { break };
             let tag = self.tag.replace(job.tag());
             job.run(self);
             self.tag.set(tag);
