@@ -4,7 +4,8 @@
 //! runtime with the two. Making one of the types here is taking the compiler's word for both; calling it is safe from then on.
 
 use std::ffi::{c_char, c_void};
-use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use std::{hint, mem, ptr};
 
 /// An outlined function and the pointer that it gets.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,76 @@ impl Outlined {
     pub fn call(self) {
         // SAFETY: by the promise of `new`.
         unsafe { (self.body)(self.data) }
+    }
+}
+
+/// A place for an [`Outlined`] that one thread posts, again and again, and others read. Posting what is there already, as a loop around a
+/// construct does, costs no locked instruction. A sequence lock: the version is odd while the two words are written.
+#[derive(Debug, Default)]
+pub struct Posted {
+    version: AtomicU64,
+    body: AtomicPtr<c_void>,
+    data: AtomicPtr<c_void>,
+}
+
+impl Posted {
+    /// Posts a function, or none. By one at a time; another one waits.
+    #[inline]
+    pub fn set(&self, outlined: Option<Outlined>) {
+        let body = outlined.map_or(ptr::null_mut(), |outlined| outlined.body as *mut c_void);
+        let data = outlined.map_or(ptr::null_mut(), |outlined| outlined.data);
+        if self.words() != (body, data) {
+            self.write(body, data);
+        }
+    }
+
+    /// What was posted last.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> Option<Outlined> {
+        let (body, data) = self.words();
+        if body.is_null() {
+            return None;
+        }
+        // SAFETY: not null, so it comes from a function pointer of this type.
+        let body = unsafe {
+            mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(*mut c_void)>(body)
+        };
+        // The two were posted together, so the promise of `Outlined::new` was given for them.
+        Some(Outlined { body, data })
+    }
+
+    #[inline]
+    fn words(&self) -> (*mut c_void, *mut c_void) {
+        loop {
+            let version = self.version.load(Ordering::Acquire);
+            let words = (
+                self.body.load(Ordering::Relaxed),
+                self.data.load(Ordering::Relaxed),
+            );
+            fence(Ordering::Acquire);
+            if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
+                return words;
+            }
+            hint::spin_loop();
+        }
+    }
+
+    fn write(&self, body: *mut c_void, data: *mut c_void) {
+        let mut version = self.version.load(Ordering::Relaxed);
+        while !version.is_multiple_of(2)
+            || self
+                .version
+                .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+        {
+            hint::spin_loop();
+            version = self.version.load(Ordering::Relaxed);
+        }
+        fence(Ordering::Release);
+        self.body.store(body, Ordering::Relaxed);
+        self.data.store(data, Ordering::Relaxed);
+        self.version.store(version + 2, Ordering::Release);
     }
 }
 
@@ -309,6 +380,9 @@ pub unsafe fn text(text: *const c_char, len: Option<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
     use super::*;
 
     unsafe extern "C-unwind" fn double(at: *mut c_void) {
@@ -317,6 +391,45 @@ mod tests {
             let words = at.cast::<*mut u64>();
             *words.read() *= 2;
         }
+    }
+
+    #[test]
+    fn what_is_posted_is_never_read_in_two_halves() {
+        unsafe extern "C-unwind" fn other(_: *mut c_void) {}
+        let data = [
+            ptr::without_provenance_mut(8),
+            ptr::without_provenance_mut(16),
+        ];
+        let bodies: [unsafe extern "C-unwind" fn(*mut c_void); 2] = [double, other];
+        // SAFETY: nobody calls them.
+        let calls = [0, 1].map(|at| unsafe { Outlined::new(bodies[at], data[at]) });
+        let (posted, is_over) = (Posted::default(), AtomicBool::new(false));
+        assert!(posted.get().is_none());
+        let is_whole = |call: Outlined| {
+            let same =
+                |one: &Outlined| one.data == call.data && one.body as usize == call.body as usize;
+            assert!(calls.iter().any(same));
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    posted.get().into_iter().for_each(is_whole);
+                }
+            });
+            // Two that post at the same time take turns.
+            let post = || {
+                for round in 0..50_000 {
+                    posted.set(Some(calls[round % 2]));
+                }
+            };
+            let beside = scope.spawn(post);
+            post();
+            beside.join().unwrap();
+            is_over.store(true, Ordering::Relaxed);
+        });
+        is_whole(posted.get().unwrap());
+        posted.set(None);
+        assert!(posted.get().is_none());
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! A shelf: counted pointers that one thread lays out and others look at.
 //!
-//! Publishing is a plain store, looking is two locked instructions (and taking a pointer one more), and nobody ever waits for anybody: what is
-//! withdrawn while somebody looks at it is dropped by the last who looks. Each slot has one state word:
+//! Looking is two locked instructions (and taking a pointer one more), and nobody ever waits for anybody. Each slot has one state word:
 //!
 //! | state | meaning | who changes it |
 //! | --- | --- | --- |
 //! | 0 | empty | the owner, by laying something in |
-//! | [`FILLED`] + lookers | somebody may look | lookers come and go; the owner withdraws |
-//! | [`RETIRED`] + lookers | withdrawn; no new lookers | lookers go; the last one empties the slot |
+//! | [`FILLED`] + lookers | somebody may look | lookers come and go; the owner takes it where there is none |
+//! | [`TAKEN`] | the owner exchanges the value | the owner |
 //!
-//! Orderings: filling stores with release, looking comes in with acquire and so sees the pointer. A looker leaves
-//! with release and who empties the slot reads the state with acquire, so that emptying comes after all looking.
+//! What is withdrawn stays in its slot, covered, until the slot is needed for something else: to lay it out again, as is mostly done, is to
+//! uncover it, and that and withdrawing are plain stores. The slot's mark says whether it is covered, and what the owner wants lookers to know.
+//!
+//! Orderings: filling stores with release, looking comes in with acquire and so sees the pointer. Uncovering stores the mark with release, and
+//! who reads it does so with acquire, so that what was written before is seen. Who has read a mark just before the slot was covered may still look;
+//! whether there is anything to take is for the value to say. A looker leaves with release and the owner takes a slot with acquire, so
+//! that exchanging comes after all looking.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -18,24 +22,36 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const EMPTY: u32 = 0;
 const FILLED: u32 = 1;
-const RETIRED: u32 = 2;
+const TAKEN: u32 = 2;
 const LOOKER: u32 = 4;
 
 struct Slot<T: ?Sized> {
     state: AtomicU32,
-    /// A time that the owner gave the value.
-    time: AtomicU64,
+    /// How often something has been laid in, modulo the word.
+    serial: AtomicU32,
+    /// [`COVERED`], or what the owner gave.
+    mark: AtomicU64,
     value: UnsafeCell<Option<Arc<T>>>,
 }
+
+/// Never a mark of an owner.
+const COVERED: u64 = u64::MAX;
 
 /// On lines of its own: who looks and finds nothing does not touch the slots.
 #[repr(align(128))]
 struct Hint(AtomicU32);
 
-/// Places for a few pointers. One owner fills and withdraws, which the caller sees to.
+/// What was laid into a slot, and when: nothing else that lies there later has the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub slot: u16,
+    pub serial: u32,
+}
+
+/// Places for a few pointers. One owner fills, covers and uncovers, which the caller sees to.
 pub struct Shelf<T: ?Sized, const SLOTS: usize> {
-    /// How many slots are filled; a hint for lookers.
-    filled: Hint,
+    /// How many slots are not covered; a hint for lookers.
+    open: Hint,
     slots: [Slot<T>; SLOTS],
 }
 
@@ -48,79 +64,96 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
     #[must_use]
     pub fn new() -> Self {
         Shelf {
-            filled: Hint(AtomicU32::new(0)),
+            open: Hint(AtomicU32::new(0)),
             slots: std::array::from_fn(|_| Slot {
                 state: AtomicU32::new(EMPTY),
-                time: AtomicU64::new(0),
+                serial: AtomicU32::new(0),
+                mark: AtomicU64::new(COVERED),
                 value: UnsafeCell::new(None),
             }),
         }
     }
 
-    /// Lays `value` out, with a time by which lookers may choose. Returns its slot, or gives it back when there is none free.
+    /// Lays `value` out, with a mark by which lookers may choose, in place of one that is covered if need be. Returns its place, or
+    /// gives it back when there is none.
     ///
     /// # Errors
     /// All slots are in use.
-    pub fn fill(&self, value: Arc<T>, time: u64) -> Result<usize, Arc<T>> {
-        for (at, slot) in self.slots.iter().enumerate() {
-            // Claimed with a locked instruction, so that two who take themselves for the owner do not meet.
-            if slot.state.load(Ordering::Acquire) == EMPTY
-                && slot
-                    .state
-                    .compare_exchange(EMPTY, RETIRED, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
-                // SAFETY: a retired slot without lookers is nobody else's.
-                unsafe { *slot.value.get() = Some(value) };
-                slot.time.store(time, Ordering::Relaxed);
-                slot.state.store(FILLED, Ordering::Release);
-                self.count(1);
-                return Ok(at);
-            }
-        }
-        Err(value)
+    pub fn fill(&self, value: Arc<T>, mark: u64) -> Result<Place, Arc<T>> {
+        let claim = |from| {
+            let mut slots = self.slots.iter().enumerate();
+            slots.find(|(_, slot)| slot.claim(from))
+        };
+        let Some((at, slot)) = claim(EMPTY).or_else(|| claim(FILLED)) else {
+            return Err(value);
+        };
+        // SAFETY: nobody looks into a slot that is taken, and it is taken by this call alone.
+        let before = unsafe { (*slot.value.get()).replace(value) };
+        let serial = slot.serial.load(Ordering::Relaxed).wrapping_add(1);
+        slot.serial.store(serial, Ordering::Relaxed);
+        slot.state.store(FILLED, Ordering::Release);
+        slot.mark.store(mark, Ordering::Release);
+        self.count(1);
+        drop(before);
+        Ok(Place {
+            slot: at as u16,
+            serial,
+        })
     }
 
-    /// Takes what lies in a slot away. Who looks at it now keeps its own pointer.
-    pub fn withdraw(&self, at: usize) {
-        let slot = &self.slots[at];
-        let before = slot.state.fetch_add(RETIRED - FILLED, Ordering::AcqRel);
-        assert_eq!(
-            before % LOOKER,
-            FILLED,
+    /// Lays out again what was withdrawn, if it still lies there. Tells whether it does.
+    #[inline]
+    pub fn uncover(&self, place: Place, mark: u64) -> bool {
+        let slot = &self.slots[usize::from(place.slot)];
+        let is_there = slot.serial.load(Ordering::Relaxed) == place.serial;
+        if is_there {
+            slot.mark.store(mark, Ordering::Release);
+            self.count(1);
+        }
+        is_there
+    }
+
+    /// Covers what was laid out. Who looks at it now keeps its own pointer.
+    #[inline]
+    pub fn withdraw(&self, place: Place) {
+        let slot = &self.slots[usize::from(place.slot)];
+        debug_assert_eq!(
+            slot.serial.load(Ordering::Relaxed),
+            place.serial,
             "only what was laid out can be withdrawn"
         );
+        slot.mark.store(COVERED, Ordering::Relaxed);
         self.count(u32::MAX);
-        if before == FILLED {
-            slot.empty();
-        }
     }
 
     /// Whether there seems to be something.
     #[inline]
     #[must_use]
-    pub fn is_filled(&self) -> bool {
-        self.filled.0.load(Ordering::Relaxed) != 0
+    pub fn is_open(&self) -> bool {
+        self.open.0.load(Ordering::Relaxed) != 0
     }
 
-    /// So many more filled slots, modulo the word. Only the owner writes it, so it need not lock the line that all look at.
+    /// So many more that are not covered, modulo the word. Only the owner writes it, so it need not lock the line that all look at.
+    #[inline]
     fn count(&self, more: u32) {
-        let filled = self.filled.0.load(Ordering::Relaxed);
-        self.filled
+        let open = self.open.0.load(Ordering::Relaxed);
+        self.open
             .0
-            .store(filled.wrapping_add(more), Ordering::Relaxed);
+            .store(open.wrapping_add(more), Ordering::Relaxed);
     }
 
-    /// The first of what lies here now that pleases, of what has a time that does. What has not is not touched.
+    /// The first of what lies here now that pleases, of what has a mark that does. What has not is not touched.
     pub fn find(
         &self,
-        time_pleases: impl Fn(u64) -> bool,
+        mark_pleases: impl Fn(u64) -> bool,
         pleases: impl Fn(&T) -> bool,
     ) -> Option<Arc<T>> {
         self.slots
             .iter()
-            .filter(|slot| slot.state.load(Ordering::Relaxed) % LOOKER == FILLED)
-            .filter(|slot| time_pleases(slot.time.load(Ordering::Relaxed)))
+            .filter(|slot| {
+                let mark = slot.mark.load(Ordering::Acquire);
+                mark != COVERED && mark_pleases(mark)
+            })
             .find_map(|slot| slot.look(&pleases))
     }
 }
@@ -132,6 +165,16 @@ impl<T: ?Sized, const SLOTS: usize> Default for Shelf<T, SLOTS> {
 }
 
 impl<T: ?Sized> Slot<T> {
+    /// Takes a covered slot in this state. With a locked instruction, so that two who take themselves for the owner do not meet.
+    fn claim(&self, from: u32) -> bool {
+        self.mark.load(Ordering::Relaxed) == COVERED
+            && self.state.load(Ordering::Relaxed) == from
+            && self
+                .state
+                .compare_exchange(from, TAKEN, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
     /// A pointer to what lies here, if it pleases.
     fn look(&self, pleases: &impl Fn(&T) -> bool) -> Option<Arc<T>> {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -157,22 +200,6 @@ impl<T: ?Sized> Slot<T> {
         drop(looks);
         taken
     }
-
-    /// A looker goes.
-    fn leave(&self) {
-        let before = self.state.fetch_sub(LOOKER, Ordering::AcqRel);
-        if before == RETIRED + LOOKER {
-            self.empty();
-        }
-    }
-
-    /// To be called by who brought the state to retired without lookers.
-    fn empty(&self) {
-        // SAFETY: nobody looks, nobody can come, and the slot is not free yet.
-        let value = unsafe { (*self.value.get()).take() };
-        self.state.store(EMPTY, Ordering::Release);
-        drop(value);
-    }
 }
 
 /// Ends a look, also one that panics.
@@ -180,7 +207,7 @@ struct Leaves<'a, T: ?Sized>(&'a Slot<T>);
 
 impl<T: ?Sized> Drop for Leaves<'_, T> {
     fn drop(&mut self) {
-        self.0.leave();
+        self.0.state.fetch_sub(LOOKER, Ordering::Release);
     }
 }
 
@@ -191,25 +218,57 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_withdrawn_is_dropped_once_nobody_looks() {
+    fn what_was_withdrawn_is_covered_until_its_slot_is_needed() {
         let shelf = Shelf::<u32, 2>::new();
         let (one, two) = (Arc::new(1), Arc::new(2));
-        let at = shelf.fill(Arc::clone(&one), 1).unwrap();
-        shelf.fill(Arc::clone(&two), 2).unwrap();
+        let first = shelf.fill(Arc::clone(&one), 1).unwrap();
+        let second = shelf.fill(Arc::clone(&two), 2).unwrap();
         assert!(shelf.fill(Arc::new(3), 3).is_err());
         assert_eq!(shelf.find(|_| true, |_| true).as_deref(), Some(&1));
         assert_eq!(shelf.find(|_| true, |v| *v == 2).as_deref(), Some(&2));
         assert_eq!(shelf.find(|_| true, |v| *v == 3), None);
-        assert_eq!(shelf.find(|time| time > 1, |_| true).as_deref(), Some(&2));
-        shelf.withdraw(at);
-        assert_eq!(Arc::strong_count(&one), 1);
+        assert_eq!(shelf.find(|mark| mark > 1, |_| true).as_deref(), Some(&2));
+        shelf.withdraw(first);
+        assert_eq!(Arc::strong_count(&one), 2);
         assert_eq!(shelf.find(|_| true, |_| true).as_deref(), Some(&2));
+        assert!(shelf.uncover(first, 4));
+        assert_eq!(shelf.find(|mark| mark == 4, |_| true).as_deref(), Some(&1));
+        shelf.withdraw(first);
+        let third = shelf.fill(Arc::new(3), 5).unwrap();
+        assert_eq!(Arc::strong_count(&one), 1);
+        assert!(!shelf.uncover(first, 6));
+        assert_eq!(shelf.find(|_| true, |_| true).as_deref(), Some(&3));
+        shelf.withdraw(second);
+        shelf.withdraw(third);
+        assert!(!shelf.is_open());
+        assert_eq!(shelf.find(|_| true, |_| true), None);
+    }
+
+    #[test]
+    fn what_somebody_looks_at_stays() {
+        let shelf = Shelf::<u32, 1>::new();
+        let one = Arc::new(1);
+        let place = shelf.fill(Arc::clone(&one), 1).unwrap();
+        let taken = shelf.find(
+            |_| true,
+            |_| {
+                shelf.withdraw(place);
+                shelf.fill(Arc::new(2), 2).is_err()
+            },
+        );
+        assert_eq!(taken.as_deref(), Some(&1));
+        drop(taken);
+        assert!(shelf.uncover(place, 1));
+        shelf.withdraw(place);
+        shelf.fill(Arc::new(2), 2).unwrap();
+        assert!(!shelf.uncover(place, 1));
+        assert_eq!(Arc::strong_count(&one), 1);
     }
 
     #[test]
     fn lookers_and_the_owner_meet() {
         let (shelf, is_over) = (Shelf::<u64, 2>::new(), AtomicBool::new(false));
-        let value = Arc::new(7);
+        let values = [7, 7, 7].map(Arc::new);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
@@ -219,15 +278,21 @@ mod tests {
                     }
                 });
             }
-            let mut laid = 0;
+            let mut places = [None; 3];
+            let mut laid: usize = 0;
             while laid < 50_000 {
-                if let Ok(at) = shelf.fill(Arc::clone(&value), laid) {
+                let (at, mark) = (laid % 3, laid as u64);
+                let again = places[at].filter(|place| shelf.uncover(*place, mark));
+                let fill = || shelf.fill(Arc::clone(&values[at]), mark).ok();
+                if let Some(place) = again.or_else(fill) {
                     laid += 1;
-                    shelf.withdraw(at);
+                    shelf.withdraw(place);
+                    places[at] = Some(place);
                 }
             }
             is_over.store(true, Ordering::Relaxed);
         });
-        assert_eq!(Arc::strong_count(&value), 1);
+        drop(shelf);
+        assert!(values.iter().all(|value| Arc::strong_count(value) == 1));
     }
 }

@@ -24,7 +24,9 @@ pub struct Claims {
     classes: Vec<Class>,
     /// How many groups of members with the same place there are, one after another and as even as can be; 0 without places.
     groups: AtomicU32,
-    /// When the others' workers are late, in nanoseconds.
+    /// How long the others' workers have until they are late, in nanoseconds.
+    patience_ns: AtomicU64,
+    /// When they are; 0 until somebody wants to know, so that who forks need not read a clock.
     late_at_ns: AtomicU64,
 }
 
@@ -49,6 +51,7 @@ impl Claims {
                 .map(|_| Class::new())
                 .collect(),
             groups: AtomicU32::new(0),
+            patience_ns: AtomicU64::new(0),
             late_at_ns: AtomicU64::new(0),
         }
     }
@@ -67,7 +70,7 @@ impl Claims {
 
     /// All members but the first can be claimed; the region is ready for them. Who is late from the region before may claim
     /// while this is under way.
-    pub fn open(&self, forker: u32, is_outermost: bool, now_ns: u64) {
+    pub fn open(&self, forker: u32, is_outermost: bool) {
         let count = self.classes.len() as u32;
         let groups = self.groups.load(Ordering::Relaxed);
         let patience = if is_outermost {
@@ -75,7 +78,8 @@ impl Claims {
         } else {
             LATE_NS
         };
-        self.late_at_ns.store(now_ns + patience, Ordering::Relaxed);
+        self.patience_ns.store(patience, Ordering::Relaxed);
+        self.late_at_ns.store(0, Ordering::Relaxed);
         for (at, class) in self.classes.iter().enumerate() {
             let at = at as u32;
             let step_is_one = groups != 0;
@@ -133,8 +137,24 @@ impl Claims {
         (!has_own && is_any_free) || (self.has_unclaimed() && self.is_late(now_ns))
     }
 
+    /// Whether the others' workers have had their time, which begins when this is asked first.
     fn is_late(&self, now_ns: impl Fn() -> u64) -> bool {
-        now_ns() > self.late_at_ns.load(Ordering::Relaxed)
+        let now_ns = now_ns();
+        let late_at_ns = self.late_at_ns.load(Ordering::Relaxed);
+        if late_at_ns == 0 {
+            self.start_patience(now_ns);
+            return false;
+        }
+        now_ns > late_at_ns
+    }
+
+    /// From now on the others' workers have their time, unless it has begun.
+    pub fn start_patience(&self, now_ns: u64) {
+        let late_at_ns = now_ns + self.patience_ns.load(Ordering::Relaxed);
+        // Whoever was first.
+        let _ =
+            self.late_at_ns
+                .compare_exchange(0, late_at_ns, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Claims a member for a worker: of its own class, of one that nobody has, or, if late, or `any` without places, of whichever.
@@ -284,7 +304,8 @@ mod tests {
     fn workers_keep_to_their_classes_until_others_are_late() {
         let claims = Claims::new(8, 4);
         assert!(!claims.has_unclaimed());
-        claims.open(2, true, 0);
+        claims.open(2, true);
+        claims.start_patience(0);
         // The forker is worker 2: its class is 0, 4; worker 3 has 1, 5.
         assert_eq!(claims.claim(3, false, EARLY), Some(1));
         assert_eq!(claims.claim(3, false, EARLY), Some(5));
@@ -299,9 +320,32 @@ mod tests {
     }
 
     #[test]
+    fn the_time_until_others_are_late_begins_when_somebody_asks() {
+        let claims = Claims::new(4, 2);
+        for is_outermost in [true, false] {
+            claims.open(0, is_outermost);
+            assert_eq!(claims.claim(1, false, LATE), Some(1));
+            assert_eq!(claims.claim(1, false, LATE), Some(3));
+            assert_eq!(
+                claims.claim(1, false, LATE),
+                None,
+                "nobody has asked before"
+            );
+            let patience = if is_outermost {
+                LATE_OUTERMOST_NS
+            } else {
+                LATE_NS
+            };
+            assert_eq!(claims.claim(1, false, || LATE() + patience), None);
+            assert_eq!(claims.claim(1, false, || LATE() + patience + 1), Some(2));
+        }
+    }
+
+    #[test]
     fn a_worker_without_a_class_of_its_own_takes_a_free_one() {
         let claims = Claims::new(2, 8);
-        claims.open(0, true, 0);
+        claims.open(0, true);
+        claims.start_patience(0);
         assert!(claims.is_open_for(5, EARLY) && !claims.is_open_for(0, EARLY));
         assert_eq!(claims.claim(5, false, EARLY), Some(1));
         assert_eq!(claims.claim(1, true, EARLY), None);
@@ -312,7 +356,8 @@ mod tests {
         for (size, groups, workers) in [(7, 3, 3), (8, 2, 4), (5, 5, 2), (4, 1, 2), (3, 3, 8)] {
             let claims = Claims::new(size, workers);
             claims.group_by_place(groups);
-            claims.open(0, true, 0);
+            claims.open(0, true);
+            claims.start_patience(0);
             let mut all = vec![0];
             for worker in 0..workers {
                 let own: Vec<u32> =
@@ -343,7 +388,8 @@ mod tests {
     fn places_of_others_are_left_to_them_until_they_are_late() {
         let claims = Claims::new(4, 2);
         claims.group_by_place(2);
-        claims.open(0, true, 0);
+        claims.open(0, true);
+        claims.start_patience(0);
         assert_eq!(claims.claim(1, true, EARLY), Some(2));
         assert_eq!(claims.claim(0, true, EARLY), Some(1));
         assert_eq!(claims.claim(0, true, EARLY), None);
@@ -352,7 +398,8 @@ mod tests {
         assert!(!claims.has_unclaimed());
         // Without places again: by number.
         claims.group_by_place(0);
-        claims.open(0, true, 0);
+        claims.open(0, true);
+        claims.start_patience(0);
         assert_eq!(claims.claim(1, false, EARLY), Some(1));
         assert_eq!(claims.claim(0, false, EARLY), Some(2));
         assert_eq!(claims.claim(0, true, EARLY), Some(3));
@@ -361,7 +408,8 @@ mod tests {
     #[test]
     fn each_member_is_claimed_once_by_many() {
         let claims = Claims::new(1000, 3);
-        claims.open(0, false, 0);
+        claims.open(0, false);
+        claims.start_patience(0);
         let mut all: Vec<u32> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..3)
                 .map(|worker| {

@@ -2,17 +2,17 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use margay_sys::clock;
 use margay_sys::cpu;
 use margay_sys::identity::{self, natively};
 use margay_sys::slot::{self, Word};
 use margay_threads::{
-    Config, Offer, Worker, configure as configure_threads, preempt_by, with_worker,
+    Config, Covered, Offer, Worker, configure as configure_threads, preempt_by, with_worker,
 };
 
-pub use margay_threads::Offered;
+pub use margay_threads::{ALONE_NS, Offered};
 
 use crate::affinity;
 use crate::environment::Environment;
@@ -23,6 +23,8 @@ use crate::team::{Context, Team};
 pub struct Open {
     team: &'static Team,
     tag: AtomicU32,
+    /// Where it lies covered between two regions, as a number; 0: nowhere.
+    covered: AtomicU64,
 }
 
 impl Open {
@@ -31,6 +33,7 @@ impl Open {
         Open {
             team,
             tag: AtomicU32::new(0),
+            covered: AtomicU64::new(0),
         }
     }
 }
@@ -56,8 +59,13 @@ impl Offer for Open {
     }
 }
 
-/// Runs `f` with the worker of this thread: with the thread's own variables, and in no member's context, since others may
-/// run before `f` returns.
+/// Runs `f`, which lets nobody else run, with the worker of this thread: with the thread's own variables.
+#[inline]
+fn briefly<R>(f: impl FnOnce(&Worker) -> R) -> R {
+    natively(|| with_worker(f))
+}
+
+/// The same in no member's context, since others may run before `f` returns.
 fn with<R>(f: impl FnOnce(&Worker) -> R) -> R {
     natively(|| {
         let context = slot::exchange(Word::none());
@@ -132,19 +140,27 @@ pub fn let_spinning_members_take_turns() {
     });
 }
 
-/// Lays a team out for workers that have time, from `from_ns` on.
-pub fn offer(team: &'static Team, from_ns: u64) -> Offered {
+/// Lays a team out for workers that have time, who leave it to this one for a moment if `is_short`.
+pub fn offer(team: &'static Team, is_short: bool) -> Offered {
     let open = team.as_offer();
-    with(|worker| {
+    briefly(|worker| {
         worker.watch();
-        open.tag.store(worker.tag(), Ordering::Relaxed);
-        worker.offer(open, from_ns)
+        let tag = worker.tag();
+        open.tag.store(tag, Ordering::Relaxed);
+        Covered::of_number(open.covered.load(Ordering::Relaxed))
+            .and_then(|covered| worker.offer_again(covered, tag, is_short))
+            .unwrap_or_else(|| worker.offer(Arc::clone(open) as Arc<dyn Offer>, is_short))
     })
 }
 
-/// Takes an offer back.
-pub fn withdraw(offered: Offered) {
-    with(|worker| worker.withdraw(offered));
+/// Takes an offer of a team back.
+pub fn withdraw(team: &'static Team, offered: Offered) {
+    let covered = briefly(|worker| worker.withdraw(offered));
+    let number = covered.map_or(0, Covered::to_number);
+    let kept = &team.as_offer().covered;
+    if kept.load(Ordering::Relaxed) != number {
+        kept.store(number, Ordering::Relaxed);
+    }
 }
 
 /// Looks at a condition for a moment if this thread has nothing else to do. Tells whether it holds.
@@ -171,10 +187,10 @@ pub fn yield_now() {
 
 /// Threads that run members at the same time.
 pub fn workers() -> u32 {
-    with(|worker| worker.workers() as u32)
+    briefly(|worker| worker.workers() as u32)
 }
 
 /// The number of this thread's worker.
 pub fn number() -> u32 {
-    with(|worker| worker.number() as u32)
+    briefly(|worker| worker.number() as u32)
 }

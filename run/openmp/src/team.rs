@@ -14,7 +14,7 @@ use margay_sys::clock;
 use margay_sys::deque::{self, Owner, Stealer};
 use margay_sys::fence;
 use margay_sys::link::{Handoff, Link};
-use margay_sys::outlined::Outlined;
+use margay_sys::outlined::Posted;
 
 use crate::claims::Claims;
 use crate::host;
@@ -36,7 +36,7 @@ pub struct Team {
     /// How many members.
     pub size: u32,
     members: Vec<Member>,
-    start: Mutex<Option<Start>>,
+    start: Start,
     /// The member that encountered the region; none for the team of an initial thread.
     pub parent: Link<Member>,
     pub level: AtomicU32,
@@ -72,23 +72,69 @@ pub struct Team {
     /// Of the team of an initial thread.
     initial: Initial,
     offer: OnceLock<Arc<host::Open>>,
-    /// When its members could first be claimed, and how long the region before took.
+    /// When its members could be claimed; 0 as long as nobody has looked at the clock, which only others do for a region that is expected to be
+    /// short.
     opened_ns: AtomicU64,
-    took_ns: AtomicU64,
+    /// The next region is not expected to be short.
+    is_long: AtomicBool,
 }
 
-/// What members need to begin.
-#[derive(Clone, Debug)]
+/// What members need to begin, beside the loop, which is in the first work share. Written before they can be claimed; a claim makes it seen.
+#[derive(Debug)]
 struct Start {
-    body: Option<Outlined>,
-    icv: &'static Icv,
-    teams: (u32, u32),
-    group: Option<&'static Node>,
-    reductions: Option<Arc<Reductions>>,
-    share: Option<Loop>,
-    initial: &'static Initial,
+    body: Posted,
+    icv: Link<Icv>,
+    /// Number and count of the league's teams, the number in the upper half.
+    teams: AtomicU64,
+    has_reductions: AtomicBool,
+    reductions: Mutex<Option<Arc<Reductions>>>,
+    initial: Link<Initial>,
     /// Whether members show their affinity when they begin.
-    shows_affinity: bool,
+    shows_affinity: AtomicBool,
+}
+
+impl Start {
+    fn new() -> Start {
+        Start {
+            body: Posted::default(),
+            icv: Link::none(),
+            teams: AtomicU64::new(0),
+            has_reductions: AtomicBool::new(false),
+            reductions: Mutex::default(),
+            initial: Link::none(),
+            shows_affinity: AtomicBool::new(false),
+        }
+    }
+
+    #[inline]
+    fn set_teams(&self, (number, count): (u32, u32)) {
+        let both = u64::from(number) << 32 | u64::from(count);
+        self.teams.store(both, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn teams(&self) -> (u32, u32) {
+        let both = self.teams.load(Ordering::Relaxed);
+        ((both >> 32) as u32, both as u32)
+    }
+
+    #[inline]
+    fn set_reductions(&self, reductions: Option<Arc<Reductions>>) {
+        let has = reductions.is_some();
+        if has || self.has_reductions.load(Ordering::Relaxed) {
+            *lock(&self.reductions) = reductions;
+            self.has_reductions.store(has, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn reductions(&self) -> Option<Arc<Reductions>> {
+        if self.has_reductions.load(Ordering::Relaxed) {
+            lock(&self.reductions).clone()
+        } else {
+            None
+        }
+    }
 }
 
 /// The work shares of a team, beside its first.
@@ -142,10 +188,11 @@ struct Local {
 
 static TEAMS: Mutex<Vec<&'static Team>> = Mutex::new(Vec::new());
 
-/// A region whose team's last one took less than this is likely to be over before it has paid to share it with another core, ...
-const SHORT_NS: u64 = 10_000;
-/// ... and is left to its forker for so long.
-const ALONE_NS: u64 = 3_000;
+/// After a region that took at least so long the next of its team is open to all from its beginning, ...
+const LONG_NS: u64 = 6_000;
+/// ... until one takes less than this: that is likely to be over before it has paid to share it with another core, and is left to its forker
+/// for a moment.
+const SHORT_NS: u64 = 3_500;
 /// Teams that a member keeps; others go to all.
 const TEAMS_KEPT: usize = 4;
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -182,7 +229,7 @@ impl Team {
         let team: &'static Team = Box::leak(Box::new(Team {
             size,
             members,
-            start: Mutex::default(),
+            start: Start::new(),
             parent: Link::none(),
             level: AtomicU32::new(0),
             active_level: AtomicU32::new(0),
@@ -208,7 +255,7 @@ impl Team {
             },
             offer: OnceLock::new(),
             opened_ns: AtomicU64::new(0),
-            took_ns: AtomicU64::new(0),
+            is_long: AtomicBool::new(false),
         }));
         for (member, local) in team.members.iter().zip(locals) {
             member.team.set(Some(team), Ordering::Relaxed);
@@ -244,8 +291,9 @@ impl Team {
         lock(&TEAMS).push(self);
     }
 
-    /// Makes the team ready for a region; nobody can claim a member before [`open`](Self::open).
-    fn prepare(&'static self, parent: Option<&Context>, start: Start) {
+    /// Makes the team ready for a region, with what the caller has put into `start` and with this loop; nobody can claim a member before
+    /// [`open`](Self::open).
+    fn prepare(&'static self, parent: Option<&Context>, share: Option<Loop>) {
         let up = parent.map(|context| context.team);
         self.parent
             .set(parent.map(|context| context.member), Ordering::Relaxed);
@@ -269,82 +317,102 @@ impl Team {
             self.take_back_works();
         }
         self.has_tasks.store(false, Ordering::Relaxed);
-        self.first_work.renew(start.share);
-        *lock(&self.start) = Some(start);
+        self.first_work.renew(share);
     }
 
-    /// What the only member of an initial thread's team begins with.
-    fn initial_start(&'static self, icv: &'static Icv) -> Start {
+    /// Makes it ready for the only member of an initial thread.
+    fn prepare_initial(&'static self, icv: &'static Icv) {
         self.initial.busy.store(1, Ordering::Relaxed);
-        Start {
-            body: None,
-            icv,
-            teams: (0, 1),
-            group: None,
-            reductions: None,
-            share: None,
-            initial: &self.initial,
-            shows_affinity: false,
-        }
+        let start = &self.start;
+        start.body.set(None);
+        start.icv.set(Some(icv), Ordering::Relaxed);
+        start.set_teams((0, 1));
+        start.set_reductions(None);
+        start.initial.set(Some(&self.initial), Ordering::Relaxed);
+        start.shows_affinity.store(false, Ordering::Relaxed);
+        self.prepare(None, None);
     }
 
     /// Members from the second on may be claimed, and workers see it; `forker` is the one that has the first.
     fn open(&'static self, forker: u32) -> host::Offered {
-        let is_outermost = self.level.load(Ordering::Relaxed) == 1;
-        let now_ns = clock::now_ns();
-        self.claims.open(forker, is_outermost, now_ns);
-        self.opened_ns.store(now_ns, Ordering::Relaxed);
         // Members in other places are waited for in any case.
-        let is_short = self.took_ns.load(Ordering::Relaxed) < SHORT_NS && !self.claims.has_places();
-        let alone_ns = if is_short { ALONE_NS } else { 0 };
-        host::offer(self, now_ns + alone_ns)
+        let is_short = !self.is_long.load(Ordering::Relaxed) && !self.claims.has_places();
+        let now_ns = if is_short { 0 } else { clock::now_ns() };
+        // Before anybody can claim a member, who tells the time then.
+        self.opened_ns.store(now_ns, Ordering::Relaxed);
+        let is_outermost = self.level.load(Ordering::Relaxed) == 1;
+        self.claims.open(forker, is_outermost);
+        if !is_short {
+            self.claims.start_patience(now_ns);
+        }
+        host::offer(self, is_short)
     }
 
-    pub(crate) fn as_offer(&'static self) -> Arc<host::Open> {
-        Arc::clone(self.offer.get_or_init(|| Arc::new(host::Open::new(self))))
+    /// The region is over: how long it took, if that is known, says what is expected of the next. A short one that nobody shared stays short.
+    fn close(&self) {
+        let opened_ns = self.opened_ns.load(Ordering::Relaxed);
+        if opened_ns == 0 {
+            return;
+        }
+        let was_long = self.is_long.load(Ordering::Relaxed);
+        let least_ns = if was_long { SHORT_NS } else { LONG_NS };
+        let is_long = clock::now_ns() - opened_ns >= least_ns;
+        if is_long != was_long {
+            self.is_long.store(is_long, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn as_offer(&'static self) -> &'static Arc<host::Open> {
+        self.offer.get_or_init(|| Arc::new(host::Open::new(self)))
     }
 
     /// Runs members that wait for somebody, as long as there are. For a worker that has time.
     pub fn help(&'static self, worker: u32) {
         while let Some(id) = self.claims.claim(worker, false, clock::now_ns) {
             // The region lasts until its claimed members have gone.
-            let start = lock(&self.start).clone();
-            let Some(start) = start else { return };
-            self.run_members(id, worker, &start, true);
+            if self.opened_ns.load(Ordering::Relaxed) == 0 {
+                let opened_ns = clock::now_ns() - host::ALONE_NS;
+                self.opened_ns.store(opened_ns, Ordering::Relaxed);
+                self.claims.start_patience(opened_ns);
+            }
+            let count = self.run_members(id, worker, true);
+            // Only now may they be run again, in the next region.
+            if self.gone.fetch_add(count, Ordering::SeqCst) + count + 1 == self.size {
+                self.member(0).notify();
+            }
         }
     }
 
-    /// Runs a claimed member, and then others of the region as long as there are any. When there are none the last one stays, if it is to,
-    /// and helps with the team's tasks until the region is over. All are counted together, since the region lasts until the last is over.
-    fn run_members(&'static self, first: u32, worker: u32, start: &Start, stays: bool) {
+    /// Runs a claimed member, and then others of the region as long as there are any. Returns how many. When there are none the last one, if it is
+    /// to stay, counts all of them as over and helps with the team's tasks until the region is.
+    fn run_members(&'static self, first: u32, worker: u32, stays: bool) -> u32 {
         let is_outermost = self.level.load(Ordering::Relaxed) == 1;
-        let variables_of = is_outermost.then_some(start.initial);
+        let variables_of = if is_outermost {
+            self.start.initial.get(Ordering::Relaxed)
+        } else {
+            None
+        };
         let mut count = 0;
         let mut next = Some(first);
         while let Some(id) = next {
             count += 1;
             let run = || {
-                Context::of(self, id, worker, start).enter(|context| {
-                    context.run_body(start);
+                Context::of(self, id, worker).enter(|context| {
+                    context.run_body();
                     // A member that is over has met all barriers, so the others will not wait for each other much.
                     let next = self.claims.claim(worker, true, clock::now_ns);
-                    if next.is_none() {
+                    if next.is_none() && stays {
                         self.count_left(count);
-                        if stays {
-                            context.wait(While::AnyTask, &|| {
-                                self.left.load(Ordering::SeqCst) == self.size
-                            });
-                        }
+                        context.wait(While::AnyTask, &|| {
+                            self.left.load(Ordering::SeqCst) == self.size
+                        });
                     }
                     next
                 })
             };
             next = variables::with(variables_of, id, run);
         }
-        // Only now may they be run again, in the next region.
-        if self.gone.fetch_add(count, Ordering::SeqCst) + count + 1 == self.size && stays {
-            self.member(0).notify();
-        }
+        count
     }
 
     /// So many members more are over, and their tasks done.

@@ -131,6 +131,16 @@ impl Work {
         *lock(&self.share) = Some(share);
     }
 
+    /// Of a team's first work share: the loop that its region was forked with.
+    #[inline]
+    pub(crate) fn of_region(&self) -> Option<Loop> {
+        if self.state.load(Ordering::Relaxed) == OPEN {
+            self.share()
+        } else {
+            None
+        }
+    }
+
     fn share(&self) -> Option<Loop> {
         *lock(&self.share)
     }

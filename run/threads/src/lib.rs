@@ -33,7 +33,7 @@ mod worker;
 pub use loops::Iterations;
 pub use margay_core_loops::Schedule;
 pub use margay_sys::job::Group;
-pub use offer::{Offer, Offered};
+pub use offer::{ALONE_NS, Covered, Offer, Offered};
 pub use pool::{Config, Pool, Token, configure, preempt_by, with_worker};
 pub use worker::{Mark, Worker};
 

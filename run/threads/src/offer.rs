@@ -1,9 +1,12 @@
 //! Offers: work with room for several workers at once, such as a team whose members may meet.
 
+use std::cell::Cell;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use margay_sys::shelf::Shelf;
+use margay_sys::clock;
+use margay_sys::shelf::{Place, Shelf};
 
 use crate::worker::Worker;
 
@@ -30,16 +33,51 @@ pub trait Offer: Send + Sync {
 /// go to a list.
 const SHELF_SLOTS: usize = 16;
 
-/// What [`Worker::offer`] laid out; to be given to [`Worker::withdraw`].
+/// What [`Worker::offer`] laid out; to be given to [`Worker::withdraw`]. One word: where on a shelf as in [`Covered`], or, marked as such, the
+/// number in the list.
 #[derive(Debug)]
 #[must_use = "an offer stays visible until it is withdrawn"]
-pub struct Offered(Place);
+pub struct Offered(u64);
 
-#[derive(Debug)]
-enum Place {
-    Slot(usize),
-    Listed(u64),
+const LISTED: u64 = 1 << 63;
+
+/// Where a withdrawn offer lies covered, on a worker's shelf, as long as its place is not needed for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Covered(NonZeroU64);
+
+impl Covered {
+    fn new(seat: u16, place: Place) -> Covered {
+        let Place { slot, serial } = place;
+        let number = u64::from(seat) << 48 | u64::from(slot + 1) << 32 | u64::from(serial);
+        Covered(NonZeroU64::new(number).expect("a slot's number counts from 1"))
+    }
+
+    pub(crate) fn seat(self) -> u16 {
+        (self.0.get() >> 48) as u16
+    }
+
+    fn place(self) -> Place {
+        Place {
+            slot: (self.0.get() >> 32) as u16 - 1,
+            serial: self.0.get() as u32,
+        }
+    }
+
+    /// As a number, which is never 0.
+    #[must_use]
+    pub fn to_number(self) -> u64 {
+        self.0.get()
+    }
+
+    /// What has given this number; none of 0.
+    #[must_use]
+    pub fn of_number(number: u64) -> Option<Covered> {
+        NonZeroU64::new(number).map(Covered)
+    }
 }
+
+/// The mark of offers that may be taken at once. Others have one that tells one laying out from all others.
+pub(crate) const RIPE: u64 = 0;
 
 /// What a worker has laid out.
 pub(crate) struct Offers {
@@ -65,40 +103,50 @@ impl Offers {
         }
     }
 
-    pub(crate) fn lay_out(&self, offer: Arc<dyn Offer>, from_ns: u64) -> Offered {
-        match self.shelf.fill(offer, from_ns) {
-            Ok(slot) => Offered(Place::Slot(slot)),
+    pub(crate) fn lay_out(&self, offer: Arc<dyn Offer>, mark: u64, seat: u16) -> Offered {
+        match self.shelf.fill(offer, mark) {
+            Ok(place) => Offered(Covered::new(seat, place).to_number()),
             Err(offer) => {
                 let mut list = self.list();
                 list.next += 1;
                 let number = list.next;
                 list.offers.push((number, offer));
                 self.listed.store(list.offers.len(), Ordering::Relaxed);
-                Offered(Place::Listed(number))
+                Offered(LISTED | number)
             }
         }
     }
 
-    pub(crate) fn withdraw(&self, offered: Offered) {
-        match offered.0 {
-            Place::Slot(slot) => self.shelf.withdraw(slot),
-            Place::Listed(number) => {
-                let mut list = self.list();
-                list.offers.retain(|(other, _)| *other != number);
-                self.listed.store(list.offers.len(), Ordering::Relaxed);
-            }
-        }
+    /// Lays out again what lies covered here.
+    #[inline]
+    pub(crate) fn uncover(&self, covered: Covered, mark: u64) -> Option<Offered> {
+        let is_there = self.shelf.uncover(covered.place(), mark);
+        is_there.then_some(Offered(covered.to_number()))
     }
 
-    /// The first that pleases, of those whose time does.
+    /// Takes back what lies here.
+    #[inline]
+    pub(crate) fn withdraw(&self, offered: Offered) -> Option<Covered> {
+        if offered.0 & LISTED == 0 {
+            let covered = Covered::of_number(offered.0)?;
+            self.shelf.withdraw(covered.place());
+            return Some(covered);
+        }
+        let mut list = self.list();
+        list.offers.retain(|(other, _)| other | LISTED != offered.0);
+        self.listed.store(list.offers.len(), Ordering::Relaxed);
+        None
+    }
+
+    /// The first that pleases, of those whose mark does.
     #[inline]
     pub(crate) fn find(
         &self,
-        time_pleases: impl Fn(u64) -> bool,
+        mark_pleases: impl Fn(u64) -> bool,
         pleases: impl Fn(&dyn Offer) -> bool,
     ) -> Option<Arc<dyn Offer>> {
-        if self.shelf.is_filled()
-            && let Some(offer) = self.shelf.find(time_pleases, |offer| pleases(offer))
+        if self.shelf.is_open()
+            && let Some(offer) = self.shelf.find(mark_pleases, |offer| pleases(offer))
         {
             return Some(offer);
         }
@@ -114,5 +162,98 @@ impl Offers {
         self.list
             .lock()
             .expect("nothing panics with this lock held")
+    }
+}
+
+/// An offer that is to be left to who laid it out is taken by who has seen it lie for so long, in nanoseconds.
+pub const ALONE_NS: u64 = 3_000;
+
+/// Of who looks for offers: since when it has seen one that is not ripe. The time passes here, so that who lays out need not read a clock. Watches
+/// one at a time, until it is gone.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    mark: Cell<u64>,
+    since_ns: Cell<u64>,
+    is_there: Cell<bool>,
+    other: Cell<u64>,
+}
+
+impl Patience {
+    /// A look at offers begins.
+    pub(crate) fn begin(&self) {
+        self.is_there.set(false);
+        self.other.set(RIPE);
+    }
+
+    /// Whether an offer with this mark may be taken.
+    pub(crate) fn is_over(&self, mark: u64) -> bool {
+        if mark == RIPE {
+            return true;
+        }
+        if mark == self.mark.get() {
+            self.is_there.set(true);
+            return clock::now_ns() - self.since_ns.get() >= ALONE_NS;
+        }
+        self.other.set(mark);
+        false
+    }
+
+    /// A look ends that has found nothing to take.
+    pub(crate) fn end(&self) {
+        let other = self.other.get();
+        if !self.is_there.get() && other != RIPE {
+            self.mark.set(other);
+            self.since_ns.set(clock::now_ns());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(patience: &Patience, marks: &[u64]) -> Option<u64> {
+        patience.begin();
+        let found = marks.iter().copied().find(|&mark| patience.is_over(mark));
+        if found.is_none() {
+            patience.end();
+        }
+        found
+    }
+
+    #[test]
+    fn an_offer_that_stays_is_taken_after_a_while() {
+        let patience = Patience::default();
+        assert_eq!(look(&patience, &[RIPE]), Some(RIPE));
+        let began = clock::now_ns();
+        assert_eq!(look(&patience, &[1, 2]), None);
+        let watched = loop {
+            if let Some(mark) = look(&patience, &[1, 2]) {
+                break mark;
+            }
+        };
+        assert!(clock::now_ns() - began >= ALONE_NS);
+        let other = 3 - watched;
+        let began = clock::now_ns();
+        assert_eq!(
+            look(&patience, &[other]),
+            None,
+            "from when it is seen first"
+        );
+        while look(&patience, &[other]).is_none() {}
+        assert!(clock::now_ns() - began >= ALONE_NS);
+    }
+
+    #[test]
+    fn a_covered_offer_is_a_number() {
+        let place = Place {
+            slot: 15,
+            serial: u32::MAX,
+        };
+        let covered = Covered::new(1023, place);
+        assert_eq!((covered.seat(), covered.place()), (1023, place));
+        assert_eq!(covered.to_number() & LISTED, 0);
+        assert_eq!(Covered::of_number(covered.to_number()), Some(covered));
+        assert_eq!(Covered::of_number(0), None);
     }
 }

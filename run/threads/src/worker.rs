@@ -13,7 +13,7 @@ use margay_sys::preempt::Timer;
 use margay_sys::{clock, cpu, fence};
 
 use crate::inbox::MAX_FIBERS;
-use crate::offer::{Offer, Offered};
+use crate::offer::{Covered, Offer, Offered, Patience, RIPE};
 use crate::pool::{Seat, Shared, Token, settle};
 
 /// The context on a thread's own stack.
@@ -133,6 +133,9 @@ pub struct Worker {
     /// Fibers resumed so far.
     switches: Cell<u64>,
     random: Cell<u64>,
+    /// How many offers it has laid out that were short.
+    offers: Cell<u64>,
+    patience: Patience,
     /// When this worker ran out of work, or 0.
     idle_since_ns: Cell<u64>,
     dozes: Cell<u32>,
@@ -172,6 +175,8 @@ impl Worker {
             ready: RefCell::new(VecDeque::new()),
             switches: Cell::new(0),
             random: Cell::new(clock::ticks() | 1),
+            offers: Cell::new(0),
+            patience: Patience::default(),
             idle_since_ns: Cell::new(0),
             dozes: Cell::new(0),
             rest_ns: Cell::new(0),
@@ -249,17 +254,46 @@ impl Worker {
     }
 
     /// Lays an offer out for others, and wakes at most one of them. The caller goes on by taking parts itself; others leave it to the caller
-    /// until `from_ns`, by [`clock::now_ns`].
-    pub fn offer(&self, offer: Arc<dyn Offer>, from_ns: u64) -> Offered {
+    /// for a few microseconds if `is_short`, since it may be over by then.
+    pub fn offer(&self, offer: Arc<dyn Offer>, is_short: bool) -> Offered {
         let tag = offer.tag();
-        let offered = self.own.offers.lay_out(offer, from_ns);
+        let offered = self
+            .own
+            .offers
+            .lay_out(offer, self.mark_offer(is_short), self.seat);
         self.shared.published(tag);
         offered
     }
 
-    /// Takes an offer of this worker back.
-    pub fn withdraw(&self, offered: Offered) {
-        self.own.offers.withdraw(offered);
+    /// Lays out an offer with this tag again, if it still lies here: next to free, unlike laying out another one.
+    #[inline]
+    pub fn offer_again(&self, covered: Covered, tag: u32, is_short: bool) -> Option<Offered> {
+        if covered.seat() != self.seat {
+            return None;
+        }
+        let mark = self.mark_offer(is_short);
+        let offered = self.own.offers.uncover(covered, mark);
+        if offered.is_some() {
+            self.shared.published(tag);
+        }
+        offered
+    }
+
+    #[inline]
+    fn mark_offer(&self, is_short: bool) -> u64 {
+        if !is_short {
+            return RIPE;
+        }
+        let offers = self.offers.get().wrapping_add(1);
+        self.offers.set(offers);
+        // Not that of another worker, nor RIPE, nor what a shelf has for covered.
+        u64::from(self.seat + 1) << 48 | offers & 0xffff_ffff_ffff
+    }
+
+    /// Takes an offer of this worker back. Tells where it can be laid out again.
+    #[inline]
+    pub fn withdraw(&self, offered: Offered) -> Option<Covered> {
+        self.own.offers.withdraw(offered)
     }
 
     /// Enqueues `work`, to be run once by any worker. [`wait_enqueued`](Self::wait_enqueued) waits for it.
@@ -701,6 +735,7 @@ impl Worker {
         if !self.rest() {
             return None;
         }
+        self.patience.begin();
         let seats = self.shared.seats_used();
         let first = self.next_random() as usize % seats;
         for step in 0..seats {
@@ -709,7 +744,7 @@ impl Worker {
                 continue;
             }
             let seat = self.shared.seat(at as u16);
-            if let Some(offer) = self.open_offer(seat, is_ripe) {
+            if let Some(offer) = self.open_offer(seat, |mark| self.patience.is_over(mark)) {
                 return Some(Work::Offer(offer));
             }
             if let Some(job) = seat.stealer.steal_if(|job| self.may_take(job.tag())) {
@@ -720,6 +755,7 @@ impl Worker {
                 return Some(Work::Stolen(job));
             }
         }
+        self.patience.end();
         None
     }
 
@@ -739,14 +775,15 @@ impl Worker {
         true
     }
 
-    fn open_offer(&self, seat: &Seat, until: impl Fn(u64) -> bool) -> Option<Arc<dyn Offer>> {
-        seat.offers
-            .find(until, |offer| offer.is_open() && self.may_take(offer.tag()))
+    fn open_offer(&self, seat: &Seat, pleases: impl Fn(u64) -> bool) -> Option<Arc<dyn Offer>> {
+        seat.offers.find(pleases, |offer| {
+            offer.is_open() && self.may_take(offer.tag())
+        })
     }
 
     /// Whether there seems to be something to do. What this worker may not take counts only where that is seen without
-    /// taking it, and of others' offers those that are left to them until a time that pleases.
-    fn sees_work(&self, until: fn(u64) -> bool) -> bool {
+    /// taking it, and of others' offers those that may be taken now, or `any`.
+    fn sees_work(&self, any: bool) -> bool {
         if self.has_other_work() {
             return true;
         }
@@ -756,9 +793,15 @@ impl Worker {
             return self.shared.is_over.load(Ordering::Acquire);
         }
         let takes_any = self.number != 0 || self.shared.has_one_user();
-        self.shared.seats().any(|seat| {
-            (takes_any && !seat.stealer.is_empty()) || self.open_offer(seat, until).is_some()
-        })
+        self.patience.begin();
+        let pleases = |mark| any || self.patience.is_over(mark);
+        let is_there = self.shared.seats().any(|seat| {
+            (takes_any && !seat.stealer.is_empty()) || self.open_offer(seat, pleases).is_some()
+        });
+        if !is_there {
+            self.patience.end();
+        }
+        is_there
     }
 
     /// The only place that waits: looks for a while, then sleeps. Returns when there may be something to do.
@@ -778,7 +821,7 @@ impl Worker {
         let (mut now, mut look_at) = (now, now);
         while now < until {
             if now >= look_at {
-                if self.sees_work(is_ripe) {
+                if self.sees_work(false) {
                     return;
                 }
                 look_at = now + LOOK_NS;
@@ -798,10 +841,10 @@ impl Worker {
         let is_active = || self.number < self.shared.active().max(1);
         if !is_active() {
             let bell = seat.bed.bell();
-            bell.sleep(SLEEP_NS, || is_active() || self.sees_work(|_| true));
+            bell.sleep(SLEEP_NS, || is_active() || self.sees_work(true));
         } else if dozes {
             self.dozes.set(self.dozes.get() + 1);
-            seat.bed.bell().sleep(DOZE_NS, || self.sees_work(|_| true));
+            seat.bed.bell().sleep(DOZE_NS, || self.sees_work(true));
         } else {
             let opens_later = seat
                 .offers
@@ -812,7 +855,7 @@ impl Worker {
             let calls = self.shared.seats().map(|seat| seat.stealer.call());
             self.shared
                 .sleepers
-                .sleep(&seat.bed, limit_ns, calls, || self.sees_work(|_| true));
+                .sleep(&seat.bed, limit_ns, calls, || self.sees_work(true));
             if clock::now_ns() - asleep_at < limit_ns {
                 // Woken: looks for a while again also when what it was woken for is over. To be woken for the next again costs more.
                 self.idle_since_ns.set(0);
@@ -829,11 +872,6 @@ impl Worker {
         self.random.set(random);
         random
     }
-}
-
-/// Whether others may take an offer that is left to who laid it out until then.
-fn is_ripe(from_ns: u64) -> bool {
-    clock::now_ns() >= from_ns
 }
 
 impl Context for Worker {

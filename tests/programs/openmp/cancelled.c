@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { MEMBERS = 4, WARM = 2000, ROUNDS = 20000, MOST_GROWTH_KIB = 1024 };
+enum { MEMBERS = 4, WARM = 1000, ROUNDS = 8000, MOST_GROWTH_KIB = 768 };
 
 static long sink;
 

@@ -9,7 +9,7 @@ use margay_sys::fence;
 use margay_sys::outlined::{Outlined, Table};
 use margay_sys::slot;
 
-use super::{Initial, Local, Member, Start, Team, lock};
+use super::{Initial, Local, Member, Team, lock};
 use crate::environment;
 use crate::host;
 use crate::icv::Icv;
@@ -73,12 +73,15 @@ pub(crate) enum While {
 }
 
 impl Context {
-    pub(super) fn of(
-        team: &'static Team,
-        id: u32,
-        worker: u32,
-        start: &Start,
-    ) -> slot::Context<Context> {
+    pub(super) fn of(team: &'static Team, id: u32, worker: u32) -> slot::Context<Context> {
+        let start = &team.start;
+        let (icv, initial) = (
+            start.icv.get(Ordering::Relaxed),
+            start.initial.get(Ordering::Relaxed),
+        );
+        let (icv, initial) = icv
+            .zip(initial)
+            .expect("a team is ready before members begin");
         let member = team.member(id);
         let implicit = member.implicit;
         implicit.attach(None);
@@ -86,13 +89,13 @@ impl Context {
             team,
             member,
             id,
-            initial: start.initial,
-            teams: Cell::new(start.teams),
+            initial,
+            teams: Cell::new(start.teams()),
             inherited: RefCell::new(Inherited {
-                group: start.group,
-                reductions: start.reductions.clone(),
+                group: None,
+                reductions: start.reductions(),
             }),
-            icv: Cell::new(start.icv),
+            icv: Cell::new(icv),
             frame: Cell::new(implicit),
             task: Cell::new(implicit),
             is_final: Cell::new(false),
@@ -104,7 +107,7 @@ impl Context {
             offered: Cell::new(None),
             is_root: Cell::new(false),
         };
-        context.work.load(start.share, team.size);
+        context.work.load(team.first_work.of_region(), team.size);
         slot::Context::new(context)
     }
 
@@ -151,14 +154,14 @@ impl Context {
         table: Option<Table>,
     ) -> u32 {
         let size = self.resolve(request);
-        let (team, start) = self.fork(Some(body), size, request, share, table);
-        let first = Context::of(team, 0, self.worker, &start);
+        let team = self.fork(body, size, request, share, table);
+        let first = Context::of(team, 0, self.worker);
         if size > 1 {
             first.get().offered.set(Some(team.open(self.worker)));
         }
         first.enter(|context| {
-            context.run_body(&start);
-            context.join(&start);
+            context.run_body();
+            context.join();
         });
         // Before others may have the team: it gives back what the first member needs.
         drop(first);
@@ -174,8 +177,8 @@ impl Context {
         share: Option<Loop>,
     ) -> slot::Context<Context> {
         let size = self.resolve(request);
-        let (team, start) = self.fork(Some(body), size, request, share, None);
-        let first = Context::of(team, 0, self.worker, &start);
+        let team = self.fork(body, size, request, share, None);
+        let first = Context::of(team, 0, self.worker);
         if size > 1 {
             first.get().offered.set(Some(team.open(self.worker)));
         }
@@ -183,48 +186,41 @@ impl Context {
     }
 
     /// Ends a region whose first member this is. The caller then calls [`joined`](Self::joined) on the context outside.
-    ///
-    /// # Panics
-    /// Never: the team has been made ready for the region.
     pub fn end(&self) {
         self.end_body();
-        let start = lock(&self.team.start).clone();
-        self.join(&start.expect("a region has begun"));
+        self.join();
     }
 
     fn fork(
         &self,
-        body: Option<Outlined>,
+        body: Outlined,
         size: u32,
         request: Request,
         share: Option<Loop>,
         table: Option<Table>,
-    ) -> (&'static Team, Start) {
+    ) -> &'static Team {
         let team = Team::get(size, Some(self.local()));
         let reductions = table.map(|table| {
             let made = Reductions::new(table, size, None, None);
             reduction::keep(table, &made);
             made
         });
-        let mut start = Start {
-            body,
-            icv: self
-                .icv
-                .get()
-                .inside(self.team.level.load(Ordering::Relaxed) + 1),
-            teams: self.teams.get(),
-            group: None,
-            reductions,
-            share,
-            initial: self.initial,
-            shows_affinity: false,
-        };
+        let start = &team.start;
+        start.body.set(Some(body));
+        let icv = self.icv.get().inside(self.level() + 1);
+        start.icv.set(Some(icv), Ordering::Relaxed);
+        start.set_teams(self.teams.get());
+        start.set_reductions(reductions);
+        start.initial.set(Some(self.initial), Ordering::Relaxed);
         self.count_busy(size - 1);
         crate::affinity::assign(self, team, request.bind);
-        start.shows_affinity =
+        let shows_affinity =
             environment::get().display_affinity && crate::affinity::is_to_be_shown(self, team);
-        team.prepare(Some(self), start.clone());
-        (team, start)
+        start
+            .shows_affinity
+            .store(shows_affinity, Ordering::Relaxed);
+        team.prepare(Some(self), share);
+        team
     }
 
     /// A region that this member forked is over.
@@ -244,12 +240,13 @@ impl Context {
         }
     }
 
-    pub(super) fn run_body(&self, start: &Start) {
+    pub(super) fn run_body(&self) {
         crate::affinity::keep_bound(self.member);
-        if start.shows_affinity {
+        let start = &self.team.start;
+        if start.shows_affinity.load(Ordering::Relaxed) {
             crate::affinity::display(self);
         }
-        if let Some(body) = start.body {
+        if let Some(body) = start.body.get() {
             body.call();
         }
         self.end_body();
@@ -262,27 +259,35 @@ impl Context {
     }
 
     /// The first member waits for the others, and runs those that nobody has begun.
-    fn join(&self, start: &Start) {
+    fn join(&self) {
         let team = self.team;
         if team.size == 1 {
             return;
         }
-        if let Some(id) = team.claims.claim(self.worker, true, clock::now_ns) {
-            team.run_members(id, self.worker, start, false);
+        let claimed = team.claims.claim(self.worker, true, clock::now_ns);
+        let others = claimed.map_or(0, |id| team.run_members(id, self.worker, false));
+        let withdraw = || {
+            if let Some(offered) = self.offered.take() {
+                host::withdraw(team, offered);
+            }
+        };
+        if others + 1 == team.size {
+            // Nobody else has had a part in it, so nobody has to be told, or waited for.
+            withdraw();
+            team.close();
+            return;
         }
-        let withdraw = || self.offered.take().map(host::withdraw);
         // What is left then has places elsewhere, and whoever is there takes it, or who waits when they are late.
         if !team.claims.has_unclaimed() {
             withdraw();
         }
-        team.count_left(1);
+        team.gone.fetch_add(others, Ordering::SeqCst);
+        team.count_left(others + 1);
         self.wait(While::AnyTask, &|| {
             team.gone.load(Ordering::SeqCst) + 1 == team.size
         });
         withdraw();
-        let opened_ns = team.opened_ns.load(Ordering::Relaxed);
-        team.took_ns
-            .store(clock::now_ns() - opened_ns, Ordering::Relaxed);
+        team.close();
     }
 
     /// Waits until all tasks below the current frame are done; executes some.
@@ -520,9 +525,8 @@ impl Context {
     /// Runs `f` as an initial thread would: outside of all regions, with control variables of its own (target regions).
     pub fn as_initial<R>(&self, icv: &'static Icv, f: impl FnOnce(&Context) -> R) -> R {
         let team = Team::get(1, Some(self.local()));
-        let start = team.initial_start(icv);
-        team.prepare(None, start.clone());
-        let context = Context::of(team, 0, self.worker, &start);
+        team.prepare_initial(icv);
+        let context = Context::of(team, 0, self.worker);
         team.member(0)
             .assign(self.member.place(), self.member.partition());
         let result = context.enter(|context| {
@@ -566,10 +570,9 @@ pub fn with<R>(f: impl FnOnce(&Context) -> R) -> R {
 fn adopt<R>(f: impl FnOnce(&Context) -> R) -> R {
     let icv = environment::get().initial;
     let team = Team::get(1, None);
-    let start = team.initial_start(icv);
-    team.prepare(None, start.clone());
+    team.prepare_initial(icv);
     crate::affinity::assign_initial(team.member(0));
-    let context = Context::of(team, 0, host::number(), &start);
+    let context = Context::of(team, 0, host::number());
     context.get().is_root.set(true);
     slot::root(context);
     slot::with(|context: Option<&Context>| f(context.expect("just put in place")))

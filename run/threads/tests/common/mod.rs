@@ -49,6 +49,15 @@ impl Meeting {
     }
 }
 
+impl Meeting {
+    fn take_parts_and_wait(&self, worker: &Worker) {
+        self.take_parts(worker);
+        worker.wait_until(std::ptr::from_ref(&self.left).addr(), || {
+            self.left.load(Ordering::SeqCst) == self.parts
+        });
+    }
+}
+
 impl Offer for Meeting {
     fn help(self: Arc<Self>, worker: &Worker) {
         self.take_parts(worker);
@@ -63,7 +72,8 @@ impl Offer for Meeting {
     }
 }
 
-/// Offers so many parts that meet, takes some, and waits until all are over. Returns the numbers of those that met, from the lowest.
+/// Offers so many parts that meet, takes some, and waits until all are over; then the same again, by the same offer. Returns the numbers of
+/// those that met the second time, from the lowest.
 pub fn meet(worker: &Worker, parts: u32) -> Vec<u64> {
     let meeting = Arc::new(Meeting {
         parts,
@@ -73,13 +83,18 @@ pub fn meet(worker: &Worker, parts: u32) -> Vec<u64> {
         tag: worker.tag(),
         met: Mutex::new(Vec::new()),
     });
-    let offered = worker.offer(meeting.clone(), 0);
-    meeting.take_parts(worker);
-    let left = &meeting.left;
-    worker.wait_until(std::ptr::from_ref(left).addr(), || {
-        left.load(Ordering::SeqCst) == parts
-    });
-    worker.withdraw(offered);
+    let is_short = parts.is_multiple_of(2);
+    let offered = worker.offer(meeting.clone(), is_short);
+    meeting.take_parts_and_wait(worker);
+    let covered = worker.withdraw(offered);
+    meeting.arrived.store(0, Ordering::SeqCst);
+    meeting.left.store(0, Ordering::SeqCst);
+    meeting.met.lock().expect("no panic under it").clear();
+    meeting.taken.store(0, Ordering::SeqCst);
+    let again = covered.and_then(|covered| worker.offer_again(covered, meeting.tag, !is_short));
+    let offered = again.unwrap_or_else(|| worker.offer(meeting.clone(), !is_short));
+    meeting.take_parts_and_wait(worker);
+    let _ = worker.withdraw(offered);
     let mut met = std::mem::take(&mut *meeting.met.lock().expect("no panic under it"));
     met.sort_unstable();
     met
