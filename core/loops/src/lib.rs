@@ -37,6 +37,13 @@ impl Schedule {
         chunk.max(min_chunk).max(1).min(left)
     }
 
+    /// Whether the chunks depend on the number of threads.
+    #[must_use]
+    #[inline]
+    pub fn counts_threads(self) -> bool {
+        !matches!(self, Schedule::Simple | Schedule::SelfScheduling)
+    }
+
     /// Whether all chunks but the last are equal.
     #[must_use]
     pub fn is_even(self) -> bool {

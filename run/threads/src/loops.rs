@@ -106,7 +106,11 @@ impl Worker {
         }
         let whole = Loop {
             iterations: &iterations,
-            threads: self.active() as u64,
+            threads: if iterations.schedule.counts_threads() {
+                self.active() as u64
+            } else {
+                1
+            },
             body,
         };
         if iterations.schedule.is_even() {
