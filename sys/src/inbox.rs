@@ -3,8 +3,8 @@
 //! An inbox belongs to one origin and one target and lies in the target's arena. It has slots, used in turn, and room for
 //! data that does not fit a slot. The origin alone *posts*. Entries are done in the order in which they were
 //! posted, by whoever holds the *key*: the target, when it looks, or the origin, which so takes back what the target has not
-//! done. Nobody waits for the key but an origin whose target is just at work, which is so for moments. `docs/windows.md` draws
-//! the bytes.
+//! done. Nobody waits for the key but an origin whose target is just at work, which is so for moments, or longer where the target has lost
+//! its core; it sleeps then like who waits for a [turn](crate::turn), which the key is. `docs/windows.md` draws the bytes.
 //!
 //! Why that is right: what an entry needs is stored before its sequence number (release), and read after it (acquire). Only the
 //! holder of the key does entries and counts them as done; the key is taken by an acquiring exchange and given back by a
@@ -12,19 +12,25 @@
 //! loads and stores, and does no entry twice and none out of turn. Whoever sees the count (acquire) sees results. A slot is
 //! written again only when its entry is done.
 
+#[cfg(not(loom))]
 use std::ptr::NonNull;
+#[cfg(not(loom))]
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+#[cfg(not(loom))]
 use crate::arena;
+#[cfg(not(loom))]
 use crate::segment::Segment;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::turn::{Turn, Waits};
+#[cfg(not(loom))]
 use crate::user::Mem;
 
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Entries that fit at a time.
-pub const SLOTS: u64 = 32;
+pub const SLOTS: u64 = if cfg!(loom) { 2 } else { 32 };
 
 /// Bytes of data in a slot.
 pub const IN_SLOT: usize = 32;
@@ -35,23 +41,15 @@ pub const ROOM: usize = BYTES as usize - ROOM_AT;
 /// Bytes of an inbox.
 pub const BYTES: u64 = 80 << 10;
 
-const ROOM_AT: usize = size_of::<Head>() + SLOTS as usize * size_of::<Slot>();
+const ROOM_AT: usize = size_of::<Entries>();
 
 #[repr(C, align(64))]
 struct Line<T>(T);
 
 #[repr(C)]
-struct Head {
-    lock: Line<Lock>,
-    /// Entries that are done, since the beginning.
-    done: Line<AtomicU64>,
-}
-
-#[repr(C)]
 struct Lock {
     version: AtomicU32,
-    /// 1 while somebody holds the key.
-    key: AtomicU32,
+    key: Turn,
 }
 
 #[repr(C, align(64))]
@@ -62,6 +60,15 @@ struct Slot {
     at: AtomicU64,
     data: AtomicU64,
     _bytes: [AtomicU64; IN_SLOT / 8],
+}
+
+/// What is in an inbox in front of the data.
+#[repr(C)]
+pub struct Entries {
+    lock: Line<Lock>,
+    /// Entries that are done, since the beginning.
+    done: Line<AtomicU64>,
+    slots: [Slot; SLOTS as usize],
 }
 
 /// An operation.
@@ -82,22 +89,26 @@ pub struct Entry {
 }
 
 /// One side's view of an inbox.
+#[cfg(not(loom))]
 pub struct Inbox {
     mem: Mem,
-    base: NonNull<u8>,
+    entries: NonNull<Entries>,
 }
 
-// SAFETY: the base points into memory that `mem` keeps mapped; what is shared through it is atomic.
+// SAFETY: the pointer is into memory that `mem` keeps mapped; what is shared through it is atomic.
+#[cfg(not(loom))]
 unsafe impl Send for Inbox {}
 // SAFETY: as above.
+#[cfg(not(loom))]
 unsafe impl Sync for Inbox {}
 
+#[cfg(not(loom))]
 impl Inbox {
     /// The target makes the zeroed memory at `offset` of the arena of `owner` an inbox. None when it cannot be mapped.
     #[must_use]
     pub fn create(segment: &Arc<Segment>, owner: u32, offset: u64) -> Option<Inbox> {
         let inbox = Inbox::map(segment, owner, offset)?;
-        let version = &inbox.head().lock.0.version;
+        let version = &inbox.lock.0.version;
         version.store(VERSION, Ordering::Release);
         Some(inbox)
     }
@@ -106,7 +117,7 @@ impl Inbox {
     #[must_use]
     pub fn open(segment: &Arc<Segment>, owner: u32, offset: u64) -> Option<Inbox> {
         let inbox = Inbox::map(segment, owner, offset)?;
-        let version = inbox.head().lock.0.version.load(Ordering::Acquire);
+        let version = inbox.lock.0.version.load(Ordering::Acquire);
         (version == VERSION).then_some(inbox)
     }
 
@@ -116,15 +127,8 @@ impl Inbox {
         }
         let mem = arena::view(segment, owner, offset, BYTES)?;
         // SAFETY: inside of the arena (checked by the view).
-        let base = unsafe { segment.arena(owner)?.add(offset as usize) };
-        Some(Inbox { mem, base })
-    }
-
-    /// Entries that are done; what they did and brought is seen after this.
-    #[must_use]
-    #[inline]
-    pub fn done(&self) -> u64 {
-        self.head().done.0.load(Ordering::Acquire)
+        let entries = unsafe { segment.arena(owner)?.add(offset as usize) }.cast();
+        Some(Inbox { mem, entries })
     }
 
     /// The memory of the inbox, for the data of entries.
@@ -134,30 +138,12 @@ impl Inbox {
         &self.mem
     }
 
-    /// Takes the key if nobody holds it.
-    #[inline]
-    #[must_use]
-    pub fn enter(&self) -> bool {
-        let key = &self.head().lock.0.key;
-        key.load(Ordering::Relaxed) == 0
-            && key
-                .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
-    }
-
-    /// Gives the key back; so many entries are done now.
-    #[inline]
-    pub fn leave(&self, done: u64) {
-        let head = self.head();
-        head.done.0.store(done, Ordering::Release);
-        head.lock.0.key.store(0, Ordering::Release);
-    }
-
     /// Where the data of entry `number` lies if it fits the slot.
     #[must_use]
     #[inline]
     pub fn in_slot(number: u64) -> u32 {
-        let slot = size_of::<Head>() + (number % SLOTS) as usize * size_of::<Slot>();
+        let slot =
+            std::mem::offset_of!(Entries, slots) + (number % SLOTS) as usize * size_of::<Slot>();
         (slot + size_of::<Slot>() - IN_SLOT) as u32
     }
 
@@ -166,6 +152,47 @@ impl Inbox {
     #[inline]
     pub fn in_room(used: usize) -> u32 {
         (ROOM_AT + used) as u32
+    }
+}
+
+#[cfg(not(loom))]
+impl std::ops::Deref for Inbox {
+    type Target = Entries;
+
+    #[inline]
+    fn deref(&self) -> &Entries {
+        // SAFETY: the memory is mapped, aligned (the offset is a multiple of 64) and long enough; atomics.
+        unsafe { self.entries.as_ref() }
+    }
+}
+
+impl Entries {
+    /// How many are done; what they did and brought is seen after this.
+    #[must_use]
+    #[inline]
+    pub fn done(&self) -> u64 {
+        self.done.0.load(Ordering::Acquire)
+    }
+
+    /// Takes the key if nobody holds it.
+    #[inline]
+    #[must_use]
+    pub fn enter(&self) -> bool {
+        self.lock.0.key.enter(0)
+    }
+
+    /// Gives the key back; so many entries are done now. Returns whether the other side may wait for it: then it must be woken.
+    #[inline]
+    #[must_use]
+    pub fn leave(&self, done: u64) -> bool {
+        self.done.0.store(done, Ordering::Release);
+        self.lock.0.key.leave()
+    }
+
+    /// Counts the caller as waiting for the key until the result is dropped.
+    #[must_use]
+    pub fn waits(&self) -> Waits<'_> {
+        self.lock.0.key.waits()
     }
 
     /// Posts entry `number`, whose data has been stored; the origin alone. The entry [`SLOTS`] before it is done.
@@ -202,20 +229,12 @@ impl Inbox {
     }
 
     #[inline]
-    fn head(&self) -> &Head {
-        // SAFETY: the memory is mapped, aligned (the offset is a multiple of 64) and long enough; atomics.
-        unsafe { self.base.cast::<Head>().as_ref() }
-    }
-
-    #[inline]
     fn slot(&self, number: u64) -> &Slot {
-        let at = size_of::<Head>() + (number % SLOTS) as usize * size_of::<Slot>();
-        // SAFETY: behind the head there are so many slots; atomics.
-        unsafe { self.base.add(at).cast::<Slot>().as_ref() }
+        &self.slots[(number % SLOTS) as usize]
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::mem::offset_of;
 
@@ -246,9 +265,12 @@ mod tests {
 
     #[test]
     fn the_inbox_is_as_drawn() {
-        assert_eq!((size_of::<Head>(), size_of::<Slot>()), (128, 64));
-        assert_eq!(offset_of!(Head, done), 64);
-        assert_eq!(offset_of!(Lock, key), 4);
+        assert_eq!(size_of::<Slot>(), 64);
+        assert_eq!(
+            (offset_of!(Entries, done), offset_of!(Entries, slots)),
+            (64, 128)
+        );
+        assert_eq!((offset_of!(Lock, key), size_of::<Lock>()), (4, 12));
         assert_eq!(offset_of!(Slot, data), 24);
         assert_eq!((ROOM_AT, ROOM), (2176, 79744));
         assert_eq!((Inbox::in_slot(0), Inbox::in_slot(33)), (160, 224));
@@ -261,8 +283,9 @@ mod tests {
         let (segment, offset) = place();
         assert!(Inbox::open(&segment, 1, offset).is_none());
         let raw = arena::view(&segment, 1, offset, BYTES).unwrap();
-        raw.write(0, &1u32.to_ne_bytes());
+        raw.write(0, &2u32.to_ne_bytes());
         raw.write(4, &1u32.to_ne_bytes());
+        raw.write(8, &1u32.to_ne_bytes());
         raw.write(64, &5u64.to_ne_bytes());
         let slot = 128 + 5 * 64;
         raw.write(slot, &6u64.to_ne_bytes());
@@ -275,7 +298,8 @@ mod tests {
         assert_eq!(inbox.done(), 5);
         assert_eq!(inbox.entry(5), Some(ENTRY));
         assert_eq!(inbox.entry(6), None);
-        raw.write(0, &2u32.to_ne_bytes());
+        assert!(inbox.leave(6), "somebody waits");
+        raw.write(0, &1u32.to_ne_bytes());
         assert!(Inbox::open(&segment, 1, offset).is_none());
     }
 
@@ -302,7 +326,7 @@ mod tests {
                 assert_eq!(next.fetch_add(1, Ordering::Relaxed), done);
                 done += 1;
             }
-            inbox.leave(done);
+            assert!(!inbox.leave(done), "nobody waits");
         };
         std::thread::scope(|s| {
             s.spawn(|| {
@@ -324,5 +348,134 @@ mod tests {
             }
         });
         assert_eq!(next.into_inner(), ENTRIES);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::doorbell::Doorbell;
+    use crate::sync::Cell;
+    use loom::sync::Arc;
+
+    const ENTRIES: u64 = 3;
+
+    struct Shared {
+        entries: Entries,
+        /// What the origin stores before it posts, a place for each slot, as the data of entries.
+        data: [Cell<u64>; SLOTS as usize],
+        /// The numbers that were done, one after the other: what is done to the target's memory.
+        effect: Cell<Vec<u64>>,
+        /// That of the origin.
+        bell: Doorbell,
+    }
+
+    // SAFETY: what is not atomic is watched by loom, which is what the model is for.
+    unsafe impl Sync for Shared {}
+    // SAFETY: as above.
+    unsafe impl Send for Shared {}
+
+    impl Shared {
+        fn new() -> Shared {
+            let word = || AtomicU64::new(0);
+            let slot = |_| Slot {
+                sequence: word(),
+                verb: word(),
+                at: word(),
+                data: word(),
+                _bytes: std::array::from_fn(|_| word()),
+            };
+            Shared {
+                entries: Entries {
+                    lock: Line(Lock {
+                        version: AtomicU32::new(VERSION),
+                        key: Turn::new(),
+                    }),
+                    done: Line(word()),
+                    slots: std::array::from_fn(slot),
+                },
+                data: std::array::from_fn(|_| Cell::new(0)),
+                effect: Cell::new(Vec::new()),
+                bell: Doorbell::new(),
+            }
+        }
+
+        /// Does what is posted, as who holds the key. Returns how many are done now.
+        fn serve(&self) -> u64 {
+            let mut done = self.entries.done();
+            while let Some(entry) = self.entries.entry(done) {
+                assert_eq!(entry.at, done);
+                // SAFETY: the origin writes there again when the entry is done.
+                let data = self.data[(done % SLOTS) as usize].with(|at| unsafe { *at });
+                // SAFETY: only the holder of the key is here.
+                self.effect.with_mut(|at| unsafe { (*at).push(data) });
+                done += 1;
+            }
+            done
+        }
+
+        /// As an origin: everything is done after this, by the one or by the other.
+        fn complete(&self) {
+            if !self.entries.enter() {
+                let _waits = self.entries.waits();
+                let mut has = self.entries.enter();
+                while !has {
+                    self.bell.sleep(u64::MAX, || {
+                        has = self.entries.enter();
+                        has
+                    });
+                    has = has || self.entries.enter();
+                }
+            }
+            let done = self.serve();
+            let _ = self.entries.leave(done);
+        }
+    }
+
+    /// Every interleaving of an origin that posts more than there is room for, takes back what is not done and sleeps while the target has the key,
+    /// and a target that looks: all is done once and in turn, by somebody who sees the data.
+    #[test]
+    fn entries_are_done_once_and_in_turn_under_loom() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let shared = Arc::new(Shared::new());
+            let target = shared.clone();
+            let target = loom::thread::spawn(move || {
+                for _ in 0..2 {
+                    if target.entries.entry(target.entries.done()).is_some()
+                        && target.entries.enter()
+                    {
+                        let done = target.serve();
+                        if target.entries.leave(done) {
+                            target.bell.ring();
+                        }
+                    }
+                }
+            });
+            for number in 0..ENTRIES {
+                if number - shared.entries.done() >= SLOTS {
+                    shared.complete();
+                }
+                // SAFETY: the entry that was there before is done.
+                shared.data[(number % SLOTS) as usize].with_mut(|at| unsafe { *at = number + 10 });
+                let entry = Entry {
+                    verb: 1,
+                    op: 0,
+                    basic: 0,
+                    at: number,
+                    bytes: 8,
+                    data: 0,
+                };
+                shared.entries.post(number, entry);
+            }
+            shared.complete();
+            assert_eq!(shared.entries.done(), ENTRIES);
+            target.join().unwrap();
+            // SAFETY: nobody else is left.
+            shared
+                .effect
+                .with(|at| assert_eq!(unsafe { &*at }, &[10, 11, 12]));
+        });
     }
 }

@@ -71,7 +71,6 @@ pub mod group;
 pub mod heap;
 #[cfg(not(loom))]
 pub mod identity;
-#[cfg(not(loom))]
 pub mod inbox;
 #[cfg(not(loom))]
 pub mod job;

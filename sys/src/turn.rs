@@ -16,6 +16,7 @@ use crate::sync::{AtomicU32, Ordering};
 #[repr(C)]
 #[derive(Debug)]
 pub struct Turn {
+    /// 1 + who holds it.
     taken: AtomicU32,
     waiting: AtomicU32,
 }
@@ -30,15 +31,21 @@ impl Turn {
         }
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock for `who` if it is free.
     #[inline]
     #[must_use]
-    pub fn enter(&self) -> bool {
+    pub fn enter(&self, who: u32) -> bool {
         self.taken.load(Ordering::Relaxed) == 0
             && self
                 .taken
-                .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                .compare_exchange(0, who + 1, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
+    }
+
+    /// Who holds the lock. One that has died will hold it for ever.
+    #[must_use]
+    pub fn holder(&self) -> Option<u32> {
+        self.taken.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Gives the lock back. Returns whether others may wait: then all of them must be woken.
@@ -82,11 +89,12 @@ mod tests {
     #[test]
     fn one_at_a_time() {
         let turn = Turn::new();
-        assert!(turn.enter() && !turn.enter());
+        assert!(turn.holder().is_none() && turn.enter(7));
+        assert!(!turn.enter(0) && turn.holder() == Some(7));
         let waits = turn.waits();
         assert!(turn.leave());
         drop(waits);
-        assert!(turn.enter() && !turn.leave());
+        assert!(turn.enter(0) && !turn.leave());
     }
 
     #[test]
@@ -106,15 +114,15 @@ mod tests {
             for _ in 0..4 {
                 s.spawn(|| {
                     for _ in 0..5_000 {
-                        if !turn.enter() {
+                        if !turn.enter(0) {
                             let _waits = turn.waits();
-                            let mut has = turn.enter();
+                            let mut has = turn.enter(0);
                             while !has {
                                 bell.sleep(20_000_000_000, || {
-                                    has = turn.enter();
+                                    has = turn.enter(0);
                                     has
                                 });
-                                has = has || turn.enter();
+                                has = has || turn.enter(0);
                             }
                         }
                         add();
@@ -139,19 +147,19 @@ mod model {
         loom::model(|| {
             let shared = Arc::new((Turn::new(), Doorbell::new()));
             let shared2 = shared.clone();
-            assert!(shared.0.enter());
+            assert!(shared.0.enter(1));
             let holder = loom::thread::spawn(move || {
                 if shared2.0.leave() {
                     shared2.1.ring();
                 }
             });
             let (turn, bell) = &*shared;
-            if !turn.enter() {
+            if !turn.enter(0) {
                 let _waits = turn.waits();
                 let mut has = false;
                 while !has {
                     bell.sleep(u64::MAX, || {
-                        has = turn.enter();
+                        has = turn.enter(0);
                         has
                     });
                 }

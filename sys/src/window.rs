@@ -12,7 +12,7 @@ use crate::segment::Segment;
 use crate::turn::Turn;
 
 /// The version of the block and of the table of attachments.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 #[repr(C, align(128))]
 struct Head {
@@ -444,27 +444,28 @@ mod tests {
         let segment = segment();
         let offset = place(&segment, 0, Block::bytes(2));
         let raw = crate::arena::view(&segment, 0, offset, Block::bytes(2)).unwrap();
-        raw.write(0, &2u32.to_ne_bytes());
+        raw.write(0, &3u32.to_ne_bytes());
         raw.write(4, &2u32.to_ne_bytes());
         raw.write(128 + 256, &2u64.to_ne_bytes()); // lock of target 1: two of class 0
-        raw.write(192 + 256, &1u32.to_ne_bytes()); // accumulate: taken
+        raw.write(192 + 256, &1u32.to_ne_bytes()); // accumulate: rank 0 does
         raw.write(196 + 256, &1u32.to_ne_bytes()); // and waited for
         raw.write(256 + 256, &(4096u64 + 1).to_ne_bytes()); // its table
         raw.write(128 + 512 + 8 * 2, &5u32.to_ne_bytes()); // posted to 1 by 0
         raw.write(132 + 512 + 8, &6u32.to_ne_bytes()); // completed at 0 by 1
         let block = Block::open(&segment, 0, offset, 2).unwrap();
         assert!(!block.lock(1).enter(1, true) && block.lock(1).enter(0, false));
-        assert!(block.accumulate(0).enter() && !block.accumulate(0).leave());
-        assert!(!block.accumulate(1).enter() && block.accumulate(1).leave());
+        assert!(block.accumulate(0).enter(0) && !block.accumulate(0).leave());
+        assert!(!block.accumulate(1).enter(1) && block.accumulate(1).holder() == Some(0));
+        assert!(block.accumulate(1).leave());
         assert_eq!((block.table(0), block.table(1)), (None, Some(4096)));
         assert_eq!(block.posted(1, 0).load(Ordering::Relaxed), 5);
         assert_eq!(block.completed(0, 1).load(Ordering::Relaxed), 6);
-        raw.write(0, &1u32.to_ne_bytes());
+        raw.write(0, &2u32.to_ne_bytes());
         assert!(Block::open(&segment, 0, offset, 2).is_none());
 
         let offset = place(&segment, 2, Table::bytes(1));
         let raw = crate::arena::view(&segment, 2, offset, Table::bytes(1)).unwrap();
-        raw.write(0, &2u32.to_ne_bytes());
+        raw.write(0, &3u32.to_ne_bytes());
         raw.write(4, &1u32.to_ne_bytes());
         for (at, word) in [(72, 1000u64), (80, 24), (88, 640)] {
             raw.write(at, &word.to_ne_bytes());
@@ -479,7 +480,7 @@ mod tests {
         assert_eq!(table.find(1000, 24), Some(found));
         raw.write(64, &1u32.to_ne_bytes());
         assert_eq!(table.find(1000, 24), None, "it is being changed");
-        raw.write(0, &1u32.to_ne_bytes());
+        raw.write(0, &2u32.to_ne_bytes());
         assert!(Table::open(&segment, 2, offset).is_none());
     }
 
@@ -498,7 +499,7 @@ mod tests {
         assert_eq!(b.completed(2, 1).load(Ordering::Acquire), 8);
         assert!(a.lock(2).enter(1, true));
         assert!(!b.lock(2).enter(0, false));
-        assert!(b.accumulate(2).enter() && !a.accumulate(2).enter());
+        assert!(b.accumulate(2).enter(0) && !a.accumulate(2).enter(0));
         let waits = a.accumulate(2).waits();
         assert!(b.accumulate(2).leave());
         drop(waits);
@@ -553,7 +554,7 @@ mod tests {
         let lock = Lock::default();
         threads_count(|| lock.enter(1, true), || lock.leave(1));
         let turn = Turn::default();
-        threads_count(|| turn.enter(), || turn.leave());
+        threads_count(|| turn.enter(0), || turn.leave());
     }
 
     #[test]

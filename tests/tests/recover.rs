@@ -69,3 +69,23 @@ fn who_lives_agrees_whoever_dies_when_over_both_transports() {
         }
     }
 }
+
+/// The moment of death moves through the operations, most of which hold the key of an inbox or the lock of elements. How often an error told of it
+/// is no matter of the test, but that everybody ends, nobody waits and who lives works on.
+#[test]
+fn who_dies_in_a_window_leaves_nobody_waiting() {
+    let built = Built::mpi("mpi/window_deaths.c");
+    for (who, ranks) in [("target", 2), ("target", 4), ("origin", 3), ("holder", 3)] {
+        for step in 0..6 {
+            let delay_us = 3000 + 731 * step;
+            let output =
+                run(&mut tolerant(ranks, &built, &format!("{who} {delay_us}")).command(60));
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(
+                said.starts_with("ok ") && said.ends_with(&format!(" of {}\n", ranks - 1)),
+                "{who} of {ranks} dies after {delay_us} us: {}",
+                text(&output)
+            );
+        }
+    }
+}

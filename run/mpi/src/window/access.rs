@@ -200,7 +200,7 @@ impl Mpi {
                     return false;
                 };
                 let turn = block.accumulate(rank as u32);
-                if !turn.enter() {
+                if !turn.enter(window.rank()) {
                     return false;
                 }
                 combine_at_once(dense, near, far, at);
@@ -270,7 +270,7 @@ impl Mpi {
         match self.reach(&window, target, at, remote)? {
             Reach::Memory(mem) => {
                 if job.kind.combines() {
-                    self.atomically(&window, target, || on_memory(&job, &mem, remote))?;
+                    self.atomically(&window, target, || on_memory(&job, &mem, remote))??;
                 } else {
                     on_memory(&job, &mem, remote)?;
                 }
@@ -278,7 +278,7 @@ impl Mpi {
             }
             Reach::Attach(pid, address) if job.kind.combines() => {
                 self.complete_mail(&window, Some(target))?;
-                self.atomically(&window, target, || on_process(&job, pid, address, remote))?;
+                self.atomically(&window, target, || on_process(&job, pid, address, remote))??;
             }
             Reach::Attach(pid, address) => {
                 self.complete_mail(&window, Some(target))?;
@@ -293,26 +293,36 @@ impl Mpi {
     }
 
     /// Calls `f` while nobody else accumulates to the target.
+    ///
+    /// # Errors
+    /// When a process has died that did.
     pub(super) fn atomically<R>(
         &self,
         window: &Arc<Window>,
         target: u32,
         f: impl FnOnce() -> R,
-    ) -> R {
+    ) -> Result<R> {
         let block = window.block.as_ref().expect("memory is within reach");
-        let turn = block.accumulate(target);
-        if !turn.enter() {
+        let (turn, me) = (block.accumulate(target), window.rank());
+        if !turn.enter(me) {
             let _waits = turn.waits();
             self.rank.block(
-                |_| turn.enter().then_some(()),
+                |engine| {
+                    if turn.enter(me) {
+                        return Some(Ok(()));
+                    }
+                    let holder = window.targets.get(turn.holder()? as usize)?;
+                    let lost = engine.is_dead(holder.process);
+                    lost.then(|| Err(window.half_done(target, holder.process)))
+                },
                 |_| Some(Pending::Collective(None, window.comm.collective())),
-            );
+            )?;
         }
         let result = f();
         if turn.leave() {
             self.wake_all(window);
         }
-        result
+        Ok(result)
     }
 
     /// Wakes the window's processes: a lock that some wait for is free.
@@ -395,6 +405,21 @@ impl Mpi {
                 "operations of MPI_Op_create cannot accumulate; use a predefined one"
             ),
         }
+    }
+}
+
+impl Window {
+    /// The error of who waits for a process that accumulated to the target when it died.
+    #[cold]
+    fn half_done(&self, target: u32, process: u32) -> Error {
+        Error::new(
+            MPIX_ERR_PROC_FAILED,
+            format!(
+                "process {process} died while it accumulated to the memory of rank {target} of {}, whose elements may be \
+                 half done; free the window and make another one of those that live",
+                self.describe()
+            ),
+        )
     }
 }
 

@@ -287,7 +287,8 @@ impl Mpi {
                 told.inboxes = (u64::from(owner) + 1, offset);
                 let made = (0..ranks).filter(|&origin| origin != me).map(|origin| {
                     let offset = offset + u64::from(origin) * inbox::BYTES;
-                    Inbox::create(segment, owner, offset)
+                    let process = parent.group.process(origin)?;
+                    Some((process, Inbox::create(segment, owner, offset)?))
                 });
                 inboxes = made.flatten().collect();
             }

@@ -255,7 +255,8 @@ fn combine(entry: &Entry, inbox: &Mem, there: &Mem, at: i64) {
 
 /// A target's inboxes, one for each other rank.
 pub(super) struct Inboxes {
-    pub(super) inboxes: Vec<Inbox>,
+    /// With the process of their origin.
+    pub(super) inboxes: Vec<(u32, Inbox)>,
     /// The target's memory.
     pub(super) mem: Mem,
     /// The target's rank in the window.
@@ -269,7 +270,7 @@ pub(super) struct Inboxes {
 impl Inlet for Inboxes {
     fn look(&self) -> bool {
         let mut any = false;
-        for inbox in &self.inboxes {
+        for (origin, inbox) in &self.inboxes {
             // The origin may do it meanwhile, then there is nothing any more for who gets the key.
             if inbox.entry(inbox.done()).is_some() && inbox.enter() {
                 let mut done = inbox.done();
@@ -279,7 +280,9 @@ impl Inlet for Inboxes {
                     done += 1;
                     any = true;
                 }
-                inbox.leave(done);
+                if inbox.leave(done) {
+                    self.segment.cell(*origin).bell().ring();
+                }
             }
         }
         any
@@ -300,7 +303,7 @@ impl Inboxes {
             self.mem.copy_to(at, inbox, data, len);
         } else {
             let turn = self.block.accumulate(self.me);
-            if !turn.enter() {
+            if !turn.enter(self.me) {
                 return false;
             }
             combine(entry, inbox, &self.mem, at);
@@ -384,37 +387,38 @@ impl Mpi {
         if state.finish(inbox) {
             return Ok(());
         }
-        let key = inbox.enter().then_some(());
-        let gone = key.is_none()
-            && self.rank.block(
-                |engine| {
-                    let got = inbox.enter();
-                    (got || engine.is_dead(part.process)).then_some(!got)
-                },
-                |_| {
-                    Some(Pending::Collective(
-                        Some(part.process),
-                        window.comm.collective(),
-                    ))
-                },
-            );
+        let gone = !inbox.enter() && self.key_is_lost(window, part.process, inbox);
         if gone {
             // It died with the key; what it has not done will never be.
             state.results.clear();
             state.complete = state.posted;
             fail!(
-                MPI_ERR_RMA_RANGE,
+                MPIX_ERR_PROC_FAILED,
                 "the memory of rank {target} of {} cannot be reached: its process has died",
                 window.describe()
             );
         }
         let taken = self.take_back(window, target, inbox, state.posted);
-        inbox.leave(state.posted);
+        // The target does not wait for it.
+        let _ = inbox.leave(state.posted);
         if taken.is_err() {
             state.results.clear();
         }
         state.finish(inbox);
         taken
+    }
+
+    /// Waits for the key of an inbox that its target holds. Returns true when that will not give it back: it has died with it.
+    #[cold]
+    fn key_is_lost(&self, window: &Window, target: u32, inbox: &Inbox) -> bool {
+        let _waits = inbox.waits();
+        self.rank.block(
+            |engine| {
+                let got = inbox.enter();
+                (got || engine.is_dead(target)).then_some(!got)
+            },
+            |_| Some(Pending::Collective(Some(target), window.comm.collective())),
+        )
     }
 
     /// Does the entries up to `posted` that are not done by system calls. The caller holds the key.
@@ -472,7 +476,7 @@ impl Mpi {
                     false => Ok(()),
                 }
             })
-            .map_err(refused)?;
+            .and_then(|done| done.map_err(refused))?;
             number += 1;
         }
         Ok(())
