@@ -113,6 +113,12 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
         is_there
     }
 
+    /// Gives what was laid out another mark.
+    pub fn mark(&self, place: Place, mark: u64) {
+        let slot = &self.slots[usize::from(place.slot)];
+        slot.mark.store(mark, Ordering::Release);
+    }
+
     /// Covers what was laid out. Who looks at it now keeps its own pointer.
     #[inline]
     pub fn withdraw(&self, place: Place) {
@@ -233,6 +239,9 @@ mod tests {
         assert_eq!(shelf.find(|_| true, |_| true).as_deref(), Some(&2));
         assert!(shelf.uncover(first, 4));
         assert_eq!(shelf.find(|mark| mark == 4, |_| true).as_deref(), Some(&1));
+        shelf.mark(first, 5);
+        assert_eq!(shelf.find(|mark| mark == 4, |_| true), None);
+        assert_eq!(shelf.find(|mark| mark == 5, |_| true).as_deref(), Some(&1));
         shelf.withdraw(first);
         let third = shelf.fill(Arc::new(3), 5).unwrap();
         assert_eq!(Arc::strong_count(&one), 1);

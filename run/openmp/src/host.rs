@@ -153,6 +153,11 @@ pub fn offer(team: &'static Team, is_short: bool) -> Offered {
     })
 }
 
+/// An offer is not to be left to this thread any longer.
+pub fn ripen(offered: &Offered) {
+    briefly(|worker| worker.ripen(offered));
+}
+
 /// Takes an offer of a team back.
 pub fn withdraw(team: &'static Team, offered: Offered) {
     let covered = briefly(|worker| worker.withdraw(offered));
@@ -166,6 +171,11 @@ pub fn withdraw(team: &'static Team, offered: Offered) {
 /// Looks at a condition for a moment if this thread has nothing else to do. Tells whether it holds.
 pub fn look(condition: &dyn Fn() -> bool) -> bool {
     with(|worker| worker.look(&condition))
+}
+
+/// Looks at a condition for so long, in nanoseconds. False: this thread has something else to do.
+pub fn look_for(time_ns: u64, condition: &dyn Fn() -> bool) -> bool {
+    with(|worker| worker.look_for(time_ns, &condition))
 }
 
 /// Waits under a key until a condition holds; others run in the meantime. Who makes it hold calls [`wake`].

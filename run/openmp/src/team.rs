@@ -75,6 +75,8 @@ pub struct Team {
     /// When its members could be claimed; 0 as long as nobody has looked at the clock, which only others do for a region that is expected to be
     /// short.
     opened_ns: AtomicU64,
+    /// The barrier that was next then.
+    opened_generation: AtomicU64,
     /// The next region is not expected to be short.
     is_long: AtomicBool,
 }
@@ -255,6 +257,7 @@ impl Team {
             },
             offer: OnceLock::new(),
             opened_ns: AtomicU64::new(0),
+            opened_generation: AtomicU64::new(0),
             is_long: AtomicBool::new(false),
         }));
         for (member, local) in team.members.iter().zip(locals) {
@@ -340,6 +343,8 @@ impl Team {
         let now_ns = if is_short { 0 } else { clock::now_ns() };
         // Before anybody can claim a member, who tells the time then.
         self.opened_ns.store(now_ns, Ordering::Relaxed);
+        let generation = self.generation.load(Ordering::Relaxed);
+        self.opened_generation.store(generation, Ordering::Relaxed);
         let is_outermost = self.level.load(Ordering::Relaxed) == 1;
         self.claims.open(forker, is_outermost);
         if !is_short {
@@ -348,15 +353,18 @@ impl Team {
         host::offer(self, is_short)
     }
 
-    /// The region is over: how long it took, if that is known, says what is expected of the next. A short one that nobody shared stays short.
+    /// The region is over: how long it took, if that is known, says what is expected of the next. A short one that nobody shared stays short,
+    /// one whose members have met does not: they have waited for each other to begin.
     fn close(&self) {
         let opened_ns = self.opened_ns.load(Ordering::Relaxed);
-        if opened_ns == 0 {
+        let has_met = self.generation.load(Ordering::Relaxed)
+            != self.opened_generation.load(Ordering::Relaxed);
+        if opened_ns == 0 && !has_met {
             return;
         }
         let was_long = self.is_long.load(Ordering::Relaxed);
         let least_ns = if was_long { SHORT_NS } else { LONG_NS };
-        let is_long = clock::now_ns() - opened_ns >= least_ns;
+        let is_long = has_met || clock::now_ns() - opened_ns >= least_ns;
         if is_long != was_long {
             self.is_long.store(is_long, Ordering::Relaxed);
         }

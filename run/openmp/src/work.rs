@@ -396,6 +396,7 @@ impl Context {
     }
 
     fn wait_at<T>(&self, at: &T, waiters: &AtomicU32, done: &dyn Fn() -> bool) {
+        self.hurry_others();
         waiters.fetch_add(1, Ordering::SeqCst);
         host::wait_until(std::ptr::from_ref(at) as usize, done);
         waiters.fetch_sub(1, Ordering::SeqCst);

@@ -124,6 +124,15 @@ impl Offers {
         is_there.then_some(Offered(covered.to_number()))
     }
 
+    /// Gives what lies here another mark; what is in the list has none.
+    pub(crate) fn mark(&self, offered: &Offered, mark: u64) {
+        if offered.0 & LISTED == 0
+            && let Some(covered) = Covered::of_number(offered.0)
+        {
+            self.shelf.mark(covered.place(), mark);
+        }
+    }
+
     /// Takes back what lies here.
     #[inline]
     pub(crate) fn withdraw(&self, offered: Offered) -> Option<Covered> {

@@ -290,6 +290,11 @@ impl Worker {
         u64::from(self.seat + 1) << 48 | offers & 0xffff_ffff_ffff
     }
 
+    /// Lets others take a short offer of this worker at once.
+    pub fn ripen(&self, offered: &Offered) {
+        self.own.offers.mark(offered, RIPE);
+    }
+
     /// Takes an offer of this worker back. Tells where it can be laid out again.
     #[inline]
     pub fn withdraw(&self, offered: Offered) -> Option<Covered> {
@@ -540,6 +545,18 @@ impl Worker {
             cpu::pause();
         }
         false
+    }
+
+    /// Looks at a condition for so long, in nanoseconds, or until it holds. False: this worker has something else to do.
+    pub fn look_for(&self, time_ns: u64, is_over: &impl Fn() -> bool) -> bool {
+        let until = clock::now_ns() + time_ns;
+        while !is_over() && clock::now_ns() < until {
+            if self.has_other_work() {
+                return false;
+            }
+            cpu::pause();
+        }
+        true
     }
 
     fn has_inbox(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Who runs: the context of a member, and what it can do: fork, wait, meet the others, find tasks.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
@@ -37,6 +38,10 @@ pub struct Context {
     pub(crate) work: Current,
     singles: Cell<u64>,
     victim: Cell<u32>,
+    /// When the task that runs here was stolen; 0 if it was not, or if nothing has been looked for since it is over.
+    stolen_ns: Cell<u64>,
+    /// How long this member rested after the last theft; 0 after one that was worth it.
+    rest_ns: Cell<u64>,
     /// Taken when it is needed.
     local: OnceCell<Box<Local>>,
     /// The number of the worker whose thread this is.
@@ -62,6 +67,15 @@ pub struct Request {
 const TEAMS_WITHOUT_CLAUSE: u32 = 3;
 /// Tasks and nodes that a member keeps.
 const TASKS_KEPT: usize = 1024;
+
+/// A stolen task that took less cost two members more than it was worth.
+const LITTLE_NS: u64 = 500;
+/// After a theft of little a member steals nothing for a while, from the first time to the most.
+const REST_NS: RangeInclusive<u64> = 500..=8_000;
+/// A member that finds no task where there have been some looks again after so long, ...
+const PAUSE_NS: u64 = 1_000;
+/// ... so many times, before it goes to sleep: who pushes the next task would have to wake it.
+const PAUSES: u32 = 4;
 
 /// What a waiting member may do in the meantime.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +116,8 @@ impl Context {
             work: Current::new(team.first_work),
             singles: Cell::new(0),
             victim: Cell::new(id),
+            stolen_ns: Cell::new(0),
+            rest_ns: Cell::new(0),
             local: OnceCell::new(),
             worker,
             offered: Cell::new(None),
@@ -307,14 +323,31 @@ impl Context {
         meanwhile: While,
         done: &dyn Fn() -> bool,
     ) {
+        let mut pauses = 0;
         while !done() {
+            self.rest(done);
             if let Some(task) = self.find(meanwhile) {
                 self.run(task);
-                continue;
+                pauses = 0;
+            } else if pauses < PAUSES && host::look_for(PAUSE_NS, done) {
+                pauses += 1;
+            } else if !done() {
+                node.start_waiting();
+                self.sleep(meanwhile, done);
+                node.stop_waiting();
+                pauses = 0;
             }
-            node.start_waiting();
-            self.sleep(meanwhile, done);
-            node.stop_waiting();
+        }
+    }
+
+    /// This member waits for others: if it has laid out those that nobody has begun, they are to begin at once.
+    #[inline]
+    pub(crate) fn hurry_others(&self) {
+        if let Some(offered) = self.offered.take() {
+            if self.team.claims.has_unclaimed() {
+                host::ripen(&offered);
+            }
+            self.offered.set(Some(offered));
         }
     }
 
@@ -325,12 +358,34 @@ impl Context {
         if done() || (!has_tasks() && host::look(&|| done() || has_tasks()) && done()) {
             return;
         }
+        let mut pauses = 0;
         while !done() {
-            match self.find(meanwhile) {
-                Some(task) => self.run(task),
-                None => self.sleep(meanwhile, done),
+            self.rest(done);
+            if let Some(task) = self.find(meanwhile) {
+                self.run(task);
+                pauses = 0;
+            } else if has_tasks() && pauses < PAUSES && host::look_for(PAUSE_NS, done) {
+                pauses += 1;
+            } else if !done() {
+                self.sleep(meanwhile, done);
+                pauses = 0;
             }
         }
+    }
+
+    /// Leaves others' tasks alone for a while if the one that was stolen last took next to nothing.
+    fn rest(&self, done: &dyn Fn() -> bool) {
+        let stolen_ns = self.stolen_ns.replace(0);
+        if stolen_ns == 0 {
+            return;
+        }
+        if clock::now_ns() - stolen_ns >= LITTLE_NS {
+            self.rest_ns.set(0);
+            return;
+        }
+        let rest_ns = (2 * self.rest_ns.get()).clamp(*REST_NS.start(), *REST_NS.end());
+        self.rest_ns.set(rest_ns);
+        host::look_for(rest_ns, done);
     }
 
     /// Sleeps until `done`, or until there may be a task.
@@ -395,7 +450,11 @@ impl Context {
             }
             let stolen =
                 stealer.steal_if(|task| within.is_none_or(|node| task.node.is_within(node)));
-            if stolen.is_some() {
+            if let Some(task) = &stolen {
+                // One with dependences would not be done by its creator in passing: its queue would only grow.
+                if !task.node.has_dependence.load(Ordering::Relaxed) {
+                    self.stolen_ns.set(clock::now_ns());
+                }
                 // The next look begins with the same victim.
                 self.victim
                     .set(if victim == 0 { size - 1 } else { victim - 1 });
@@ -467,6 +526,7 @@ impl Context {
             team.generation.store(generation + 1, Ordering::SeqCst);
             team.wake_all();
         } else {
+            self.hurry_others();
             self.wait(While::AnyTask, &|| {
                 team.generation.load(Ordering::SeqCst) != generation || team.is_cancelled()
             });
