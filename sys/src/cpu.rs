@@ -238,24 +238,16 @@ pub(crate) fn has_avx512() -> bool {
 impl margay_core_reduce::Vectors for Widest {
     #[inline]
     fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        // They inline `f`, so that its loops get these instructions. (No fused multiply-add: it rounds differently.)
+        // Inlines `f`, so that its loops get these instructions. (No fused multiply-add: it rounds differently.)
         #[target_feature(enable = "avx,avx2,avx512f,avx512bw,avx512dq,avx512vl")]
         fn with_avx512<R>(f: impl FnOnce() -> R) -> R {
-            f()
-        }
-        #[target_feature(enable = "avx,avx2")]
-        fn with_avx2<R>(f: impl FnOnce() -> R) -> R {
             f()
         }
         if has_avx512() {
             // SAFETY: the processor has the instructions and the system saves their registers.
             return unsafe { with_avx512(f) };
         }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: as above.
-            return unsafe { with_avx2(f) };
-        }
-        f()
+        without_avx512(f)
     }
 
     #[inline]
@@ -265,30 +257,31 @@ impl margay_core_reduce::Vectors for Widest {
         input: &[u8],
         f: impl Fn([u8; N], [u8; N]) -> [u8; N],
     ) {
-        // Inlines the loop, as those of `run`.
-        #[target_feature(enable = "avx,avx2")]
-        fn each_with_avx2<const N: usize>(
-            inout: &mut [u8],
-            input: &[u8],
-            f: impl Fn([u8; N], [u8; N]) -> [u8; N],
-        ) {
-            margay_core_reduce::each(inout, input, f);
-        }
-        let has_avx2 = is_x86_feature_detected!("avx2");
-        if has_avx2 && inout.len() < vectors::SHORT {
-            // SAFETY: as in `run`.
-            return unsafe { each_with_avx2(inout, input, f) };
-        }
-        if has_avx512() {
+        if inout.len() >= vectors::SHORT && has_avx512() {
             // SAFETY: as in `run`.
             return unsafe { vectors::map_avx512(inout, input, f) };
         }
-        if has_avx2 {
-            // SAFETY: as in `run`.
-            return unsafe { vectors::map_avx2(inout, input, f) };
-        }
-        margay_core_reduce::each(inout, input, f);
+        without_avx512(
+            #[inline(always)]
+            || margay_core_reduce::each(inout, input, f),
+        );
     }
+}
+
+/// Calls `f`, compiled for vectors of 32 bytes if the processor has them.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn without_avx512<R>(f: impl FnOnce() -> R) -> R {
+    // Inlines `f`, as in `Widest::run`.
+    #[target_feature(enable = "avx,avx2")]
+    fn with_avx2<R>(f: impl FnOnce() -> R) -> R {
+        f()
+    }
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has the instructions and the system saves their registers.
+        return unsafe { with_avx2(f) };
+    }
+    f()
 }
 
 #[cfg(not(target_arch = "x86_64"))]

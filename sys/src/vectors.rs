@@ -6,6 +6,9 @@
 //! operand begins that is changed, loads whole lines of the other one as well, and joins the halves that belong together in registers.
 //! 64 KiB of doubles that lie as described, on an AMD Zen 5: 0.69 µs, as long as it takes to load their lines; 0.76 with loads
 //! across lines, 0.83 with these and vectors of 32 bytes. 16 KiB: 0.10, 0.11, 0.17 µs.
+//!
+//! So for vectors of 64 bytes only: in those of 32 the compiler makes a line of products of bytes, of complex numbers, or of minima half as slow again as
+//! in loops over all of them.
 
 use std::arch::x86_64::*;
 
@@ -13,6 +16,8 @@ use margay_core_reduce::each;
 
 /// Operands of fewer bytes are done before it is known how they lie.
 pub(crate) const SHORT: usize = 2048;
+
+const LINE: usize = 64;
 
 /// Which bytes a loop of lines takes.
 struct Lines {
@@ -25,14 +30,14 @@ struct Lines {
 }
 
 impl Lines {
-    /// Lines of `line` bytes. None at all where elements of `N` bytes lie across the ends of lines, or other bytes do than whole
+    /// None at all where elements of `N` bytes lie across the ends of lines, or other bytes do than whole
     /// words of 32 bits.
     #[inline]
-    fn of<const N: usize>(inout: &[u8], input: &[u8], line: usize) -> Lines {
+    fn of<const N: usize>(inout: &[u8], input: &[u8]) -> Lines {
         let len = inout.len().min(input.len());
-        let mut start = (inout.as_ptr() as usize).wrapping_neg() % line;
-        let shift = (input.as_ptr() as usize).wrapping_add(start) % line;
-        if len < 3 * line || !start.is_multiple_of(N) || !shift.is_multiple_of(4) {
+        let mut start = (inout.as_ptr() as usize).wrapping_neg() % LINE;
+        let shift = (input.as_ptr() as usize).wrapping_add(start) % LINE;
+        if len < 3 * LINE || !start.is_multiple_of(N) || !shift.is_multiple_of(4) {
             return Lines {
                 start: 0,
                 shift: 0,
@@ -40,9 +45,9 @@ impl Lines {
             };
         }
         if start < shift {
-            start += line;
+            start += LINE;
         }
-        let count = (len - start + shift) / line - 1;
+        let count = (len - start + shift) / LINE - 1;
         Lines {
             start,
             shift,
@@ -52,7 +57,7 @@ impl Lines {
 
     /// The lines of both operands.
     #[inline]
-    fn take<'a, const LINE: usize>(
+    fn take<'a>(
         &self,
         inout: &'a mut [u8],
         input: &'a [u8],
@@ -62,9 +67,9 @@ impl Lines {
         (blocks.as_chunks_mut().0, lines.as_chunks().0)
     }
 
-    /// The bytes before and behind the lines of `line` bytes.
-    fn rest(&self, len: usize, line: usize) -> [std::ops::Range<usize>; 2] {
-        let end = self.start + self.count * line;
+    /// The bytes before and behind the lines.
+    fn rest(&self, len: usize) -> [std::ops::Range<usize>; 2] {
+        let end = self.start + self.count * LINE;
         [0..self.start, end..len]
     }
 }
@@ -76,10 +81,9 @@ pub(crate) fn map_avx512<const N: usize>(
     input: &[u8],
     f: impl Fn([u8; N], [u8; N]) -> [u8; N],
 ) {
-    const LINE: usize = 64;
-    let range = Lines::of::<N>(inout, input, LINE);
+    let range = Lines::of::<N>(inout, input);
     if range.count > 0 {
-        let (blocks, lines) = range.take::<LINE>(inout, input);
+        let (blocks, lines) = range.take(inout, input);
         let numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         let words = _mm512_add_epi32(numbers, _mm512_set1_epi32((range.shift / 4) as i32));
         // SAFETY: the line is readable and begins at a multiple of its length.
@@ -94,43 +98,7 @@ pub(crate) fn map_avx512<const N: usize>(
             line = next;
         }
     }
-    for rest in range.rest(inout.len(), LINE) {
-        each(&mut inout[rest.clone()], &input[rest], &f);
-    }
-}
-
-/// `inout[i] = f(input[i], inout[i])` in vectors of 32 bytes.
-#[target_feature(enable = "avx,avx2")]
-pub(crate) fn map_avx2<const N: usize>(
-    inout: &mut [u8],
-    input: &[u8],
-    f: impl Fn([u8; N], [u8; N]) -> [u8; N],
-) {
-    const LINE: usize = 32;
-    let range = Lines::of::<N>(inout, input, LINE);
-    if range.count > 0 {
-        let (blocks, lines) = range.take::<LINE>(inout, input);
-        let words = (range.shift / 4) as i32;
-        let numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-        let turned = _mm256_add_epi32(numbers, _mm256_set1_epi32(words));
-        let is_next = _mm256_cmpgt_epi32(numbers, _mm256_set1_epi32(7 - words));
-        let load = |line: &[u8; LINE]| {
-            // SAFETY: the line is readable and begins at a multiple of its length.
-            let line = unsafe { _mm256_load_si256(line.as_ptr().cast()) };
-            // Turned round, so that each word is where it belongs in the one or in the other vector.
-            _mm256_permutevar8x32_epi32(line, turned)
-        };
-        let mut line = load(&lines[0]);
-        for (block, next) in blocks.iter_mut().zip(&lines[1..]) {
-            let next = load(next);
-            let joined = _mm256_blendv_epi8(line, next, is_next);
-            // SAFETY: as many bytes, which may have any value.
-            let joined: [u8; LINE] = unsafe { std::mem::transmute(joined) };
-            each(block, &joined, &f);
-            line = next;
-        }
-    }
-    for rest in range.rest(inout.len(), LINE) {
+    for rest in range.rest(inout.len()) {
         each(&mut inout[rest.clone()], &input[rest], &f);
     }
 }
@@ -173,17 +141,8 @@ mod tests {
         is_as_each::<1>(|inout, input| unsafe { map_avx512(inout, input, mix::<1>) });
         // SAFETY: as above.
         is_as_each::<8>(|inout, input| unsafe { map_avx512(inout, input, mix::<8>) });
-    }
-
-    #[test]
-    fn vectors_of_32_bytes_give_what_single_elements_give() {
-        if !is_x86_feature_detected!("avx2") {
-            return eprintln!("not tested: this processor has not the instructions");
-        }
-        // SAFETY: it has them.
-        is_as_each::<4>(|inout, input| unsafe { map_avx2(inout, input, mix::<4>) });
         // SAFETY: as above.
-        is_as_each::<16>(|inout, input| unsafe { map_avx2(inout, input, mix::<16>) });
+        is_as_each::<16>(|inout, input| unsafe { map_avx512(inout, input, mix::<16>) });
     }
 
     /// All reductions, of operands that are long enough for lines, which begin at different places in them.
