@@ -46,14 +46,9 @@ pub struct Team {
     left: AtomicU32,
     /// Members other than the first that will not touch the team again.
     gone: AtomicU32,
-    generation: AtomicU64,
-    arrived: AtomicU32,
-    /// How many `single` constructs somebody has taken.
-    singles: AtomicU64,
-    copied: AtomicUsize,
+    meeting: Meeting,
     /// A work share of this team has been cancelled; until the next barrier.
     is_work_cancelled: AtomicBool,
-    is_cancelled: AtomicBool,
     /// Whether a task has been deferred in this region.
     has_tasks: AtomicBool,
     /// Members asleep that would take any task, and those that would take only some.
@@ -79,6 +74,30 @@ pub struct Team {
     opened_generation: AtomicU64,
     /// The next region is not expected to be short.
     is_long: AtomicBool,
+}
+
+/// What members write where they meet, all on one line, which goes from core to core once, and on another one what they look at while they wait.
+#[derive(Debug, Default)]
+struct Meeting {
+    written: Written,
+    watched: Watched,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Written {
+    arrived: AtomicU32,
+    /// How many `single` constructs somebody has taken.
+    singles: AtomicU64,
+    copied: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Watched {
+    /// Barriers so far.
+    generation: AtomicU64,
+    is_cancelled: AtomicBool,
 }
 
 /// What members need to begin, beside the loop, which is in the first work share. Written before they can be claimed; a claim makes it seen.
@@ -238,12 +257,8 @@ impl Team {
             claims: Claims::new(size, host::workers()),
             left: AtomicU32::new(0),
             gone: AtomicU32::new(0),
-            generation: AtomicU64::new(0),
-            arrived: AtomicU32::new(0),
-            singles: AtomicU64::new(0),
-            copied: AtomicUsize::new(0),
+            meeting: Meeting::default(),
             is_work_cancelled: AtomicBool::new(false),
-            is_cancelled: AtomicBool::new(false),
             has_tasks: AtomicBool::new(false),
             sleepers: AtomicU32::new(0),
             choosy_sleepers: AtomicU32::new(0),
@@ -312,11 +327,14 @@ impl Team {
         );
         self.left.store(0, Ordering::Relaxed);
         self.gone.store(0, Ordering::Relaxed);
-        self.arrived.store(0, Ordering::Relaxed);
-        self.singles.store(0, Ordering::Relaxed);
+        self.meeting.written.arrived.store(0, Ordering::Relaxed);
+        self.meeting.written.singles.store(0, Ordering::Relaxed);
         self.is_work_cancelled.store(false, Ordering::Relaxed);
-        if self.is_cancelled.load(Ordering::Relaxed) {
-            self.is_cancelled.store(false, Ordering::Relaxed);
+        if self.meeting.watched.is_cancelled.load(Ordering::Relaxed) {
+            self.meeting
+                .watched
+                .is_cancelled
+                .store(false, Ordering::Relaxed);
             self.take_back_works();
         }
         self.has_tasks.store(false, Ordering::Relaxed);
@@ -343,7 +361,7 @@ impl Team {
         let now_ns = if is_short { 0 } else { clock::now_ns() };
         // Before anybody can claim a member, who tells the time then.
         self.opened_ns.store(now_ns, Ordering::Relaxed);
-        let generation = self.generation.load(Ordering::Relaxed);
+        let generation = self.meeting.watched.generation.load(Ordering::Relaxed);
         self.opened_generation.store(generation, Ordering::Relaxed);
         let is_outermost = self.level.load(Ordering::Relaxed) == 1;
         self.claims.open(forker, is_outermost);
@@ -357,7 +375,7 @@ impl Team {
     /// one whose members have met does not: they have waited for each other to begin.
     fn close(&self) {
         let opened_ns = self.opened_ns.load(Ordering::Relaxed);
-        let has_met = self.generation.load(Ordering::Relaxed)
+        let has_met = self.meeting.watched.generation.load(Ordering::Relaxed)
             != self.opened_generation.load(Ordering::Relaxed);
         if opened_ns == 0 && !has_met {
             return;
@@ -465,7 +483,7 @@ impl Team {
     #[inline]
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Ordering::Acquire)
+        self.meeting.watched.is_cancelled.load(Ordering::Acquire)
     }
 
     #[inline]
@@ -479,7 +497,10 @@ impl Team {
     }
 
     pub(crate) fn cancel(&'static self) {
-        self.is_cancelled.store(true, Ordering::SeqCst);
+        self.meeting
+            .watched
+            .is_cancelled
+            .store(true, Ordering::SeqCst);
         self.wake_all();
     }
 

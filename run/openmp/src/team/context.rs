@@ -516,19 +516,23 @@ impl Context {
             team.is_work_cancelled.store(false, Ordering::Relaxed);
             return;
         }
-        let generation = team.generation.load(Ordering::SeqCst);
+        let generation = team.meeting.watched.generation.load(Ordering::SeqCst);
         if team.is_cancelled() {
             return;
         }
-        if team.arrived.fetch_add(1, Ordering::SeqCst) + 1 == team.size {
-            team.arrived.store(0, Ordering::Relaxed);
+        if team.meeting.written.arrived.fetch_add(1, Ordering::SeqCst) + 1 == team.size {
+            team.meeting.written.arrived.store(0, Ordering::Relaxed);
             team.is_work_cancelled.store(false, Ordering::Relaxed);
-            team.generation.store(generation + 1, Ordering::SeqCst);
+            team.meeting
+                .watched
+                .generation
+                .store(generation + 1, Ordering::SeqCst);
             team.wake_all();
         } else {
             self.hurry_others();
             self.wait(While::AnyTask, &|| {
-                team.generation.load(Ordering::SeqCst) != generation || team.is_cancelled()
+                team.meeting.watched.generation.load(Ordering::SeqCst) != generation
+                    || team.is_cancelled()
             });
         }
     }
@@ -541,6 +545,8 @@ impl Context {
             return true;
         }
         self.team
+            .meeting
+            .written
             .singles
             .compare_exchange(mine, mine + 1, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
@@ -552,12 +558,16 @@ impl Context {
             return 0;
         }
         self.barrier();
-        self.team.copied.load(Ordering::Acquire)
+        self.team.meeting.written.copied.load(Ordering::Acquire)
     }
 
     /// The member that executed the `single` passes the address of its variables.
     pub fn end_single_copy(&self, address: usize) {
-        self.team.copied.store(address, Ordering::Release);
+        self.team
+            .meeting
+            .written
+            .copied
+            .store(address, Ordering::Release);
         self.barrier();
     }
 
