@@ -250,6 +250,12 @@ impl<R: Copy + PartialEq, M: Copy + PartialEq> Matching<R, M> {
         Some((envelope, self.unexpected.remove(at)))
     }
 
+    /// Takes the oldest unexpected message with that envelope that pleases (its sender takes it back).
+    pub fn discard(&mut self, envelope: Envelope, pleases: impl Fn(&M) -> bool) -> Option<M> {
+        let at = self.unexpected.find(&envelope, pleases)?;
+        Some(self.unexpected.remove(at))
+    }
+
     /// Takes a posted receive back. Returns whether it was still there.
     pub fn withdraw(&mut self, pattern: Pattern, receive: R) -> bool {
         match pattern.exact() {

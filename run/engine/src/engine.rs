@@ -37,11 +37,12 @@ mod operations;
 mod outgoing;
 mod recover;
 mod request;
+mod withdraw;
 
 use incoming::{envelope, number};
 use outgoing::head;
 use recover::Recovery;
-use request::{Body, Kind, Message, Receive, Request, Send, SendStage};
+use request::{Body, Kind, Message, Receive, Request, Send, SendStage, Withdrawal};
 
 const EAGER: u8 = 1;
 const FIRST: u8 = 2;
@@ -53,6 +54,8 @@ const ACK: u8 = 7;
 const CREDIT: u8 = 8;
 const REVOKE: u8 = 9;
 const REFUSED: u8 = 10;
+const WITHDRAW: u8 = 11;
+const WITHDRAWN: u8 = 12;
 
 /// When a standard send completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +106,7 @@ pub struct Outcome {
     pub tag: u32,
     /// Packed bytes received.
     pub bytes: u64,
-    /// The request was cancelled and nothing was received.
+    /// The request was cancelled: nothing was received, or nobody receives what was sent.
     pub cancelled: bool,
     /// It cannot be completed.
     pub failed: Option<Failed>,
@@ -211,18 +214,27 @@ struct Peer {
     /// Eager messages and bytes sent and not yet matched, as far as we have been told.
     unmatched: u32,
     unmatched_bytes: u64,
+    /// Eager messages of which we have been told that they are matched.
+    credited: u64,
     /// Matched here and not yet told to the peer.
     owed: u32,
     owed_bytes: u64,
+    /// Eager messages of which the peer has been told that they are matched.
+    returned: u64,
+    /// Eager messages that are here and not matched.
+    kept: u32,
     /// Where the rest of an eager message in fragments goes.
     assembling: Option<Target>,
 }
 
+#[derive(Clone, Copy)]
 enum Control {
     Cts { sender: u64, receiver: u64 },
     Ack { sender: u32 },
     Revoke { number: u32 },
     Refused { sender: u32 },
+    Withdraw { request: ReqId },
+    Withdrawn { request: u64, gone: bool },
 }
 
 struct Meeting {
@@ -360,6 +372,8 @@ impl Engine {
             data,
             walk,
             stage: SendStage::Queued,
+            number: 0,
+            withdrawal: Withdrawal::None,
         })));
         if let Some(failed) = self.stalls(envelope.context, Some(to)) {
             return self.refused(key, failed);
@@ -502,36 +516,6 @@ impl Engine {
             } else {
                 request.detached = true;
             }
-        }
-    }
-
-    /// Cancels a receive that has not been matched or a send of which nothing has gone out. The
-    /// outcome tells whether it worked; a cancelled request is done.
-    pub fn cancel(&mut self, id: ReqId) {
-        let Some(request) = self.state.requests.get_mut(id) else {
-            return;
-        };
-        if request.done {
-            return;
-        }
-        let withdrawn = match &request.kind {
-            Kind::Receive(receive) if receive.total.is_none() && !receive.landing => {
-                let pattern = receive.pattern;
-                let withdrawn = self.state.matching.withdraw(pattern, id.index);
-                self.state.note_posted();
-                withdrawn
-            }
-            Kind::Send(send) if send.stage == SendStage::Queued => {
-                let queue = &mut self.state.peers[send.to as usize].queue;
-                let found = queue.iter().position(|&index| index == id.index);
-                found.is_some_and(|at| queue.remove(at).is_some())
-            }
-            _ => false,
-        };
-        if withdrawn {
-            let request = self.state.requests.at(id.index).expect("it is there");
-            request.outcome.cancelled = true;
-            self.state.end(id.index);
         }
     }
 

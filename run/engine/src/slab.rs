@@ -7,6 +7,20 @@ pub struct Key {
     generation: u32,
 }
 
+impl Key {
+    /// As a number, for packets.
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Key {
+        Key {
+            index: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<(u32, Option<T>)>,
@@ -47,6 +61,11 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn at(&mut self, index: u32) -> Option<&mut T> {
         self.slots.get_mut(index as usize)?.1.as_mut()
+    }
+
+    /// As [`at`](Self::at), to look.
+    pub(crate) fn look(&self, index: u32) -> Option<&T> {
+        self.slots.get(index as usize)?.1.as_ref()
     }
 
     #[inline]

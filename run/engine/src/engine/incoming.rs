@@ -23,11 +23,15 @@ impl Sink for State {
             ACK => self.acknowledged(head.word),
             CREDIT => {
                 let peer = &mut self.peers[from as usize];
-                peer.unmatched = peer.unmatched.saturating_sub(number(payload, 0) as u32);
+                let matched = number(payload, 0);
+                peer.credited += matched;
+                peer.unmatched = peer.unmatched.saturating_sub(matched as u32);
                 peer.unmatched_bytes = peer.unmatched_bytes.saturating_sub(number(payload, 1));
             }
             REVOKE => self.revocations.push(head.word),
             REFUSED => self.refusals.push(head.word),
+            WITHDRAW => self.withdraw(from, head, payload),
+            WITHDRAWN => self.withdrawn(number(payload, 0), head.word != 0),
             // A kind of a later version; nothing we sent can have asked for it.
             _ => {}
         }
@@ -294,22 +298,36 @@ impl State {
             self.list(from);
         }
         if token {
-            let limits = self.monitor.tuning.limits();
-            let peer = &mut self.peers[from as usize];
-            peer.owed += 1;
-            peer.owed_bytes += total;
-            if peer.credit_is_due(&limits) {
-                self.list(from);
-            }
+            self.return_token(from, total);
+        }
+    }
+
+    #[inline]
+    pub(super) fn return_token(&mut self, from: u32, total: u64) {
+        let limits = self.monitor.tuning.limits();
+        let peer = &mut self.peers[from as usize];
+        peer.owed += 1;
+        peer.owed_bytes += total;
+        if peer.credit_is_due(&limits) {
+            self.list(from);
         }
     }
 
     fn keep(&mut self, envelope: Envelope, from: u32, total: u64, ack: u32, body: Body) -> u32 {
+        let number = match body {
+            Body::Rendezvous { .. } => 0,
+            _ => {
+                let peer = &mut self.peers[from as usize];
+                peer.kept += 1;
+                peer.arrived()
+            }
+        };
         let key = self.messages.insert(Message {
             envelope,
             from,
             total,
             ack,
+            number,
             body,
         });
         self.matching.unexpected(envelope, key.index);
@@ -375,8 +393,12 @@ impl State {
             total,
             ack,
             body,
+            ..
         } = message_;
         let token = !matches!(body, Body::Rendezvous { .. });
+        if token {
+            self.peers[from as usize].kept -= 1;
+        }
         self.matched(index, from, envelope, total, ack, token);
         match body {
             Body::Short(bytes) => self.data(index, &bytes[..total as usize]),

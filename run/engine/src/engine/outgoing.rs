@@ -66,11 +66,12 @@ impl Engine {
     fn push_control(&mut self, to: u32) -> bool {
         let peer = &mut self.state.peers[to as usize];
         let limits = self.state.monitor.tuning.limits();
-        if let Some(control) = peer.controls.front() {
-            let mut payload = [0; 8];
-            let head = match *control {
+        if let Some(&control) = peer.controls.front() {
+            let mut payload = [0; 16];
+            let mut length = 8;
+            let head = match control {
                 Control::Cts { sender, receiver } => {
-                    payload = receiver.to_ne_bytes();
+                    payload[..8].copy_from_slice(&receiver.to_ne_bytes());
                     Head {
                         kind: CTS,
                         word: sender as u32,
@@ -92,8 +93,27 @@ impl Engine {
                     word: sender,
                     ..Head::default()
                 },
+                Control::Withdraw { request } => {
+                    let Some((envelope, number)) = self.state.asks_back(request) else {
+                        // It has been matched meanwhile.
+                        self.state.peers[to as usize].controls.pop_front();
+                        return true;
+                    };
+                    payload[..8].copy_from_slice(&request.to_bits().to_ne_bytes());
+                    payload[8..].copy_from_slice(&number.to_ne_bytes());
+                    length = 16;
+                    head(WITHDRAW, envelope, 0)
+                }
+                Control::Withdrawn { request, gone } => {
+                    payload[..8].copy_from_slice(&request.to_ne_bytes());
+                    Head {
+                        kind: WITHDRAWN,
+                        word: u32::from(gone),
+                        ..Head::default()
+                    }
+                }
             };
-            if !self.short(to, head, &payload) {
+            if !self.short(to, head, &payload[..length]) {
                 return false;
             }
             self.state.peers[to as usize].controls.pop_front();
@@ -109,6 +129,7 @@ impl Engine {
             };
             if self.short(to, head, &payload) {
                 let peer = &mut self.state.peers[to as usize];
+                peer.returned += u64::from(peer.owed);
                 peer.owed = 0;
                 peer.owed_bytes = 0;
                 return true;
@@ -145,10 +166,13 @@ impl Engine {
                     None => (None, [0; 3]),
                 };
                 let envelope = send.envelope;
+                let Some(key) = self.state.requests.key_at(index) else {
+                    return Pushed::All;
+                };
                 let mut payload = [0; SHORT];
                 for (place, value) in payload.chunks_exact_mut(8).zip([
                     size,
-                    u64::from(index),
+                    key.to_bits(),
                     words[0],
                     words[1],
                     words[2],
@@ -229,6 +253,7 @@ impl Engine {
             let peer = &mut self.state.peers[to as usize];
             peer.unmatched += 1;
             peer.unmatched_bytes += size;
+            send.number = peer.sent();
             let protocol = if whole {
                 Protocol::Whole
             } else {
@@ -240,9 +265,14 @@ impl Engine {
             self.state.stage(index, SendStage::Eager);
             return Pushed::Some;
         }
-        if sync {
-            self.state.stage(index, SendStage::Unacknowledged);
-        } else {
+        let asks = send.withdrawal == Withdrawal::Wanted;
+        send.stage = match sync {
+            true => SendStage::Unacknowledged,
+            false => SendStage::Sent,
+        };
+        if asks {
+            self.state.ask_back(index);
+        } else if !sync {
             self.state.end(index);
         }
         Pushed::All
@@ -344,6 +374,17 @@ impl Peer {
     #[inline]
     pub(super) fn credit_is_due(&self, limits: &Limits) -> bool {
         self.owed > limits.tokens / 4 || self.owed_bytes > limits.token_bytes / 4
+    }
+
+    /// Eager messages that have been sent to the peer.
+    #[inline]
+    pub(super) fn sent(&self) -> u64 {
+        self.credited + u64::from(self.unmatched)
+    }
+
+    /// Eager messages of the peer that have arrived.
+    pub(super) fn arrived(&self) -> u64 {
+        self.returned + u64::from(self.owed) + u64::from(self.kept)
     }
 
     pub(super) fn is_idle(&self) -> bool {

@@ -178,6 +178,9 @@ impl Engine {
             return;
         };
         let ends = match &mut request.kind {
+            Kind::Send(send) if send.to == process && send.stage == SendStage::Sent => {
+                return self.state.end(index);
+            }
             Kind::Send(send) => send.to == process,
             Kind::Receive(receive) => receive.from == Some(process),
             Kind::Collective(execution) => {
@@ -236,7 +239,7 @@ impl Engine {
 
     /// The same for one of its requests.
     pub(crate) fn abandon_one(&mut self, id: ReqId) {
-        self.cancel(id);
+        self.take_back(id);
         self.lose(id);
     }
 
@@ -308,6 +311,9 @@ impl Engine {
                     peer.assembling.take_if(ours);
                 }
                 if let Some(message) = self.state.messages.remove(message) {
+                    if message.number != 0 {
+                        self.state.peers[message.from as usize].kept -= 1;
+                    }
                     self.state.refuse_message(&message);
                 }
             }
@@ -393,6 +399,7 @@ impl State {
             from,
             total,
             ack,
+            number: 0,
             body,
         });
         true

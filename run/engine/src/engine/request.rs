@@ -29,6 +29,9 @@ pub(super) struct Send {
     pub(super) data: Data,
     pub(super) walk: Walk,
     pub(super) stage: SendStage,
+    /// Which of the eager messages to this peer it is, counted from 1; 0 while it is none.
+    pub(super) number: u64,
+    pub(super) withdrawal: Withdrawal,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,17 @@ pub(super) enum SendStage {
     Streaming(u64),
     /// All is sent, the receiver's acknowledgement is awaited.
     Unacknowledged,
+    /// All is sent and the request would be done, but it was cancelled: the receiver's answer is awaited.
+    Sent,
+}
+
+/// What is known of taking a message back of which something has gone out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Withdrawal {
+    None,
+    /// To be asked for when all of it has gone out.
+    Wanted,
+    Asked,
 }
 
 pub(super) struct Receive {
@@ -66,6 +80,8 @@ pub(super) struct Message {
     pub(super) total: u64,
     /// 0, or 1 + the sender's request that wants to know when this is matched.
     pub(super) ack: u32,
+    /// As the sender's [`Send::number`].
+    pub(super) number: u64,
     pub(super) body: Body,
 }
 
@@ -74,6 +90,7 @@ pub(super) enum Body {
     /// What has arrived so far.
     Bytes(Vec<u8>),
     Rendezvous {
+        /// The sender's request, a [`Key`] as a number.
         sender: u64,
         words: [u64; 3],
     },
