@@ -60,9 +60,9 @@ mpi! {
     count fn MPI_Isend(buf: ConstBuf, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, request: Place<MPI_Request>) |mpi| on comm {
         if let Some(piece) = piece(buf.buf(), count.wide(), datatype)
             && !request.is_null()
-            && mpi.send_at_once(piece, dest, tag, comm.value())
+            && let Some(sent) = mpi.isend_at_once(piece, dest, tag, comm.value())
         {
-            return request.put("request", MPI_Request::new(mpi.request_sent()));
+            return request.put("request", MPI_Request::new(sent));
         }
         let data = data(mpi, buf.buf(), count.wide(), datatype)?;
         request.put("request", MPI_Request::new(mpi.isend(SendMode::Standard, data, dest, tag, comm.value())?))

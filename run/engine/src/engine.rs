@@ -42,6 +42,8 @@ mod withdraw;
 use incoming::{envelope, number};
 use outgoing::head;
 use recover::Recovery;
+pub use withdraw::Sent;
+
 use request::{Body, Kind, Message, Receive, Request, Send, SendStage, Withdrawal};
 
 const EAGER: u8 = 1;

@@ -25,7 +25,7 @@ mod wait;
 pub use callbacks::Callbacks;
 pub use collective::{Buffer, Collective, Execution, Operator, Reduction, UserOp, combine};
 pub use data::{Data, copy};
-pub use engine::{Arrived, Engine, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId};
+pub use engine::{Arrived, Engine, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId, Sent};
 pub use helper::ProgressThread;
 pub use margay_core_matching::{Envelope, Pattern};
 pub use margay_net_transport::{SHORT, WHOLE};

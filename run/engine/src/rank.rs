@@ -18,7 +18,7 @@ use margay_sys::user::Piece;
 
 use crate::collective::Execution;
 use crate::data::Data;
-use crate::engine::{Arrived, Engine, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId};
+use crate::engine::{Arrived, Engine, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId, Sent};
 use crate::failures::Failures;
 use crate::helper::Helper;
 use crate::monitor::{EventKind, Monitor};
@@ -244,6 +244,12 @@ impl Rank {
         self.call(|engine| engine.send_at_once(piece, to, envelope))
     }
 
+    /// As [`send_at_once`](Self::send_at_once), telling what was sent.
+    #[inline(always)]
+    pub fn isend_at_once(&self, piece: Piece, to: u32, envelope: Envelope) -> Option<Sent> {
+        self.call(|engine| engine.isend_at_once(piece, to, envelope))
+    }
+
     /// Looks for a message for a moment. `take` sees the outcome when it has come; else
     /// [`recv_posted`](Self::recv_posted) has to wait for it.
     #[inline(always)]
@@ -397,9 +403,15 @@ impl Rank {
         self.watch(&mut engine) || moved
     }
 
-    /// Cancels a request if that is still possible; the outcome tells.
+    /// Cancels a request if that is still possible; the outcome tells. A send of which something has gone out is not
+    /// done then until its receiver, in any call, has answered.
     pub fn cancel(&self, id: ReqId) {
         self.call(|engine| engine.cancel(id));
+    }
+
+    /// The same for a message that went at once.
+    pub fn cancel_sent(&self, sent: Sent) -> ReqId {
+        self.call(|engine| engine.withdraw_sent(sent))
     }
 
     /// Lets a request go on without anybody who asks for its outcome.

@@ -7,7 +7,8 @@ use margay_run_engine::{Data, Envelope, Mode, ReqId, copy};
 use margay_sys::user::Mem;
 
 use crate::error::*;
-use crate::{Mpi, fail};
+use crate::request::Active;
+use crate::{Mpi, Status, fail};
 
 /// What a buffer is attached to.
 #[derive(Clone, Copy, Debug)]
@@ -63,17 +64,17 @@ impl Mpi {
         }
     }
 
-    /// Copies `data` and sends the copy.
+    /// Copies `data` and sends the copy. What is returned is over, but can be cancelled.
     ///
     /// # Errors
     /// When the buffer has no room for it.
     pub(crate) fn buffered_send(
         &self,
-        buffer: &Buffer,
+        buffer: &Arc<Buffer>,
         data: &Data,
         to: u32,
         envelope: Envelope,
-    ) -> Result<()> {
+    ) -> Result<Active> {
         // A program that follows the standard reserves MPI_BSEND_OVERHEAD for each message besides; we need none of it,
         // so one that only counts its data is served as well.
         let need = data.size();
@@ -96,10 +97,23 @@ impl Mpi {
         let packed = Data::bytes(Mem::owned(data.size() as usize), data.size());
         copy(data, &packed);
         let id = self.rank.isend(Mode::Standard, packed, to, envelope);
-        if !self.rank.is_done(id) || self.rank.test(id).is_none() {
-            sends.push((id, need));
+        if self.rank.is_done(id) {
+            return Ok(Active::Send(id));
         }
-        Ok(())
+        sends.push((id, need));
+        Ok(Active::Buffered(buffer.clone(), id))
+    }
+
+    /// Cancels a buffered send that was not out when it began. If it can be cancelled it is the caller's from now on,
+    /// and no longer the buffer's.
+    pub(crate) fn buffered_cancel(&self, buffer: &Buffer, id: ReqId) -> Active {
+        let mut sends = buffer.sends.lock().expect("no panic under this lock");
+        let Some(at) = sends.iter().position(|(send, _)| *send == id) else {
+            return Active::Done(Status::EMPTY);
+        };
+        sends.swap_remove(at);
+        self.rank.cancel(id);
+        Active::Send(id)
     }
 
     /// Waits until all messages of the buffer are out.

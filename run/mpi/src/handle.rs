@@ -37,6 +37,19 @@ pub fn is_of(handle: u32, kind: Kind) -> bool {
 const PLACE_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 7;
 const PLACES: usize = 1 << PLACE_BITS;
+/// The generations of a place.
+pub(crate) const GENERATIONS: u32 = 1 << GENERATION_BITS;
+
+/// The handle of the same place in another generation. Those of an object that stays for ever name nothing else.
+#[inline(always)]
+pub(crate) fn with_generation(handle: u32, generation: u32) -> u32 {
+    handle & !((GENERATIONS - 1) << PLACE_BITS) | generation << PLACE_BITS
+}
+
+/// The generation of a handle.
+pub(crate) fn generation(handle: u32) -> u32 {
+    handle >> PLACE_BITS & (GENERATIONS - 1)
+}
 
 /// Objects of one kind by handle. Looking up costs two comparisons; adding and removing take constant time.
 #[derive(Debug)]
@@ -109,7 +122,7 @@ impl<T> Table<T> {
         if let Some(place) = self.place(handle) {
             let slot = &mut self.slots[place];
             slot.value = None;
-            slot.generation = (slot.generation + 1) & ((1 << GENERATION_BITS) - 1);
+            slot.generation = (slot.generation + 1) & (GENERATIONS - 1);
             self.free.push(place as u32);
         }
     }
@@ -119,7 +132,7 @@ impl<T> Table<T> {
         let place = self.place(handle)?;
         let slot = &mut self.slots[place];
         let value = slot.value.take()?;
-        slot.generation = (slot.generation + 1) & ((1 << GENERATION_BITS) - 1);
+        slot.generation = (slot.generation + 1) & (GENERATIONS - 1);
         self.free.push(place as u32);
         Some(value)
     }

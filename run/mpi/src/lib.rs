@@ -33,6 +33,7 @@ pub mod partition;
 pub mod point;
 pub mod recover;
 pub mod request;
+mod sent;
 pub mod session;
 pub mod tool;
 pub mod topology;
@@ -72,6 +73,7 @@ use info::Info;
 use op::UserOp;
 use point::Taken;
 use request::Request;
+use sent::SentRequests;
 use session::Session;
 use window::Window;
 
@@ -99,9 +101,7 @@ pub struct Mpi {
     objects: RankLock<Objects>,
     /// Stores to windows may be on their way that no fence has followed.
     unsettled: AtomicBool,
-    /// The request of all sends that went at once, and how many of them the program has not completed or freed.
-    sent: u32,
-    sent_out: AtomicU64,
+    sent: SentRequests,
     codes: Mutex<Codes>,
     buffer: Mutex<Option<Arc<Buffer>>>,
     /// Numbers for communicators that this process has given away.
@@ -210,8 +210,7 @@ impl Mpi {
                 next_key: 0,
             }),
             unsettled: AtomicBool::new(false),
-            sent,
-            sent_out: AtomicU64::new(0),
+            sent: SentRequests::new(sent),
             codes: Mutex::new(Codes::new()),
             buffer: Mutex::default(),
             // Numbers below two times the size of the world would be those of the world and of MPI_COMM_SELF.

@@ -149,19 +149,30 @@ impl Mpi {
     /// anything is unusual; then nothing was done and [`send`](Self::send) does it or says why not.
     #[inline(always)]
     pub fn send_at_once(&self, piece: Piece, dest: i32, tag: i32, comm: u32) -> bool {
-        let target = self.with_comm_if(comm, |comm| {
+        let target = self.target_at_once(dest, tag, comm);
+        target.is_some_and(|(to, envelope)| self.rank.send_at_once(piece, to, envelope))
+    }
+
+    /// `MPI_Isend` in the same way: a request that is over.
+    #[inline(always)]
+    pub fn isend_at_once(&self, piece: Piece, dest: i32, tag: i32, comm: u32) -> Option<u32> {
+        let (to, envelope) = self.target_at_once(dest, tag, comm)?;
+        let sent = self.rank.isend_at_once(piece, to, envelope)?;
+        Some(self.request_sent(sent))
+    }
+
+    #[inline(always)]
+    fn target_at_once(&self, dest: i32, tag: i32, comm: u32) -> Option<(u32, Envelope)> {
+        let (process, context, source) = self.with_comm_if(comm, |comm| {
             let process = comm.peers().process(dest as u32)?;
             Some((process, comm.point_to_point(), comm.rank))
-        });
-        let Some(Some((process, context, source))) = target else {
-            return false;
-        };
+        })??;
         let envelope = Envelope {
             context,
             source,
             tag: tag as u32,
         };
-        tag >= 0 && self.rank.send_at_once(piece, process, envelope)
+        (tag >= 0).then_some((process, envelope))
     }
 
     /// `MPI_Recv` into one piece, the usual case on the shortest way; `take` sees the outcome. None
@@ -203,7 +214,10 @@ impl Mpi {
         };
         if mode == SendMode::Buffered {
             let buffer = self.buffer_for(comm)?;
-            return self.buffered_send(&buffer, data, to, envelope);
+            if let Active::Send(id) = self.buffered_send(&buffer, data, to, envelope)? {
+                self.rank.detach(id);
+            }
+            return Ok(());
         }
         match self.rank.send(mode.mode(), data, to, envelope) {
             None => Ok(()),
@@ -263,8 +277,7 @@ impl Mpi {
             None => Active::Done(Status::EMPTY),
             Some((to, envelope)) if mode == SendMode::Buffered => {
                 let buffer = self.buffer_for(comm)?;
-                self.buffered_send(&buffer, &data, to, envelope)?;
-                Active::Done(Status::EMPTY)
+                self.buffered_send(&buffer, &data, to, envelope)?
             }
             Some((to, envelope)) => Active::Send(self.rank.isend(mode.mode(), data, to, envelope)),
         };
@@ -356,10 +369,7 @@ impl Mpi {
                 data,
                 to,
                 envelope,
-            } => {
-                self.buffered_send(buffer, data, *to, *envelope)?;
-                Active::Done(Status::EMPTY)
-            }
+            } => self.buffered_send(buffer, data, *to, *envelope)?,
             Start::Receive {
                 data,
                 pattern,

@@ -1,13 +1,14 @@
 //! Requests: what a nonblocking or persistent operation leaves behind, and waiting for it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use margay_run_engine::{Failed, Outcome, ReqId};
+use margay_run_engine::{Failed, Outcome, ReqId, Sent};
 use margay_sys::user::Mem;
 
+use crate::buffer::Buffer;
 use crate::collective::disagreement;
 use crate::comm::Comm;
+use crate::constants::comm::MPI_COMM_SELF;
 use crate::constants::request::MPI_REQUEST_NULL;
 use crate::constants::sentinel::*;
 use crate::error::*;
@@ -35,6 +36,8 @@ pub(crate) enum Active {
     Done(Status),
     /// A send: its status says at most that it was cancelled.
     Send(ReqId),
+    /// A send that is over for the program, and goes on from a buffer.
+    Buffered(Arc<Buffer>, ReqId),
     /// A collective: its status says nothing.
     Collective(ReqId),
     /// A receive.
@@ -95,7 +98,7 @@ impl Request {
     /// One that nothing is left to do for.
     pub(crate) fn over() -> Request {
         Request {
-            comm: crate::constants::comm::MPI_COMM_SELF,
+            comm: MPI_COMM_SELF,
             active: Active::Done(Status::EMPTY),
             finish: Finish::Nothing,
             persistent: None,
@@ -104,38 +107,24 @@ impl Request {
 }
 
 impl Mpi {
-    /// The handle for a send that is over when its call returns.
+    /// A request for a message that went at once.
     #[inline(always)]
-    pub fn request_sent(&self) -> u32 {
-        self.count_sent(1);
-        self.sent
+    pub(crate) fn request_sent(&self, sent: Sent) -> u32 {
+        self.sent.add(sent, self.rank.lock().is_shared())
     }
 
-    /// Counts a request of a send that went at once: 1 when it is given out, -1 when it is completed or freed.
-    #[inline(always)]
-    fn count_sent(&self, by: i64) {
-        let by = by as u64;
-        if self.rank.lock().is_shared() {
-            self.sent_out.fetch_add(by, Ordering::Relaxed);
-        } else {
-            let before = self.sent_out.load(Ordering::Relaxed);
-            self.sent_out
-                .store(before.wrapping_add(by), Ordering::Relaxed);
-        }
-    }
-
-    /// Whether `handle` is that of sends that went at once.
+    /// Whether `handle` is that of a send that went at once.
     ///
     /// # Errors
     /// When it is, and all of them have been completed or freed.
     #[inline(always)]
     fn is_sent(&self, handle: u32) -> Result<bool> {
-        if handle != self.sent {
+        if !self.sent.has(handle) {
             return Ok(false);
         }
-        match self.sent_out.load(Ordering::Relaxed) {
-            0 => Err(unknown(handle)),
-            _ => Ok(true),
+        match self.sent.any() {
+            true => Ok(true),
+            false => Err(unknown(handle)),
         }
     }
 
@@ -174,7 +163,7 @@ impl Mpi {
     /// # Errors
     /// When there are too many requests.
     pub fn request_generalized(&self, user: Arc<dyn Generalized>) -> Result<u32> {
-        self.request_add(crate::constants::comm::MPI_COMM_SELF, Active::User(user))
+        self.request_add(MPI_COMM_SELF, Active::User(user))
     }
 
     fn request_insert(&self, request: Request) -> Result<u32> {
@@ -190,7 +179,11 @@ impl Mpi {
     /// What is under way, and the communicator.
     #[inline]
     fn active(&self, handle: u32) -> Result<(Active, u32)> {
-        self.is_sent(handle)?;
+        if self.is_sent(handle)? {
+            let cancelling = self.sent.cancelling(handle);
+            let active = cancelling.unwrap_or(Active::Done(Status::EMPTY));
+            return Ok((active, MPI_COMM_SELF));
+        }
         match self.objects().requests.get(handle) {
             Some(request) => Ok((request.active.clone(), request.comm)),
             None => Err(unknown(handle)),
@@ -215,7 +208,7 @@ impl Mpi {
     /// Whether it has ended; makes no progress.
     fn is_over(&self, active: &Active) -> bool {
         match active {
-            Active::Inactive | Active::Done(_) => true,
+            Active::Inactive | Active::Done(_) | Active::Buffered(..) => true,
             Active::Send(id)
             | Active::Receive(id, _)
             | Active::Collective(id)
@@ -237,7 +230,7 @@ impl Mpi {
             }
         };
         match active {
-            Active::Inactive | Active::Done(_) | Active::User(_) => {}
+            Active::Inactive | Active::Done(_) | Active::Buffered(..) | Active::User(_) => {}
             Active::Send(id)
             | Active::Receive(id, _)
             | Active::Collective(id)
@@ -254,7 +247,7 @@ impl Mpi {
     /// Waits for the end and takes the outcome; the entry in the table stays.
     fn outcome(&self, active: &Active) -> (Status, Option<Error>) {
         match active {
-            Active::Inactive => (Status::EMPTY, None),
+            Active::Inactive | Active::Buffered(..) => (Status::EMPTY, None),
             Active::Done(status) => (*status, None),
             Active::Send(id) => {
                 let outcome = self.rank.wait(*id);
@@ -304,11 +297,15 @@ impl Mpi {
 
     /// Ends a request that is over or waits for it, and frees it unless it is persistent.
     fn end(&self, handle: u32, active: &Active, comm: u32) -> Ended {
-        if handle == self.sent {
-            self.count_sent(-1);
-            return Ended::nothing(MPI_REQUEST_NULL);
-        }
         let (status, mut error) = self.outcome(active);
+        if self.sent.has(handle) {
+            self.sent.remove(handle, self.rank.lock().is_shared());
+            return Ended {
+                status,
+                error: error.map(|e| e.on(comm)),
+                handle: MPI_REQUEST_NULL,
+            };
+        }
         if let Some(pending) = &error
             && pending.code() == MPIX_ERR_PROC_FAILED_PENDING
         {
@@ -361,8 +358,7 @@ impl Mpi {
         if handle == MPI_REQUEST_NULL {
             return Ok(Ended::nothing(handle));
         }
-        if self.is_sent(handle)? {
-            self.count_sent(-1);
+        if self.is_sent(handle)? && self.sent.complete(handle, self.rank.lock().is_shared()) {
             return Ok(Ended::nothing(MPI_REQUEST_NULL));
         }
         if let Some((id, room, comm)) = self.take_receive(handle) {
@@ -581,6 +577,11 @@ impl Mpi {
         if matches!(active, Active::User(_)) {
             return Ok(Some(status));
         }
+        if self.sent.has(handle) {
+            self.sent.settle(handle);
+            self.sent.change(handle, Active::Done(status));
+            return error.map_or(Ok(Some(status)), Err);
+        }
         let mut objects = self.objects();
         if let Some(request) = objects.requests.get_mut(handle) {
             request.active = Active::Done(status);
@@ -602,14 +603,17 @@ impl Mpi {
     /// When the handle is invalid.
     pub fn request_free(&self, handle: u32) -> Result<()> {
         if self.is_sent(handle)? {
-            self.count_sent(-1);
+            let cancelling = self.sent.remove(handle, self.rank.lock().is_shared());
+            if let Some(Active::Send(id)) = cancelling {
+                self.rank.detach(id);
+            }
             return Ok(());
         }
         let Some(request) = self.objects().requests.remove(handle) else {
             return Err(unknown(handle));
         };
         match &request.active {
-            Active::Inactive | Active::Done(_) => {
+            Active::Inactive | Active::Done(_) | Active::Buffered(..) => {
                 if let Some(Start::PartitionedReceive(incoming)) = request.persistent.as_deref() {
                     incoming.abandon(&self.rank);
                 }
@@ -637,6 +641,9 @@ impl Mpi {
 
     /// How a persistent request begins, and whose error handler gets its errors.
     pub(crate) fn request_start_of(&self, handle: u32) -> Result<(Option<Arc<Start>>, u32)> {
+        if self.is_sent(handle)? {
+            return Ok((None, MPI_COMM_SELF));
+        }
         match self.objects().requests.get(handle) {
             Some(request) => Ok((request.persistent.clone(), request.comm)),
             None => Err(unknown(handle)),
@@ -656,6 +663,11 @@ impl Mpi {
                 "partitioned communication cannot be cancelled"
             );
         }
+        if self.is_sent(handle)? {
+            let begin = |sent| Active::Send(self.rank.cancel_sent(sent));
+            self.sent.cancel(handle, begin);
+            return Ok(());
+        }
         match self.active(handle)?.0 {
             Active::Inactive => fail!(
                 MPI_ERR_REQUEST,
@@ -663,6 +675,12 @@ impl Mpi {
             ),
             Active::Done(_) => {}
             Active::Send(id) | Active::Receive(id, _) => self.rank.cancel(id),
+            Active::Buffered(buffer, id) => {
+                let active = self.buffered_cancel(&buffer, id);
+                if let Some(request) = self.objects().requests.get_mut(handle) {
+                    request.active = active;
+                }
+            }
             Active::Collective(_)
             | Active::Access(_)
             | Active::Both { .. }
@@ -684,16 +702,21 @@ impl Mpi {
     /// # Errors
     /// When the handle is invalid, not persistent, or active already.
     pub fn request_start(&self, handle: u32) -> Result<()> {
+        let not_persistent = || {
+            let text =
+                "the request is not persistent; only those of the _init functions can be started";
+            Err(Error::new(MPI_ERR_REQUEST, text))
+        };
+        if self.is_sent(handle)? {
+            return not_persistent();
+        }
         let (start, comm) = {
             let objects = self.objects();
             let Some(request) = objects.requests.get(handle) else {
                 return Err(unknown(handle));
             };
             let Some(start) = &request.persistent else {
-                fail!(
-                    MPI_ERR_REQUEST,
-                    "the request is not persistent; only those of the _init functions can be started"
-                );
+                return not_persistent();
             };
             if !matches!(request.active, Active::Inactive) {
                 fail!(
