@@ -33,7 +33,8 @@ impl Engine {
     }
 
     /// Cancels a receive that has not been matched or a send whose message has not been. What has gone out needs the
-    /// receiver's answer, also where the request was done already; the outcome tells whether it worked.
+    /// receiver's answer, also where the request was done already; the outcome tells whether it worked. Of messages to the
+    /// own rank that is known at once.
     pub fn cancel(&mut self, id: ReqId) {
         if self.take_back(id) {
             return;
@@ -62,7 +63,17 @@ impl Engine {
             }
             _ => {}
         }
+        self.push_asked(to);
+    }
+
+    /// Sends what asks a message back. The own rank answers at once.
+    fn push_asked(&mut self, to: u32) {
         self.push_peer(to);
+        if to == self.state.me {
+            self.state.take_loopback();
+            self.push_peer(to);
+            self.state.take_loopback();
+        }
     }
 
     /// Asks an eager message back whose send is over: a request whose outcome tells whether it was cancelled.
@@ -88,7 +99,7 @@ impl Engine {
             self.state.end(key.index);
         } else {
             self.state.ask_back(key.index);
-            self.push_peer(to);
+            self.push_asked(to);
         }
         key
     }
