@@ -19,6 +19,8 @@ pub struct Ready {
     pub readable: bool,
     /// Writing something will not block, or gives an error.
     pub writable: bool,
+    /// The other end is closed, or there is an error.
+    pub hung_up: bool,
 }
 
 impl PollSet {
@@ -79,6 +81,7 @@ impl PollSet {
             readable: events & (libc::POLLIN | libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0,
             writable: events & (libc::POLLOUT | libc::POLLHUP | libc::POLLERR | libc::POLLNVAL)
                 != 0,
+            hung_up: events & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0,
         }
     }
 

@@ -115,6 +115,14 @@ impl Channel {
         Ok(())
     }
 
+    /// Whether the other end is closed; what it has sent before may still be here.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let mut poll = PollSet::default();
+        let place = poll.add_readable(self.socket.as_fd());
+        poll.wait(Some(Duration::ZERO)).is_ok() && poll.ready(place).hung_up
+    }
+
     /// The next message if all of it is here.
     ///
     /// # Errors
@@ -196,6 +204,7 @@ mod tests {
         ours.send(b"one").unwrap();
         ours.send(b"").unwrap();
         ours.send(&[7; 100_000]).unwrap();
+        assert!(!theirs.is_closed());
         assert_eq!(theirs.receive().unwrap().unwrap(), b"one");
         assert_eq!(theirs.receive().unwrap().unwrap(), b"");
         assert_eq!(theirs.receive().unwrap().unwrap(), [7; 100_000]);

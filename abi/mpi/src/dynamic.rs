@@ -71,14 +71,14 @@ mpi! {
     fn MPI_Comm_accept(port_name: Text, info: MPI_Info, root: c_int, comm: MPI_Comm, newcomm: Place<MPI_Comm>) |mpi| on comm {
         mpi.check_info(info.value())?;
         let group = mpi.intracomm(comm.value())?;
-        newcomm.put("newcomm", MPI_Comm::new(mpi.comm_accept(&group, root, || port_name.get("port_name"))?))
+        newcomm.put("newcomm", MPI_Comm::new(mpi.comm_accept(&group, root, || port_name.get("port_name"), info.value())?))
     }
 
     /// Connects to a group that waits at a port.
     fn MPI_Comm_connect(port_name: Text, info: MPI_Info, root: c_int, comm: MPI_Comm, newcomm: Place<MPI_Comm>) |mpi| on comm {
         mpi.check_info(info.value())?;
         let group = mpi.intracomm(comm.value())?;
-        newcomm.put("newcomm", MPI_Comm::new(mpi.comm_connect(&group, root, || port_name.get("port_name"))?))
+        newcomm.put("newcomm", MPI_Comm::new(mpi.comm_connect(&group, root, || port_name.get("port_name"), info.value())?))
     }
 
     /// Connects to the process at the other end of a socket.

@@ -101,6 +101,15 @@ impl Data {
         }
     }
 
+    /// Whether a message of so many packed bytes ends within a basic element. Of data in one piece that is not known.
+    #[must_use]
+    pub fn splits(&self, bytes: u64) -> bool {
+        match &self.shape {
+            Shape::Dense(_) => false,
+            Shape::Typed(datatype, _, skip) => datatype.get_elements(skip + bytes).is_none(),
+        }
+    }
+
     /// The mean length of its dense pieces in bytes; of data in one piece, beyond all lengths.
     #[must_use]
     pub fn mean_piece(&self) -> u64 {

@@ -114,6 +114,8 @@ pub struct Outcome {
     pub failed: Option<Failed>,
     /// The message was longer than the buffer: its size.
     pub truncated: Option<u64>,
+    /// The message ended within a basic element of the receive's datatype.
+    pub split: bool,
 }
 
 /// Why an operation cannot be completed.

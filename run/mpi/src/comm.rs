@@ -438,6 +438,11 @@ impl Mpi {
         let errhandler = std::mem::replace(&mut comm.state().errhandler, MPI_ERRORS_ARE_FATAL);
         let _ = self.errhandler_release(errhandler);
         self.objects().comms.remove(handle);
+        // The processes that spawned this one are no longer connected.
+        let order = Ordering::AcqRel;
+        let _ = self
+            .parent
+            .compare_exchange(handle, MPI_COMM_NULL, order, Ordering::Relaxed);
         comm.close_channel();
         self.rank.lock().lock().remove_members(comm.id());
         self.give_up_bridges();

@@ -355,6 +355,7 @@ impl Task for Receiving {
             cancelled: false,
             failed: self.failed,
             truncated: (sent > incoming.parts.total()).then_some(sent),
+            split: false,
         })
     }
 

@@ -801,6 +801,14 @@ pub fn received(outcome: &Outcome, room: u64) -> (Status, Option<Error>) {
         bytes: outcome.bytes,
         cancelled: false,
     };
+    if outcome.split {
+        let text = format!(
+            "the message from rank {} with tag {} has {} bytes and ends within an element of the receive's datatype; both \
+             sides must name the same basic types",
+            outcome.source, outcome.tag, outcome.bytes
+        );
+        return (status, Some(Error::new(MPI_ERR_TYPE, text)));
+    }
     let error = outcome.truncated.map(|size| {
         Error::new(
             MPI_ERR_TRUNCATE,

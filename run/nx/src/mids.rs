@@ -194,8 +194,8 @@ impl Nx {
         Ok(())
     }
 
-    /// `msgcancel`: takes back what can be taken back, and waits for a message that is being received. A send of which
-    /// something has gone out goes on.
+    /// `msgcancel`: takes back what can be taken back, and waits for a message that is being received. A send
+    /// whose message has been matched goes on.
     ///
     /// # Errors
     /// When there is no such id.

@@ -116,6 +116,18 @@ static void truncation(MPI_Comm rows)
         }
         MPI_Barrier(rows);
     }
+    /* A message that ends within an element was sent with another type. */
+    MPI_Datatype every_second;
+    MPI_Type_vector(4, 1, 2, MPI_INT, &every_second);
+    MPI_Type_commit(&every_second);
+    if (rank == 0) {
+        for (int n = 3; n <= 8; n += 5) MPI_Send(data, n, MPI_CHAR, 1, 9, rows);
+    } else if (rank == 1) {
+        FAILS(MPI_ERR_TYPE, "3 bytes", "within an element", MPI_Recv(data, 1, every_second, 0, 9, rows, MPI_STATUS_IGNORE));
+        MPI_Irecv(data, 1, every_second, 0, 9, rows, &requests[0]);
+        CHECK(MPI_Wait(&requests[0], &statuses[0]) == MPI_SUCCESS);
+    }
+    MPI_Type_free(&every_second);
     /* The error field is left alone when all is well. */
     statuses[0].MPI_ERROR = -77;
     MPI_Irecv(data, 1, MPI_INT, rank, 5, rows, &requests[0]);

@@ -195,6 +195,7 @@ static void child(int argc, char **argv)
         talk(parent, 0);
     MPI_Comm_disconnect(&parent);
     MPI_Comm_get_parent(&parent);
+    CHECK(parent == MPI_COMM_NULL);
     if (failures)
         exit(9);
 }
@@ -266,6 +267,48 @@ static void connect_(const char *service, int serves, MPI_Comm comm, int times)
         join(service, serves);
 }
 
+/* The first two ranks: nobody accepts, nobody connects, then both do. */
+static void patience(void)
+{
+    char port[MPI_MAX_PORT_NAME] = "";
+    MPI_Comm inter;
+    MPI_Info second, wrong;
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Info_create(&second);
+    MPI_Info_set(second, "timeout", "1");
+    MPI_Info_create(&wrong);
+    MPI_Info_set(wrong, "timeout", "soon");
+    if (world_rank == 1)
+        MPI_Open_port(MPI_INFO_NULL, port);
+    MPI_Bcast(port, MPI_MAX_PORT_NAME, MPI_CHAR, 1, MPI_COMM_WORLD);
+    if (world_rank == 0) {
+        double begin = MPI_Wtime();
+        CHECK(class_of(MPI_Comm_connect(port, wrong, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_INFO_VALUE);
+        CHECK(class_of(MPI_Comm_connect(port, second, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_PORT);
+        CHECK(MPI_Wtime() - begin >= 1);
+        /* As the environment says. */
+        CHECK(class_of(MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_PORT);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    /* Those who have given up are not taken for somebody. */
+    if (world_rank == 1)
+        CHECK(class_of(MPI_Comm_accept(port, second, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_PORT);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Info_set(second, "timeout", "30");
+    if (world_rank == 1)
+        CHECK(MPI_Comm_accept(port, second, 0, MPI_COMM_SELF, &inter) == MPI_SUCCESS);
+    if (world_rank == 0)
+        CHECK(MPI_Comm_connect(port, second, 0, MPI_COMM_SELF, &inter) == MPI_SUCCESS);
+    if (world_rank < 2) {
+        talk(inter, world_rank);
+        MPI_Comm_disconnect(&inter);
+    }
+    if (world_rank == 1)
+        MPI_Close_port(port);
+    MPI_Info_free(&second);
+    MPI_Info_free(&wrong);
+}
+
 int main(int argc, char **argv)
 {
     const char *which = argc > 1 ? argv[1] : "";
@@ -274,6 +317,8 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     if (!strcmp(which, "spawn"))
         spawn(argv, 2);
+    else if (!strcmp(which, "patience"))
+        patience();
     else if (!strcmp(which, "child")) {
         child(argc, argv);
         MPI_Finalize();

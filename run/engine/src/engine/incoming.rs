@@ -136,6 +136,7 @@ impl State {
             cancelled: false,
             failed: None,
             truncated: (total > room).then_some(total),
+            split: false,
         };
         self.account(from, total, ack, true);
     }
@@ -282,6 +283,8 @@ impl State {
             request.outcome.bytes = total.min(receive.data.size());
             if total > receive.data.size() {
                 request.outcome.truncated = Some(total);
+            } else if total < receive.data.size() {
+                request.outcome.split = receive.data.splits(total);
             }
         }
         self.account(from, total, ack, token);

@@ -32,6 +32,8 @@ pub enum Knob {
     YieldAfter,
     /// Nanoseconds of waiting from which on it sleeps.
     SleepAfter,
+    /// Seconds after which connecting to other processes is given up; 0: never.
+    ConnectTimeout,
 }
 
 /// The settings of a rank.
@@ -39,6 +41,7 @@ pub struct Tuning {
     limits: [AtomicU64; 3],
     thresholds: Arc<Thresholds>,
     policy: [AtomicU64; 3],
+    connect_timeout: AtomicU64,
     /// A bit for each [`Knob`] that somebody has set.
     set: AtomicU32,
 }
@@ -54,6 +57,7 @@ impl Default for Tuning {
             limits: [eager, u64::from(tokens), token_bytes].map(AtomicU64::new),
             thresholds: Arc::new(Thresholds::measured()),
             policy: Policy::new(1, 1).numbers().map(AtomicU64::new),
+            connect_timeout: AtomicU64::new(0),
             set: AtomicU32::new(0),
         }
     }
@@ -141,6 +145,7 @@ impl Tuning {
             Knob::Looks => &self.policy[0],
             Knob::YieldAfter => &self.policy[1],
             Knob::SleepAfter => &self.policy[2],
+            Knob::ConnectTimeout => &self.connect_timeout,
         }
     }
 }

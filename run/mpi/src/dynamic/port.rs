@@ -20,12 +20,15 @@ use std::sync::atomic::Ordering;
 
 use margay_core_group::Group;
 use margay_run_engine::Pending;
+use margay_run_engine::monitor::Knob;
+use margay_sys::clock;
 use margay_sys::port::{Channel, Listener};
 use margay_sys::segment::Segment;
 
 use super::Address;
 use crate::collective::Operation;
 use crate::comm::{Comm, Parts};
+use crate::constants::info::MPI_INFO_NULL;
 use crate::constants::limit::MPI_MAX_PORT_NAME;
 use crate::error::*;
 use crate::{Mpi, fail};
@@ -54,6 +57,33 @@ pub(crate) struct Peer {
     channel: Channel,
     /// Its job's segment and its rank there, to wake it.
     home: Option<(Arc<Segment>, u32)>,
+    /// How long its first words are waited for.
+    patience: Patience,
+}
+
+/// How long the other side is waited for: until when, and how many seconds that were at first; none: without end.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Patience(Option<(u64, u64)>);
+
+impl Patience {
+    /// So many seconds from now on; 0 is without end.
+    fn seconds(seconds: u64) -> Patience {
+        let until_ns = || clock::now_ns().saturating_add(seconds.saturating_mul(1_000_000_000));
+        Patience((seconds != 0).then(|| (until_ns(), seconds)))
+    }
+
+    /// An error when it is over.
+    fn check(self, what: &str) -> Result<()> {
+        if let Some((until_ns, seconds)) = self.0
+            && clock::now_ns() >= until_ns
+        {
+            fail!(
+                MPI_ERR_PORT,
+                "nobody {what} within {seconds} s; the info key timeout or MARGAY_CONNECT_TIMEOUT sets this time"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// How roots come together.
@@ -61,7 +91,7 @@ pub(crate) enum Dial<'a> {
     /// By waiting at a port; asked now and then whether there is still hope.
     Accept(&'a Port, &'a mut dyn FnMut() -> Result<()>),
     /// By connecting to a port.
-    Connect(&'a str),
+    Connect(&'a str, Patience),
     /// Over a socket that is there.
     Socket(Channel),
 }
@@ -156,12 +186,13 @@ impl Mpi {
     /// `MPI_Comm_accept`; the port's name matters at the root.
     ///
     /// # Errors
-    /// When the root has not opened the port, or the other side goes away.
+    /// When the root has not opened the port, the other side goes away, or nobody comes in time.
     pub fn comm_accept(
         &self,
         comm: &Arc<Comm>,
         root: i32,
         name: impl FnOnce() -> Result<String>,
+        info: u32,
     ) -> Result<u32> {
         let root = self.root_of(comm, root)?;
         self.unite(comm, root, || {
@@ -170,8 +201,10 @@ impl Mpi {
                 let ports = self.ports.lock().expect("no panic under this lock");
                 ports.open.get(&name).cloned()
             };
+            let patience = self.patience(info)?;
+            let mut hope = || patience.check("connected to the port");
             match port {
-                Some(port) => self.dial(Dial::Accept(&port, &mut || Ok(()))),
+                Some(port) => self.dial(Dial::Accept(&port, &mut hope)),
                 None => Err(no_port(&name)),
             }
         })
@@ -180,15 +213,35 @@ impl Mpi {
     /// `MPI_Comm_connect`; the port's name matters at the root.
     ///
     /// # Errors
-    /// When there is no such port, or the other side goes away.
+    /// When there is no such port, the other side goes away, or nobody accepts in time.
     pub fn comm_connect(
         &self,
         comm: &Arc<Comm>,
         root: i32,
         name: impl FnOnce() -> Result<String>,
+        info: u32,
     ) -> Result<u32> {
         let root = self.root_of(comm, root)?;
-        self.unite(comm, root, || self.dial(Dial::Connect(&name()?)))
+        self.unite(comm, root, || {
+            let name = name()?;
+            self.dial(Dial::Connect(&name, self.patience(info)?))
+        })
+    }
+
+    /// How long the other side is waited for: the info key `timeout` in seconds, else the control variable.
+    fn patience(&self, info: u32) -> Result<Patience> {
+        let entries = self.info(info)?;
+        let Some((_, value)) = entries.into_iter().find(|(key, _)| key == "timeout") else {
+            let tuning = &self.rank.monitor().tuning;
+            return Ok(Patience::seconds(tuning.get(Knob::ConnectTimeout)));
+        };
+        match value.trim().parse() {
+            Ok(seconds) => Ok(Patience::seconds(seconds)),
+            Err(_) => fail!(
+                MPI_ERR_INFO_VALUE,
+                "timeout is '{value}', which is not a number of seconds"
+            ),
+        }
     }
 
     /// `MPI_Comm_join`: an inter-communicator with the process at the other end of a socket.
@@ -231,7 +284,7 @@ impl Mpi {
     /// Meets the other root. Returns it, and whether this side makes the bridge.
     pub(crate) fn dial(&self, how: Dial<'_>) -> Result<(Peer, bool)> {
         match how {
-            Dial::Connect(name) => {
+            Dial::Connect(name, patience) => {
                 let (socket, address) = parse(name).ok_or_else(|| no_port(name))?;
                 let home = Segment::join_of(address.pid, address.descriptor, address.segment);
                 let home = home.map_err(|_| no_port(name))?;
@@ -240,12 +293,19 @@ impl Mpi {
                 }
                 let channel = Channel::connect(&socket).map_err(|_| no_port(name))?;
                 let home = Some((Arc::new(home), address.rank));
-                Ok((Peer { channel, home }, false))
+                let peer = Peer {
+                    channel,
+                    home,
+                    patience,
+                };
+                Ok((peer, false))
             }
             Dial::Accept(port, hope) => {
                 let accepted = self.rank.block(
                     |_| match port.listener.accept() {
                         Ok(None) => hope().err().map(Err),
+                        // Whoever has given up meanwhile is not meant.
+                        Ok(Some(channel)) if channel.is_closed() => None,
                         Ok(Some(channel)) => Some(Ok(channel)),
                         Err(error) => Some(Err(lost(error))),
                     },
@@ -254,6 +314,7 @@ impl Mpi {
                 let peer = Peer {
                     channel: accepted,
                     home: None,
+                    patience: Patience::default(),
                 };
                 Ok((peer, true))
             }
@@ -261,6 +322,7 @@ impl Mpi {
                 let mut peer = Peer {
                     channel,
                     home: None,
+                    patience: Patience::default(),
                 };
                 let own = self.own_address();
                 let mut words = vec![HELLO];
@@ -299,12 +361,13 @@ impl Mpi {
     fn hear_root(&self, peer: &mut Peer, kind: i32) -> Result<Vec<i32>> {
         let message = self.rank.block(
             |_| match peer.channel.receive() {
-                Ok(None) => None,
+                Ok(None) => peer.patience.check("accepted at the port").err().map(Err),
                 Ok(Some(message)) => Some(Ok(message)),
                 Err(error) => Some(Err(lost(error))),
             },
             |_| Some(Pending::Elsewhere),
         )?;
+        peer.patience = Patience::default();
         let mut words = words_of(&message);
         match words.first() {
             Some(&first) if first == kind => Ok(words.split_off(1)),
@@ -500,7 +563,8 @@ impl Mpi {
     /// # Errors
     /// When they are gone.
     pub fn connect_parent(&self, name: &str) -> Result<()> {
-        let handle = self.comm_connect(&self.world, 0, || Ok(name.to_string()))?;
+        let name = || Ok(name.to_string());
+        let handle = self.comm_connect(&self.world, 0, name, MPI_INFO_NULL)?;
         self.comm(handle)?.set_name("MPI_COMM_PARENT".into());
         self.parent.store(handle, Ordering::Release);
         Ok(())

@@ -125,6 +125,8 @@ pub struct Control {
 const MOST_EAGER: u64 = 1 << 30;
 const MOST_BYTES: u64 = 1 << 60;
 const PAGE: u64 = 4096;
+/// So many that nanoseconds of it fit 64 bits.
+const MOST_SECONDS: u64 = 1 << 32;
 
 /// The control variables.
 pub const CONTROLS: &[Control] = &[
@@ -237,6 +239,16 @@ pub const CONTROLS: &[Control] = &[
         scope: MPI_T_SCOPE_LOCAL,
         enumeration: Some(0),
         setting: Setting::ProgressThread,
+    },
+    Control {
+        name: "margay_connect_timeout",
+        environment: Some("MARGAY_CONNECT_TIMEOUT"),
+        about: "Seconds after which MPI_Comm_connect and MPI_Comm_accept give up when nobody comes, with MPI_ERR_PORT; 0: never. The info key timeout goes before it.",
+        category: "margay_waiting",
+        verbosity: MPI_T_VERBOSITY_USER_BASIC,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: None,
+        setting: Setting::Knob(Knob::ConnectTimeout, 0, MOST_SECONDS),
     },
     Control {
         name: "margay_event_room",
