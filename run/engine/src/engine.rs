@@ -218,13 +218,13 @@ struct Peer {
     /// Eager messages and bytes sent and not yet matched, as far as we have been told.
     unmatched: u32,
     unmatched_bytes: u64,
-    /// Eager messages of which we have been told that they are matched.
-    credited: u64,
+    /// Eager messages of which we have been told that they are matched, modulo 2^32.
+    credited: u32,
     /// Matched here and not yet told to the peer.
     owed: u32,
     owed_bytes: u64,
-    /// Eager messages of which the peer has been told that they are matched.
-    returned: u64,
+    /// Eager messages of which the peer has been told that they are matched, modulo 2^32.
+    returned: u32,
     /// Eager messages that are here and not matched.
     kept: u32,
     /// Where the rest of an eager message in fragments goes.
@@ -376,7 +376,7 @@ impl Engine {
             data,
             walk,
             stage: SendStage::Queued,
-            number: 0,
+            number: None,
             withdrawal: Withdrawal::None,
         })));
         if let Some(failed) = self.stalls(envelope.context, Some(to)) {

@@ -244,9 +244,9 @@ impl Rank {
         self.call(|engine| engine.send_at_once(piece, to, envelope))
     }
 
-    /// As [`send_at_once`](Self::send_at_once), telling what was sent.
+    /// As [`send_at_once`](Self::send_at_once), telling the message's [`Sent::number`].
     #[inline(always)]
-    pub fn isend_at_once(&self, piece: Piece, to: u32, envelope: Envelope) -> Option<Sent> {
+    pub fn isend_at_once(&self, piece: Piece, to: u32, envelope: Envelope) -> Option<u32> {
         self.call(|engine| engine.isend_at_once(piece, to, envelope))
     }
 

@@ -15,6 +15,7 @@ use crate::partition::{Incoming, Outgoing};
 use crate::recover::failure;
 use crate::request::Active;
 pub use crate::request::received;
+use crate::sent::Message;
 use crate::{Mpi, Status};
 
 /// The largest tag (`MPI_TAG_UB`).
@@ -157,8 +158,13 @@ impl Mpi {
     #[inline(always)]
     pub fn isend_at_once(&self, piece: Piece, dest: i32, tag: i32, comm: u32) -> Option<u32> {
         let (to, envelope) = self.target_at_once(dest, tag, comm)?;
-        let sent = self.rank.isend_at_once(piece, to, envelope)?;
-        Some(self.request_sent(sent))
+        let number = self.rank.isend_at_once(piece, to, envelope)?;
+        Some(self.request_sent(Message {
+            to,
+            comm,
+            tag: tag as u32,
+            number,
+        }))
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use margay_run_engine::{Failed, Outcome, ReqId, Sent};
+use margay_run_engine::{Envelope, Failed, Outcome, ReqId, Sent};
 use margay_sys::user::Mem;
 
 use crate::buffer::Buffer;
@@ -15,6 +15,7 @@ use crate::error::*;
 use crate::file::access::Pending;
 use crate::point::Start;
 use crate::recover::failure;
+use crate::sent::Message;
 use crate::{Mpi, Status, fail};
 
 /// A request.
@@ -109,8 +110,8 @@ impl Request {
 impl Mpi {
     /// A request for a message that went at once.
     #[inline(always)]
-    pub(crate) fn request_sent(&self, sent: Sent) -> u32 {
-        self.sent.add(sent, self.rank.lock().is_shared())
+    pub(crate) fn request_sent(&self, message: Message) -> u32 {
+        self.sent.add(message, self.rank.lock().is_shared())
     }
 
     /// Whether `handle` is that of a send that went at once.
@@ -664,8 +665,7 @@ impl Mpi {
             );
         }
         if self.is_sent(handle)? {
-            let begin = |sent| Active::Send(self.rank.cancel_sent(sent));
-            self.sent.cancel(handle, begin);
+            self.cancel_sent(handle);
             return Ok(());
         }
         match self.active(handle)?.0 {
@@ -695,6 +695,28 @@ impl Mpi {
             }
         }
         Ok(())
+    }
+
+    /// Cancels a send that went at once, if its request has a name and its communicator is still there.
+    fn cancel_sent(&self, handle: u32) {
+        let Some(message) = self.sent.settle(handle) else {
+            return;
+        };
+        let envelope = self.with_comm(message.comm, |comm| {
+            Ok(Envelope {
+                context: comm.point_to_point(),
+                source: comm.rank,
+                tag: message.tag,
+            })
+        });
+        if let Ok(envelope) = envelope {
+            let id = self.rank.cancel_sent(Sent {
+                to: message.to,
+                envelope,
+                number: message.number,
+            });
+            self.sent.cancel(handle, Active::Send(id));
+        }
     }
 
     /// `MPI_Start`

@@ -9,8 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use margay_run_engine::{Envelope, Sent};
-
 use crate::handle::{GENERATIONS, generation, with_generation};
 use crate::request::Active;
 
@@ -34,12 +32,26 @@ pub(crate) struct SentRequests {
     cancelled: Mutex<BTreeMap<u32, Active>>,
 }
 
-/// What was sent; all zero when it cannot be cancelled.
+/// What was sent: its receiver and communicator, its tag and number.
 #[derive(Default)]
 struct Name {
-    to_context: AtomicU64,
-    source_tag: AtomicU64,
-    number: AtomicU64,
+    to_comm: AtomicU64,
+    tag_number: AtomicU64,
+}
+
+/// As the receiver in a name: the program was told that the request is over, so it cannot be cancelled any more.
+const SETTLED: u32 = u32::MAX;
+
+/// A message that went at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    /// World rank of the receiver.
+    pub to: u32,
+    /// Handle of the communicator.
+    pub comm: u32,
+    pub tag: u32,
+    /// Which of the eager messages to this receiver it is.
+    pub number: u32,
 }
 
 impl SentRequests {
@@ -54,20 +66,17 @@ impl SentRequests {
 
     /// Gives a handle for a message.
     #[inline(always)]
-    pub(crate) fn add(&self, sent: Sent, shared: bool) -> u32 {
+    pub(crate) fn add(&self, message: Message, shared: bool) -> u32 {
         let name = self.next_name(shared);
         if let Some(place) = self.names.get(name as usize) {
-            let Envelope {
-                context,
-                source,
+            let Message {
+                to,
+                comm,
                 tag,
-            } = sent.envelope;
-            let both = |a: u32, b: u32| u64::from(a) << 32 | u64::from(b);
-            place
-                .to_context
-                .store(both(sent.to, context), Ordering::Relaxed);
-            place.source_tag.store(both(source, tag), Ordering::Relaxed);
-            place.number.store(sent.number, Ordering::Relaxed);
+                number,
+            } = message;
+            place.to_comm.store(both(to, comm), Ordering::Relaxed);
+            place.tag_number.store(both(tag, number), Ordering::Relaxed);
         }
         with_generation(self.base, name)
     }
@@ -147,30 +156,25 @@ impl SentRequests {
         active
     }
 
-    /// The program was told that it is over: it cannot be cancelled any more.
-    pub(crate) fn settle(&self, handle: u32) -> Option<Sent> {
+    /// The program is told that it is over. Returns the message if it could still be cancelled.
+    pub(crate) fn settle(&self, handle: u32) -> Option<Message> {
         let name = self.names.get(generation(handle) as usize)?;
-        let [to_context, source_tag, number] =
-            [&name.to_context, &name.source_tag, &name.number].map(|n| n.load(Ordering::Relaxed));
-        name.number.store(0, Ordering::Relaxed);
-        (number != 0).then_some(Sent {
-            to: (to_context >> 32) as u32,
-            envelope: Envelope {
-                context: to_context as u32,
-                source: (source_tag >> 32) as u32,
-                tag: source_tag as u32,
-            },
+        let halves = |n: u64| ((n >> 32) as u32, n as u32);
+        let (to, comm) = halves(name.to_comm.load(Ordering::Relaxed));
+        let (tag, number) = halves(name.tag_number.load(Ordering::Relaxed));
+        name.to_comm.store(both(SETTLED, 0), Ordering::Relaxed);
+        (to != SETTLED).then_some(Message {
+            to,
+            comm,
+            tag,
             number,
         })
     }
 
-    /// Cancels one as far as it can be: by what `begin` begins.
-    pub(crate) fn cancel(&self, handle: u32, begin: impl FnOnce(Sent) -> Active) {
-        if let Some(sent) = self.settle(handle) {
-            let active = begin(sent);
-            self.cancelled().insert(handle, active);
-            self.state.fetch_or(CANCELLED, Ordering::Relaxed);
-        }
+    /// One is being cancelled; what is under way for it.
+    pub(crate) fn cancel(&self, handle: u32, active: Active) {
+        self.cancelled().insert(handle, active);
+        self.state.fetch_or(CANCELLED, Ordering::Relaxed);
     }
 
     /// Changes what is under way for one that is being cancelled.
@@ -185,18 +189,20 @@ impl SentRequests {
     }
 }
 
+#[inline(always)]
+fn both(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sent(number: u64) -> Sent {
-        Sent {
+    fn sent(number: u32) -> Message {
+        Message {
             to: 3,
-            envelope: Envelope {
-                context: 4,
-                source: 5,
-                tag: 6,
-            },
+            comm: 4,
+            tag: 5,
             number,
         }
     }
@@ -226,10 +232,8 @@ mod tests {
     fn one_that_is_being_cancelled_is_completed_by_its_end() {
         let requests = SentRequests::new(7 << 27);
         let (a, b) = (requests.add(sent(1), false), requests.add(sent(2), false));
-        requests.cancel(b, |what| {
-            assert_eq!(what, sent(2));
-            Active::Inactive
-        });
+        assert_eq!(requests.settle(b), Some(sent(2)));
+        requests.cancel(b, Active::Inactive);
         assert!(!requests.complete(b, false));
         assert!(requests.complete(a, false));
         assert!(requests.cancelling(b).is_some());

@@ -24,7 +24,7 @@ impl Sink for State {
             CREDIT => {
                 let peer = &mut self.peers[from as usize];
                 let matched = number(payload, 0);
-                peer.credited += matched;
+                peer.credited = peer.credited.wrapping_add(matched as u32);
                 peer.unmatched = peer.unmatched.saturating_sub(matched as u32);
                 peer.unmatched_bytes = peer.unmatched_bytes.saturating_sub(number(payload, 1));
             }
@@ -318,11 +318,11 @@ impl State {
 
     fn keep(&mut self, envelope: Envelope, from: u32, total: u64, ack: u32, body: Body) -> u32 {
         let number = match body {
-            Body::Rendezvous { .. } => 0,
+            Body::Rendezvous { .. } => None,
             _ => {
                 let peer = &mut self.peers[from as usize];
                 peer.kept += 1;
-                peer.arrived()
+                Some(peer.arrived())
             }
         };
         let key = self.messages.insert(Message {

@@ -100,9 +100,9 @@ impl Engine {
                         return true;
                     };
                     payload[..8].copy_from_slice(&request.to_bits().to_ne_bytes());
-                    payload[8..].copy_from_slice(&number.to_ne_bytes());
+                    payload[8..].copy_from_slice(&u64::from(number.is_some()).to_ne_bytes());
                     length = 16;
-                    head(WITHDRAW, envelope, 0)
+                    head(WITHDRAW, envelope, number.unwrap_or(0))
                 }
                 Control::Withdrawn { request, gone } => {
                     payload[..8].copy_from_slice(&request.to_ne_bytes());
@@ -129,7 +129,7 @@ impl Engine {
             };
             if self.short(to, head, &payload) {
                 let peer = &mut self.state.peers[to as usize];
-                peer.returned += u64::from(peer.owed);
+                peer.returned = peer.returned.wrapping_add(peer.owed);
                 peer.owed = 0;
                 peer.owed_bytes = 0;
                 return true;
@@ -253,7 +253,7 @@ impl Engine {
             let peer = &mut self.state.peers[to as usize];
             peer.unmatched += 1;
             peer.unmatched_bytes += size;
-            send.number = peer.sent();
+            send.number = Some(peer.sent());
             let protocol = if whole {
                 Protocol::Whole
             } else {
@@ -376,15 +376,17 @@ impl Peer {
         self.owed > limits.tokens / 4 || self.owed_bytes > limits.token_bytes / 4
     }
 
-    /// Eager messages that have been sent to the peer.
+    /// Eager messages that have been sent to the peer, modulo 2^32.
     #[inline]
-    pub(super) fn sent(&self) -> u64 {
-        self.credited + u64::from(self.unmatched)
+    pub(super) fn sent(&self) -> u32 {
+        self.credited.wrapping_add(self.unmatched)
     }
 
-    /// Eager messages of the peer that have arrived.
-    pub(super) fn arrived(&self) -> u64 {
-        self.returned + u64::from(self.owed) + u64::from(self.kept)
+    /// Eager messages of the peer that have arrived, modulo 2^32.
+    pub(super) fn arrived(&self) -> u32 {
+        self.returned
+            .wrapping_add(self.owed)
+            .wrapping_add(self.kept)
     }
 
     pub(super) fn is_idle(&self) -> bool {

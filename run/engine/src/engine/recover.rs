@@ -311,7 +311,7 @@ impl Engine {
                     peer.assembling.take_if(ours);
                 }
                 if let Some(message) = self.state.messages.remove(message) {
-                    if message.number != 0 {
+                    if message.number.is_some() {
                         self.state.peers[message.from as usize].kept -= 1;
                     }
                     self.state.refuse_message(&message);
@@ -399,7 +399,7 @@ impl State {
             from,
             total,
             ack,
-            number: 0,
+            number: None,
             body,
         });
         true

@@ -29,8 +29,8 @@ pub(super) struct Send {
     pub(super) data: Data,
     pub(super) walk: Walk,
     pub(super) stage: SendStage,
-    /// Which of the eager messages to this peer it is, counted from 1; 0 while it is none.
-    pub(super) number: u64,
+    /// Which of the eager messages to this peer it is; none while it is none.
+    pub(super) number: Option<u32>,
     pub(super) withdrawal: Withdrawal,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Message {
     /// 0, or 1 + the sender's request that wants to know when this is matched.
     pub(super) ack: u32,
     /// As the sender's [`Send::number`].
-    pub(super) number: u64,
+    pub(super) number: Option<u32>,
     pub(super) body: Body,
 }
 

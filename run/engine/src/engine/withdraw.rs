@@ -17,19 +17,16 @@ pub struct Sent {
     pub to: u32,
     /// As it was sent.
     pub envelope: Envelope,
-    /// Which of the eager messages to this receiver it is.
-    pub number: u64,
+    /// Which of the eager messages to this receiver it is, modulo 2^32: no more are under way.
+    pub number: u32,
 }
 
 impl Engine {
-    /// As [`send_at_once`](Self::send_at_once), telling what was sent.
+    /// As [`send_at_once`](Self::send_at_once), telling the message's [`Sent::number`].
     #[inline]
-    pub fn isend_at_once(&mut self, piece: Piece, to: u32, envelope: Envelope) -> Option<Sent> {
-        self.send_at_once(piece, to, envelope).then(|| Sent {
-            to,
-            envelope,
-            number: self.state.peers[to as usize].sent(),
-        })
+    pub fn isend_at_once(&mut self, piece: Piece, to: u32, envelope: Envelope) -> Option<u32> {
+        let sent = self.send_at_once(piece, to, envelope);
+        sent.then(|| self.state.peers[to as usize].sent())
     }
 
     /// Cancels a receive that has not been matched or a send whose message has not been. What has gone out needs the
@@ -92,7 +89,7 @@ impl Engine {
             data,
             walk,
             stage: SendStage::Sent,
-            number,
+            number: Some(number),
             withdrawal: Withdrawal::None,
         })));
         if self.state.recovery.is_dead(to) {
@@ -150,7 +147,7 @@ impl State {
     }
 
     /// What a request that still asks its message back says of it: envelope and number.
-    pub(super) fn asks_back(&self, id: ReqId) -> Option<(Envelope, u64)> {
+    pub(super) fn asks_back(&self, id: ReqId) -> Option<(Envelope, Option<u32>)> {
         match self.requests.get(id)? {
             Request {
                 done: false,
@@ -164,12 +161,13 @@ impl State {
     /// A sender asks a message back: it is dropped if nothing has matched it.
     #[cold]
     pub(super) fn withdraw(&mut self, from: u32, head: Head, payload: &[u8]) {
-        let (request, eager) = (number(payload, 0), number(payload, 1));
+        let request = number(payload, 0);
+        let eager = (number(payload, 1) != 0).then_some(head.word);
         let messages = &self.messages;
         let is_it = |&index: &u32| {
             messages.look(index).is_some_and(|m| {
                 let same = match m.body {
-                    Body::Rendezvous { sender, .. } => eager == 0 && sender == request,
+                    Body::Rendezvous { sender, .. } => eager.is_none() && sender == request,
                     _ => m.number == eager,
                 };
                 same && m.from == from
@@ -179,7 +177,7 @@ impl State {
         let message = found.and_then(|index| self.messages.remove(index));
         if let Some(message) = &message {
             self.note_unexpected();
-            if message.number != 0 {
+            if message.number.is_some() {
                 self.peers[from as usize].kept -= 1;
                 self.return_token(from, message.total);
             }
