@@ -90,7 +90,7 @@ impl SentRequests {
             };
             let next = (given + 1).min(u64::from(NAMES));
             let out = u64::from(state as u32) + OUT;
-            (given as u32, state & CANCELLED | next * NAME | out)
+            (given as u32, (state & CANCELLED) + next * NAME + out)
         };
         let state = self.state.load(Ordering::Relaxed);
         if !shared {
