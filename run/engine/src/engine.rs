@@ -608,7 +608,7 @@ impl Engine {
     }
 
     /// Whether everything that goes out has gone out: no send waits in a queue, no detached request
-    /// is unfinished.
+    /// is unfinished but those that only wait to hear whether what is sent was cancelled.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.state.active.is_empty()
@@ -617,7 +617,7 @@ impl Engine {
             && !self
                 .state
                 .requests
-                .any(|r| r.detached && !r.done && !matches!(r.kind, Kind::Receive(_)))
+                .any(|r| r.detached && !r.done && !r.kind.is_over_here())
     }
 
     /// Reaches further processes through another transport.

@@ -324,6 +324,97 @@ fn unmatched_receives_and_queued_sends_can_be_cancelled() {
     assert_eq!((outcome.bytes, outcome.truncated), (4, Some(8)));
 }
 
+/// Rank 0 sends and cancels as the dice say; rank 1 receives what comes, and in the end exactly what was not cancelled.
+fn cancel_and_receive(ranks: [Rank; 2], seed: u64) -> usize {
+    const MESSAGES: u32 = 40;
+    let envelope = |tag| Envelope {
+        context: 0,
+        source: 0,
+        tag,
+    };
+    let [sender, receiver] = ranks;
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(move || {
+            let mut dice = Dice::new(seed ^ 0x5e4d);
+            let mut sends = Vec::new();
+            for number in 0..MESSAGES {
+                let size = 4 * (1 + dice.below(2000));
+                let mode = match dice.below(3) {
+                    0 => Mode::Synchronous,
+                    _ => Mode::Standard,
+                };
+                let (_, data) = filled(&contents(number as usize, size), dice.below(2) == 0);
+                sends.push(sender.isend(mode, data, 1, envelope(0)));
+                if dice.below(2) == 0 {
+                    sender.cancel(sends[dice.below(sends.len() as u64) as usize]);
+                }
+            }
+            let alive: Vec<u8> = sends
+                .into_iter()
+                .map(|id| u8::from(!sender.wait(id).cancelled))
+                .collect();
+            let told = Data::bytes(Mem::from_vec(alive.clone()), alive.len() as u64);
+            sender.send(Mode::Standard, &told, 1, envelope(1));
+            sender.drain();
+            alive
+        });
+        let mut dice = Dice::new(seed ^ 0x4ece);
+        let (data, end) = (0, 1);
+        let pattern = |tag| Pattern::new(0, Some(0), Some(tag));
+        let mut got = vec![0; MESSAGES as usize];
+        let mut receive = || {
+            let mem = Mem::owned(8000);
+            let outcome = receiver.recv(Data::bytes(mem.clone(), 8000), pattern(data), Some(0));
+            let bytes = read_back(&mem, outcome.bytes, false);
+            let number = u32::from_ne_bytes(bytes[..4].try_into().expect("four bytes"));
+            assert_eq!(
+                bytes,
+                contents(number as usize, outcome.bytes),
+                "seed {seed}"
+            );
+            got[number as usize] += 1;
+        };
+        while receiver.iprobe(pattern(end)).is_none() {
+            if dice.below(8) == 0 && receiver.iprobe(pattern(data)).is_some() {
+                receive();
+            }
+        }
+        while receiver.iprobe(pattern(data)).is_some() {
+            receive();
+        }
+        let told = Data::bytes(Mem::owned(MESSAGES as usize), u64::from(MESSAGES));
+        receiver.recv(told, pattern(end), Some(0));
+        let alive = sending.join().expect("no panic");
+        assert_eq!(got, alive, "seed {seed}");
+        alive.iter().filter(|&&alive| alive == 0).count()
+    })
+}
+
+#[test]
+fn a_message_is_received_or_cancelled() {
+    let mut cancelled = 0;
+    for seed in 0..400 {
+        let mut dice = Dice::new(seed);
+        let limits = Limits {
+            eager: dice.below(9000),
+            tokens: 1 + dice.below(30) as u32,
+            token_bytes: 1 + dice.below(60_000),
+        };
+        let mut ends = world(2, seed, Weather::of(seed))
+            .into_iter()
+            .map(|end| Rank::over(Box::new(end), limits, Policy::new(2, 1)));
+        let ranks = std::array::from_fn(|_| ends.next().expect("two ranks"));
+        cancelled += cancel_and_receive(ranks, seed);
+    }
+    for seed in 0..20 {
+        let segment = segment(2);
+        let ranks = [0, 1].map(|me| Rank::in_segment(&segment, me));
+        cancelled += cancel_and_receive(ranks, seed);
+    }
+    // Both happen, or it was no test.
+    assert!((420..420 * 39).contains(&cancelled), "{cancelled}");
+}
+
 fn segment(ranks: u32) -> Arc<Segment> {
     let segment = Segment::create(Sizes::for_job(ranks)).expect("a segment");
     segment.header().describe(1, 0, 2, "worlds");

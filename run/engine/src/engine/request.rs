@@ -22,6 +22,17 @@ pub(super) enum Kind {
     Promise(u32, u32),
 }
 
+impl Kind {
+    /// Whether this side has nothing left to do that the other side may rely on.
+    pub(super) fn is_over_here(&self) -> bool {
+        match self {
+            Kind::Receive(_) => true,
+            Kind::Send(send) => send.stage == SendStage::Sent,
+            _ => false,
+        }
+    }
+}
+
 pub(super) struct Send {
     pub(super) to: u32,
     pub(super) envelope: Envelope,
