@@ -81,6 +81,7 @@ pub(crate) fn map_avx512<const N: usize>(
     input: &[u8],
     f: impl Fn([u8; N], [u8; N]) -> [u8; N],
 ) {
+    const { assert!(LINE.is_multiple_of(N)) }
     let range = Lines::of::<N>(inout, input);
     if range.count > 0 {
         let (blocks, lines) = range.take(inout, input);
@@ -99,7 +100,13 @@ pub(crate) fn map_avx512<const N: usize>(
         }
     }
     for rest in range.rest(inout.len()) {
-        each(&mut inout[rest.clone()], &input[rest], &f);
+        let (blocks, last) = inout[rest.clone()].as_chunks_mut::<LINE>();
+        let (lines, last_input) = input[rest].as_chunks::<LINE>();
+        // Of a length that the compiler knows: most memory begins and ends so that a whole line is left on either side.
+        for (block, line) in blocks.iter_mut().zip(lines) {
+            each(block, line, &f);
+        }
+        each(last, last_input, &f);
     }
 }
 
