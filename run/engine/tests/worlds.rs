@@ -298,6 +298,41 @@ fn a_flood_is_bounded_and_delivered_in_order() {
 }
 
 #[test]
+fn nothing_is_under_way_after_a_message_in_fragments() {
+    // Longer than a packet, shorter than what is offered first.
+    const SIZE: u64 = 40_000;
+    for seed in 0..20 {
+        let mut ranks: Vec<Rank> = world(2, seed, Weather::of(seed))
+            .into_iter()
+            .map(|end| Rank::over(Box::new(end), Limits::default(), Policy::new(2, 1)))
+            .collect();
+        let receiver = ranks.pop().expect("rank 1");
+        let sender = ranks.pop().expect("rank 0");
+        let bytes = contents(seed as usize, SIZE);
+        let envelope = Envelope {
+            context: 0,
+            source: 0,
+            tag: 0,
+        };
+        let data = Data::bytes(Mem::from_vec(bytes.clone()), SIZE);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                sender.send(Mode::Standard, &data, 1, envelope);
+                sender.send(Mode::Standard, &data, 1, envelope);
+                sender.drain();
+            });
+            for _ in 0..2 {
+                let mem = Mem::owned(SIZE as usize);
+                let pattern = Pattern::new(0, Some(0), Some(0));
+                receiver.recv(Data::bytes(mem.clone(), SIZE), pattern, Some(0));
+                assert_eq!(read_back(&mem, SIZE, false), bytes);
+            }
+        });
+        assert!(receiver.lock().lock().is_quiet(0), "seed {seed}");
+    }
+}
+
+#[test]
 fn unmatched_receives_and_queued_sends_can_be_cancelled() {
     let mut ends = world(1, 3, Weather::of(3));
     let end = ends.pop().expect("one rank");

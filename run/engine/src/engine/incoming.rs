@@ -19,7 +19,9 @@ impl Sink for State {
             MORE => self.more(from, payload),
             RTS => self.request_to_send(from, head, payload),
             CTS => self.clear(from, head.word, number(payload, 0)),
-            DATA => self.data(args[0] as u32, payload),
+            DATA => {
+                self.data(args[0] as u32, payload);
+            }
             ACK => self.acknowledged(head.word),
             CREDIT => {
                 let peer = &mut self.peers[from as usize];
@@ -168,18 +170,25 @@ impl State {
     }
 
     fn more(&mut self, from: u32, payload: &[u8]) {
-        match self.peers[from as usize].assembling {
+        let is_complete = match self.peers[from as usize].assembling {
             Some(Target::Request(index)) => self.data(index, payload),
             Some(Target::Message(index)) => {
                 if let Some(Message {
                     body: Body::Bytes(bytes),
+                    total,
                     ..
                 }) = self.messages.at(index)
                 {
                     bytes.extend_from_slice(payload);
+                    bytes.len() as u64 == *total
+                } else {
+                    false
                 }
             }
-            None => {}
+            None => false,
+        };
+        if is_complete {
+            self.peers[from as usize].assembling = None;
         }
     }
 
@@ -227,19 +236,22 @@ impl State {
 
     /// Bytes for a matched receive.
     #[inline]
-    fn data(&mut self, index: u32, payload: &[u8]) {
+    /// More bytes of what a request receives. Tells whether they were the last.
+    fn data(&mut self, index: u32, payload: &[u8]) -> bool {
         let Some(Request {
             kind: Kind::Receive(receive),
             ..
         }) = self.requests.at(index)
         else {
-            return;
+            return false;
         };
         receive.walk.unpack(&receive.data, payload);
         receive.arrived += payload.len() as u64;
-        if Some(receive.arrived) == receive.total {
+        let is_complete = Some(receive.arrived) == receive.total;
+        if is_complete {
             self.end(index);
         }
+        is_complete
     }
 
     fn acknowledged(&mut self, word: u32) {
@@ -404,7 +416,9 @@ impl State {
         }
         self.matched(index, from, envelope, total, ack, token);
         match body {
-            Body::Short(bytes) => self.data(index, &bytes[..total as usize]),
+            Body::Short(bytes) => {
+                self.data(index, &bytes[..total as usize]);
+            }
             Body::Bytes(bytes) if (bytes.len() as u64) < total && self.recovery.is_dead(from) => {
                 self.fail_receive(index);
             }
