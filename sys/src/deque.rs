@@ -588,21 +588,26 @@ mod model {
         }
     }
 
+    /// Tries twice; the sum of what it got.
+    fn thief(stealer: Stealer<Number>) -> loom::thread::JoinHandle<u64> {
+        loom::thread::spawn(move || {
+            let mut taken = 0;
+            for _ in 0..2 {
+                if let Some(Number(word)) = stealer.steal_if(|_| true) {
+                    taken += word;
+                }
+            }
+            taken
+        })
+    }
+
     #[test]
     fn deque_gives_each_entry_to_one() {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {
             let (owner, stealer) = deque::<Number>();
-            let thief = loom::thread::spawn(move || {
-                let mut taken = 0;
-                for _ in 0..2 {
-                    if let Some(Number(word)) = stealer.steal_if(|_| true) {
-                        taken += word;
-                    }
-                }
-                taken
-            });
+            let thief = thief(stealer);
             owner.push(Number(1));
             owner.push(Number(10));
             let mut taken = owner.pop().map_or(0, |n| n.0);
@@ -624,15 +629,7 @@ mod model {
         builder.preemption_bound = Some(3);
         builder.check(|| {
             let (owner, stealer) = deque::<Number>();
-            let thief = loom::thread::spawn(move || {
-                let mut taken = 0;
-                for _ in 0..2 {
-                    if let Some(Number(word)) = stealer.steal_if(|_| true) {
-                        taken += word;
-                    }
-                }
-                taken
-            });
+            let thief = thief(stealer);
             let mut taken = 0;
             let first = owner.push(Number(1));
             for word in [10, 100, 1000] {

@@ -12,7 +12,7 @@ use margay_threads::{
     Config, Covered, Offer, Worker, configure as configure_threads, preempt_by, with_worker,
 };
 
-pub use margay_threads::{ALONE_NS, Offered};
+pub use margay_threads::{ALONE_NS, Offered, Rest};
 
 use crate::affinity;
 use crate::environment::Environment;

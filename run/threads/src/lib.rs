@@ -28,6 +28,7 @@ mod loops;
 mod offer;
 mod parking;
 mod pool;
+mod rest;
 mod worker;
 
 pub use loops::Iterations;
@@ -35,6 +36,7 @@ pub use margay_core_loops::Schedule;
 pub use margay_sys::job::Group;
 pub use offer::{ALONE_NS, Covered, Offer, Offered};
 pub use pool::{Config, Pool, Token, configure, preempt_by, with_worker};
+pub use rest::Rest;
 pub use worker::{Mark, Worker};
 
 impl Worker {

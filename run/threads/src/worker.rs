@@ -15,6 +15,7 @@ use margay_sys::{clock, cpu, fence};
 use crate::inbox::MAX_FIBERS;
 use crate::offer::{Covered, Offer, Offered, Patience, RIPE};
 use crate::pool::{Seat, Shared, Token, settle};
+use crate::rest::Rest;
 
 /// The context on a thread's own stack.
 const ROOT: u16 = 0;
@@ -36,11 +37,6 @@ const DOZES: u32 = 50;
 
 /// An idle worker looks so often at what others have: each look takes lines from the cores that write them. What comes for itself it sees at once.
 const LOOK_NS: u64 = 1_000;
-
-/// A stolen job that took less cost two workers more than it was worth.
-const LITTLE_NS: u64 = 500;
-/// After a theft of little a worker steals nothing for a while, from the first time to the most.
-const REST_NS: std::ops::RangeInclusive<u64> = 500..=8_000;
 
 /// Something to do.
 enum Work {
@@ -139,8 +135,8 @@ pub struct Worker {
     /// When this worker ran out of work, or 0.
     idle_since_ns: Cell<u64>,
     dozes: Cell<u32>,
-    /// How long it steals nothing after the last theft; 0 after one that was worth it.
-    rest_ns: Cell<u64>,
+    /// How long it steals nothing after the last theft.
+    rest: Rest,
     watch: RefCell<Watch>,
     /// For the bodies of its fibers.
     this: Weak<Worker>,
@@ -179,7 +175,7 @@ impl Worker {
             patience: Patience::default(),
             idle_since_ns: Cell::new(0),
             dozes: Cell::new(0),
-            rest_ns: Cell::new(0),
+            rest: Rest::default(),
             watch: RefCell::new(Watch::default()),
             this: this.clone(),
         })
@@ -723,13 +719,7 @@ impl Worker {
                 let began = clock::now_ns();
                 self.tag.set(job.tag());
                 job.run(self);
-                let is_little = clock::now_ns() - began < LITTLE_NS;
-                let rest_ns = if is_little {
-                    (2 * self.rest_ns.get()).clamp(*REST_NS.start(), *REST_NS.end())
-                } else {
-                    0
-                };
-                self.rest_ns.set(rest_ns);
+                self.rest.after(clock::now_ns() - began);
             }
             Work::Offer(offer) => {
                 self.tag.set(offer.tag());
@@ -778,18 +768,11 @@ impl Worker {
 
     /// Leaves others alone for a while when the last theft was of little. False: something of its own has come up.
     fn rest(&self) -> bool {
-        let rest_ns = self.rest_ns.get();
+        let rest_ns = self.rest.ns();
         if rest_ns == 0 {
             return true;
         }
-        let until = clock::now_ns() + rest_ns;
-        while clock::now_ns() < until {
-            if self.has_other_work() {
-                return false;
-            }
-            cpu::pause();
-        }
-        true
+        self.look_for(rest_ns, &|| false)
     }
 
     fn open_offer(&self, seat: &Seat, pleases: impl Fn(u64) -> bool) -> Option<Arc<dyn Offer>> {

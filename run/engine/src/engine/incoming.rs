@@ -234,9 +234,8 @@ impl State {
         self.list(from);
     }
 
-    /// Bytes for a matched receive.
+    /// Bytes for a matched receive. Tells whether they were the last.
     #[inline]
-    /// More bytes of what a request receives. Tells whether they were the last.
     fn data(&mut self, index: u32, payload: &[u8]) -> bool {
         let Some(Request {
             kind: Kind::Receive(receive),

@@ -1,7 +1,6 @@
 //! Who runs: the context of a member, and what it can do: fork, wait, meet the others, find tasks.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
@@ -12,7 +11,7 @@ use margay_sys::slot;
 
 use super::{Initial, Local, Member, Team, lock};
 use crate::environment;
-use crate::host;
+use crate::host::{self, Rest};
 use crate::icv::Icv;
 use crate::node::Node;
 use crate::reduction::{self, Reductions};
@@ -40,8 +39,8 @@ pub struct Context {
     victim: Cell<u32>,
     /// When the task that runs here was stolen; 0 if it was not, or if nothing has been looked for since it is over.
     stolen_ns: Cell<u64>,
-    /// How long this member rested after the last theft; 0 after one that was worth it.
-    rest_ns: Cell<u64>,
+    /// How long this member rests after a theft.
+    rest: Rest,
     /// Taken when it is needed.
     local: OnceCell<Box<Local>>,
     /// The number of the worker whose thread this is.
@@ -68,10 +67,6 @@ const TEAMS_WITHOUT_CLAUSE: u32 = 3;
 /// Tasks and nodes that a member keeps.
 const TASKS_KEPT: usize = 1024;
 
-/// A stolen task that took less cost two members more than it was worth.
-const LITTLE_NS: u64 = 500;
-/// After a theft of little a member steals nothing for a while, from the first time to the most.
-const REST_NS: RangeInclusive<u64> = 500..=8_000;
 /// A member that finds no task where there have been some looks again after so long, ...
 const PAUSE_NS: u64 = 1_000;
 /// ... so many times, before it goes to sleep: who pushes the next task would have to wake it.
@@ -117,7 +112,7 @@ impl Context {
             singles: Cell::new(0),
             victim: Cell::new(id),
             stolen_ns: Cell::new(0),
-            rest_ns: Cell::new(0),
+            rest: Rest::default(),
             local: OnceCell::new(),
             worker,
             offered: Cell::new(None),
@@ -379,13 +374,10 @@ impl Context {
         if stolen_ns == 0 {
             return;
         }
-        if clock::now_ns() - stolen_ns >= LITTLE_NS {
-            self.rest_ns.set(0);
-            return;
+        let rest_ns = self.rest.after(clock::now_ns() - stolen_ns);
+        if rest_ns != 0 {
+            host::look_for(rest_ns, done);
         }
-        let rest_ns = (2 * self.rest_ns.get()).clamp(*REST_NS.start(), *REST_NS.end());
-        self.rest_ns.set(rest_ns);
-        host::look_for(rest_ns, done);
     }
 
     /// Sleeps until `done`, or until there may be a task.
