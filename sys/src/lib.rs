@@ -105,6 +105,8 @@ pub mod signal;
 pub mod sleepers;
 #[cfg(not(loom))]
 pub mod slot;
+#[cfg(not(loom))]
+mod sweep;
 mod sync;
 pub mod tally;
 #[cfg(not(loom))]

@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::segment::Segment;
+use crate::sweep::{from_the_end, takes_way_back};
 
 /// A base address and the bytes around it that may be touched. Cloning is cheap.
 #[derive(Clone)]
@@ -479,8 +480,27 @@ unsafe fn copy_words(from: *const u8, to: *mut u8, len: usize) {
         1 => word!(u8),
         2 => word!(u16),
         16 => word!(u128),
+        // SAFETY: by the contract.
+        _ if takes_way_back(to.addr(), from.addr(), len) => unsafe { copy_back(from, to, len) },
         // SAFETY: by the contract; memmove, since the user may pass overlapping buffers.
         _ => unsafe { std::ptr::copy(from, to, len) },
+    }
+}
+
+/// As [`copy_words`], from the end.
+///
+/// # Safety
+/// As for [`copy_words`].
+#[inline(never)]
+unsafe fn copy_back(from: *const u8, to: *mut u8, len: usize) {
+    // Of overlapping bytes, the block that is copied first would overwrite others.
+    let block = match from.addr().abs_diff(to.addr()) < len {
+        true => len,
+        false => (len / 3).clamp(16 << 10, 64 << 10),
+    };
+    for range in from_the_end(len, 0, block) {
+        // SAFETY: by the contract; the range is part of `0..len`.
+        unsafe { std::ptr::copy(from.add(range.start), to.add(range.start), range.len()) };
     }
 }
 

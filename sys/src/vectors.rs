@@ -17,7 +17,8 @@ use margay_core_reduce::each;
 /// Operands of fewer bytes are done before it is known how they lie.
 pub(crate) const SHORT: usize = 2048;
 
-const LINE: usize = 64;
+/// Bytes of a line of the caches.
+pub(crate) const LINE: usize = 64;
 
 /// Which bytes a loop of lines takes.
 struct Lines {
