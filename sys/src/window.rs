@@ -12,7 +12,7 @@ use crate::segment::Segment;
 use crate::turn::Turn;
 
 /// The version of the block and of the table of attachments.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 #[repr(C, align(128))]
 struct Head {
@@ -53,7 +53,7 @@ impl Block {
     #[must_use]
     pub fn bytes(ranks: u32) -> u64 {
         let n = u64::from(ranks);
-        size_of::<Head>() as u64 + n * size_of::<Target>() as u64 + 8 * n * n
+        size_of::<Head>() as u64 + n * size_of::<Target>() as u64 + 8 * n * n + 4 * n * (n + 1)
     }
 
     /// Makes the zeroed memory at `offset` of the arena of `owner` a block, and views it. None when it
@@ -122,6 +122,17 @@ impl Block {
         self.counter(of, by, 1)
     }
 
+    /// What `by` says that it holds of the lock of `of` (none: of the lock of all targets), or waits for: 0 for nothing, else
+    /// 1 + the class. Said before the lock is entered and taken back after it is left, so that others know whom they wait for in vain when
+    /// `by` has died.
+    #[must_use]
+    pub fn claim(&self, by: u32, of: Option<u32>) -> &AtomicU32 {
+        let of = of.unwrap_or(self.ranks);
+        assert!(by < self.ranks && of <= self.ranks, "ranks {of} and {by}");
+        let n = self.ranks as usize;
+        self.word(2 * n * n + by as usize * (n + 1) + of as usize)
+    }
+
     /// Enters the table of attachments of `of`, which lies at `offset` of its arena.
     pub fn set_table(&self, of: u32, offset: u64) {
         self.target(of).table.store(offset + 1, Ordering::Release);
@@ -149,9 +160,14 @@ impl Block {
     fn counter(&self, of: u32, by: u32, which: usize) -> &AtomicU32 {
         assert!(of < self.ranks && by < self.ranks, "ranks {of} and {by}");
         let n = self.ranks as usize;
-        let index = (of as usize * n + by as usize) * 2 + which;
-        let at = size_of::<Head>() + n * size_of::<Target>() + 4 * index;
-        // SAFETY: the block ends with two counters for every pair of ranks.
+        self.word((of as usize * n + by as usize) * 2 + which)
+    }
+
+    /// One of the words behind the targets.
+    fn word(&self, index: usize) -> &AtomicU32 {
+        let at = size_of::<Head>() + self.ranks as usize * size_of::<Target>() + 4 * index;
+        assert!(at + 4 <= Block::bytes(self.ranks) as usize, "word {index}");
+        // SAFETY: inside of the block; atomics.
         unsafe { self.base.add(at).cast::<AtomicU32>().as_ref() }
     }
 }
@@ -429,7 +445,7 @@ mod tests {
         assert_eq!(size_of::<Target>(), 256);
         assert_eq!(offset_of!(Target, accumulate), 64);
         assert_eq!(offset_of!(Target, table), 128);
-        assert_eq!(Block::bytes(3), 128 + 3 * 256 + 72);
+        assert_eq!(Block::bytes(3), 128 + 3 * 256 + 72 + 48);
         assert_eq!(size_of::<TableHead>(), 64);
         assert_eq!(size_of::<Entry>(), 64);
         assert_eq!(offset_of!(Entry, owner), 4);
@@ -444,7 +460,7 @@ mod tests {
         let segment = segment();
         let offset = place(&segment, 0, Block::bytes(2));
         let raw = crate::arena::view(&segment, 0, offset, Block::bytes(2)).unwrap();
-        raw.write(0, &3u32.to_ne_bytes());
+        raw.write(0, &4u32.to_ne_bytes());
         raw.write(4, &2u32.to_ne_bytes());
         raw.write(128 + 256, &2u64.to_ne_bytes()); // lock of target 1: two of class 0
         raw.write(192 + 256, &1u32.to_ne_bytes()); // accumulate: rank 0 does
@@ -452,6 +468,8 @@ mod tests {
         raw.write(256 + 256, &(4096u64 + 1).to_ne_bytes()); // its table
         raw.write(128 + 512 + 8 * 2, &5u32.to_ne_bytes()); // posted to 1 by 0
         raw.write(132 + 512 + 8, &6u32.to_ne_bytes()); // completed at 0 by 1
+        raw.write(128 + 512 + 32 + 12, &2u32.to_ne_bytes()); // rank 1 has target 0 exclusively
+        raw.write(128 + 512 + 32 + 20, &1u32.to_ne_bytes()); // and all
         let block = Block::open(&segment, 0, offset, 2).unwrap();
         assert!(!block.lock(1).enter(1, true) && block.lock(1).enter(0, false));
         assert!(block.accumulate(0).enter(0) && !block.accumulate(0).leave());
@@ -460,12 +478,15 @@ mod tests {
         assert_eq!((block.table(0), block.table(1)), (None, Some(4096)));
         assert_eq!(block.posted(1, 0).load(Ordering::Relaxed), 5);
         assert_eq!(block.completed(0, 1).load(Ordering::Relaxed), 6);
-        raw.write(0, &2u32.to_ne_bytes());
+        let claim = |by, of| block.claim(by, of).load(Ordering::Relaxed);
+        assert_eq!((claim(1, Some(0)), claim(1, None)), (2, 1));
+        assert_eq!((claim(1, Some(1)), claim(0, Some(1))), (0, 0));
+        raw.write(0, &3u32.to_ne_bytes());
         assert!(Block::open(&segment, 0, offset, 2).is_none());
 
         let offset = place(&segment, 2, Table::bytes(1));
         let raw = crate::arena::view(&segment, 2, offset, Table::bytes(1)).unwrap();
-        raw.write(0, &3u32.to_ne_bytes());
+        raw.write(0, &4u32.to_ne_bytes());
         raw.write(4, &1u32.to_ne_bytes());
         for (at, word) in [(72, 1000u64), (80, 24), (88, 640)] {
             raw.write(at, &word.to_ne_bytes());
@@ -480,7 +501,7 @@ mod tests {
         assert_eq!(table.find(1000, 24), Some(found));
         raw.write(64, &1u32.to_ne_bytes());
         assert_eq!(table.find(1000, 24), None, "it is being changed");
-        raw.write(0, &2u32.to_ne_bytes());
+        raw.write(0, &3u32.to_ne_bytes());
         assert!(Table::open(&segment, 2, offset).is_none());
     }
 

@@ -89,3 +89,29 @@ fn who_dies_in_a_window_leaves_nobody_waiting() {
         }
     }
 }
+
+#[test]
+fn who_waits_for_the_dead_at_a_window_is_told_over_both_transports() {
+    let built = Built::mpi("mpi/window_abandoned.c");
+    let ways = [
+        "exclusive",
+        "shared",
+        "all",
+        "asks",
+        "posts",
+        "completes",
+        "tests",
+        "target",
+    ];
+    for way in ways {
+        for (ranks, bytes_only) in [(3, "0"), (4, "0"), (3, "1"), (4, "1")] {
+            let job = tolerant(ranks, &built, way);
+            let output = run(job.command(60).env("MARGAY_BYTES_ONLY", bytes_only));
+            assert!(
+                output.stdout == b"ok\n",
+                "{way} on {ranks} ranks, MARGAY_BYTES_ONLY={bytes_only}: {}",
+                text(&output)
+            );
+        }
+    }
+}

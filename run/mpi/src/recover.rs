@@ -10,6 +10,7 @@ use margay_core_group::Group;
 use margay_run_engine::{
     Data, Engine, Envelope, Failed, Mode, Outcome, Pattern, Pending, ReqId, Task,
 };
+use margay_sys::segment::Segment;
 use margay_sys::user::Mem;
 
 use crate::agreement::{self, Agreement, Told};
@@ -328,6 +329,18 @@ impl Mpi {
             result: result.clone(),
         };
         (self.rank.start_task(Box::new(task)), result)
+    }
+
+    /// Whether members of the communicator may die and leave the others running; the same for all of them.
+    pub(crate) fn may_be_survived(&self, comm: &Comm) -> bool {
+        let is_tolerant = |segment: &Arc<Segment>| segment.header().is_tolerant();
+        self.spans(comm) || self.rank.segment().is_some_and(is_tolerant)
+    }
+
+    /// Returns when all members that live have called this.
+    pub(crate) fn agree_to_go_on(&self, comm: &Comm) {
+        let (id, _) = self.start_agreement(comm, 0, [0; 2]);
+        self.rank.wait(id);
     }
 
     /// `MPIX_Comm_agree`: the flags of all, bit by bit and. There is an error besides when a process has died and not all

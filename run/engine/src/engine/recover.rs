@@ -63,6 +63,13 @@ impl Engine {
         &self.state.recovery.trouble
     }
 
+    /// Whether anybody has died or a communicator was revoked.
+    #[must_use]
+    #[inline]
+    pub fn has_trouble(&self) -> bool {
+        self.state.recovery.trouble.load(Ordering::Relaxed)
+    }
+
     /// Whether that process has died.
     #[must_use]
     pub fn is_dead(&self, process: u32) -> bool {

@@ -284,6 +284,9 @@ impl Mpi {
                 self.complete_mail(&window, Some(target))?;
                 on_process(&job, pid, address, remote)?;
             }
+            Reach::Message if self.is_dead(&window, target) => {
+                return Err(window.lost(target, "and nobody else reaches its memory"));
+            }
             Reach::Message => {
                 let serving = window.serving.as_ref().expect("made where it is needed");
                 return Ok(serving.begin(&self.rank, target, job, (at, remote), promise));

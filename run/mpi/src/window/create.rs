@@ -514,7 +514,12 @@ impl Mpi {
             return Err(error);
         }
         let completed = self.complete_all(&window);
-        self.collective(&window.comm, Operation::Barrier)?;
+        // Nobody's memory goes before all who live are done with it.
+        if self.may_be_survived(&window.comm) {
+            self.agree_to_go_on(&window.comm);
+        } else {
+            self.collective(&window.comm, Operation::Barrier)?;
+        }
         if let Some(serving) = &window.serving {
             serving.stop(&self.rank);
         }

@@ -7,9 +7,21 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     solo: bool,
-    holders: [u32; 2],
+    /// Ranks, by class.
+    holders: [Vec<u32>; 2],
     /// Rank and class.
     waiting: VecDeque<(u32, usize)>,
+    /// A rank that has died as a holder.
+    lost: Option<u32>,
+}
+
+/// What becomes of who asks for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Granted,
+    Waits,
+    /// This rank has died as a holder.
+    Refused(u32),
 }
 
 impl Queue {
@@ -20,58 +32,111 @@ impl Queue {
         }
     }
 
-    /// `rank` asks for `class`. Returns whether it has it now; else it waits.
-    pub(super) fn enter(&mut self, rank: u32, class: usize) -> bool {
-        let free = self.waiting.is_empty() && self.admits(class);
-        if free {
-            self.holders[class] += 1;
-        } else {
-            self.waiting.push_back((rank, class));
+    /// `rank` asks for `class`.
+    pub(super) fn enter(&mut self, rank: u32, class: usize) -> Asked {
+        if self.waiting.is_empty() && self.admits(class) {
+            self.holders[class].push(rank);
+            return Asked::Granted;
         }
-        free
+        if let Some(holder) = self.lost {
+            return Asked::Refused(holder);
+        }
+        self.waiting.push_back((rank, class));
+        Asked::Waits
     }
 
-    /// One holder of `class` less. Returns who has it now.
-    pub(super) fn leave(&mut self, class: usize) -> Vec<u32> {
-        self.holders[class] = self.holders[class].saturating_sub(1);
+    /// `rank` does not hold `class` any more. Returns who has the lock now.
+    pub(super) fn leave(&mut self, rank: u32, class: usize) -> Vec<u32> {
+        if let Some(at) = self.holders[class].iter().position(|&r| r == rank) {
+            self.holders[class].swap_remove(at);
+        }
+        self.admit()
+    }
+
+    /// `rank` has died. Returns who of those that wait is told what.
+    pub(super) fn lose(&mut self, rank: u32) -> Vec<(u32, Asked)> {
+        self.waiting.retain(|&(waiting, _)| waiting != rank);
+        if self.holders.iter().any(|ranks| ranks.contains(&rank)) {
+            self.lost = Some(rank);
+        }
+        let mut told: Vec<_> = self
+            .admit()
+            .into_iter()
+            .map(|r| (r, Asked::Granted))
+            .collect();
+        if let Some(holder) = self.lost {
+            for (rank, class) in std::mem::take(&mut self.waiting) {
+                let asked = match self.admits(class) {
+                    true => Asked::Granted,
+                    false => Asked::Refused(holder),
+                };
+                if asked == Asked::Granted {
+                    self.holders[class].push(rank);
+                }
+                told.push((rank, asked));
+            }
+        }
+        told
+    }
+
+    fn admit(&mut self) -> Vec<u32> {
         let mut admitted = Vec::new();
         while let Some(&(rank, class)) = self.waiting.front()
             && self.admits(class)
         {
             self.waiting.pop_front();
-            self.holders[class] += 1;
+            self.holders[class].push(rank);
             admitted.push(rank);
         }
         admitted
     }
 
     fn admits(&self, class: usize) -> bool {
-        self.holders[1 - class] == 0 && !(self.solo && class == 1 && self.holders[1] > 0)
+        let free = |class: usize| self.holders[class].is_empty();
+        free(1 - class) && (free(1) || !(self.solo && class == 1))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Asked::{Granted, Refused, Waits};
     use super::*;
 
     #[test]
     fn first_come_first_served() {
         let mut queue = Queue::new(true);
-        assert!(queue.enter(0, 0) && queue.enter(1, 0));
-        assert!(!queue.enter(2, 1));
-        assert!(!queue.enter(3, 0), "does not overtake who waits");
-        assert_eq!(queue.leave(0), []);
-        assert_eq!(queue.leave(0), [2]);
-        assert!(!queue.enter(4, 0));
-        assert_eq!(queue.leave(1), [3, 4]);
+        assert_eq!(queue.enter(0, 0), Granted);
+        assert_eq!(queue.enter(1, 0), Granted);
+        assert_eq!(queue.enter(2, 1), Waits);
+        assert_eq!(queue.enter(3, 0), Waits, "does not overtake who waits");
+        assert_eq!(queue.leave(0, 0), []);
+        assert_eq!(queue.leave(1, 0), [2]);
+        assert_eq!(queue.enter(4, 0), Waits);
+        assert_eq!(queue.leave(2, 1), [3, 4]);
     }
 
     #[test]
     fn a_class_that_is_not_solo_is_shared() {
         let mut queue = Queue::new(false);
-        assert!(queue.enter(0, 1) && queue.enter(1, 1));
-        assert!(!queue.enter(2, 0));
-        assert_eq!(queue.leave(1), []);
-        assert_eq!(queue.leave(1), [2]);
+        assert_eq!(queue.enter(0, 1), Granted);
+        assert_eq!(queue.enter(1, 1), Granted);
+        assert_eq!(queue.enter(2, 0), Waits);
+        assert_eq!(queue.leave(0, 1), []);
+        assert_eq!(queue.leave(1, 1), [2]);
+    }
+
+    #[test]
+    fn nobody_waits_for_the_dead() {
+        let mut queue = Queue::new(true);
+        assert_eq!(queue.enter(0, 0), Granted);
+        assert_eq!(queue.enter(1, 1), Waits);
+        assert_eq!(queue.enter(2, 0), Waits);
+        assert_eq!(queue.lose(1), [(2, Granted)], "it only waited");
+        assert_eq!(queue.enter(3, 1), Waits);
+        assert_eq!(queue.enter(4, 0), Waits);
+        let told = [(3, Refused(2)), (4, Granted)];
+        assert_eq!(queue.lose(2), told, "the one as the dead has it");
+        assert_eq!(queue.enter(5, 0), Granted);
+        assert_eq!(queue.enter(3, 1), Refused(2));
     }
 }

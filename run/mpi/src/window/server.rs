@@ -20,7 +20,7 @@ use margay_sys::user::Mem;
 use super::access::{Job, Remote};
 use super::attach::Attachments;
 use super::combine::{apply, swap};
-use super::queue::Queue;
+use super::queue::{Asked, Queue};
 use super::task::{Task, operation};
 use super::wire::{Head, LONGEST, Verb};
 
@@ -45,8 +45,9 @@ pub(super) struct Server {
     posted: Option<(ReqId, Mem)>,
     /// The lock of this process's memory, and, in rank 0, the one of all targets.
     locks: [Queue; 2],
-    /// Locks that were granted and not yet noticed, by target; the last is that of all.
-    granted: Vec<u32>,
+    /// Locks that were granted, or refused since that rank died as a holder, and not yet noticed, by target; the last is that
+    /// of all.
+    granted: Vec<VecDeque<Option<u32>>>,
     /// Counters of posts and completions by rank; wrap around.
     pub posts: Vec<u32>,
     pub completions: Vec<u32>,
@@ -56,8 +57,10 @@ pub(super) struct Server {
     on_their_way: Vec<u32>,
     /// Operations that are not complete, by target.
     pending: Vec<u64>,
-    /// A target that had no such memory, since this was last asked.
+    /// A target that had no such memory, or has died, since this was last asked.
     failed: Option<u32>,
+    /// Ranks of which it is known here that they have died.
+    dead: Vec<bool>,
     stopped: bool,
 }
 
@@ -76,6 +79,7 @@ impl Service for Shared {
     fn run(&mut self, engine: &mut Engine) -> Option<Outcome> {
         let mut server = lock(&self.0);
         server.receive(engine);
+        server.lose_the_dead(engine);
         server.stopped.then(Outcome::default)
     }
 
@@ -105,7 +109,7 @@ impl Serving {
             served,
             posted: None,
             locks: [Queue::new(true), Queue::new(false)],
-            granted: vec![0; ranks + 1],
+            granted: vec![VecDeque::new(); ranks + 1],
             posts: vec![0; ranks],
             completions: vec![0; ranks],
             tasks: Vec::new(),
@@ -113,6 +117,7 @@ impl Serving {
             on_their_way: vec![0; ranks],
             pending: vec![0; ranks],
             failed: None,
+            dead: vec![false; ranks],
             stopped: false,
         }));
         let service = rank.with_engine(|engine| {
@@ -166,7 +171,15 @@ impl Serving {
     /// Gives the lock back; that is an operation which flushing waits for.
     pub(super) fn give_back(&self, rank: &Rank, lock_: Which, class: usize) {
         let keeper = lock_.keeper();
-        rank.with_engine(|_| lock(&self.server).pending[keeper as usize] += 1);
+        let lives = rank.with_engine(|_| {
+            let mut server = lock(&self.server);
+            let lives = !server.dead[keeper as usize];
+            server.pending[keeper as usize] += u64::from(lives);
+            lives
+        });
+        if !lives {
+            return;
+        }
         self.tell(rank, keeper, lock_.head(Verb::Leave, class));
     }
 
@@ -178,17 +191,17 @@ impl Serving {
         });
     }
 
-    /// Takes note of a granted lock. Returns false while it is not.
-    pub(super) fn take_granted(&self, lock_: Which) -> bool {
+    /// Takes note of what became of a lock that was asked for, once that is known: it is granted, or the rank that is the error
+    /// died as a holder.
+    pub(super) fn take_granted(&self, lock_: Which) -> Option<Result<(), u32>> {
         let mut server = lock(&self.server);
         let last = server.granted.len() - 1;
         let place = match lock_ {
             Which::Target(target) => target as usize,
             Which::All => last,
         };
-        let granted = server.granted[place] > 0;
-        server.granted[place] -= u32::from(granted);
-        granted
+        let told = server.granted[place].pop_front()?;
+        Some(told.map_or(Ok(()), Err))
     }
 
     /// Looks at the state; under the engine's lock.
@@ -216,6 +229,14 @@ impl Which {
         match self {
             Which::Target(target) => target,
             Which::All => 0,
+        }
+    }
+
+    /// When somebody died whom others wait for.
+    pub(super) fn lost(self) -> &'static str {
+        match self {
+            Which::Target(_) => "while it held the lock of the target or waited for it",
+            Which::All => "while it held the lock of a target, or of all, or waited for it",
         }
     }
 
@@ -255,9 +276,12 @@ impl Server {
                 self.posted = Some((id, mem));
                 return;
             };
-            mem.with_bytes(0, outcome.bytes as usize, |message| {
-                self.handle(engine, outcome.source, message);
-            });
+            // What the sender died over is no message.
+            if outcome.failed.is_none() {
+                mem.with_bytes(0, outcome.bytes as usize, |message| {
+                    self.handle(engine, outcome.source, message);
+                });
+            }
             self.post(engine, mem);
         }
     }
@@ -301,13 +325,12 @@ impl Server {
             Verb::Answer if head.task == NO_TASK => self.pending[from as usize] -= 1,
             Verb::Answer => self.answered(engine, from, &head, payload),
             Verb::Enter => {
-                if self.locks[which].enter(from, class) {
-                    self.grant(engine, from, which);
-                }
+                let asked = self.locks[which].enter(from, class);
+                self.tell_of_lock(engine, from, which, asked);
             }
             Verb::Leave => {
-                for rank in self.locks[which].leave(class) {
-                    self.grant(engine, rank, which);
+                for rank in self.locks[which].leave(from, class) {
+                    self.tell_of_lock(engine, rank, which, Asked::Granted);
                 }
                 let answer = Head {
                     verb: Verb::Answer,
@@ -315,8 +338,14 @@ impl Server {
                 };
                 self.send(engine, from, answer.encode(&[], 0));
             }
-            Verb::Granted if which == 1 => *self.granted.last_mut().expect("one for all") += 1,
-            Verb::Granted => self.granted[from as usize] += 1,
+            Verb::Granted => {
+                let place = match which {
+                    0 => from as usize,
+                    _ => self.granted.len() - 1,
+                };
+                let holder = head.failed.then_some(head.position as u32);
+                self.granted[place].push_back(holder);
+            }
             Verb::Posted => {
                 let posts = &mut self.posts[from as usize];
                 *posts = posts.wrapping_add(1);
@@ -328,12 +357,47 @@ impl Server {
         }
     }
 
-    fn grant(&mut self, engine: &mut Engine, to: u32, which: usize) {
+    fn tell_of_lock(&mut self, engine: &mut Engine, to: u32, which: usize, asked: Asked) {
+        let holder = match asked {
+            Asked::Waits => return,
+            Asked::Granted => None,
+            Asked::Refused(holder) => Some(holder),
+        };
         let head = Head {
             basic: which as u16,
+            failed: holder.is_some(),
+            position: u64::from(holder.unwrap_or_default()),
             ..Head::plain(Verb::Granted)
         };
         self.send(engine, to, head.encode(&[], 0));
+    }
+
+    /// Nobody waits any more for processes that have died: not for a lock that they hold, not for an answer of theirs.
+    fn lose_the_dead(&mut self, engine: &mut Engine) {
+        if !engine.has_trouble() {
+            return;
+        }
+        for rank in 0..self.members.size() {
+            let at = rank as usize;
+            if self.dead[at] || !engine.is_dead(self.process(rank)) {
+                continue;
+            }
+            self.dead[at] = true;
+            for which in 0..self.locks.len() {
+                for (to, asked) in self.locks[which].lose(rank) {
+                    self.tell_of_lock(engine, to, which, asked);
+                }
+            }
+            // Promises of the dead have ended already.
+            for task in &mut self.tasks {
+                task.take_if(|task| task.target == rank);
+            }
+            self.queues[at].clear();
+            self.on_their_way[at] = 0;
+            if std::mem::take(&mut self.pending[at]) > 0 {
+                self.failed = Some(rank);
+            }
+        }
     }
 
     /// Does to this process's memory what a message asks for. Returns the bytes for the answer; none when this process

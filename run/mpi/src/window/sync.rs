@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
 use margay_core_group::Group;
-use margay_run_engine::Pending;
+use margay_run_engine::{Engine, Pending};
 use margay_sys::window::Lock;
 
 use super::Window;
@@ -27,6 +27,9 @@ const POLLS: u32 = 64;
 
 /// Whether the processor makes stores visible in the order of the program.
 pub(super) const STORES_IN_ORDER: bool = cfg!(target_arch = "x86_64");
+
+/// When an origin died.
+const INCOMPLETE: &str = "before it completed its epoch on this memory";
 
 /// Classes of the lock of all targets: it is held for all, or by who locks a target exclusively.
 const FOR_ALL: usize = 0;
@@ -60,7 +63,8 @@ impl Mpi {
     /// `MPI_Win_start`
     ///
     /// # Errors
-    /// When an access epoch is open or a process of the group is not in the window.
+    /// When an access epoch is open, a process of the group is not in the window, or one died before it posted: then the epoch
+    /// is open to the others.
     pub fn window_start(&self, handle: u32, group: &Group, assert: i32) -> Result<()> {
         let window = self.window(handle)?;
         check_assert(assert, MPI_MODE_NOCHECK)?;
@@ -79,13 +83,17 @@ impl Mpi {
                 expected.push(*started);
             }
         }
+        let mut started = Ok(());
         for (&target, &number) in targets.iter().zip(&expected) {
-            self.wait_on(&window, target, || {
-                has_come(window.posts_of(target), number)
-            });
-            window.set_open(target, STARTED);
+            let posted = || has_come(window.posts_of(target), number);
+            if self.comes(&window, target, posted) {
+                window.set_open(target, STARTED);
+            } else {
+                let what = "before it posted the window; the epoch is open to the others";
+                started = Err(window.lost(target, what));
+            }
         }
-        Ok(())
+        started
     }
 
     /// `MPI_Win_complete`
@@ -140,36 +148,42 @@ impl Mpi {
     /// `MPI_Win_wait`
     ///
     /// # Errors
-    /// When the window is not posted.
+    /// When the window is not posted, or an origin died before it completed: the epoch is over then, too.
     pub fn window_wait(&self, handle: u32) -> Result<()> {
         let window = self.window(handle)?;
         let expected = self.awaited(&window, "MPI_Win_wait")?;
+        let mut completed = Ok(());
         for &(origin, number) in &expected {
-            self.wait_on(&window, origin, || {
-                has_come(window.completions_of(origin), number)
-            });
+            let is_complete = || has_come(window.completions_of(origin), number);
+            if !self.comes(&window, origin, is_complete) {
+                completed = Err(window.lost(origin, INCOMPLETE));
+            }
         }
         window.unexpose(&expected);
-        Ok(())
+        completed
     }
 
     /// `MPI_Win_test`: whether all origins have completed; then the window is not posted any more.
     ///
     /// # Errors
-    /// When the window is not posted.
+    /// As [`Mpi::window_wait`].
     pub fn window_test(&self, handle: u32) -> Result<bool> {
         let window = self.window(handle)?;
         let expected = self.awaited(&window, "MPI_Win_test")?;
         self.rank.progress();
-        let all = expected
-            .iter()
-            .all(|&(origin, number)| has_come(window.completions_of(origin), number));
-        if all {
+        let come = |&(origin, number): &(u32, u32)| has_come(window.completions_of(origin), number);
+        let mut open = expected.iter().filter(|e| !come(e)).map(|&(o, _)| o);
+        let Some(origin) = open.next() else {
             window.unexpose(&expected);
-        } else {
-            self.rank.give_way_if_crowded();
+            return Ok(true);
+        };
+        let is_dead = |origin| self.is_dead(&window, origin);
+        if is_dead(origin) && open.all(is_dead) {
+            window.unexpose(&expected);
+            return Err(window.lost(origin, INCOMPLETE));
         }
-        Ok(all)
+        self.rank.give_way_if_crowded();
+        Ok(false)
     }
 
     /// The origins of the exposure epoch and the number of completions that ends it for each.
@@ -189,7 +203,8 @@ impl Mpi {
     /// `MPI_Win_lock`
     ///
     /// # Errors
-    /// When an argument is invalid, the target is locked already, or an epoch of another kind is open.
+    /// When an argument is invalid, the target is locked already, an epoch of another kind is open, or a process died that held
+    /// the lock or waited for it.
     pub fn window_lock(&self, handle: u32, kind: i32, rank: i32, assert: i32) -> Result<()> {
         let window = self.window(handle)?;
         let exclusive = match kind {
@@ -218,20 +233,33 @@ impl Mpi {
             epoch.access = Access::Locks(locks + 1);
             window.passive.store(true, Ordering::Relaxed);
         }
-        let open = match (assert & MPI_MODE_NOCHECK != 0, exclusive) {
-            (true, _) => UNCHECKED,
-            (false, true) => {
-                self.enter(&window, Which::All, FOR_ONE);
-                self.enter(&window, Which::Target(target), 1);
-                EXCLUSIVE
-            }
+        let (entered, open) = match (assert & MPI_MODE_NOCHECK != 0, exclusive) {
+            (true, _) => (Ok(()), UNCHECKED),
+            (false, true) => (self.enter_alone(&window, target), EXCLUSIVE),
             (false, false) => {
-                self.enter(&window, Which::Target(target), 0);
-                SHARED
+                window.claim(Some(target), 1);
+                let entered = self.enter(&window, Which::Target(target), 0);
+                (entered, SHARED)
             }
         };
+        if entered.is_err() {
+            window.claim(Some(target), 0);
+            window.unlocked(&mut window.epoch());
+            return entered;
+        }
         window.set_open(target, open);
         Ok(())
+    }
+
+    /// Locks a target exclusively.
+    fn enter_alone(&self, window: &Window, target: u32) -> Result<()> {
+        window.claim(Some(target), 2);
+        self.enter(window, Which::All, FOR_ONE)?;
+        let entered = self.enter(window, Which::Target(target), 1);
+        if entered.is_err() {
+            self.leave(window, Which::All, FOR_ONE);
+        }
+        entered
     }
 
     /// `MPI_Win_unlock`
@@ -246,18 +274,13 @@ impl Mpi {
         let held = window.locked(target);
         {
             let mut epoch = window.epoch();
-            let Access::Locks(locks) = epoch.access else {
+            if !matches!(epoch.access, Access::Locks(_)) {
                 return window.refused("MPI_Win_unlock", &epoch);
-            };
+            }
             if held == CLOSED {
                 return Err(not_locked(&window, target));
             }
-            window.passive.store(locks > 1, Ordering::Relaxed);
-            epoch.access = if locks == 1 {
-                Access::None
-            } else {
-                Access::Locks(locks - 1)
-            };
+            window.unlocked(&mut epoch);
         }
         let flushed = self.complete(&window, Some(target));
         window.set_open(target, CLOSED);
@@ -269,6 +292,7 @@ impl Mpi {
             SHARED => self.leave(&window, Which::Target(target), 0),
             _ => {}
         }
+        window.claim(Some(target), 0);
         self.polled(&window);
         flushed
     }
@@ -276,7 +300,7 @@ impl Mpi {
     /// `MPI_Win_lock_all`
     ///
     /// # Errors
-    /// When another epoch is open.
+    /// When another epoch is open, or a process died that held a target exclusively or waited for that.
     pub fn window_lock_all(&self, handle: u32, assert: i32) -> Result<()> {
         let window = self.window(handle)?;
         check_assert(assert, MPI_MODE_NOCHECK)?;
@@ -290,7 +314,13 @@ impl Mpi {
             window.passive.store(true, Ordering::Relaxed);
         }
         if held {
-            self.enter(&window, Which::All, FOR_ALL);
+            window.claim(None, 1);
+            if let Err(error) = self.enter(&window, Which::All, FOR_ALL) {
+                window.claim(None, 0);
+                window.epoch().access = Access::None;
+                window.passive.store(false, Ordering::Relaxed);
+                return Err(error);
+            }
         }
         window.all.store(true, Ordering::Relaxed);
         Ok(())
@@ -315,6 +345,7 @@ impl Mpi {
         window.all.store(false, Ordering::Relaxed);
         if held {
             self.leave(&window, Which::All, FOR_ALL);
+            window.claim(None, 0);
         }
         self.polled(&window);
         flushed
@@ -432,8 +463,17 @@ impl Mpi {
         );
         match serving.take_failed() {
             None => completed,
+            Some(target) if self.is_dead(window, target) => {
+                Err(window.lost(target, "before it answered to operations on its memory"))
+            }
             Some(target) => Err(unattached_at(window, target)),
         }
+    }
+
+    /// Whether it is known that a rank of the window has died.
+    pub(super) fn is_dead(&self, window: &Window, rank: u32) -> bool {
+        let process = window.targets[rank as usize].process;
+        self.rank.has_trouble() && self.rank.with_engine(|engine| engine.is_dead(process))
     }
 
     /// Everything that must be complete before the window goes.
@@ -448,13 +488,16 @@ impl Mpi {
         }
     }
 
-    /// Waits for something that `on` stores or tells.
-    fn wait_on(&self, window: &Window, on: u32, mut ready: impl FnMut() -> bool) {
+    /// Waits for something that `on` stores or tells. Returns false when that has died before.
+    fn comes(&self, window: &Window, on: u32, mut ready: impl FnMut() -> bool) -> bool {
         let process = window.targets[on as usize].process;
         self.rank.block(
-            |_| ready().then_some(()),
+            |engine| {
+                let is_ready = ready();
+                (is_ready || engine.is_dead(process)).then_some(is_ready)
+            },
             |_| Some(Pending::Collective(Some(process), window.comm.collective())),
-        );
+        )
     }
 
     /// Counts one post or completion up at another process, which may wait for it.
@@ -474,19 +517,37 @@ impl Mpi {
         }
     }
 
-    fn enter(&self, window: &Window, which: Which, class: usize) {
+    /// # Errors
+    /// When a process has died that the lock waits for.
+    fn enter(&self, window: &Window, which: Which, class: usize) -> Result<()> {
         let pending = || Some(Pending::Collective(None, window.comm.collective()));
+        let lost = |holder| Err(window.lost(holder, which.lost()));
         match (window.lock_of(which), &window.serving) {
             (Some((lock, solo)), _) => {
-                if !lock.enter(class, solo) {
-                    self.rank
-                        .block(|_| lock.enter(class, solo).then_some(()), |_| pending());
+                if lock.enter(class, solo) {
+                    return Ok(());
                 }
+                self.rank.block(
+                    |engine| {
+                        if lock.enter(class, solo) {
+                            return Some(Ok(()));
+                        }
+                        window.dead_holder(engine, which, class).map(lost)
+                    },
+                    |_| pending(),
+                )
             }
             (None, Some(serving)) => {
                 serving.ask(&self.rank, which, class);
-                self.rank
-                    .block(|_| serving.take_granted(which).then_some(()), |_| pending());
+                let keeper = which.keeper();
+                let process = window.targets[keeper as usize].process;
+                self.rank.block(
+                    |engine| match serving.take_granted(which) {
+                        Some(told) => Some(told.or_else(lost)),
+                        None => engine.is_dead(process).then(|| lost(keeper)),
+                    },
+                    |_| pending(),
+                )
             }
             (None, None) => unreachable!("a window has a block or a server"),
         }
@@ -513,6 +574,56 @@ impl Window {
             Which::Target(target) => (block.lock(target), true),
             Which::All => (block.all(), false),
         })
+    }
+
+    /// Says in the control block, if there is one, what this process asks for of the lock of a target (none: of all).
+    fn claim(&self, of: Option<u32>, claim: u32) {
+        if let Some(block) = &self.block {
+            block.claim(self.rank(), of).store(claim, Ordering::Relaxed);
+        }
+    }
+
+    /// A rank that has died and says to the end that it holds the lock, or waits for it, so that it is not to be had in this class.
+    fn dead_holder(&self, engine: &Engine, which: Which, class: usize) -> Option<u32> {
+        let block = self.block.as_ref()?;
+        let claims = |by, of| block.claim(by, of).load(Ordering::Relaxed);
+        let bars = |&by: &u32| match (which, class) {
+            (Which::Target(target), 0) => claims(by, Some(target)) == 2,
+            (Which::Target(target), _) => claims(by, Some(target)) != 0,
+            (Which::All, FOR_ONE) => claims(by, None) != 0,
+            (Which::All, _) => self.ranks().any(|target| claims(by, Some(target)) == 2),
+        };
+        let is_dead = |&by: &u32| engine.is_dead(self.targets[by as usize].process);
+        self.ranks().filter(is_dead).find(bars)
+    }
+
+    fn ranks(&self) -> std::ops::Range<u32> {
+        0..self.targets.len() as u32
+    }
+
+    /// One target less is locked.
+    fn unlocked(&self, epoch: &mut Epoch) {
+        let Access::Locks(locks) = epoch.access else {
+            unreachable!("a target is locked");
+        };
+        self.passive.store(locks > 1, Ordering::Relaxed);
+        epoch.access = match locks {
+            1 => Access::None,
+            _ => Access::Locks(locks - 1),
+        };
+    }
+
+    /// The error of who waits for a rank that has died.
+    #[cold]
+    pub(super) fn lost(&self, rank: u32, when: &str) -> Error {
+        let process = self.targets[rank as usize].process;
+        Error::new(
+            MPIX_ERR_PROC_FAILED,
+            format!(
+                "rank {rank} (process {process}) of {} died {when}; free the window and make another one of those that live",
+                self.describe()
+            ),
+        )
     }
 
     fn posts_of(&self, by: u32) -> u32 {

@@ -30,7 +30,7 @@ pub(super) enum Verb {
     Answer = 6,
     /// Give a lock.
     Enter = 7,
-    /// The lock is given.
+    /// The lock is given, or will never be.
     Granted = 8,
     /// A lock is given back; wants an answer.
     Leave = 9,
@@ -44,7 +44,7 @@ pub(super) enum Verb {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub verb: Verb,
-    /// Of an answer: the target has not such memory.
+    /// Of an answer: the target has not such memory. Of a lock: a rank has died as a holder.
     pub failed: bool,
     /// Handle of the operation; of lock messages the class.
     pub op: u16,
@@ -52,7 +52,7 @@ pub(super) struct Head {
     pub basic: u16,
     /// The origin's number of the operation.
     pub task: u32,
-    /// Position in the operation's packed bytes.
+    /// Position in the operation's packed bytes; of a lock, who has died.
     pub position: u64,
     /// Packed bytes that this message is about.
     pub bytes: u32,
