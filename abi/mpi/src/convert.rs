@@ -12,6 +12,7 @@ use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::sentinel::MPI_UNDEFINED;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
+use margay_run_mpi::window::access::SHORT;
 use margay_run_mpi::{Mpi, fail};
 use margay_sys::user::{Mem, Piece};
 
@@ -273,6 +274,13 @@ pub fn span(names: (&str, &str), count: u64, datatype: &Datatype) -> Result<(i64
             names.0
         ),
     }
+}
+
+/// Bytes of the elements, if they are few and of a predefined type without holes.
+#[inline(always)]
+pub fn short(count: i64, datatype: MPI_Datatype) -> Option<usize> {
+    let count = usize::try_from(count).ok().filter(|&n| n <= SHORT)?;
+    Some(count * basic_size(datatype.value())? as usize)
 }
 
 /// Nothing of a program lies below this address, so data that is said to be there is a null pointer used as a buffer.

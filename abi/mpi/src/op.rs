@@ -7,11 +7,11 @@ use margay_run_mpi::constants::address::MPI_IN_PLACE;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::op::MPI_OP_NULL;
 use margay_run_mpi::fail;
-use margay_run_mpi::op::{Bound, Function};
+use margay_run_mpi::op::{Bound, Function, reduce_at_once};
 use margay_sys::user::Mem;
 
 use crate::call::mpi;
-use crate::convert::{Int, operand};
+use crate::convert::{Int, operand, short};
 use crate::types::*;
 use crate::user::{Buf, ConstBuf, Place};
 
@@ -45,6 +45,14 @@ mpi! {
 
     /// Reduces two buffers of this process.
     count fn MPI_Reduce_local(inbuf: ConstBuf, inoutbuf: Buf, count: Count, datatype: MPI_Datatype, op: MPI_Op) |mpi| {
+        let is_memory = inbuf.address() > MPI_IN_PLACE && inoutbuf.address() > MPI_IN_PLACE;
+        if let Some(bytes) = short(count.wide(), datatype)
+            && is_memory
+            && inbuf.address() != inoutbuf.address()
+            && reduce_at_once(op.value(), datatype.value(), inbuf.buf().piece(bytes), inoutbuf.piece(bytes))
+        {
+            return Ok(());
+        }
         let left = operand(mpi, ("inbuf", "count"), inbuf.buf(), count.wide(), datatype)?;
         let right = operand(mpi, ("inoutbuf", "count"), inoutbuf, count.wide(), datatype)?;
         if inbuf.address() == inoutbuf.address() && left.count > 0 && inbuf.address() != MPI_IN_PLACE {

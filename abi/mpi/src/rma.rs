@@ -8,11 +8,11 @@ use margay_run_mpi::constants::address::MPI_IN_PLACE;
 use margay_run_mpi::constants::op::MPI_NO_OP;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
-use margay_run_mpi::window::access::{Access, Dense, Remote, SHORT, check_single};
+use margay_run_mpi::window::access::{Access, Dense, Remote, check_single};
 use margay_sys::user::Piece;
 
 use crate::call::mpi;
-use crate::convert::{Int, count_of, operand, span};
+use crate::convert::{Int, count_of, operand, short, span};
 use crate::types::*;
 use crate::user::{Buf, ConstBuf, Place};
 
@@ -146,13 +146,6 @@ fn at_once(mpi: &Mpi, win: MPI_Win, dense: Dense, origin: Elements, target: Far)
         }
         _ => false,
     }
-}
-
-/// Bytes of the elements, if they are short and of a predefined type without holes.
-#[inline(always)]
-fn short(count: i64, datatype: MPI_Datatype) -> Option<usize> {
-    let count = usize::try_from(count).ok().filter(|&n| n <= SHORT)?;
-    Some(count * basic_size(datatype.value())? as usize)
 }
 
 /// The memory of one element of a predefined type without holes.

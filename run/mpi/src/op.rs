@@ -3,16 +3,39 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use margay_core_datatype::Datatype;
+use margay_core_datatype::{Basic, Datatype};
 use margay_core_reduce as reduce;
 use margay_run_engine as engine;
 use margay_run_engine::{Operator, Reduction};
-use margay_sys::user::Mem;
+use margay_sys::cpu;
+use margay_sys::user::{Mem, Piece};
 
 use crate::constants::op::MPI_OP_NULL;
 use crate::datatype::Type;
 use crate::error::*;
 use crate::{Mpi, fail};
+
+/// `inout[i] = input[i] op inout[i]` for elements in one piece, if operation and type are predefined ones that fit each other and the
+/// elements have no holes, as they mostly are. Returns false otherwise; then nothing was done.
+#[inline]
+#[must_use]
+pub fn reduce_at_once(op: u32, datatype: u32, input: Piece, inout: Piece) -> bool {
+    let op = reduce::Op::from_handle(u64::from(op));
+    let basic = Basic::from_handle(u64::from(datatype));
+    let (Some(op), Some(basic)) = (op, basic) else {
+        return false;
+    };
+    let is_local = !matches!(op, reduce::Op::NoOp | reduce::Op::Replace);
+    if !is_local || !reduce::is_valid(op, basic) || basic.size() != basic.extent() {
+        return false;
+    }
+    inout.mem().with_bytes_mut(0, inout.size(), |inout| {
+        input.with_bytes(|input| {
+            reduce::apply_to_number(op, basic, inout, input)
+                || reduce::apply_with(cpu::Widest, op, basic, inout, input).is_ok()
+        })
+    })
+}
 
 /// A reduction function of the program. Called with no lock held, possibly from any call that makes progress.
 pub trait Function: Send + Sync {
