@@ -152,6 +152,11 @@ impl Serving {
     ) -> Option<ReqId> {
         rank.with_engine(|engine| {
             let mut server = lock(&self.server);
+            // It has died since the caller looked.
+            if server.dead[target as usize] {
+                server.failed = Some(target);
+                return None;
+            }
             let mut task = Task::new(target, job, at, remote);
             if promise {
                 let from = server.process(target);
