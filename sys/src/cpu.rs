@@ -7,7 +7,7 @@ use std::fs;
 #[cfg(target_arch = "x86_64")]
 use crate::sweep::{from_the_end, takes_way_back};
 #[cfg(target_arch = "x86_64")]
-use crate::vectors::{self, LINE};
+use crate::vectors;
 
 /// The cores that this thread may run on (the affinity mask), in ascending order.
 #[must_use]
@@ -259,45 +259,25 @@ impl margay_core_reduce::Vectors for Widest {
         input: &[u8],
         f: impl Fn([u8; N], [u8; N]) -> [u8; N],
     ) {
-        if takes_way_back(inout.as_ptr().addr(), input.as_ptr().addr(), inout.len()) {
-            return map_back(inout, input, &f);
+        // One call for either way: a loop that is compiled twice is not inlined everywhere.
+        let len = inout.len();
+        let block = match takes_way_back(inout.as_ptr().addr(), input.as_ptr().addr(), len) {
+            true => 8 << 10,
+            false => len,
+        };
+        if len >= vectors::SHORT && has_avx512() {
+            // SAFETY: as in `run`.
+            return unsafe { vectors::map_avx512(inout, input, block, f) };
         }
-        map_block(inout, input, &f);
+        without_avx512(
+            #[inline(always)]
+            || {
+                for range in from_the_end(len, 0, block) {
+                    margay_core_reduce::each(&mut inout[range.clone()], &input[range], &f);
+                }
+            },
+        );
     }
-}
-
-/// As [`map_block`], from the end.
-#[cfg(target_arch = "x86_64")]
-#[inline(never)]
-fn map_back<const N: usize>(
-    inout: &mut [u8],
-    input: &[u8],
-    f: impl Fn([u8; N], [u8; N]) -> [u8; N],
-) {
-    // Blocks begin with a line where elements do.
-    let start = inout.as_ptr().addr().wrapping_neg() % LINE;
-    let first = if start.is_multiple_of(N) { start } else { 0 };
-    for range in from_the_end(inout.len(), first, 8 << 10) {
-        map_block(&mut inout[range.clone()], &input[range], &f);
-    }
-}
-
-/// `inout[i] = f(input[i], inout[i])` for all elements of `N` bytes, in the widest vectors.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn map_block<const N: usize>(
-    inout: &mut [u8],
-    input: &[u8],
-    f: impl Fn([u8; N], [u8; N]) -> [u8; N],
-) {
-    if inout.len() >= vectors::SHORT && has_avx512() {
-        // SAFETY: the processor has the instructions and the system saves their registers.
-        return unsafe { vectors::map_avx512(inout, input, f) };
-    }
-    without_avx512(
-        #[inline(always)]
-        || margay_core_reduce::each(inout, input, f),
-    );
 }
 
 /// Calls `f`, compiled for vectors of 32 bytes if the processor has them.

@@ -225,36 +225,52 @@ impl Channel {
         let (first, end) = slice(me);
         let mut unreadable = None;
         let piece = PIECE / element * element;
-        let operand = Mem::owned(piece.min(end - first) as usize);
-        let result = Mem::owned(piece.min(end - first) as usize);
+        let scratch = || {
+            let bytes = piece.min(end - first) as usize;
+            rank.with_engine(|engine| engine.spare().take(bytes))
+        };
+        let operand = scratch();
+        let in_place = input.address() == output.address();
+        let own = (in_place && me != ranks - 1).then(scratch);
         let mut at = first;
         while at < end {
             let len = piece.min(end - at);
-            for member in (0..ranks).rev() {
-                let target = if member == ranks - 1 {
-                    &result
-                } else {
-                    &operand
-                };
-                if member == me {
-                    input.with_bytes(at as i64, len as usize, |own| target.write(0, own));
-                } else {
-                    let place = Data::bytes(target.clone(), len);
-                    self.pull_into(member, n, at, &place, &mut unreadable);
-                }
-                if member != ranks - 1 {
-                    result.with_bytes_mut(0, len as usize, |inout| {
-                        operand.with_bytes(0, len as usize, |left| {
-                            reduce::apply_with(cpu::Widest, op, basic, inout, left)
-                                .expect("the operation was checked against the type");
-                        });
-                    });
-                }
+            // Nobody but this rank reads this slice of its buffers, so the result grows where it belongs. In place its own elements lie
+            // there, and are needed after those of the ranks behind it.
+            if let Some(own) = &own {
+                input.copy_to(at as i64, own, 0, len as usize);
             }
-            // In place, nobody but this rank reads this slice of this buffer.
-            result.with_bytes(0, len as usize, |bytes| output.write(at as i64, bytes));
+            let result = output.shifted(at as i64);
+            if me != ranks - 1 {
+                let place = Data::bytes(result.clone(), len);
+                self.pull_into(ranks - 1, n, at, &place, &mut unreadable);
+            } else if !in_place {
+                input.copy_to(at as i64, &result, 0, len as usize);
+            }
+            for member in (0..ranks - 1).rev() {
+                let (left, from) = match &own {
+                    Some(own) if member == me => (own, 0),
+                    None if member == me => (input, at as i64),
+                    _ => {
+                        let place = Data::bytes(operand.clone(), len);
+                        self.pull_into(member, n, at, &place, &mut unreadable);
+                        (&operand, 0)
+                    }
+                };
+                result.with_bytes_mut(0, len as usize, |inout| {
+                    left.with_bytes(from, len as usize, |left| {
+                        reduce::apply_with(cpu::Widest, op, basic, inout, left)
+                            .expect("the operation was checked against the type");
+                    });
+                });
+            }
             at += len;
         }
+        rank.with_engine(|engine| {
+            for block in std::iter::once(operand).chain(own) {
+                engine.spare().give(block);
+            }
+        });
         // All slices are reduced, so the input may be overwritten and the results may be read.
         let n = self.put_address(rank, output.address() as u64)?;
         for step in 1..ranks {
