@@ -222,7 +222,18 @@ fn parse_runnable(loadavg: &str) -> Option<usize> {
 
 /// The widest vector instructions of this processor that the library's loops can use.
 #[derive(Clone, Copy, Debug)]
-pub struct Widest;
+pub struct Widest {
+    to_and_fro: bool,
+}
+
+impl Widest {
+    /// Operands are gone through from the start.
+    pub const FORWARDS: Widest = Widest { to_and_fro: false };
+
+    /// For operands that mostly stay in the caches of this core from one call to the next: long ones are gone through from the
+    /// end if the call before was of the same ones. (For operands that come from another core, that is slower.)
+    pub const TO_AND_FRO: Widest = Widest { to_and_fro: true };
+}
 
 /// Whether vectors of 64 bytes are worth it: the processor has the instructions that this library uses, and is none of those of Intel's that lower
 /// their clock for them (before Ice Lake, the first one with the last of these sets).
@@ -261,7 +272,8 @@ impl margay_core_reduce::Vectors for Widest {
     ) {
         // One call for either way: a loop that is compiled twice is not inlined everywhere.
         let len = inout.len();
-        let block = match takes_way_back(inout.as_ptr().addr(), input.as_ptr().addr(), len) {
+        let (changed, read) = (inout.as_ptr().addr(), input.as_ptr().addr());
+        let block = match self.to_and_fro && takes_way_back(changed, read, len) {
             true => 8 << 10,
             false => len,
         };

@@ -303,7 +303,19 @@ impl Mem {
         unsafe { copy_words(from, to, len) };
     }
 
-    /// Copies a piece to `offset`, in words as [`copy_to`](Self::copy_to) does.
+    /// As [`copy_to`](Self::copy_to), for memory that mostly stays in the caches of this core from one call to the next: from the end if
+    /// the call before was of the same memory.
+    ///
+    /// # Panics
+    /// When a range is not covered by its claim.
+    pub fn copy_to_and_fro(&self, offset: i64, to: &Mem, at: i64, len: usize) {
+        let from = self.at(offset, len);
+        let to = to.at(at, len);
+        // SAFETY: `at` checked both ranges.
+        unsafe { copy_to_and_fro(from, to, len) };
+    }
+
+    /// Copies a piece to `offset`, as [`copy_to_and_fro`](Self::copy_to_and_fro) does.
     ///
     /// # Panics
     /// When the range is not covered by the claim.
@@ -311,10 +323,10 @@ impl Mem {
     pub fn put(&self, offset: i64, from: Piece) {
         let to = self.at(offset, from.len);
         // SAFETY: `at` checked the one range, the piece's claim covers the other.
-        unsafe { copy_words(from.base as *const u8, to, from.len) };
+        unsafe { copy_to_and_fro(from.base as *const u8, to, from.len) };
     }
 
-    /// Fills a piece from `offset` on, in words as [`copy_to`](Self::copy_to) does.
+    /// Fills a piece from `offset` on, as [`copy_to_and_fro`](Self::copy_to_and_fro) does.
     ///
     /// # Panics
     /// When the range is not covered by the claim.
@@ -322,7 +334,7 @@ impl Mem {
     pub fn get(&self, offset: i64, to: Piece) {
         let from = self.at(offset, to.len);
         // SAFETY: as in `put`.
-        unsafe { copy_words(from, to.base as *mut u8, to.len) };
+        unsafe { copy_to_and_fro(from, to.base as *mut u8, to.len) };
     }
 
     /// Copies `count` blocks of `block` bytes, `stride` bytes from start to start, the first at
@@ -480,10 +492,23 @@ unsafe fn copy_words(from: *const u8, to: *mut u8, len: usize) {
         1 => word!(u8),
         2 => word!(u16),
         16 => word!(u128),
-        // SAFETY: by the contract.
-        _ if takes_way_back(to.addr(), from.addr(), len) => unsafe { copy_back(from, to, len) },
         // SAFETY: by the contract; memmove, since the user may pass overlapping buffers.
         _ => unsafe { std::ptr::copy(from, to, len) },
+    }
+}
+
+/// As [`copy_words`], from the end if that is better ([`crate::sweep`]).
+///
+/// # Safety
+/// As for [`copy_words`].
+#[inline(always)]
+unsafe fn copy_to_and_fro(from: *const u8, to: *mut u8, len: usize) {
+    if takes_way_back(to.addr(), from.addr(), len) {
+        // SAFETY: by the contract.
+        unsafe { copy_back(from, to, len) }
+    } else {
+        // SAFETY: by the contract.
+        unsafe { copy_words(from, to, len) }
     }
 }
 
@@ -496,7 +521,7 @@ unsafe fn copy_back(from: *const u8, to: *mut u8, len: usize) {
     // Of overlapping bytes, the block that is copied first would overwrite others.
     let block = match from.addr().abs_diff(to.addr()) < len {
         true => len,
-        false => (len / 3).clamp(16 << 10, 64 << 10),
+        false => (len / 3).next_multiple_of(64).clamp(16 << 10, 64 << 10),
     };
     for range in from_the_end(len, 0, block) {
         // SAFETY: by the contract; the range is part of `0..len`.

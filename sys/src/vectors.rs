@@ -180,7 +180,7 @@ mod tests {
                 let len = 5000 / basic.extent() as usize * basic.extent() as usize;
                 let (mut found, mut expected) = (room.clone(), room.clone());
                 let input = &input[from..][..len];
-                apply_with(Widest, op, basic, &mut found[at..][..len], input).unwrap();
+                apply_with(Widest::FORWARDS, op, basic, &mut found[at..][..len], input).unwrap();
                 apply(op, basic, &mut expected[at..][..len], input).unwrap();
                 assert!(
                     found == expected,

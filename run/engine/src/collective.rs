@@ -413,7 +413,7 @@ pub fn combine(reduction: &Reduction, input: &Mem, inout: &Mem, count: u64) {
             if input.covers(0, len) && inout.covers(0, len) {
                 inout.with_bytes_mut(0, len, |inout| {
                     input.with_bytes(0, len, |input| {
-                        reduce::apply_with(cpu::Widest, *op, *basic, inout, input)
+                        reduce::apply_with(cpu::Widest::FORWARDS, *op, *basic, inout, input)
                             .expect("the operation was checked against the type");
                     });
                 });

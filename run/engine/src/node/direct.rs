@@ -259,7 +259,7 @@ impl Channel {
                 };
                 result.with_bytes_mut(0, len as usize, |inout| {
                     left.with_bytes(from, len as usize, |left| {
-                        reduce::apply_with(cpu::Widest, op, basic, inout, left)
+                        reduce::apply_with(cpu::Widest::FORWARDS, op, basic, inout, left)
                             .expect("the operation was checked against the type");
                     });
                 });

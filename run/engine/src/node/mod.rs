@@ -552,7 +552,7 @@ impl Channel {
             let part = |member| &self.part(member, n, len)[at * piece..][..bytes];
             out.copy_from_slice(part(last));
             for member in (0..last).rev() {
-                reduce::apply_with(cpu::Widest, op, basic, out, part(member))
+                reduce::apply_with(cpu::Widest::FORWARDS, op, basic, out, part(member))
                     .expect("the operation was checked against the type");
             }
         }

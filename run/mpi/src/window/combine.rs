@@ -16,13 +16,14 @@ pub(super) fn apply(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
         return;
     }
     if basic.size() == basic.extent() {
-        reduce::apply_with(cpu::Widest, op, basic, inout, input).expect("checked against the type");
+        reduce::apply_with(cpu::Widest::TO_AND_FRO, op, basic, inout, input)
+            .expect("checked against the type");
         return;
     }
     // A pair with a hole: the reduction wants elements as they lie in C.
     let mut result = spread(basic, inout);
     let operand = spread(basic, input);
-    reduce::apply_with(cpu::Widest, op, basic, &mut result, &operand)
+    reduce::apply_with(cpu::Widest::FORWARDS, op, basic, &mut result, &operand)
         .expect("checked against the type");
     for (packed, element) in elements(basic, inout.len()).zip(result.chunks(extent(basic))) {
         for (part, at, len) in parts(basic) {

@@ -230,9 +230,17 @@ impl Operand {
 /// Does the operation on memory of this process. The caller sees to it that accumulating is atomic.
 pub(super) fn on_memory(job: &Job, mem: &Mem, remote: &Remote) -> Result<()> {
     let place = || Data::typed(mem.clone(), remote.count, &remote.datatype);
+    let far = remote.datatype.flat().contiguous(remote.count);
+    let len = job.bytes as usize;
     match (job.kind, &job.origin, &job.result) {
-        (Kind::Put, Some(origin), _) => copy(&origin.data(), &place()),
-        (Kind::Get, _, Some(result)) => copy(&place(), &result.data()),
+        (Kind::Put, Some(origin), _) => match (origin.dense(), far) {
+            (Some((from, from_at)), Some(at)) => from.copy_to_and_fro(from_at, mem, at, len),
+            _ => copy(&origin.data(), &place()),
+        },
+        (Kind::Get, _, Some(result)) => match (result.dense(), far) {
+            (Some((to, to_at)), Some(at)) => mem.copy_to_and_fro(at, to, to_at, len),
+            _ => copy(&place(), &result.data()),
+        },
         _ => {
             if !combine_dense(job, mem, remote) {
                 let datatype = &remote.datatype;
