@@ -391,15 +391,10 @@ impl Mpi {
 
     /// Gives a communicator a handle.
     pub(crate) fn comm_add(&self, comm: Arc<Comm>) -> Result<u32> {
-        let mut objects = self.objects();
-        // Only numbers drawn by lot can meet.
-        let taken = |c: &Comm| c.id() == comm.id() && c.id() >= FOREIGN && c.id() != NO_CONTEXT;
-        if comm.id() >= FOREIGN && objects.comms.iter().any(|(_, c)| taken(c)) {
-            fail!(
-                MPI_ERR_INTERN,
-                "the number that was drawn for the communicator is in use; make it again"
-            );
+        if comm.id() != NO_CONTEXT {
+            self.check_number(&comm)?;
         }
+        let mut objects = self.objects();
         let Some(handle) = objects.comms.insert(comm.clone()) else {
             fail!(
                 MPI_ERR_COMM,
@@ -412,6 +407,30 @@ impl Mpi {
             self.enter_members(&comm);
         }
         Ok(handle)
+    }
+
+    /// Refuses a number that another communicator has. Only numbers drawn by lot can meet.
+    fn check_number(&self, comm: &Comm) -> Result<()> {
+        let id = comm.id();
+        let meets = |c: &Comm| c.id() == id && !std::ptr::eq(c, comm);
+        if id >= FOREIGN && self.objects().comms.iter().any(|(_, c)| meets(c)) {
+            fail!(
+                MPI_ERR_INTERN,
+                "the number that was drawn for the communicator is in use; make it again"
+            );
+        }
+        Ok(())
+    }
+
+    /// Gives a communicator of `MPI_Comm_idup` its number: from now on it is one as any other.
+    pub(crate) fn comm_number(&self, comm: &Comm, id: u32) -> Result<()> {
+        comm.set_id(id);
+        self.check_number(comm)?;
+        // The local communicator within an inter-communicator has no handle, and does not need this.
+        if comm.handle() != MPI_COMM_NULL {
+            self.enter_members(comm);
+        }
+        Ok(())
     }
 
     /// `MPI_Comm_free` and `MPI_Comm_disconnect`: the handle is gone, operations under way keep the rest.

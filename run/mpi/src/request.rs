@@ -791,12 +791,12 @@ impl Finish {
         match self {
             Finish::Nothing => None,
             Finish::Number(numbers) => {
-                for (comm, mem) in numbers {
+                let given = numbers.into_iter().map(|(comm, mem)| {
                     let mut number = [0; 4];
                     mem.read(0, &mut number);
-                    comm.set_id(u32::from_ne_bytes(number));
-                }
-                None
+                    mpi.comm_number(&comm, u32::from_ne_bytes(number)).err()
+                });
+                given.fold(None, Option::or)
             }
             Finish::Call(call) => call(mpi),
         }

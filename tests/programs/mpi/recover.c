@@ -132,6 +132,9 @@ static void told(void)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm copy;
+    MPI_Comm_idup(MPI_COMM_WORLD, &copy, &request);
+    MPI_Wait(&request, &status);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 1) {
         MPI_Send(&rank, 1, MPI_INT, 0, 9, MPI_COMM_WORLD);
@@ -145,6 +148,7 @@ static void told(void)
         CHECK(MPI_Recv(&x, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE) == MPI_SUCCESS && x == 1);
     CHECK(class_of(MPI_Wait(&any, &status)) == MPIX_ERR_PROC_FAILED_PENDING && any != MPI_REQUEST_NULL);
     CHECK(class_of(MPI_Recv(&x, 1, MPI_INT, MPI_ANY_SOURCE, 8, MPI_COMM_WORLD, &status)) == MPIX_ERR_PROC_FAILED);
+    CHECK(class_of(MPI_Recv(&x, 1, MPI_INT, MPI_ANY_SOURCE, 8, copy, &status)) == MPIX_ERR_PROC_FAILED);
     CHECK(class_of(MPI_Probe(1, 3, MPI_COMM_WORLD, &status)) == MPIX_ERR_PROC_FAILED);
     CHECK(class_of(MPI_Iprobe(1, 3, MPI_COMM_WORLD, &flag, &status)) == MPIX_ERR_PROC_FAILED);
     CHECK(class_of(MPI_Send(&x, 1, MPI_INT, 1, 0, MPI_COMM_WORLD)) == MPIX_ERR_PROC_FAILED);
