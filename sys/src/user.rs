@@ -374,6 +374,78 @@ impl Mem {
         }
     }
 
+    /// Copies words of `size` bytes (4, 8 or 16), each from its offset beside `base`, one after the other into `to`.
+    ///
+    /// # Panics
+    /// When a word is not covered by the claim, the size is another one, or `to` is not as long as the words together.
+    pub fn gather_words(&self, base: i64, size: usize, offsets: &[i64], to: &mut [u8]) {
+        let within = self.words(base, size, offsets, to.len());
+        macro_rules! words {
+            ($t:ty) => {
+                for (&offset, to) in offsets.iter().zip(to.as_chunks_mut().0) {
+                    let at: *const $t = within(offset).cast();
+                    // SAFETY: `within` checked that the word is covered.
+                    *to = unsafe { at.read_unaligned() }.to_ne_bytes();
+                }
+            };
+        }
+        match size {
+            4 => words!(u32),
+            8 => words!(u64),
+            _ => words!(u128),
+        }
+    }
+
+    /// The reverse of [`gather_words`](Self::gather_words).
+    ///
+    /// # Panics
+    /// As [`gather_words`](Self::gather_words).
+    pub fn scatter_words(&self, base: i64, size: usize, offsets: &[i64], from: &[u8]) {
+        let within = self.words(base, size, offsets, from.len());
+        macro_rules! words {
+            ($t:ty) => {
+                for (&offset, from) in offsets.iter().zip(from.as_chunks().0) {
+                    let at: *mut $t = within(offset).cast();
+                    // SAFETY: `within` checked that the word is covered.
+                    unsafe { at.write_unaligned(<$t>::from_ne_bytes(*from)) };
+                }
+            };
+        }
+        match size {
+            4 => words!(u32),
+            8 => words!(u64),
+            _ => words!(u128),
+        }
+    }
+
+    /// From the offset of a word of so many bytes beside `base` to its address, which panics when the claim does not cover it.
+    #[inline(always)]
+    fn words(
+        &self,
+        base: i64,
+        size: usize,
+        offsets: &[i64],
+        bytes: usize,
+    ) -> impl Fn(i64) -> *mut u8 {
+        let words = offsets.len();
+        assert!(
+            matches!(size, 4 | 8 | 16) && bytes == size * words,
+            "{words} words of {size} bytes, {bytes} bytes"
+        );
+        let last = self.reach().checked_sub(size);
+        assert!(
+            words == 0 || last.is_some(),
+            "no word of {size} bytes is covered"
+        );
+        let (last, low) = (last.unwrap_or(0), base.wrapping_sub(self.lo));
+        let first = self.base.wrapping_add_signed(self.lo as isize);
+        move |offset| {
+            let at = offset.wrapping_add(low) as usize;
+            assert!(at <= last, "a word at {offset} is outside of the claim");
+            first.wrapping_add(at) as *mut u8
+        }
+    }
+
     /// The reverse of [`gather`](Self::gather): distributes `from` over the blocks.
     ///
     /// # Panics
@@ -617,6 +689,33 @@ mod tests {
             back.gather(7, block, count, stride, &mut again);
             assert_eq!(again, packed);
         }
+    }
+
+    #[test]
+    fn words_are_gathered_and_scattered_by_index() {
+        for size in [4, 8, 16] {
+            let m = Mem::from_vec((0..=255).collect()).shifted(100);
+            let offsets = [40, -91, 0, 39, -90, 3];
+            let mut packed = vec![0; size * offsets.len()];
+            m.gather_words(-9, size, &offsets, &mut packed);
+            for (word, offset) in packed.chunks(size).zip(offsets) {
+                let expected: Vec<u8> = (0..size).map(|j| (91 + offset) as u8 + j as u8).collect();
+                assert_eq!(word, expected);
+            }
+            let back = Mem::owned(256).shifted(100);
+            back.scatter_words(-9, size, &offsets[1..], &packed[size..]);
+            let mut again = vec![0; size * 5];
+            back.gather_words(-9, size, &offsets[1..], &mut again);
+            assert_eq!(again[size * 4..], packed[size * 5..]);
+            m.gather_words(0, size, &[], &mut []);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of the claim")]
+    fn words_outside_of_the_claim_panic() {
+        let m = Mem::owned(64).shifted(8);
+        m.gather_words(-8, 8, &[0, 56, 57], &mut [0; 24]);
     }
 
     #[test]

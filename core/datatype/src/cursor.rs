@@ -1,6 +1,6 @@
 //! Walking the data of many elements in packed order, from and to any byte.
 
-use crate::flat::{Body, Flat, Item, Run, Seq};
+use crate::flat::{Body, Flat, Item, Run, Seq, Words};
 
 /// A position in the packed data of `count` elements of a datatype.
 ///
@@ -123,6 +123,37 @@ impl Cursor {
         );
         self.position += run.bytes();
         Some(run)
+    }
+
+    /// Whether there is anything for [`next_words`](Self::next_words).
+    #[inline]
+    pub fn has_words(&self) -> bool {
+        self.words().is_some()
+    }
+
+    /// Where elements consist of single words that lie as an index says: the next words of at most `max_bytes` bytes, and moves behind
+    /// them. Bytes of a word, and where each of them lies beside a common displacement. `None` where there are none, or within
+    /// a word; [`next_run`](Self::next_run) goes on in any case.
+    pub fn next_words(&mut self, max_bytes: u64) -> Option<(u64, i64, &[i64])> {
+        let size = self.words()?.size;
+        let within = self.position % self.top.body.size();
+        if self.position == self.total || !within.is_multiple_of(size) || max_bytes < size {
+            return None;
+        }
+        let first = (within / size) as usize;
+        let count = self.words()?.offsets.len() - first;
+        let count = count.min((max_bytes / size) as usize);
+        let base = self.top.offset + self.iteration as i64 * self.top.stride;
+        self.advance(count as u64 * size);
+        let words = &self.words()?.offsets[first..first + count];
+        Some((size, base, words))
+    }
+
+    fn words(&self) -> Option<&Words> {
+        match &self.top.body {
+            Body::Seq(seq) => seq.words.as_ref(),
+            Body::Bytes(_) => None,
+        }
     }
 
     /// The next dense piece of at most `max_bytes` bytes as (displacement, bytes), and moves behind it.

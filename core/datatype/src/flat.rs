@@ -136,6 +136,53 @@ pub(crate) struct Seq {
     /// Sequences on the longest path down, this one included.
     pub depth: usize,
     blocks: u64,
+    /// The same as single words, where it comes to that.
+    pub words: Option<Words>,
+}
+
+/// Words of the same size that lie where an index says, as the elements of an irregular mesh.
+#[derive(Debug)]
+pub(crate) struct Words {
+    /// Bytes of a word: 4, 8 or 16.
+    pub size: u64,
+    /// Where each lies, relative to the origin of the sequence.
+    pub offsets: Box<[i64]>,
+}
+
+impl Words {
+    /// Of fewer items the runs are as fast, and short records keep their fields in one piece.
+    const FEWEST: usize = 16;
+    /// Mean words of an item up to which it is worth the memory.
+    const MEAN: u64 = 8;
+
+    fn of(items: &[Item], bytes: u64) -> Option<Words> {
+        if items.len() < Words::FEWEST {
+            return None;
+        }
+        let block = |item: &Item| match item.body {
+            Body::Bytes(block) => Some(block),
+            Body::Seq(_) => None,
+        };
+        let blocks = || items.iter().map(block);
+        let size = blocks().try_fold(u64::MAX, |least, block| Some(least.min(block?)))?;
+        let whole = blocks().flatten().all(|block| block.is_multiple_of(size));
+        let mean = bytes / size / items.len() as u64;
+        if !matches!(size, 4 | 8 | 16) || !whole || mean > Words::MEAN {
+            return None;
+        }
+        let mut offsets = Vec::with_capacity((bytes / size) as usize);
+        for item in items {
+            for repetition in 0..item.count as i64 {
+                let first = item.offset + repetition * item.stride;
+                let words = (item.body.size() / size) as i64;
+                offsets.extend((0..words).map(|word| first + word * size as i64));
+            }
+        }
+        Some(Words {
+            size,
+            offsets: offsets.into(),
+        })
+    }
 }
 
 /// `count` copies of `body` at `offset`, `offset + stride`, ... relative to the origin of the sequence.
@@ -209,6 +256,7 @@ impl Seq {
             blocks = blocks.saturating_add(item.count.saturating_mul(inner));
         }
         Seq {
+            words: Words::of(&items, size),
             items: items.into(),
             starts: starts.into(),
             size,

@@ -488,3 +488,49 @@ fn every_basic_type_matches_its_typemap() {
         }
     }
 }
+
+/// Words that lie as an index says come as they would in runs, wherever a fragment begins and ends.
+#[test]
+fn words_are_those_of_the_runs() {
+    let mut rng = Rng(7);
+    let mut walked = 0;
+    for _ in 0..2000 {
+        let basic = [
+            Basic::Int,
+            Basic::Double,
+            Basic::DoubleComplex,
+            Basic::Short,
+        ][rng.next() as usize % 4];
+        let old = Arc::new(Datatype::basic(basic));
+        let many = rng.range(1, 40);
+        let displacements: Vec<i64> = (0..many).map(|_| rng.range(-60, 60)).collect();
+        let lengths: Vec<i64> = (0..many).map(|_| rng.range(0, 3).min(2)).collect();
+        let datatype = Datatype::indexed(&lengths, &displacements, &old).unwrap();
+        let count = rng.range(1, 3) as u64;
+        let mut runs = Cursor::new(datatype.flat(), count);
+        let mut expected = Vec::new();
+        while let Some((at, bytes)) = runs.next_piece(u64::MAX) {
+            expected.extend((0..bytes as i64).map(|byte| at + byte));
+        }
+        let mut cursor = Cursor::new(datatype.flat(), count);
+        let mut found = Vec::new();
+        while cursor.remaining() > 0 {
+            let most = rng.range(1, 200) as u64;
+            assert_eq!(cursor.position(), found.len() as u64);
+            if let Some((size, base, offsets)) = cursor.next_words(most) {
+                walked += offsets.len();
+                for offset in offsets {
+                    found.extend((0..size as i64).map(|byte| base + offset + byte));
+                }
+            } else {
+                let run = cursor.next_run(most).unwrap();
+                for block in 0..run.count as i64 {
+                    let first = run.offset + block * run.stride;
+                    found.extend((0..run.block as i64).map(|byte| first + byte));
+                }
+            }
+        }
+        assert_eq!(found, expected);
+    }
+    assert!(walked > 10_000, "{walked} words");
+}

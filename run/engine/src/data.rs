@@ -205,7 +205,20 @@ impl Walk {
             }
             (Walk::Typed(cursor, _), _) => {
                 let mut done = 0;
-                while let Some(run) = cursor.next_run((to.len() - done) as u64) {
+                let has_words = cursor.has_words();
+                loop {
+                    let left = (to.len() - done) as u64;
+                    if has_words && let Some((size, base, offsets)) = cursor.next_words(left) {
+                        let (size, rest) = (size as usize, &mut to[done..]);
+                        let bytes = size * offsets.len();
+                        data.mem
+                            .gather_words(base, size, offsets, &mut rest[..bytes]);
+                        done += bytes;
+                        continue;
+                    }
+                    let Some(run) = cursor.next_run(left) else {
+                        break;
+                    };
                     let bytes = run.bytes() as usize;
                     data.mem.gather(
                         run.offset,
@@ -233,7 +246,19 @@ impl Walk {
             }
             (Walk::Typed(cursor, _), _) => {
                 let mut done = 0;
-                while let Some(run) = cursor.next_run((from.len() - done) as u64) {
+                let has_words = cursor.has_words();
+                loop {
+                    let left = (from.len() - done) as u64;
+                    if has_words && let Some((size, base, offsets)) = cursor.next_words(left) {
+                        let (size, rest) = (size as usize, &from[done..]);
+                        let bytes = size * offsets.len();
+                        data.mem.scatter_words(base, size, offsets, &rest[..bytes]);
+                        done += bytes;
+                        continue;
+                    }
+                    let Some(run) = cursor.next_run(left) else {
+                        break;
+                    };
                     let bytes = run.bytes() as usize;
                     data.mem.scatter(
                         run.offset,
