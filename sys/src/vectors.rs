@@ -77,7 +77,7 @@ impl Lines {
     }
 }
 
-/// `inout[i] = f(input[i], inout[i])` in vectors of 64 bytes, the blocks of so many bytes from the last one on.
+/// `inout[i] = f(input[i], inout[i])` in vectors of 64 bytes, blocks of about so many bytes from the last one on.
 #[target_feature(enable = "avx,avx2,avx512f,avx512bw,avx512dq,avx512vl")]
 pub(crate) fn map_avx512<const N: usize>(
     inout: &mut [u8],
@@ -86,36 +86,34 @@ pub(crate) fn map_avx512<const N: usize>(
     f: impl Fn([u8; N], [u8; N]) -> [u8; N],
 ) {
     const { assert!(LINE.is_multiple_of(N)) }
-    let start = inout.as_ptr().addr().wrapping_neg() % LINE;
-    let first = if start.is_multiple_of(N) { start } else { 0 };
-    for range in from_the_end(inout.len(), first, block) {
-        let (inout, input) = (&mut inout[range.clone()], &input[range]);
-        let range = Lines::of::<N>(inout, input);
-        if range.count > 0 {
-            let (blocks, lines) = range.take(inout, input);
-            let numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-            let words = _mm512_add_epi32(numbers, _mm512_set1_epi32((range.shift / 4) as i32));
-            // SAFETY: the line is readable and begins at a multiple of its length.
-            let load = |line: &[u8; LINE]| unsafe { _mm512_load_si512(line.as_ptr().cast()) };
+    let range = Lines::of::<N>(inout, input);
+    if range.count > 0 {
+        let (changed, lines) = range.take(inout, input);
+        let numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        let words = _mm512_add_epi32(numbers, _mm512_set1_epi32((range.shift / 4) as i32));
+        // SAFETY: the line is readable and begins at a multiple of its length.
+        let load = |line: &[u8; LINE]| unsafe { _mm512_load_si512(line.as_ptr().cast()) };
+        for part in from_the_end(range.count, 0, block / LINE) {
+            let lines = &lines[part.start..=part.end];
             let mut line = load(&lines[0]);
-            for (block, next) in blocks.iter_mut().zip(&lines[1..]) {
+            for (changed, next) in changed[part].iter_mut().zip(&lines[1..]) {
                 let next = load(next);
                 let joined = _mm512_permutex2var_epi32(line, words, next);
                 // SAFETY: as many bytes, which may have any value.
                 let joined: [u8; LINE] = unsafe { std::mem::transmute(joined) };
-                each(block, &joined, &f);
+                each(changed, &joined, &f);
                 line = next;
             }
         }
-        for rest in range.rest(inout.len()) {
-            let (blocks, last) = inout[rest.clone()].as_chunks_mut::<LINE>();
-            let (lines, last_input) = input[rest].as_chunks::<LINE>();
-            // Of a length that the compiler knows: most memory begins and ends so that a whole line is left on either side.
-            for (block, line) in blocks.iter_mut().zip(lines) {
-                each(block, line, &f);
-            }
-            each(last, last_input, &f);
+    }
+    for rest in range.rest(inout.len()) {
+        let (blocks, last) = inout[rest.clone()].as_chunks_mut::<LINE>();
+        let (lines, last_input) = input[rest].as_chunks::<LINE>();
+        // Of a length that the compiler knows: most memory begins and ends so that a whole line is left on either side.
+        for (block, line) in blocks.iter_mut().zip(lines) {
+            each(block, line, &f);
         }
+        each(last, last_input, &f);
     }
 }
 
