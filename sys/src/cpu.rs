@@ -284,7 +284,7 @@ impl margay_core_reduce::Vectors for Widest {
         without_avx512(
             #[inline(always)]
             || {
-                for range in from_the_end(len, 0, block) {
+                for range in from_the_end(len, block) {
                     margay_core_reduce::each(&mut inout[range.clone()], &input[range], &f);
                 }
             },

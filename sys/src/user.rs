@@ -595,7 +595,7 @@ unsafe fn copy_back(from: *const u8, to: *mut u8, len: usize) {
         true => len,
         false => (len / 3).next_multiple_of(64).clamp(16 << 10, 64 << 10),
     };
-    for range in from_the_end(len, 0, block) {
+    for range in from_the_end(len, block) {
         // SAFETY: by the contract; the range is part of `0..len`.
         unsafe { std::ptr::copy(from.add(range.start), to.add(range.start), range.len()) };
     }

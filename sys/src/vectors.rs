@@ -93,7 +93,7 @@ pub(crate) fn map_avx512<const N: usize>(
         let words = _mm512_add_epi32(numbers, _mm512_set1_epi32((range.shift / 4) as i32));
         // SAFETY: the line is readable and begins at a multiple of its length.
         let load = |line: &[u8; LINE]| unsafe { _mm512_load_si512(line.as_ptr().cast()) };
-        for part in from_the_end(range.count, 0, block / LINE) {
+        for part in from_the_end(range.count, block / LINE) {
             let lines = &lines[part.start..=part.end];
             let mut line = load(&lines[0]);
             for (changed, next) in changed[part].iter_mut().zip(&lines[1..]) {

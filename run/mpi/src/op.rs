@@ -15,18 +15,24 @@ use crate::datatype::Type;
 use crate::error::*;
 use crate::{Mpi, fail};
 
+/// The operation and the element type, if both are predefined, fit each other and the elements have no holes.
+#[inline(always)]
+pub(crate) fn predefined(op: u32, datatype: u32) -> Option<(reduce::Op, Basic)> {
+    let op = reduce::Op::from_handle(u64::from(op))?;
+    let basic = Basic::from_handle(u64::from(datatype))?;
+    let fit = reduce::is_valid(op, basic) && basic.size() == basic.extent();
+    fit.then_some((op, basic))
+}
+
 /// `inout[i] = input[i] op inout[i]` for elements in one piece, if operation and type are predefined ones that fit each other and the
 /// elements have no holes, as they mostly are. Returns false otherwise; then nothing was done.
 #[inline]
 #[must_use]
 pub fn reduce_at_once(op: u32, datatype: u32, input: Piece, inout: Piece) -> bool {
-    let op = reduce::Op::from_handle(u64::from(op));
-    let basic = Basic::from_handle(u64::from(datatype));
-    let (Some(op), Some(basic)) = (op, basic) else {
+    let Some((op, basic)) = predefined(op, datatype) else {
         return false;
     };
-    let is_local = !matches!(op, reduce::Op::NoOp | reduce::Op::Replace);
-    if !is_local || !reduce::is_valid(op, basic) || basic.size() != basic.extent() {
+    if matches!(op, reduce::Op::NoOp | reduce::Op::Replace) {
         return false;
     }
     inout.mem().with_bytes_mut(0, inout.size(), |inout| {

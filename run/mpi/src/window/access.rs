@@ -71,10 +71,7 @@ impl Dense {
     #[inline(always)]
     #[must_use]
     pub fn accumulate(op: u32, datatype: u32) -> Option<Dense> {
-        let op = Op::from_handle(u64::from(op))?;
-        let basic = Basic::from_handle(u64::from(datatype))?;
-        let fit = reduce::is_valid(op, basic) && basic.size() == basic.extent();
-        fit.then_some(Dense::Accumulate(op, basic))
+        op::predefined(op, datatype).map(|(op, basic)| Dense::Accumulate(op, basic))
     }
 
     /// As [`Dense::accumulate`], fetching what was there before into `result`.

@@ -34,8 +34,7 @@ impl Queue {
 
     /// `rank` asks for `class`.
     pub(super) fn enter(&mut self, rank: u32, class: usize) -> Asked {
-        if self.waiting.is_empty() && self.admits(class) {
-            self.holders[class].push(rank);
+        if self.waiting.is_empty() && self.take(rank, class) {
             return Asked::Granted;
         }
         if let Some(holder) = self.lost {
@@ -66,13 +65,10 @@ impl Queue {
             .collect();
         if let Some(holder) = self.lost {
             for (rank, class) in std::mem::take(&mut self.waiting) {
-                let asked = match self.admits(class) {
+                let asked = match self.take(rank, class) {
                     true => Asked::Granted,
                     false => Asked::Refused(holder),
                 };
-                if asked == Asked::Granted {
-                    self.holders[class].push(rank);
-                }
                 told.push((rank, asked));
             }
         }
@@ -82,18 +78,22 @@ impl Queue {
     fn admit(&mut self) -> Vec<u32> {
         let mut admitted = Vec::new();
         while let Some(&(rank, class)) = self.waiting.front()
-            && self.admits(class)
+            && self.take(rank, class)
         {
             self.waiting.pop_front();
-            self.holders[class].push(rank);
             admitted.push(rank);
         }
         admitted
     }
 
-    fn admits(&self, class: usize) -> bool {
+    /// Makes `rank` a holder if the others admit it.
+    fn take(&mut self, rank: u32, class: usize) -> bool {
         let free = |class: usize| self.holders[class].is_empty();
-        free(1 - class) && (free(1) || !(self.solo && class == 1))
+        let admitted = free(1 - class) && (free(1) || !(self.solo && class == 1));
+        if admitted {
+            self.holders[class].push(rank);
+        }
+        admitted
     }
 }
 
