@@ -21,7 +21,7 @@ test: setup-test build-stage model-lock-free ## all tests, through the real laun
 # everything is built for it, so in a folder of its own.
 .PHONY: model-lock-free
 model-lock-free:
-	RUSTFLAGS="--cfg loom" $(CARGO) test --target-dir "$${CARGO_TARGET_DIR:-target}/loom" -p margay-sys --lib -- ring doorbell turn deque tally sleepers robust inbox
+	RUSTFLAGS="--cfg loom" $(CARGO) test --target-dir "$${CARGO_TARGET_DIR:-target}/loom" -p margay-sys-os -p margay-sys-shm -p margay-sys-threads -p margay-sys-mlp --lib -- ring doorbell turn deque tally sleepers robust inbox
 
 stage: setup-demo build-stage ## build the usable tree stage/{bin,lib,include,share}
 

@@ -8,10 +8,12 @@ use std::io::Write;
 use std::process::exit;
 use std::time::Duration;
 
-use margay_sys::clock::now_ns;
-use margay_sys::markers::Row;
-use margay_sys::segment::{ENV_RANK, ENV_SEGMENT, Phase, Segment, WaitKind, Waiting, call_name};
-use margay_sys::signal;
+use margay_sys_os::clock::now_ns;
+use margay_sys_os::signal;
+use margay_sys_shm::markers::Row;
+use margay_sys_shm::segment::{
+    ENV_RANK, ENV_SEGMENT, Phase, Segment, WaitKind, Waiting, call_name,
+};
 
 fn main() {
     let number = |name: &str| -> i64 { std::env::var(name).unwrap().parse().unwrap() };

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::*;
-use margay_sys::terminal::Pty;
+use margay_sys_os::terminal::Pty;
 use serde_json::Value;
 
 fn mesh(arguments: &[&str]) -> Done {

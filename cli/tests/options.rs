@@ -56,7 +56,7 @@ fn several_programs_make_one_job() {
 #[test]
 fn without_a_number_every_usable_core_gets_a_rank() {
     let done = run(&mut command("echo x"));
-    assert_eq!(done.out.lines().count(), margay_sys::cpu::usable_cores());
+    assert_eq!(done.out.lines().count(), margay_sys_os::cpu::usable_cores());
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn the_working_directory_and_paths_relative_to_it() {
 
 #[test]
 fn ranks_are_bound_as_told() {
-    let mask = margay_sys::cpu::affinity();
+    let mask = margay_sys_os::cpu::affinity();
     let first = mask[0].to_string();
     let allowed = "grep Cpus_allowed_list /proc/self/status | tr -d '\\t'";
     let done = run(&mut shell(
@@ -137,7 +137,7 @@ fn ranks_are_bound_as_told() {
 #[test]
 fn one_usable_core_is_enough() {
     let mut command = Command::new("taskset");
-    let core = margay_sys::cpu::affinity()[0].to_string();
+    let core = margay_sys_os::cpu::affinity()[0].to_string();
     command.args(["-c", &core, margay(), "run", "-report-bindings"]);
     command.args(["-n", "4", "sh", "-c", "echo x"]);
     let done = run(&mut command);

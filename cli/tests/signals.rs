@@ -8,7 +8,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use common::*;
-use margay_sys::terminal::Pty;
+use margay_sys_os::terminal::Pty;
 
 fn ready(options: &str, script: &str) -> Running {
     let mut running = Running::start(&mut shell(options, script));

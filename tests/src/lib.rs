@@ -34,7 +34,7 @@ pub fn program(name: &str) -> PathBuf {
 
 /// Whether no two of the CPUs that this process may use belong to one core, as far as the system tells.
 pub fn one_cpu_a_core() -> bool {
-    let cores: Vec<String> = margay_sys::cpu::affinity()
+    let cores: Vec<String> = margay_sys_os::cpu::affinity()
         .iter()
         .map(|cpu| {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");

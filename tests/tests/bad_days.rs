@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use margay_sys::terminal::Pty;
+use margay_sys_os::terminal::Pty;
 use margay_tests::jobs::{
     Built, Ended, Job, SOON, Words, cpu_seconds, host, mark, nothing_is_left, send, text,
 };
@@ -255,7 +255,7 @@ fn no_place_to_write_does_not_matter() {
 #[test]
 fn one_core_is_enough() {
     let built = days();
-    let core = margay_sys::cpu::affinity()[0];
+    let core = margay_sys_os::cpu::affinity()[0];
     for ranks in [2, 5] {
         whole(&Words::from(format!("taskset -c {core}").as_str()).then(&sweep(&built, ranks)));
     }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use margay_sys::cpu;
+use margay_sys_os::cpu;
 use margay_tests::{command, program, run, scratch, stage, succeed};
 
 /// The words that compile and link with the library alone, as pkg-config tells them.
@@ -55,7 +55,7 @@ fn quiet(executable: &Path) -> Command {
 
 /// No process of this executable is left.
 fn nothing_is_left(executable: &Path) {
-    for pid in margay_sys::process::all_processes() {
+    for pid in margay_sys_os::process::all_processes() {
         let program = std::fs::read_link(format!("/proc/{pid}/exe"));
         assert!(
             !program.is_ok_and(|program| program == executable),

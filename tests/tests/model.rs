@@ -74,7 +74,7 @@ fn files_hold_what_the_model_says() {
 #[test]
 fn the_model_holds_in_narrow_surroundings() {
     let refuse = Built::plain("days/refuse.c", &[]);
-    let core = margay_sys::cpu::affinity()[0];
+    let core = margay_sys_os::cpu::affinity()[0];
     for source in ["model/collectives.c", "model/messages.c"] {
         let built = Built::mpi(source);
         for ranks in [2, 5] {

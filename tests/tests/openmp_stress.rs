@@ -120,7 +120,7 @@ fn random_programs_agree_with_the_model() {
 fn random_programs_of_16_threads_on_one_core() {
     let folder = scratch();
     let executable = compiled(folder.path());
-    let cpu = margay_sys::cpu::affinity()[0].to_string();
+    let cpu = margay_sys_os::cpu::affinity()[0].to_string();
     let mut random = with_library(command("taskset", 120));
     random.args(["-c", &cpu]).arg(executable);
     agree(

@@ -2,7 +2,7 @@
 //!
 //! Names and versions are those of GCC 12 (`symbols.txt`, from which the linker's version script is made). Each function
 //! checks, converts and calls `margay-run-openmp`. What the compiler promises about the pointers that it passes is written
-//! at the wrapper types of `margay_sys::outlined`.
+//! at the wrapper types of `margay_sys_threads::outlined`.
 #![allow(non_snake_case)]
 
 mod loops;

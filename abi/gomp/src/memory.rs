@@ -5,7 +5,7 @@ use std::ptr;
 
 use margay_run_openmp::allocator::{self, Fallback};
 use margay_run_openmp::team;
-use margay_sys::heap;
+use margay_sys_os::heap;
 
 use crate::fatal;
 

@@ -7,8 +7,8 @@ use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
 use margay_run_openmp::environment;
 use margay_run_openmp::team::{self, Context, Request};
 use margay_run_openmp::work::{Loop, Wishes};
-use margay_sys::outlined::{Outlined, Table};
-use margay_sys::slot;
+use margay_sys_threads::outlined::{Outlined, Table};
+use margay_sys_threads::slot;
 
 use crate::Body;
 use crate::loops::decode;

@@ -8,8 +8,8 @@ use margay_core_openmp::schedule::{Kind, Schedule};
 use margay_run_openmp::environment::{self, AFFINITY_FORMAT, TEAMS, TEAMS_THREAD_LIMIT};
 use margay_run_openmp::icv::{Icv, SUPPORTED_ACTIVE_LEVELS};
 use margay_run_openmp::{affinity, team};
-use margay_sys::clock;
-use margay_sys::outlined::text;
+use margay_sys_os::clock;
+use margay_sys_threads::outlined::text;
 
 /// Routines without arguments.
 macro_rules! asks {

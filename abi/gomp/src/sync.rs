@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 
 use margay_run_openmp::lock::{self, Nested, OldNested};
 use margay_run_openmp::team::{self, Context};
-use margay_sys::outlined::text;
+use margay_sys_threads::outlined::text;
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_barrier() {

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use margay_run_openmp::environment::{self, Offload};
 use margay_run_openmp::team;
-use margay_sys::outlined::Outlined;
+use margay_sys_threads::outlined::Outlined;
 
 use crate::task::accesses;
 use crate::{Body, fatal};

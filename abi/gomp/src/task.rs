@@ -7,7 +7,7 @@ use margay_core_openmp::taskloop::Cut;
 use margay_run_openmp::Access;
 use margay_run_openmp::task::{Clauses, Event};
 use margay_run_openmp::team::{self, Context};
-use margay_sys::outlined::{CopyArguments, Table, TaskCall};
+use margay_sys_threads::outlined::{CopyArguments, Table, TaskCall};
 
 use crate::{Body, fatal};
 

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_long};
 
 use margay_run_mlp::constants::MLP_OWNER_DIED;
-use margay_sys::robust::Taken;
+use margay_sys_mlp::robust::Taken;
 
 use crate::call::{Address, exits, last, mlp};
 use crate::user::{IntPlace, Ints, Lock, Room, SizePlace, Text};

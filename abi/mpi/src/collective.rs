@@ -9,7 +9,7 @@ use margay_run_mpi::constants::sentinel::*;
 use margay_run_mpi::error::Result;
 use margay_run_mpi::op::Bound;
 use margay_run_mpi::{Comm, Mpi, fail};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::call::collective;
 use crate::convert::{Int, blocks, blocks_w, count_of, operand, operand_of_all, piece};

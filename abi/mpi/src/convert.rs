@@ -14,7 +14,7 @@ use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
 use margay_run_mpi::window::access::SHORT;
 use margay_run_mpi::{Mpi, fail};
-use margay_sys::user::{Mem, Piece};
+use margay_sys_os::user::{Mem, Piece};
 
 use crate::types::{MPI_Aint, MPI_Count, MPI_Datatype};
 use crate::user::{Buf, In};

@@ -8,7 +8,7 @@ use margay_run_mpi::constants::file::MPI_FILE_NULL;
 use margay_run_mpi::error::Result;
 use margay_run_mpi::file::datarep::Conversion;
 use margay_run_mpi::{Mpi, fail};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::call::mpi;
 use crate::types::*;

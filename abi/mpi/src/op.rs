@@ -8,7 +8,7 @@ use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::op::MPI_OP_NULL;
 use margay_run_mpi::fail;
 use margay_run_mpi::op::{Bound, Function, reduce_at_once};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::call::mpi;
 use crate::convert::{Int, operand, short};

@@ -8,7 +8,7 @@ use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::sentinel::MPI_UNDEFINED;
 use margay_run_mpi::error::Result;
 use margay_run_mpi::{external, fail};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::call::mpi;
 use crate::convert::{Int, count_of, data, fit, operand};

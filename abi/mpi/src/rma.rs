@@ -9,7 +9,7 @@ use margay_run_mpi::constants::op::MPI_NO_OP;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
 use margay_run_mpi::window::access::{Access, Dense, Remote, check_single};
-use margay_sys::user::Piece;
+use margay_sys_os::user::Piece;
 
 use crate::call::mpi;
 use crate::convert::{Int, count_of, operand, short, span};

@@ -8,7 +8,7 @@ use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::tools::{MPI_T_BIND_NO_OBJECT, MPI_T_VERBOSITY_USER_DETAIL};
 use margay_run_mpi::tool::table::{EVENTS, Element};
 use margay_run_mpi::tool::{Callback, Dropped, Freed, Result, entry, index_of};
-use margay_sys::clock;
+use margay_sys_os::clock;
 
 use crate::call::mpi;
 use crate::tool::{enum_handle, no_hints, put, put_text, text, with};

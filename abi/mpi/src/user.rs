@@ -12,7 +12,7 @@ use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::error::Result;
 use margay_run_mpi::point::received;
 use margay_run_mpi::{Status, fail};
-use margay_sys::user::{Mem, Piece};
+use margay_sys_os::user::{Mem, Piece};
 
 /// `void *`: a buffer that may be written.
 #[repr(transparent)]

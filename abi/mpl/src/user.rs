@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_void};
 pub use margay_abi_process::user::{Buffer, Bytes, Room, Text};
 use margay_run_mpl::deny;
 use margay_run_mpl::error::{MPL_ARGUMENT, Result};
-use margay_sys::user::{Mem, Piece};
+use margay_sys_os::user::{Mem, Piece};
 
 /// `int *`: one or several integers.
 #[repr(transparent)]

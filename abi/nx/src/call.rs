@@ -22,7 +22,7 @@ macro_rules! nx {
         const _: () = {
             #[allow(clippy::too_many_arguments)]
             fn run($($arg: $ty),*) -> margay_run_nx::error::Result<$crate::call::value!($($result)?)> {
-                static CALL: [u64; 4] = margay_sys::segment::call_name(stringify!($name));
+                static CALL: [u64; 4] = margay_sys_shm::segment::call_name(stringify!($name));
                 let $nx = $crate::call::joined(stringify!($name))?;
                 $nx.note_call(&CALL);
                 $body
@@ -205,7 +205,7 @@ pub fn die(name: &str, error: &Error) -> ! {
 pub fn remember(error: &Error) {
     let number = error.number() as i32;
     *last() = (number, error.text().into());
-    margay_sys::process::set_errno(number);
+    margay_sys_os::process::set_errno(number);
 }
 
 /// The last error that was remembered.

@@ -8,7 +8,7 @@ use margay_run_nx::control::{Control, Side};
 use margay_run_nx::error::{EQNODE, EQPARAM, EQSTATE, Result, meaning};
 use margay_run_nx::options::{self, Options};
 use margay_run_nx::refuse;
-use margay_sys::{clock, process};
+use margay_sys_os::{clock, process};
 
 use crate::call::{control, die, joined, last, nx};
 use crate::info;

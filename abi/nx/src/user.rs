@@ -13,7 +13,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 pub use margay_abi_process::user::{Buffer, Bytes, Room, Text};
 use margay_run_nx::error::{EQBLEN, EQPARAM, Result};
 use margay_run_nx::{Info, refuse};
-use margay_sys::user::{Mem, Piece};
+use margay_sys_os::user::{Mem, Piece};
 
 /// `long *`: one or several integers, in C or Fortran.
 #[repr(transparent)]
@@ -359,7 +359,7 @@ impl LongsPlace {
         if self.0.is_null() {
             refuse!(EQPARAM, "{name} is a null pointer");
         }
-        let array = margay_sys::user::malloc_copy(values);
+        let array = margay_sys_os::user::malloc_copy(values);
         // SAFETY: see the module.
         unsafe { self.0.write(array) };
         Ok(())

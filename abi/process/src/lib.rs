@@ -151,7 +151,7 @@ pub fn enter_library(name: &str) -> &'static Mpi {
     let mpi = opened(name);
     let mut users = users();
     users.libraries += 1;
-    if users.libraries == 1 && !margay_sys::process::at_exit(exits) {
+    if users.libraries == 1 && !margay_sys_os::process::at_exit(exits) {
         eprintln!(
             "{name}: no memory is left for the end of the process; its exit code may go unnoticed"
         );

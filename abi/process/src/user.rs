@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use margay_sys::user::Piece;
+use margay_sys_os::user::Piece;
 
 /// `const void *`: bytes that are only read.
 #[repr(transparent)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use margay_sys::file::Cause;
+use margay_sys_os::file::Cause;
 
 /// The result of an operation on a file.
 pub type Result<T> = std::result::Result<T, StorageError>;

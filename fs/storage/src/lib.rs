@@ -13,7 +13,7 @@ mod posix;
 use std::sync::Arc;
 
 pub use error::{Result, StorageError};
-pub use margay_sys::file::{Cause, How, Identity, Lock, Slice};
+pub use margay_sys_os::file::{Cause, How, Identity, Lock, Slice};
 pub use posix::Posix;
 
 /// A place where files are, by name.

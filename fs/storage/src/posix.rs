@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use margay_sys::file::{self, File, How, Identity, Lock, Slice};
+use margay_sys_os::file::{self, File, How, Identity, Lock, Slice};
 
 use crate::error::{Result, StorageError};
 use crate::{Storage, Store};
@@ -86,8 +86,8 @@ impl Storage for Open {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use margay_sys::file::Cause;
-    use margay_sys::user::Mem;
+    use margay_sys_os::file::Cause;
+    use margay_sys_os::user::Mem;
 
     #[test]
     fn a_file_is_made_used_and_deleted_and_errors_say_what_and_why() {

@@ -3,8 +3,8 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-pub use margay_sys::segment::ENV_SIZE;
-use margay_sys::segment::{ENV_LAUNCHER, ENV_PARENT, ENV_RANK, ENV_SEGMENT, ENV_SPAWN};
+pub use margay_sys_shm::segment::ENV_SIZE;
+use margay_sys_shm::segment::{ENV_LAUNCHER, ENV_PARENT, ENV_RANK, ENV_SEGMENT, ENV_SPAWN};
 
 /// glibc's tunables; its malloc can ask for huge pages, which messages of a megabyte and more gain
 /// a factor of three from.

@@ -31,10 +31,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use margay_sys::descriptor::{FileLimit, PollSet, replace_standard};
-use margay_sys::process::{self, Forked, Reaped, Start, Starter, Step, StringArray};
-use margay_sys::segment::Segment;
-use margay_sys::signal::{self, SignalFd, SignalSet};
+use margay_sys_os::descriptor::{FileLimit, PollSet, replace_standard};
+use margay_sys_os::process::{self, Forked, Reaped, Start, Starter, Step, StringArray};
+use margay_sys_os::signal::{self, SignalFd, SignalSet};
+use margay_sys_shm::segment::Segment;
 
 use crate::environment::rank_variable;
 

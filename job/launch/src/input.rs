@@ -9,8 +9,8 @@ use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 
-use margay_sys::descriptor::{PollSet, reopen_for_reading, set_nonblocking};
-use margay_sys::terminal::is_foreground;
+use margay_sys_os::descriptor::{PollSet, reopen_for_reading, set_nonblocking};
+use margay_sys_os::terminal::is_foreground;
 
 use crate::plan::StdinTo;
 

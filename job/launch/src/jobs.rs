@@ -6,8 +6,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use margay_sys::process::{all_processes, descendants};
-use margay_sys::segment::{MEMFD_NAME, Segment};
+use margay_sys_os::process::{all_processes, descendants};
+use margay_sys_shm::segment::{MEMFD_NAME, Segment};
 
 /// The segments of all jobs that the user may see: a launcher of somebody else's is passed over.
 #[derive(Debug, Default)]

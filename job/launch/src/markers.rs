@@ -1,6 +1,6 @@
 //! The Program Marker Array: the lights and texts that tasks of MPL show, as `margay markers` shows them.
 
-use margay_sys::markers::Row;
+use margay_sys_shm::markers::Row;
 use serde::Serialize;
 
 use crate::jobs::Jobs;
@@ -37,7 +37,7 @@ impl Markers {
     /// The markers of the jobs that run now, the oldest job first.
     pub fn look(&mut self) -> Vec<MarkersView> {
         let segments = self.jobs.look().into_iter();
-        let view = |segment: &margay_sys::segment::Segment| MarkersView {
+        let view = |segment: &margay_sys_shm::segment::Segment| MarkersView {
             job: segment.header().job_id(),
             command: segment.header().command(),
             task: (0..segment.ranks())

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use margay_sys::clock::now_ns;
-use margay_sys::process::ProcessFacts;
-use margay_sys::segment::{Phase, Segment, WaitKind};
+use margay_sys_os::clock::now_ns;
+use margay_sys_os::process::ProcessFacts;
+use margay_sys_shm::segment::{Phase, Segment, WaitKind};
 use serde::Serialize;
 
 use crate::jobs::Jobs;
@@ -189,7 +189,7 @@ fn view(segment: &Segment, mut percent: impl FnMut(u32, f64, f64) -> f64) -> Job
 #[cfg(test)]
 mod tests {
     use super::*;
-    use margay_sys::segment::{Sizes, Waiting, call_name};
+    use margay_sys_shm::segment::{Sizes, Waiting, call_name};
 
     fn segment(ranks: u32) -> Segment {
         Segment::create(Sizes {

@@ -1,8 +1,8 @@
 //! What the launcher says about a job that failed or took too long.
 
-use margay_sys::clock::now_ns;
-use margay_sys::segment::{Phase, Segment};
-use margay_sys::signal;
+use margay_sys_os::clock::now_ns;
+use margay_sys_os::signal;
+use margay_sys_shm::segment::{Phase, Segment};
 
 use crate::plan::Job;
 use crate::verdict::{Cause, Failure};

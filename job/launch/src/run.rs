@@ -4,11 +4,11 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use margay_sys::cpu;
-use margay_sys::descriptor::{PollSet, Wrote};
-use margay_sys::process::{self, Step};
-use margay_sys::segment::Segment;
-use margay_sys::signal::{self, Received};
+use margay_sys_os::cpu;
+use margay_sys_os::descriptor::{PollSet, Wrote};
+use margay_sys_os::process::{self, Step};
+use margay_sys_os::signal::{self, Received};
+use margay_sys_shm::segment::Segment;
 
 use crate::guard::{Command, Event, Guard};
 use crate::jobs;

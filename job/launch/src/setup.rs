@@ -8,11 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use margay_sys::cpu;
-use margay_sys::descriptor::{FileLimit, Outlet, duplicate_above, set_nonblocking, set_pipe_bytes};
-use margay_sys::process::{self, StringArray};
-use margay_sys::segment::{Segment, Sizes};
-use margay_sys::signal::{self, SignalFd, SignalSet};
+use margay_sys_os::cpu;
+use margay_sys_os::descriptor::{
+    FileLimit, Outlet, duplicate_above, set_nonblocking, set_pipe_bytes,
+};
+use margay_sys_os::process::{self, StringArray};
+use margay_sys_os::signal::{self, SignalFd, SignalSet};
+use margay_sys_shm::segment::{Segment, Sizes};
 
 use crate::binding::{Cores, Lease, Placement, place, ranges};
 use crate::environment;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use margay_sys::descriptor::memory_file;
+use margay_sys_os::descriptor::memory_file;
 
 /// Bytes of one rank that are kept in memory.
 const MEMORY_LIMIT: usize = 64 << 10;

@@ -10,7 +10,7 @@
 //!
 //! A wait counts only when it has lasted for a while: a message may be on its way.
 
-use margay_sys::segment::{WaitKind, Waiting};
+use margay_sys_shm::segment::{WaitKind, Waiting};
 
 /// What a rank does, as far as waiting goes.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use margay_net_transport::{Advance, Bell, Head, Packet, Sink, Ticket, Transport, WHOLE};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 /// Turns without any packet after which the world counts as stuck.
 const STUCK: u64 = 200_000;

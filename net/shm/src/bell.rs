@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use margay_net_transport::Bell;
-use margay_sys::cpu;
-use margay_sys::segment::Segment;
+use margay_sys_os::cpu;
+use margay_sys_shm::segment::Segment;
 
 pub(crate) struct ShmBell {
     segment: Arc<Segment>,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_net_transport::{Advance, Ticket};
-use margay_sys::arena::{self, Arena};
-use margay_sys::cma;
-use margay_sys::segment::Segment;
-use margay_sys::transfer::{self, Cells, End, Target};
-use margay_sys::user::Mem;
+use margay_sys_os::cma;
+use margay_sys_os::user::Mem;
+use margay_sys_shm::arena::{self, Arena};
+use margay_sys_shm::segment::Segment;
+use margay_sys_shm::transfer::{self, Cells, End, Target};
 
 /// From which size on a way is taken, in bytes. See [`Thresholds::measured`] for the reasons.
 ///
@@ -51,7 +51,7 @@ impl Thresholds {
     /// is split into two parts, one for each side, as long as each part stays in a level-2 cache.
     #[must_use]
     pub fn measured() -> Self {
-        let dear_lines = margay_sys::cpu::is_intel();
+        let dear_lines = margay_sys_os::cpu::is_intel();
         Thresholds {
             arena: AtomicU64::new(8 << 10),
             arena_end: AtomicU64::new(512 << 10),

@@ -2,11 +2,11 @@
 //!
 //! | size | way |
 //! | --- | --- |
-//! | up to 40 bytes | one cache line of the pair's ring ([`margay_sys::ring`]) |
+//! | up to 40 bytes | one cache line of the pair's ring ([`margay_sys_shm::ring`]) |
 //! | up to 4 KiB | a run of lines of the ring, read while they are being written |
-//! | longer, in fragments | chunks of the sender's pool ([`margay_sys::pool`]), both sides copying at the same time |
+//! | longer, in fragments | chunks of the sender's pool ([`margay_sys_shm::pool`]), both sides copying at the same time |
 //! | direct, buffer in the arena | the receiver copies once from the sender's arena |
-//! | direct, any buffer | cross-memory attach, parts claimed by both sides ([`margay_sys::transfer`]) |
+//! | direct, any buffer | cross-memory attach, parts claimed by both sides ([`margay_sys_shm::transfer`]) |
 //!
 //! A pair's ring is made the first time that the pair talks, and a rank polls the rings of those
 //! who have talked to it, as the SP2 kept a list of its active pipes (Snir et al., IBM Systems
@@ -22,11 +22,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use margay_net_transport::{Advance, Bell, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE};
-use margay_sys::doorbell;
-use margay_sys::pool::{self, Place, Pool};
-use margay_sys::ring::{self, Consumer, LINE_BYTES, Producer};
-use margay_sys::segment::Segment;
-use margay_sys::user::Mem;
+use margay_sys_os::doorbell;
+use margay_sys_os::user::Mem;
+use margay_sys_shm::pool::{self, Place, Pool};
+use margay_sys_shm::ring::{self, Consumer, LINE_BYTES, Producer};
+use margay_sys_shm::segment::Segment;
 
 use bell::ShmBell;
 use direct::Direct;
@@ -334,7 +334,7 @@ impl Transport for Shm {
             && self.incoming.iter().all(|i| i.ring.awaits_next())
         {
             looks -= 1;
-            margay_sys::cpu::pause();
+            margay_sys_os::cpu::pause();
         }
         self.take_arrived(sink)
     }
@@ -384,7 +384,7 @@ impl Transport for Shm {
 #[cfg(test)]
 mod tests {
     use margay_net_transport::Destination;
-    use margay_sys::segment::Sizes;
+    use margay_sys_shm::segment::Sizes;
 
     use super::*;
 

@@ -9,8 +9,8 @@
 //! ```
 
 use margay_net_transport::{Head, SHORT};
-use margay_sys::pool::Place;
-use margay_sys::ring::{LineWords, fill_words};
+use margay_sys_shm::pool::Place;
+use margay_sys_shm::ring::{LineWords, fill_words};
 
 /// Smallest fragment of a longer payload, in bytes.
 pub(crate) const LEAST_CHUNK: u64 = 4096;

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 /// Payload that fits into one cache line beside the head, in bytes.
 pub const SHORT: usize = 40;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use margay_net_transport::{
     Advance, Bell, Destination, Head, Packet, Sink, Ticket, Transport, World,
 };
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 /// The transport; see the module.
 pub struct Worlds {

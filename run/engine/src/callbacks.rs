@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
-use margay_sys::lock::this_thread;
-use margay_sys::signal::SignalSet;
+use margay_sys_os::lock::this_thread;
+use margay_sys_os::signal::SignalSet;
 
 use crate::engine::Pending;
 use crate::rank::Rank;

@@ -12,8 +12,8 @@ use margay_core_group::Group;
 use margay_core_matching::{Envelope, Pattern};
 use margay_core_reduce::{self as reduce, Op};
 use margay_core_schedule::{self as schedule, Peer, Progress, Region, Schedule, TAGS, Temp};
-use margay_sys::cpu;
-use margay_sys::user::Mem;
+use margay_sys_os::cpu;
+use margay_sys_os::user::Mem;
 
 use crate::data::{self, Data};
 use crate::engine::{Engine, Failed, Mode, Outcome, ReqId};

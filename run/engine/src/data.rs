@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use margay_core_datatype::{Cursor, Datatype};
-use margay_sys::file::Slice;
-use margay_sys::user::{Mem, Piece};
+use margay_sys_os::file::Slice;
+use margay_sys_os::user::{Mem, Piece};
 
 /// What a message carries or where it shall go.
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ use margay_net_worlds::Worlds;
 use crate::collective::{Execution, Step as Collected};
 use crate::data::{Data, Walk};
 use crate::spare::Spare;
-use margay_sys::user::Piece;
+use margay_sys_os::user::Piece;
 
 use crate::monitor::counters;
 use crate::monitor::{EventKind, Level, Monitor, Protocol};

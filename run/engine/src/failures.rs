@@ -7,9 +7,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use margay_sys::clock;
-use margay_sys::process::is_alive;
-use margay_sys::segment::{Phase, Segment};
+use margay_sys_os::clock;
+use margay_sys_os::process::is_alive;
+use margay_sys_shm::segment::{Phase, Segment};
 
 use crate::engine::Engine;
 use crate::rank::Rank;

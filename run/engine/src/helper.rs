@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Builder, JoinHandle, Thread};
 
-use margay_sys::process::ThreadState;
-use margay_sys::{clock, cpu};
+use margay_sys_os::process::ThreadState;
+use margay_sys_os::{clock, cpu};
 
 use crate::rank::Rank;
 use crate::wait::SLEEP_NS;

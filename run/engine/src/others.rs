@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use margay_net_shm::{Shm, Thresholds};
 use margay_net_transport::World;
-use margay_sys::segment::{Phase, Segment};
+use margay_sys_shm::segment::{Phase, Segment};
 
 /// A process in a segment that several jobs share.
 pub struct Member {

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use margay_core_matching::{Envelope, Pattern};
 use margay_net_shm::{Shm, Thresholds};
 use margay_net_transport::{Bell, Transport, World};
-use margay_sys::clock;
-use margay_sys::cpu;
-use margay_sys::lock::RankLock;
-use margay_sys::segment::{
+use margay_sys_os::clock;
+use margay_sys_os::cpu;
+use margay_sys_os::lock::RankLock;
+use margay_sys_os::user::Piece;
+use margay_sys_shm::segment::{
     ENV_RANK, ENV_SEGMENT, KeptCell, Phase, Segment, SegmentError, Sizes, WaitKind, Waiting,
 };
-use margay_sys::user::Piece;
 
 use crate::collective::Execution;
 use crate::data::Data;

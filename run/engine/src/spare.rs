@@ -3,7 +3,7 @@
 //! malloc gives long blocks back to the system at once, and touching each page of a fresh one costs as much as copying
 //! four.
 
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 /// Shorter blocks are malloc's business.
 const LEAST: usize = 64 << 10;

@@ -18,7 +18,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use margay_net_transport::Bell;
-use margay_sys::{clock, cpu};
+use margay_sys_os::{clock, cpu};
 
 use crate::monitor::WaitCounters;
 

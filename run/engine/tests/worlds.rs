@@ -9,8 +9,8 @@ use margay_core_datatype::{Basic, Datatype};
 use margay_net_seeded::{Dice, Weather, world};
 use margay_net_transport::Transport;
 use margay_run_engine::{Data, Envelope, Limits, Mode, Pattern, Policy, Rank, ReqId};
-use margay_sys::segment::{Segment, Sizes};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
+use margay_sys_shm::segment::{Segment, Sizes};
 
 /// One message of a random program.
 #[derive(Clone, Copy, Debug)]

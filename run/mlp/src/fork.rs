@@ -22,12 +22,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use margay_core_topology::{Seat, place};
-use margay_sys::descriptor::{PollSet, set_nonblocking};
-use margay_sys::group::{Arena, MAX_SEATS, Phase, State, UNKNOWN};
-use margay_sys::openmp::flush_output;
-use margay_sys::process::{self, Forked, PidFd};
-use margay_sys::robust::MAX_PROCESSES;
-use margay_sys::signal::{self, SignalSet};
+use margay_sys_mlp::group::{Arena, MAX_SEATS, Phase, State, UNKNOWN};
+use margay_sys_mlp::openmp::flush_output;
+use margay_sys_mlp::robust::MAX_PROCESSES;
+use margay_sys_os::descriptor::{PollSet, set_nonblocking};
+use margay_sys_os::process::{self, Forked, PidFd};
+use margay_sys_os::signal::{self, SignalSet};
 
 use crate::constants::*;
 use crate::error::Result;

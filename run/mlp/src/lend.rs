@@ -16,7 +16,7 @@
 
 use std::sync::atomic::Ordering;
 
-use margay_sys::group::{Arena, SeatCell, Use};
+use margay_sys_mlp::group::{Arena, SeatCell, Use};
 
 use crate::constants::*;
 use crate::error::Result;

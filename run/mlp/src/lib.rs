@@ -35,10 +35,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use constants::*;
 use error::{Error, Result};
 use margay_core_topology::Topology;
-use margay_sys::cpu;
-use margay_sys::group::{Arena, Phase, State};
-use margay_sys::process::PidFd;
-use margay_sys::robust::{Patience, Token};
+use margay_sys_mlp::group::{Arena, Phase, State};
+use margay_sys_mlp::robust::{Patience, Token};
+use margay_sys_os::cpu;
+use margay_sys_os::process::PidFd;
 
 /// Variable of the environment: bytes of the arena, perhaps with K, M, G or T.
 pub const ENV_ARENA: &str = "MARGAY_MLP_ARENA";
@@ -177,7 +177,7 @@ impl Group {
         let cores = cpu::usable_cores() as u32;
         let header = arena.header();
         header.usable_cores.store(cores, Ordering::Relaxed);
-        margay_sys::doorbell::register();
+        margay_sys_os::doorbell::register();
         self.arena.get_or_init(|| arena)
     }
 
@@ -246,10 +246,10 @@ fn binding() -> Result<Binding> {
 /// How a process ended, as a part of a sentence.
 fn how(status: i32) -> String {
     match status {
-        margay_sys::group::UNKNOWN => "has ended, and the system does not tell how".into(),
+        margay_sys_mlp::group::UNKNOWN => "has ended, and the system does not tell how".into(),
         code if code >= 0 => format!("exited with code {code}"),
         signal => {
-            let (name, meaning) = margay_sys::signal::describe(-signal);
+            let (name, meaning) = margay_sys_os::signal::describe(-signal);
             format!("was killed by {name} ({meaning})")
         }
     }

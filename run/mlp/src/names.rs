@@ -1,7 +1,7 @@
 //! Named parts of the arena.
 
-use margay_sys::group::{Arena, MAX_NAMES, NAME_BYTES, Named};
-use margay_sys::memory;
+use margay_sys_mlp::group::{Arena, MAX_NAMES, NAME_BYTES, Named};
+use margay_sys_os::memory;
 
 use crate::constants::*;
 use crate::error::{Error, Result};
@@ -138,8 +138,8 @@ impl Group {
 
 /// Whether a process of the group lives.
 pub(crate) fn is_alive(arena: &Arena, process: u32) -> bool {
-    (1..=margay_sys::robust::MAX_PROCESSES).contains(&process)
-        && arena.member(process).state() == margay_sys::group::State::Living
+    (1..=margay_sys_mlp::robust::MAX_PROCESSES).contains(&process)
+        && arena.member(process).state() == margay_sys_mlp::group::State::Living
 }
 
 /// An arena of the size that the environment tells, else with half of the memory that the process may use.

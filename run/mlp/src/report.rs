@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use margay_core_topology::list_text;
-use margay_sys::group::{Arena, SeatCell, State, Use};
-use margay_sys::{cpu, memory};
+use margay_sys_mlp::group::{Arena, SeatCell, State, Use};
+use margay_sys_os::{cpu, memory};
 
 use crate::error::Result;
 use crate::threads::own_seats;

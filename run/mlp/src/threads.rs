@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use margay_sys::group::{Arena, SeatCell, Use};
-use margay_sys::openmp::OpenMp;
-use margay_sys::{cpu, memory, process};
+use margay_sys_mlp::group::{Arena, SeatCell, Use};
+use margay_sys_mlp::openmp::OpenMp;
+use margay_sys_os::{cpu, memory, process};
 
 use crate::constants::*;
 use crate::error::Result;

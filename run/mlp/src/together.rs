@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use margay_sys::group::{Arena, State, UNKNOWN};
-use margay_sys::robust::{HeldBy, RobustLock, SLICE_NS, Taken};
+use margay_sys_mlp::group::{Arena, State, UNKNOWN};
+use margay_sys_mlp::robust::{HeldBy, RobustLock, SLICE_NS, Taken};
 
 use crate::constants::*;
 use crate::error::{Error, Result};

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use margay_run_engine::{Data, Envelope, Mode, ReqId, copy};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::error::*;
 use crate::request::Active;

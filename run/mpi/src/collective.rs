@@ -12,7 +12,7 @@ use margay_core_schedule::{
     Block, Inter, InterRoot, Neighbourhood, Part, Ranks, Reduction as Amount, Schedule,
 };
 use margay_run_engine::{Buffer, Collective, Execution, Outcome, ReqId, combine};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::comm::Comm;
 use crate::error::*;

@@ -15,9 +15,9 @@ use margay_core_datatype::Basic;
 use margay_core_group::Group;
 use margay_core_reduce as reduce;
 use margay_run_engine::{Data, Envelope, Mode, Pattern};
-use margay_sys::clock;
-use margay_sys::segment::Segment;
-use margay_sys::user::Mem;
+use margay_sys_os::clock;
+use margay_sys_os::user::Mem;
+use margay_sys_shm::segment::Segment;
 
 use crate::attribute::Attributes;
 use crate::collective::{Elements, Operand, Operation, Root};

@@ -6,7 +6,7 @@ use margay_core_datatype::Basic;
 use margay_core_reduce as reduce;
 use margay_run_engine::Data;
 use margay_run_engine::node::{Blocks, Channel, Disagreement, SHORT_BYTES, Trouble};
-use margay_sys::user::{Mem, Piece};
+use margay_sys_os::user::{Mem, Piece};
 
 use crate::Mpi;
 use crate::collective::{Elements, Operand, Operation, Root};

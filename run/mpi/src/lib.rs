@@ -46,8 +46,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
 use margay_run_engine::{ProgressThread, Rank};
-use margay_sys::lock::{RankGuard, RankLock};
-use margay_sys::user::Mem;
+use margay_sys_os::lock::{RankGuard, RankLock};
+use margay_sys_os::user::Mem;
 
 pub use collective::Operation;
 pub use comm::Comm;

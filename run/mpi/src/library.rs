@@ -8,7 +8,7 @@ use std::sync::Arc;
 use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
 use margay_core_reduce as reduce;
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::Mpi;
 use crate::collective::{Elements, Operand};

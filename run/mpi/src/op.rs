@@ -7,8 +7,8 @@ use margay_core_datatype::{Basic, Datatype};
 use margay_core_reduce as reduce;
 use margay_run_engine as engine;
 use margay_run_engine::{Operator, Reduction};
-use margay_sys::cpu;
-use margay_sys::user::{Mem, Piece};
+use margay_sys_os::cpu;
+use margay_sys_os::user::{Mem, Piece};
 
 use crate::constants::op::MPI_OP_NULL;
 use crate::datatype::Type;

@@ -14,7 +14,7 @@ use margay_core_datatype::Datatype;
 use margay_run_engine::{
     Data, Engine, Envelope, Failed, Mode, Outcome, Pattern, Pending, Rank, ReqId, Task,
 };
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::collective::Operand;
 use crate::constants::request::MPI_REQUEST_NULL;

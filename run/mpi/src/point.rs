@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use margay_run_engine::{Arrived, Data, Envelope, Mode, MsgId, Outcome, Pattern, copy};
-use margay_sys::user::{Mem, Piece};
+use margay_sys_os::user::{Mem, Piece};
 
 use crate::buffer::Buffer;
 use crate::collective::Operation;

@@ -10,8 +10,8 @@ use margay_core_group::Group;
 use margay_run_engine::{
     Data, Engine, Envelope, Failed, Mode, Outcome, Pattern, Pending, ReqId, Task,
 };
-use margay_sys::segment::Segment;
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
+use margay_sys_shm::segment::Segment;
 
 use crate::agreement::{self, Agreement, Told};
 use crate::comm::{Comm, Parts};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use margay_run_engine::{Envelope, Failed, Outcome, ReqId, Sent};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::buffer::Buffer;
 use crate::collective::disagreement;

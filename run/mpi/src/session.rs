@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 
 use margay_core_group::Group;
 use margay_run_engine::{Data, Envelope, Mode, Pattern};
-use margay_sys::segment::Phase;
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
+use margay_sys_shm::segment::Phase;
 
 use crate::buffer::Buffer;
 use crate::comm::{Comm, Parts};

@@ -5,7 +5,7 @@ use margay_core_reduce::Op;
 use margay_run_engine::{Data, Envelope, Mode, Pattern};
 use margay_run_mpi::Operation;
 use margay_run_mpi::collective::Root;
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::error::*;
 use crate::group::Members;

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use margay_core_group::Group;
 use margay_run_engine::{Callbacks, Rank};
 use margay_run_mpi::{Mpi, library};
-use margay_sys::lock::RankLock;
+use margay_sys_os::lock::RankLock;
 
 use error::*;
 use group::Members;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use margay_core_datatype::{Basic, Datatype};
 use margay_run_engine::{Data, Envelope, Mode, Outcome, Pattern, ReqId};
-use margay_sys::user::{Mem, Piece};
+use margay_sys_os::user::{Mem, Piece};
 
 use crate::error::*;
 use crate::{ALLMSG, CONTEXT, DONTCARE, Mpl, NULLTASK, deny};

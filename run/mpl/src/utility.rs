@@ -3,8 +3,8 @@
 
 use std::sync::PoisonError;
 
-use margay_sys::markers::Row;
-use margay_sys::{process, terminal};
+use margay_sys_os::{process, terminal};
+use margay_sys_shm::markers::Row;
 
 use crate::error::*;
 use crate::{Mpl, deny};

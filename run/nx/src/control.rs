@@ -11,11 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use margay_sys::cpu;
-use margay_sys::descriptor::{FileLimit, duplicate_above};
-use margay_sys::process::{self, Forked, Start, Starter, StringArray};
-use margay_sys::segment::{ENV_RANK, ENV_SEGMENT, ENV_SIZE, Segment, Sizes, UNPLACED};
-use margay_sys::signal::{self, SignalSet};
+use margay_sys_os::cpu;
+use margay_sys_os::descriptor::{FileLimit, duplicate_above};
+use margay_sys_os::process::{self, Forked, Start, Starter, StringArray};
+use margay_sys_os::signal::{self, SignalSet};
+use margay_sys_shm::segment::{ENV_RANK, ENV_SEGMENT, ENV_SIZE, Segment, Sizes, UNPLACED};
 
 use crate::error::*;
 use crate::{ptype_of, refuse};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
-use margay_sys::lock::this_thread;
-use margay_sys::signal::SignalSet;
+use margay_sys_os::lock::this_thread;
+use margay_sys_os::signal::SignalSet;
 
 use crate::error::*;
 use crate::refuse;

@@ -6,7 +6,7 @@ use margay_core_datatype::Basic;
 use margay_core_reduce::Op;
 use margay_run_mpi::collective::Blocks;
 use margay_run_mpi::{Operation, library};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::error::*;
 use crate::{Nx, refuse};

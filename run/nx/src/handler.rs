@@ -4,7 +4,7 @@
 //! after the other. From then on calls of NX and MPI take a real lock, because the thread and the program call at the
 //! same time. On the Paragon a handler interrupted the program; here it runs beside it, and `masktrap` keeps it away.
 
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::error::*;
 use crate::mids::Part;

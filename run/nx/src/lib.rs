@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use margay_core_group::Group;
 use margay_run_engine::{Callbacks, Rank};
 use margay_run_mpi::{Comm, Mpi, library};
-use margay_sys::lock::RankLock;
+use margay_sys_os::lock::RankLock;
 
 use error::*;
 use handler::Handled;
@@ -168,7 +168,7 @@ impl Nx {
             if pid == 0 {
                 refuse!(EQNOPROC, "the process on node {node} has not started yet");
             }
-            if let Err(error) = margay_sys::signal::send(pid, margay_sys::signal::SIGKILL) {
+            if let Err(error) = margay_sys_os::signal::send(pid, margay_sys_os::signal::SIGKILL) {
                 refuse!(EQNOPROC, "the process on node {node} is gone: {error}");
             }
         }

@@ -1,7 +1,7 @@
 //! Message ids: what `isend` and `irecv` give, and what is asked of them.
 
 use margay_run_engine::ReqId;
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::error::*;
 use crate::point::{Outgoing, Wanted};

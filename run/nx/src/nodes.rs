@@ -1,7 +1,7 @@
 //! Who is where: nodes, the types of the processes on them, and the ranks that these are.
 
 use margay_run_engine::{Pending, Rank};
-use margay_sys::segment::UNPLACED;
+use margay_sys_shm::segment::UNPLACED;
 
 use crate::error::*;
 use crate::{PTYPES, ptype_of, refuse};

@@ -158,7 +158,7 @@ pub fn start_anew() -> Result<()> {
     }
     let mut options = Options::read(&words)?;
     if options.size.is_none() && options.nodes.is_none() {
-        options.size = Some(margay_sys::cpu::usable_cores() as u32);
+        options.size = Some(margay_sys_os::cpu::usable_cores() as u32);
     }
     let program = match std::env::current_exe() {
         Ok(program) => program.into_os_string(),
@@ -170,7 +170,7 @@ pub fn start_anew() -> Result<()> {
 
 /// Keeps the rows and columns that the processes of this one's application shall know.
 pub fn keep_rectangle(rows: i64, columns: i64) {
-    margay_sys::process::set_variable(ENV_RECTANGLE, &format!("{rows}x{columns}"));
+    margay_sys_os::process::set_variable(ENV_RECTANGLE, &format!("{rows}x{columns}"));
 }
 
 /// Rows and columns of so many nodes: as asked for when the job was started, else as square as possible.

@@ -1,7 +1,7 @@
 //! Messages from process to process.
 
 use margay_run_engine::{Arrived, Data, Envelope, Failed, Mode, Outcome, Pattern, ReqId};
-use margay_sys::user::{Mem, Piece};
+use margay_sys_os::user::{Mem, Piece};
 
 use crate::error::*;
 use crate::mids::Part;

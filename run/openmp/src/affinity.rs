@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use margay_core_openmp::environment::Bind;
 use margay_core_openmp::format::{self, Field};
-use margay_sys::cpu;
-use margay_sys::process;
+use margay_sys_os::cpu;
+use margay_sys_os::process;
 
 use crate::claims::group_of;
 use crate::environment::{self, AFFINITY_FORMAT};

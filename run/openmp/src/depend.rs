@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use margay_sys::link::Link;
+use margay_sys_threads::link::Link;
 
 use crate::node::Node;
 use crate::task::Task;

@@ -7,7 +7,7 @@ use std::sync::{OnceLock, RwLock};
 use margay_core_openmp::environment::{self as values, Bind};
 use margay_core_openmp::places;
 use margay_core_openmp::schedule::{Kind, Schedule};
-use margay_sys::cpu;
+use margay_sys_os::cpu;
 
 use crate::icv::{Icv, SUPPORTED_ACTIVE_LEVELS};
 use crate::machine::Machine;

@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use margay_sys::clock;
-use margay_sys::cpu;
-use margay_sys::identity::{self, natively};
-use margay_sys::slot::{self, Word};
+use margay_sys_os::clock;
+use margay_sys_os::cpu;
+use margay_sys_threads::identity::{self, natively};
+use margay_sys_threads::slot::{self, Word};
 use margay_threads::{
     Config, Covered, Offer, Worker, configure as configure_threads, preempt_by, with_worker,
 };

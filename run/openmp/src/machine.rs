@@ -3,7 +3,7 @@
 use std::fs;
 
 use margay_core_openmp::places::{Topology, Unit};
-use margay_sys::cpu;
+use margay_sys_os::cpu;
 
 /// This machine.
 #[derive(Clone, Copy, Debug)]

@@ -20,7 +20,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use margay_sys::link::Link;
+use margay_sys_threads::link::Link;
 
 use crate::depend::{Dependence, Siblings};
 use crate::team::Member;

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use margay_sys::outlined::{Table, Zeroed};
+use margay_sys_threads::outlined::{Table, Zeroed};
 
 const COUNT: usize = 0;
 const SIZE: usize = 1;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use margay_core_openmp::schedule::Iterations;
 use margay_core_openmp::taskloop::{Cut, Tasks};
-use margay_sys::link::Link;
-use margay_sys::outlined::{Frame, Table, TaskCall};
+use margay_sys_threads::link::Link;
+use margay_sys_threads::outlined::{Frame, Table, TaskCall};
 
 use crate::depend::{self, Access};
 use crate::environment;

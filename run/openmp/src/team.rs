@@ -10,11 +10,11 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use margay_sys::clock;
-use margay_sys::deque::{self, Owner, Stealer};
-use margay_sys::fence;
-use margay_sys::link::{Handoff, Link};
-use margay_sys::outlined::Posted;
+use margay_sys_os::clock;
+use margay_sys_os::fence;
+use margay_sys_threads::deque::{self, Owner, Stealer};
+use margay_sys_threads::link::{Handoff, Link};
+use margay_sys_threads::outlined::Posted;
 
 use crate::claims::Claims;
 use crate::host;

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use margay_sys::identity::{self, Identity};
+use margay_sys_threads::identity::{self, Identity};
 
 use crate::team::Initial;
 

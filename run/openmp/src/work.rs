@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use margay_core_openmp::schedule::{
     Iterations, Kind, Schedule, guided_share, static_chunk, static_owner,
 };
-use margay_sys::link::Link;
-use margay_sys::outlined::{Table, Zeroed};
+use margay_sys_threads::link::Link;
+use margay_sys_threads::outlined::{Table, Zeroed};
 
 use crate::host;
 use crate::reduction::Reductions;

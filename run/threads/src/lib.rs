@@ -33,7 +33,7 @@ mod worker;
 
 pub use loops::Iterations;
 pub use margay_core_loops::Schedule;
-pub use margay_sys::job::Group;
+pub use margay_sys_threads::job::Group;
 pub use offer::{ALONE_NS, Covered, Offer, Offered};
 pub use pool::{Config, Pool, Token, configure, preempt_by, with_worker};
 pub use rest::Rest;
@@ -49,13 +49,13 @@ impl Worker {
         B: FnOnce(&Worker) -> R + Send,
         R: Send,
     {
-        margay_sys::job::fork(self, first, second)
+        margay_sys_threads::job::fork(self, first, second)
     }
 
     /// Runs `body`, which may [`spawn`](Group::spawn) tasks that borrow what outlives the call, and returns when it and all of
     /// them have run.
     pub fn group<'s, R>(&self, body: impl FnOnce(&Worker, &Group<'s, Worker>) -> R) -> R {
-        margay_sys::job::group(self, body)
+        margay_sys_threads::job::group(self, body)
     }
 }
 

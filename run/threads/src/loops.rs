@@ -4,7 +4,7 @@
 //! taken it, which costs a few nanoseconds. Thieves take the oldest entry, which is the largest part.
 
 use margay_core_loops::Schedule;
-use margay_sys::job::fork;
+use margay_sys_threads::job::fork;
 
 use crate::worker::Worker;
 

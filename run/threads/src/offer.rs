@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use margay_sys::clock;
-use margay_sys::shelf::{Place, Shelf};
+use margay_sys_os::clock;
+use margay_sys_threads::shelf::{Place, Shelf};
 
 use crate::worker::Worker;
 

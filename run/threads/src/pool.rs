@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
-use margay_sys::deque::{Owner, Stealer, deque};
-use margay_sys::doorbell;
-use margay_sys::job::Job;
-use margay_sys::sleepers::{Bed, Call, Sleepers};
-use margay_sys::{clock, cpu, fence, preempt};
+use margay_sys_os::doorbell;
+use margay_sys_os::{clock, cpu, fence};
+use margay_sys_threads::deque::{Owner, Stealer, deque};
+use margay_sys_threads::job::Job;
+use margay_sys_threads::preempt;
+use margay_sys_threads::sleepers::{Bed, Call, Sleepers};
 
 use crate::inbox::Inbox;
 use crate::offer::Offers;

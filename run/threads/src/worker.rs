@@ -6,11 +6,11 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use margay_sys::deque::Owner;
-use margay_sys::fiber::{self, Fiber, Status};
-use margay_sys::job::{self, Context, Count, Home, Job, Latch, Nodes};
-use margay_sys::preempt::Timer;
-use margay_sys::{clock, cpu, fence};
+use margay_sys_os::{clock, cpu, fence};
+use margay_sys_threads::deque::Owner;
+use margay_sys_threads::fiber::{self, Fiber, Status};
+use margay_sys_threads::job::{self, Context, Count, Home, Job, Latch, Nodes};
+use margay_sys_threads::preempt::Timer;
 
 use crate::inbox::MAX_FIBERS;
 use crate::offer::{Covered, Offer, Offered, Patience, RIPE};

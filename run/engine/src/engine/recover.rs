@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use super::*;
 

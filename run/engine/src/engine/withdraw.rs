@@ -80,7 +80,7 @@ impl Engine {
             envelope,
             number,
         } = sent;
-        let data = Data::bytes(margay_sys::user::Mem::empty(), 0);
+        let data = Data::bytes(margay_sys_os::user::Mem::empty(), 0);
         let walk = data.walk();
         let key = self.state.requests.insert(Request::new(Kind::Send(Send {
             to,

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use margay_sys::clock;
+use margay_sys_os::clock;
 
 /// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use margay_core_datatype::Basic;
 use margay_core_reduce::{self as reduce, Op};
-use margay_sys::process::is_alive;
-use margay_sys::user::Mem;
-use margay_sys::{cma, cpu};
+use margay_sys_os::process::is_alive;
+use margay_sys_os::user::Mem;
+use margay_sys_os::{cma, cpu};
 
 use super::{Channel, Disagreement, Kind, TAG_BYTES, Tag, Trouble};
 use crate::data::{self, Data};

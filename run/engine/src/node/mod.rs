@@ -1,7 +1,7 @@
 //! Fast paths of blocking collectives between ranks of one machine.
 //!
 //! A communicator whose ranks share a segment has a [`Channel`]: a board in shared memory
-//! ([`margay_sys::board`]). Small operations put their data into slots and read the others' slots;
+//! ([`margay_sys_shm::board`]). Small operations put their data into slots and read the others' slots;
 //! large ones put addresses into the slots and every rank copies what it needs straight from the
 //! others' buffers, once. Which way an operation goes depends only on what the standard makes equal
 //! on all ranks, so all decide alike; what fits neither way returns `false` and goes by schedule.
@@ -22,9 +22,9 @@ use std::sync::{Arc, OnceLock};
 use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
 use margay_core_reduce::{self as reduce, Op};
-use margay_sys::board::{Board, SLOT_BYTES, STAGE_BYTES};
-use margay_sys::cpu;
-use margay_sys::user::Mem;
+use margay_sys_os::cpu;
+use margay_sys_os::user::Mem;
+use margay_sys_shm::board::{Board, SLOT_BYTES, STAGE_BYTES};
 
 use self::direct::expose;
 use crate::data::{self, Data};

@@ -13,7 +13,7 @@ use std::sync::{Arc, MutexGuard};
 
 use margay_core_group::Group;
 use margay_run_engine::others::{self, Member};
-use margay_sys::segment::{Phase, Segment, Sizes};
+use margay_sys_shm::segment::{Phase, Segment, Sizes};
 
 use crate::comm::Comm;
 use crate::error::*;
@@ -178,7 +178,7 @@ impl Mpi {
             Ok(segment) => {
                 segment
                     .header()
-                    .describe(0, 0, margay_sys::cpu::usable_cores() as u32, "");
+                    .describe(0, 0, margay_sys_os::cpu::usable_cores() as u32, "");
                 Ok(Arc::new(segment))
             }
             Err(error) => fail!(MPI_ERR_NO_MEM, "{error}"),

@@ -11,8 +11,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
 
-use margay_sys::descriptor::memory_file;
-use margay_sys::port::{self, Listener};
+use margay_sys_os::descriptor::memory_file;
+use margay_sys_os::port::{self, Listener};
 
 use crate::error::*;
 use crate::{Mpi, fail};

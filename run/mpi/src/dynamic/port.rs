@@ -21,9 +21,9 @@ use std::sync::atomic::Ordering;
 use margay_core_group::Group;
 use margay_run_engine::Pending;
 use margay_run_engine::monitor::Knob;
-use margay_sys::clock;
-use margay_sys::port::{Channel, Listener};
-use margay_sys::segment::Segment;
+use margay_sys_os::clock;
+use margay_sys_os::port::{Channel, Listener};
+use margay_sys_shm::segment::Segment;
 
 use super::Address;
 use crate::collective::Operation;

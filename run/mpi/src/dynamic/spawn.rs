@@ -12,9 +12,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use margay_sys::port::{Channel, Listener};
-use margay_sys::process::library_path;
-use margay_sys::segment::{ENV_LAUNCHER, ENV_PARENT, ENV_SEGMENT, ENV_SPAWN};
+use margay_sys_os::port::{Channel, Listener};
+use margay_sys_os::process::library_path;
+use margay_sys_shm::segment::{ENV_LAUNCHER, ENV_PARENT, ENV_SEGMENT, ENV_SPAWN};
 
 use crate::comm::Comm;
 use crate::dynamic::port::Dial;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use margay_core_datatype::{Basic, Combiner, Datatype};
 use margay_run_engine::{Data, copy};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use crate::constants::limit::MPI_MAX_DATAREP_STRING;
 use crate::error::*;

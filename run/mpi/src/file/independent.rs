@@ -2,7 +2,7 @@
 
 use margay_fs_storage::{Lock, Slice, Storage};
 use margay_run_engine::{Data, copy};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use super::hints::{Hints, Switch};
 use super::runs::{Blocks, Extents};

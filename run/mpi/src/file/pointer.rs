@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_run_engine::{Data, Envelope, Mode, Pattern, Port, Rank, ReqId, Script};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use super::twophase::POINTER_TAGS;
 use crate::comm::Comm;

@@ -18,7 +18,7 @@ use margay_core_schedule::{Block, Ranks};
 use margay_run_engine::{
     Buffer, Collective, Data, Envelope, Execution, Pattern, Port, Started, copy,
 };
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use super::File;
 use super::hints::{Hints, Switch};

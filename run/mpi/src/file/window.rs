@@ -3,7 +3,7 @@
 use margay_core_datatype::Run;
 use margay_fs_storage::{Slice, Storage};
 use margay_run_engine::{Data, copy};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use super::runs::{Clip, Runs};
 use crate::error::*;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use margay_run_engine::monitor::{Event, EventKind};
-use margay_sys::clock;
+use margay_sys_os::clock;
 
 use super::table::{EVENTS, Element, EventType};
 use super::{Result, State, Tools, entry};

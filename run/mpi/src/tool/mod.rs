@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_run_engine::Policy;
 use margay_run_engine::monitor::Monitor;
-use margay_sys::segment::ENV_SIZE;
+use margay_sys_shm::segment::ENV_SIZE;
 
 use crate::constants::error_class::*;
 
@@ -76,7 +76,7 @@ impl Tools {
     pub fn with_environment(environment: impl Fn(&str) -> Option<String>) -> Arc<Tools> {
         let monitor = Monitor::new();
         let ranks = environment(ENV_SIZE).and_then(|n| n.parse().ok());
-        let cores = margay_sys::cpu::usable_cores() as u32;
+        let cores = margay_sys_os::cpu::usable_cores() as u32;
         monitor
             .tuning
             .suggest_policy(Policy::new(ranks.unwrap_or(1), cores));

@@ -288,7 +288,7 @@ pub const CONTROLS: &[Control] = &[
         verbosity: MPI_T_VERBOSITY_USER_DETAIL,
         scope: MPI_T_SCOPE_READONLY,
         enumeration: None,
-        setting: Setting::Fact(|_| margay_sys::cpu::usable_cores() as u64),
+        setting: Setting::Fact(|_| margay_sys_os::cpu::usable_cores() as u64),
     },
 ];
 

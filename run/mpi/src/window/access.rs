@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use margay_core_datatype::{Basic, Class, Datatype};
 use margay_core_reduce::{self as reduce, Op};
 use margay_run_engine::{Pending, ReqId};
-use margay_sys::user::{Mem, Piece};
+use margay_sys_os::user::{Mem, Piece};
 
 use super::combine::{apply, swap};
 use super::reach::{Reach, element_type, on_memory, on_process};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use margay_core_group::Group;
-use margay_sys::segment::Segment;
-use margay_sys::user::Mem;
-use margay_sys::window::{Attached, Table};
+use margay_sys_os::user::Mem;
+use margay_sys_shm::segment::Segment;
+use margay_sys_shm::window::{Attached, Table};
 
 use super::{Flavor, Window};
 use crate::error::*;

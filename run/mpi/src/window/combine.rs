@@ -3,7 +3,7 @@
 use margay_core_datatype::Basic;
 use margay_core_reduce as reduce;
 use margay_core_reduce::Op;
-use margay_sys::cpu;
+use margay_sys_os::cpu;
 
 /// `inout[i] = inout[i] op input[i]` for packed elements. The operation has been checked against the type.
 #[inline]

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU8, AtomicU32}
 use std::sync::{Arc, Mutex};
 
 use margay_run_engine::Inlet;
-use margay_sys::inbox::{self, Inbox};
-use margay_sys::user::Mem;
-use margay_sys::window::Block;
-use margay_sys::{arena, cma};
+use margay_sys_os::cma;
+use margay_sys_os::user::Mem;
+use margay_sys_shm::arena;
+use margay_sys_shm::inbox::{self, Inbox};
+use margay_sys_shm::window::Block;
 
 use super::attach::Attachments;
 use super::epoch::{CLOSED, Epoch};

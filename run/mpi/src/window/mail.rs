@@ -1,7 +1,7 @@
 //! Operations that an origin leaves for a target whose memory it reaches only through the system.
 //!
 //! A system call for each put costs more than all else about a short operation. So short dense operations are *posted* in an
-//! inbox ([`margay_sys::inbox`]) that the target looks at whenever it makes progress, and completed where the standard asks for
+//! inbox ([`margay_sys_shm::inbox`]) that the target looks at whenever it makes progress, and completed where the standard asks for
 //! it: by a flush, an unlock, the end of another epoch. By then the target has done them, or the origin takes them back and
 //! does them by system calls, of which one moves many pieces. So no operation needs the target, and those that can have its
 //! help cost two cache lines instead of a system call.
@@ -12,7 +12,7 @@
 //!   in the order in which it was posted, whoever does it, and before an operation goes any other way to the same target the inbox
 //!   is completed. So it is for all operations, which is more than asked for.
 //! - *Accumulates are atomic for each element*, against those of other origins and of the target itself: whoever does one holds
-//!   the target's turn ([`margay_sys::turn`]) meanwhile, as on every other way. The target, which may not wait for it inside of
+//!   the target's turn ([`margay_sys_shm::turn`]) meanwhile, as on every other way. The target, which may not wait for it inside of
 //!   progress, leaves the entry and what follows for its next look.
 //! - *Completion*: every call that completes operations at a target, at the origin only (`MPI_Win_flush_local`) or at both,
 //!   completes the inbox; results are copied to the program's buffers then. Operands are copied when they are posted, so their
@@ -31,11 +31,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use margay_core_datatype::Basic;
 use margay_core_reduce::{self as reduce, Op};
 use margay_run_engine::{Inlet, Pending};
-use margay_sys::cma::{self, Pair};
-use margay_sys::inbox::{self, Entry, IN_SLOT, Inbox, ROOM, SLOTS};
-use margay_sys::segment::Segment;
-use margay_sys::user::{Mem, Piece};
-use margay_sys::window::Block;
+use margay_sys_os::cma::{self, Pair};
+use margay_sys_os::user::{Mem, Piece};
+use margay_sys_shm::inbox::{self, Entry, IN_SLOT, Inbox, ROOM, SLOTS};
+use margay_sys_shm::segment::Segment;
+use margay_sys_shm::window::Block;
 
 use super::access::Dense;
 use super::combine::{apply, swap};

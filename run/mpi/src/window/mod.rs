@@ -35,8 +35,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU8, AtomicU32,
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_run_engine::Inlet;
-use margay_sys::user::Mem;
-use margay_sys::window::Block;
+use margay_sys_os::user::Mem;
+use margay_sys_shm::window::Block;
 
 use crate::attribute::{Access, Attributes, Carrier};
 use crate::comm::Comm;

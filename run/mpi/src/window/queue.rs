@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// A lock in two classes that exclude each other; class 1 of a solo lock also excludes itself. The same rules as those of
-/// [`margay_sys::window::Lock`].
+/// [`margay_sys_shm::window::Lock`].
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     solo: bool,

@@ -3,9 +3,9 @@
 use margay_core_datatype::{Cursor, Datatype};
 use margay_core_reduce::Op;
 use margay_run_engine::{Data, copy};
-use margay_sys::arena;
-use margay_sys::cma::{self, Piece};
-use margay_sys::user::Mem;
+use margay_sys_os::cma::{self, Piece};
+use margay_sys_os::user::Mem;
+use margay_sys_shm::arena;
 
 use super::access::{Job, Kind, Remote};
 use super::attach::look_up;

@@ -15,7 +15,7 @@ use margay_core_group::Group;
 use margay_run_engine::{
     Data, Engine, Envelope, Mode, Outcome, Pattern, Pending, Rank, ReqId, Task as Service,
 };
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use super::access::{Job, Remote};
 use super::attach::Attachments;

@@ -9,7 +9,7 @@ use std::sync::atomic::{Ordering, compiler_fence, fence};
 
 use margay_core_group::Group;
 use margay_run_engine::{Engine, Pending};
-use margay_sys::window::Lock;
+use margay_sys_shm::window::Lock;
 
 use super::Window;
 use super::epoch::*;

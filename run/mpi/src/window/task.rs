@@ -3,7 +3,7 @@
 use margay_core_datatype::{Basic, Cursor, Run};
 use margay_core_reduce::Op;
 use margay_run_engine::{Data, ReqId, copy};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
 
 use super::access::{Job, Kind, Remote};
 use super::wire::{Head, PAYLOAD, RUNS, Verb};

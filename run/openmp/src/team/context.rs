@@ -4,10 +4,10 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use margay_sys::clock;
-use margay_sys::fence;
-use margay_sys::outlined::{Outlined, Table};
-use margay_sys::slot;
+use margay_sys_os::clock;
+use margay_sys_os::fence;
+use margay_sys_threads::outlined::{Outlined, Table};
+use margay_sys_threads::slot;
 
 use super::{Initial, Local, Member, Team, lock};
 use crate::environment;

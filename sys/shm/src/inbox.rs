@@ -21,10 +21,10 @@ use std::sync::Arc;
 use crate::arena;
 #[cfg(not(loom))]
 use crate::segment::Segment;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::turn::{Turn, Waits};
+use margay_sys_os::sync::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
-use crate::user::Mem;
+use margay_sys_os::user::Mem;
 
 /// The version of the format.
 pub const VERSION: u32 = 2;
@@ -354,9 +354,9 @@ mod tests {
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
-    use crate::doorbell::Doorbell;
-    use crate::sync::Cell;
     use loom::sync::Arc;
+    use margay_sys_os::doorbell::Doorbell;
+    use margay_sys_os::sync::Cell;
 
     const ENTRIES: u64 = 3;
 

@@ -21,8 +21,8 @@
 //! release sequence, and the last arriver, who acquires it, has seen what all wrote before; it releases that by
 //! `passed` (or the word), which the others acquire.
 
-use crate::doorbell::{Doorbell, futex_wait, futex_wake_one};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use margay_sys_os::doorbell::{Doorbell, futex_wait, futex_wake_one};
+use margay_sys_os::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The longest sleep before a waiter looks whether the one that it waits for still lives.
 pub const SLICE_NS: u64 = 50_000_000;
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn nobody_passes_before_all_have_arrived() {
         const MEMBERS: u32 = 5;
-        crate::doorbell::register();
+        margay_sys_os::doorbell::register();
         let barrier = RobustBarrier::default();
         let arrived = AtomicU32::new(0);
         std::thread::scope(|s| {
@@ -465,7 +465,7 @@ mod tests {
 
     #[test]
     fn all_members_get_the_same_answer_and_go_on_in_the_next_generation() {
-        crate::doorbell::register();
+        margay_sys_os::doorbell::register();
         for round in 0..200 {
             let barrier = RobustBarrier::default();
             let gone = AtomicBool::new(false);

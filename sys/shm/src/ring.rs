@@ -23,7 +23,7 @@
 //! Sequence numbers are the low 32 bits of the line's position plus one. A slot's old value is one
 //! lap behind, and zeroed memory is position -1, so neither is ever taken for a new line.
 
-use crate::sync::{AtomicU32, AtomicU64, Cell, Ordering};
+use margay_sys_os::sync::{AtomicU32, AtomicU64, Cell, Ordering};
 #[cfg(not(loom))]
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -323,7 +323,7 @@ impl Consumer {
     pub fn awaits_next(&self) -> bool {
         for ahead in 1..BACKWARDS {
             let line = &self.home.get().lines[((self.head + ahead) % LINES) as usize];
-            crate::cpu::prefetch(std::ptr::from_ref(line).cast());
+            margay_sys_os::cpu::prefetch(std::ptr::from_ref(line).cast());
         }
         !self.has_next()
     }

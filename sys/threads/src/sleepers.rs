@@ -10,9 +10,9 @@
 //! marks are left. So of a sleeper that found it raised and a publisher that takes it back one at least sees the other; had the publisher only the light
 //! fence there, its write could come after that of a sleeper that it has not counted.
 
-use crate::doorbell::Doorbell;
-use crate::fence;
-use crate::sync::{AtomicU32, Ordering, fence as full_fence};
+use margay_sys_os::doorbell::Doorbell;
+use margay_sys_os::fence;
+use margay_sys_os::sync::{AtomicU32, Ordering, fence as full_fence};
 
 /// Where one of them sleeps.
 #[derive(Debug)]

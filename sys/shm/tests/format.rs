@@ -9,13 +9,13 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use margay_sys::board::Board;
-use margay_sys::markers::Row;
-use margay_sys::pool::{self, Place};
-use margay_sys::ring::Consumer;
-use margay_sys::segment::{Phase, Segment, WaitKind};
-use margay_sys::transfer::{self, End};
-use margay_sys::user::Mem;
+use margay_sys_os::user::Mem;
+use margay_sys_shm::board::Board;
+use margay_sys_shm::markers::Row;
+use margay_sys_shm::pool::{self, Place};
+use margay_sys_shm::ring::Consumer;
+use margay_sys_shm::segment::{Phase, Segment, WaitKind};
+use margay_sys_shm::transfer::{self, End};
 
 const CELLS: u64 = 4096;
 const INBOX: u64 = 8192;
@@ -271,7 +271,14 @@ fn an_arena_is_read() {
     let image = header();
     image.bytes(HEAP_END + ARENA_BYTES + 5000, b"shared");
     let to = Mem::owned(6);
-    assert!(margay_sys::arena::read(&image.join(), 1, 5000, &to, 0, 6));
+    assert!(margay_sys_shm::arena::read(
+        &image.join(),
+        1,
+        5000,
+        &to,
+        0,
+        6
+    ));
     to.with_bytes(0, 6, |bytes| assert_eq!(bytes, b"shared"));
 }
 

@@ -113,7 +113,7 @@ impl Row {
             if before == after && before.is_multiple_of(2) {
                 break;
             }
-            crate::cpu::pause();
+            margay_sys_os::cpu::pause();
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }

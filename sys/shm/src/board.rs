@@ -18,8 +18,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::cpu;
 use crate::segment::Segment;
+use margay_sys_os::cpu;
 
 /// Slots of a rank: operations that it may be ahead of the slowest.
 pub const DEPTH: u64 = 4;
@@ -383,7 +383,7 @@ impl Table {
                 .lock
                 .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
             let Err(holder) = taken else { break };
-            if look.is_multiple_of(PATIENCE) && !crate::process::is_alive(holder) {
+            if look.is_multiple_of(PATIENCE) && !margay_sys_os::process::is_alive(holder) {
                 // What it left half done is an entry that nobody uses.
                 let _ = self
                     .lock

@@ -11,7 +11,6 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::segment::Segment;
 use crate::sweep::{from_the_end, takes_way_back};
 
 /// A base address and the bytes around it that may be touched. Cloning is cheap.
@@ -176,16 +175,16 @@ impl Mem {
         })
     }
 
-    /// `bytes` at `at`, which lies in a mapping of `segment`; the clones keep the mapping.
+    /// `bytes` at `at`, in memory that `keeper` keeps; so do the clones.
     ///
     /// # Safety
-    /// The bytes must lie in a mapping that lives as long as the segment.
-    pub(crate) unsafe fn in_segment(segment: &Arc<Segment>, at: NonNull<u8>, bytes: u64) -> Mem {
+    /// The bytes must stay readable and writable as long as `keeper` lives.
+    pub unsafe fn kept_by(keeper: Arc<dyn Send + Sync>, at: NonNull<u8>, bytes: u64) -> Mem {
         Mem {
             base: at.as_ptr() as usize,
             lo: 0,
             hi: bytes as i64,
-            keep: Some(Arc::new(Owned::Segment(segment.clone()))),
+            keep: Some(Arc::new(Owned::Kept(keeper))),
         }
     }
 
@@ -512,7 +511,7 @@ impl Mem {
 
     /// Address of a covered range.
     #[inline(always)]
-    pub(crate) fn at(&self, offset: i64, len: usize) -> *mut u8 {
+    pub fn at(&self, offset: i64, len: usize) -> *mut u8 {
         assert!(
             self.covers(offset, len),
             "bytes {offset}..+{len} are outside of the claimed {}..{}",
@@ -625,7 +624,8 @@ enum Owned {
     Heap(#[allow(dead_code)] UnsafeCell<Box<[u8]>>),
     /// Address and length of a mapping.
     Pages(usize, usize),
-    Segment(#[allow(dead_code)] Arc<Segment>),
+    /// Memory that something else keeps.
+    Kept(#[allow(dead_code)] Arc<dyn Send + Sync>),
 }
 
 impl Drop for Owned {

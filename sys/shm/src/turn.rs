@@ -1,7 +1,7 @@
 //! The lock under which ranks accumulate to one target.
 //!
 //! Taking it is one atomic instruction, giving it back a plain store. Who finds it taken counts itself as
-//! waiting before it sleeps on a [doorbell](crate::doorbell) until a look at the lock succeeds; who gives the
+//! waiting before it sleeps on a [doorbell](margay_sys_os::doorbell) until a look at the lock succeeds; who gives the
 //! lock back looks for waiters and rings. That is the doorbell's protocol with one step more, and between
 //! giving back and looking for waiters there is no fence either: the sleeper's heavy barrier pays for it too.
 //! Either the holder's store came before that barrier, then the sleeper's last look finds the lock free; or
@@ -9,8 +9,8 @@
 //! the lock. (A mark that the holder takes away could not do this: set again after the barrier, it may not be
 //! seen.)
 
-use crate::doorbell::light_barrier;
-use crate::sync::{AtomicU32, Ordering};
+use margay_sys_os::doorbell::light_barrier;
+use margay_sys_os::sync::{AtomicU32, Ordering};
 
 /// A lock that one rank holds, for moments; lies in shared memory. See the module.
 #[repr(C)]
@@ -84,7 +84,7 @@ impl Drop for Waits<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::doorbell::{Doorbell, register};
+    use margay_sys_os::doorbell::{Doorbell, register};
 
     #[test]
     fn one_at_a_time() {
@@ -137,8 +137,8 @@ mod tests {
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
-    use crate::doorbell::Doorbell;
     use loom::sync::Arc;
+    use margay_sys_os::doorbell::Doorbell;
 
     /// Every interleaving of one who gives the lock back and one who sleeps until it has it: no wake is lost, or the
     /// sleeper would never see the doorbell's word change.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::board::Table;
-use crate::doorbell::Doorbell;
+use margay_sys_os::doorbell::Doorbell;
 
 /// The version of everything that lies in the segment. A changed layout gets a new version.
 pub const VERSION: u8 = 4;
@@ -105,7 +105,7 @@ pub struct Waiting {
     pub tag: Option<i32>,
     /// Context (communicator) of the wait.
     pub context: u32,
-    /// Since when, in [`crate::clock::now_ns`] nanoseconds.
+    /// Since when, in [`margay_sys_os::clock::now_ns`] nanoseconds.
     pub since_ns: u64,
 }
 
@@ -675,7 +675,7 @@ impl Header {
         self.launcher_pid.store(launcher_pid, Ordering::Relaxed);
         self.usable_cores.store(usable_cores, Ordering::Relaxed);
         self.started_ns
-            .store(crate::clock::now_ns(), Ordering::Relaxed);
+            .store(margay_sys_os::clock::now_ns(), Ordering::Relaxed);
         let bytes = &command.as_bytes()[..command.len().min(COMMAND_BYTES)];
         for (word, eight) in self.command.iter().zip(bytes.chunks(8)) {
             let mut padded = [0; 8];
@@ -698,7 +698,7 @@ impl Header {
         self.launcher_pid.load(Ordering::Relaxed)
     }
 
-    /// When the job began, in [`crate::clock::now_ns`] nanoseconds.
+    /// When the job began, in [`margay_sys_os::clock::now_ns`] nanoseconds.
     #[must_use]
     pub fn started_ns(&self) -> u64 {
         self.started_ns.load(Ordering::Relaxed)

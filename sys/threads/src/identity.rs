@@ -17,7 +17,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use crate::cpu;
+use margay_sys_os::cpu;
 
 /// A set of thread-local variables. Ends with its value.
 #[derive(Debug)]

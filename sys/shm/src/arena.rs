@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::segment::Segment;
-use crate::user::Mem;
+use margay_sys_os::user::Mem;
 
 const ALIGN: u64 = 4096;
 
@@ -126,7 +126,7 @@ pub fn view(segment: &Arc<Segment>, rank: u32, offset: u64, bytes: u64) -> Optio
     }
     let base = segment.arena(rank)?;
     // SAFETY: inside of the arena (checked), whose mapping lives as long as the segment.
-    Some(unsafe { Mem::in_segment(segment, base.add(offset as usize), bytes) })
+    Some(unsafe { Mem::kept_by(segment.clone(), base.add(offset as usize), bytes) })
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use crate::doorbell::Doorbell;
 use crate::robust::{MAX_PROCESSES, RobustBarrier, RobustLock};
+use margay_sys_os::doorbell::Doorbell;
 
 /// The version of everything in the first part of the arena. A changed layout gets a new version.
 pub const VERSION: u8 = 1;

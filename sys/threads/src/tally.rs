@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::sync::{AtomicU64, Cell, Ordering};
+use margay_sys_os::sync::{AtomicU64, Cell, Ordering};
 
 /// Tells one waiter that something is done. The waiter is a number that means something to who waits; see [`set`](Latch::set).
 ///

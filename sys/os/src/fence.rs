@@ -51,13 +51,13 @@ pub use registration::register;
 /// full fence.
 #[cfg(not(loom))]
 #[inline]
-pub(crate) fn compiler() {
+pub fn compiler() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
 /// Whether [`light`] is nothing but a barrier for the compiler.
 #[cfg(not(loom))]
-pub(crate) fn is_light() -> bool {
+pub fn is_light() -> bool {
     registration::is_asymmetric()
 }
 
@@ -83,19 +83,19 @@ pub fn heavy() {
 
 /// Loom has no membarrier; the model has the two fences that it amounts to.
 #[cfg(loom)]
-pub(crate) fn light() {
+pub fn light() {
     fence(Ordering::SeqCst);
 }
 
 #[cfg(loom)]
-pub(crate) use self::light as compiler;
+pub use self::light as compiler;
 
 #[cfg(loom)]
-pub(crate) fn is_light() -> bool {
+pub fn is_light() -> bool {
     true
 }
 
 #[cfg(loom)]
-pub(crate) fn heavy() {
+pub fn heavy() {
     fence(Ordering::SeqCst);
 }

@@ -86,7 +86,7 @@ impl Default for Doorbell {
 /// kept from it by the waiter's heavy barrier.
 #[cfg(not(loom))]
 #[inline]
-pub(crate) fn light_barrier() {
+pub fn light_barrier() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
@@ -114,7 +114,7 @@ const REGISTER_GLOBAL_EXPEDITED: libc::c_int = 1 << 2;
 
 /// Loom has no membarrier; the model has the two fences that it amounts to.
 #[cfg(loom)]
-pub(crate) fn light_barrier() {
+pub fn light_barrier() {
     fence(Ordering::SeqCst);
 }
 
@@ -125,7 +125,7 @@ fn heavy_barrier() -> bool {
 }
 
 #[cfg(not(loom))]
-pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
+pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
     let timeout = libc::timespec {
         tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
@@ -149,7 +149,7 @@ fn futex_wake(word: &AtomicU32) {
 }
 
 #[cfg(not(loom))]
-pub(crate) fn futex_wake_one(word: &AtomicU32) {
+pub fn futex_wake_one(word: &AtomicU32) {
     wake_sleepers(word, 1);
 }
 
@@ -168,7 +168,7 @@ fn wake_sleepers(word: &AtomicU32, most: i32) {
 
 /// Under loom the kernel's futex is modelled by waiting for the word to change; a wait with a time limit may end at once.
 #[cfg(loom)]
-pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
+pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
     while word.load(Ordering::SeqCst) == expected {
         loom::thread::yield_now();
         if timeout_ns != u64::MAX {
@@ -181,7 +181,7 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
 fn futex_wake(_word: &AtomicU32) {}
 
 #[cfg(loom)]
-pub(crate) fn futex_wake_one(_word: &AtomicU32) {}
+pub fn futex_wake_one(_word: &AtomicU32) {}
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -2,7 +2,7 @@
 //!
 //! The protocol is Cilk-5's THE (Frigo, Leiserson, Randall, "The implementation of the Cilk-5
 //! multithreaded language", 1998) with the fence of the owner's side moved to the thief's
-//! ([`fence`](crate::fence)): owners pop millions of times for each theft.
+//! ([`fence`](margay_sys_os::fence)): owners pop millions of times for each theft.
 //!
 //! - `tail` is written by the owner alone, `head` by whoever holds the thieves' lock. The entries are
 //!   those from `head` to `tail`.
@@ -35,9 +35,9 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::fence;
 use crate::sleepers::Call;
-use crate::sync::{AtomicU32, AtomicU64, Cell, Ordering, fence as full_fence};
+use margay_sys_os::fence;
+use margay_sys_os::sync::{AtomicU32, AtomicU64, Cell, Ordering, fence as full_fence};
 
 /// Entries that a new deque has room for; it grows when they are used up.
 const FIRST_LEN: usize = 256;
@@ -478,9 +478,9 @@ impl<T: Word> Drop for Shared<T> {
 #[cfg(not(loom))]
 fn relax(looks: u32) {
     if looks.is_multiple_of(64) {
-        crate::cpu::yield_now();
+        margay_sys_os::cpu::yield_now();
     } else {
-        crate::cpu::pause();
+        margay_sys_os::cpu::pause();
     }
 }
 
@@ -515,12 +515,12 @@ mod tests {
 
     #[test]
     fn the_owner_finds_the_last_entry_while_a_thief_looks_at_it_and_leaves_it() {
-        crate::fence::register();
+        margay_sys_os::fence::register();
         let (owner, stealer) = deque::<Box<u32>>();
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                crate::fence::register();
+                margay_sys_os::fence::register();
                 while !is_over.load(Ordering::Relaxed) {
                     assert!(stealer.steal_if(|_| false).is_none());
                 }
@@ -537,7 +537,7 @@ mod tests {
 
     #[test]
     fn each_entry_is_taken_once_while_thieves_and_owner_meet_at_the_last() {
-        crate::fence::register();
+        margay_sys_os::fence::register();
         const ENTRIES: u64 = 200_000;
         let (owner, stealer) = deque::<Box<u64>>();
         let (sum, is_over) = (AtomicU64::new(0), AtomicBool::new(false));

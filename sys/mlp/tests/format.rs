@@ -9,8 +9,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
-use margay_sys::group::{Arena, ArenaError, Named, Phase, State, Use};
-use margay_sys::robust::{HeldBy, Patience, Token};
+use margay_sys_mlp::group::{Arena, ArenaError, Named, Phase, State, Use};
+use margay_sys_mlp::robust::{HeldBy, Patience, Token};
 
 const MEMBERS: u64 = 4096;
 const SEATS: u64 = 36_864;

@@ -1,0 +1,58 @@
+//! The operating system and the processor, behind safe and typed wrappers.
+//!
+//! `sys/` is the one place of the workspace, besides the C shims under `abi/`, that may contain `unsafe`
+//! and system calls. Each module wraps one mechanism so that the crates above can say
+//! `#![forbid(unsafe_code)]`:
+//!
+//! | module | mechanism |
+//! | --- | --- |
+//! | [`user`] | memory that the user claims to own: checked copies, strided copies |
+//! | [`cma`] | cross-memory attach: reading and writing another process |
+//! | [`doorbell`] | the futex word on which a rank sleeps |
+//! | [`memory`] | how much memory there is, on which node it lies, binding it |
+//! | [`heap`] | memory for the program, with a description in front of it |
+//! | [`lock`] | a lock that costs nothing while a rank has one thread |
+//! | [`cpu`] | usable cores, binding, yielding, pausing |
+//! | [`clock`] | monotonic time |
+//! | [`process`] | starting processes, waiting for them, ending whole families |
+//! | [`signal`] | names of signals, receiving and sending them |
+//! | [`file`] | files: access at offsets from claimed memory, sizes, locks on ranges |
+//! | [`port`] | named sockets over which processes without common memory meet |
+//! | [`descriptor`] | waiting for many descriptors, writing without blocking |
+//! | [`fence`] | a full fence between threads that only the rare side pays for |
+//! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
+//! | [`sync`] | atomics and cells, those of loom where a model is checked |
+
+#[cfg(not(loom))]
+pub mod clock;
+#[cfg(not(loom))]
+pub mod cma;
+#[cfg(not(loom))]
+pub mod cpu;
+#[cfg(not(loom))]
+pub mod descriptor;
+pub mod doorbell;
+pub mod fence;
+#[cfg(not(loom))]
+pub mod file;
+#[cfg(not(loom))]
+pub mod heap;
+#[cfg(not(loom))]
+pub mod lock;
+#[cfg(not(loom))]
+pub mod memory;
+#[cfg(not(loom))]
+pub mod port;
+#[cfg(not(loom))]
+pub mod process;
+#[cfg(not(loom))]
+pub mod signal;
+#[cfg(not(loom))]
+mod sweep;
+pub mod sync;
+#[cfg(not(loom))]
+pub mod terminal;
+#[cfg(not(loom))]
+pub mod user;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod vectors;

@@ -1,0 +1,36 @@
+//! The memory that the ranks of a job share, behind safe and typed wrappers.
+//!
+//! `sys/` is the one place of the workspace, besides the C shims under `abi/`, that may contain `unsafe`
+//! and system calls. Each module wraps one mechanism so that the crates above can say
+//! `#![forbid(unsafe_code)]`:
+//!
+//! | module | mechanism |
+//! | --- | --- |
+//! | [`segment`] | the job's shared memory (one memfd), its header and the cell of every rank |
+//! | [`ring`] | single-producer single-consumer ring of cache lines with a byte area |
+//! | [`pool`] | a rank's pool of bulk chunks, filled by it and emptied by its peers |
+//! | [`transfer`] | the cell over which two ranks share the copying of one message |
+//! | [`arena`] | memory that a rank shares on request |
+//! | [`board`] | a communicator's control block: a slot a rank, arrival counter, release word |
+//! | [`window`] | a window's control block: locks, counters and the list of attached memory |
+//! | [`inbox`] | where an origin leaves one-sided operations, until the target or it itself does them |
+//! | [`turn`] | the lock under which ranks accumulate to one target |
+//! | [`markers`] | a rank's lights and text for displays (the Program Marker Array) |
+
+#[cfg(not(loom))]
+pub mod arena;
+#[cfg(not(loom))]
+pub mod board;
+pub mod inbox;
+#[cfg(not(loom))]
+pub mod markers;
+#[cfg(not(loom))]
+pub mod pool;
+pub mod ring;
+#[cfg(not(loom))]
+pub mod segment;
+#[cfg(not(loom))]
+pub mod transfer;
+pub mod turn;
+#[cfg(not(loom))]
+pub mod window;

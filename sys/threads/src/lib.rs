@@ -1,0 +1,39 @@
+//! What a scheduler of threads is made of, behind safe and typed wrappers.
+//!
+//! `sys/` is the one place of the workspace, besides the C shims under `abi/`, that may contain `unsafe`
+//! and system calls. Each module wraps one mechanism so that the crates above can say
+//! `#![forbid(unsafe_code)]`:
+//!
+//! | module | mechanism |
+//! | --- | --- |
+//! | [`identity`] | sets of thread-local variables that a stack takes on |
+//! | [`link`] | shared references to what is never freed, boxes that are handed over |
+//! | [`outlined`] | functions and data into which a compiler outlines OpenMP constructs |
+//! | [`slot`] | the context of what runs here |
+//! | [`deque`] | a worker's deque, with thieves at the other end |
+//! | [`job`] | closures in one word, lent from a stack or in a recycled node, and who waits for them |
+//! | [`preempt`] | interrupting a thread that computes for long, while it is in the program's own code |
+//! | [`sleepers`] | who of several sleeps and may be woken for work |
+//! | [`tally`] | how a forker learns that what it forked is done |
+//! | [`shelf`] | counted pointers that one thread lays out and others look at |
+//! | [`fiber`] | stacks of their own and the switch between them |
+
+pub mod deque;
+#[cfg(not(loom))]
+pub mod fiber;
+#[cfg(not(loom))]
+pub mod identity;
+#[cfg(not(loom))]
+pub mod job;
+#[cfg(not(loom))]
+pub mod link;
+#[cfg(not(loom))]
+pub mod outlined;
+#[cfg(not(loom))]
+pub mod preempt;
+#[cfg(not(loom))]
+pub mod shelf;
+pub mod sleepers;
+#[cfg(not(loom))]
+pub mod slot;
+pub mod tally;
