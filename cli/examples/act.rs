@@ -6,20 +6,23 @@
 
 use std::io::Write;
 use std::process::exit;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use margay_core_registry::markers::{self, Row};
+use margay_core_registry::{Phase, WaitKind, Waiting, call_name};
+use margay_net_shm::SegmentPeers;
 use margay_sys_os::clock::now_ns;
 use margay_sys_os::signal;
-use margay_sys_shm::markers::Row;
-use margay_sys_shm::segment::{
-    ENV_RANK, ENV_SEGMENT, Phase, Segment, WaitKind, Waiting, call_name,
-};
+use margay_sys_shm::segment::{ENV_RANK, ENV_SEGMENT, Segment};
 
 fn main() {
     let number = |name: &str| -> i64 { std::env::var(name).unwrap().parse().unwrap() };
     let rank = number(ENV_RANK) as u32;
     let segment = Segment::join_inherited(number(ENV_SEGMENT) as i32).unwrap();
-    let cell = segment.cell(rank);
+    let peers = SegmentPeers::of(&Arc::new(segment));
+    let mut waits = Vec::new();
     let mut skipping = false;
     for step in std::env::args().skip(1) {
         let mut parts = step.split(':');
@@ -28,23 +31,31 @@ fn main() {
             "only" => skipping = value.parse() != Ok(rank),
             "all" => skipping = false,
             _ if skipping => {}
-            "init" => cell.set_phase(Phase::Running),
-            "fin" => cell.set_phase(Phase::Finalized),
-            "call" => cell.set_call(&call_name(value)),
-            "wait" => cell.set_waiting(Some(Waiting {
-                kind: match value {
-                    "send" => WaitKind::Send,
-                    "coll" => WaitKind::Collective,
-                    _ => WaitKind::Receive,
-                },
-                peer: parts.next().unwrap().parse().ok(),
-                tag: parts.next().unwrap().parse().ok(),
-                context: 0,
-                since_ns: now_ns(),
-            })),
+            "init" => peers.set_phase(rank, Phase::Running),
+            "fin" => peers.set_phase(rank, Phase::Finalized),
+            "call" => {
+                for (word, value) in peers.call_words(rank).iter().zip(call_name(value)) {
+                    word.store(value, Ordering::Relaxed);
+                }
+            }
+            "wait" => {
+                let waiting = Waiting {
+                    thread: std::process::id(),
+                    kind: match value {
+                        "send" => WaitKind::Send,
+                        "coll" => WaitKind::Collective,
+                        _ => WaitKind::Receive,
+                    },
+                    peer: parts.next().unwrap().parse().ok(),
+                    tag: parts.next().unwrap().parse().ok(),
+                    context: 0,
+                    since_ns: now_ns(),
+                };
+                waits.push(peers.begin_wait(rank, &waiting));
+            }
             "abort" => {
                 let code = value.parse().unwrap();
-                segment.header().abort(rank, code);
+                peers.abort(rank, code);
                 exit(code);
             }
             "exit" => exit(value.parse().unwrap()),
@@ -53,7 +64,9 @@ fn main() {
                 signal::send(std::process::id(), value.parse().unwrap()).unwrap();
             },
             "mark" => {
-                let row = Row::make(&segment, rank, 4).unwrap();
+                let note = peers.make_note(rank, markers::KEY, markers::WORDS).unwrap();
+                let row = Row::of(&note).unwrap();
+                row.set_lights(4);
                 row.set_light(
                     value.parse().unwrap(),
                     parts.next().unwrap().parse().unwrap(),

@@ -5,11 +5,11 @@ use std::ffi::c_int;
 pub use margay_abi_process::{
     Model, current, enter, is_finalized, is_initialized, known, leave, leave_world, opened, tools,
 };
+use margay_core_registry::call_name;
 use margay_run_mpi::Mpi;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::errhandler::Action;
 use margay_run_mpi::error::{Error, Result};
-use margay_sys_shm::segment::call_name;
 
 /// Defines exported functions. Each definition yields `MPI_x` and `PMPI_x` (two symbols of equal standing, so that a
 /// tool's own `MPI_x` takes the place of ours and calls `PMPI_x`; the library itself calls neither), the prototypes in
@@ -112,7 +112,7 @@ macro_rules! forms {
 macro_rules! define {
     ($(#[$doc:meta])* $name:ident, $suffix:literal, ($($arg:ident : $ty:ty),*), $mpi:ident, ($($on:ident)?), $body:block) => {
         $crate::call::export!($(#[$doc])* $name, $suffix, ($($arg: $ty),*), std::ffi::c_int, {
-            static CALL: [u64; 4] = margay_sys_shm::segment::call_name(concat!(stringify!($name), $suffix));
+            static CALL: [u64; 4] = margay_core_registry::call_name(concat!(stringify!($name), $suffix));
             let name = concat!(stringify!($name), $suffix);
             let Some($mpi) = $crate::call::current() else {
                 return $crate::call::outside(name);

@@ -195,10 +195,7 @@ fn split_color(mpi: &Mpi, split_type: c_int, info: MPI_Info) -> Result<c_int> {
     // Of several jobs that have met, each has memory of its own. Processes that must do without common memory are as
     // good as on machines of their own.
     const ALONE: c_int = 1 << 30;
-    let world = mpi
-        .rank()
-        .segment()
-        .map_or(0, |s| s.id() as c_int & (ALONE - 1));
+    let world = mpi.rank().peers().id() as c_int & (ALONE - 1);
     let machine = match mpi.rank().common_memory() {
         Some(_) => world,
         None => ALONE | std::process::id() as c_int,

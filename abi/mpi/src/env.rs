@@ -43,7 +43,7 @@ mpi! {
         let Some(mpi) = current().filter(|mpi| mpi.has_world()) else {
             return outside("MPI_Finalize");
         };
-        static CALL: [u64; 4] = margay_sys_shm::segment::call_name("MPI_Finalize");
+        static CALL: [u64; 4] = margay_core_registry::call_name("MPI_Finalize");
         mpi.note_call(&CALL);
         mpi.close_world();
         leave_world(mpi);
@@ -75,7 +75,7 @@ mpi! {
         let Some(mpi) = current() else {
             return outside("MPI_Abort");
         };
-        static CALL: [u64; 4] = margay_sys_shm::segment::call_name("MPI_Abort");
+        static CALL: [u64; 4] = margay_core_registry::call_name("MPI_Abort");
         mpi.note_call(&CALL);
         let on = mpi.comm(comm.value()).map_or_else(|e| e.text().to_string(), |c| c.describe());
         eprintln!("MPI_Abort: code {errorcode} on {on}, called by rank {}", mpi.world_rank());

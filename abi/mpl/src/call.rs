@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use margay_abi_process::{enter_library, share};
+use margay_core_registry::markers::MOST_LIGHTS;
 use margay_run_engine::monitor::Knob;
 use margay_run_mpl::Mpl;
 use margay_run_mpl::error::{Error, Result};
-use margay_sys_shm::markers::MOST_LIGHTS;
 
 /// Defines exported functions. Each definition yields `margay_mpl_NAME`, which returns 0, or -1 when something is wrong, and by
 /// `cargo xtask header` and `stage` the prototype of `mpc_NAME` in `mpl.h` and the functions of `libmpl` for C and Fortran.
@@ -22,7 +22,7 @@ macro_rules! mpl {
             #[allow(clippy::too_many_arguments)]
             #[inline]
             fn run($($arg: $ty),*) -> margay_run_mpl::error::Result<$crate::call::answer!($($result)?)> {
-                static CALL: [u64; 4] = margay_sys_shm::segment::call_name(concat!("mpc_", stringify!($name)));
+                static CALL: [u64; 4] = margay_core_registry::call_name(concat!("mpc_", stringify!($name)));
                 let $mpl = $crate::call::joined(concat!("mpc_", stringify!($name)))?;
                 $mpl.note_call(&CALL);
                 $body

@@ -22,7 +22,7 @@ macro_rules! nx {
         const _: () = {
             #[allow(clippy::too_many_arguments)]
             fn run($($arg: $ty),*) -> margay_run_nx::error::Result<$crate::call::value!($($result)?)> {
-                static CALL: [u64; 4] = margay_sys_shm::segment::call_name(stringify!($name));
+                static CALL: [u64; 4] = margay_core_registry::call_name(stringify!($name));
                 let $nx = $crate::call::joined(stringify!($name))?;
                 $nx.note_call(&CALL);
                 $body

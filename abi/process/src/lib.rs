@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use margay_run_engine::Rank;
+use margay_run_engine::{Rank, SystemClock};
 use margay_run_mpi::Mpi;
 use margay_run_mpi::constants::error_class::MPI_ERR_OTHER;
 use margay_run_mpi::constants::thread::{MPI_THREAD_MULTIPLE, MPI_THREAD_SINGLE};
@@ -71,7 +71,7 @@ pub fn tools() -> &'static Arc<Tools> {
     if let Some(tools) = unsafe { TOOLS.load(Ordering::Acquire).as_ref() } {
         return tools;
     }
-    let new = Box::into_raw(Box::new(Tools::new()));
+    let new = Box::into_raw(Box::new(Tools::new(Arc::new(SystemClock))));
     match TOOLS.compare_exchange(
         std::ptr::null_mut(),
         new,

@@ -324,14 +324,14 @@ impl State<'_> {
             files: plan.files,
             blocked: plan.blocked,
         };
-        let cell = self.segment.cell(rank as u32);
         let core = match own.cores[..] {
             [core] => u32::try_from(core).ok(),
             _ => None,
         };
         match self.starter.start(&start) {
             Ok(pid) => {
-                cell.identify(pid, core, own.program as u32);
+                let registry = self.segment.registry();
+                registry.identify(rank as u32, pid, core, own.program as u32);
                 self.pids[rank] = pid;
                 self.next += 1;
                 Ok(())
@@ -365,13 +365,10 @@ impl State<'_> {
                 Reaped::Child(pid, status) => {
                     if let Some(rank) = self.pids.iter().position(|&p| p == pid) {
                         self.pids[rank] = 0;
-                        let cell = self.segment.cell(rank as u32);
-                        cell.set_exited();
-                        if cell.has_failed() {
-                            self.segment.header().add_failure();
-                            for other in 0..self.segment.ranks() {
-                                self.segment.cell(other).bell().ring();
-                            }
+                        let registry = self.segment.registry();
+                        registry.set_exited(rank as u32);
+                        if registry.has_failed(rank as u32) {
+                            registry.add_failure();
                         }
                         self.say(Event::Ended {
                             rank: rank as u32,

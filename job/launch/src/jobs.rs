@@ -5,36 +5,43 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use margay_net_platform::Peers;
+use margay_net_shm::SegmentPeers;
 use margay_sys_os::process::{all_processes, descendants};
-use margay_sys_shm::segment::{MEMFD_NAME, Segment};
+use margay_sys_shm::mapping::MEMFD_NAME;
+use margay_sys_shm::segment::Segment;
 
-/// The segments of all jobs that the user may see: a launcher of somebody else's is passed over.
-#[derive(Debug, Default)]
+/// The registries of all jobs that the user may see: a launcher of another user is passed over.
+#[derive(Default)]
 pub(crate) struct Jobs {
     /// By the number of the segment's file.
-    segments: HashMap<u64, Segment>,
+    known: HashMap<u64, Arc<dyn Peers>>,
 }
 
 impl Jobs {
-    /// The segments of the jobs that run now, the oldest first.
-    pub(crate) fn look(&mut self) -> Vec<&Segment> {
+    /// The registries of the jobs that run now, the oldest first.
+    pub(crate) fn look(&mut self) -> Vec<&dyn Peers> {
         self.find();
-        let mut all: Vec<&Segment> = self.segments.values().collect();
-        all.sort_by_key(|segment| (segment.header().started_ns(), segment.header().job_id()));
+        let mut all: Vec<&dyn Peers> = self.known.values().map(|peers| &**peers).collect();
+        all.sort_by_key(|peers| {
+            let facts = peers.facts();
+            (facts.started_ns, facts.job)
+        });
         all
     }
 
     /// Joins the segments of new launchers and forgets those that have gone. Ranks hold the segment
     /// too; it counts when its launcher holds it.
     fn find(&mut self) {
-        let mut known = std::mem::take(&mut self.segments);
+        let mut known = std::mem::take(&mut self.known);
         let mut live = HashSet::new();
         for pid in all_processes() {
             let Some((path, file)) = held_segment(pid) else {
                 continue;
             };
-            let segment = match known.entry(file) {
+            let peers = match known.entry(file) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
                     // A mapping for writing is what `join` makes; nothing is ever written here.
@@ -43,15 +50,15 @@ impl Jobs {
                     let Some(segment) = joined else {
                         continue;
                     };
-                    entry.insert(segment)
+                    entry.insert(SegmentPeers::of(&Arc::new(segment)))
                 }
             };
-            if segment.header().launcher_pid() == pid {
+            if peers.facts().launcher == pid {
                 live.insert(file);
             }
         }
         known.retain(|file, _| live.contains(file));
-        self.segments = known;
+        self.known = known;
     }
 }
 
@@ -63,7 +70,7 @@ pub(crate) fn has_launchers(except: &[u32]) -> bool {
             let opened = File::options().read(true).write(true).open(path);
             Segment::join(opened.ok()?.into()).ok()
         });
-        held.is_some_and(|segment| segment.header().launcher_pid() == facts.pid)
+        held.is_some_and(|segment| segment.registry().facts().launcher == facts.pid)
     })
 }
 

@@ -1,6 +1,7 @@
 //! The Program Marker Array: the lights and texts that tasks of MPL show, as `margay markers` shows them.
 
-use margay_sys_shm::markers::Row;
+use margay_core_registry::markers::{KEY, Row};
+use margay_net_platform::Peers;
 use serde::Serialize;
 
 use crate::jobs::Jobs;
@@ -28,7 +29,7 @@ pub struct TaskView {
 }
 
 /// Looks at the markers of this machine's jobs again and again.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Markers {
     jobs: Jobs,
 }
@@ -36,21 +37,24 @@ pub struct Markers {
 impl Markers {
     /// The markers of the jobs that run now, the oldest job first.
     pub fn look(&mut self) -> Vec<MarkersView> {
-        let segments = self.jobs.look().into_iter();
-        let view = |segment: &margay_sys_shm::segment::Segment| MarkersView {
-            job: segment.header().job_id(),
-            command: segment.header().command(),
-            task: (0..segment.ranks())
-                .filter_map(|task| {
-                    let shown = Row::of(segment, task)?.read();
-                    Some(TaskView {
-                        task,
-                        lights: shown.lights,
-                        text: shown.text,
-                    })
-                })
-                .collect(),
-        };
-        segments.map(view).collect()
+        self.jobs.look().into_iter().map(view).collect()
+    }
+}
+
+fn view(peers: &dyn Peers) -> MarkersView {
+    let facts = peers.facts();
+    let task = |task| {
+        let note = peers.note(task, KEY)?;
+        let shown = Row::of(&note)?.read();
+        Some(TaskView {
+            task,
+            lights: shown.lights,
+            text: shown.text,
+        })
+    };
+    MarkersView {
+        job: facts.job,
+        command: facts.command,
+        task: (0..peers.size()).filter_map(task).collect(),
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use margay_core_registry::{Phase, WaitKind};
+use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
 use margay_sys_os::process::ProcessFacts;
-use margay_sys_shm::segment::{Phase, Segment, WaitKind};
 use serde::Serialize;
 
 use crate::jobs::Jobs;
@@ -89,7 +90,7 @@ pub struct WaitView {
 
 /// Looks at the jobs of this machine again and again. All that it sees is what the user may see: a
 /// launcher of somebody else's is passed over.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Mesh {
     jobs: Jobs,
     /// CPU seconds of each process at the last look.
@@ -106,8 +107,8 @@ impl Mesh {
             .jobs
             .look()
             .into_iter()
-            .map(|segment| {
-                view(segment, |pid, cpu_s, running_s| {
+            .map(|peers| {
+                view(peers, now_ns(), |pid, cpu_s, running_s| {
                     next.insert(pid, (cpu_s, now));
                     let (used, passed) = match self.last.get(&pid) {
                         Some((before, at)) => (cpu_s - before, (now - *at).as_secs_f64()),
@@ -126,24 +127,25 @@ impl Mesh {
     }
 }
 
-fn view(segment: &Segment, mut percent: impl FnMut(u32, f64, f64) -> f64) -> JobView {
-    let header = segment.header();
-    let running_s = now_ns().saturating_sub(header.started_ns()) as f64 * 1e-9;
-    let analysis = report::analysis(segment);
-    let rank = (0..segment.ranks())
+fn view(peers: &dyn Peers, now_ns: u64, mut percent: impl FnMut(u32, f64, f64) -> f64) -> JobView {
+    let job = peers.facts();
+    let running_s = now_ns.saturating_sub(job.started_ns) as f64 * 1e-9;
+    let analysis = report::analysis(peers, now_ns);
+    let rank = (0..peers.size())
         .map(|rank| {
-            let cell = segment.cell(rank);
-            let pid = cell.pid();
-            let facts = (pid != 0 && !cell.exited())
+            let identity = peers.identity(rank);
+            let pid = identity.pid;
+            let facts = (pid != 0 && !peers.has_exited(rank))
                 .then(|| ProcessFacts::of(pid))
                 .flatten();
             let cpu_s = facts.map_or(0.0, |f| f.cpu_seconds);
-            let call = cell.call();
-            let (state, waiting) = match report::doing(segment, rank) {
+            let call = peers.call(rank);
+            let (state, waiting) = match report::doing(peers, rank, now_ns) {
                 Doing::Finished => (State::Finished, None),
-                Doing::Going if cell.phase() == Phase::Starting => (State::Starting, None),
+                Doing::Going if peers.phase(rank) == Phase::Starting => (State::Starting, None),
                 Doing::Going => (State::Computing, None),
-                Doing::Waiting(w, since_s) => {
+                Doing::Waiting(waits) => {
+                    let (w, since_s) = waits.first();
                     let view = WaitView {
                         kind: match w.kind {
                             WaitKind::Receive => "receive",
@@ -164,7 +166,7 @@ fn view(segment: &Segment, mut percent: impl FnMut(u32, f64, f64) -> f64) -> Job
             RankView {
                 rank,
                 pid,
-                bound_core: cell.core(),
+                bound_core: identity.core,
                 last_core: facts.map(|f| f.last_core),
                 state,
                 call,
@@ -175,10 +177,10 @@ fn view(segment: &Segment, mut percent: impl FnMut(u32, f64, f64) -> f64) -> Job
         })
         .collect();
     JobView {
-        job: header.job_id(),
-        command: header.command(),
-        ranks: segment.ranks(),
-        cores: header.usable_cores(),
+        job: job.job,
+        command: job.command,
+        ranks: peers.size(),
+        cores: job.cores,
         running_s,
         findings: analysis.lines(),
         deadlocks: analysis.cycles,
@@ -189,37 +191,54 @@ fn view(segment: &Segment, mut percent: impl FnMut(u32, f64, f64) -> f64) -> Job
 #[cfg(test)]
 mod tests {
     use super::*;
-    use margay_sys_shm::segment::{Sizes, Waiting, call_name};
+    use margay_core_registry::{Facts, Waiting, call_name};
+    use margay_net_shm::SegmentPeers;
+    use margay_sys_shm::layout::Sizes;
+    use margay_sys_shm::segment::Segment;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
 
-    fn segment(ranks: u32) -> Segment {
-        Segment::create(Sizes {
+    fn segment(ranks: u32) -> Arc<Segment> {
+        let sizes = Sizes {
             ranks,
             heap_bytes: 1 << 16,
             arena_bytes: 1 << 21,
-        })
-        .unwrap()
+        };
+        Arc::new(Segment::create(sizes).unwrap())
     }
 
     #[test]
     fn a_job_of_this_process_is_seen() {
         let segment = segment(3);
         let me = std::process::id();
-        segment.header().describe(u64::from(me), me, 2, "a.out");
+        segment.registry().describe(&Facts {
+            job: u64::from(me),
+            launcher: me,
+            started_ns: now_ns(),
+            command: "a.out".into(),
+            cores: 2,
+            is_tolerant: false,
+        });
+        let peers = SegmentPeers::of(&segment);
+        let mut waits = Vec::new();
         let long_ago = now_ns().saturating_sub(3_000_000_000);
         for (rank, peer) in [(0, 1), (1, 0)] {
-            let cell = segment.cell(rank);
-            cell.identify(me, Some(rank), 0);
-            cell.set_phase(Phase::Running);
-            cell.set_call(&call_name("MPI_Send"));
-            cell.set_waiting(Some(Waiting {
+            segment.registry().identify(rank, me, Some(rank), 0);
+            peers.set_phase(rank, Phase::Running);
+            for (word, value) in peers.call_words(rank).iter().zip(call_name("MPI_Send")) {
+                word.store(value, Ordering::Relaxed);
+            }
+            let waiting = Waiting {
+                thread: me,
                 kind: WaitKind::Send,
                 peer: Some(peer),
                 tag: Some(7),
                 context: 0,
                 since_ns: long_ago,
-            }));
+            };
+            waits.push(peers.begin_wait(rank, &waiting));
         }
-        segment.cell(2).set_exited();
+        segment.registry().set_exited(2);
         let mut mesh = Mesh::default();
         let jobs = mesh.look();
         let job = jobs.iter().find(|j| j.job == u64::from(me)).unwrap();
@@ -234,7 +253,8 @@ mod tests {
         let wait = job.rank[1].waiting.as_ref().unwrap();
         assert_eq!(wait.text, "MPI_Send until rank 0 takes its message, tag 7");
         assert!(wait.since_s >= 3.0);
-        drop((segment, mesh));
+        drop(waits);
+        drop((peers, segment, mesh));
         assert!(
             Mesh::default()
                 .look()

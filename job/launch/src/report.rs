@@ -1,12 +1,13 @@
 //! What the launcher says about a job that failed or took too long.
 
+use margay_core_registry::{Phase, Waiting};
+use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
 use margay_sys_os::signal;
-use margay_sys_shm::segment::{Phase, Segment};
 
 use crate::plan::Job;
 use crate::verdict::{Cause, Failure};
-use crate::waits::{Analysis, Doing, analyse, describe, rank_ranges};
+use crate::waits::{Analysis, Doing, Lasting, analyse, describe, rank_ranges};
 
 /// A wait that has lasted so long is taken for a wait and not for a message on its way.
 pub const SETTLED_S: f64 = 0.5;
@@ -21,14 +22,14 @@ pub fn host_name() -> String {
 
 /// The report of a failed rank: who, where, how, its last call, the consequence and a hint.
 #[must_use]
-pub fn failure(job: &Job, failure: Failure, segment: &Segment) -> String {
+pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
     let launcher = &job.launcher;
     let rank = failure.rank;
-    let cell = (rank < segment.ranks()).then(|| segment.cell(rank));
-    let pid = cell.map_or(0, |c| c.pid());
+    let known = (rank < peers.size()).then_some(rank);
+    let pid = known.map_or(0, |r| peers.identity(r).pid);
     let host = host_name();
     // Programs of other libraries than MPI neither initialize nor finalize.
-    let last = cell.map_or_else(String::new, |c| c.call());
+    let last = known.map_or_else(String::new, |r| peers.call(r));
     let other = !last.is_empty() && !last.starts_with("MPI");
     let (what, hint) = match failure.cause {
         Cause::Signal {
@@ -78,9 +79,9 @@ pub fn failure(job: &Job, failure: Failure, segment: &Segment) -> String {
         Cause::Aborted(code) if other => (format!("ended the job with code {code}"), String::new()),
         Cause::Aborted(code) => (format!("called MPI_Abort with code {code}"), String::new()),
     };
-    let call = cell.map_or_else(String::new, |c| {
-        let name = c.call();
-        match c.waiting() {
+    let call = known.map_or_else(String::new, |r| {
+        let name = peers.call(r);
+        match peers.waits(r).first() {
             _ if name.is_empty() || matches!(failure.cause, Cause::Aborted(_)) => String::new(),
             Some(w) => format!(" while it waited in {}", describe(&name, &w)),
             None if other => format!("; its last call was {name}"),
@@ -88,9 +89,9 @@ pub fn failure(job: &Job, failure: Failure, segment: &Segment) -> String {
         }
     });
     let survived = job.continue_on_failure && failure.may_be_survived();
-    let consequence = if survived && segment.ranks() > 1 {
+    let consequence = if survived && peers.size() > 1 {
         "; the others go on (-continue-on-failure)"
-    } else if failure.ends_job() && segment.ranks() > 1 {
+    } else if failure.ends_job() && peers.size() > 1 {
         "; the job has been ended"
     } else {
         ""
@@ -105,13 +106,14 @@ pub fn failure(job: &Job, failure: Failure, segment: &Segment) -> String {
 
 /// The report of a job whose time is over: which ranks are where, and who waits for whom.
 #[must_use]
-pub fn timeout(launcher: &str, seconds: f64, segment: &Segment) -> String {
+pub fn timeout(launcher: &str, seconds: f64, peers: &dyn Peers) -> String {
     let mut text = format!(
         "{launcher}: the job's time of {seconds} s is over (-timeout); it has been ended\n"
     );
     let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
-    for rank in 0..segment.ranks() {
-        let state = state_in_words(segment, rank);
+    let now_ns = now_ns();
+    for rank in 0..peers.size() {
+        let state = state_in_words(peers, rank, now_ns);
         match groups.iter_mut().find(|(s, _)| *s == state) {
             Some((_, ranks)) => ranks.push(rank),
             None => groups.push((state, vec![rank])),
@@ -124,43 +126,46 @@ pub fn timeout(launcher: &str, seconds: f64, segment: &Segment) -> String {
             rank_ranges(&ranks)
         ));
     }
-    for line in analysis(segment).lines() {
+    for line in analysis(peers, now_ns).lines() {
         text.push_str(&format!("{launcher}: {line}\n"));
     }
     text
 }
 
-/// Who waits for whom now.
+/// Who waits for whom at `now_ns` of the registry's clock.
 #[must_use]
-pub fn analysis(segment: &Segment) -> Analysis {
-    let doing: Vec<Doing> = (0..segment.ranks()).map(|r| doing(segment, r)).collect();
+pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
+    let doing: Vec<Doing> = (0..peers.size())
+        .map(|rank| doing(peers, rank, now_ns))
+        .collect();
     analyse(&doing, SETTLED_S)
 }
 
-/// What a rank does now.
+/// What a rank does at `now_ns`.
 #[must_use]
-pub fn doing(segment: &Segment, rank: u32) -> Doing {
-    let cell = segment.cell(rank);
-    if cell.exited() || cell.phase() == Phase::Finalized {
+pub fn doing(peers: &dyn Peers, rank: u32, now_ns: u64) -> Doing {
+    if peers.has_exited(rank) || peers.phase(rank) == Phase::Finalized {
         return Doing::Finished;
     }
-    match cell.waiting() {
-        Some(w) => {
-            let since = now_ns().saturating_sub(w.since_ns) as f64 * 1e-9;
-            Doing::Waiting(w, since)
-        }
-        None => Doing::Going,
+    let waits = peers.waits(rank);
+    let waits_unlisted = waits.unlisted;
+    let lasting = |w: Waiting| (w, now_ns.saturating_sub(w.since_ns) as f64 * 1e-9);
+    match Lasting::new(waits.listed.into_iter().map(lasting).collect()) {
+        // What a thread that is not listed waits for is not known.
+        Some(waits) if waits_unlisted == 0 => Doing::Waiting(waits),
+        _ => Doing::Going,
     }
 }
 
 /// The state of a rank in words, without times, so that ranks in the same state can be grouped.
 #[must_use]
-pub fn state_in_words(segment: &Segment, rank: u32) -> String {
-    let cell = segment.cell(rank);
-    let call = cell.call();
-    match (doing(segment, rank), cell.phase()) {
+pub fn state_in_words(peers: &dyn Peers, rank: u32, now_ns: u64) -> String {
+    let call = peers.call(rank);
+    match (doing(peers, rank, now_ns), peers.phase(rank)) {
         (Doing::Finished, _) => "finished".into(),
-        (Doing::Waiting(w, _), _) => format!("waiting in {}", describe(&call, &w)),
+        (Doing::Waiting(waits), _) => {
+            format!("waiting in {}", describe(&call, &waits.first().0))
+        }
         (Doing::Going, Phase::Starting) => "running, has not called MPI_Init".into(),
         (Doing::Going, _) if call.is_empty() => "computing".into(),
         (Doing::Going, _) => format!("computing, last MPI call {call}"),

@@ -2,13 +2,15 @@
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use margay_net_platform::Peers;
+use margay_net_shm::SegmentPeers;
 use margay_sys_os::cpu;
 use margay_sys_os::descriptor::{PollSet, Wrote};
 use margay_sys_os::process::{self, Step};
 use margay_sys_os::signal::{self, Received};
-use margay_sys_shm::segment::Segment;
 
 use crate::guard::{Command, Event, Guard};
 use crate::jobs;
@@ -57,7 +59,7 @@ pub fn run(job: &Job, spawner: Option<Spawner>) -> Result<u8, LaunchError> {
 
 struct Launcher<'a> {
     job: &'a Job,
-    segment: Segment,
+    peers: Arc<dyn Peers>,
     guard: Guard,
     own: Own,
     verdict: Verdict,
@@ -86,7 +88,7 @@ impl<'a> Launcher<'a> {
         Launcher {
             job,
             alive: started.segment.ranks(),
-            segment: started.segment,
+            peers: SegmentPeers::of(&started.segment),
             guard: started.guard,
             own: started.own,
             verdict: if job.continue_on_failure {
@@ -278,10 +280,10 @@ impl<'a> Launcher<'a> {
                     if let Some(pump) = &mut self.own.pump {
                         pump.rank_ended(rank);
                     }
-                    let phase = self.segment.cell(rank).phase();
-                    let aborted = self.segment.header().aborted();
+                    let phase = self.peers.phase(rank);
+                    let aborted = self.peers.aborted();
                     if let Some(failure) = self.verdict.rank_ended(rank, status, phase, aborted) {
-                        let text = report::failure(self.job, failure, &self.segment);
+                        let text = report::failure(self.job, failure, &*self.peers);
                         self.say(&text);
                         if self.verdict.ends(&failure) {
                             self.end();
@@ -459,7 +461,7 @@ impl<'a> Launcher<'a> {
         if self.timeout_at.is_some_and(|at| now >= at) {
             self.timeout_at = None;
             let seconds = self.job.timeout.unwrap_or_default().as_secs_f64();
-            let text = report::timeout(&self.job.launcher, seconds, &self.segment);
+            let text = report::timeout(&self.job.launcher, seconds, &*self.peers);
             self.say(&text);
             self.verdict.end(124);
             self.from_outside = true;
@@ -475,9 +477,9 @@ impl<'a> Launcher<'a> {
                 // Jobs that the ranks spawned go on without them.
                 self.kill_at = Some(now + LEFTOVER_GRACE);
             } else if self.killed {
-                let left: Vec<String> = (0..self.segment.ranks())
-                    .filter(|&r| !self.segment.cell(r).exited())
-                    .map(|r| self.segment.cell(r).pid().to_string())
+                let left: Vec<String> = (0..self.peers.size())
+                    .filter(|&r| !self.peers.has_exited(r))
+                    .map(|r| self.peers.identity(r).pid.to_string())
                     .collect();
                 self.complain(
                     &format!(
@@ -616,7 +618,7 @@ impl<'a> Launcher<'a> {
             Step::Process => LaunchError::system(format!(
                 "cannot start rank {rank} of {}: {error}; ulimit -u and the container limit how \
                  many processes there may be",
-                self.segment.ranks()
+                self.peers.size()
             )),
             Step::Bind => {
                 LaunchError::system(format!("cannot bind rank {rank} to its cores: {error}"))

@@ -6,15 +6,19 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use margay_sys_os::cpu;
+use margay_core_registry::Facts;
+use margay_core_registry::place;
 use margay_sys_os::descriptor::{
     FileLimit, Outlet, duplicate_above, set_nonblocking, set_pipe_bytes,
 };
 use margay_sys_os::process::{self, StringArray};
 use margay_sys_os::signal::{self, SignalFd, SignalSet};
-use margay_sys_shm::segment::{Segment, Sizes};
+use margay_sys_os::{clock, cpu};
+use margay_sys_shm::layout::Sizes;
+use margay_sys_shm::segment::Segment;
 
 use crate::binding::{Cores, Lease, Placement, place, ranges};
 use crate::environment;
@@ -37,7 +41,7 @@ const SEGMENT_FD: i32 = 100;
 
 /// A job whose ranks are being started.
 pub(crate) struct Started {
-    pub(crate) segment: Segment,
+    pub(crate) segment: Arc<Segment>,
     pub(crate) guard: Guard,
     pub(crate) own: Own,
     /// Children that the launcher's process had before it became a launcher (by `exec` in a shell).
@@ -105,21 +109,33 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
         ))
     })?;
     let pid = std::process::id();
-    segment
-        .header()
-        .describe(u64::from(pid), pid, usable as u32, &job.command_line());
-    if job.continue_on_failure {
-        segment.header().set_tolerant();
-    }
+    let segment = Arc::new(segment);
+    segment.registry().describe(&Facts {
+        job: u64::from(pid),
+        launcher: pid,
+        started_ns: clock::now_ns(),
+        command: job.command_line(),
+        cores: usable as u32,
+        is_tolerant: job.continue_on_failure,
+    });
     // Before the first rank starts: each may ask which program the others run.
-    let mut cells = (0..ranks).map(|rank| segment.cell(rank));
+    let mut numbers = 0..ranks;
     for (program, &count) in (0..).zip(&counts) {
-        for cell in cells.by_ref().take(count as usize) {
-            cell.identify(0, None, program);
+        for rank in numbers.by_ref().take(count as usize) {
+            segment.registry().identify(rank, 0, None, program);
         }
     }
+    // A rank that is alone on the node of its number has its usual place.
     for (rank, &(node, process_type)) in (0..).zip(&places) {
-        segment.cell(rank).set_place(node, process_type);
+        if (node, process_type) != (rank, 0) {
+            let note = segment.make_note(rank, place::KEY, place::WORDS);
+            let note = note.ok_or_else(|| {
+                LaunchError::system(format!(
+                    "the job's registry has no room for the places of {ranks} ranks"
+                ))
+            })?;
+            place::set(&note, node, process_type);
+        }
     }
     let segment_fd = duplicate_above(segment.fd(), SEGMENT_FD)
         .or_else(|_| segment.fd().try_clone_to_owned())

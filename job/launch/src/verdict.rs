@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use margay_sys_shm::segment::Phase;
+use margay_core_registry::Phase;
 
 /// Why the job failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,23 +4,42 @@
 //! rank that waits for any message, for one of several requests, or in a collective operation may
 //! go on if some other rank may. Who is left after this has been carried on as far as it goes can
 //! never go on: that is a deadlock (the knot of the OR model, with waits for one rank as the
-//! special case of a cycle). Which ranks belong to a collective operation is not known here, so
+//! special case of a cycle). A rank several of whose threads wait may go on if one of them may. Which ranks belong to a collective operation is not known here, so
 //! a deadlock inside a part of the ranks is only told when the waits for single ranks show it: what is
 //! told is true, but not every deadlock is told.
 //!
 //! A wait counts only when it has lasted for a while: a message may be on its way.
 
-use margay_sys_shm::segment::{WaitKind, Waiting};
+use margay_core_registry::{WaitKind, Waiting};
 
 /// What a rank does, as far as waiting goes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Doing {
     /// Computing, starting, or outside of the library.
     Going,
     /// Finalized, or its process has ended.
     Finished,
-    /// Waiting, since so many seconds.
-    Waiting(Waiting, f64),
+    /// Waiting, with all threads that are in the library.
+    Waiting(Lasting),
+}
+
+/// What the threads of a rank wait for, and for how many seconds; at least one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lasting(Vec<(Waiting, f64)>);
+
+impl Lasting {
+    /// None when nobody waits.
+    #[must_use]
+    pub fn new(waits: Vec<(Waiting, f64)>) -> Option<Lasting> {
+        (!waits.is_empty()).then_some(Lasting(waits))
+    }
+
+    /// The wait that has lasted longest.
+    #[must_use]
+    pub fn first(&self) -> (Waiting, f64) {
+        let longest = self.0.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        *longest.expect("there is at least one")
+    }
 }
 
 /// What the waits of a job amount to.
@@ -38,17 +57,24 @@ pub struct Analysis {
 #[must_use]
 pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
     let n = ranks.len();
-    let settled = |r: usize| match ranks[r] {
+    // The waits of a rank all of whose waiting threads have waited for a while.
+    let settled = |r: usize| match &ranks[r] {
         // Other jobs are not looked at: something may come from them at any time.
-        Doing::Waiting(w, s) if s >= settled_s && w.kind != WaitKind::Elsewhere => Some(w),
+        Doing::Waiting(Lasting(waits))
+            if waits
+                .iter()
+                .all(|(w, s)| *s >= settled_s && w.kind != WaitKind::Elsewhere) =>
+        {
+            Some(waits)
+        }
         _ => None,
     };
     let finished = |r: usize| ranks[r] == Doing::Finished;
-    let peer = |r: usize| {
-        settled(r)
-            .and_then(|w| w.peer)
-            .map(|p| p as usize)
-            .filter(|&p| p < n)
+    let known = |w: &Waiting| w.peer.map(|p| p as usize).filter(|&p| p < n);
+    // The one rank for which a rank waits with a single thread.
+    let peer = |r: usize| match settled(r).map(Vec::as_slice) {
+        Some([(w, _)]) => known(w),
+        _ => None,
     };
     let mut goes: Vec<bool> = (0..n)
         .map(|r| settled(r).is_none() && !finished(r))
@@ -56,12 +82,16 @@ pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
     loop {
         let going = goes.iter().filter(|&&g| g).count();
         for r in 0..n {
-            if !goes[r] && settled(r).is_some() {
-                goes[r] = match peer(r) {
+            if goes[r] {
+                continue;
+            }
+            // A rank goes on when one of its threads does.
+            goes[r] = settled(r).is_some_and(|waits| {
+                waits.iter().any(|(w, _)| match known(w) {
                     Some(p) => goes[p],
                     None => going > 0,
-                };
-            }
+                })
+            });
         }
         if goes.iter().filter(|&&g| g).count() == going {
             break;
@@ -201,14 +231,23 @@ mod tests {
     use super::*;
 
     fn on(kind: WaitKind, peer: Option<u32>) -> Doing {
-        let waiting = Waiting {
-            kind,
-            peer,
-            tag: None,
-            context: 0,
-            since_ns: 0,
+        threads(&[(kind, peer, 5.0)])
+    }
+
+    /// A rank whose threads wait: for what, and for how many seconds.
+    fn threads(waits: &[(WaitKind, Option<u32>, f64)]) -> Doing {
+        let waiting = |&(kind, peer, seconds): &_| {
+            let waiting = Waiting {
+                thread: 1,
+                kind,
+                peer,
+                tag: None,
+                context: 0,
+                since_ns: 0,
+            };
+            (waiting, seconds)
         };
-        Doing::Waiting(waiting, 5.0)
+        Doing::Waiting(Lasting(waits.iter().map(waiting).collect()))
     }
 
     fn from(peer: u32) -> Doing {
@@ -252,7 +291,7 @@ mod tests {
     fn somebody_who_computes_may_free_all() {
         let barrier = on(WaitKind::Collective, None);
         let any = on(WaitKind::Receive, None);
-        assert!(lines(&[barrier, barrier, Doing::Going]).is_empty());
+        assert!(lines(&[barrier.clone(), barrier, Doing::Going]).is_empty());
         assert!(lines(&[any, from(2), Doing::Going]).is_empty());
         assert!(lines(&[from(1), Doing::Going]).is_empty());
     }
@@ -276,10 +315,27 @@ mod tests {
 
     #[test]
     fn a_young_wait_proves_nothing() {
-        let Doing::Waiting(w, _) = from(0) else {
-            unreachable!()
+        let young = threads(&[(WaitKind::Receive, Some(0), 0.01)]);
+        assert!(lines(&[from(1), young]).is_empty());
+    }
+
+    #[test]
+    fn a_rank_goes_on_when_one_of_its_threads_does() {
+        let two = |seconds| {
+            threads(&[
+                (WaitKind::Receive, Some(1), 5.0),
+                (WaitKind::Receive, Some(2), seconds),
+            ])
         };
-        assert!(lines(&[from(1), Doing::Waiting(w, 0.01)]).is_empty());
+        assert!(lines(&[two(5.0), from(0), Doing::Going]).is_empty());
+        assert!(lines(&[two(0.01), from(0), from(0)]).is_empty());
+        let expected = ["deadlock: ranks 0-2 wait for each other, and nobody can go on"];
+        assert_eq!(lines(&[two(5.0), from(0), from(0)]), expected);
+        let elsewhere = threads(&[
+            (WaitKind::Receive, Some(1), 5.0),
+            (WaitKind::Elsewhere, None, 5.0),
+        ]);
+        assert!(lines(&[elsewhere, from(0)]).is_empty());
     }
 
     #[test]
@@ -291,6 +347,7 @@ mod tests {
     #[test]
     fn words() {
         let waiting = Waiting {
+            thread: 1,
             kind: WaitKind::Receive,
             peer: Some(1),
             tag: Some(5),
@@ -314,7 +371,11 @@ mod tests {
         for _ in 0..2000 {
             let n = 1 + random(7) as usize;
             let ranks: Vec<Doing> = (0..n)
-                .map(|_| match random(6) {
+                .map(|_| match random(7) {
+                    6 => {
+                        let mut wait = || (WaitKind::Receive, Some(random(n as u64) as u32), 5.0);
+                        threads(&[wait(), wait()])
+                    }
                     0 => Doing::Going,
                     1 => Doing::Finished,
                     2 => on(WaitKind::Receive, None),
@@ -324,11 +385,11 @@ mod tests {
             let mut free: Vec<bool> = ranks.iter().map(|d| *d == Doing::Going).collect();
             for _ in 0..n {
                 for r in 0..n {
-                    if let Doing::Waiting(w, _) = ranks[r] {
-                        let freed = match w.peer {
+                    if let Doing::Waiting(Lasting(waits)) = &ranks[r] {
+                        let freed = waits.iter().any(|(w, _)| match w.peer {
                             Some(p) => free[p as usize],
                             None => (0..n).any(|o| o != r && free[o]),
-                        };
+                        });
                         free[r] |= freed;
                     }
                 }

@@ -11,11 +11,17 @@
 
 #![forbid(unsafe_code)]
 
+mod model;
+
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use margay_net_platform::Platform;
 use margay_net_transport::{Advance, Bell, Head, Packet, Sink, Ticket, Transport, WHOLE};
 use margay_sys_os::user::Mem;
+
+pub use model::Model;
 
 /// Turns without any packet after which the world counts as stuck.
 const STUCK: u64 = 200_000;
@@ -48,35 +54,54 @@ impl Weather {
 }
 
 /// One rank's end of a seeded world.
-pub struct Seeded {
+struct Seeded {
     world: Arc<World>,
     me: u32,
 }
 
-/// Makes a world of `size` ranks. Each end belongs into a thread of its own.
+/// Makes a world of `size` ranks, each on a host of its own. What each stands on belongs into a thread of its own.
 #[must_use]
-pub fn world(size: u32, seed: u64, weather: Weather) -> Vec<Seeded> {
-    let n = size as usize;
+pub fn world(size: u32, seed: u64, weather: Weather) -> Vec<Platform> {
+    let hosts: Vec<u32> = (0..size).collect();
+    world_on(&hosts, seed, weather).1
+}
+
+/// Makes a world whose rank `r` is on host `hosts[r]`, and its registry.
+#[must_use]
+pub fn world_on(hosts: &[u32], seed: u64, weather: Weather) -> (Arc<Model>, Vec<Platform>) {
+    let n = hosts.len();
+    let now = Arc::new(AtomicU64::new(0));
     let world = Arc::new(World {
         state: Mutex::new(State {
             dice: Dice::new(seed),
             turn: 0,
             running: vec![true; n],
             pipes: (0..n * n).map(|_| VecDeque::new()).collect(),
-            now: 0,
+            now: now.clone(),
             quiet: 0,
         }),
         changed: (0..n).map(|_| Condvar::new()).collect(),
-        size,
+        size: n as u32,
         seed,
         weather,
     });
-    (0..size)
-        .map(|me| Seeded {
+    let model = Arc::new(Model::new(hosts, now));
+    let platform = |me| Platform {
+        transport: Box::new(Seeded {
             world: world.clone(),
             me,
-        })
-        .collect()
+        }),
+        wake_up: Arc::new(Turn {
+            world: world.clone(),
+            me,
+        }),
+        clock: Arc::new(model.clock(me)),
+        peers: model.clone(),
+        memory: None,
+        outside: None,
+    };
+    let platforms = (0..n as u32).map(platform).collect();
+    (model, platforms)
 }
 
 /// A small generator of pseudo-random numbers (xorshift*, Marsaglia), the same on every machine.
@@ -115,7 +140,8 @@ struct State {
     turn: u32,
     running: Vec<bool>,
     pipes: Vec<VecDeque<Parcel>>,
-    now: u64,
+    /// Turns so far; written under the lock of this state only.
+    now: Arc<AtomicU64>,
     quiet: u64,
 }
 
@@ -124,6 +150,12 @@ struct Parcel {
     head: Head,
     args: [u64; 2],
     payload: Vec<u8>,
+}
+
+impl State {
+    fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
 }
 
 impl World {
@@ -135,7 +167,7 @@ impl World {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        state.now += 1;
+        state.now.fetch_add(1, Ordering::Relaxed);
         state
     }
 
@@ -171,9 +203,10 @@ impl World {
         if !full {
             let delay = state.dice.below(self.weather.delay + 1);
             let before = state.pipes[pipe].back().map_or(0, |p| p.due);
+            let now = state.now();
             let (head, args, payload) = parcel();
             state.pipes[pipe].push_back(Parcel {
-                due: before.max(state.now + delay),
+                due: before.max(now + delay),
                 head,
                 args,
                 payload,
@@ -234,12 +267,12 @@ impl Transport for Seeded {
         {
             let mut guard = self.world.enter(self.me);
             let state = &mut *guard;
-            let size = self.world.size;
+            let (size, now) = (self.world.size, state.now());
             let first = state.dice.below(u64::from(size)) as u32;
             for step in 0..size {
                 let from = (first + step) % size;
                 let pipe = &mut state.pipes[(from * size + self.me) as usize];
-                while pipe.front().is_some_and(|p| p.due <= state.now) {
+                while pipe.front().is_some_and(|p| p.due <= now) {
                     if let Some(parcel) = pipe.pop_front() {
                         arrived.push((from, parcel));
                     }
@@ -300,13 +333,6 @@ impl Transport for Seeded {
 
     fn free_shared(&mut self, _: usize) -> bool {
         false
-    }
-
-    fn bell(&self) -> Arc<dyn Bell> {
-        Arc::new(Turn {
-            world: self.world.clone(),
-            me: self.me,
-        })
     }
 }
 

@@ -31,10 +31,13 @@ impl Bell for ShmBell {
     }
 
     fn sleep(&self, timeout_ns: u64, look: &mut dyn FnMut() -> bool) {
-        self.segment.cell(self.me).bell().sleep(timeout_ns, look);
+        self.segment
+            .registry()
+            .bell(self.me)
+            .sleep(timeout_ns, look);
     }
 
     fn wake_own(&self) {
-        self.segment.cell(self.me).bell().ring();
+        self.segment.wake(self.me);
     }
 }

@@ -213,7 +213,7 @@ impl Direct {
             }
             BY_ATTACH if self.may_read => {
                 cell.accept(target, self.thresholds.part_of(len));
-                self.segment.cell(from).bell().ring();
+                self.segment.wake(from);
                 Some(self.enter(Copy::Pull {
                     cell: cell_offset,
                     from,
@@ -260,7 +260,7 @@ impl Direct {
                         self.may_write = false;
                         cell.hand_back(start);
                     }
-                    self.segment.cell(*to).bell().ring();
+                    self.segment.wake(*to);
                     Advance::Pending(true)
                 } else {
                     Advance::Pending(false)
@@ -277,7 +277,7 @@ impl Direct {
                 let part = cell.claim(end(self.me, *from)).or_else(|| cell.take_back());
                 match part {
                     Some((start, len)) => {
-                        let pid = self.segment.cell(*from).pid();
+                        let pid = self.segment.registry().identity(*from).pid;
                         let at = offset + start as i64;
                         match cma::read(pid, address + start, into, at, len as usize) {
                             Ok(()) => {
@@ -326,7 +326,7 @@ impl Direct {
             transfer::at(&self.segment, *cell)
                 .expect("checked when accepted")
                 .leave();
-            self.segment.cell(*from).bell().ring();
+            self.segment.wake(*from);
         }
         if !matches!(step, Advance::Pending(_)) {
             self.copies[ticket.0 as usize] = None;

@@ -17,11 +17,12 @@
 mod bell;
 mod direct;
 mod line;
+mod platform;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use margay_net_transport::{Advance, Bell, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE};
+use margay_net_transport::{Advance, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE};
 use margay_sys_os::doorbell;
 use margay_sys_os::user::Mem;
 use margay_sys_shm::pool::{self, Place, Pool};
@@ -33,6 +34,7 @@ use direct::Direct;
 use line::Form;
 
 pub use direct::Thresholds;
+pub use platform::{SegmentPeers, platform};
 
 /// Packets taken from one sender before the next one has its turn.
 const BURST: usize = 32;
@@ -46,13 +48,12 @@ pub struct Shm {
     me: u32,
     outgoing: Vec<Option<Producer>>,
     incoming: Vec<Incoming>,
-    /// Entries of the inbox that were looked at.
+    /// Entries of the list of senders that were looked at.
     welcomed: u32,
     /// Those of them that were not complete.
     holes: Vec<u32>,
     pool: Option<Pool>,
     direct: Direct,
-    bell: Arc<ShmBell>,
 }
 
 struct Incoming {
@@ -80,7 +81,6 @@ impl Shm {
             holes: Vec::new(),
             pool: None,
             direct: Direct::new(segment, me, thresholds),
-            bell: Arc::new(ShmBell::new(segment, me)),
         }
     }
 
@@ -98,21 +98,21 @@ impl Shm {
     fn connect(&mut self, to: u32) {
         if let Some((producer, offset)) = Producer::create(&self.segment) {
             self.outgoing[to as usize] = Some(producer);
-            self.segment.inbox(to).announce(self.me, offset);
+            self.segment.senders(to).announce(self.me, offset);
         }
     }
 
     /// Opens the rings of those who have begun to talk since the last look.
     #[cold]
     fn welcome(&mut self) {
-        let inbox = self.segment.inbox(self.me);
+        let senders = self.segment.senders(self.me);
         let mut places = std::mem::take(&mut self.holes);
         // One reading of the length for both, or an entry made between two would never be looked at.
-        let len = inbox.len();
+        let len = senders.len();
         places.extend(self.welcomed..len);
         self.welcomed = len;
         for place in places {
-            let sender = inbox.sender(place);
+            let sender = senders.sender(place);
             let ring = sender.and_then(|(_, offset)| Consumer::open(&self.segment, offset));
             match (sender, ring) {
                 (Some((from, _)), Some(ring)) => self.incoming.push(Incoming {
@@ -184,7 +184,7 @@ impl Shm {
                 };
                 any = true;
                 if told {
-                    self.segment.cell(incoming.from).bell().ring();
+                    self.segment.wake(incoming.from);
                 }
             }
         }
@@ -193,11 +193,11 @@ impl Shm {
 
     #[inline]
     fn ring_bell(&self, of: u32) {
-        self.segment.cell(of).bell().ring();
+        self.segment.wake(of);
     }
 
     fn counter(&self) -> &AtomicU32 {
-        self.segment.inbox(self.me).counter()
+        self.segment.senders(self.me).counter()
     }
 }
 
@@ -370,10 +370,6 @@ impl Transport for Shm {
         self.direct.arena.free(address)
     }
 
-    fn bell(&self) -> Arc<dyn Bell> {
-        self.bell.clone()
-    }
-
     fn forget(&mut self, process: u32) {
         if let Some(pool) = &mut self.pool {
             pool.forget(process);
@@ -384,7 +380,7 @@ impl Transport for Shm {
 #[cfg(test)]
 mod tests {
     use margay_net_transport::Destination;
-    use margay_sys_shm::segment::Sizes;
+    use margay_sys_shm::layout::Sizes;
 
     use super::*;
 
@@ -427,7 +423,7 @@ mod tests {
             let segment = Arc::new(Segment::create(sizes).unwrap());
             let mut shm = Shm::new(&segment, 0, Arc::new(Thresholds::measured()));
             let (mut producer, offset) = Producer::create(&segment).unwrap();
-            segment.inbox(0).announce(1, offset);
+            segment.senders(0).announce(1, offset);
             let head = Head {
                 kind: 1,
                 ..Head::default()

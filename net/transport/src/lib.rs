@@ -8,8 +8,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-
 use margay_sys_os::user::Mem;
 
 /// Payload that fits into one cache line beside the head, in bytes.
@@ -144,9 +142,6 @@ pub trait Transport: Send {
 
     /// Frees what [`alloc_shared`](Self::alloc_shared) gave. False when it did not give that.
     fn free_shared(&mut self, address: usize) -> bool;
-
-    /// How this rank waits when it has nothing to do.
-    fn bell(&self) -> Arc<dyn Bell>;
 
     /// Reaches further processes through another transport.
     ///

@@ -3,16 +3,12 @@
 //! Processes of the own job keep their numbers; those of others get the numbers behind, in the order in which they were
 //! met. A process that is reachable no more keeps its number too; what is sent to it is dropped.
 //!
-//! A rank sleeps in one place, the doorbell of its own job's segment. A transport to others rings doorbells of its own, on
+//! A rank sleeps in one place, the futex word of its own job's registry. A transport to others wakes words of its own, on
 //! which nobody sleeps, so this one rings the right ones after each step that a peer may be waiting for.
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-
-use margay_net_transport::{
-    Advance, Bell, Destination, Head, Packet, Sink, Ticket, Transport, World,
-};
+use margay_net_transport::{Advance, Destination, Head, Packet, Sink, Ticket, Transport, World};
 use margay_sys_os::user::Mem;
 
 /// The transport; see the module.
@@ -21,7 +17,6 @@ pub struct Worlds {
     home: Option<Box<dyn Transport>>,
     me: u32,
     own: u32,
-    bell: Arc<dyn Bell>,
     worlds: Vec<Option<World>>,
     /// World and rank in it of each process of another job.
     routes: Vec<Option<(usize, u32)>>,
@@ -39,13 +34,11 @@ impl Worlds {
             home: None,
             me: home.me(),
             own: home.size(),
-            bell: home.bell(),
             worlds: Vec::new(),
             routes: Vec::new(),
             copies: Vec::new(),
         };
         let nowhere = Worlds {
-            bell: worlds.bell.clone(),
             routes: Vec::new(),
             worlds: Vec::new(),
             copies: Vec::new(),
@@ -240,10 +233,6 @@ impl Transport for Worlds {
 
     fn free_shared(&mut self, address: usize) -> bool {
         self.home().free_shared(address)
-    }
-
-    fn bell(&self) -> Arc<dyn Bell> {
-        self.bell.clone()
     }
 
     fn join(&mut self, world: World) -> Result<(), World> {

@@ -7,9 +7,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use margay_sys_os::clock;
-use margay_sys_os::process::is_alive;
-use margay_sys_shm::segment::{Phase, Segment};
+use margay_core_registry::Phase;
+use margay_net_platform::Peers;
 
 use crate::engine::Engine;
 use crate::rank::Rank;
@@ -18,15 +17,17 @@ use crate::rank::Rank;
 #[derive(Default)]
 pub(crate) struct Failures {
     watching: AtomicBool,
+    /// The own job goes on when one of its ranks dies.
+    is_tolerant: AtomicBool,
     /// The own job's count when it was looked at.
     seen: AtomicU32,
     looked_ns: AtomicU64,
     asked_ns: AtomicU64,
-    /// Processes of other jobs: number, segment, rank in it.
+    /// Processes of other jobs: number, registry, rank in it.
     others: Mutex<Vec<Other>>,
 }
 
-type Other = (u32, Arc<Segment>, u32);
+type Other = (u32, Arc<dyn Peers>, u32);
 
 /// How often marks of other jobs are looked at, in nanoseconds.
 const LOOK_NS: u64 = 5_000_000;
@@ -34,7 +35,13 @@ const LOOK_NS: u64 = 5_000_000;
 const ASK_NS: u64 = 200_000_000;
 
 impl Failures {
-    pub(crate) fn begin(&self) {
+    /// Watches the own job, which goes on when one of its ranks dies.
+    pub(crate) fn watch_own_job(&self) {
+        self.is_tolerant.store(true, Ordering::Relaxed);
+        self.begin();
+    }
+
+    fn begin(&self) {
         self.watching.store(true, Ordering::Relaxed);
     }
 
@@ -42,7 +49,7 @@ impl Failures {
         self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, process: u32, home: Arc<Segment>, rank: u32) {
+    pub(crate) fn add(&self, process: u32, home: Arc<dyn Peers>, rank: u32) {
         self.others().push((process, home, rank));
         self.begin();
     }
@@ -68,18 +75,17 @@ impl Rank {
 
     fn look_around(&self, engine: &mut Engine) -> bool {
         let mut any = false;
-        if let Some(segment) = self.segment()
-            && segment.header().is_tolerant()
-        {
-            let failures = segment.header().failures();
+        let peers = self.peers();
+        if self.failures.is_tolerant.load(Ordering::Relaxed) {
+            let failures = peers.failures();
             if self.failures.seen.swap(failures, Ordering::Relaxed) != failures {
-                for rank in (0..segment.ranks()).filter(|&r| segment.cell(r).has_failed()) {
+                for rank in (0..peers.size()).filter(|&r| peers.has_failed(r)) {
                     any |= !engine.is_dead(rank);
                     engine.fail(rank);
                 }
             }
         }
-        let now = clock::now_ns();
+        let now = self.clock().now_ns();
         let due = |last: &AtomicU64, every| {
             let due = now.saturating_sub(last.load(Ordering::Relaxed)) >= every;
             if due {
@@ -91,9 +97,8 @@ impl Rank {
             let ask = due(&self.failures.asked_ns, ASK_NS);
             let mut failed = Vec::new();
             self.failures.others().retain(|(process, home, rank)| {
-                let cell = home.cell(*rank);
-                let gone = cell.phase() != Phase::Finalized
-                    && (cell.exited() || (ask && cell.pid() != 0 && !is_alive(cell.pid())));
+                let gone = home.phase(*rank) != Phase::Finalized
+                    && (home.has_exited(*rank) || (ask && !home.is_alive(*rank)));
                 if gone {
                     failed.push(*process);
                 }
@@ -108,7 +113,7 @@ impl Rank {
     }
 
     /// Watches a process of another job, which is a rank of `home`.
-    pub fn watch_other(&self, process: u32, home: &Arc<Segment>, rank: u32) {
+    pub fn watch_other(&self, process: u32, home: &Arc<dyn Peers>, rank: u32) {
         self.failures.add(process, home.clone(), rank);
     }
 }

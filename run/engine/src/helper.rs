@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Builder, JoinHandle, Thread};
 
+use margay_sys_os::cpu;
 use margay_sys_os::process::ThreadState;
-use margay_sys_os::{clock, cpu};
 
 use crate::rank::Rank;
 use crate::wait::SLEEP_NS;
@@ -181,7 +181,7 @@ impl Rank {
                 self.helper.is_parked.store(false, Ordering::SeqCst);
                 continue;
             }
-            let mut moved = clock::now_ns();
+            let mut moved = self.clock().now_ns();
             let mut now = moved;
             while now - moved < self.look_ns() && !self.is_idle(stop) && has_core() {
                 let until = now + ASK_NS;
@@ -190,7 +190,7 @@ impl Rank {
                         moved = now;
                     }
                     cpu::pause();
-                    now = clock::now_ns();
+                    now = self.clock().now_ns();
                 }
             }
             if !self.is_idle(stop) {
@@ -203,8 +203,7 @@ impl Rank {
 
     /// Whether there are cores for a second thread of each rank, as far as this one may use them.
     fn is_roomy(&self) -> bool {
-        let cores = self.segment().map_or(0, |s| s.header().usable_cores());
-        cores >= 2 * self.world_size() && cpu::affinity().len() > 1
+        self.peers().cores() >= 2 * self.world_size() && cpu::affinity().len() > 1
     }
 
     /// Whether there is nothing to do for a progress thread that shall not stop.

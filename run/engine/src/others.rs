@@ -1,49 +1,65 @@
-//! Processes of other jobs: a segment for them and the own one is a further world.
+//! Processes of other jobs: a bridge for them and the own one is a further world.
 
+use std::io;
 use std::sync::Arc;
 
-use margay_net_shm::{Shm, Thresholds};
+use margay_net_platform::{JobAddress, Peers};
 use margay_net_transport::World;
-use margay_sys_shm::segment::{Phase, Segment};
 
-/// A process in a segment that several jobs share.
+use crate::rank::Rank;
+
+/// A process on a bridge.
 pub struct Member {
     /// The number by which this rank knows it.
     pub process: u32,
-    /// Whether messages to it go through this segment.
+    /// Whether messages to it go over this bridge.
     pub routed: bool,
-    /// Its own job's segment, and its rank there.
-    pub home: (Arc<Segment>, u32),
+    /// Its own job's registry, and its rank there.
+    pub home: (Arc<dyn Peers>, u32),
 }
 
-/// The world of those who share `segment`, in the order of their ranks in it; this process is number `me`.
-#[must_use]
-pub fn world(
-    segment: &Arc<Segment>,
-    me: u32,
-    members: Vec<Member>,
-    thresholds: Arc<Thresholds>,
-) -> World {
-    segment.cell(me).identify(std::process::id(), None, 0);
-    segment.cell(me).set_phase(Phase::Running);
-    let mut world = World {
-        key: segment.id(),
-        transport: Box::new(Shm::new(segment, me, thresholds)),
-        processes: Vec::with_capacity(members.len()),
-        routed: Vec::with_capacity(members.len()),
-        wakes: Vec::with_capacity(members.len()),
-    };
-    for Member {
-        process,
-        routed,
-        home: (home, rank),
-    } in members
-    {
-        world.processes.push(process);
-        world.routed.push(routed);
-        world
-            .wakes
-            .push(Box::new(move || home.cell(rank).bell().ring()));
+/// A bridge that this process has joined.
+pub struct Joined {
+    /// Who is on it.
+    pub peers: Arc<dyn Peers>,
+    world: World,
+}
+
+impl Joined {
+    /// The world of those who are on the bridge, in the order of their ranks there.
+    #[must_use]
+    pub fn world(mut self, members: Vec<Member>) -> World {
+        for Member {
+            process,
+            routed,
+            home: (home, rank),
+        } in members
+        {
+            self.world.processes.push(process);
+            self.world.routed.push(routed);
+            self.world.wakes.push(Box::new(move || home.wake(rank)));
+        }
+        self.world
     }
-    world
+}
+
+impl Rank {
+    /// Joins a bridge as its rank `me`.
+    ///
+    /// # Errors
+    /// When it is not there, has no such rank, or this rank reaches no other jobs.
+    pub fn join_bridge(&self, bridge: JobAddress, me: u32) -> io::Result<Joined> {
+        let Some(outside) = self.outside() else {
+            return Err(io::Error::other("this rank reaches no other jobs"));
+        };
+        let (peers, transport) = outside.join_bridge(bridge, me)?;
+        let world = World {
+            key: peers.id(),
+            transport,
+            processes: Vec::new(),
+            routed: Vec::new(),
+            wakes: Vec::new(),
+        };
+        Ok(Joined { peers, world })
+    }
 }

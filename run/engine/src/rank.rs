@@ -1,44 +1,45 @@
 //! A rank: all of its state behind one lock, and the calls that wait.
 
-use std::fmt;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_core_matching::{Envelope, Pattern};
-use margay_net_shm::{Shm, Thresholds};
-use margay_net_transport::{Bell, Transport, World};
-use margay_sys_os::clock;
+use margay_core_registry::{CallName, Phase, WaitKind, Waiting};
+use margay_net_platform::{Clock, Noted, Outside, Peers, Platform};
+use margay_net_shm::Thresholds;
+use margay_net_transport::{Bell, World};
 use margay_sys_os::cpu;
+use margay_sys_os::kept::Words;
 use margay_sys_os::lock::RankLock;
+use margay_sys_os::process::thread_id;
 use margay_sys_os::user::Piece;
-use margay_sys_shm::segment::{
-    ENV_RANK, ENV_SEGMENT, KeptCell, Phase, Segment, SegmentError, Sizes, WaitKind, Waiting,
-};
+use margay_sys_shm::segment::Segment;
 
 use crate::collective::Execution;
 use crate::data::Data;
-use crate::engine::{Arrived, Engine, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId, Sent};
+use crate::engine::{Arrived, Engine, Failed, Mode, MsgId, Outcome, Pending, ReqId, Sent};
 use crate::failures::Failures;
 use crate::helper::Helper;
 use crate::monitor::{EventKind, Monitor};
 use crate::task::Task;
-use crate::wait::{Next, Policy, Pressure, SLEEP_NS, Wait};
+use crate::wait::{Next, Pressure, SLEEP_NS, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
 /// May be shared between threads; see [`Rank::assume_single_thread`] for making it cheaper.
 pub struct Rank {
     engine: RankLock<Engine>,
-    bell: Arc<dyn Bell>,
+    wake_up: Arc<dyn Bell>,
+    clock: Arc<dyn Clock>,
+    peers: Arc<dyn Peers>,
+    /// Where the name of the current call is written.
+    call_words: Words,
+    /// Memory in which the ranks may exchange data, where there is some.
+    memory: Option<Arc<Segment>>,
+    outside: Option<Arc<dyn Outside>>,
     monitor: Arc<Monitor>,
     pressure: Pressure,
     me: u32,
     size: u32,
-    segment: Option<Arc<Segment>>,
-    /// The own cell in it.
-    cell: Option<KeptCell>,
-    /// The ranks may use each other's memory, through the segment's arenas and boards or by attaching.
-    shares_memory: bool,
     /// Processes of other jobs were met.
     met_others: AtomicBool,
     pub(crate) failures: Failures,
@@ -47,132 +48,40 @@ pub struct Rank {
     trouble: Arc<AtomicBool>,
 }
 
-/// The environment variable that makes the ranks of a job exchange bytes through pipes only: no memory
-/// is shared, no rank attaches to another. For tests of what a transport without memory has to do.
-pub const ENV_BYTES_ONLY: &str = "MARGAY_BYTES_ONLY";
-
-/// Why a rank could not join its job.
-#[derive(Debug)]
-pub enum OpenError {
-    /// A variable that the launcher sets has a value that the launcher never sets.
-    Environment {
-        /// The variable.
-        name: &'static str,
-        /// Its value.
-        value: String,
-    },
-    /// The shared memory could not be joined or made.
-    Segment(SegmentError),
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Environment { name, value } => write!(
-                f,
-                "{name} is '{value}', which no launcher sets; start the program with mpiexec, or \
-                 unset {ENV_SEGMENT} and {ENV_RANK} to run it alone"
-            ),
-            OpenError::Segment(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
-
 impl Rank {
-    /// Joins the job that the launcher's environment names; without one, a world of one.
-    ///
-    /// # Errors
-    /// When the environment is broken or the shared memory cannot be had.
-    pub fn open(monitor: &Arc<Monitor>) -> Result<Rank, OpenError> {
-        let Ok(fd) = std::env::var(ENV_SEGMENT) else {
-            return Rank::alone(monitor);
-        };
-        let number: RawFd = fd.parse().map_err(|_| OpenError::Environment {
-            name: ENV_SEGMENT,
-            value: fd,
-        })?;
-        let rank = std::env::var(ENV_RANK).unwrap_or_default();
-        let me = rank.parse::<u32>().ok();
-        let segment = Arc::new(Segment::join_inherited(number).map_err(OpenError::Segment)?);
-        let me = me
-            .filter(|&me| me < segment.ranks())
-            .ok_or(OpenError::Environment {
-                name: ENV_RANK,
-                value: rank,
-            })?;
-        segment.cell(me).set_pid(std::process::id());
-        let bytes_only =
-            std::env::var_os(ENV_BYTES_ONLY).is_some_and(|v| v != "0" && !v.is_empty());
-        Ok(Rank::monitored(&segment, me, monitor, !bytes_only))
-    }
-
-    /// A world of one rank.
-    ///
-    /// # Errors
-    /// When the shared memory cannot be had.
-    pub fn alone(monitor: &Arc<Monitor>) -> Result<Rank, OpenError> {
-        let segment = Segment::create(Sizes::for_job(1)).map_err(OpenError::Segment)?;
-        let cores = cpu::usable_cores() as u32;
-        let pid = std::process::id();
-        segment.header().describe(u64::from(pid), 0, cores, "");
-        segment.cell(0).identify(pid, None, 0);
-        Ok(Rank::monitored(&Arc::new(segment), 0, monitor, true))
-    }
-
-    /// Rank `me` of the job in `segment`, over shared memory.
+    /// A rank that stands on `platform`.
     #[must_use]
-    pub fn in_segment(segment: &Arc<Segment>, me: u32) -> Rank {
-        Rank::monitored(segment, me, &Monitor::new(), true)
-    }
-
-    fn monitored(
-        segment: &Arc<Segment>,
-        me: u32,
-        monitor: &Arc<Monitor>,
-        shares_memory: bool,
-    ) -> Rank {
-        let shm = Shm::new(segment, me, thresholds(monitor, shares_memory));
-        let cores = segment.header().usable_cores().max(1);
-        let policy = Policy::new(segment.ranks(), cores);
-        monitor.tuning.suggest_policy(policy);
-        let mut rank = Rank::with_monitor(Box::new(shm), monitor);
-        rank.segment = Some(segment.clone());
-        rank.cell = Some(segment.keep_cell(me));
-        if segment.header().is_tolerant() {
-            rank.failures.begin();
-        }
-        rank.shares_memory = shares_memory;
-        rank
-    }
-
-    /// A rank over any transport.
-    #[must_use]
-    pub fn over(transport: Box<dyn Transport>, limits: Limits, policy: Policy) -> Rank {
-        let monitor = Monitor::new();
-        monitor.tuning.suggest_limits(limits);
-        monitor.tuning.suggest_policy(policy);
-        Rank::with_monitor(transport, &monitor)
-    }
-
-    fn with_monitor(transport: Box<dyn Transport>, monitor: &Arc<Monitor>) -> Rank {
-        let (bell, me, size) = (transport.bell(), transport.me(), transport.size());
+    pub fn new(platform: Platform, monitor: &Arc<Monitor>) -> Rank {
+        let Platform {
+            transport,
+            wake_up,
+            clock,
+            peers,
+            memory,
+            outside,
+        } = platform;
+        let (me, size) = (transport.me(), transport.size());
         let engine = Engine::new(transport, monitor.clone());
+        let failures = Failures::default();
+        if peers.is_tolerant() {
+            failures.watch_own_job();
+        }
         Rank {
             trouble: engine.trouble().clone(),
-            bell,
+            engine: RankLock::new(engine),
+            wake_up,
+            clock,
+            call_words: peers.call_words(me),
+            peers,
+            memory,
+            outside,
             monitor: monitor.clone(),
             pressure: Pressure::default(),
             me,
             size,
-            segment: None,
-            cell: None,
-            shares_memory: false,
             met_others: AtomicBool::new(false),
-            failures: Failures::default(),
+            failures,
             helper: Helper::default(),
-            engine: RankLock::new(engine),
         }
     }
 
@@ -197,25 +106,37 @@ impl Rank {
         self.size
     }
 
-    /// The job's shared memory, if the rank has one.
+    /// Who the ranks of the job are and what they do.
     #[must_use]
-    pub fn segment(&self) -> Option<&Arc<Segment>> {
-        self.segment.as_ref()
+    #[inline]
+    pub fn peers(&self) -> &Arc<dyn Peers> {
+        &self.peers
     }
 
-    /// The job's shared memory, if the ranks may exchange data through it.
+    /// The time of this rank.
+    #[must_use]
+    #[inline]
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// How other jobs are reached, where they can be.
+    #[must_use]
+    pub fn outside(&self) -> Option<&dyn Outside> {
+        self.outside.as_deref()
+    }
+
+    /// Memory that the ranks share, if they may exchange data through it.
     #[must_use]
     #[inline]
     pub fn common_memory(&self) -> Option<&Arc<Segment>> {
-        self.segment.as_ref().filter(|_| self.shares_memory)
+        self.memory.as_ref()
     }
 
     /// Wakes a rank for which something was stored in shared memory.
     #[inline]
-    pub fn ring(&self, world_rank: u32) {
-        if let Some(segment) = &self.segment {
-            segment.cell(world_rank).bell().ring();
-        }
+    pub fn wake_peer(&self, world_rank: u32) {
+        self.peers.wake(world_rank);
     }
 
     /// Calls `f` with the engine; for services, whose state is used under the engine's lock.
@@ -232,9 +153,9 @@ impl Rank {
 
     /// Notes the library call that begins, for displays and for the report when the rank dies.
     #[inline]
-    pub fn note_call(&self, name: &[u64; 4]) {
-        if let Some(cell) = &self.cell {
-            cell.set_call(name);
+    pub fn note_call(&self, name: &CallName) {
+        for (word, &value) in self.call_words.iter().zip(name) {
+            word.store(value, Ordering::Relaxed);
         }
     }
 
@@ -483,9 +404,9 @@ impl Rank {
 
     /// As [`drain`](Self::drain), for so long at most.
     pub fn drain_within(&self, limit_ns: u64) {
-        let until_ns = clock::now_ns() + limit_ns;
+        let until_ns = self.clock.now_ns() + limit_ns;
         self.block(
-            |engine| (engine.is_drained() || clock::now_ns() >= until_ns).then_some(()),
+            |engine| (engine.is_drained() || self.clock.now_ns() >= until_ns).then_some(()),
             |_| Some(Pending::Elsewhere),
         );
     }
@@ -494,8 +415,7 @@ impl Rank {
     /// this is a moment to come to an end in order.
     #[must_use]
     pub fn is_calm(&self) -> bool {
-        let aborted = self.segment.as_ref().and_then(|s| s.header().aborted());
-        aborted.is_none() && self.engine.try_lock().is_some()
+        self.peers.aborted().is_none() && self.engine.try_lock().is_some()
     }
 
     /// `bytes` of zeroed memory from which the other ranks copy without a system call; its address.
@@ -516,9 +436,7 @@ impl Rank {
     /// process knows of altogether.
     pub fn join(&self, world: World, ranks: u32) {
         self.met_others.store(true, Ordering::Relaxed);
-        if let Some(segment) = &self.segment
-            && ranks > segment.header().usable_cores()
-        {
+        if ranks > self.peers.cores() {
             self.pressure.crowd();
         }
         self.engine.lock().join(world);
@@ -527,7 +445,7 @@ impl Rank {
     /// From which sizes on messages go which way.
     #[must_use]
     pub fn thresholds(&self) -> Arc<Thresholds> {
-        thresholds(&self.monitor, self.shares_memory)
+        thresholds(&self.monitor, self.memory.is_some())
     }
 
     /// Gives up the world with this key if nothing is on its way to or from `processes`. Returns
@@ -546,9 +464,7 @@ impl Rank {
 
     /// Enters a phase of the rank's life, for the launcher.
     pub fn set_phase(&self, phase: Phase) {
-        if let Some(segment) = &self.segment {
-            segment.cell(self.me).set_phase(phase);
-        }
+        self.peers.set_phase(self.me, phase);
     }
 
     /// Whether somebody has died or a communicator was revoked.
@@ -576,20 +492,20 @@ impl Rank {
 
     /// Gives the core away.
     pub fn give_way(&self) {
-        self.bell.give_way();
+        self.wake_up.give_way();
     }
 
     /// Where cores are short, gives the core away: for calls in which programs poll.
     #[inline]
     pub fn give_way_if_crowded(&self) {
         if self.monitor.tuning.policy().is_crowded() {
-            self.bell.give_way();
+            self.wake_up.give_way();
         }
     }
 
     /// Sleeps on the rank's doorbell until it is rung, `look` finds something, or the time is over.
     pub(crate) fn bell_sleep(&self, timeout_ns: u64, look: &mut dyn FnMut() -> bool) {
-        self.bell.sleep(timeout_ns, look);
+        self.wake_up.sleep(timeout_ns, look);
     }
 
     /// Whether there are requests that are not done with, so that progress may be needed.
@@ -610,7 +526,7 @@ impl Rank {
 
     /// Wakes all threads that sleep on this rank.
     pub fn wake(&self) {
-        self.bell.wake_own();
+        self.wake_up.wake_own();
     }
 
     /// Looks for a short while whether memory that others write to is `ready`, before a wait for it: with cores for all
@@ -639,9 +555,12 @@ impl Rank {
             self.monitor.tuning.policy(),
             &self.pressure,
             &self.monitor.waiting,
-            &*self.bell,
+            &*self.wake_up,
+            &*self.clock,
         );
         let mut found = None;
+        // Displays see the wait until this goes.
+        let mut noted = None;
         let _waits = self.helper.relieve(self);
         loop {
             let mut engine = self.engine.lock();
@@ -655,10 +574,10 @@ impl Rank {
             drop(engine);
             match wait.step(moved) {
                 Next::Look => {}
-                Next::Note => self.note_wait(&pending, wait.since_ns()),
+                Next::Note => noted = Some(self.note_wait(&pending, wait.since_ns())),
                 Next::Sleep(timeout_ns) => {
                     let events = &self.monitor.events;
-                    let waited = || clock::now_ns() - wait.since_ns();
+                    let waited = || self.clock.now_ns() - wait.since_ns();
                     events.note(EventKind::Sleep, || [waited(), 0, 0, 0]);
                     let slept = wait.sleep(timeout_ns, &mut || {
                         let mut engine = self.engine.lock();
@@ -673,17 +592,16 @@ impl Rank {
                 break;
             }
         }
-        if wait.noted()
-            && let Some(cell) = &self.cell
-        {
-            cell.set_waiting(None);
-        }
+        drop(noted);
         found.expect("the loop ends with a result")
     }
 
     #[cold]
-    fn note_wait(&self, pending: &impl Fn(&Engine) -> Option<Pending>, since_ns: u64) {
-        let Some(cell) = &self.cell else { return };
+    fn note_wait(
+        &self,
+        pending: &impl Fn(&Engine) -> Option<Pending>,
+        since_ns: u64,
+    ) -> Box<dyn Noted + '_> {
         let waits_for = pending(&self.engine.lock());
         let (kind, peer, tag, context) = match waits_for {
             Some(Pending::Receive(from, tag, context)) => (WaitKind::Receive, from, tag, context),
@@ -703,17 +621,19 @@ impl Rank {
             (kind, peer)
         };
         let since_ns = if since_ns == 0 {
-            clock::now_ns()
+            self.clock.now_ns()
         } else {
             since_ns
         };
-        cell.set_waiting(Some(Waiting {
+        let waiting = Waiting {
+            thread: thread_id(),
             kind,
             peer,
             tag: tag.map(|t| t as i32),
             context,
             since_ns,
-        }));
+        };
+        self.peers.begin_wait(self.me, &waiting)
     }
 
     /// A call of the engine. Where threads share the rank, it may end what others wait for, or take
@@ -727,7 +647,7 @@ impl Rank {
         let before = engine.news();
         let result = call(&mut engine);
         if engine.news() != before {
-            self.bell.wake_own();
+            self.wake_up.wake_own();
         }
         if engine.has_requests() {
             self.helper.take_over();
@@ -744,13 +664,13 @@ impl Rank {
         let before = engine.news();
         let moved = engine.progress();
         if engine.news() != before {
-            self.bell.wake_own();
+            self.wake_up.wake_own();
         }
         moved
     }
 }
 
-fn thresholds(monitor: &Monitor, shares_memory: bool) -> Arc<Thresholds> {
+pub(crate) fn thresholds(monitor: &Monitor, shares_memory: bool) -> Arc<Thresholds> {
     if shares_memory {
         monitor.tuning.thresholds().clone()
     } else {

@@ -17,8 +17,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use margay_net_platform::Clock;
 use margay_net_transport::Bell;
-use margay_sys_os::{clock, cpu};
+use margay_sys_os::cpu;
 
 use crate::monitor::WaitCounters;
 
@@ -166,6 +167,7 @@ impl Policy {
 pub(crate) struct Wait<'a> {
     policy: Policy,
     bell: &'a dyn Bell,
+    clock: &'a dyn Clock,
     pressure: &'a Pressure,
     counters: &'a WaitCounters,
     looks: u32,
@@ -202,10 +204,12 @@ impl<'a> Wait<'a> {
         pressure: &'a Pressure,
         counters: &'a WaitCounters,
         bell: &'a dyn Bell,
+        clock: &'a dyn Clock,
     ) -> Self {
         Wait {
             policy: pressure.policy(policy),
             bell,
+            clock,
             pressure,
             counters,
             looks: 0,
@@ -240,13 +244,8 @@ impl<'a> Wait<'a> {
         self.later()
     }
 
-    /// Whether displays were told and must be told of the end.
-    pub(crate) fn noted(&self) -> bool {
-        self.noted
-    }
-
     fn later(&mut self) -> Next {
-        let now = clock::now_ns();
+        let now = self.clock.now_ns();
         if self.since_ns == 0 {
             self.since_ns = now;
             self.counted_ns = now;
@@ -281,9 +280,9 @@ impl<'a> Wait<'a> {
 
     fn give_way(&mut self) {
         self.yields += 1;
-        let before = clock::ticks();
+        let before = self.clock.ticks();
         self.bell.give_way();
-        if self.policy.is_crowded() && clock::ticks().saturating_sub(before) >= SLOW_YIELD {
+        if self.policy.is_crowded() && self.clock.ticks().saturating_sub(before) >= SLOW_YIELD {
             self.policy = Policy::OUTDONE;
         }
     }
@@ -299,7 +298,7 @@ impl<'a> Wait<'a> {
         counters.asleep.fetch_add(1, Ordering::Relaxed);
         self.bell.sleep(timeout_ns, look);
         counters.asleep.fetch_sub(1, Ordering::Relaxed);
-        let now = clock::now_ns();
+        let now = self.clock.now_ns();
         let slept = now - self.counted_ns;
         self.spent_ns += slept;
         self.counted_ns = now;

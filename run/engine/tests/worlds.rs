@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use margay_core_datatype::{Basic, Datatype};
+use margay_core_registry::Facts;
 use margay_net_seeded::{Dice, Weather, world};
-use margay_net_transport::Transport;
 use margay_run_engine::{Data, Envelope, Limits, Mode, Pattern, Policy, Rank, ReqId};
 use margay_sys_os::user::Mem;
-use margay_sys_shm::segment::{Segment, Sizes};
+use margay_sys_shm::layout::Sizes;
+use margay_sys_shm::segment::Segment;
 
 /// One message of a random program.
 #[derive(Clone, Copy, Debug)]
@@ -204,7 +205,7 @@ fn seeded_worlds_keep_the_rules() {
         };
         let ranks = world(size, seed, Weather::of(seed))
             .into_iter()
-            .map(|end| Rank::over(Box::new(end), limits, Policy::new(2, 1)))
+            .map(|end| Rank::over(end, limits, Policy::new(2, 1)))
             .collect();
         in_threads(ranks, &messages, seed);
     }
@@ -228,7 +229,7 @@ fn a_seed_replays() {
     let history = |seed| {
         let mut ranks: Vec<Rank> = world(3, seed, Weather::of(seed))
             .into_iter()
-            .map(|end| Rank::over(Box::new(end), Limits::default(), Policy::new(2, 1)))
+            .map(|end| Rank::over(end, Limits::default(), Policy::new(2, 1)))
             .collect();
         let mut order = Vec::new();
         std::thread::scope(|scope| {
@@ -304,7 +305,7 @@ fn nothing_is_under_way_after_a_message_in_fragments() {
     for seed in 0..20 {
         let mut ranks: Vec<Rank> = world(2, seed, Weather::of(seed))
             .into_iter()
-            .map(|end| Rank::over(Box::new(end), Limits::default(), Policy::new(2, 1)))
+            .map(|end| Rank::over(end, Limits::default(), Policy::new(2, 1)))
             .collect();
         let receiver = ranks.pop().expect("rank 1");
         let sender = ranks.pop().expect("rank 0");
@@ -336,8 +337,8 @@ fn nothing_is_under_way_after_a_message_in_fragments() {
 fn unmatched_receives_and_queued_sends_can_be_cancelled() {
     let mut ends = world(1, 3, Weather::of(3));
     let end = ends.pop().expect("one rank");
-    assert_eq!(end.size(), 1);
-    let rank = Rank::over(Box::new(end), Limits::default(), Policy::new(1, 1));
+    assert_eq!(end.transport.size(), 1);
+    let rank = Rank::over(end, Limits::default(), Policy::new(1, 1));
     let pattern = Pattern::new(9, None, Some(4));
     let id = rank.irecv(Data::bytes(Mem::owned(4), 4), pattern, None);
     rank.cancel(id);
@@ -444,7 +445,7 @@ fn a_message_is_received_or_cancelled() {
         };
         let mut ends = world(2, seed, Weather::of(seed))
             .into_iter()
-            .map(|end| Rank::over(Box::new(end), limits, Policy::new(2, 1)));
+            .map(|end| Rank::over(end, limits, Policy::new(2, 1)));
         let ranks = std::array::from_fn(|_| ends.next().expect("two ranks"));
         cancelled += cancel_and_receive(ranks, seed);
     }
@@ -459,9 +460,14 @@ fn a_message_is_received_or_cancelled() {
 
 fn segment(ranks: u32) -> Arc<Segment> {
     let segment = Segment::create(Sizes::for_job(ranks)).expect("a segment");
-    segment.header().describe(1, 0, 2, "worlds");
+    segment.registry().describe(&Facts {
+        job: 1,
+        cores: 2,
+        command: "worlds".into(),
+        ..Facts::default()
+    });
     for me in 0..ranks {
-        segment.cell(me).set_pid(std::process::id());
+        segment.registry().set_pid(me, std::process::id());
     }
     Arc::new(segment)
 }

@@ -15,16 +15,14 @@ use margay_core_datatype::Basic;
 use margay_core_group::Group;
 use margay_core_reduce as reduce;
 use margay_run_engine::{Data, Envelope, Mode, Pattern};
-use margay_sys_os::clock;
 use margay_sys_os::user::Mem;
-use margay_sys_shm::segment::Segment;
 
 use crate::attribute::Attributes;
 use crate::collective::{Elements, Operand, Operation, Root};
 use crate::comm::{Comm, Parts};
 use crate::constants::comm::MPI_COMM_NULL;
 use crate::constants::sentinel::MPI_UNDEFINED;
-use crate::dynamic::Address;
+use crate::dynamic::{Address, NewBridge};
 use crate::error::*;
 use crate::info::Info;
 use crate::op::{Bound, Op};
@@ -54,7 +52,7 @@ impl Mpi {
         if foreign {
             let mut hasher = DefaultHasher::new();
             (self.identity(self.rank.world_rank()), std::process::id()).hash(&mut hasher);
-            (count, clock::now_ns()).hash(&mut hasher);
+            (count, self.rank.clock().now_ns()).hash(&mut hasher);
             return Ok(FOREIGN | (hasher.finish() as u32 & (FOREIGN - 1)));
         }
         let number = count * u64::from(self.rank.world_size()) + u64::from(self.rank.world_rank());
@@ -611,7 +609,7 @@ impl Mpi {
         peer: u32,
         remote_leader: i32,
         tag: i32,
-    ) -> Result<((Arc<Comm>, u32, u32, Option<Arc<Segment>>), Words)> {
+    ) -> Result<((Arc<Comm>, u32, u32, Option<NewBridge>), Words)> {
         let peer = self.comm(peer)?;
         let Some(process) = peer.peer(remote_leader)? else {
             fail!(MPI_ERR_RANK, "remote_leader is MPI_PROC_NULL");
@@ -641,15 +639,12 @@ impl Mpi {
             );
         }
         // Both sides find the same, and the same one of them makes the bridge.
-        let alike = own
-            .iter()
-            .chain(&remote)
-            .all(|a| a.segment == own[0].segment);
+        let alike = own.iter().chain(&remote).all(|a| a.job == own[0].job);
         let (how, bridge, place) = if alike {
             (0, None, vec![0; Address::WORDS])
         } else if own[0] < remote[0] {
-            let bridge = Mpi::make_bridge(own.len() + remote.len())?;
-            let place = Address::of(&bridge, 0).words().to_vec();
+            let bridge = self.make_bridge(own.len() + remote.len())?;
+            let place = bridge.address.words().to_vec();
             self.send_words(&peer, process, tag, &place);
             (1, Some(bridge), place)
         } else {

@@ -186,8 +186,8 @@ impl Mpi {
         let sent = requests
             .insert(Request::over())
             .expect("there is room for the first");
-        let app = rank.segment().map_or(0, |s| s.cell(me).app());
-        let cores = rank.segment().map_or(1, |s| s.header().usable_cores());
+        let app = rank.peers().identity(me).program;
+        let cores = rank.peers().cores();
         Mpi {
             progress: Mutex::default(),
             world,
@@ -224,8 +224,8 @@ impl Mpi {
                 tag_ub: AtomicI32::new(point::TAG_UB),
                 host: AtomicI32::new(MPI_PROC_NULL),
                 io: AtomicI32::new(me as i32),
-                // All ranks are on one machine and read one monotonic clock.
-                wtime_is_global: AtomicI32::new(1),
+                // The ranks of a host read one monotonic clock.
+                wtime_is_global: AtomicI32::new(i32::from(on_one_host(&rank))),
                 appnum: AtomicI32::new(app as i32),
                 // There are no slots: another process for each core is always welcome.
                 universe_size: AtomicI32::new((size + cores) as i32),
@@ -387,9 +387,7 @@ impl Mpi {
 
     /// Ends the job with an exit code: enters who did it, so that the launcher ends the others, and exits.
     pub fn abort(&self, code: i32) -> ! {
-        if let Some(segment) = self.rank.segment() {
-            segment.header().abort(self.rank.world_rank(), code);
-        }
+        self.rank.peers().abort(self.rank.world_rank(), code);
         std::process::exit(code)
     }
 
@@ -458,6 +456,12 @@ impl Mpi {
         let entry = self.basics[place].as_ref();
         entry.expect("every basic type is there").datatype.clone()
     }
+}
+
+/// Whether all ranks of the job are on one host.
+fn on_one_host(rank: &Rank) -> bool {
+    let peers = rank.peers();
+    (1..peers.size()).all(|other| peers.host(other) == peers.host(0))
 }
 
 /// What `MPI_INFO_ENV` says of a process that was started with these arguments.

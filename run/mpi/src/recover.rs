@@ -11,7 +11,6 @@ use margay_run_engine::{
     Data, Engine, Envelope, Failed, Mode, Outcome, Pattern, Pending, ReqId, Task,
 };
 use margay_sys_os::user::Mem;
-use margay_sys_shm::segment::Segment;
 
 use crate::agreement::{self, Agreement, Told};
 use crate::comm::{Comm, Parts};
@@ -333,8 +332,7 @@ impl Mpi {
 
     /// Whether members of the communicator may die and leave the others running; the same for all of them.
     pub(crate) fn may_be_survived(&self, comm: &Comm) -> bool {
-        let is_tolerant = |segment: &Arc<Segment>| segment.header().is_tolerant();
-        self.spans(comm) || self.rank.segment().is_some_and(is_tolerant)
+        self.spans(comm) || self.rank.peers().is_tolerant()
     }
 
     /// Returns when all members that live have called this.

@@ -4,14 +4,15 @@
 //! that no communicator has; source and tag of these messages are a hash of the group, the string tag and the sender, so
 //! that operations under way at the same time do not mix.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use margay_core_group::Group;
+use margay_core_registry::Phase;
 use margay_run_engine::{Data, Envelope, Mode, Pattern};
 use margay_sys_os::user::Mem;
-use margay_sys_shm::segment::Phase;
 
 use crate::buffer::Buffer;
 use crate::comm::{Comm, Parts};
@@ -142,7 +143,7 @@ impl Mpi {
         self.errhandler_share(errhandler)
     }
 
-    /// The process sets by name: the standard's two, one for each program of the job, one for the machine.
+    /// The process sets by name: the standard's two, one for each program of the job, one for each host.
     #[must_use]
     pub fn psets(&self) -> Vec<(String, Group)> {
         let (me, size) = (self.rank.world_rank(), self.rank.world_size());
@@ -150,18 +151,22 @@ impl Mpi {
             ("mpi://WORLD".to_string(), Group::range(0, size)),
             ("mpi://SELF".to_string(), Group::range(me, 1)),
         ];
-        if let Some(segment) = self.rank.segment() {
-            let app = |rank| segment.cell(rank).app();
-            let apps = (0..size).map(app).max().unwrap_or(0) + 1;
-            for number in 0..apps {
-                let members = (0..size).filter(|&r| app(r) == number).collect();
-                if let Ok(group) = Group::from_processes(members) {
-                    sets.push((format!("margay://app/{number}"), group));
-                }
+        let peers = self.rank.peers();
+        let mut add = |name: String, is_member: &dyn Fn(u32) -> bool| {
+            let members = (0..size).filter(|&r| is_member(r)).collect();
+            if let Ok(group) = Group::from_processes(members) {
+                sets.push((name, group));
             }
+        };
+        let program = |rank| peers.identity(rank).program;
+        for number in 0..=(0..size).map(program).max().unwrap_or(0) {
+            add(format!("margay://app/{number}"), &|r| program(r) == number);
         }
-        let host = crate::host_name();
-        sets.push((format!("margay://host/{host}"), Group::range(0, size)));
+        let hosts: BTreeSet<u32> = (0..size).map(|r| peers.host(r)).collect();
+        for host in hosts {
+            let name = format!("margay://host/{}", peers.host_name(host));
+            add(name, &|r| peers.host(r) == host);
+        }
         sets
     }
 

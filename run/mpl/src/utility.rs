@@ -3,8 +3,8 @@
 
 use std::sync::PoisonError;
 
+use margay_core_registry::markers::{self, Row};
 use margay_sys_os::{process, terminal};
-use margay_sys_shm::markers::Row;
 
 use crate::error::*;
 use crate::{Mpl, deny};
@@ -35,17 +35,17 @@ impl Mpl {
                 COLORS - 1
             );
         }
-        let Some(segment) = self.rank.segment() else {
-            return Ok(());
-        };
         // The program and a routine of receive-and-call may mark at the same time.
         let _one = self.marking.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(row) = Row::make(segment, self.rank.world_rank(), self.lights) else {
+        let me = self.rank.world_rank();
+        let note = (self.rank.peers()).make_note(me, markers::KEY, markers::WORDS);
+        let Some(row) = note.as_deref().and_then(Row::of) else {
             deny!(
                 MPL_FAULT,
-                "the job's shared memory has no room for a row of markers"
+                "the job's registry has no room for a row of markers"
             );
         };
+        row.set_lights(self.lights);
         if light >= 0 {
             row.set_light(light as u32, color as u8);
         }
@@ -89,8 +89,8 @@ impl Mpl {
                 "the file is {descriptor}; 0 to 2 are standard input, output and error"
             );
         };
-        let launcher = self.rank.segment().map(|s| s.header().launcher_pid());
-        let process = launcher.filter(|&pid| pid != 0);
+        let launcher = self.rank.peers().facts().launcher;
+        let process = Some(launcher).filter(|&pid| pid != 0);
         Ok(terminal::is_terminal_of(
             process.unwrap_or_else(std::process::id),
             descriptor,

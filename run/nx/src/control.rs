@@ -10,12 +10,16 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
-use margay_sys_os::cpu;
+use margay_core_registry::Facts;
+use margay_core_registry::place::{self, UNPLACED};
 use margay_sys_os::descriptor::{FileLimit, duplicate_above};
 use margay_sys_os::process::{self, Forked, Start, Starter, StringArray};
 use margay_sys_os::signal::{self, SignalSet};
-use margay_sys_shm::segment::{ENV_RANK, ENV_SEGMENT, ENV_SIZE, Segment, Sizes, UNPLACED};
+use margay_sys_os::{clock, cpu};
+use margay_sys_shm::layout::Sizes;
+use margay_sys_shm::segment::{ENV_RANK, ENV_SEGMENT, ENV_SIZE, Segment};
 
 use crate::error::*;
 use crate::{ptype_of, refuse};
@@ -26,7 +30,7 @@ const SEGMENT_FD: i32 = 100;
 /// An application that this process controls.
 pub struct Control {
     nodes: u32,
-    segment: Segment,
+    segment: Arc<Segment>,
     handed_down: OwnedFd,
     /// Node of each process that is not known to have ended, by its process id.
     children: BTreeMap<u32, u32>,
@@ -58,26 +62,32 @@ impl Control {
             ),
         };
         let made = Segment::create(Sizes::for_job(nodes));
-        let segment = made.map_err(|e| Error::new(EQFAULT, e.to_string()))?;
+        let segment = Arc::new(made.map_err(|e| Error::new(EQFAULT, e.to_string()))?);
         let pid = std::process::id();
         let words: Vec<String> = std::env::args_os()
             .map(|w| w.to_string_lossy().into_owned())
             .collect();
-        segment
-            .header()
-            .describe(u64::from(pid), pid, cores as u32, &words.join(" "));
-        for node in 0..nodes {
-            segment.cell(node).set_place(node, UNPLACED);
-        }
+        segment.registry().describe(&Facts {
+            job: u64::from(pid),
+            launcher: pid,
+            started_ns: clock::now_ns(),
+            command: words.join(" "),
+            cores: cores as u32,
+            is_tolerant: false,
+        });
         let handed_down = duplicate_above(segment.fd(), SEGMENT_FD)
             .map_err(|e| Error::new(EQFAULT, format!("no descriptor is left: {e}")))?;
-        Ok(Control {
+        let control = Control {
             nodes,
             segment,
             handed_down,
             children: BTreeMap::new(),
             taken: vec![false; nodes as usize],
-        })
+        };
+        for node in 0..nodes {
+            control.enter_place(node, UNPLACED)?;
+        }
+        Ok(control)
     }
 
     /// In a copy of this process: gives up control, and keeps what the process inherits as a node of the application.
@@ -98,7 +108,7 @@ impl Control {
     pub fn fork(&mut self, nodes: Option<&[i64]>, ptype: i64) -> Result<Side> {
         let (nodes, ptype) = (self.free(nodes)?, ptype_of(ptype)?);
         let mut pids = Vec::new();
-        self.place(&nodes, ptype);
+        self.place(&nodes, ptype)?;
         for node in nodes {
             match process::fork() {
                 Ok(Forked::Parent(pid)) => {
@@ -138,7 +148,7 @@ impl Control {
         let mut starter = Starter::new();
         let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
         let mut pids = Vec::new();
-        self.place(&nodes, ptype);
+        self.place(&nodes, ptype)?;
         for node in nodes {
             let own = self.variables(node);
             let mut variables = environment.clone().unwrap_or_else(|| {
@@ -189,11 +199,11 @@ impl Control {
             let Some(node) = self.children.remove(&pid) else {
                 continue;
             };
-            self.segment.cell(node).set_exited();
+            self.segment.registry().set_exited(node);
             if status.success() || first.is_some() {
                 continue;
             }
-            let aborted = self.segment.header().aborted();
+            let aborted = self.segment.registry().aborted();
             first = Some(Error::new(EQFAULT, end_of(node, status, aborted)));
             for &other in self.children.keys() {
                 // Who is gone already need not be ended.
@@ -230,20 +240,34 @@ impl Control {
         Ok(chosen)
     }
 
-    fn place(&self, nodes: &[u32], ptype: u32) {
+    fn enter_place(&self, node: u32, ptype: u32) -> Result<()> {
+        match self.segment.make_note(node, place::KEY, place::WORDS) {
+            Some(note) => {
+                place::set(&note, node, ptype);
+                Ok(())
+            }
+            None => refuse!(
+                EQFAULT,
+                "the application's registry has no room for the type of node {node}"
+            ),
+        }
+    }
+
+    fn place(&self, nodes: &[u32], ptype: u32) -> Result<()> {
         for &node in nodes {
-            self.segment.cell(node).set_place(node, ptype);
+            self.enter_place(node, ptype)?;
         }
         // Those that are there may be waiting for them.
         for node in 0..self.nodes {
-            self.segment.cell(node).bell().ring();
+            self.segment.wake(node);
         }
+        Ok(())
     }
 
     fn note(&mut self, pid: u32, node: u32) {
         self.taken[node as usize] = true;
         self.children.insert(pid, node);
-        self.segment.cell(node).set_pid(pid);
+        self.segment.registry().set_pid(node, pid);
     }
 
     fn variables(&self, node: u32) -> [(String, String); 3] {

@@ -164,7 +164,7 @@ impl Nx {
             self.mpi.abort(0);
         }
         for rank in self.nodes.all(&self.rank, node, ptype)? {
-            let pid = self.rank.segment().map_or(0, |s| s.cell(rank).pid());
+            let pid = self.rank.peers().identity(rank).pid;
             if pid == 0 {
                 refuse!(EQNOPROC, "the process on node {node} has not started yet");
             }

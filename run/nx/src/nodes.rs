@@ -1,7 +1,7 @@
 //! Who is where: nodes, the types of the processes on them, and the ranks that these are.
 
+use margay_core_registry::place::{self, UNPLACED};
 use margay_run_engine::{Pending, Rank};
-use margay_sys_shm::segment::UNPLACED;
 
 use crate::error::*;
 use crate::{PTYPES, ptype_of, refuse};
@@ -85,7 +85,7 @@ impl Nodes {
             [] => refuse!(EQNODE, "no process was started on node {node}"),
             [alone] => Ok(alone),
             ref several => {
-                let now = |r: u32| rank.segment().map_or(0, |s| s.cell(r).process_type());
+                let now = |r: u32| process_type(rank, r);
                 match several.iter().find(|&&r| now(r) == ptype) {
                     Some(&found) => Ok(found),
                     None => {
@@ -125,7 +125,7 @@ impl Nodes {
         if ptype != -1 {
             ptype_of(ptype)?;
         }
-        let now = |r: u32| rank.segment().map_or(0, |s| s.cell(r).process_type());
+        let now = |r: u32| process_type(rank, r);
         let fits = |&(r, (n, _)): &(u32, (u32, u32))| {
             (node == -1 || node == i64::from(n)) && (ptype == -1 || ptype == i64::from(now(r)))
         };
@@ -152,11 +152,8 @@ impl Nodes {
     }
 
     pub(crate) fn set_ptype(&self, rank: &Rank, ptype: u32) -> Result<()> {
-        let Some(segment) = rank.segment() else {
-            return Ok(());
-        };
         if let Some(ranks) = self.on_node.get(self.own.0 as usize) {
-            let taken = |r: &u32| *r != self.me && segment.cell(*r).process_type() == ptype;
+            let taken = |r: &u32| *r != self.me && process_type(rank, *r) == ptype;
             if ranks.iter().any(taken) {
                 refuse!(
                     EQPID,
@@ -165,7 +162,14 @@ impl Nodes {
                 );
             }
         }
-        segment.cell(self.me).set_process_type(ptype);
+        let note = rank.peers().make_note(self.me, place::KEY, place::WORDS);
+        let Some(note) = note else {
+            refuse!(
+                EQFAULT,
+                "the job's registry has no room for the type of this process"
+            );
+        };
+        place::set_process_type(&note, ptype);
         Ok(())
     }
 
@@ -181,8 +185,13 @@ impl Nodes {
 
 /// Node of each rank, and the type that its process was started with.
 fn places(rank: &Rank) -> impl Iterator<Item = (u32, u32)> {
-    (0..rank.world_size()).map(|r| match rank.segment() {
-        Some(segment) => segment.cell(r).place(),
-        None => (r, 0),
+    (0..rank.world_size()).map(|r| {
+        let note = rank.peers().note(r, place::KEY);
+        place::started_as(note.as_deref(), r)
     })
+}
+
+/// The type that the process of a rank has now.
+fn process_type(rank: &Rank, of: u32) -> u32 {
+    place::process_type(rank.peers().note(of, place::KEY).as_deref())
 }

@@ -10,6 +10,7 @@
 //! | [`cma`] | cross-memory attach: reading and writing another process |
 //! | [`doorbell`] | the futex word on which a rank sleeps |
 //! | [`memory`] | how much memory there is, on which node it lies, binding it |
+//! | [`kept`] | rows of atomic words in memory that something else keeps |
 //! | [`heap`] | memory for the program, with a description in front of it |
 //! | [`lock`] | a lock that costs nothing while a rank has one thread |
 //! | [`cpu`] | usable cores, binding, yielding, pausing |
@@ -37,6 +38,8 @@ pub mod fence;
 pub mod file;
 #[cfg(not(loom))]
 pub mod heap;
+#[cfg(not(loom))]
+pub mod kept;
 #[cfg(not(loom))]
 pub mod lock;
 #[cfg(not(loom))]

@@ -15,6 +15,19 @@ const MPOL_MF_MOVE: libc::c_uint = 2;
 
 type Mask = [libc::c_ulong; MOST_NODES / libc::c_ulong::BITS as usize];
 
+/// Installed memory in bytes; 0 when the system does not tell.
+#[must_use]
+pub fn installed_bytes() -> u64 {
+    // SAFETY: sysconf touches no memory of ours.
+    let (pages, size) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    (pages.max(0) as u64).saturating_mul(size.max(0) as u64)
+}
+
 /// How many bytes this process may have: the machine's memory and swap, cut by the memory limit of its cgroup; none when
 /// the system does not tell.
 #[must_use]

@@ -29,3 +29,12 @@ impl<T> Cell<T> {
         f(self.0.get())
     }
 }
+
+/// A moment before the same memory is read again.
+#[inline]
+pub fn spin() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    std::hint::spin_loop();
+}

@@ -132,7 +132,7 @@ pub fn view(segment: &Arc<Segment>, rank: u32, offset: u64, bytes: u64) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::Sizes;
+    use crate::layout::Sizes;
 
     fn segment() -> Arc<Segment> {
         Arc::new(

@@ -310,7 +310,7 @@ impl Board {
     #[inline]
     pub fn wake(&self, worlds: impl Iterator<Item = u32>) {
         for world in worlds {
-            self.segment.cell(world).bell().ring();
+            self.segment.wake(world);
         }
     }
 
@@ -459,7 +459,7 @@ unsafe fn clear(at: NonNull<u8>, ranks: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::Sizes;
+    use crate::layout::Sizes;
     use std::mem::offset_of;
 
     #[test]

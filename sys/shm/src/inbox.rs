@@ -240,7 +240,7 @@ mod tests {
 
     use super::*;
     use crate::arena::Arena;
-    use crate::segment::Sizes;
+    use crate::layout::Sizes;
 
     fn place() -> (Arc<Segment>, u64) {
         let sizes = Sizes {

@@ -6,7 +6,13 @@
 //!
 //! | module | mechanism |
 //! | --- | --- |
-//! | [`segment`] | the job's shared memory (one memfd), its header and the cell of every rank |
+//! | [`segment`] | the job's shared memory (one memfd) |
+//! | [`layout`] | where its parts begin, its header and the cell of every rank |
+//! | [`mapping`] | its file and the mappings of it |
+//! | [`registry`] | who the ranks are and what they do |
+//! | [`waits`] | what the threads of a rank wait for |
+//! | [`allocator`] | its heap, and the arena of each rank |
+//! | [`senders`] | who has begun to send to a rank |
 //! | [`ring`] | single-producer single-consumer ring of cache lines with a byte area |
 //! | [`pool`] | a rank's pool of bulk chunks, filled by it and emptied by its peers |
 //! | [`transfer`] | the cell over which two ranks share the copying of one message |
@@ -15,22 +21,30 @@
 //! | [`window`] | a window's control block: locks, counters and the list of attached memory |
 //! | [`inbox`] | where an origin leaves one-sided operations, until the target or it itself does them |
 //! | [`turn`] | the lock under which ranks accumulate to one target |
-//! | [`markers`] | a rank's lights and text for displays (the Program Marker Array) |
 
+#[cfg(not(loom))]
+pub mod allocator;
 #[cfg(not(loom))]
 pub mod arena;
 #[cfg(not(loom))]
 pub mod board;
 pub mod inbox;
 #[cfg(not(loom))]
-pub mod markers;
+pub mod layout;
+#[cfg(not(loom))]
+pub mod mapping;
 #[cfg(not(loom))]
 pub mod pool;
+#[cfg(not(loom))]
+pub mod registry;
 pub mod ring;
 #[cfg(not(loom))]
 pub mod segment;
 #[cfg(not(loom))]
+pub mod senders;
+#[cfg(not(loom))]
 pub mod transfer;
 pub mod turn;
+pub mod waits;
 #[cfg(not(loom))]
 pub mod window;

@@ -152,7 +152,7 @@ pub fn drain(segment: &Segment, place: Place, len: usize, f: impl FnOnce(&[u8]))
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::Sizes;
+    use crate::layout::Sizes;
 
     #[test]
     fn the_pool_is_as_drawn() {

@@ -405,7 +405,7 @@ impl Consumer {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::segment::Sizes;
+    use crate::layout::Sizes;
     use std::mem::offset_of;
 
     #[test]

@@ -227,7 +227,7 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::Sizes;
+    use crate::layout::Sizes;
     use std::mem::offset_of;
 
     #[test]

@@ -420,7 +420,7 @@ mod tests {
 
     use super::*;
     use crate::arena::Arena;
-    use crate::segment::Sizes;
+    use crate::layout::Sizes;
 
     fn segment() -> Arc<Segment> {
         let sizes = Sizes {

@@ -1,4 +1,4 @@
-//! Reads a segment of version 4 that was put together byte by byte from `docs/segment.md`, with nothing of the code
+//! Reads a segment of version 5 that was put together byte by byte from `docs/segment.md`, with nothing of the code
 //! that writes segments: whoever changes the layout learns it here and gives it a new version.
 
 #![cfg(not(loom))]
@@ -9,15 +9,17 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use margay_core_registry::markers::{self, Row};
+use margay_core_registry::{Phase, WaitKind, place};
 use margay_sys_os::user::Mem;
 use margay_sys_shm::board::Board;
-use margay_sys_shm::markers::Row;
 use margay_sys_shm::pool::{self, Place};
 use margay_sys_shm::ring::Consumer;
-use margay_sys_shm::segment::{Phase, Segment, WaitKind};
+use margay_sys_shm::segment::Segment;
 use margay_sys_shm::transfer::{self, End};
 
 const CELLS: u64 = 4096;
+const CELL_BYTES: u64 = 768;
 const INBOX: u64 = 8192;
 const HEAP: u64 = 12_288;
 /// The table of boards comes first in the heap.
@@ -27,7 +29,7 @@ const FLAGS: u64 = 131_072;
 const CHUNKS: u64 = 135_168;
 const TRANSFER: u64 = 700_416;
 const BOARD: u64 = 716_800;
-const MARKERS: u64 = 1_310_592;
+const NOTE: u64 = 1_310_592;
 const HEAP_NEXT: u64 = 1_310_720;
 const HEAP_END: u64 = 2 << 20;
 const ARENA_BYTES: u64 = 2 << 20;
@@ -64,10 +66,10 @@ impl Image {
     }
 }
 
-/// The header of version 4.
+/// The header of version 5.
 fn header() -> Image {
     let image = Image::new();
-    image.bytes(0, b"MARGAY\0\x04");
+    image.bytes(0, b"MARGAY\0\x05");
     image.u32(8, RANKS as u32);
     image.u32(12, 16);
     image.u64(16, HEAP_END + RANKS * ARENA_BYTES);
@@ -91,14 +93,14 @@ fn header() -> Image {
 #[test]
 fn the_header_is_read() {
     let segment = header().join();
-    let header = segment.header();
+    let facts = segment.registry().facts();
     assert_eq!(segment.ranks(), 2);
-    assert_eq!(header.usable_cores(), 16);
-    assert_eq!(header.job_id(), 4711);
-    assert_eq!(header.started_ns(), 123_456_789);
-    assert_eq!(header.launcher_pid(), 4711);
-    assert_eq!(header.aborted(), Some((1, -7)));
-    assert_eq!(header.command(), "./a.out -x");
+    assert_eq!(facts.cores, 16);
+    assert_eq!(facts.job, 4711);
+    assert_eq!(facts.started_ns, 123_456_789);
+    assert_eq!(facts.launcher, 4711);
+    assert_eq!(segment.registry().aborted(), Some((1, -7)));
+    assert_eq!(facts.command, "./a.out -x");
     assert_eq!(segment.heap_used(), HEAP_NEXT - HEAP);
     assert_eq!(segment.heap_alloc(100), Some(HEAP_NEXT));
     assert_eq!(segment.arena_bytes(), ARENA_BYTES);
@@ -107,50 +109,79 @@ fn the_header_is_read() {
 #[test]
 fn the_cell_of_a_rank_is_read() {
     let image = header();
-    let cell = CELLS + 192;
+    let cell = CELLS + CELL_BYTES;
     image.u32(cell + 4, 1);
     image.u32(cell + 64, 1234);
     image.u32(cell + 68, 3);
     image.u32(cell + 72, 1);
     image.u32(cell + 76, 5);
     image.u32(cell + 80, 1);
-    image.u32(cell + 84, 0);
-    image.u32(cell + 88, 42);
-    image.u32(cell + 92, 1);
-    image.u32(cell + 96, 8);
-    image.u32(cell + 100, 1);
-    image.u64(cell + 104, 99);
-    image.u32(cell + 112, 4);
-    image.u32(cell + 116, 9);
-    image.u32(cell + 120, 8);
-    image.bytes(cell + 128, b"MPI_Recv");
+    image.bytes(cell + 88, b"MPI_Recv");
+    // The third of eight waits is one; one thread more waits without an entry.
+    let wait = cell + 192 + 2 * 64;
+    image.u32(wait, 6);
+    image.u32(wait + 4, 1240);
+    image.u32(wait + 8, 1);
+    image.u32(wait + 12, 0);
+    image.u32(wait + 16, 42);
+    image.u32(wait + 20, 1);
+    image.u32(wait + 24, 8);
+    image.u64(wait + 32, 99);
+    image.u32(cell + 192 + 8 * 64, 1);
     let segment = image.join();
-    let cell = segment.cell(1);
-    assert!(cell.bell().has_sleepers());
-    assert!(!segment.cell(0).bell().has_sleepers());
-    assert_eq!((cell.pid(), cell.core(), cell.app()), (1234, Some(2), 5));
-    assert_eq!(cell.phase(), Phase::Running);
-    assert!(cell.exited());
-    assert_eq!((cell.place(), cell.process_type()), ((4, 8), 9));
-    assert_eq!(cell.call(), "MPI_Recv");
-    let waiting = cell.waiting().unwrap();
-    assert_eq!(waiting.kind, WaitKind::Receive);
+    let registry = segment.registry();
+    assert!(registry.bell(1).has_sleepers());
+    assert!(!registry.bell(0).has_sleepers());
+    let identity = registry.identity(1);
+    assert_eq!(
+        (identity.pid, identity.core, identity.program),
+        (1234, Some(2), 5)
+    );
+    assert_eq!(registry.phase(1), Phase::Running);
+    assert!(registry.has_exited(1));
+    assert_eq!(registry.call(1), "MPI_Recv");
+    let waits = registry.waits(1);
+    assert_eq!((waits.listed.len(), waits.unlisted), (1, 1));
+    let waiting = waits.first().unwrap();
+    assert_eq!((waiting.thread, waiting.kind), (1240, WaitKind::Receive));
     assert_eq!((waiting.peer, waiting.tag), (Some(0), Some(42)));
     assert_eq!((waiting.context, waiting.since_ns), (8, 99));
+    assert_eq!(registry.waits(0).listed, []);
+}
+
+#[test]
+fn the_place_of_a_process_is_read() {
+    let image = header();
+    let slot = CELLS + CELL_BYTES + 120;
+    image.u32(slot, u32::from_be_bytes(*b"NXpl"));
+    image.u32(slot + 4, 2);
+    image.u64(slot + 8, NOTE);
+    image.u64(NOTE, 8 << 32 | 5);
+    image.u64(NOTE + 8, 9);
+    let segment = Arc::new(image.join());
+    let note = segment.note(1, place::KEY).unwrap();
+    assert_eq!(place::started_as(Some(&note), 1), (4, 8));
+    assert_eq!(place::process_type(Some(&note)), 9);
+    assert!(segment.note(0, place::KEY).is_none());
 }
 
 #[test]
 fn a_row_of_markers_is_read() {
     let image = header();
-    image.u64(CELLS + 192 + 160, MARKERS);
-    image.u32(MARKERS, 6);
-    image.u32(MARKERS + 4, 4);
-    image.u32(MARKERS + 8, 11);
-    image.bytes(MARKERS + 16, &[0, 1, 99, 4, 5]);
-    image.bytes(MARKERS + 48, b"iteration 7 and what was there before");
-    let segment = image.join();
-    assert!(Row::of(&segment, 0).is_none());
-    let shown = Row::of(&segment, 1).unwrap().read();
+    // The second note of the rank.
+    let slot = CELLS + CELL_BYTES + 120 + 16;
+    image.u32(slot, u32::from_be_bytes(*b"MPLm"));
+    image.u32(slot + 4, 16);
+    image.u64(slot + 8, NOTE);
+    image.u64(NOTE, 6);
+    image.u32(NOTE + 8, 4);
+    image.u32(NOTE + 12, 11);
+    image.bytes(NOTE + 16, &[0, 1, 99, 4, 5]);
+    image.bytes(NOTE + 48, b"iteration 7 and what was there before");
+    let segment = Arc::new(image.join());
+    assert!(segment.note(0, markers::KEY).is_none());
+    let note = segment.note(1, markers::KEY).unwrap();
+    let shown = Row::of(&note).unwrap().read();
     assert_eq!(shown.lights, [0, 1, 99, 4]);
     assert_eq!(shown.text, "iteration 7");
 }
@@ -174,8 +205,8 @@ fn a_pipe_and_its_runs_of_lines_are_read() {
     image.u64(line(3), 4);
     image.bytes(line(3) + 8, &[3; 4]);
     let segment = Arc::new(image.join());
-    let (sender, offset) = segment.inbox(1).sender(0).unwrap();
-    assert_eq!((segment.inbox(1).len(), sender, offset), (1, 0, PIPE));
+    let (sender, offset) = segment.senders(1).sender(0).unwrap();
+    assert_eq!((segment.senders(1).len(), sender, offset), (1, 0, PIPE));
     let mut pipe = Consumer::open(&segment, offset).unwrap();
     assert_eq!(pipe.peek(), Some((7, [0x0101_0101_0101_0101; 7])));
     pipe.release(1);
@@ -284,11 +315,11 @@ fn an_arena_is_read() {
 
 #[test]
 fn other_versions_are_refused_by_name() {
-    for version in [0, 3, 255] {
+    for version in [0, 4, 255] {
         let image = header();
         image.bytes(7, &[version]);
         let error = Segment::join(OwnedFd::from(image.0)).unwrap_err();
-        let told = format!("its format has version {version}, this one reads version 4");
+        let told = format!("its format has version {version}, this one reads version 5");
         assert!(error.to_string().contains(&told), "{error}");
         assert!(error.to_string().contains("the same Margay"), "{error}");
     }

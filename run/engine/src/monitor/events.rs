@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use margay_sys_os::clock;
+use margay_net_platform::Clock;
 
 /// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ const KINDS: usize = 5;
 pub struct Event {
     /// What.
     pub kind: EventKind,
-    /// When, in nanoseconds of the machine's monotonic clock.
+    /// When, in nanoseconds of the monitor's clock.
     pub time_ns: u64,
     /// The kind's numbers, in the order in which it names them.
     pub words: [u64; 4],
@@ -44,6 +44,7 @@ type Listener = Box<dyn Fn() + Send + Sync>;
 
 /// The queue of events.
 pub struct Events {
+    pub(super) clock: Arc<dyn Clock>,
     /// One bit for each kind that somebody listens to.
     wanted: AtomicU32,
     /// Whether the queue may hold something.
@@ -54,9 +55,14 @@ pub struct Events {
     listener: OnceLock<Listener>,
 }
 
-impl Default for Events {
-    fn default() -> Self {
+impl Events {
+    /// How many events wait at most, unless set otherwise.
+    pub const ROOM: u64 = 1024;
+
+    /// An empty queue, whose events happen at the time of that clock.
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Events {
         Events {
+            clock,
             wanted: AtomicU32::new(0),
             pending: AtomicBool::new(false),
             room: AtomicU64::new(Events::ROOM),
@@ -65,11 +71,6 @@ impl Default for Events {
             listener: OnceLock::new(),
         }
     }
-}
-
-impl Events {
-    /// How many events wait at most, unless set otherwise.
-    pub const ROOM: u64 = 1024;
 
     /// Who is told; the first call counts.
     pub fn listen(&self, listener: Listener) {
@@ -115,7 +116,7 @@ impl Events {
         } else {
             queue.push_back(Event {
                 kind,
-                time_ns: clock::now_ns(),
+                time_ns: self.clock.now_ns(),
                 words,
             });
         }
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn only_what_is_wanted_is_kept_and_only_what_fits() {
-        let events = Events::default();
+        let events = Events::new(Arc::new(margay_net_platform::SystemClock));
         events.note(EventKind::Sleep, || unreachable!("nobody listens"));
         events.want(1 << EventKind::Sleep as u32);
         events.note(EventKind::Wake, || unreachable!("nobody listens"));

@@ -11,12 +11,13 @@ mod tuning;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
+use margay_net_platform::Clock;
+
 pub use counters::{Counters, Flow, Level, Mark, Protocol};
 pub use events::{Event, EventKind, Events};
 pub use tuning::{Knob, Tuning};
 
 /// What can be seen and set of a rank.
-#[derive(Default)]
 pub struct Monitor {
     /// What the engine counts.
     pub counters: Counters,
@@ -30,10 +31,22 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// One in which nothing has happened yet, with the usual settings.
+    /// One in which nothing has happened yet, with the usual settings and that clock.
     #[must_use]
-    pub fn new() -> Arc<Monitor> {
-        Arc::default()
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Monitor> {
+        Arc::new(Monitor {
+            counters: Counters::default(),
+            waiting: WaitCounters::default(),
+            tuning: Tuning::default(),
+            events: Events::new(clock),
+            running: AtomicBool::new(false),
+        })
+    }
+
+    /// The clock by which events are dated.
+    #[must_use]
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.events.clock
     }
 
     /// The rank joins its job or leaves it.

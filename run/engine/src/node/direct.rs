@@ -2,7 +2,6 @@
 
 use margay_core_datatype::Basic;
 use margay_core_reduce::{self as reduce, Op};
-use margay_sys_os::process::is_alive;
 use margay_sys_os::user::Mem;
 use margay_sys_os::{cma, cpu};
 
@@ -114,11 +113,8 @@ impl Channel {
     fn unreadable(&self, rank: &Rank, member: u32) -> Disagreement {
         let process = self.members.process(member);
         // Where ranks may die, it may also have left the operation, and its buffer, because it noticed a death first.
-        let gone = rank.is_watching()
-            || rank
-                .segment()
-                .zip(process)
-                .is_some_and(|(segment, process)| !is_alive(segment.cell(process).pid()));
+        let gone =
+            rank.is_watching() || process.is_some_and(|process| !rank.peers().is_alive(process));
         Disagreement {
             rank: member,
             bytes: None,

@@ -172,7 +172,7 @@ impl Channel {
             context,
             last: AtomicU64::new(0),
             // By what all ranks know alike: their policies of waiting may differ.
-            roomy: segment.ranks() <= segment.header().usable_cores(),
+            roomy: segment.ranks() <= rank.peers().cores(),
             attach: OnceLock::new(),
         })
     }

@@ -1,8 +1,8 @@
 //! Processes of other jobs: who they are, how they are reached, and when they are reached no more.
 //!
-//! A process is known everywhere by the segment of its own job and its rank there ([`Address`]); here by a number:
+//! A process is known everywhere by the registry of its own job and its rank there ([`Address`]); here by a number:
 //! its rank if it is of the own job, else a number from the size of the own world on, in the order in which they were met.
-//! When two groups meet, one process makes a *bridge*, a segment in which everybody of both has a rank; messages between
+//! When two groups meet, one process makes a *bridge*, a place in which everybody of both has a rank; messages between
 //! processes of different jobs go through it. A bridge is given up when no communicator has any of its foreign processes.
 
 pub mod names;
@@ -12,8 +12,9 @@ pub mod spawn;
 use std::sync::{Arc, MutexGuard};
 
 use margay_core_group::Group;
-use margay_run_engine::others::{self, Member};
-use margay_sys_shm::segment::{Phase, Segment, Sizes};
+use margay_core_registry::Phase;
+use margay_run_engine::others::Member;
+use margay_run_engine::{JobAddress, Outside, Peers};
 
 use crate::comm::Comm;
 use crate::error::*;
@@ -22,13 +23,13 @@ use crate::{Mpi, fail};
 /// Who a process is, alike for all processes of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
-    /// The id of its job's segment.
-    pub segment: u64,
+    /// The id of its job's registry.
+    pub job: u64,
     /// Its rank there.
     pub rank: u32,
     /// Its process id.
     pub pid: u32,
-    /// The number of its descriptor of the segment.
+    /// The number of its descriptor of the registry.
     pub descriptor: i32,
 }
 
@@ -36,13 +37,22 @@ impl Address {
     /// Words of an address in messages.
     pub const WORDS: usize = 5;
 
-    pub(crate) fn of(segment: &Segment, rank: u32) -> Address {
-        use std::os::fd::AsRawFd;
+    /// Of a rank of the job that is found there.
+    pub(crate) fn of(job: JobAddress, rank: u32) -> Address {
         Address {
-            segment: segment.id(),
+            job: job.id,
             rank,
-            pid: std::process::id(),
-            descriptor: segment.fd().as_raw_fd(),
+            pid: job.pid,
+            descriptor: job.descriptor,
+        }
+    }
+
+    /// Where its job is found.
+    pub(crate) fn job_address(&self) -> JobAddress {
+        JobAddress {
+            id: self.job,
+            pid: self.pid,
+            descriptor: self.descriptor,
         }
     }
 
@@ -50,8 +60,8 @@ impl Address {
     #[must_use]
     pub fn words(&self) -> [i32; Address::WORDS] {
         [
-            self.segment as i32,
-            (self.segment >> 32) as i32,
+            self.job as i32,
+            (self.job >> 32) as i32,
             self.rank as i32,
             self.pid as i32,
             self.descriptor,
@@ -62,7 +72,7 @@ impl Address {
     #[must_use]
     pub fn from_words(words: &[i32]) -> Address {
         Address {
-            segment: u64::from(words[0] as u32) | u64::from(words[1] as u32) << 32,
+            job: u64::from(words[0] as u32) | u64::from(words[1] as u32) << 32,
             rank: words[2] as u32,
             pid: words[3] as u32,
             descriptor: words[4],
@@ -76,7 +86,7 @@ impl Address {
     }
 
     pub(crate) fn same(&self, other: &Address) -> bool {
-        (self.segment, self.rank) == (other.segment, other.rank)
+        (self.job, self.rank) == (other.job, other.rank)
     }
 }
 
@@ -103,13 +113,21 @@ impl Drop for Meeting<'_> {
 
 struct Foreign {
     address: Address,
-    home: Arc<Segment>,
+    home: Arc<dyn Peers>,
     /// The bridge through which it is reached.
     bridge: Option<u64>,
 }
 
+/// A bridge that this process has made and that others have not joined yet.
+pub(crate) struct NewBridge {
+    /// Where it is found.
+    pub(crate) address: Address,
+    /// Keeps it until others do.
+    _peers: Arc<dyn Peers>,
+}
+
 struct Bridge {
-    segment: Arc<Segment>,
+    peers: Arc<dyn Peers>,
     /// The own rank in it.
     me: u32,
     /// The processes of other jobs in it, and their ranks in it.
@@ -121,10 +139,10 @@ impl Mpi {
         self.others.lock().expect("no panic under this lock")
     }
 
-    /// The own job's segment.
-    pub(crate) fn home(&self) -> Result<&Arc<Segment>> {
-        match self.rank.segment() {
-            Some(segment) => Ok(segment),
+    /// How other jobs are reached.
+    pub(crate) fn outside(&self) -> Result<&dyn Outside> {
+        match self.rank.outside() {
+            Some(outside) => Ok(outside),
             None => fail!(
                 MPI_ERR_UNSUPPORTED_OPERATION,
                 "this rank has no shared memory through which other jobs could be reached"
@@ -132,13 +150,22 @@ impl Mpi {
         }
     }
 
+    /// The registry of the job at `address`; that of the own job is at hand.
+    pub(crate) fn find_home(&self, address: &Address) -> std::io::Result<Arc<dyn Peers>> {
+        let own = self.rank.peers();
+        match self.rank.outside() {
+            Some(outside) if address.job != own.id() => outside.find(address.job_address()),
+            _ => Ok(own.clone()),
+        }
+    }
+
     /// What tells a process from all others, alike for all processes.
     #[must_use]
     pub fn identity(&self, process: u32) -> (u64, u32) {
         match process.checked_sub(self.rank.world_size()) {
-            None => (self.rank.segment().map_or(0, |s| s.id()), process),
+            None => (self.rank.peers().id(), process),
             Some(at) => match self.others().known.get(at as usize) {
-                Some(foreign) => (foreign.address.segment, foreign.address.rank),
+                Some(foreign) => (foreign.address.job, foreign.address.rank),
                 None => (u64::MAX, process),
             },
         }
@@ -160,10 +187,10 @@ impl Mpi {
     /// The own address.
     pub(crate) fn own_address(&self) -> Address {
         let me = self.rank.world_rank();
-        match self.rank.segment() {
-            Some(segment) => Address::of(segment, me),
+        match self.rank.outside() {
+            Some(outside) => Address::of(outside.address(), me),
             None => Address {
-                segment: 0,
+                job: self.rank.peers().id(),
                 rank: me,
                 pid: std::process::id(),
                 descriptor: -1,
@@ -172,15 +199,12 @@ impl Mpi {
     }
 
     /// A bridge for so many processes.
-    pub(crate) fn make_bridge(ranks: usize) -> Result<Arc<Segment>> {
-        let sizes = Sizes::for_meeting(ranks as u32);
-        match Segment::create(sizes) {
-            Ok(segment) => {
-                segment
-                    .header()
-                    .describe(0, 0, margay_sys_os::cpu::usable_cores() as u32, "");
-                Ok(Arc::new(segment))
-            }
+    pub(crate) fn make_bridge(&self, ranks: usize) -> Result<NewBridge> {
+        match self.outside()?.make_bridge(ranks as u32) {
+            Ok((job, peers)) => Ok(NewBridge {
+                address: Address::of(job, 0),
+                _peers: peers,
+            }),
             Err(error) => fail!(MPI_ERR_NO_MEM, "{error}"),
         }
     }
@@ -200,9 +224,9 @@ impl Mpi {
         members: &[Address],
     ) -> Result<Vec<u32>> {
         if let Some(bridge) = bridge {
-            self.cross(&self.home()?.clone(), bridge, members)?;
+            self.cross(bridge, members)?;
         }
-        let home = self.rank.segment().map_or(0, |s| s.id());
+        let home = self.rank.peers().id();
         let others = self.others();
         addresses
             .iter()
@@ -219,7 +243,7 @@ impl Mpi {
     }
 
     fn number_of(&self, home: u64, others: &Others, address: &Address) -> Option<u32> {
-        if address.segment == home {
+        if address.job == home {
             return Some(address.rank);
         }
         let at = others.known.iter().position(|f| f.address.same(address))?;
@@ -227,29 +251,29 @@ impl Mpi {
     }
 
     /// Joins a bridge.
-    fn cross(&self, home: &Arc<Segment>, bridge: Address, members: &[Address]) -> Result<()> {
-        let system = |error| Error::new(MPI_ERR_OTHER, format!("{error}"));
-        let segment = Arc::new(
-            Segment::join_of(bridge.pid, bridge.descriptor, bridge.segment).map_err(system)?,
-        );
-        if segment.ranks() as usize != members.len() {
-            fail!(
-                MPI_ERR_INTERN,
-                "{} processes meet in memory for {}",
-                members.len(),
-                segment.ranks()
-            );
-        }
+    fn cross(&self, bridge: Address, members: &[Address]) -> Result<()> {
+        let system = |error: std::io::Error| Error::new(MPI_ERR_OTHER, error.to_string());
         let own = self.own_address();
         let Some(me) = members.iter().position(|m| m.same(&own)) else {
             fail!(MPI_ERR_INTERN, "this process is not among those who meet");
         };
-        let key = segment.id();
+        let joined = self.rank.join_bridge(bridge.job_address(), me as u32);
+        let joined = joined.map_err(system)?;
+        if joined.peers.size() as usize != members.len() {
+            fail!(
+                MPI_ERR_INTERN,
+                "{} processes meet in memory for {}",
+                members.len(),
+                joined.peers.size()
+            );
+        }
+        let home = self.rank.peers();
+        let key = joined.peers.id();
         let mut others = self.others();
         let mut list = Vec::with_capacity(members.len());
         let mut foreign = Vec::new();
         for (at, member) in (0u32..).zip(members) {
-            if member.segment == home.id() {
+            if member.job == home.id() {
                 list.push(Member {
                     process: member.rank,
                     routed: false,
@@ -260,17 +284,14 @@ impl Mpi {
             let process = match self.number_of(home.id(), &others, member) {
                 Some(process) => process,
                 None => {
-                    let (pid, number) = (member.pid, member.descriptor);
                     let known = others.known.iter();
                     let shared = known
                         .map(|f| &f.home)
-                        .find(|home| home.id() == member.segment)
+                        .find(|home| home.id() == member.job)
                         .cloned();
                     let home = match shared {
                         Some(home) => home,
-                        None => {
-                            Arc::new(Segment::join_of(pid, number, member.segment).map_err(system)?)
-                        }
+                        None => self.find_home(member).map_err(system)?,
                     };
                     others.known.push(Foreign {
                         address: *member,
@@ -300,15 +321,13 @@ impl Mpi {
             foreign.push((process, at));
         }
         others.bridges.push(Bridge {
-            segment: segment.clone(),
+            peers: joined.peers.clone(),
             me: me as u32,
             foreign,
         });
         let ranks = self.rank.world_size() + others.known.len() as u32;
         drop(others);
-        let thresholds = self.rank.thresholds();
-        self.rank
-            .join(others::world(&segment, me as u32, list, thresholds), ranks);
+        self.rank.join(joined.world(list), ranks);
         Ok(())
     }
 
@@ -338,10 +357,10 @@ impl Mpi {
         let mut gone = Vec::new();
         others.bridges.retain(|bridge| {
             let processes: Vec<u32> = bridge.foreign.iter().map(|&(p, _)| p).collect();
-            let key = bridge.segment.id();
+            let key = bridge.peers.id();
             let free = processes.iter().all(|p| !used.contains(p));
             if free && self.rank.part(key, &processes) {
-                bridge.segment.cell(bridge.me).set_phase(Phase::Finalized);
+                bridge.peers.set_phase(bridge.me, Phase::Finalized);
                 gone.push(key);
                 return false;
             }
@@ -356,10 +375,10 @@ impl Mpi {
 impl Others {
     /// Whether a process has not given that bridge up on its side.
     fn still_has(&self, key: u64, process: u32) -> bool {
-        let Some(bridge) = self.bridges.iter().find(|b| b.segment.id() == key) else {
+        let Some(bridge) = self.bridges.iter().find(|b| b.peers.id() == key) else {
             return false;
         };
         let rank = bridge.foreign.iter().find(|&&(p, _)| p == process);
-        rank.is_some_and(|&(_, rank)| bridge.segment.cell(rank).phase() == Phase::Running)
+        rank.is_some_and(|&(_, rank)| bridge.peers.phase(rank) == Phase::Running)
     }
 }

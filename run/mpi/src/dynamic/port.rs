@@ -19,13 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use margay_core_group::Group;
-use margay_run_engine::Pending;
 use margay_run_engine::monitor::Knob;
-use margay_sys_os::clock;
+use margay_run_engine::{Clock, Peers, Pending};
 use margay_sys_os::port::{Channel, Listener};
-use margay_sys_shm::segment::Segment;
 
-use super::Address;
+use super::{Address, NewBridge};
 use crate::collective::Operation;
 use crate::comm::{Comm, Parts};
 use crate::constants::info::MPI_INFO_NULL;
@@ -55,8 +53,8 @@ pub struct Port {
 /// The other root.
 pub(crate) struct Peer {
     channel: Channel,
-    /// Its job's segment and its rank there, to wake it.
-    home: Option<(Arc<Segment>, u32)>,
+    /// Its job's registry and its rank there, to wake it.
+    home: Option<(Arc<dyn Peers>, u32)>,
     /// How long its first words are waited for.
     patience: Patience,
 }
@@ -67,15 +65,18 @@ pub(crate) struct Patience(Option<(u64, u64)>);
 
 impl Patience {
     /// So many seconds from now on; 0 is without end.
-    fn seconds(seconds: u64) -> Patience {
-        let until_ns = || clock::now_ns().saturating_add(seconds.saturating_mul(1_000_000_000));
+    fn seconds(seconds: u64, clock: &dyn Clock) -> Patience {
+        let until_ns = || {
+            let time_ns = seconds.saturating_mul(1_000_000_000);
+            clock.now_ns().saturating_add(time_ns)
+        };
         Patience((seconds != 0).then(|| (until_ns(), seconds)))
     }
 
     /// An error when it is over.
-    fn check(self, what: &str) -> Result<()> {
+    fn check(self, clock: &dyn Clock, what: &str) -> Result<()> {
         if let Some((until_ns, seconds)) = self.0
-            && clock::now_ns() >= until_ns
+            && clock.now_ns() >= until_ns
         {
             fail!(
                 MPI_ERR_PORT,
@@ -101,7 +102,7 @@ impl Peer {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
         self.channel.send(&bytes).map_err(lost)?;
         if let Some((home, rank)) = &self.home {
-            home.cell(*rank).bell().ring();
+            home.wake(*rank);
         }
         Ok(())
     }
@@ -127,7 +128,7 @@ fn parse(name: &str) -> Option<(String, Address)> {
     let address = Address {
         pid,
         descriptor: parts.next()?.parse().ok()?,
-        segment: parts.next()?.parse().ok()?,
+        job: parts.next()?.parse().ok()?,
         rank: parts.next()?.parse().ok()?,
     };
     Some((socket_name(pid, number), address))
@@ -151,7 +152,7 @@ impl Mpi {
     }
 
     pub(crate) fn make_port(&self) -> Result<Port> {
-        self.home()?;
+        self.outside()?;
         let own = self.own_address();
         let number = {
             let mut ports = self.ports.lock().expect("no panic under this lock");
@@ -161,12 +162,12 @@ impl Mpi {
         let listener = Listener::bind(&socket_name(own.pid, number))
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("cannot open a port: {e}")))?;
         let Address {
-            segment,
+            job,
             rank,
             pid,
             descriptor,
         } = own;
-        let name = format!("margay:{pid}:{number}:{descriptor}:{segment}:{rank}");
+        let name = format!("margay:{pid}:{number}:{descriptor}:{job}:{rank}");
         debug_assert!(name.len() < MPI_MAX_PORT_NAME);
         Ok(Port { name, listener })
     }
@@ -202,7 +203,7 @@ impl Mpi {
                 ports.open.get(&name).cloned()
             };
             let patience = self.patience(info)?;
-            let mut hope = || patience.check("connected to the port");
+            let mut hope = || patience.check(self.rank.clock(), "connected to the port");
             match port {
                 Some(port) => self.dial(Dial::Accept(&port, &mut hope)),
                 None => Err(no_port(&name)),
@@ -233,10 +234,13 @@ impl Mpi {
         let entries = self.info(info)?;
         let Some((_, value)) = entries.into_iter().find(|(key, _)| key == "timeout") else {
             let tuning = &self.rank.monitor().tuning;
-            return Ok(Patience::seconds(tuning.get(Knob::ConnectTimeout)));
+            return Ok(Patience::seconds(
+                tuning.get(Knob::ConnectTimeout),
+                self.rank.clock(),
+            ));
         };
         match value.trim().parse() {
-            Ok(seconds) => Ok(Patience::seconds(seconds)),
+            Ok(seconds) => Ok(Patience::seconds(seconds, self.rank.clock())),
             Err(_) => fail!(
                 MPI_ERR_INFO_VALUE,
                 "timeout is '{value}', which is not a number of seconds"
@@ -286,13 +290,12 @@ impl Mpi {
         match how {
             Dial::Connect(name, patience) => {
                 let (socket, address) = parse(name).ok_or_else(|| no_port(name))?;
-                let home = Segment::join_of(address.pid, address.descriptor, address.segment);
-                let home = home.map_err(|_| no_port(name))?;
-                if address.rank >= home.ranks() {
+                let home = self.find_home(&address).map_err(|_| no_port(name))?;
+                if address.rank >= home.size() {
                     return Err(no_port(name));
                 }
                 let channel = Channel::connect(&socket).map_err(|_| no_port(name))?;
-                let home = Some((Arc::new(home), address.rank));
+                let home = Some((home, address.rank));
                 let peer = Peer {
                     channel,
                     home,
@@ -343,14 +346,9 @@ impl Mpi {
     }
 
     fn find_bell(&self, peer: &mut Peer, address: &Address) -> Result<()> {
-        let home = if address.segment == self.home()?.id() {
-            self.home()?.clone()
-        } else {
-            let (pid, number) = (address.pid, address.descriptor);
-            let joined = Segment::join_of(pid, number, address.segment);
-            Arc::new(joined.map_err(|e| Error::new(MPI_ERR_PORT, e.to_string()))?)
-        };
-        if address.rank >= home.ranks() {
+        let home = self.find_home(address);
+        let home = home.map_err(|e| Error::new(MPI_ERR_PORT, e.to_string()))?;
+        if address.rank >= home.size() {
             fail!(MPI_ERR_PORT, "the other side is not a rank of its job");
         }
         peer.home = Some((home, address.rank));
@@ -361,7 +359,11 @@ impl Mpi {
     fn hear_root(&self, peer: &mut Peer, kind: i32) -> Result<Vec<i32>> {
         let message = self.rank.block(
             |_| match peer.channel.receive() {
-                Ok(None) => peer.patience.check("accepted at the port").err().map(Err),
+                Ok(None) => peer
+                    .patience
+                    .check(self.rank.clock(), "accepted at the port")
+                    .err()
+                    .map(Err),
                 Ok(Some(message)) => Some(Ok(message)),
                 Err(error) => Some(Err(lost(error))),
             },
@@ -449,7 +451,7 @@ impl Mpi {
         own: &[Address],
         mut peer: Peer,
         makes: bool,
-    ) -> Result<(Peer, Option<Arc<Segment>>, Vec<i32>)> {
+    ) -> Result<(Peer, Option<NewBridge>, Vec<i32>)> {
         let list = |all: &[Address]| all.iter().flat_map(Address::words).collect::<Vec<i32>>();
         let inner = self.propose_for(self.spans(comm))? as i32;
         let nowhere = [0; Address::WORDS];
@@ -478,16 +480,14 @@ impl Mpi {
                 both.pid
             );
         }
-        let first = own[0].segment;
-        let alike = own.iter().chain(&remote).all(|a| a.segment == first);
+        let first = own[0].job;
+        let alike = own.iter().chain(&remote).all(|a| a.job == first);
         let bridge = if alike {
             None
         } else {
-            Some(Mpi::make_bridge(own.len() + remote.len())?)
+            Some(self.make_bridge(own.len() + remote.len())?)
         };
-        let place = bridge
-            .as_ref()
-            .map_or(nowhere, |b| Address::of(b, 0).words());
+        let place = bridge.as_ref().map_or(nowhere, |b| b.address.words());
         let id = self.propose_for(!alike)? as i32;
         let how = i32::from(bridge.is_some());
         let mut welcome = vec![WELCOME, id, how];

@@ -149,8 +149,7 @@ impl Mpi {
 
     /// Cores that the job may use.
     fn usable_cores(&self) -> u32 {
-        let cores = self.rank.segment().map(|s| s.header().usable_cores());
-        cores.unwrap_or(1).max(1)
+        self.rank.peers().cores().max(1)
     }
 
     /// `MPI_File_close` (collective).

@@ -165,6 +165,8 @@ fn bounds(control: &Control) -> (u64, u64) {
 mod tests {
     use super::*;
     use crate::tool::index_of;
+    use margay_run_engine::SystemClock;
+    use std::sync::Arc;
 
     #[test]
     fn numbers_have_suffixes() {
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_environment_sets_variables_and_mistakes_are_told() {
-        let tools = Tools::with_environment(|name| {
+        let tools = Tools::with_environment(Arc::new(SystemClock), |name| {
             let value = match name {
                 "MARGAY_EAGER_LIMIT" => "8k",
                 "MARGAY_WAIT_LOOKS" => "many",

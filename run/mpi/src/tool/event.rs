@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use margay_run_engine::monitor::{Event, EventKind};
-use margay_sys_os::clock;
 
 use super::table::{EVENTS, Element, EventType};
 use super::{Result, State, Tools, entry};
@@ -113,7 +112,7 @@ impl Tools {
             event,
             callbacks: Default::default(),
             dropped: None,
-            since_ns: clock::now_ns(),
+            since_ns: self.monitor.clock().now_ns(),
         };
         state.registrations.insert(handle, registration);
         Ok(handle)

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use margay_run_engine::Policy;
 use margay_run_engine::monitor::Monitor;
+use margay_run_engine::{Clock, Policy};
 use margay_sys_shm::segment::ENV_SIZE;
 
 use crate::constants::error_class::*;
@@ -65,16 +65,19 @@ impl State {
 }
 
 impl Tools {
-    /// The interface of this process; reads the environment.
+    /// The interface of this process, with that clock; reads the environment.
     #[must_use]
-    pub fn new() -> Arc<Tools> {
-        Tools::with_environment(|name| std::env::var(name).ok())
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Tools> {
+        Tools::with_environment(clock, |name| std::env::var(name).ok())
     }
 
     /// As [`new`](Self::new) with another environment.
     #[must_use]
-    pub fn with_environment(environment: impl Fn(&str) -> Option<String>) -> Arc<Tools> {
-        let monitor = Monitor::new();
+    pub fn with_environment(
+        clock: Arc<dyn Clock>,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Arc<Tools> {
+        let monitor = Monitor::new(clock);
         let ranks = environment(ENV_SIZE).and_then(|n| n.parse().ok());
         let cores = margay_sys_os::cpu::usable_cores() as u32;
         monitor

@@ -329,7 +329,7 @@ impl Mpi {
     #[cold]
     pub(super) fn wake_all(&self, window: &Window) {
         for target in &window.targets {
-            self.rank.ring(target.process);
+            self.rank.wake_peer(target.process);
         }
     }
 

@@ -281,7 +281,7 @@ impl Inlet for Inboxes {
                     any = true;
                 }
                 if inbox.leave(done) {
-                    self.segment.cell(*origin).bell().ring();
+                    self.segment.wake(*origin);
                 }
             }
         }
@@ -309,7 +309,7 @@ impl Inboxes {
             combine(entry, inbox, &self.mem, at);
             if turn.leave() {
                 for &process in &self.processes {
-                    self.segment.cell(process).bell().ring();
+                    self.segment.wake(process);
                 }
             }
         }
@@ -380,7 +380,7 @@ impl Mpi {
             };
             if state.misses > 0 {
                 // It may be asleep in a call, and there the next time.
-                self.rank.ring(part.process);
+                self.rank.wake_peer(part.process);
             }
             state.skips = (1 << state.misses) - 1;
         }

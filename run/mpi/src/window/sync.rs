@@ -510,7 +510,7 @@ impl Mpi {
                     _ => block.completed(to, me),
                 };
                 counter.fetch_add(1, Ordering::Release);
-                self.rank.ring(window.targets[to as usize].process);
+                self.rank.wake_peer(window.targets[to as usize].process);
             }
             (None, Some(serving)) => serving.tell(&self.rank, to, Head::plain(verb)),
             (None, None) => unreachable!("a window has a block or a server"),

@@ -1,0 +1,186 @@
+//! What a rank stands on: a transport, a way to sleep and be woken, a clock, and a registry of its
+//! peers.
+//!
+//! [`Peers`] is the only way by which engine, MPI, NX, MPL, launcher, displays, the search for
+//! deadlocks and recovery learn about ranks. The shared memory of a host implements it
+//! (`net/shm`), a model does for tests (`net/seeded`).
+
+#![forbid(unsafe_code)]
+
+use std::io;
+use std::sync::Arc;
+
+use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Waiting, Waits};
+use margay_net_transport::{Bell, Transport};
+use margay_sys_os::clock;
+use margay_sys_os::kept::Words;
+use margay_sys_shm::segment::Segment;
+
+/// Who the ranks of a job are, where they are and what they do. Ranks are world ranks; a rank that is
+/// not in the job is a panic. May be used from any thread.
+pub trait Peers: Send + Sync {
+    /// What tells this job from all others that can be reached.
+    fn id(&self) -> u64;
+
+    /// Ranks in the job.
+    fn size(&self) -> u32;
+
+    /// The facts of the job.
+    fn facts(&self) -> Facts;
+
+    /// Cores that the ranks on this rank's host may use.
+    fn cores(&self) -> u32;
+
+    /// Whether the ranks go on when one of them dies.
+    fn is_tolerant(&self) -> bool;
+
+    /// Who a rank is.
+    fn identity(&self, rank: u32) -> Identity;
+
+    /// The host of a rank, as a number from 0.
+    fn host(&self, rank: u32) -> u32;
+
+    /// The name of a host.
+    fn host_name(&self, host: u32) -> String;
+
+    /// How near two ranks are.
+    fn locality(&self, one: u32, other: u32) -> Locality {
+        match self.host(one) == self.host(other) {
+            true => Locality::Memory,
+            false => Locality::Remote,
+        }
+    }
+
+    /// The phase of a rank.
+    fn phase(&self, rank: u32) -> Phase;
+
+    /// Enters a new phase of a rank.
+    fn set_phase(&self, rank: u32, phase: Phase);
+
+    /// The name of the current or last library call of a rank, empty before the first.
+    fn call(&self, rank: u32) -> String;
+
+    /// Where a rank writes the name of the call that begins.
+    fn call_words(&self, rank: u32) -> Words;
+
+    /// What the threads of a rank wait for.
+    fn waits(&self, rank: u32) -> Waits;
+
+    /// Enters what a thread of a rank waits for, until the value is dropped.
+    fn begin_wait(&self, rank: u32, waiting: &Waiting) -> Box<dyn Noted + '_>;
+
+    /// Whether the process of a rank is known to be gone.
+    fn has_exited(&self, rank: u32) -> bool;
+
+    /// Whether a rank has died before it was finalized.
+    fn has_failed(&self, rank: u32) -> bool {
+        self.has_exited(rank) && self.phase(rank) != Phase::Finalized
+    }
+
+    /// Whether the process of a rank is there. Asks the system, which costs microseconds; nobody may have noticed a death yet.
+    fn is_alive(&self, rank: u32) -> bool;
+
+    /// How many ranks have died before they were finalized. Cheap, to be looked at often: who they are
+    /// tells [`has_failed`](Self::has_failed).
+    fn failures(&self) -> u32;
+
+    /// Enters that a rank aborts the job with `code`. Only the first one counts. Returns whether this was the first.
+    fn abort(&self, rank: u32, code: i32) -> bool;
+
+    /// The rank that aborted the job and its code.
+    fn aborted(&self) -> Option<(u32, i32)>;
+
+    /// Wakes a rank that sleeps.
+    fn wake(&self, rank: u32);
+
+    /// The note of a rank with that key; none where nobody has made it.
+    fn note(&self, rank: u32, key: NoteKey) -> Option<Words>;
+
+    /// The same, made with so many words of 0 where there is none yet. For one key and rank, one thread at a time may call
+    /// this. None when the rank has no room for a further note.
+    fn make_note(&self, rank: u32, key: NoteKey, words: usize) -> Option<Words>;
+}
+
+/// A wait that is entered; it is taken back when this is dropped.
+pub trait Noted {}
+
+/// Time. May be used from any thread.
+pub trait Clock: Send + Sync {
+    /// Nanoseconds since a moment in the past; never goes back.
+    fn now_ns(&self) -> u64;
+
+    /// The processor's counter, for short times; a few nanoseconds cheaper.
+    fn ticks(&self) -> u64;
+}
+
+/// The clock of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    #[inline]
+    fn ticks(&self) -> u64 {
+        clock::ticks()
+    }
+}
+
+/// What a rank stands on.
+pub struct Platform {
+    /// Moves packets.
+    pub transport: Box<dyn Transport>,
+    /// How the rank sleeps, and how its own threads wake each other.
+    pub wake_up: Arc<dyn Bell>,
+    /// Its time.
+    pub clock: Arc<dyn Clock>,
+    /// Who the others are.
+    pub peers: Arc<dyn Peers>,
+    /// Memory that all ranks of the job share, where data may be exchanged through it.
+    pub memory: Option<Arc<Segment>>,
+    /// How other jobs are reached, where they can be.
+    pub outside: Option<Arc<dyn Outside>>,
+}
+
+/// Where the registry of a job is found, alike for all processes of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobAddress {
+    /// The job's [`Peers::id`].
+    pub id: u64,
+    /// A process that holds it.
+    pub pid: u32,
+    /// The number of its descriptor in that process.
+    pub descriptor: i32,
+}
+
+/// How processes of other jobs are reached. Where processes of several jobs meet, one makes a *bridge*, a
+/// place in which each of them has a rank and through which they talk.
+pub trait Outside: Send + Sync {
+    /// Where the own job is found, by way of this process.
+    fn address(&self) -> JobAddress;
+
+    /// The registry of another job.
+    ///
+    /// # Errors
+    /// When it is not there (any more), or of another version.
+    fn find(&self, job: JobAddress) -> io::Result<Arc<dyn Peers>>;
+
+    /// A new bridge for so many processes, which lives as long as somebody holds it.
+    ///
+    /// # Errors
+    /// When the system has no memory for it.
+    fn make_bridge(&self, ranks: u32) -> io::Result<(JobAddress, Arc<dyn Peers>)>;
+
+    /// Joins a bridge as its rank `me`.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find), and when it has no such rank.
+    fn join_bridge(
+        &self,
+        bridge: JobAddress,
+        me: u32,
+    ) -> io::Result<(Arc<dyn Peers>, Box<dyn Transport>)>;
+}

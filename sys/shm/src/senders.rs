@@ -1,0 +1,102 @@
+//! Who has begun to send to a rank, and where the pipe of each lies.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::layout::inbox_bytes;
+use crate::segment::Segment;
+
+impl Segment {
+    /// The list of those who send to `rank`.
+    ///
+    /// # Panics
+    /// When `rank` is not in the job.
+    #[must_use]
+    #[inline]
+    pub fn senders(&self, rank: u32) -> SenderList<'_> {
+        let ranks = self.layout.ranks;
+        assert!(rank < ranks, "rank {rank} of {ranks}");
+        let at = self.layout.inbox_offset + u64::from(rank) * inbox_bytes(ranks);
+        // SAFETY: the layout was checked to have all lists inside the mapping; each starts
+        // with a count on its own line, then one pipe offset for every rank, then the order of
+        // arrival, all of them atomics.
+        unsafe {
+            let start = self.at(at);
+            let n = ranks as usize;
+            SenderList {
+                count: start.cast::<AtomicU32>().as_ref(),
+                pipes: std::slice::from_raw_parts(start.add(64).cast().as_ptr(), n),
+                order: std::slice::from_raw_parts(start.add(64 + 8 * n).cast().as_ptr(), n),
+            }
+        }
+    }
+}
+
+/// Those who send to one rank: who they are, in the order in which they began, and where the pipe
+/// of each lies. Grows, never shrinks, so polling costs what is active.
+#[derive(Clone, Copy, Debug)]
+pub struct SenderList<'a> {
+    count: &'a AtomicU32,
+    pipes: &'a [AtomicU64],
+    order: &'a [AtomicU32],
+}
+
+impl<'a> SenderList<'a> {
+    /// How many send to this rank so far.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.count
+            .load(Ordering::Acquire)
+            .min(self.pipes.len() as u32)
+    }
+
+    /// Whether nobody sends to this rank yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The counter itself, for a poller that keeps it at hand.
+    #[must_use]
+    pub fn counter(&self) -> &'a AtomicU32 {
+        self.count
+    }
+
+    /// The sender at place `index` in the order of beginning and the heap offset of its pipe. None
+    /// while the entry is still being written.
+    #[must_use]
+    pub fn sender(&self, index: u32) -> Option<(u32, u64)> {
+        let sender = self
+            .order
+            .get(index as usize)?
+            .load(Ordering::Acquire)
+            .checked_sub(1)?;
+        let offset = self.pipes.get(sender as usize)?.load(Ordering::Acquire);
+        (offset != 0).then_some((sender, offset))
+    }
+
+    /// Enters the pipe of `sender`; call once for each sender.
+    pub fn announce(&self, sender: u32, pipe_offset: u64) {
+        self.pipes[sender as usize].store(pipe_offset, Ordering::Release);
+        let place = self.count.fetch_add(1, Ordering::AcqRel);
+        self.order[place as usize].store(sender + 1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::segment::tests::small;
+
+    #[test]
+    fn senders_are_listed_in_the_order_of_beginning() {
+        let s = small(4);
+        let senders = s.senders(1);
+        assert!(senders.is_empty());
+        senders.announce(3, 4096);
+        senders.announce(0, 8192);
+        assert_eq!(senders.len(), 2);
+        assert_eq!(senders.sender(0), Some((3, 4096)));
+        assert_eq!(senders.sender(1), Some((0, 8192)));
+        assert_eq!(senders.sender(2), None);
+    }
+}
