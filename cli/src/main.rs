@@ -18,10 +18,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use margay_job_launch::markers::Markers;
-use margay_job_launch::mesh::Mesh;
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
+use margay_job_observe::markers::Markers;
+use margay_job_observe::mesh::Mesh;
 use options::{Margay, Subcommand, ViewOptions};
 use poe::PoeOptions;
 

@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use margay_job_registry::has_launchers;
 use margay_sys::cpu;
 use margay_sys::descriptor::{PollSet, Wrote};
 use margay_sys::process::{self, Step};
@@ -11,7 +12,6 @@ use margay_sys::segment::Segment;
 use margay_sys::signal::{self, Received};
 
 use crate::guard::{Command, Event, Guard};
-use crate::jobs;
 use crate::ordered::Ordered;
 use crate::plan::{Job, LaunchError};
 use crate::program;
@@ -471,7 +471,7 @@ impl<'a> Launcher<'a> {
             }
         }
         if self.kill_at.is_some_and(|at| now >= at) {
-            if self.lingers && !self.killed && jobs::has_launchers(&self.foreign) {
+            if self.lingers && !self.killed && has_launchers(&self.foreign) {
                 // Jobs that the ranks spawned go on without them.
                 self.kill_at = Some(now + LEFTOVER_GRACE);
             } else if self.killed {

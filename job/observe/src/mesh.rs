@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use margay_job_registry::Jobs;
 use margay_sys::clock::now_ns;
 use margay_sys::process::ProcessFacts;
 use margay_sys::segment::{Phase, Segment, WaitKind};
 use serde::Serialize;
 
-use crate::jobs::Jobs;
-use crate::report;
+use crate::state;
 use crate::waits::{Doing, describe};
 
 /// A job that is running. The field names are those of `margay mesh --json`.
@@ -129,7 +129,7 @@ impl Mesh {
 fn view(segment: &Segment, mut percent: impl FnMut(u32, f64, f64) -> f64) -> JobView {
     let header = segment.header();
     let running_s = now_ns().saturating_sub(header.started_ns()) as f64 * 1e-9;
-    let analysis = report::analysis(segment);
+    let analysis = state::analysis(segment);
     let rank = (0..segment.ranks())
         .map(|rank| {
             let cell = segment.cell(rank);
@@ -139,7 +139,7 @@ fn view(segment: &Segment, mut percent: impl FnMut(u32, f64, f64) -> f64) -> Job
                 .flatten();
             let cpu_s = facts.map_or(0.0, |f| f.cpu_seconds);
             let call = cell.call();
-            let (state, waiting) = match report::doing(segment, rank) {
+            let (state, waiting) = match state::doing(segment, rank) {
                 Doing::Finished => (State::Finished, None),
                 Doing::Going if cell.phase() == Phase::Starting => (State::Starting, None),
                 Doing::Going => (State::Computing, None),

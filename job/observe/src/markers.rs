@@ -1,9 +1,8 @@
 //! The Program Marker Array: the lights and texts that tasks of MPL show, as `margay markers` shows them.
 
+use margay_job_registry::Jobs;
 use margay_sys::markers::Row;
 use serde::Serialize;
-
-use crate::jobs::Jobs;
 
 /// The rows of a job. The field names are those of `margay markers --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -11,14 +11,14 @@ use margay_sys::segment::{MEMFD_NAME, Segment};
 
 /// The segments of all jobs that the user may see: a launcher of somebody else's is passed over.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs {
+pub struct Jobs {
     /// By the number of the segment's file.
     segments: HashMap<u64, Segment>,
 }
 
 impl Jobs {
     /// The segments of the jobs that run now, the oldest first.
-    pub(crate) fn look(&mut self) -> Vec<&Segment> {
+    pub fn look(&mut self) -> Vec<&Segment> {
         self.find();
         let mut all: Vec<&Segment> = self.segments.values().collect();
         all.sort_by_key(|segment| (segment.header().started_ns(), segment.header().job_id()));
@@ -57,7 +57,7 @@ impl Jobs {
 
 /// Whether launchers are among the descendants of this process, those below the children in `except` left out.
 #[must_use]
-pub(crate) fn has_launchers(except: &[u32]) -> bool {
+pub fn has_launchers(except: &[u32]) -> bool {
     descendants(except).iter().any(|facts| {
         let held = held_segment(facts.pid).and_then(|(path, _)| {
             let opened = File::options().read(true).write(true).open(path);
