@@ -11,6 +11,9 @@ use margay_job_launch::binding::parse_list;
 use margay_job_launch::plan::{Binding, Job, Output, Program, StdinTo};
 use margay_job_launch::report::host_name;
 
+/// The names of all commands.
+pub const COMMANDS: [&str; 6] = ["margay", "mpiexec", "mpirun", "yod", "poe", "showmesh"];
+
 /// Margay: run MPI programs on this machine, and see what they do.
 #[derive(Debug, Parser)]
 #[command(
@@ -33,7 +36,7 @@ pub enum Subcommand {
     /// Show the lights and texts that tasks of MPL set (the Program Marker Array).
     Markers(ViewOptions),
     /// Measure this machine with the performance suite.
-    Bench(margay_cli_suite::BenchOptions),
+    Bench(margay_cli_bench_options::BenchOptions),
     /// Run an OpenMP program, as gcc or gfortran built it, on Margay's threads.
     Omp(OmpOptions),
     /// Build the Fortran modules and library for a compiler.
@@ -43,7 +46,7 @@ pub enum Subcommand {
         /// The shell.
         shell: clap_complete::Shell,
         /// The command to complete.
-        #[arg(default_value = "margay", value_parser = crate::pages::COMMANDS)]
+        #[arg(default_value = "margay", value_parser = COMMANDS)]
         command: String,
     },
     /// Write the manual pages into a directory.
@@ -254,26 +257,6 @@ fn view_command(name: &str, about: &'static str) -> clap::Command {
             .long_about(format!("{about}.\n\n{notes}."))
             .about(about),
         name,
-    )
-}
-
-/// The parser of `margay bench`.
-#[must_use]
-pub fn bench_command() -> clap::Command {
-    let command = clap::Command::new("bench").version(env!("CARGO_PKG_VERSION"));
-    named(
-        margay_cli_suite::BenchOptions::augment_args(command),
-        "margay bench",
-    )
-}
-
-/// The parser of `margay bench threads`.
-#[must_use]
-pub fn bench_threads_command() -> clap::Command {
-    let command = clap::Command::new("threads").version(env!("CARGO_PKG_VERSION"));
-    named(
-        margay_cli_suite::ThreadsOptions::augment_args(command),
-        "margay bench threads",
     )
 }
 
