@@ -11,7 +11,7 @@ help: ## this list
 		while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 demo: setup-demo build-stage ## convection in a crucible on 1, 2 and 4 ranks: table, check, picture (2 minutes)
-	$(CARGO) run --quiet --release -p margay-bench --bin demo
+	$(CARGO) run --quiet --release -p margay-bench-peers --bin demo
 
 test: setup-test build-stage model-lock-free ## all tests, through the real launcher and libraries, and tidy
 	$(CARGO) test --workspace
@@ -40,7 +40,7 @@ require-prefix:
 	@test -n "$(PREFIX)" || { echo 'make install: say where: make install PREFIX=/opt/margay' >&2; exit 2; }
 
 bench: setup-bench build-stage ## Margay and its peers in one run (15 minutes); ARGS='--only p2p --quick' for less
-	$(CARGO) run --quiet --release -p margay-bench --bin bench -- $(ARGS)
+	$(CARGO) run --quiet --release -p margay-bench-peers --bin bench -- $(ARGS)
 
 check: setup-check ## formatting, lints, and the rules of the house
 	$(CARGO) fmt --all -- --check

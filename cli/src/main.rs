@@ -2,6 +2,7 @@
 //! the SP2; `showmesh` is `margay mesh`.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod classic;
 mod fortran;
 mod live;
@@ -18,10 +19,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use margay_job_launch::markers::Markers;
-use margay_job_launch::mesh::Mesh;
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
+use margay_job_observe::markers::Markers;
+use margay_job_observe::mesh::Mesh;
 use options::{Margay, Subcommand, ViewOptions};
 use poe::PoeOptions;
 
@@ -44,8 +45,8 @@ fn main() -> ExitCode {
         _ if arguments.first().is_some_and(|a| a == "run") => {
             run("margay run", arguments.split_off(1))
         }
-        _ => match parse::<Margay>(Margay::command(), arguments) {
-            Ok(margay) => other(margay.command),
+        _ => match parse::<Margay>(Margay::command(), arguments.clone()) {
+            Ok(margay) => other(margay.command, &arguments),
             Err(code) => code,
         },
     }
@@ -94,18 +95,15 @@ fn launch(name: &str, job: Result<Job, ExitCode>) -> ExitCode {
     }
 }
 
-fn other(command: Subcommand) -> ExitCode {
+/// Runs a command of `margay`; `arguments` are the words of which it was made.
+fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
     let done = match command {
         Subcommand::Run(_) => unreachable!("`margay run` has been taken care of"),
         Subcommand::Mesh(options) => return live::show("margay mesh", Mesh::default(), &options),
         Subcommand::Markers(options) => {
             return live::show("margay markers", Markers::default(), &options);
         }
-        Subcommand::Bench(options) => match margay_cli_suite::bench(&options) {
-            Ok(true) => Ok(()),
-            Ok(false) => return ExitCode::FAILURE,
-            Err(error) => return told("margay bench", &format!("{error:#}"), 1),
-        },
+        Subcommand::Bench(_) => return told("margay bench", &bench::run(&arguments[1..]), 1),
         Subcommand::Omp(options) => omp::run(&options),
         Subcommand::Fortran(options) => fortran::build(&options),
         Subcommand::Completions { shell, command } => pages::completions(shell, &command),

@@ -1,6 +1,6 @@
 //! `margay markers`: the Program Marker Array, a row a task with lights and text.
 
-use margay_job_launch::markers::{Markers, MarkersView, TaskView};
+use margay_job_observe::markers::{Markers, MarkersView, TaskView};
 
 use crate::live::{Line, Piece, View, plain, printable};
 

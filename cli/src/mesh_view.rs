@@ -1,6 +1,6 @@
 //! `margay mesh`: jobs, and what their ranks do.
 
-use margay_job_launch::mesh::{JobView, Mesh, RankView, State};
+use margay_job_observe::mesh::{JobView, Mesh, RankView, State};
 
 use crate::live::{Line, View, plain, printable};
 
@@ -84,7 +84,7 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use margay_job_launch::mesh::WaitView;
+    use margay_job_observe::mesh::WaitView;
 
     #[test]
     fn the_table_names_job_ranks_and_findings() {

@@ -11,6 +11,9 @@ use margay_job_launch::binding::parse_list;
 use margay_job_launch::plan::{Binding, Job, Output, Program, StdinTo};
 use margay_job_launch::report::host_name;
 
+/// The names of all commands.
+pub const COMMANDS: [&str; 6] = ["margay", "mpiexec", "mpirun", "yod", "poe", "showmesh"];
+
 /// Margay: run MPI programs on this machine, and see what they do.
 #[derive(Debug, Parser)]
 #[command(
@@ -33,7 +36,7 @@ pub enum Subcommand {
     /// Show the lights and texts that tasks of MPL set (the Program Marker Array).
     Markers(ViewOptions),
     /// Measure this machine with the performance suite.
-    Bench(margay_cli_suite::BenchOptions),
+    Bench(margay_cli_bench_options::BenchOptions),
     /// Run an OpenMP program, as gcc or gfortran built it, on Margay's threads.
     Omp(OmpOptions),
     /// Build the Fortran modules and library for a compiler.
@@ -43,7 +46,7 @@ pub enum Subcommand {
         /// The shell.
         shell: clap_complete::Shell,
         /// The command to complete.
-        #[arg(default_value = "margay", value_parser = crate::pages::COMMANDS)]
+        #[arg(default_value = "margay", value_parser = COMMANDS)]
         command: String,
     },
     /// Write the manual pages into a directory.
@@ -115,17 +118,9 @@ pub struct RunOptions {
     #[arg(long = "wdir", aliases = ["wd", "cwd", "chdir"], value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub directory: Option<PathBuf>,
 
-    /// Set an environment variable for this program
-    #[arg(long = "env", num_args = 2, value_names = ["NAME", "VALUE"], action = ArgAction::Append, allow_hyphen_values = true)]
-    pub env: Vec<OsString>,
-
-    /// Set an environment variable for all programs
-    #[arg(long = "genv", num_args = 2, value_names = ["NAME", "VALUE"], action = ArgAction::Append, allow_hyphen_values = true)]
-    pub genv: Vec<OsString>,
-
-    /// Set an environment variable; without a value it is passed on, as all variables are
-    #[arg(short = 'x', value_name = "NAME[=VALUE]", action = ArgAction::Append)]
-    pub export: Vec<OsString>,
+    /// What is added to the environment.
+    #[command(flatten)]
+    pub environment: EnvironmentOptions,
 
     /// Type of the program's processes on their nodes, for NX: programs of several types may share nodes [default: 0]
     #[arg(long = "pt", value_name = "TYPE", value_parser = clap::value_parser!(u32).range(0..32768))]
@@ -152,6 +147,38 @@ pub struct RunOptions {
     #[arg(long = "report-bindings")]
     pub report_bindings: bool,
 
+    /// Where input comes from and output goes to.
+    #[command(flatten)]
+    pub streams: StreamOptions,
+
+    /// What other launchers have.
+    #[command(flatten)]
+    pub accepted: AcceptedOptions,
+
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
+    pub program: Vec<OsString>,
+}
+
+/// What is added to the environment of programs.
+#[derive(Clone, Debug, Args)]
+pub struct EnvironmentOptions {
+    /// Set an environment variable for this program
+    #[arg(long = "env", num_args = 2, value_names = ["NAME", "VALUE"], action = ArgAction::Append, allow_hyphen_values = true)]
+    pub env: Vec<OsString>,
+
+    /// Set an environment variable for all programs
+    #[arg(long = "genv", num_args = 2, value_names = ["NAME", "VALUE"], action = ArgAction::Append, allow_hyphen_values = true)]
+    pub genv: Vec<OsString>,
+
+    /// Set an environment variable; without a value it is passed on, as all variables are
+    #[arg(short = 'x', value_name = "NAME[=VALUE]", action = ArgAction::Append)]
+    pub export: Vec<OsString>,
+}
+
+/// Standard input, standard output, and the launcher's own messages.
+#[derive(Clone, Debug, Args)]
+pub struct StreamOptions {
     /// Which ranks get the standard input: a rank, all or none [default: 0]
     #[arg(long = "stdin", aliases = ["s"], value_name = "WHO", value_parser = stdin_to)]
     pub stdin: Option<StdinTo>,
@@ -169,7 +196,11 @@ pub struct RunOptions {
     /// No messages of the launcher's own but errors
     #[arg(short = 'q', long = "quiet")]
     pub quiet: bool,
+}
 
+/// Options of other launchers that change nothing here.
+#[derive(Clone, Debug, Args)]
+pub struct AcceptedOptions {
     /// Accepted for compatibility: there is no limit to the ranks on a core
     #[arg(long = "oversubscribe", aliases = ["use-hwthread-cpus"], hide = true)]
     pub oversubscribe: bool,
@@ -185,10 +216,6 @@ pub struct RunOptions {
     /// Accepted for compatibility: all ranks run on this machine
     #[arg(long = "ppn", aliases = ["perhost", "npernode"], short_alias = 'N', value_name = "RANKS", value_parser = ranks, hide = true)]
     pub ppn: Option<u32>,
-
-    /// The program and its arguments
-    #[arg(value_name = "PROGRAM", trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
-    pub program: Vec<OsString>,
 }
 
 /// On a terminal the display is live (q quits); elsewhere it is printed once.
@@ -257,26 +284,6 @@ fn view_command(name: &str, about: &'static str) -> clap::Command {
     )
 }
 
-/// The parser of `margay bench`.
-#[must_use]
-pub fn bench_command() -> clap::Command {
-    let command = clap::Command::new("bench").version(env!("CARGO_PKG_VERSION"));
-    named(
-        margay_cli_suite::BenchOptions::augment_args(command),
-        "margay bench",
-    )
-}
-
-/// The parser of `margay bench threads`.
-#[must_use]
-pub fn bench_threads_command() -> clap::Command {
-    let command = clap::Command::new("threads").version(env!("CARGO_PKG_VERSION"));
-    named(
-        margay_cli_suite::ThreadsOptions::augment_args(command),
-        "margay bench threads",
-    )
-}
-
 /// The parser of `margay` itself.
 #[must_use]
 pub fn margay_command() -> clap::Command {
@@ -334,16 +341,18 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
         continue_on_failure: false,
         timeout: None,
     };
-    let everybody: Vec<(OsString, OsString)> =
-        segments.iter().flat_map(|s| pairs(&s.genv)).collect();
+    let everybody: Vec<(OsString, OsString)> = segments
+        .iter()
+        .flat_map(|s| pairs(&s.environment.genv))
+        .collect();
     for options in segments {
         let mut words = options.program.into_iter();
         let command = words.next().ok_or_else(|| {
             format!("there is no program to run; write: {name} -n 4 ./a.out (see {name} --help)")
         })?;
         let mut environment = everybody.clone();
-        environment.extend(pairs(&options.env));
-        for export in options.export {
+        environment.extend(pairs(&options.environment.env));
+        for export in options.environment.export {
             let mut parts = export.as_bytes().splitn(2, |&b| b == b'=');
             let name = parts.next().unwrap_or_default();
             // Without a value it is passed on as it is, like everything in the environment.
@@ -370,16 +379,16 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
             directory: options.directory,
             environment,
         });
-        job.stdin = options.stdin.unwrap_or(job.stdin);
-        match options.output {
+        job.stdin = options.streams.stdin.unwrap_or(job.stdin);
+        match options.streams.output {
             Some(OutputOption::Plain(output)) => job.output = output,
             Some(OutputOption::Labelled) => job.label = true,
             None => {}
         }
-        job.label |= options.label;
+        job.label |= options.streams.label;
         job.binding = options.bind.unwrap_or(job.binding);
         job.report_bindings |= options.report_bindings;
-        job.quiet |= options.quiet;
+        job.quiet |= options.streams.quiet;
         job.continue_on_failure |= options.continue_on_failure;
         job.timeout = options.timeout.or(job.timeout);
     }

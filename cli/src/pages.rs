@@ -5,14 +5,8 @@ use std::path::Path;
 
 use clap_complete::Shell;
 
-use crate::options::{
-    bench_command, bench_threads_command, margay_command, markers_command, mesh_command,
-    run_command,
-};
+use crate::options::{COMMANDS, margay_command, markers_command, mesh_command, run_command};
 use crate::poe;
-
-/// The names of all commands.
-pub const COMMANDS: [&str; 6] = ["margay", "mpiexec", "mpirun", "yod", "poe", "showmesh"];
 
 /// Prints the completions of one command for a shell.
 pub fn completions(shell: Shell, command: &str) -> Result<(), String> {
@@ -34,8 +28,16 @@ pub fn manual(directory: &Path) -> Result<(), String> {
     page(directory, "margay-run", run_command("margay run"))?;
     page(directory, "margay-mesh", mesh_command("margay mesh"))?;
     page(directory, "margay-markers", markers_command())?;
-    page(directory, "margay-bench", bench_command())?;
-    page(directory, "margay-bench-threads", bench_threads_command())
+    page(
+        directory,
+        "margay-bench",
+        margay_cli_bench_options::command(),
+    )?;
+    page(
+        directory,
+        "margay-bench-threads",
+        margay_cli_bench_options::threads_command(),
+    )
 }
 
 fn page(directory: &Path, name: &str, command: clap::Command) -> Result<(), String> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use margay_core_registry::markers::{self, Row};
 use margay_core_registry::{Phase, WaitKind};
-use margay_job_launch::report::{analysis, state_in_words};
+use margay_job_observe::state::{analysis, state_in_words};
 use margay_net_platform::{Peers, Platform};
 use margay_net_seeded::{Model, Weather, world_on};
 use margay_run_engine::{Data, Envelope, Failed, Limits, Mode, Pattern, Policy, Rank};

@@ -18,13 +18,17 @@ pub fn folder() -> PathBuf {
 }
 
 /// The crates whose outputs make the tree.
-const CRATES: [&str; 5] = [
+const CRATES: [&str; 6] = [
     "margay-abi-mpi",
     "margay-abi-mlp",
     "margay-abi-iml",
     "margay-abi-gomp",
+    "margay-bench-suite",
     "margay",
 ];
+
+/// The programs: the command, and the performance suite that `margay bench` runs.
+const PROGRAMS: [&str; 2] = ["margay", "margay-bench"];
 
 /// The launcher's other names.
 const NAMES: [&str; 5] = ["mpiexec", "mpirun", "yod", "poe", "showmesh"];
@@ -169,17 +173,19 @@ pub fn build(to: &Path) -> Result<()> {
         &to.join("lib/libmpi_abi.so.1"),
         0o755,
     )?;
-    copy(
-        built.join("margay").as_std_path(),
-        &to.join("bin/margay"),
-        0o755,
-    )?;
+    for name in PROGRAMS {
+        copy(
+            built.join(name).as_std_path(),
+            &to.join("bin").join(name),
+            0o755,
+        )?;
+    }
     for (from, name, mode) in FILES {
         copy(&workspace().join(from), &to.join(name), mode)?;
     }
     copy_folder(&workspace().join("docs"), &to.join("share/doc/margay/docs"))?;
     copy_folder(
-        &workspace().join("cli/suite/programs"),
+        &workspace().join("bench/suite/programs"),
         &to.join("share/margay/bench"),
     )?;
     let pkg_config = fs::read_to_string(workspace().join("abi/wrappers/mpi.pc"))

@@ -1,4 +1,4 @@
-//! Starts the ranks of a job on this machine, watches over them, and shows the jobs that run.
+//! Starts the ranks of a job on this machine and watches over them until all have ended.
 //!
 //! | module | subject |
 //! | --- | --- |
@@ -13,18 +13,15 @@
 //! | [`verdict`] | what the end of a rank means for the job |
 //! | [`report`] | what the launcher says when a job fails |
 //! | [`spawned`] | being run by a program that spawns processes |
-//! | [`waits`] | who waits for whom |
-//! | `jobs`, [`mesh`] | the jobs of this machine: finding them, what their ranks do |
-//! | [`markers`] | the lights and texts that tasks show |
+//!
+//! What the ranks of a job do is read by `margay-job-observe`, and the jobs of this machine are
+//! found by `margay-job-registry`.
 #![forbid(unsafe_code)]
 
 pub mod binding;
 pub mod environment;
 pub mod guard;
 pub mod input;
-mod jobs;
-pub mod markers;
-pub mod mesh;
 pub mod ordered;
 pub mod output;
 pub mod plan;
@@ -35,6 +32,5 @@ mod setup;
 pub mod spawned;
 pub mod spool;
 pub mod verdict;
-pub mod waits;
 
 pub use run::run;

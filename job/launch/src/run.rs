@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use margay_job_registry::has_launchers;
 use margay_net_platform::Peers;
 use margay_net_shm::SegmentPeers;
 use margay_sys_os::cpu;
@@ -13,7 +14,6 @@ use margay_sys_os::process::{self, Step};
 use margay_sys_os::signal::{self, Received};
 
 use crate::guard::{Command, Event, Guard};
-use crate::jobs;
 use crate::ordered::Ordered;
 use crate::plan::{Job, LaunchError};
 use crate::program;
@@ -65,22 +65,29 @@ struct Launcher<'a> {
     verdict: Verdict,
     /// The program that spawns this job.
     spawner: Option<Spawner>,
-    /// The ranks have ended; what they left running has time until `kill_at`.
-    lingers: bool,
     /// Children that the launcher's process had before it became a launcher (by `exec` in a shell).
     foreign: Vec<u32>,
     alive: u32,
     /// No process of the job is left.
     empty: bool,
+    ending: Ending,
+    timeout_at: Option<Instant>,
+    last_signal: Option<(i32, Instant)>,
+    buffer: Vec<u8>,
+}
+
+/// How far the end of the job has come.
+#[derive(Default)]
+struct Ending {
+    /// The ranks have ended; what they left running has time until `kill_at`.
+    lingers: bool,
     /// When everything is killed.
     kill_at: Option<Instant>,
     killed: bool,
-    timeout_at: Option<Instant>,
     /// Ended by a signal to the launcher or by the time limit.
     from_outside: bool,
+    /// When output that nobody takes is given up.
     drain_until: Option<Instant>,
-    last_signal: Option<(i32, Instant)>,
-    buffer: Vec<u8>,
 }
 
 impl<'a> Launcher<'a> {
@@ -97,14 +104,10 @@ impl<'a> Launcher<'a> {
                 Verdict::default()
             },
             spawner: None,
-            lingers: false,
             foreign: started.foreign,
             empty: false,
-            kill_at: None,
-            killed: false,
+            ending: Ending::default(),
             timeout_at: job.timeout.map(|t| started.at + t),
-            from_outside: false,
-            drain_until: None,
             last_signal: None,
             buffer: vec![0; READ_BYTES],
         }
@@ -206,9 +209,10 @@ impl<'a> Launcher<'a> {
         let mergers = self.own.sinks.iter().map(|s| s.merger.deadline());
         mergers
             .chain([
-                self.kill_at,
+                self.ending.kill_at,
                 self.timeout_at,
-                self.drain_until
+                self.ending
+                    .drain_until
                     .filter(|_| !self.own.sinks.iter().all(|s| s.closed)),
                 soon,
                 (flush_now || next_in_order).then_some(now),
@@ -234,12 +238,12 @@ impl<'a> Launcher<'a> {
                     // Only output is left, and nobody seems to take it.
                     self.verdict.signal_passed(signal);
                     self.verdict.end(0);
-                    self.drain_until = Some(now);
+                    self.ending.drain_until = Some(now);
                 } else if self.verdict.passed().is_some() && signal != signal::SIGHUP {
                     self.kill();
                 } else {
                     self.verdict.signal_passed(signal);
-                    self.from_outside = true;
+                    self.ending.from_outside = true;
                     self.guard.tell(Command::Signal(signal));
                     // A stopped rank could not obey.
                     self.guard.tell(Command::Signal(signal::SIGCONT));
@@ -248,7 +252,7 @@ impl<'a> Launcher<'a> {
                     } else {
                         USER_GRACE
                     };
-                    self.lingers = false;
+                    self.ending.lingers = false;
                     self.kill_by(now + grace);
                 }
             }
@@ -290,13 +294,13 @@ impl<'a> Launcher<'a> {
                         }
                     }
                     if self.alive == 0 {
-                        self.lingers = self.kill_at.is_none();
+                        self.ending.lingers = self.ending.kill_at.is_none();
                         self.kill_by(Instant::now() + LEFTOVER_GRACE);
                     }
                 }
                 Event::Empty => {
                     self.empty = true;
-                    self.kill_at = None;
+                    self.ending.kill_at = None;
                 }
             }
         }
@@ -306,8 +310,8 @@ impl<'a> Launcher<'a> {
         if self.empty {
             self.guard.bury();
             self.timeout_at = None;
-            if self.from_outside {
-                self.drain_until = Some(Instant::now() + DRAIN_PATIENCE);
+            if self.ending.from_outside {
+                self.ending.drain_until = Some(Instant::now() + DRAIN_PATIENCE);
             }
             for stream in &mut self.own.streams {
                 stream.flush = true;
@@ -329,7 +333,7 @@ impl<'a> Launcher<'a> {
             137,
         );
         self.empty = true;
-        self.kill_at = None;
+        self.ending.kill_at = None;
     }
 
     /// Reads what a rank wrote before it ended, and lets its last line out.
@@ -464,19 +468,19 @@ impl<'a> Launcher<'a> {
             let text = report::timeout(&self.job.launcher, seconds, &*self.peers);
             self.say(&text);
             self.verdict.end(124);
-            self.from_outside = true;
+            self.ending.from_outside = true;
             self.end();
         }
-        if self.drain_until.is_some_and(|at| now >= at) {
+        if self.ending.drain_until.is_some_and(|at| now >= at) {
             for sink in &mut self.own.sinks {
                 sink.closed = true;
             }
         }
-        if self.kill_at.is_some_and(|at| now >= at) {
-            if self.lingers && !self.killed && jobs::has_launchers(&self.foreign) {
+        if self.ending.kill_at.is_some_and(|at| now >= at) {
+            if self.ending.lingers && !self.ending.killed && has_launchers(&self.foreign) {
                 // Jobs that the ranks spawned go on without them.
-                self.kill_at = Some(now + LEFTOVER_GRACE);
-            } else if self.killed {
+                self.ending.kill_at = Some(now + LEFTOVER_GRACE);
+            } else if self.ending.killed {
                 let left: Vec<String> = (0..self.peers.size())
                     .filter(|&r| !self.peers.has_exited(r))
                     .map(|r| self.peers.identity(r).pid.to_string())
@@ -490,7 +494,7 @@ impl<'a> Launcher<'a> {
                     1,
                 );
                 self.empty = true;
-                self.kill_at = None;
+                self.ending.kill_at = None;
                 for stream in &mut self.own.streams {
                     stream.flush = true;
                 }
@@ -552,8 +556,8 @@ impl<'a> Launcher<'a> {
 
     /// Ends the ranks: SIGTERM, then SIGKILL.
     fn end(&mut self) {
-        self.lingers = false;
-        if self.empty || self.killed {
+        self.ending.lingers = false;
+        if self.empty || self.ending.killed {
             return;
         }
         self.guard.tell(Command::Signal(signal::SIGTERM));
@@ -562,21 +566,21 @@ impl<'a> Launcher<'a> {
     }
 
     fn kill_by(&mut self, at: Instant) {
-        if !self.killed && !self.empty {
-            self.kill_at = Some(self.kill_at.map_or(at, |former| former.min(at)));
+        if !self.ending.killed && !self.empty {
+            self.ending.kill_at = Some(self.ending.kill_at.map_or(at, |former| former.min(at)));
         }
     }
 
     fn kill(&mut self) {
-        if self.killed || self.empty {
+        if self.ending.killed || self.empty {
             return;
         }
-        self.killed = true;
+        self.ending.killed = true;
         if self.alive > 0 {
             self.verdict.end(1);
         }
         self.guard.tell(Command::Kill);
-        self.kill_at = Some(Instant::now() + KILL_PATIENCE);
+        self.ending.kill_at = Some(Instant::now() + KILL_PATIENCE);
     }
 
     /// An error of the launcher's own: one line, and the status if nothing failed before.

@@ -25,6 +25,11 @@ impl Crate {
     fn layer(&self) -> &str {
         self.manifest.split('/').next().unwrap_or("")
     }
+
+    /// The folder of the crate, from the root.
+    fn folder(&self) -> &str {
+        self.manifest.strip_suffix("/Cargo.toml").unwrap_or("")
+    }
 }
 
 /// What each layer may use beside itself and `core`. What drives everything (tests, bench, xtask) may use all, and
@@ -40,6 +45,23 @@ const LAYERS: [(&str, &[&str]); 8] = [
     ("cli", &["run", "job", "net", "fs", "sys"]),
 ];
 const DRIVERS: [&str; 3] = ["tests", "bench", "xtask"];
+
+/// The rooms of layers that have an order inside: each may use those that stand before it.
+const ROOMS: [&[&str]; 2] = [
+    &["job/registry", "job/observe", "job/launch"],
+    &["bench/common", "bench/suite", "bench/peers"],
+];
+
+/// Whether the order of the rooms allows a dependency, by the folders of both.
+fn is_in_order(from: &str, to: &str) -> bool {
+    ROOMS.iter().all(|rooms| {
+        let place = |folder| rooms.iter().position(|room| *room == folder);
+        match (place(from), place(to)) {
+            (Some(from), Some(to)) => to < from,
+            _ => true,
+        }
+    })
+}
 
 /// The workspace's crates from `cargo metadata`.
 pub fn crates(metadata: &Metadata, root: &Path) -> Vec<Crate> {
@@ -115,6 +137,14 @@ pub fn check(crates: &[Crate]) -> Vec<Finding> {
                 Some(allowed) => to.layer() == "core" || allowed.contains(&to.layer()),
                 None => true,
             };
+            if !is_in_order(from.folder(), to.folder()) {
+                let what = format!(
+                    "{} depends on {}; the order is job: launch -> observe -> registry, bench: peers -> suite -> common",
+                    from.folder(),
+                    to.folder()
+                );
+                findings.push(Finding::new(&from.manifest, 0, what));
+            }
             if !right {
                 let what = format!(
                     "{} ({}) depends on {} ({}); the direction is abi, cli -> run, job -> net, fs -> sys, and all may use core",
@@ -158,7 +188,9 @@ mod tests {
                 "run/engine",
                 &["shm", "storage", "sys", "schedule"],
             ),
-            part("launch", "job/launch", &["sys"]),
+            part("registry", "job/registry", &["sys"]),
+            part("launch", "job/launch", &["registry", "sys"]),
+            part("suite", "bench/suite", &["launch"]),
             part("mpi", "abi/mpi", &["engine", "sys", "datatype"]),
             part("margay", "cli", &["launch", "clap"]),
             part("tests", "tests", &["engine", "launch"]),
@@ -187,11 +219,27 @@ mod tests {
             ("job/x", "margay"),
             ("cli", "mpi"),
             ("abi/x", "tests"),
+            ("cli", "suite"),
         ] {
             let findings = check(&house(part("x", folder, &[dependency])));
             assert_eq!(findings.len(), 1, "{folder} -> {dependency}: {findings:?}");
             assert!(findings[0].what.contains("the direction is"));
         }
+    }
+
+    #[test]
+    fn the_order_of_rooms_is_kept() {
+        for (folder, dependency) in [
+            ("job/registry", "launch"),
+            ("job/observe", "launch"),
+            ("bench/common", "suite"),
+        ] {
+            let findings = check(&house(part("x", folder, &[dependency])));
+            assert_eq!(findings.len(), 1, "{folder} -> {dependency}: {findings:?}");
+            assert!(findings[0].what.contains("the order is"));
+        }
+        let right = part("x", "job/observe", &["registry"]);
+        assert_eq!(check(&house(right)), vec![]);
     }
 
     #[test]

@@ -1,0 +1,29 @@
+//! The performance suite behind `margay bench`: ASCI Red's tracking suite and MP LINPACK, on this machine; and threading runtimes
+//! side by side, `margay bench threads`.
+//!
+//! The kernels are programs in C that use MPI (`programs/`, installed in `share/margay/bench`). They are compiled with the
+//! installed `mpicc` at first use, or a peer's, run through the launcher, verify themselves and print lines of figures.
+//! This crate plans the runs, reads the lines, and makes table, JSON, Markdown and SVG of them. Its program `margay-bench`
+//! stands beside `margay`, which runs it for `margay bench`.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`command`] | the whole: plan, run, compare, publish |
+//! | [`plan`], [`install`], [`lines`] | what is run, how it is compiled, what it prints |
+//! | [`report`], [`derive`], [`compare`] | figures of a whole run, against each other and against an older report |
+//! | [`page`], [`picture`] | a report as table and files, and as SVG |
+//! | [`threads`] | the part that measures threading runtimes |
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod compare;
+pub mod derive;
+pub mod install;
+pub mod lines;
+pub mod page;
+pub mod picture;
+pub mod plan;
+pub mod report;
+pub mod threads;
+
+pub use command::bench;

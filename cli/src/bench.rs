@@ -1,0 +1,51 @@
+//! `margay bench`: the performance suite, which is a program of its own beside this one.
+//!
+//! Whether the options are right has been checked before it runs, so wrong options are reported in
+//! the same way whether it is installed or not.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use margay_cli_bench_options::PROGRAM;
+
+/// Replaces this process by the suite; returns only with the reason why that failed.
+pub fn run(arguments: &[OsString]) -> String {
+    match env::current_exe() {
+        Ok(own) => replace(&own.with_file_name(PROGRAM), arguments),
+        Err(error) => format!("cannot find the own program: {error}"),
+    }
+}
+
+fn replace(program: &Path, arguments: &[OsString]) -> String {
+    let error = Command::new(program).args(arguments).exec();
+    let program = program.display();
+    match error.kind() {
+        ErrorKind::NotFound => format!(
+            "the performance suite is not installed: there is no {program}; \
+             use the margay of a whole installation, such as `make install` makes"
+        ),
+        _ => format!("{program} cannot be run: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suite_that_is_not_there_or_no_program_is_told_with_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = replace(&folder.path().join(PROGRAM), &[]);
+        assert!(
+            told.contains("is not installed") && told.contains("make install"),
+            "{told}"
+        );
+        std::fs::write(folder.path().join("text"), "no program").unwrap();
+        let told = replace(&folder.path().join("text"), &[]);
+        assert!(told.contains("cannot be run: "), "{told}");
+    }
+}

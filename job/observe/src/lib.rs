@@ -1,0 +1,14 @@
+//! What the jobs of this machine do, read from their shared memory. Nothing is ever written there.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`mesh`] | all jobs with the states of their ranks, as `margay mesh` shows them |
+//! | [`state`] | what one rank does now, as a value and in words |
+//! | [`waits`] | who waits for whom, and who can never go on |
+//! | [`markers`] | the lights and texts that tasks of MPL show |
+#![forbid(unsafe_code)]
+
+pub mod markers;
+pub mod mesh;
+pub mod state;
+pub mod waits;

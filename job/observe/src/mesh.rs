@@ -1,0 +1,265 @@
+//! The jobs of this machine, as `margay mesh` (`showmesh`) shows them.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use margay_core_registry::{Phase, WaitKind};
+use margay_job_registry::Jobs;
+use margay_net_platform::Peers;
+use margay_sys_os::clock::now_ns;
+use margay_sys_os::process::ProcessFacts;
+use serde::Serialize;
+
+use crate::state;
+use crate::waits::{Doing, describe};
+
+/// A job that is running. The field names are those of `margay mesh --json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobView {
+    /// The job's number: the process id of its launcher.
+    pub job: u64,
+    /// Its command line.
+    pub command: String,
+    /// How many ranks it has.
+    pub ranks: u32,
+    /// How many cores it may use.
+    pub cores: u32,
+    /// Since when it runs, in seconds.
+    pub running_s: f64,
+    /// Who waits for whom without an end, in words; empty when everybody may go on.
+    pub findings: Vec<String>,
+    /// Ranks that wait on each other in a circle.
+    pub deadlocks: Vec<Vec<u32>>,
+    /// Its ranks, in order.
+    pub rank: Vec<RankView>,
+}
+
+/// One rank.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RankView {
+    /// Its number.
+    pub rank: u32,
+    /// Its process id; 0 before it has started.
+    pub pid: u32,
+    /// The core that it is bound to.
+    pub bound_core: Option<u32>,
+    /// The core that it ran on last.
+    pub last_core: Option<u32>,
+    /// What it does.
+    pub state: State,
+    /// The MPI call that it is in, or that it called last; empty before the first.
+    pub call: String,
+    /// What it waits for, while it waits.
+    pub waiting: Option<WaitView>,
+    /// CPU time that it has used, in seconds.
+    pub cpu_s: f64,
+    /// CPU time since the last look divided by the time that has passed, in percent of a core.
+    pub cpu_percent: f64,
+}
+
+/// What a rank does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It has not called the library yet.
+    Starting,
+    /// It runs its own code, or makes progress in the library.
+    Computing,
+    /// It waits in the library.
+    Waiting,
+    /// It has called finalize, or its process has ended.
+    Finished,
+}
+
+/// What a rank waits for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WaitView {
+    /// `receive`, `send`, `collective` or `several`.
+    pub kind: &'static str,
+    /// The rank that it waits for, if it is one.
+    pub rank: Option<u32>,
+    /// The tag, if the wait has one.
+    pub tag: Option<i32>,
+    /// The context (communicator) of the wait.
+    pub context: u32,
+    /// Since when, in seconds.
+    pub since_s: f64,
+    /// The same in words.
+    pub text: String,
+}
+
+/// Looks at the jobs of this machine again and again. All that it sees is what the user may see: a
+/// launcher of somebody else's is passed over.
+#[derive(Default)]
+pub struct Mesh {
+    jobs: Jobs,
+    /// CPU seconds of each process at the last look.
+    last: HashMap<u32, (f64, Instant)>,
+}
+
+impl Mesh {
+    /// The jobs that run now, the oldest first. The CPU percentage counts from the last look, or
+    /// from the job's start.
+    pub fn look(&mut self) -> Vec<JobView> {
+        let now = Instant::now();
+        let mut next = HashMap::new();
+        let jobs = self
+            .jobs
+            .look()
+            .into_iter()
+            .map(|peers| {
+                view(peers, now_ns(), |pid, cpu_s, running_s| {
+                    next.insert(pid, (cpu_s, now));
+                    let (used, passed) = match self.last.get(&pid) {
+                        Some((before, at)) => (cpu_s - before, (now - *at).as_secs_f64()),
+                        None => (cpu_s, running_s),
+                    };
+                    if passed > 0.0 {
+                        (100.0 * used / passed).max(0.0)
+                    } else {
+                        0.0
+                    }
+                })
+            })
+            .collect();
+        self.last = next;
+        jobs
+    }
+}
+
+fn view(peers: &dyn Peers, now_ns: u64, mut percent: impl FnMut(u32, f64, f64) -> f64) -> JobView {
+    let job = peers.facts();
+    let running_s = now_ns.saturating_sub(job.started_ns) as f64 * 1e-9;
+    let analysis = state::analysis(peers, now_ns);
+    let rank = (0..peers.size())
+        .map(|rank| {
+            let identity = peers.identity(rank);
+            let pid = identity.pid;
+            let facts = (pid != 0 && !peers.has_exited(rank))
+                .then(|| ProcessFacts::of(pid))
+                .flatten();
+            let cpu_s = facts.map_or(0.0, |f| f.cpu_seconds);
+            let call = peers.call(rank);
+            let (state, waiting) = match state::doing(peers, rank, now_ns) {
+                Doing::Finished => (State::Finished, None),
+                Doing::Going if peers.phase(rank) == Phase::Starting => (State::Starting, None),
+                Doing::Going => (State::Computing, None),
+                Doing::Waiting(waits) => {
+                    let (w, since_s) = waits.first();
+                    let view = WaitView {
+                        kind: match w.kind {
+                            WaitKind::Receive => "receive",
+                            WaitKind::Send => "send",
+                            WaitKind::Collective => "collective",
+                            WaitKind::Several => "several",
+                            WaitKind::Elsewhere => "elsewhere",
+                        },
+                        rank: w.peer,
+                        tag: w.tag,
+                        context: w.context,
+                        since_s,
+                        text: describe(&call, &w),
+                    };
+                    (State::Waiting, Some(view))
+                }
+            };
+            RankView {
+                rank,
+                pid,
+                bound_core: identity.core,
+                last_core: facts.map(|f| f.last_core),
+                state,
+                call,
+                waiting,
+                cpu_s,
+                cpu_percent: facts.map_or(0.0, |_| percent(pid, cpu_s, running_s)),
+            }
+        })
+        .collect();
+    JobView {
+        job: job.job,
+        command: job.command,
+        ranks: peers.size(),
+        cores: job.cores,
+        running_s,
+        findings: analysis.lines(),
+        deadlocks: analysis.cycles,
+        rank,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use margay_core_registry::{Facts, Waiting, call_name};
+    use margay_net_shm::SegmentPeers;
+    use margay_sys_shm::layout::Sizes;
+    use margay_sys_shm::segment::Segment;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    fn segment(ranks: u32) -> Arc<Segment> {
+        let sizes = Sizes {
+            ranks,
+            heap_bytes: 1 << 16,
+            arena_bytes: 1 << 21,
+        };
+        Arc::new(Segment::create(sizes).unwrap())
+    }
+
+    #[test]
+    fn a_job_of_this_process_is_seen() {
+        let segment = segment(3);
+        let me = std::process::id();
+        segment.registry().describe(&Facts {
+            job: u64::from(me),
+            launcher: me,
+            started_ns: now_ns(),
+            command: "a.out".into(),
+            cores: 2,
+            is_tolerant: false,
+        });
+        let peers = SegmentPeers::of(&segment);
+        let mut waits = Vec::new();
+        let long_ago = now_ns().saturating_sub(3_000_000_000);
+        for (rank, peer) in [(0, 1), (1, 0)] {
+            segment.registry().identify(rank, me, Some(rank), 0);
+            peers.set_phase(rank, Phase::Running);
+            for (word, value) in peers.call_words(rank).iter().zip(call_name("MPI_Send")) {
+                word.store(value, Ordering::Relaxed);
+            }
+            let waiting = Waiting {
+                thread: me,
+                kind: WaitKind::Send,
+                peer: Some(peer),
+                tag: Some(7),
+                context: 0,
+                since_ns: long_ago,
+            };
+            waits.push(peers.begin_wait(rank, &waiting));
+        }
+        segment.registry().set_exited(2);
+        let mut mesh = Mesh::default();
+        let jobs = mesh.look();
+        let job = jobs.iter().find(|j| j.job == u64::from(me)).unwrap();
+        assert_eq!(
+            (job.ranks, job.cores, job.command.as_str()),
+            (3, 2, "a.out")
+        );
+        assert_eq!(job.deadlocks, [[0, 1]]);
+        assert_eq!(job.findings, ["deadlock: 0 → 1 → 0"]);
+        assert_eq!(job.rank[0].state, State::Waiting);
+        assert_eq!(job.rank[2].state, State::Finished);
+        let wait = job.rank[1].waiting.as_ref().unwrap();
+        assert_eq!(wait.text, "MPI_Send until rank 0 takes its message, tag 7");
+        assert!(wait.since_s >= 3.0);
+        drop(waits);
+        drop((peers, segment, mesh));
+        assert!(
+            Mesh::default()
+                .look()
+                .iter()
+                .all(|j| j.job != u64::from(me))
+        );
+    }
+}

@@ -1,0 +1,49 @@
+//! What a rank does now, as its registry has it, and what the waits of all ranks amount to.
+
+use margay_core_registry::{Phase, Waiting};
+use margay_net_platform::Peers;
+
+use crate::waits::{Analysis, Doing, Lasting, analyse, describe};
+
+/// A wait that has lasted so long is taken for a wait and not for a message on its way.
+pub const SETTLED_S: f64 = 0.5;
+
+/// Who waits for whom at `now_ns` of the registry's clock.
+#[must_use]
+pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
+    let doing: Vec<Doing> = (0..peers.size())
+        .map(|rank| doing(peers, rank, now_ns))
+        .collect();
+    analyse(&doing, SETTLED_S)
+}
+
+/// What a rank does at `now_ns`.
+#[must_use]
+pub fn doing(peers: &dyn Peers, rank: u32, now_ns: u64) -> Doing {
+    if peers.has_exited(rank) || peers.phase(rank) == Phase::Finalized {
+        return Doing::Finished;
+    }
+    let waits = peers.waits(rank);
+    let waits_unlisted = waits.unlisted;
+    let lasting = |w: Waiting| (w, now_ns.saturating_sub(w.since_ns) as f64 * 1e-9);
+    match Lasting::new(waits.listed.into_iter().map(lasting).collect()) {
+        // What a thread that is not listed waits for is not known.
+        Some(waits) if waits_unlisted == 0 => Doing::Waiting(waits),
+        _ => Doing::Going,
+    }
+}
+
+/// The state of a rank in words, without times, so that ranks in the same state can be grouped.
+#[must_use]
+pub fn state_in_words(peers: &dyn Peers, rank: u32, now_ns: u64) -> String {
+    let call = peers.call(rank);
+    match (doing(peers, rank, now_ns), peers.phase(rank)) {
+        (Doing::Finished, _) => "finished".into(),
+        (Doing::Waiting(waits), _) => {
+            format!("waiting in {}", describe(&call, &waits.first().0))
+        }
+        (Doing::Going, Phase::Starting) => "running, has not called MPI_Init".into(),
+        (Doing::Going, _) if call.is_empty() => "computing".into(),
+        (Doing::Going, _) => format!("computing, last MPI call {call}"),
+    }
+}
