@@ -12,8 +12,8 @@ use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::sentinel::MPI_UNDEFINED;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
-use margay_run_mpi::window::access::SHORT;
 use margay_run_mpi::{Mpi, fail};
+use margay_run_windows::access::SHORT;
 use margay_sys::user::{Mem, Piece};
 
 use crate::types::{MPI_Aint, MPI_Count, MPI_Datatype};

@@ -26,14 +26,14 @@ impl Carrier {
 }
 
 /// Access to the attributes in the state of an object, under the state's lock.
-pub(crate) struct Access<'a, S> {
+pub struct Access<'a, S> {
     state: MutexGuard<'a, S>,
     get: fn(&S) -> &Attributes,
     get_mut: fn(&mut S) -> &mut Attributes,
 }
 
 impl<'a, S> Access<'a, S> {
-    pub(crate) fn new(
+    pub fn new(
         state: MutexGuard<'a, S>,
         get: fn(&S) -> &Attributes,
         get_mut: fn(&mut S) -> &mut Attributes,

@@ -4,24 +4,25 @@
 //! executes: blocking ([`Mpi::collective`]), with a request ([`Mpi::icollective`]) or again and again
 //! ([`Mpi::collective_init`]).
 
+mod plan;
+
 use std::sync::Arc;
 
-use margay_core_datatype::Datatype;
-use margay_core_schedule as schedule;
-use margay_core_schedule::{
-    Block, Inter, InterRoot, Neighbourhood, Part, Ranks, Reduction as Amount, Schedule,
-};
-use margay_run_engine::{Buffer, Collective, Execution, Outcome, ReqId, combine};
+use margay_core_datatype::{Basic, Datatype};
+use margay_core_reduce as reduce;
+use margay_core_schedule::{Block, Part, Reduction as Amount};
+use margay_run_engine::{Buffer, Collective, Data, Execution, Outcome, ReqId, combine};
 use margay_sys::user::Mem;
 
 use crate::comm::Comm;
 use crate::error::*;
-use crate::op::Bound;
+use crate::op::{Bound, Op};
 use crate::point::Start;
 use crate::recover::failure;
 use crate::request::Active;
-use crate::topology::Topology;
 use crate::{Mpi, fail};
+
+use plan::{Plan, plan};
 
 /// `count` elements of a datatype. In operations with equal blocks, those of one process.
 #[derive(Clone)]
@@ -274,43 +275,10 @@ pub(crate) fn disagreement(outcome: &Outcome) -> Option<Error> {
     Some(Error::new(class, text))
 }
 
-/// A schedule with what it works on.
-struct Plan {
-    schedule: Schedule,
-    send: Buffer,
-    recv: Buffer,
-    reduce: Option<margay_run_engine::Reduction>,
-}
-
-impl Plan {
-    fn new(schedule: Schedule, send: Buffer, recv: Buffer) -> Plan {
-        Plan {
-            schedule,
-            send,
-            recv,
-            reduce: None,
-        }
-    }
-
-    fn reducing(schedule: Schedule, send: Option<&Mem>, recv: Option<&Mem>, e: &Elements) -> Plan {
-        let typed = |mem: Option<&Mem>| match mem {
-            None => Buffer::None,
-            Some(mem) => Buffer::Typed {
-                mem: mem.clone(),
-                datatype: e.datatype.clone(),
-            },
-        };
-        Plan {
-            schedule,
-            send: typed(send),
-            recv: typed(recv),
-            reduce: Some(e.op.reduction(&e.datatype)),
-        }
-    }
-}
-
 impl Operand {
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Packed bytes of the elements.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         self.count * self.datatype.size()
     }
 
@@ -326,6 +294,19 @@ impl Operand {
             mem: self.mem.clone(),
             datatype: self.datatype.clone(),
         }
+    }
+
+    /// Packed bytes `position .. position + len` of it.
+    #[must_use]
+    pub fn part(&self, position: u64, len: u64) -> Data {
+        Data::part(self.mem.clone(), &self.datatype, position, len)
+    }
+
+    /// Where it is when its elements lie in one piece.
+    #[must_use]
+    pub fn dense(&self) -> Option<(&Mem, i64)> {
+        let at = self.datatype.flat().contiguous(self.count)?;
+        Some((&self.mem, at))
     }
 }
 
@@ -363,23 +344,14 @@ impl Blocks {
     }
 }
 
-fn buffer_or_none(operand: Option<&Operand>) -> Buffer {
-    operand.map_or(Buffer::None, Operand::buffer)
-}
-
-fn typed_or_none(blocks: Option<&Blocks>) -> Buffer {
-    blocks.map_or(Buffer::None, Blocks::typed)
-}
-
-fn block(operand: Option<&Operand>) -> Block {
-    operand.map_or(Block::default(), Operand::block)
-}
-
-fn parts(blocks: Option<&Blocks>) -> Vec<Part> {
-    blocks.map_or(Vec::new(), Blocks::parts)
-}
-
 impl Elements {
+    fn buffer(&self, mem: &Mem) -> Buffer {
+        Buffer::Typed {
+            mem: mem.clone(),
+            datatype: self.datatype.clone(),
+        }
+    }
+
     fn amount(&self) -> Amount {
         Amount {
             count: self.count,
@@ -387,200 +359,6 @@ impl Elements {
             commutative: self.op.op.commutes(),
         }
     }
-}
-
-/// The schedule of an operation.
-fn plan(comm: &Comm, operation: &Operation) -> Result<Plan> {
-    let tuning = &schedule::Tuning::default();
-    let ranks = Ranks {
-        rank: comm.rank,
-        size: comm.size(),
-    };
-    let Some(remote) = &comm.remote else {
-        return intra_plan(comm, ranks, operation, tuning);
-    };
-    let inter = Inter {
-        local: ranks,
-        remote_size: remote.size(),
-    };
-    inter_plan(comm, inter, operation, tuning)
-}
-
-fn intra_plan(
-    comm: &Comm,
-    ranks: Ranks,
-    operation: &Operation,
-    tuning: &schedule::Tuning,
-) -> Result<Plan> {
-    use Operation as O;
-    let at = |root: &Root| match root {
-        Root::Rank(rank) => Ok(*rank),
-        _ => fail!(
-            MPI_ERR_ROOT,
-            "MPI_ROOT and MPI_PROC_NULL are roots of inter-communicators only"
-        ),
-    };
-    Ok(match operation {
-        O::Barrier => Plan::new(schedule::barrier(ranks), Buffer::None, Buffer::None),
-        O::Bcast { data, root } => Plan::new(
-            schedule::bcast(ranks, at(root)?, data.bytes(), tuning),
-            Buffer::None,
-            data.buffer(),
-        ),
-        O::Gather { send, recv, root } => {
-            let (s, r) = (send.as_ref(), recv.as_ref());
-            Plan::new(
-                schedule::gather(ranks, at(root)?, block(s), block(r), s.is_none(), tuning),
-                buffer_or_none(s),
-                buffer_or_none(r),
-            )
-        }
-        O::Gatherv { send, recv, root } => {
-            let (s, r) = (send.as_ref(), recv.as_ref());
-            Plan::new(
-                schedule::gatherv(ranks, at(root)?, block(s).bytes, &parts(r), s.is_none()),
-                buffer_or_none(s),
-                typed_or_none(r),
-            )
-        }
-        O::Scatter { send, recv, root } => {
-            let (s, r) = (send.as_ref(), recv.as_ref());
-            Plan::new(
-                schedule::scatter(ranks, at(root)?, block(s), block(r), r.is_none(), tuning),
-                buffer_or_none(s),
-                buffer_or_none(r),
-            )
-        }
-        O::Scatterv { send, recv, root } => {
-            let (s, r) = (send.as_ref(), recv.as_ref());
-            Plan::new(
-                schedule::scatterv(ranks, at(root)?, &parts(s), block(r).bytes, r.is_none()),
-                typed_or_none(s),
-                buffer_or_none(r),
-            )
-        }
-        O::Allgather { send, recv } => Plan::new(
-            schedule::allgather(ranks, recv.block(), send.is_none(), tuning),
-            buffer_or_none(send.as_ref()),
-            recv.buffer(),
-        ),
-        O::Allgatherv { send, recv } => Plan::new(
-            schedule::allgatherv(ranks, &recv.parts(), send.is_none(), tuning),
-            buffer_or_none(send.as_ref()),
-            recv.typed(),
-        ),
-        O::Alltoall { send, recv } => Plan::new(
-            schedule::alltoall(
-                ranks,
-                block(send.as_ref()),
-                recv.block(),
-                send.is_none(),
-                tuning,
-            ),
-            buffer_or_none(send.as_ref()),
-            recv.buffer(),
-        ),
-        O::Alltoallv { send, recv } => Plan::new(
-            schedule::alltoallv(
-                ranks,
-                &parts(send.as_ref()),
-                &recv.parts(),
-                send.is_none(),
-                tuning,
-            ),
-            typed_or_none(send.as_ref()),
-            recv.typed(),
-        ),
-        O::Alltoallw { send, recv } => Plan::new(
-            schedule::alltoallw(
-                ranks,
-                &parts(send.as_ref()),
-                &recv.parts(),
-                send.is_none(),
-                tuning,
-            ),
-            send.as_ref().map_or(Buffer::None, Blocks::per_peer),
-            recv.per_peer(),
-        ),
-        O::Reduce {
-            send,
-            recv,
-            what,
-            root,
-        } => Plan::reducing(
-            schedule::reduce(ranks, at(root)?, what.amount(), send.is_none(), tuning),
-            send.as_ref(),
-            recv.as_ref(),
-            what,
-        ),
-        O::Allreduce { send, recv, what } => Plan::reducing(
-            schedule::allreduce(ranks, what.amount(), send.is_none(), tuning),
-            send.as_ref(),
-            Some(recv),
-            what,
-        ),
-        O::ReduceScatterBlock { send, recv, what } => Plan::reducing(
-            schedule::reduce_scatter_block(ranks, what.amount(), send.is_none(), tuning),
-            send.as_ref(),
-            Some(recv),
-            what,
-        ),
-        O::ReduceScatter {
-            send,
-            recv,
-            counts,
-            what,
-        } => Plan::reducing(
-            schedule::reduce_scatter(
-                ranks,
-                counts,
-                what.datatype.size(),
-                what.op.op.commutes(),
-                send.is_none(),
-                tuning,
-            ),
-            send.as_ref(),
-            Some(recv),
-            what,
-        ),
-        O::Scan { send, recv, what } => Plan::reducing(
-            schedule::scan(ranks, what.amount(), send.is_none(), tuning),
-            send.as_ref(),
-            Some(recv),
-            what,
-        ),
-        O::Exscan { send, recv, what } => Plan::reducing(
-            schedule::exscan(ranks, what.amount(), send.is_none(), tuning),
-            send.as_ref(),
-            Some(recv),
-            what,
-        ),
-        O::NeighborAllgather { send, recv } => Plan::new(
-            schedule::neighbor_allgather(&neighbourhood(comm)?, send.bytes(), recv.block()),
-            send.buffer(),
-            recv.buffer(),
-        ),
-        O::NeighborAllgatherv { send, recv } => Plan::new(
-            schedule::neighbor_allgatherv(&neighbourhood(comm)?, send.bytes(), &recv.parts()),
-            send.buffer(),
-            recv.typed(),
-        ),
-        O::NeighborAlltoall { send, recv } => Plan::new(
-            schedule::neighbor_alltoall(&neighbourhood(comm)?, send.block(), recv.block()),
-            send.buffer(),
-            recv.buffer(),
-        ),
-        O::NeighborAlltoallv { send, recv } => Plan::new(
-            schedule::neighbor_alltoallv(&neighbourhood(comm)?, &send.parts(), &recv.parts()),
-            send.typed(),
-            recv.typed(),
-        ),
-        O::NeighborAlltoallw { send, recv } => Plan::new(
-            schedule::neighbor_alltoallw(&neighbourhood(comm)?, &send.parts(), &recv.parts()),
-            send.per_peer(),
-            recv.per_peer(),
-        ),
-    })
 }
 
 /// Refuses what one process can see to be wrong about an operation on an intra-communicator.
@@ -675,172 +453,36 @@ fn not_own_block(send: &Operand, recv: &Mem, start: i64, datatype: &Datatype) ->
     Ok(())
 }
 
-fn inter_plan(
-    comm: &Comm,
-    inter: Inter,
-    operation: &Operation,
-    tuning: &schedule::Tuning,
-) -> Result<Plan> {
-    use Operation as O;
-    let at = |root: &Root| match root {
-        Root::Rank(rank) => InterRoot::Remote(*rank),
-        Root::Here => InterRoot::Myself,
-        Root::Null => InterRoot::Neighbour,
-    };
-    let in_place = || {
-        Error::new(
-            MPI_ERR_BUFFER,
-            format!("MPI_IN_PLACE is not allowed on {}", comm.describe()),
-        )
-    };
-    Ok(match operation {
-        O::Barrier => Plan::new(schedule::inter_barrier(inter), Buffer::None, Buffer::None),
-        O::Bcast { data, root } => Plan::new(
-            schedule::inter_bcast(inter, at(root), data.bytes(), tuning),
-            Buffer::None,
-            data.buffer(),
-        ),
-        O::Gather { send, recv, root } => {
-            let (s, r) = (send.as_ref(), recv.as_ref());
-            Plan::new(
-                schedule::inter_gather(inter, at(root), block(s), block(r)),
-                buffer_or_none(s),
-                buffer_or_none(r),
-            )
-        }
-        O::Gatherv { send, recv, root } => {
-            let (s, r) = (send.as_ref(), recv.as_ref());
-            Plan::new(
-                schedule::inter_gatherv(at(root), block(s).bytes, &parts(r)),
-                buffer_or_none(s),
-                typed_or_none(r),
-            )
-        }
-        O::Scatter { send, recv, root } => {
-            let (s, r) = (send.as_ref(), recv.as_ref());
-            Plan::new(
-                schedule::inter_scatter(inter, at(root), block(s), block(r)),
-                buffer_or_none(s),
-                buffer_or_none(r),
-            )
-        }
-        O::Scatterv { send, recv, root } => {
-            let (s, r) = (send.as_ref(), recv.as_ref());
-            Plan::new(
-                schedule::inter_scatterv(at(root), &parts(s), block(r).bytes),
-                typed_or_none(s),
-                buffer_or_none(r),
-            )
-        }
-        O::Allgather { send, recv } => {
-            let send = send.as_ref().ok_or_else(in_place)?;
-            Plan::new(
-                schedule::inter_allgather(inter, send.bytes(), recv.block(), tuning),
-                send.buffer(),
-                recv.buffer(),
-            )
-        }
-        O::Allgatherv { send, recv } => {
-            let send = send.as_ref().ok_or_else(in_place)?;
-            Plan::new(
-                schedule::inter_allgatherv(inter, send.bytes(), &recv.parts(), tuning),
-                send.buffer(),
-                recv.typed(),
-            )
-        }
-        O::Alltoall { send, recv } => {
-            let send = send.as_ref().ok_or_else(in_place)?;
-            Plan::new(
-                schedule::inter_alltoall(inter, send.block(), recv.block(), tuning),
-                send.buffer(),
-                recv.buffer(),
-            )
-        }
-        O::Alltoallv { send, recv } => {
-            let send = send.as_ref().ok_or_else(in_place)?;
-            Plan::new(
-                schedule::inter_alltoallv(inter, &send.parts(), &recv.parts(), tuning),
-                send.typed(),
-                recv.typed(),
-            )
-        }
-        O::Alltoallw { send, recv } => {
-            let send = send.as_ref().ok_or_else(in_place)?;
-            Plan::new(
-                schedule::inter_alltoallw(inter, &send.parts(), &recv.parts(), tuning),
-                send.per_peer(),
-                recv.per_peer(),
-            )
-        }
-        O::Reduce {
-            send,
-            recv,
-            what,
-            root,
-        } => Plan::reducing(
-            schedule::inter_reduce(inter, at(root), what.amount(), tuning),
-            send.as_ref(),
-            recv.as_ref(),
-            what,
-        ),
-        O::Allreduce { send, recv, what } => Plan::reducing(
-            schedule::inter_allreduce(inter, what.amount(), tuning),
-            Some(send.as_ref().ok_or_else(in_place)?),
-            Some(recv),
-            what,
-        ),
-        O::ReduceScatterBlock { send, recv, what } => Plan::reducing(
-            schedule::inter_reduce_scatter_block(inter, what.amount(), tuning),
-            Some(send.as_ref().ok_or_else(in_place)?),
-            Some(recv),
-            what,
-        ),
-        O::ReduceScatter {
-            send,
-            recv,
-            counts,
-            what,
-        } => Plan::reducing(
-            schedule::inter_reduce_scatter(
-                inter,
-                counts,
-                what.datatype.size(),
-                what.op.op.commutes(),
-                tuning,
-            ),
-            Some(send.as_ref().ok_or_else(in_place)?),
-            Some(recv),
-            what,
-        ),
-        O::Scan { .. }
-        | O::Exscan { .. }
-        | O::NeighborAllgather { .. }
-        | O::NeighborAllgatherv { .. }
-        | O::NeighborAlltoall { .. }
-        | O::NeighborAlltoallv { .. }
-        | O::NeighborAlltoallw { .. } => fail!(
-            MPI_ERR_COMM,
-            "{} is an inter-communicator, on which this operation is not defined",
-            comm.describe()
-        ),
-    })
-}
-
-fn neighbourhood(comm: &Comm) -> Result<Neighbourhood> {
-    let neighbours = comm.neighbours()?;
-    Ok(match &comm.topology {
-        Some(Topology::Cart(_)) => Neighbourhood::cartesian(&neighbours.sources),
-        _ => {
-            let ranks = |all: Vec<Option<u32>>| all.into_iter().flatten().collect::<Vec<_>>();
-            Neighbourhood::graph(&ranks(neighbours.sources), &ranks(neighbours.destinations))
-        }
-    })
-}
-
 impl Mpi {
     /// `MPI_Reduce_local`: `right = left op right`.
     pub fn reduce_local(&self, op: &Bound, left: &Mem, right: &Operand) {
         let (datatype, count) = self.elements_for(&op.op, &right.datatype, right.count);
         combine(&op.reduction(&datatype), left, &right.mem, count);
+    }
+
+    /// No elements, where an argument of a collective has no meaning.
+    #[must_use]
+    pub fn no_operand(&self) -> Operand {
+        self.bytes_operand(Mem::empty(), 0)
+    }
+
+    /// The same for reductions.
+    #[must_use]
+    pub fn no_elements(&self) -> Elements {
+        let entry = self.basics[(Basic::Byte.handle() - 0x200) as usize].as_ref();
+        let entry = entry.expect("every basic type is there");
+        Elements {
+            count: 0,
+            datatype: entry.datatype.clone(),
+            op: Bound::new(Op::Builtin(reduce::Op::Bor), entry),
+        }
+    }
+
+    pub(crate) fn bytes_operand(&self, mem: Mem, length: usize) -> Operand {
+        Operand {
+            mem,
+            count: length as u64,
+            datatype: self.basic(Basic::Byte),
+        }
     }
 }

@@ -7,6 +7,7 @@ use margay_core_group::{Comparison, Group};
 use margay_run_engine::Rank;
 use margay_run_engine::node::Channel;
 
+use crate::Operation;
 use crate::attribute::{Access, Attributes, Carrier};
 use crate::buffer::Buffer;
 use crate::constants::comm::*;
@@ -108,7 +109,7 @@ pub struct State {
 }
 
 /// The parts of a new communicator.
-pub(crate) struct Parts {
+pub struct Parts {
     pub id: Option<u32>,
     pub rank: u32,
     pub group: Arc<Group>,
@@ -118,7 +119,7 @@ pub(crate) struct Parts {
 }
 
 impl Comm {
-    pub(crate) fn new(parts: Parts) -> Comm {
+    pub fn new(parts: Parts) -> Comm {
         Comm {
             handle: AtomicU32::new(MPI_COMM_NULL),
             id: AtomicU32::new(parts.id.unwrap_or(NO_CONTEXT)),
@@ -204,14 +205,14 @@ impl Comm {
     }
 
     /// The communicator is freed: its part of shared memory may serve others.
-    pub(crate) fn close_channel(&self) {
+    pub fn close_channel(&self) {
         if let Some(Some(channel)) = self.channel.get() {
             channel.close();
         }
     }
 
     /// The number of the next collective operation. All processes start collectives in the same order.
-    pub(crate) fn next_tag(&self) -> u32 {
+    pub fn next_tag(&self) -> u32 {
         self.sequence.fetch_add(1, Ordering::Relaxed) % SEQUENCES
     }
 
@@ -458,14 +459,24 @@ impl Mpi {
         let _ = self.errhandler_release(errhandler);
         self.objects().comms.remove(handle);
         // The processes that spawned this one are no longer connected.
-        let order = Ordering::AcqRel;
-        let _ = self
-            .parent
-            .compare_exchange(handle, MPI_COMM_NULL, order, Ordering::Relaxed);
+        self.lose_parent(handle);
         comm.close_channel();
         self.rank.lock().lock().remove_members(comm.id());
         self.give_up_bridges();
         Ok(())
+    }
+
+    /// `MPI_Comm_disconnect`: waits for everybody, then frees.
+    ///
+    /// # Errors
+    /// As [`Mpi::comm_free`].
+    pub fn comm_disconnect(&self, handle: u32) -> Result<()> {
+        let comm = self.comm(handle)?;
+        if !matches!(handle, MPI_COMM_WORLD | MPI_COMM_SELF) {
+            self.collective(&comm, Operation::Barrier)?;
+        }
+        drop(comm);
+        self.comm_free(handle)
     }
 
     /// `MPI_Comm_compare`

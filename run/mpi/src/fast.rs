@@ -102,7 +102,7 @@ impl Mpi {
 
 impl Operand {
     /// As the data of a message.
-    pub(crate) fn data(&self) -> Data {
+    pub fn data(&self) -> Data {
         Data::typed(self.mem.clone(), self.count, &self.datatype)
     }
 

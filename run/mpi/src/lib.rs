@@ -18,15 +18,17 @@ pub mod comm;
 pub mod constants;
 mod construct;
 pub mod datatype;
-pub mod dynamic;
 pub mod errhandler;
 pub mod error;
+mod exchange;
 pub mod external;
 mod fast;
-pub mod file;
+pub mod foreign;
 pub mod group;
 pub mod handle;
 pub mod info;
+mod intercomm;
+pub mod launcher;
 pub mod library;
 pub mod op;
 pub mod partition;
@@ -37,10 +39,9 @@ mod sent;
 pub mod session;
 pub mod tool;
 pub mod topology;
-pub mod window;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_core_datatype::{Basic, Datatype};
@@ -62,11 +63,8 @@ use constants::keyval::*;
 use constants::sentinel::MPI_PROC_NULL;
 use constants::thread::*;
 use datatype::Type;
-use dynamic::Others;
-use dynamic::names::Names;
-use dynamic::port::Ports;
 use errhandler::{Codes, Handler};
-use file::{File, Files};
+use foreign::Others;
 use group::Groups;
 use handle::{Kind, Table};
 use info::Info;
@@ -75,7 +73,6 @@ use point::Taken;
 use request::Request;
 use sent::SentRequests;
 use session::Session;
-use window::Window;
 
 /// The end of an operation, as a status tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,24 +96,17 @@ pub struct Mpi {
     own: Arc<Comm>,
     basics: Box<[Option<Arc<Type>>]>,
     objects: RankLock<Objects>,
-    /// Stores to windows may be on their way that no fence has followed.
-    unsettled: AtomicBool,
     sent: SentRequests,
     codes: Mutex<Codes>,
     buffer: Mutex<Option<Arc<Buffer>>>,
     /// Numbers for communicators that this process has given away.
     proposals: AtomicU64,
     others: Mutex<Others>,
-    ports: Mutex<Ports>,
-    names: Mutex<Names>,
-    /// The handle of the communicator with those who spawned this job.
-    parent: AtomicU32,
     /// Memory of `MPI_Alloc_mem` that is not shared, by its address.
     allocated: Mutex<BTreeMap<usize, Mem>>,
     predefined: Predefined,
     environment: Info,
     fortran: Mutex<Fortran>,
-    files: Files,
     /// Between `MPI_Init` and `MPI_Finalize`.
     has_world: AtomicBool,
     thread_level: AtomicI32,
@@ -135,9 +125,7 @@ pub struct Objects {
     infos: Table<Info>,
     errhandlers: Table<Handler>,
     requests: Table<Request>,
-    files: Table<Arc<File>>,
     messages: Table<Taken>,
-    windows: Table<Arc<Window>>,
     keyvals: BTreeMap<i32, Keyval>,
     next_key: i32,
 }
@@ -203,22 +191,16 @@ impl Mpi {
                 infos: Table::new(Kind::Info),
                 errhandlers: Table::new(Kind::Errhandler),
                 requests,
-                files: Table::new(Kind::File),
                 messages: Table::new(Kind::Message),
-                windows: Table::new(Kind::Win),
                 keyvals: BTreeMap::new(),
                 next_key: 0,
             }),
-            unsettled: AtomicBool::new(false),
             sent: SentRequests::new(sent),
             codes: Mutex::new(Codes::new()),
             buffer: Mutex::default(),
             // Numbers below two times the size of the world would be those of the world and of MPI_COMM_SELF.
             proposals: AtomicU64::new(2),
             others: Mutex::default(),
-            ports: Mutex::default(),
-            names: Mutex::default(),
-            parent: AtomicU32::new(MPI_COMM_NULL),
             allocated: Mutex::default(),
             predefined: Predefined {
                 tag_ub: AtomicI32::new(point::TAG_UB),
@@ -233,7 +215,6 @@ impl Mpi {
             },
             environment: environment(&rank, arguments),
             fortran: Mutex::default(),
-            files: Files::default(),
             has_world: AtomicBool::new(false),
             thread_level: AtomicI32::new(MPI_THREAD_MULTIPLE),
             main_thread: AtomicUsize::new(this_thread()),
@@ -453,7 +434,9 @@ impl Mpi {
         self.codes.lock().expect("no panic under this lock")
     }
 
-    fn basic(&self, basic: Basic) -> Arc<Datatype> {
+    /// A predefined type.
+    #[must_use]
+    pub fn basic(&self, basic: Basic) -> Arc<Datatype> {
         let place = (basic.handle() - 0x200) as usize;
         let entry = self.basics[place].as_ref();
         entry.expect("every basic type is there").datatype.clone()

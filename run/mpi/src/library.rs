@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use margay_core_datatype::{Basic, Datatype};
+use margay_core_datatype::Basic;
 use margay_core_group::Group;
 use margay_core_reduce as reduce;
 use margay_sys::user::Mem;
@@ -63,7 +63,7 @@ impl Mpi {
         Operand {
             mem,
             count,
-            datatype: self.datatype_of(basic),
+            datatype: self.basic(basic),
         }
     }
 
@@ -78,11 +78,5 @@ impl Mpi {
             datatype: ty.datatype.clone(),
             op: Bound::new(Op::Builtin(op), ty),
         }
-    }
-
-    /// A predefined type.
-    #[must_use]
-    pub fn datatype_of(&self, basic: Basic) -> Arc<Datatype> {
-        self.basic(basic)
     }
 }

@@ -14,7 +14,7 @@ use crate::error::*;
 use crate::partition::{Incoming, Outgoing};
 use crate::recover::failure;
 use crate::request::Active;
-pub use crate::request::received;
+use crate::request::complete::received;
 use crate::sent::Message;
 use crate::{Mpi, Status};
 

@@ -332,13 +332,13 @@ impl Mpi {
     }
 
     /// Whether members of the communicator may die and leave the others running; the same for all of them.
-    pub(crate) fn may_be_survived(&self, comm: &Comm) -> bool {
+    pub fn may_be_survived(&self, comm: &Comm) -> bool {
         let is_tolerant = |segment: &Arc<Segment>| segment.header().is_tolerant();
         self.spans(comm) || self.rank.segment().is_some_and(is_tolerant)
     }
 
     /// Returns when all members that live have called this.
-    pub(crate) fn agree_to_go_on(&self, comm: &Comm) {
+    pub fn agree_to_go_on(&self, comm: &Comm) {
         let (id, _) = self.start_agreement(comm, 0, [0; 2]);
         self.rank.wait(id);
     }

@@ -121,7 +121,7 @@ impl Nx {
                 Some(std::mem::replace(at, *at + count as i64))
             })
             .collect();
-        let byte = self.mpi.datatype_of(Basic::Byte);
+        let byte = self.mpi.basic(Basic::Byte);
         let operation = Operation::Allgatherv {
             send: Some(self.mpi.operand(x, bytes, Basic::Byte)),
             recv: Blocks {
