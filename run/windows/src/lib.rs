@@ -3,7 +3,8 @@
 //! | file | subject |
 //! | --- | --- |
 //! | `lib.rs` | the window and what is asked of it without communicating |
-//! | `create.rs` | making and freeing windows of all flavors |
+//! | `create.rs` | the functions that make and free windows |
+//! | `make.rs` | making a window: what its processes tell each other, and the ways that follow |
 //! | `hints.rs` | the hints of a window |
 //! | `attach.rs` | memory of dynamic windows |
 //! | `access.rs` | put, get, accumulate and their kin: checks, and which way they go |
@@ -26,6 +27,7 @@ mod create;
 mod epoch;
 mod hints;
 mod mail;
+mod make;
 mod queue;
 mod reach;
 mod server;
@@ -55,9 +57,8 @@ use margay_sys::window::Block;
 use attach::Attachments;
 use epoch::Epoch;
 use mail::Outbox;
+use make::Made;
 use server::Serving;
-
-pub use create::Memory;
 
 /// The windows of a rank.
 pub struct WindowsState {
@@ -118,6 +119,7 @@ pub enum Flavor {
 }
 
 /// A window. Immutable but for its epochs, attached memory, name, attributes and the like.
+// Fields: what each operation asks of a window stands side by side; parts of it would be one more way to go for all of them.
 pub struct Window {
     handle: AtomicU32,
     /// Of the same processes as the communicator that it was made from, never seen by the program.
@@ -125,14 +127,10 @@ pub struct Window {
     flavor: Flavor,
     /// What a target knows of each other.
     targets: Box<[Target]>,
-    /// Memory that goes back when the window is freed.
-    memory: Memory,
+    /// What goes back when the window is freed.
+    made: Made,
     /// Where the ranks share memory: the control block.
     block: Option<Arc<Block>>,
-    /// The address of the block in the arena of the rank that made it.
-    made_block: Option<usize>,
-    /// The address of the inboxes in the arena of this rank, if it made some: its memory is not mapped by others.
-    made_inboxes: Option<usize>,
     /// The inboxes, if they are in use.
     inlet: Option<Arc<dyn Inlet>>,
     /// Operations may be left for some target.
