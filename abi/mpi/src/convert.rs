@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use margay_core_datatype::Datatype;
 use margay_run_engine::Data;
-use margay_run_mpi::collective::{Blocks, Operand};
 use margay_run_mpi::constants::address::{MPI_BOTTOM, MPI_IN_PLACE};
 use margay_run_mpi::constants::datatype::MPI_DATATYPE_NULL;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::sentinel::MPI_UNDEFINED;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
+use margay_run_mpi::operation::{Blocks, Operand};
 use margay_run_mpi::{Mpi, fail};
 use margay_run_windows::access::SHORT;
 use margay_sys::user::{Mem, Piece};

@@ -3,11 +3,11 @@
 use std::ffi::c_int;
 
 use margay_run_mpi::Mpi;
-use margay_run_mpi::collective::Operand;
 use margay_run_mpi::constants::address::MPI_IN_PLACE;
 use margay_run_mpi::constants::op::MPI_NO_OP;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
+use margay_run_mpi::operation::Operand;
 use margay_run_windows::access::{Access, Dense, Remote, check_single};
 use margay_sys::user::Piece;
 

@@ -9,9 +9,9 @@ use super::hints::Hints;
 use super::independent::Access;
 use super::twophase::{self, Io, Tags};
 use super::{File, Files};
+use margay_run_mpi::active::Deferred;
 use margay_run_mpi::constants::mode::*;
 use margay_run_mpi::error::*;
-use margay_run_mpi::request::Deferred;
 use margay_run_mpi::{Status, fail};
 
 /// Where in the view an access begins.

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use margay_core_group::{Cart, DistGraph, Graph};
 use margay_core_group::{Comparison, Group};
 use margay_run_engine::Rank;
 use margay_run_engine::node::Channel;
 
-use crate::Operation;
 use crate::attribute::{Access, Attributes, Carrier};
 use crate::buffer::Buffer;
 use crate::constants::comm::*;
@@ -15,12 +15,39 @@ use crate::constants::comparison::*;
 use crate::constants::errhandler::MPI_ERRORS_ARE_FATAL;
 use crate::constants::sentinel::MPI_PROC_NULL;
 use crate::constants::session::MPI_SESSION_NULL;
-use crate::construct::FOREIGN;
 use crate::error::*;
 use crate::info::Info;
-use crate::recover::Failures;
-use crate::topology::Topology;
+use crate::operation::Operation;
 use crate::{Mpi, fail};
+
+/// Numbers from here on are of communicators with processes of several jobs.
+pub(crate) const FOREIGN: u32 = 1 << 29;
+
+/// Numbers from here to [`FOREIGN`] are those of libraries beside MPI.
+pub(crate) const RESERVED: u32 = FOREIGN - (1 << 16);
+
+/// The topology of a communicator.
+#[derive(Clone, Debug)]
+pub enum Topology {
+    Cart(Arc<Cart>),
+    Graph(Arc<Graph>),
+    DistGraph(Arc<DistGraph>),
+}
+
+/// The neighbours of a process; `None` is `MPI_PROC_NULL`.
+pub struct Neighbours {
+    /// Data comes from these.
+    pub sources: Vec<Option<u32>>,
+    /// Data goes to these.
+    pub destinations: Vec<Option<u32>>,
+}
+
+/// What a communicator knows of failures.
+#[derive(Default)]
+pub(crate) struct Failures {
+    pub acknowledged: Mutex<Vec<u32>>,
+    pub agreements: AtomicU32,
+}
 
 /// The context of a communicator that `MPI_Comm_idup` has not completed yet.
 const NO_CONTEXT: u32 = u32::MAX;

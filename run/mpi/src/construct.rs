@@ -16,22 +16,16 @@ use margay_sys::clock;
 use margay_sys::user::Mem;
 
 use crate::attribute::Attributes;
-use crate::collective::{Operation, Root};
-use crate::comm::{Comm, Parts};
+use crate::comm::Topology;
+use crate::comm::{Comm, FOREIGN, Parts, RESERVED};
 use crate::constants::comm::MPI_COMM_NULL;
 use crate::constants::sentinel::MPI_UNDEFINED;
 use crate::error::*;
 use crate::exchange::Words;
 use crate::info::Info;
+use crate::operation::{Operation, Root};
 use crate::request::Finish;
-use crate::topology::Topology;
 use crate::{Mpi, fail};
-
-/// Numbers from here on are of communicators with processes of several jobs.
-pub(crate) const FOREIGN: u32 = 1 << 29;
-
-/// Numbers from here to [`FOREIGN`] are those of libraries beside MPI.
-pub(crate) const RESERVED: u32 = FOREIGN - (1 << 16);
 
 impl Mpi {
     /// A number for a communicator that is made of `parent` and whose rank 0 may be this process.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use margay_run_engine::{Data, Envelope, Mode, Pattern};
 use margay_sys::user::Mem;
 
-use crate::collective::{Operation, Root};
 use crate::comm::Comm;
 use crate::error::*;
 use crate::foreign::Address;
-use crate::recover::failure;
+use crate::operation::{Operation, Root};
+use crate::outcome::failure;
 use crate::{Mpi, fail};
 
 /// What every process tells the others.

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod active;
 mod agreement;
 pub mod attribute;
 pub mod buffer;
@@ -31,12 +32,15 @@ mod intercomm;
 pub mod launcher;
 pub mod library;
 pub mod op;
+pub mod operation;
+pub mod outcome;
 pub mod partition;
 pub mod point;
 pub mod recover;
 pub mod request;
 mod sent;
 pub mod session;
+mod start;
 pub mod tool;
 pub mod topology;
 
@@ -50,8 +54,8 @@ use margay_run_engine::{ProgressThread, Rank};
 use margay_sys::lock::{RankGuard, RankLock};
 use margay_sys::user::Mem;
 
-pub use collective::Operation;
 pub use comm::Comm;
+pub use operation::Operation;
 
 use attribute::Keyval;
 use buffer::Buffer;

@@ -11,12 +11,12 @@ use margay_core_reduce as reduce;
 use margay_sys::user::Mem;
 
 use crate::Mpi;
-use crate::collective::{Elements, Operand};
 use crate::comm::{Comm, Parts};
-use crate::construct::{FOREIGN, RESERVED};
+use crate::comm::{FOREIGN, RESERVED};
 use crate::error::*;
 use crate::fail;
 use crate::op::{Bound, Op};
+use crate::operation::{Elements, Operand};
 
 /// How many numbers there are for communicators of libraries.
 pub const NUMBERS: u32 = FOREIGN - RESERVED;

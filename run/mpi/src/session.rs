@@ -20,7 +20,7 @@ use crate::constants::session::MPI_SESSION_NULL;
 use crate::constants::thread::*;
 use crate::error::*;
 use crate::info::Info;
-use crate::recover::failure;
+use crate::outcome::failure;
 use crate::{Mpi, fail, thread_level_name};
 
 /// The context in which processes meet that have no communicator in common.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use margay_core_datatype::Basic;
 use margay_core_reduce::Op;
-use margay_run_mpi::collective::Blocks;
+use margay_run_mpi::operation::Blocks;
 use margay_run_mpi::{Operation, library};
 use margay_sys::user::Mem;
 

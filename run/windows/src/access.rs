@@ -12,9 +12,9 @@ use super::combine::{apply, swap};
 use super::reach::{Reach, element_type, on_memory, on_process};
 use super::sync::STORES_IN_ORDER;
 use super::{Flavor, Way, Window, Windows};
-use margay_run_mpi::collective::Operand;
 use margay_run_mpi::error::*;
 use margay_run_mpi::op;
+use margay_run_mpi::operation::Operand;
 use margay_run_mpi::{Status, fail};
 
 /// Elements of a target.

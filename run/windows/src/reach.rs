@@ -11,9 +11,9 @@ use super::access::{Job, Kind, Remote};
 use super::attach::look_up;
 use super::combine::{apply, swap};
 use super::{Way, Window, Windows};
-use margay_run_mpi::collective::Operand;
 use margay_run_mpi::error::*;
 use margay_run_mpi::fail;
+use margay_run_mpi::operation::Operand;
 
 /// Bytes that are worked on at a time where they have to be packed.
 const PIECE: u64 = 64 << 10;

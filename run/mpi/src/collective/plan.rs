@@ -7,11 +7,11 @@ use margay_core_schedule::{Block, Inter, InterRoot, Neighbourhood, Part, Ranks, 
 use margay_run_engine::{Buffer, Reduction};
 use margay_sys::user::Mem;
 
-use super::{Blocks, Elements, Operand, Operation, Root};
 use crate::comm::Comm;
+use crate::comm::Topology;
 use crate::error::*;
 use crate::fail;
-use crate::topology::Topology;
+use crate::operation::{Blocks, Elements, Operand, Operation, Root};
 
 /// A schedule with what it works on.
 pub(super) struct Plan {

@@ -1,12 +1,13 @@
 //! Completing requests: testing, waiting, and what an operation's end means to the program.
 
-use margay_run_engine::{Failed, Outcome, Pending, ReqId};
+use margay_run_engine::{Failed, Pending, ReqId};
 
-use super::{Active, Ended, Finish, Request, callback_failed};
-use crate::collective::disagreement;
+use super::{Ended, Finish, Request, callback_failed};
+use crate::active::Active;
 use crate::constants::request::MPI_REQUEST_NULL;
 use crate::error::*;
-use crate::recover::failure;
+use crate::outcome::failure;
+use crate::outcome::{disagreement, received, refused};
 use crate::{Mpi, Status};
 
 impl Mpi {
@@ -426,56 +427,4 @@ impl Finish {
             Finish::Call(call) => call(mpi),
         }
     }
-}
-
-/// The status of a receive, and an error if the message was longer than `room` bytes.
-#[must_use]
-pub fn received(outcome: &Outcome, room: u64) -> (Status, Option<Error>) {
-    if let Some(failed) = outcome.failed {
-        return (Status::EMPTY, Some(failure(failed, "the receive")));
-    }
-    if outcome.cancelled {
-        let status = Status {
-            cancelled: true,
-            ..Status::EMPTY
-        };
-        return (status, None);
-    }
-    let status = Status {
-        source: outcome.source as i32,
-        tag: outcome.tag as i32,
-        bytes: outcome.bytes,
-        cancelled: false,
-    };
-    if outcome.split {
-        let text = format!(
-            "the message from rank {} with tag {} has {} bytes and ends within an element of the receive's datatype; both \
-             sides must name the same basic types",
-            outcome.source, outcome.tag, outcome.bytes
-        );
-        return (status, Some(Error::new(MPI_ERR_TYPE, text)));
-    }
-    let error = outcome.truncated.map(|size| {
-        Error::new(
-            MPI_ERR_TRUNCATE,
-            format!(
-                "the message from rank {} with tag {} has {size} bytes, the receive buffer has room for {room}",
-                outcome.source, outcome.tag
-            ),
-        )
-    });
-    (status, error)
-}
-
-/// The error of a one-sided operation whose target has not such memory.
-fn refused(outcome: &Outcome) -> Option<Error> {
-    if let Some(failed) = outcome.failed {
-        return Some(failure(failed, "the operation on the window"));
-    }
-    outcome.cancelled.then(|| {
-        Error::new(
-            MPI_ERR_RMA_RANGE,
-            "the target has not attached the memory that the operation reaches",
-        )
-    })
 }
