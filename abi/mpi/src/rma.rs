@@ -8,7 +8,7 @@ use margay_run_mpi::constants::op::MPI_NO_OP;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
 use margay_run_mpi::operation::Operand;
-use margay_run_windows::access::{Access, Dense, Remote, check_single};
+use margay_run_windows::operation::{Access, Dense, Remote, check_single};
 use margay_sys::user::Piece;
 
 use crate::call::{Process, mpi};

@@ -16,13 +16,13 @@ use margay_sys::segment::{
 };
 use margay_sys::user::Piece;
 
+use crate::call::{Arrived, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId};
 use crate::collective::Execution;
 use crate::data::Data;
-use crate::engine::{Arrived, Engine, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId, Sent};
+use crate::engine::{Engine, Sent, Task};
 use crate::failures::Failures;
 use crate::helper::Helper;
 use crate::monitor::{EventKind, Monitor};
-use crate::task::Task;
 use crate::wait::{Next, Policy, Pressure, SLEEP_NS, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.

@@ -3,7 +3,7 @@
 //! Agreements are described in `agreement.rs`; here are their messages. What a dead process sent completely is received before
 //! it counts as dead (`Engine::fail`).
 
-use std::sync::atomic::{Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use margay_core_group::Group;

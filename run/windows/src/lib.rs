@@ -7,7 +7,8 @@
 //! | `make.rs` | making a window: what its processes tell each other, and the ways that follow |
 //! | `hints.rs` | the hints of a window |
 //! | `attach.rs` | memory of dynamic windows |
-//! | `access.rs` | put, get, accumulate and their kin: checks, and which way they go |
+//! | `operation.rs` | put, get, accumulate and their kin as values, and their checks |
+//! | `access.rs` | which way they go |
 //! | `reach.rs` | the ways to a target's memory: mapped here, or through the system |
 //! | `mail.rs` | short operations left for a target that is reached through the system |
 //! | `combine.rs` | accumulating packed elements |
@@ -28,6 +29,7 @@ mod epoch;
 mod hints;
 mod mail;
 mod make;
+pub mod operation;
 mod queue;
 mod reach;
 mod server;

@@ -37,8 +37,8 @@ use margay_sys::segment::Segment;
 use margay_sys::user::{Mem, Piece};
 use margay_sys::window::Block;
 
-use super::access::Dense;
 use super::combine::{apply, swap};
+use super::operation::Dense;
 use super::wire::Verb;
 use super::{Target, Way, Window, Windows};
 use margay_run_mpi::error::*;

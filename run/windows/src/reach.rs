@@ -7,12 +7,11 @@ use margay_sys::arena;
 use margay_sys::cma::{self, Piece};
 use margay_sys::user::Mem;
 
-use super::access::{Job, Kind, Remote};
 use super::attach::look_up;
 use super::combine::{apply, swap};
+use super::operation::{Job, Kind, Remote};
 use super::{Way, Window, Windows};
 use margay_run_mpi::error::*;
-use margay_run_mpi::fail;
 use margay_run_mpi::operation::Operand;
 
 /// Bytes that are worked on at a time where they have to be packed.
@@ -346,15 +345,4 @@ fn combine(job: &Job, target: &Mem, operand: &Mem, len: usize) {
             None => apply(job.op, job.basic, inout, input),
         });
     });
-}
-
-/// The error of a type that an accumulation cannot work on.
-pub(super) fn element_type(name: &str, datatype: &Datatype) -> Result<margay_core_datatype::Basic> {
-    match datatype.uniform() {
-        Some((basic, _)) => Ok(basic),
-        None => fail!(
-            MPI_ERR_TYPE,
-            "{name} consists of several predefined types; accumulating needs one of a single one"
-        ),
-    }
 }

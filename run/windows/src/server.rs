@@ -17,9 +17,9 @@ use margay_run_engine::{
 };
 use margay_sys::user::Mem;
 
-use super::access::{Job, Remote};
 use super::attach::Attachments;
 use super::combine::{apply, swap};
+use super::operation::{Job, Remote};
 use super::queue::{Asked, Queue};
 use super::task::{Task, operation};
 use super::wire::{Head, LONGEST, Verb};

@@ -5,7 +5,7 @@ use margay_core_reduce::Op;
 use margay_run_engine::{Data, ReqId, copy};
 use margay_sys::user::Mem;
 
-use super::access::{Job, Kind, Remote};
+use super::operation::{Job, Kind, Remote};
 use super::wire::{Head, PAYLOAD, RUNS, Verb};
 
 /// An operation, which goes to its target in fragments; the answers may come in any order.

@@ -1,4 +1,5 @@
-//! Dependencies point one way: `abi, cli -> run, job -> net, fs -> sys`, and anybody may use `core`.
+//! Dependencies point one way: `abi, cli -> run, svc, job -> fs, net -> sys`, and anybody may use `core`. Within `run` they
+//! do, too: `mpi, nx, mpl -> engine` and `openmp, iml -> threads`.
 
 use std::path::Path;
 
@@ -25,19 +26,40 @@ impl Crate {
     fn layer(&self) -> &str {
         self.manifest.split('/').next().unwrap_or("")
     }
+
+    /// Its own folder in that.
+    fn folder(&self) -> &str {
+        self.manifest.split('/').nth(1).unwrap_or("")
+    }
 }
 
 /// What each layer may use beside itself and `core`. What drives everything (tests, bench, xtask) may use all, and
 /// nothing may use it.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("core", &[]),
     ("sys", &[]),
     ("net", &["sys"]),
-    ("fs", &["sys"]),
+    ("fs", &["net", "sys"]),
     ("run", &["net", "fs", "sys"]),
     ("job", &["net", "sys"]),
+    ("svc", &["job", "net", "fs", "sys"]),
     ("abi", &["run", "job", "net", "fs", "sys"]),
-    ("cli", &["run", "job", "net", "fs", "sys"]),
+    ("cli", &["run", "job", "svc", "net", "fs", "sys"]),
+];
+
+/// What each crate of `run` may use of `run`.
+const RUN: [(&str, &[&str]); 11] = [
+    ("engine", &[]),
+    ("mpi", &["engine"]),
+    ("windows", &["engine", "mpi"]),
+    ("files", &["engine", "mpi"]),
+    ("dynamic", &["engine", "mpi"]),
+    ("nx", &["engine", "mpi"]),
+    ("mpl", &["engine", "mpi"]),
+    ("threads", &[]),
+    ("openmp", &["threads"]),
+    ("iml", &["threads"]),
+    ("mlp", &[]),
 ];
 const DRIVERS: [&str; 3] = ["tests", "bench", "xtask"];
 
@@ -115,9 +137,19 @@ pub fn check(crates: &[Crate]) -> Vec<Finding> {
                 Some(allowed) => to.layer() == "core" || allowed.contains(&to.layer()),
                 None => true,
             };
+            if from.layer() == "run" && to.layer() == "run" && !may_use_in_run(from, to) {
+                let what = format!(
+                    "{} (run/{}) depends on {} (run/{}); within run, ARCHITECTURE.md's table says who may use whom",
+                    from.name,
+                    from.folder(),
+                    to.name,
+                    to.folder()
+                );
+                findings.push(Finding::new(&from.manifest, 0, what));
+            }
             if !right {
                 let what = format!(
-                    "{} ({}) depends on {} ({}); the direction is abi, cli -> run, job -> net, fs -> sys, and all may use core",
+                    "{} ({}) depends on {} ({}); the direction is abi, cli -> run, svc, job -> fs, net -> sys, and all may use core",
                     from.name,
                     from.layer(),
                     to.name,
@@ -128,6 +160,11 @@ pub fn check(crates: &[Crate]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+fn may_use_in_run(from: &Crate, to: &Crate) -> bool {
+    let rule = RUN.iter().find(|(folder, _)| *folder == from.folder());
+    rule.is_some_and(|(_, allowed)| allowed.contains(&to.folder()))
 }
 
 #[cfg(test)]
@@ -158,9 +195,15 @@ mod tests {
                 "run/engine",
                 &["shm", "storage", "sys", "schedule"],
             ),
+            part("objects", "run/mpi", &["engine", "sys"]),
+            part("windows", "run/windows", &["engine", "objects"]),
+            part("nx", "run/nx", &["engine", "objects"]),
+            part("threads", "run/threads", &["sys"]),
+            part("openmp", "run/openmp", &["threads"]),
             part("launch", "job/launch", &["sys"]),
+            part("agent", "svc/agent", &["launch", "shm", "storage", "sys"]),
             part("mpi", "abi/mpi", &["engine", "sys", "datatype"]),
-            part("margay", "cli", &["launch", "clap"]),
+            part("margay", "cli", &["launch", "agent", "clap"]),
             part("tests", "tests", &["engine", "launch"]),
             extra,
         ]
@@ -179,18 +222,73 @@ mod tests {
             ("sys", "shm"),
             ("net/x", "engine"),
             ("net/x", "storage"),
-            ("fs/x", "shm"),
+            ("fs/x", "launch"),
             ("fs/x", "engine"),
             ("job/x", "storage"),
             ("run/x", "launch"),
             ("run/x", "mpi"),
             ("job/x", "margay"),
+            ("job/x", "agent"),
+            ("run/x", "agent"),
+            ("svc/x", "engine"),
+            ("svc/x", "mpi"),
+            ("abi/x", "agent"),
             ("cli", "mpi"),
             ("abi/x", "tests"),
         ] {
             let findings = check(&house(part("x", folder, &[dependency])));
             assert_eq!(findings.len(), 1, "{folder} -> {dependency}: {findings:?}");
             assert!(findings[0].what.contains("the direction is"));
+        }
+    }
+
+    #[test]
+    fn files_may_use_the_network() {
+        assert_eq!(check(&house(part("x", "fs/x", &["shm"]))), vec![]);
+    }
+
+    #[test]
+    fn each_wrong_direction_within_run_is_found() {
+        for (folder, dependency) in [
+            ("engine", "objects"),
+            ("engine", "threads"),
+            ("mpi", "windows"),
+            ("mpi", "nx"),
+            ("mpi", "threads"),
+            ("windows", "nx"),
+            ("windows", "threads"),
+            ("files", "windows"),
+            ("dynamic", "windows"),
+            ("nx", "windows"),
+            ("nx", "threads"),
+            ("mpl", "nx"),
+            ("threads", "engine"),
+            ("threads", "openmp"),
+            ("openmp", "engine"),
+            ("openmp", "objects"),
+            ("iml", "openmp"),
+            ("mlp", "threads"),
+            // Nothing says what a crate may use that is not in the table.
+            ("other", "engine"),
+        ] {
+            let findings = check(&house(part("x", &format!("run/{folder}"), &[dependency])));
+            assert_eq!(findings.len(), 1, "{folder} -> {dependency}: {findings:?}");
+            assert!(findings[0].what.contains("within run"), "{findings:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_on_an_engine_may_use_it() {
+        for (folder, dependency) in [
+            ("mpi", "engine"),
+            ("files", "objects"),
+            ("dynamic", "objects"),
+            ("mpl", "engine"),
+            ("mpl", "objects"),
+            ("iml", "threads"),
+        ] {
+            let crates = house(part("x", &format!("run/{folder}"), &[dependency]));
+            assert_eq!(check(&crates), vec![], "{folder} -> {dependency}");
         }
     }
 
