@@ -309,19 +309,7 @@ impl Engine {
 
     /// Posts a receive. `from` is the world rank of the sender if one is asked for.
     pub fn irecv(&mut self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
-        let walk = data.walk();
-        let key = self
-            .state
-            .requests
-            .insert(Request::new(Kind::Receive(Receive {
-                data,
-                walk,
-                pattern,
-                from,
-                total: None,
-                arrived: 0,
-                landing: false,
-            })));
+        let key = self.state.add_receive(data, pattern, from);
         if self.state.recovery.is_revoked(pattern.context) {
             return self.refused(key, Failed::Revoked);
         }
@@ -362,19 +350,7 @@ impl Engine {
             Some(found.envelope.tag),
         );
         let from = Some(found.from);
-        let walk = data.walk();
-        let key = self
-            .state
-            .requests
-            .insert(Request::new(Kind::Receive(Receive {
-                data,
-                walk,
-                pattern,
-                from,
-                total: None,
-                arrived: 0,
-                landing: false,
-            })));
+        let key = self.state.add_receive(data, pattern, from);
         self.state.deliver(message.index, key.index);
         self.after_match();
         key
@@ -583,6 +559,21 @@ impl State {
             || !self.revocations.is_empty()
             || !self.refusals.is_empty()
             || (!self.executions.is_empty() && self.looked != self.ended)
+    }
+
+    /// A request for a receive, of which nothing has arrived.
+    #[inline]
+    fn add_receive(&mut self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
+        let walk = data.walk();
+        self.requests.insert(Request::new(Kind::Receive(Receive {
+            data,
+            walk,
+            pattern,
+            from,
+            total: None,
+            arrived: 0,
+            landing: false,
+        })))
     }
 
     /// Whether a request is a receive from any source that waits for an acknowledgement.

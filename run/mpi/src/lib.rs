@@ -111,7 +111,12 @@ pub struct Mpi {
     predefined: Predefined,
     environment: Info,
     fortran: Mutex<Fortran>,
-    /// Between `MPI_Init` and `MPI_Finalize`.
+    life: Life,
+}
+
+/// Where the program stands between `MPI_Init` and `MPI_Finalize`, and what it has said of its threads.
+struct Life {
+    /// There are `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
     has_world: AtomicBool,
     thread_level: AtomicI32,
     main_thread: AtomicUsize,
@@ -219,9 +224,11 @@ impl Mpi {
             },
             environment: environment(&rank, arguments),
             fortran: Mutex::default(),
-            has_world: AtomicBool::new(false),
-            thread_level: AtomicI32::new(MPI_THREAD_MULTIPLE),
-            main_thread: AtomicUsize::new(this_thread()),
+            life: Life {
+                has_world: AtomicBool::new(false),
+                thread_level: AtomicI32::new(MPI_THREAD_MULTIPLE),
+                main_thread: AtomicUsize::new(this_thread()),
+            },
             rank: Arc::new(rank),
         }
     }
@@ -291,13 +298,13 @@ impl Mpi {
     /// The level of thread support in force.
     #[must_use]
     pub fn thread_level(&self) -> i32 {
-        self.thread_level.load(Ordering::Relaxed)
+        self.life.thread_level.load(Ordering::Relaxed)
     }
 
     /// Whether the calling thread is the one that initialised.
     #[must_use]
     pub fn is_main_thread(&self) -> bool {
-        this_thread() == self.main_thread.load(Ordering::Relaxed)
+        this_thread() == self.life.main_thread.load(Ordering::Relaxed)
     }
 
     /// The value of a predefined attribute; the outer `None` is another key, the inner one an attribute that is not set.
@@ -426,7 +433,7 @@ impl Mpi {
             let errhandler = std::mem::replace(&mut comm.state().errhandler, MPI_ERRORS_ARE_FATAL);
             let _ = self.errhandler_release(errhandler);
         }
-        self.has_world.store(false, Ordering::Release);
+        self.life.has_world.store(false, Ordering::Release);
     }
 
     #[inline]

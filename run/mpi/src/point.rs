@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use margay_run_engine::{Arrived, Data, Envelope, Mode, MsgId, Outcome, Pattern, copy};
+use margay_run_engine::{Arrived, Data, Envelope, Mode, MsgId, Outcome, Pattern, Rank, copy};
 use margay_sys::user::{Mem, Piece};
 
 use crate::active::Active;
@@ -214,11 +214,22 @@ impl Mpi {
         tag: i32,
         comm: u32,
     ) -> Result<(Status, Option<Error>)> {
+        self.recv_by(data, (source, tag, comm), Rank::recv)
+    }
+
+    /// A receive in one of the engine's ways.
+    #[inline(always)]
+    fn recv_by(
+        &self,
+        data: Data,
+        (source, tag, comm): (i32, i32, u32),
+        way: impl FnOnce(&Rank, Data, Pattern, Option<u32>) -> Outcome,
+    ) -> Result<(Status, Option<Error>)> {
         let Some(source) = self.source(comm, source, tag)? else {
             return Ok((Status::PROC_NULL, None));
         };
         let room = data.size();
-        let outcome = self.rank.recv(data, source.pattern, source.from);
+        let outcome = way(&self.rank, data, source.pattern, source.from);
         Ok(received(&outcome, room))
     }
 
@@ -233,12 +244,7 @@ impl Mpi {
         tag: i32,
         comm: u32,
     ) -> Result<(Status, Option<Error>)> {
-        let Some(source) = self.source(comm, source, tag)? else {
-            return Ok((Status::PROC_NULL, None));
-        };
-        let room = data.size();
-        let outcome = self.rank.recv_posted(data, source.pattern, source.from);
-        Ok(received(&outcome, room))
+        self.recv_by(data, (source, tag, comm), Rank::recv_posted)
     }
 
     /// `MPI_Isend` and its modes: a request.

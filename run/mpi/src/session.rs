@@ -385,15 +385,18 @@ impl Mpi {
     #[must_use]
     #[inline]
     pub fn has_world(&self) -> bool {
-        self.has_world.load(Ordering::Relaxed)
+        self.life.has_world.load(Ordering::Relaxed)
     }
 
     /// `MPI_Init`: from now on there are `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
     pub fn open_world(&self, thread_level: i32) {
-        self.thread_level.store(thread_level, Ordering::Relaxed);
-        self.main_thread
+        self.life
+            .thread_level
+            .store(thread_level, Ordering::Relaxed);
+        self.life
+            .main_thread
             .store(crate::this_thread(), Ordering::Relaxed);
-        self.has_world.store(true, Ordering::Release);
+        self.life.has_world.store(true, Ordering::Release);
         self.enter_members(&self.world);
         self.enter_members(&self.own);
     }

@@ -13,7 +13,8 @@
 //! | `mail.rs` | short operations left for a target that is reached through the system |
 //! | `combine.rs` | accumulating packed elements |
 //! | `epoch.rs` | which epochs are open, and what may be called in them |
-//! | `sync.rs` | fence, post-start-complete-wait, locks, flush |
+//! | `sync.rs` | fence, post-start-complete-wait, flush |
+//! | `lock.rs` | locks |
 //! | `server.rs` | operations as messages, where a target's memory is out of reach |
 //! | `task.rs`, `wire.rs`, `queue.rs` | an operation under way as messages; the messages; lock queues of a target |
 //!
@@ -27,6 +28,7 @@ mod combine;
 mod create;
 mod epoch;
 mod hints;
+mod lock;
 mod mail;
 mod make;
 pub mod operation;

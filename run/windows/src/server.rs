@@ -36,6 +36,7 @@ pub(super) enum Served {
 }
 
 /// One process's server of one window.
+// Fields: what it keeps by rank is read by different messages each, so it is not grouped by rank.
 pub(super) struct Server {
     context: u32,
     me: u32,

@@ -20,11 +20,12 @@ const REASON: &str = "// Fields:";
 const CODE: [&str; 7] = [".rs", ".c", ".h", ".cpp", ".f90", ".py", ".sh"];
 
 /// Headers that `xtask` prints.
-const PRINTED: [&str; 2] = ["abi/mpi/include/mpi.h", "abi/mpi/src/mpi.h"];
+const PRINTED: [&str; 1] = ["abi/mpi/include/mpi.h"];
 
 /// Files that still break these rules: path, and what of it (nothing: the file).
-const KNOWN: [(&str, &str); 17] = [
+const KNOWN: [(&str, &str); 18] = [
     ("cli/src/options.rs", "RunOptions"),
+    ("examples/crucible.c", ""),
     ("job/launch/src/run.rs", "Launcher"),
     ("run/engine/src/rank.rs", ""),
     ("run/openmp/src/team.rs", "Team"),
@@ -39,7 +40,7 @@ const KNOWN: [(&str, &str); 17] = [
     ("sys/src/segment.rs", "Header"),
     ("sys/src/segment.rs", "RankCell"),
     ("sys/src/user.rs", ""),
-    ("core/schedule/src/tuning.rs", "Tuning"),
+    ("tests/programs/openmp/random.c", ""),
     ("core/schedule/tests/sim/mod.rs", "run"),
 ];
 
