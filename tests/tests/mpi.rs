@@ -51,6 +51,11 @@ fn point_to_point() {
 }
 
 #[test]
+fn waits_for_generalized_requests_sleep() {
+    is_ok("grequest", &[1, 2]);
+}
+
+#[test]
 fn datatypes() {
     is_ok("datatypes", &[1, 2]);
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use margay_run_mpi::constants::tools::*;
+use margay_run_mpi::tool::environment::ENVIRONMENT;
 use margay_run_mpi::tool::table::*;
 
 const GUIDE: &str = "docs/mpi.md";

@@ -5,8 +5,7 @@ use std::ffi::{c_long, c_uint};
 use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
 use margay_run_openmp::team::{self, Context};
 use margay_run_openmp::work::{Loop, Wishes};
-
-use crate::parallel::begin_share;
+use margay_sys_threads::outlined::Table;
 
 /// In the numbers of schedules that calls pass: need be monotonic.
 const MONOTONIC: u64 = 0x8000_0000;
@@ -20,6 +19,29 @@ pub(crate) fn decode(number: u64, chunk: i64) -> Schedule {
             monotonic: number & MONOTONIC != 0,
         },
         None => team::with(|context| context.icv.get().schedule),
+    }
+}
+
+/// Begins a work share with what the longer forms of the calls pass.
+///
+/// # Safety
+/// `reductions` is null or a table of reductions; `memory` is null or holds a size and gets an address.
+pub(crate) unsafe fn begin_share(
+    context: &Context,
+    share: Option<Loop>,
+    reductions: *mut usize,
+    memory: *mut usize,
+    counts: Option<&[u64]>,
+) {
+    let wishes = Wishes {
+        // SAFETY: by the caller's promise.
+        memory: unsafe { memory.as_ref() }.copied(),
+        // SAFETY: as above.
+        reductions: (!reductions.is_null()).then(|| unsafe { Table::claim(reductions) }),
+    };
+    if let Some(address) = context.begin_share(share, wishes, counts) {
+        // SAFETY: an address comes only where memory was wished for.
+        unsafe { memory.write(address) };
     }
 }
 

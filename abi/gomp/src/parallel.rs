@@ -11,7 +11,7 @@ use margay_sys_threads::outlined::{Outlined, Table};
 use margay_sys_threads::slot;
 
 use crate::Body;
-use crate::loops::decode;
+use crate::loops::{begin_share, decode};
 
 /// `GOMP_parallel`'s flags hold the clause `proc_bind` in their low bits.
 const BIND: c_uint = 7;
@@ -252,29 +252,6 @@ pub unsafe extern "C-unwind" fn GOMP_sections2_start(
         unsafe { begin_share(context, Some(sections(count)), reductions, memory, None) };
         context.next_section().unwrap_or(0)
     })
-}
-
-/// Begins a work share with what the longer forms of the calls pass.
-///
-/// # Safety
-/// `reductions` is null or a table of reductions; `memory` is null or holds a size and gets an address.
-pub(crate) unsafe fn begin_share(
-    context: &Context,
-    share: Option<Loop>,
-    reductions: *mut usize,
-    memory: *mut usize,
-    counts: Option<&[u64]>,
-) {
-    let wishes = Wishes {
-        // SAFETY: by the caller's promise.
-        memory: unsafe { memory.as_ref() }.copied(),
-        // SAFETY: as above.
-        reductions: (!reductions.is_null()).then(|| unsafe { Table::claim(reductions) }),
-    };
-    if let Some(address) = context.begin_share(share, wishes, counts) {
-        // SAFETY: an address comes only where memory was wished for.
-        unsafe { memory.write(address) };
-    }
 }
 
 #[unsafe(no_mangle)]

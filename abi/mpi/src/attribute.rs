@@ -80,17 +80,17 @@ mpi! {
 
     /// Sets an attribute of a window.
     fn MPI_Win_set_attr(win: MPI_Win, win_keyval: c_int, attribute_val: Opaque) |mpi| on win {
-        mpi.window_set_attribute(win.value(), win_keyval, attribute_val.0 as usize)
+        mpi.windows().set_attribute(win.value(), win_keyval, attribute_val.0 as usize)
     }
 
     /// An attribute of a window.
     fn MPI_Win_get_attr(win: MPI_Win, win_keyval: c_int, attribute_val: Buf, flag: Place<c_int>) |mpi| on win {
-        found(mpi.window_attribute(win.value(), win_keyval)?, attribute_val, flag)
+        found(mpi.windows().attribute(win.value(), win_keyval)?, attribute_val, flag)
     }
 
     /// Deletes an attribute of a window.
     fn MPI_Win_delete_attr(win: MPI_Win, win_keyval: c_int) |mpi| on win {
-        mpi.window_delete_attribute(win.value(), win_keyval)
+        mpi.windows().delete_attribute(win.value(), win_keyval)
     }
 
     /// `MPI_Comm_create_keyval` of MPI 1.

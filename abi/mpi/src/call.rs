@@ -3,10 +3,9 @@
 use std::ffi::c_int;
 
 pub use margay_abi_process::{
-    Model, current, enter, is_finalized, is_initialized, known, leave, leave_world, opened, tools,
+    Model, Process, current, enter, is_finalized, is_initialized, known, leave, leave_world,
+    opened, tools,
 };
-use margay_core_registry::call_name;
-use margay_run_mpi::Mpi;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::errhandler::Action;
 use margay_run_mpi::error::{Error, Result};
@@ -38,7 +37,7 @@ macro_rules! mpi {
     };
     ($(#[$doc:meta])* always fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident| $(on $on:ident)? $body:block $($rest:tt)*) => {
         const _: () = { $crate::call::export!($(#[$doc])* $name, "", ($($arg: $ty),*), std::ffi::c_int, {
-            $crate::call::always(stringify!($name), $crate::call::handle_of!($($on)?), |$mpi: &'static margay_run_mpi::Mpi| $body)
+            $crate::call::always(stringify!($name), $crate::call::handle_of!($($on)?), |$mpi: &'static margay_abi_process::Process| $body)
         }); };
         $crate::call::mpi!($($rest)*);
     };
@@ -193,10 +192,10 @@ pub(crate) use {collective, define, export, forms, handle_of, large_counts, mpi,
 pub fn always(
     name: &'static str,
     on: Option<u32>,
-    run: impl FnOnce(&'static Mpi) -> Result<()>,
+    run: impl FnOnce(&'static Process) -> Result<()>,
 ) -> c_int {
     let mpi = opened(name);
-    mpi.note_call(&call_name(name));
+    mpi.note_call(&margay_core_registry::call_name(name));
     match run(mpi) {
         Ok(()) => MPI_SUCCESS,
         Err(error) => raise(mpi, name, on, error),
@@ -219,7 +218,7 @@ pub fn outside(name: &str) -> c_int {
 /// Raises `error`: completes its message, asks the error handler of the communicator, of the error's own one if it has
 /// one, or of the process's when neither is a valid communicator. Returns the code for the caller.
 #[cold]
-pub fn raise(mpi: &Mpi, name: &str, on: Option<u32>, error: Error) -> c_int {
+pub fn raise(mpi: &Process, name: &str, on: Option<u32>, error: Error) -> c_int {
     let handle = error.comm().or(on);
     let text = format!(
         "{name}: {}, called by rank {}",
@@ -230,7 +229,12 @@ pub fn raise(mpi: &Mpi, name: &str, on: Option<u32>, error: Error) -> c_int {
     mpi.remember_error(code, &text);
     let action = match error.errhandler() {
         Some((errhandler, on)) => mpi.action_of(errhandler, on),
-        None => mpi.error_action(handle),
+        None => {
+            let window = handle.and_then(|handle| mpi.windows().error_action(handle));
+            let file = || handle.and_then(|handle| mpi.files().error_action(handle));
+            let action = window.or_else(file);
+            action.unwrap_or_else(|| mpi.error_action(handle))
+        }
     };
     match action {
         Action::Return => code,

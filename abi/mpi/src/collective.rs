@@ -2,12 +2,12 @@
 
 use std::ffi::c_int;
 
-use margay_run_mpi::collective::{Blocks, Elements, Operand, Operation, Root};
 use margay_run_mpi::constants::address::MPI_IN_PLACE;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::sentinel::*;
 use margay_run_mpi::error::Result;
 use margay_run_mpi::op::Bound;
+use margay_run_mpi::operation::{Blocks, Elements, Operand, Operation, Root};
 use margay_run_mpi::{Comm, Mpi, fail};
 use margay_sys_os::user::Mem;
 

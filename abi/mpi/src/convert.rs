@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use margay_core_datatype::Datatype;
 use margay_run_engine::Data;
-use margay_run_mpi::collective::{Blocks, Operand};
 use margay_run_mpi::constants::address::{MPI_BOTTOM, MPI_IN_PLACE};
 use margay_run_mpi::constants::datatype::MPI_DATATYPE_NULL;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::sentinel::MPI_UNDEFINED;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
-use margay_run_mpi::window::access::SHORT;
+use margay_run_mpi::operation::{Blocks, Operand};
 use margay_run_mpi::{Mpi, fail};
+use margay_run_windows::access::SHORT;
 use margay_sys_os::user::{Mem, Piece};
 
 use crate::types::{MPI_Aint, MPI_Count, MPI_Datatype};

@@ -2,10 +2,10 @@
 
 use std::ffi::c_int;
 
+use margay_run_dynamic::spawn::Spawned;
 use margay_run_mpi::constants::comm::MPI_COMM_NULL;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::limit::MPI_MAX_PORT_NAME;
-use margay_run_mpi::dynamic::spawn::Spawned;
 use margay_run_mpi::fail;
 
 use crate::call::mpi;
@@ -25,7 +25,7 @@ mpi! {
                 hints: mpi.info(info.value())?,
             }])
         };
-        let new = mpi.comm_spawn(&parents, root, programs, |codes| tell(array_of_errcodes, codes));
+        let new = mpi.dynamic().comm_spawn(&parents, root, programs, |codes| tell(array_of_errcodes, codes));
         intercomm.put("intercomm", MPI_Comm::new(*new.as_ref().unwrap_or(&MPI_COMM_NULL)))?;
         new.map(drop)
     }
@@ -46,7 +46,7 @@ mpi! {
             };
             commands.into_iter().enumerate().map(one).collect()
         };
-        let new = mpi.comm_spawn(&parents, root, programs, |codes| tell(array_of_errcodes, codes));
+        let new = mpi.dynamic().comm_spawn(&parents, root, programs, |codes| tell(array_of_errcodes, codes));
         intercomm.put("intercomm", MPI_Comm::new(*new.as_ref().unwrap_or(&MPI_COMM_NULL)))?;
         new.map(drop)
     }
@@ -59,49 +59,49 @@ mpi! {
     /// Opens a port, to which others can connect.
     fn MPI_Open_port(info: MPI_Info, port_name: TextOut) |mpi| {
         mpi.check_info(info.value())?;
-        port_name.put("port_name", &mpi.open_port()?, MPI_MAX_PORT_NAME).map(drop)
+        port_name.put("port_name", &mpi.dynamic().open_port()?, MPI_MAX_PORT_NAME).map(drop)
     }
 
     /// Closes a port.
     fn MPI_Close_port(port_name: Text) |mpi| {
-        mpi.close_port(&port_name.get("port_name")?)
+        mpi.dynamic().close_port(&port_name.get("port_name")?)
     }
 
     /// Waits at a port for a group that connects.
     fn MPI_Comm_accept(port_name: Text, info: MPI_Info, root: c_int, comm: MPI_Comm, newcomm: Place<MPI_Comm>) |mpi| on comm {
         mpi.check_info(info.value())?;
         let group = mpi.intracomm(comm.value())?;
-        newcomm.put("newcomm", MPI_Comm::new(mpi.comm_accept(&group, root, || port_name.get("port_name"), info.value())?))
+        newcomm.put("newcomm", MPI_Comm::new(mpi.dynamic().comm_accept(&group, root, || port_name.get("port_name"), info.value())?))
     }
 
     /// Connects to a group that waits at a port.
     fn MPI_Comm_connect(port_name: Text, info: MPI_Info, root: c_int, comm: MPI_Comm, newcomm: Place<MPI_Comm>) |mpi| on comm {
         mpi.check_info(info.value())?;
         let group = mpi.intracomm(comm.value())?;
-        newcomm.put("newcomm", MPI_Comm::new(mpi.comm_connect(&group, root, || port_name.get("port_name"), info.value())?))
+        newcomm.put("newcomm", MPI_Comm::new(mpi.dynamic().comm_connect(&group, root, || port_name.get("port_name"), info.value())?))
     }
 
     /// Connects to the process at the other end of a socket.
     fn MPI_Comm_join(fd: c_int, intercomm: Place<MPI_Comm>) |mpi| {
-        intercomm.put("intercomm", MPI_Comm::new(mpi.comm_join(fd)?))
+        intercomm.put("intercomm", MPI_Comm::new(mpi.dynamic().comm_join(fd)?))
     }
 
     /// Publishes the port of a service.
     fn MPI_Publish_name(service_name: Text, info: MPI_Info, port_name: Text) |mpi| {
         mpi.check_info(info.value())?;
-        mpi.publish_name(&service_name.get("service_name")?, &port_name.get("port_name")?)
+        mpi.dynamic().publish_name(&service_name.get("service_name")?, &port_name.get("port_name")?)
     }
 
     /// Takes a published name back.
     fn MPI_Unpublish_name(service_name: Text, info: MPI_Info, port_name: Text) |mpi| {
         mpi.check_info(info.value())?;
-        mpi.unpublish_name(&service_name.get("service_name")?, &port_name.get("port_name")?)
+        mpi.dynamic().unpublish_name(&service_name.get("service_name")?, &port_name.get("port_name")?)
     }
 
     /// The port of a service.
     fn MPI_Lookup_name(service_name: Text, info: MPI_Info, port_name: TextOut) |mpi| {
         mpi.check_info(info.value())?;
-        let port = mpi.lookup_name(&service_name.get("service_name")?)?;
+        let port = mpi.dynamic().lookup_name(&service_name.get("service_name")?)?;
         port_name.put("port_name", &port, MPI_MAX_PORT_NAME).map(drop)
     }
 }

@@ -198,7 +198,7 @@ fn initialize(name: &'static str, level: c_int) -> c_int {
     let mpi = opened(name);
     enter(mpi, Model::World, level);
     if let Ok(port) = std::env::var(ENV_PARENT)
-        && let Err(error) = mpi.connect_parent(&port)
+        && let Err(error) = mpi.dynamic().connect_parent(&port)
     {
         return raise(mpi, name, None, error);
     }

@@ -3,14 +3,14 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use margay_run_files::datarep::Conversion;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::file::MPI_FILE_NULL;
 use margay_run_mpi::error::Result;
-use margay_run_mpi::file::datarep::Conversion;
-use margay_run_mpi::{Mpi, fail};
+use margay_run_mpi::fail;
 use margay_sys_os::user::Mem;
 
-use crate::call::mpi;
+use crate::call::{Process, mpi};
 use crate::types::*;
 use crate::user::{Opaque, Text};
 
@@ -27,7 +27,7 @@ mpi! {
 }
 
 fn register(
-    mpi: &Mpi,
+    mpi: &Process,
     datarep: Text,
     read: Option<Convert>,
     write: Option<Convert>,
@@ -45,7 +45,7 @@ fn register(
             extent,
             extra_state: extra_state.0 as usize,
         };
-        mpi.register_datarep(&name, Arc::new(functions))
+        mpi.files().register_datarep(&name, Arc::new(functions))
     };
     register().map_err(|e| e.on(MPI_FILE_NULL))
 }

@@ -2,9 +2,9 @@
 
 use std::ffi::c_int;
 
-use margay_run_mpi::collective::Operand;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::error::Result;
+use margay_run_mpi::operation::Operand;
 use margay_run_mpi::{Mpi, fail};
 
 use crate::call::mpi;

@@ -2,6 +2,9 @@
 
 use std::ffi::c_int;
 
+use margay_run_mpi::Mpi;
+use margay_run_mpi::constants::message::MPI_MESSAGE_NULL;
+use margay_run_mpi::error::Result;
 use margay_run_mpi::point::SendMode;
 
 use crate::call::mpi;
@@ -23,20 +26,17 @@ mpi! {
 
     /// Sends from a copy in the attached buffer.
     count fn MPI_Bsend(buf: ConstBuf, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm) |mpi| on comm {
-        let data = data(mpi, buf.buf(), count.wide(), datatype)?;
-        mpi.send(SendMode::Buffered, &data, dest, tag, comm.value())
+        send(mpi, SendMode::Buffered, (buf, count.wide(), datatype), (dest, tag, comm))
     }
 
     /// Sends; returns when the receiver has begun to receive.
     count fn MPI_Ssend(buf: ConstBuf, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm) |mpi| on comm {
-        let data = data(mpi, buf.buf(), count.wide(), datatype)?;
-        mpi.send(SendMode::Synchronous, &data, dest, tag, comm.value())
+        send(mpi, SendMode::Synchronous, (buf, count.wide(), datatype), (dest, tag, comm))
     }
 
     /// Sends to a receive that is posted already.
     count fn MPI_Rsend(buf: ConstBuf, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm) |mpi| on comm {
-        let data = data(mpi, buf.buf(), count.wide(), datatype)?;
-        mpi.send(SendMode::Ready, &data, dest, tag, comm.value())
+        send(mpi, SendMode::Ready, (buf, count.wide(), datatype), (dest, tag, comm))
     }
 
     /// Receives.
@@ -70,20 +70,17 @@ mpi! {
 
     /// Begins a buffered send.
     count fn MPI_Ibsend(buf: ConstBuf, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, request: Place<MPI_Request>) |mpi| on comm {
-        let data = data(mpi, buf.buf(), count.wide(), datatype)?;
-        request.put("request", MPI_Request::new(mpi.isend(SendMode::Buffered, data, dest, tag, comm.value())?))
+        isend(mpi, SendMode::Buffered, (buf, count.wide(), datatype), (dest, tag, comm), request)
     }
 
     /// Begins a synchronous send.
     count fn MPI_Issend(buf: ConstBuf, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, request: Place<MPI_Request>) |mpi| on comm {
-        let data = data(mpi, buf.buf(), count.wide(), datatype)?;
-        request.put("request", MPI_Request::new(mpi.isend(SendMode::Synchronous, data, dest, tag, comm.value())?))
+        isend(mpi, SendMode::Synchronous, (buf, count.wide(), datatype), (dest, tag, comm), request)
     }
 
     /// Begins a send to a receive that is posted already.
     count fn MPI_Irsend(buf: ConstBuf, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, request: Place<MPI_Request>) |mpi| on comm {
-        let data = data(mpi, buf.buf(), count.wide(), datatype)?;
-        request.put("request", MPI_Request::new(mpi.isend(SendMode::Ready, data, dest, tag, comm.value())?))
+        isend(mpi, SendMode::Ready, (buf, count.wide(), datatype), (dest, tag, comm), request)
     }
 
     /// Begins to receive.
@@ -94,26 +91,22 @@ mpi! {
 
     /// Makes a persistent send.
     count fn MPI_Send_init(buf: ConstBuf, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, request: Place<MPI_Request>) |mpi| on comm {
-        let data = data(mpi, buf.buf(), count.wide(), datatype)?;
-        request.put("request", MPI_Request::new(mpi.send_init(SendMode::Standard, data, dest, tag, comm.value())?))
+        send_init(mpi, SendMode::Standard, (buf, count.wide(), datatype), (dest, tag, comm), request)
     }
 
     /// Makes a persistent buffered send.
     count fn MPI_Bsend_init(buf: ConstBuf, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, request: Place<MPI_Request>) |mpi| on comm {
-        let data = data(mpi, buf.buf(), count.wide(), datatype)?;
-        request.put("request", MPI_Request::new(mpi.send_init(SendMode::Buffered, data, dest, tag, comm.value())?))
+        send_init(mpi, SendMode::Buffered, (buf, count.wide(), datatype), (dest, tag, comm), request)
     }
 
     /// Makes a persistent synchronous send.
     count fn MPI_Ssend_init(buf: ConstBuf, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, request: Place<MPI_Request>) |mpi| on comm {
-        let data = data(mpi, buf.buf(), count.wide(), datatype)?;
-        request.put("request", MPI_Request::new(mpi.send_init(SendMode::Synchronous, data, dest, tag, comm.value())?))
+        send_init(mpi, SendMode::Synchronous, (buf, count.wide(), datatype), (dest, tag, comm), request)
     }
 
     /// Makes a persistent ready send.
     count fn MPI_Rsend_init(buf: ConstBuf, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, request: Place<MPI_Request>) |mpi| on comm {
-        let data = data(mpi, buf.buf(), count.wide(), datatype)?;
-        request.put("request", MPI_Request::new(mpi.send_init(SendMode::Ready, data, dest, tag, comm.value())?))
+        send_init(mpi, SendMode::Ready, (buf, count.wide(), datatype), (dest, tag, comm), request)
     }
 
     /// Makes a persistent receive.
@@ -190,7 +183,7 @@ mpi! {
     count fn MPI_Mrecv(buf: Buf, count: Count, datatype: MPI_Datatype, message: Place<MPI_Message>, status: Place<MPI_Status>) |mpi| {
         let data = data(mpi, buf, count.wide(), datatype)?;
         let (found, error) = mpi.mrecv(message.take("message")?.value(), data)?;
-        message.put("message", MPI_Message::new(margay_run_mpi::constants::message::MPI_MESSAGE_NULL))?;
+        message.put("message", MPI_Message::new(MPI_MESSAGE_NULL))?;
         status.status(&found);
         error.map_or(Ok(()), Err)
     }
@@ -199,7 +192,42 @@ mpi! {
     count fn MPI_Imrecv(buf: Buf, count: Count, datatype: MPI_Datatype, message: Place<MPI_Message>, request: Place<MPI_Request>) |mpi| {
         let data = data(mpi, buf, count.wide(), datatype)?;
         let handle = mpi.imrecv(message.take("message")?.value(), data)?;
-        message.put("message", MPI_Message::new(margay_run_mpi::constants::message::MPI_MESSAGE_NULL))?;
+        message.put("message", MPI_Message::new(MPI_MESSAGE_NULL))?;
         request.put("request", MPI_Request::new(handle))
     }
+}
+
+/// Elements of a send as the program names them.
+type Elements = (ConstBuf, i64, MPI_Datatype);
+/// Where a message goes: rank, tag, communicator.
+type To = (c_int, c_int, MPI_Comm);
+
+fn send(mpi: &Mpi, mode: SendMode, (buf, count, datatype): Elements, to: To) -> Result<()> {
+    let data = data(mpi, buf.buf(), count, datatype)?;
+    let (dest, tag, comm) = to;
+    mpi.send(mode, &data, dest, tag, comm.value())
+}
+
+fn isend(
+    mpi: &Mpi,
+    mode: SendMode,
+    (buf, count, datatype): Elements,
+    (dest, tag, comm): To,
+    request: Place<MPI_Request>,
+) -> Result<()> {
+    let data = data(mpi, buf.buf(), count, datatype)?;
+    let handle = mpi.isend(mode, data, dest, tag, comm.value())?;
+    request.put("request", MPI_Request::new(handle))
+}
+
+fn send_init(
+    mpi: &Mpi,
+    mode: SendMode,
+    (buf, count, datatype): Elements,
+    (dest, tag, comm): To,
+    request: Place<MPI_Request>,
+) -> Result<()> {
+    let data = data(mpi, buf.buf(), count, datatype)?;
+    let handle = mpi.send_init(mode, data, dest, tag, comm.value())?;
+    request.put("request", MPI_Request::new(handle))
 }

@@ -4,11 +4,12 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use margay_run_mpi::active::Generalized;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::request::MPI_REQUEST_NULL;
 use margay_run_mpi::constants::sentinel::MPI_UNDEFINED;
 use margay_run_mpi::error::{Error, Result};
-use margay_run_mpi::request::{Ended, Generalized};
+use margay_run_mpi::request::Ended;
 use margay_run_mpi::{Mpi, Status, fail};
 
 use crate::call::mpi;

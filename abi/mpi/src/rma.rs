@@ -3,15 +3,15 @@
 use std::ffi::c_int;
 
 use margay_run_mpi::Mpi;
-use margay_run_mpi::collective::Operand;
 use margay_run_mpi::constants::address::MPI_IN_PLACE;
 use margay_run_mpi::constants::op::MPI_NO_OP;
 use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
-use margay_run_mpi::window::access::{Access, Dense, Remote, check_single};
+use margay_run_mpi::operation::Operand;
+use margay_run_windows::operation::{Access, Dense, Remote, check_single};
 use margay_sys_os::user::Piece;
 
-use crate::call::mpi;
+use crate::call::{Process, mpi};
 use crate::convert::{Int, count_of, operand, short, span};
 use crate::types::*;
 use crate::user::{Buf, ConstBuf, Place};
@@ -29,7 +29,7 @@ mpi! {
         if at_once(mpi, win, Dense::Put, origin, target) {
             return Ok(());
         }
-        else_way(move || mpi.access(win.value(), Access::Put(near(mpi, origin)?), &far(mpi, target)?))
+        else_way(move || mpi.windows().access(win.value(), Access::Put(near(mpi, origin)?), &far(mpi, target)?))
     }
 
     /// Loads elements from the target.
@@ -39,7 +39,7 @@ mpi! {
         if at_once(mpi, win, Dense::Get, origin, target) {
             return Ok(());
         }
-        else_way(move || mpi.access(win.value(), Access::Get(near(mpi, origin)?), &far(mpi, target)?))
+        else_way(move || mpi.windows().access(win.value(), Access::Get(near(mpi, origin)?), &far(mpi, target)?))
     }
 
     /// Combines elements with those at the target.
@@ -52,7 +52,7 @@ mpi! {
         {
             return Ok(());
         }
-        else_way(move || mpi.access(win.value(), accumulate(mpi, origin, op)?, &far(mpi, target)?))
+        else_way(move || mpi.windows().access(win.value(), accumulate(mpi, origin, op)?, &far(mpi, target)?))
     }
 
     /// Combines elements with those at the target and gives those that were there before.
@@ -60,7 +60,7 @@ mpi! {
         let origin = (origin_addr.buf(), origin_count.wide(), origin_datatype);
         let result = (result_addr, result_count.wide(), result_datatype);
         let target = (target_rank, target_disp, target_count.wide(), target_datatype);
-        mpi.access(win.value(), fetch(mpi, origin, result, op)?, &far(mpi, target)?)
+        mpi.windows().access(win.value(), fetch(mpi, origin, result, op)?, &far(mpi, target)?)
     }
 
     /// `MPI_Get_accumulate` of one element of a predefined type.
@@ -78,7 +78,7 @@ mpi! {
         let target = far(mpi, far_element)?;
         check_single(&target)?;
         let access = fetch(mpi, (origin_addr.buf(), 1, datatype), (result_addr, 1, datatype), op)?;
-        mpi.access(win.value(), access, &target)
+        mpi.windows().access(win.value(), access, &target)
     }
 
     /// Replaces one element at the target if it equals another, and gives the one that was there before.
@@ -97,28 +97,28 @@ mpi! {
             compare: operand(mpi, ("compare_addr", "count"), compare_addr.buf(), 1, datatype)?.mem,
             result: operand(mpi, ("result_addr", "count"), result_addr, 1, datatype)?,
         };
-        mpi.access(win.value(), access, &target)
+        mpi.windows().access(win.value(), access, &target)
     }
 
     /// `MPI_Put` with a request.
     count fn MPI_Rput(origin_addr: ConstBuf, origin_count: Count, origin_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, win: MPI_Win, request: Place<MPI_Request>) |mpi| on win {
         let access = Access::Put(near(mpi, (origin_addr.buf(), origin_count.wide(), origin_datatype))?);
         let target = far(mpi, (target_rank, target_disp, target_count.wide(), target_datatype))?;
-        request.put("request", MPI_Request::new(mpi.access_request(win.value(), access, &target)?))
+        request.put("request", MPI_Request::new(mpi.windows().access_request(win.value(), access, &target)?))
     }
 
     /// `MPI_Get` with a request.
     count fn MPI_Rget(origin_addr: Buf, origin_count: Count, origin_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, win: MPI_Win, request: Place<MPI_Request>) |mpi| on win {
         let access = Access::Get(near(mpi, (origin_addr, origin_count.wide(), origin_datatype))?);
         let target = far(mpi, (target_rank, target_disp, target_count.wide(), target_datatype))?;
-        request.put("request", MPI_Request::new(mpi.access_request(win.value(), access, &target)?))
+        request.put("request", MPI_Request::new(mpi.windows().access_request(win.value(), access, &target)?))
     }
 
     /// `MPI_Accumulate` with a request.
     count fn MPI_Raccumulate(origin_addr: ConstBuf, origin_count: Count, origin_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win, request: Place<MPI_Request>) |mpi| on win {
         let access = accumulate(mpi, (origin_addr.buf(), origin_count.wide(), origin_datatype), op)?;
         let target = far(mpi, (target_rank, target_disp, target_count.wide(), target_datatype))?;
-        request.put("request", MPI_Request::new(mpi.access_request(win.value(), access, &target)?))
+        request.put("request", MPI_Request::new(mpi.windows().access_request(win.value(), access, &target)?))
     }
 
     /// `MPI_Get_accumulate` with a request.
@@ -126,14 +126,14 @@ mpi! {
         let origin = (origin_addr.buf(), origin_count.wide(), origin_datatype);
         let access = fetch(mpi, origin, (result_addr, result_count.wide(), result_datatype), op)?;
         let target = far(mpi, (target_rank, target_disp, target_count.wide(), target_datatype))?;
-        request.put("request", MPI_Request::new(mpi.access_request(win.value(), access, &target)?))
+        request.put("request", MPI_Request::new(mpi.windows().access_request(win.value(), access, &target)?))
     }
 }
 
 /// Does the operation at once if both sides are of predefined types without holes, equally long and short, and nothing
 /// else is in the way.
 #[inline(always)]
-fn at_once(mpi: &Mpi, win: MPI_Win, dense: Dense, origin: Elements, target: Far) -> bool {
+fn at_once(mpi: &Process, win: MPI_Win, dense: Dense, origin: Elements, target: Far) -> bool {
     let (buf, count, datatype) = origin;
     let (rank, disp, far_count, far_datatype) = target;
     let is_same = datatype == far_datatype && count == far_count;
@@ -142,7 +142,8 @@ fn at_once(mpi: &Mpi, win: MPI_Win, dense: Dense, origin: Elements, target: Far)
             if (is_same || short(far_count, far_datatype) == Some(bytes))
                 && buf.address() > MPI_IN_PLACE =>
         {
-            mpi.access_at_once(win.value(), dense, buf.piece(bytes), (rank, disp.wide()))
+            mpi.windows()
+                .access_at_once(win.value(), dense, buf.piece(bytes), (rank, disp.wide()))
         }
         _ => false,
     }

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use margay_core_group::{Cart, DistGraph, Edge, Graph, dims_create};
+use margay_run_mpi::comm::Topology;
 use margay_run_mpi::constants::comm::MPI_COMM_NULL;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::sentinel::*;
@@ -10,7 +11,6 @@ use margay_run_mpi::constants::topology::*;
 use margay_run_mpi::constants::weights::*;
 use margay_run_mpi::error::{Error, Result};
 use margay_run_mpi::fail;
-use margay_run_mpi::topology::Topology;
 
 use crate::call::mpi;
 use crate::convert::{length, wide};

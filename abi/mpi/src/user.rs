@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use margay_run_engine::Outcome;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::error::Result;
-use margay_run_mpi::point::received;
+use margay_run_mpi::outcome::received;
 use margay_run_mpi::{Status, fail};
 use margay_sys_os::user::{Mem, Piece};
 

@@ -3,7 +3,7 @@
 use std::ffi::{c_double, c_int, c_long, c_ulong};
 
 use margay_abi_process::known;
-use margay_run_mpi::dynamic::spawn::is_in_job;
+use margay_run_mpi::launcher::is_in_job;
 use margay_run_nx::control::{Control, Side};
 use margay_run_nx::error::{EQNODE, EQPARAM, EQSTATE, Result, meaning};
 use margay_run_nx::options::{self, Options};

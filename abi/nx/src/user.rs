@@ -36,16 +36,16 @@ pub struct Strings(*const *const c_char);
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Handler {
-    routine: Option<extern "C" fn()>,
-    fortran: c_long,
+    pub(crate) routine: Option<extern "C" fn()>,
+    pub(crate) fortran: c_long,
 }
 
 /// `void (*)(long)`, or in Fortran by reference.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct XHandler {
-    routine: Option<extern "C" fn()>,
-    fortran: c_long,
+    pub(crate) routine: Option<extern "C" fn()>,
+    pub(crate) fortran: c_long,
 }
 
 /// `long (*)()`: combines its first argument with its second.
@@ -220,59 +220,6 @@ impl Strings {
             // SAFETY: see the module.
             all.push(unsafe { CStr::from_ptr(next) }.to_owned());
         }
-    }
-}
-
-impl Handler {
-    /// As a function that is called with what is known of the message.
-    pub fn closure(self) -> Result<margay_run_nx::handler::Handler> {
-        let Some(routine) = self.routine else {
-            refuse!(EQPARAM, "handler is a null pointer");
-        };
-        let fortran = self.fortran != 0;
-        Ok(Box::new(move |info: Info| {
-            let Info {
-                kind,
-                count,
-                node,
-                ptype,
-            } = info;
-            crate::info::note(0, info);
-            if fortran {
-                let [kind, count, node, ptype] = [kind, count, node, ptype].map(|n| n as c_int);
-                // SAFETY: see the module; Fortran's handlers take four integers by reference.
-                let call: extern "C" fn(&c_int, &c_int, &c_int, &c_int) =
-                    unsafe { std::mem::transmute(routine) };
-                call(&kind, &count, &node, &ptype);
-            } else {
-                // SAFETY: see the module; C's handlers take four values.
-                let call: extern "C" fn(c_long, c_long, c_long, c_long) =
-                    unsafe { std::mem::transmute(routine) };
-                call(kind, count, node, ptype);
-            }
-        }))
-    }
-}
-
-impl XHandler {
-    /// As a function that is called with the program's parameter.
-    pub fn closure(self, hparam: c_long) -> Result<margay_run_nx::handler::Handler> {
-        let Some(routine) = self.routine else {
-            refuse!(EQPARAM, "xhandler is a null pointer");
-        };
-        let fortran = self.fortran != 0;
-        Ok(Box::new(move |info: Info| {
-            crate::info::note(0, info);
-            if fortran {
-                // SAFETY: see the module; Fortran's handlers take one integer by reference.
-                let call: extern "C" fn(&c_int) = unsafe { std::mem::transmute(routine) };
-                call(&(hparam as c_int));
-            } else {
-                // SAFETY: see the module; C's handlers take one value.
-                let call: extern "C" fn(c_long) = unsafe { std::mem::transmute(routine) };
-                call(hparam);
-            }
-        }))
     }
 }
 

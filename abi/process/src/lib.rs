@@ -6,15 +6,18 @@
 
 pub mod user;
 
+mod process;
+
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_run_engine::{Rank, SystemClock};
-use margay_run_mpi::Mpi;
 use margay_run_mpi::constants::error_class::MPI_ERR_OTHER;
 use margay_run_mpi::constants::thread::{MPI_THREAD_MULTIPLE, MPI_THREAD_SINGLE};
 use margay_run_mpi::tool::Tools;
+
+pub use process::Process;
 
 /// Where the process stands in its life with a world of MPI.
 const BEFORE: u32 = 0;
@@ -27,9 +30,9 @@ const LAST_SENDS_NS: u64 = 1_000_000_000;
 
 static WORLD: AtomicU32 = AtomicU32::new(BEFORE);
 /// The rank of this process, from its first use to the end of the process.
-static OPENED: AtomicPtr<Mpi> = AtomicPtr::new(std::ptr::null_mut());
+static OPENED: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 /// The same while the program has a world or a session of MPI.
-static CURRENT: AtomicPtr<Mpi> = AtomicPtr::new(std::ptr::null_mut());
+static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 /// The tools interface, from its first use to the end of the process.
 static TOOLS: AtomicPtr<Arc<Tools>> = AtomicPtr::new(std::ptr::null_mut());
 /// With which code the process exits.
@@ -59,7 +62,7 @@ pub enum Model {
 /// The rank of the calling thread: the one look-up through which all of MPI's state is reached. None while there is neither
 /// a world nor a session.
 #[inline]
-pub fn current() -> Option<&'static Mpi> {
+pub fn current() -> Option<&'static Process> {
     let mpi = CURRENT.load(Ordering::Acquire);
     // SAFETY: the pointer is null or from `Box::into_raw` in `opened`, and stays valid until the process ends (`close`).
     unsafe { mpi.as_ref() }
@@ -90,14 +93,14 @@ pub fn tools() -> &'static Arc<Tools> {
 }
 
 /// The rank if it has been opened, in use or not.
-pub fn known() -> Option<&'static Mpi> {
+pub fn known() -> Option<&'static Process> {
     let mpi = OPENED.load(Ordering::Acquire);
     // SAFETY: as in `current`.
     unsafe { mpi.as_ref() }
 }
 
 /// The rank, opened now if this is its first use. Ends the process when that is impossible.
-pub fn opened(name: &str) -> &'static Mpi {
+pub fn opened(name: &str) -> &'static Process {
     if let Some(mpi) = known() {
         return mpi;
     }
@@ -120,14 +123,14 @@ pub fn opened(name: &str) -> &'static Mpi {
     let arguments: Vec<String> = std::env::args_os()
         .map(|a| a.to_string_lossy().into_owned())
         .collect();
-    let mpi = Box::into_raw(Box::new(Mpi::new(rank, &arguments)));
+    let mpi = Box::into_raw(Box::new(Process::new(rank, &arguments)));
     OPENED.store(mpi, Ordering::Release);
     // SAFETY: as in `current`.
     unsafe { &*mpi }
 }
 
 /// MPI uses the rank once more. The locks are cheap as long as the only user is one that has a single thread in the library.
-pub fn enter(mpi: &'static Mpi, model: Model, level: c_int) {
+pub fn enter(mpi: &'static Process, model: Model, level: c_int) {
     let mut users = users();
     users.mpi += 1;
     let alone = match model {
@@ -147,7 +150,7 @@ pub fn enter(mpi: &'static Mpi, model: Model, level: c_int) {
 
 /// A library beside MPI uses the rank from now on, to the end of the process. Its programs have one thread that calls, or
 /// say by MPI's level of thread support that they have more.
-pub fn enter_library(name: &str) -> &'static Mpi {
+pub fn enter_library(name: &str) -> &'static Process {
     let mpi = opened(name);
     let mut users = users();
     users.libraries += 1;
@@ -162,25 +165,20 @@ pub fn enter_library(name: &str) -> &'static Mpi {
 }
 
 /// From now on several threads may use the rank at the same time.
-pub fn share(mpi: &'static Mpi) {
+pub fn share(mpi: &'static Process) {
     let _users = users();
-    mpi.lock().set_shared();
-    mpi.rank().lock().set_shared();
+    mpi.set_shared();
 }
 
-fn set_up(mpi: &'static Mpi, users: &Users, alone: bool) {
+fn set_up(mpi: &'static Process, users: &Users, alone: bool) {
     let helped = tools().wants_progress_thread();
     if users.mpi + users.libraries == 1 && alone && !helped {
         // SAFETY: by asking for this level, or by the rule of `enter_library`, the program promises that its threads do not
         // call into the library at the same time. A progress thread would be a second thread, also of reduction
         // functions that ask about datatypes.
-        unsafe {
-            mpi.lock().assume_single_thread();
-            mpi.rank().lock().assume_single_thread();
-        }
+        unsafe { mpi.assume_single_thread() };
     } else if !alone || helped {
-        mpi.lock().set_shared();
-        mpi.rank().lock().set_shared();
+        mpi.set_shared();
     }
     if helped && let Err(error) = mpi.start_progress_thread() {
         eprintln!(
@@ -190,7 +188,7 @@ fn set_up(mpi: &'static Mpi, users: &Users, alone: bool) {
 }
 
 /// MPI uses the rank once less; with the last user of all it waits until it is used again.
-pub fn leave(mpi: &'static Mpi) {
+pub fn leave(mpi: &'static Process) {
     let mut users = users();
     users.mpi -= 1;
     if users.mpi == 0 {
@@ -203,7 +201,7 @@ pub fn leave(mpi: &'static Mpi) {
 }
 
 /// The world is finalized.
-pub fn leave_world(mpi: &'static Mpi) {
+pub fn leave_world(mpi: &'static Process) {
     WORLD.store(AFTER, Ordering::Release);
     leave(mpi);
 }

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use crate::basic::{Basic, Class};
-use crate::contents::Combiner;
-use crate::datatype::Datatype;
+use crate::datatype::{Combiner, Datatype};
 use crate::error::{TypeError, count as checked_count, mul, same_length};
 use crate::layout::{Layout, LayoutBuilder};
 

@@ -2,86 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::array::{DEFAULT_DARG, Distribution, Order};
-use crate::basic::Basic;
-use crate::datatype::Datatype;
-
-/// The constructor call of a datatype, with its arguments as given.
-#[derive(Debug, Clone)]
-pub enum Combiner {
-    Named(Basic),
-    Dup {
-        old: Arc<Datatype>,
-    },
-    Contiguous {
-        count: i64,
-        old: Arc<Datatype>,
-    },
-    Vector {
-        count: i64,
-        blocklength: i64,
-        stride: i64,
-        old: Arc<Datatype>,
-    },
-    Hvector {
-        count: i64,
-        blocklength: i64,
-        stride: i64,
-        old: Arc<Datatype>,
-    },
-    Indexed {
-        blocklengths: Box<[i64]>,
-        displacements: Box<[i64]>,
-        old: Arc<Datatype>,
-    },
-    Hindexed {
-        blocklengths: Box<[i64]>,
-        displacements: Box<[i64]>,
-        old: Arc<Datatype>,
-    },
-    IndexedBlock {
-        blocklength: i64,
-        displacements: Box<[i64]>,
-        old: Arc<Datatype>,
-    },
-    HindexedBlock {
-        blocklength: i64,
-        displacements: Box<[i64]>,
-        old: Arc<Datatype>,
-    },
-    Struct {
-        blocklengths: Box<[i64]>,
-        displacements: Box<[i64]>,
-        types: Box<[Arc<Datatype>]>,
-    },
-    Subarray {
-        sizes: Box<[i64]>,
-        subsizes: Box<[i64]>,
-        starts: Box<[i64]>,
-        order: Order,
-        old: Arc<Datatype>,
-    },
-    Darray {
-        size: i64,
-        rank: i64,
-        gsizes: Box<[i64]>,
-        distributions: Box<[Distribution]>,
-        /// `None` is `MPI_DISTRIBUTE_DFLT_DARG`.
-        dargs: Box<[Option<i64>]>,
-        psizes: Box<[i64]>,
-        order: Order,
-        old: Arc<Datatype>,
-    },
-    Resized {
-        lb: i64,
-        extent: i64,
-        old: Arc<Datatype>,
-    },
-    ValueIndex {
-        value: Arc<Datatype>,
-        index: Arc<Datatype>,
-    },
-}
+use crate::datatype::{Combiner, Datatype};
+use crate::order::DEFAULT_DARG;
 
 impl Combiner {
     /// The value of `MPI_COMBINER_*` in the standard ABI.
@@ -104,15 +26,27 @@ impl Combiner {
         }
     }
 
+    /// The types that it was made from.
+    fn types(&self) -> Vec<Arc<Datatype>> {
+        match self {
+            Combiner::Struct { types, .. } => types.to_vec(),
+            Combiner::ValueIndex { value, index } => vec![value.clone(), index.clone()],
+            _ => self.repeated().into_iter().cloned().collect(),
+        }
+    }
+
     /// The arguments in the order that the standard prescribes for `MPI_Type_get_contents` (`large` false: the type
     /// came from a function with `int` counts) or `MPI_Type_get_contents_c` (`large` true).
-    pub(crate) fn contents(&self, large: bool) -> Contents {
-        let mut contents = Contents::default();
+    fn contents(&self, large: bool) -> Contents {
+        let mut contents = Contents {
+            datatypes: self.types(),
+            ..Contents::default()
+        };
         let Contents {
             integers,
             addresses,
             counts,
-            datatypes,
+            ..
         } = &mut contents;
         // Where a count goes, and where a displacement in bytes goes.
         let (numbers, bytes): (&mut Vec<i64>, &mut Vec<i64>) = if large {
@@ -121,84 +55,68 @@ impl Combiner {
             (integers, addresses)
         };
         match self {
-            Combiner::Named(_) => {}
-            Combiner::Dup { old } => datatypes.push(old.clone()),
-            Combiner::Contiguous { count, old } => {
-                numbers.push(*count);
-                datatypes.push(old.clone());
-            }
+            Combiner::Contiguous { count, .. } => numbers.push(*count),
             Combiner::Vector {
                 count,
                 blocklength,
                 stride,
-                old,
+                ..
             } => {
                 numbers.extend([count, blocklength, stride]);
-                datatypes.push(old.clone());
             }
             Combiner::Hvector {
                 count,
                 blocklength,
                 stride,
-                old,
+                ..
             } => {
                 numbers.extend([count, blocklength]);
                 if large { numbers } else { bytes }.push(*stride);
-                datatypes.push(old.clone());
             }
             Combiner::Indexed {
                 blocklengths,
                 displacements,
-                old,
+                ..
             } => {
                 numbers.push(blocklengths.len() as i64);
                 numbers.extend(blocklengths.iter().chain(displacements));
-                datatypes.push(old.clone());
             }
             Combiner::Hindexed {
                 blocklengths,
                 displacements,
-                old,
+                ..
+            }
+            | Combiner::Struct {
+                blocklengths,
+                displacements,
+                ..
             } => {
                 numbers.push(blocklengths.len() as i64);
                 numbers.extend(blocklengths);
                 if large { numbers } else { bytes }.extend(displacements);
-                datatypes.push(old.clone());
             }
             Combiner::IndexedBlock {
                 blocklength,
                 displacements,
-                old,
+                ..
             } => {
                 numbers.extend([displacements.len() as i64, *blocklength]);
                 numbers.extend(displacements);
-                datatypes.push(old.clone());
             }
             Combiner::HindexedBlock {
                 blocklength,
                 displacements,
-                old,
+                ..
             } => {
                 numbers.extend([displacements.len() as i64, *blocklength]);
                 if large { numbers } else { bytes }.extend(displacements);
-                datatypes.push(old.clone());
-            }
-            Combiner::Struct {
-                blocklengths,
-                displacements,
-                types,
-            } => {
-                numbers.push(blocklengths.len() as i64);
-                numbers.extend(blocklengths);
-                if large { numbers } else { bytes }.extend(displacements);
-                datatypes.extend(types.iter().cloned());
             }
             Combiner::Subarray {
                 sizes,
                 subsizes,
                 starts,
                 order,
-                old,
+                ..
             } => {
                 let dims = || sizes.iter().chain(subsizes).chain(starts);
                 if large {
@@ -209,7 +127,6 @@ impl Combiner {
                     numbers.extend(dims());
                     numbers.push(*order as i64);
                 }
-                datatypes.push(old.clone());
             }
             Combiner::Darray {
                 size,
@@ -219,7 +136,7 @@ impl Combiner {
                 dargs,
                 psizes,
                 order,
-                old,
+                ..
             } => {
                 if large {
                     numbers.extend(gsizes);
@@ -233,17 +150,20 @@ impl Combiner {
                 integers.extend(dargs.iter().map(|d| d.unwrap_or(DEFAULT_DARG)));
                 integers.extend(psizes);
                 integers.push(*order as i64);
-                datatypes.push(old.clone());
             }
-            Combiner::Resized { lb, extent, old } => {
+            Combiner::Resized { lb, extent, .. } => {
                 if large { numbers } else { bytes }.extend([lb, extent]);
-                datatypes.push(old.clone());
             }
-            Combiner::ValueIndex { value, index } => {
-                datatypes.extend([value.clone(), index.clone()])
-            }
+            Combiner::Named(_) | Combiner::Dup { .. } | Combiner::ValueIndex { .. } => {}
         }
         contents
+    }
+}
+
+impl Datatype {
+    /// The arguments that it was made with, as `MPI_Type_get_contents` returns them.
+    pub fn contents(&self) -> Contents {
+        self.combiner().contents(self.is_large())
     }
 }
 

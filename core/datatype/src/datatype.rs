@@ -1,11 +1,12 @@
 //! The datatype itself and what can be asked of it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::basic::Basic;
-use crate::contents::{Combiner, Contents};
 use crate::flat::Flat;
 use crate::layout::{Layout, Signature};
+use crate::order::{Distribution, Order};
 
 /// An MPI datatype: an immutable typemap. Share it by `Arc`; the types that it was made from stay alive with it.
 /// The only thing that changes is whether it has been committed.
@@ -16,6 +17,103 @@ pub struct Datatype {
     combiner: Combiner,
     large: bool,
     committed: AtomicBool,
+}
+
+/// The constructor call of a datatype, with its arguments as given.
+#[derive(Debug, Clone)]
+pub enum Combiner {
+    Named(Basic),
+    Dup {
+        old: Arc<Datatype>,
+    },
+    Contiguous {
+        count: i64,
+        old: Arc<Datatype>,
+    },
+    Vector {
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        old: Arc<Datatype>,
+    },
+    Hvector {
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        old: Arc<Datatype>,
+    },
+    Indexed {
+        blocklengths: Box<[i64]>,
+        displacements: Box<[i64]>,
+        old: Arc<Datatype>,
+    },
+    Hindexed {
+        blocklengths: Box<[i64]>,
+        displacements: Box<[i64]>,
+        old: Arc<Datatype>,
+    },
+    IndexedBlock {
+        blocklength: i64,
+        displacements: Box<[i64]>,
+        old: Arc<Datatype>,
+    },
+    HindexedBlock {
+        blocklength: i64,
+        displacements: Box<[i64]>,
+        old: Arc<Datatype>,
+    },
+    Struct {
+        blocklengths: Box<[i64]>,
+        displacements: Box<[i64]>,
+        types: Box<[Arc<Datatype>]>,
+    },
+    Subarray {
+        sizes: Box<[i64]>,
+        subsizes: Box<[i64]>,
+        starts: Box<[i64]>,
+        order: Order,
+        old: Arc<Datatype>,
+    },
+    Darray {
+        size: i64,
+        rank: i64,
+        gsizes: Box<[i64]>,
+        distributions: Box<[Distribution]>,
+        /// `None` is `MPI_DISTRIBUTE_DFLT_DARG`.
+        dargs: Box<[Option<i64>]>,
+        psizes: Box<[i64]>,
+        order: Order,
+        old: Arc<Datatype>,
+    },
+    Resized {
+        lb: i64,
+        extent: i64,
+        old: Arc<Datatype>,
+    },
+    ValueIndex {
+        value: Arc<Datatype>,
+        index: Arc<Datatype>,
+    },
+}
+
+impl Combiner {
+    /// The type that it repeats, with whatever between; none for predefined types and those of several types.
+    pub fn repeated(&self) -> Option<&Arc<Datatype>> {
+        match self {
+            Combiner::Dup { old }
+            | Combiner::Contiguous { old, .. }
+            | Combiner::Vector { old, .. }
+            | Combiner::Hvector { old, .. }
+            | Combiner::Indexed { old, .. }
+            | Combiner::Hindexed { old, .. }
+            | Combiner::IndexedBlock { old, .. }
+            | Combiner::HindexedBlock { old, .. }
+            | Combiner::Subarray { old, .. }
+            | Combiner::Darray { old, .. }
+            | Combiner::Resized { old, .. } => Some(old),
+            Combiner::Named(_) | Combiner::Struct { .. } | Combiner::ValueIndex { .. } => None,
+        }
+    }
 }
 
 impl Datatype {
@@ -88,11 +186,6 @@ impl Datatype {
     /// The constructor call that made it.
     pub fn combiner(&self) -> &Combiner {
         &self.combiner
-    }
-
-    /// Its arguments as `MPI_Type_get_contents` returns them.
-    pub fn contents(&self) -> Contents {
-        self.combiner.contents(self.large)
     }
 
     /// The predefined type that this is, if it is one.
@@ -185,18 +278,7 @@ impl Datatype {
                 }
                 Some(elements)
             }
-            Combiner::Dup { old }
-            | Combiner::Contiguous { old, .. }
-            | Combiner::Vector { old, .. }
-            | Combiner::Hvector { old, .. }
-            | Combiner::Indexed { old, .. }
-            | Combiner::Hindexed { old, .. }
-            | Combiner::IndexedBlock { old, .. }
-            | Combiner::HindexedBlock { old, .. }
-            | Combiner::Subarray { old, .. }
-            | Combiner::Darray { old, .. }
-            | Combiner::Resized { old, .. } => old.get_elements(bytes),
-            Combiner::Named(_) | Combiner::ValueIndex { .. } => None,
+            other => other.repeated()?.get_elements(bytes),
         }
     }
 }

@@ -19,11 +19,12 @@ mod datatype;
 mod error;
 mod flat;
 mod layout;
+mod order;
 
-pub use array::{Distribution, Order};
 pub use basic::{Basic, Class, Repr};
-pub use contents::{Combiner, Contents};
+pub use contents::Contents;
 pub use cursor::{Cursor, pack, unpack};
-pub use datatype::Datatype;
+pub use datatype::{Combiner, Datatype};
 pub use error::TypeError;
 pub use flat::{Flat, Run};
+pub use order::{Distribution, Order};

@@ -4,6 +4,7 @@
 /// through shared memory, where a message costs about as much as copying 4 KiB, and more when the
 /// processes outnumber the cores, because then each round of a schedule is also a round of the scheduler.
 /// All processes of a communicator must use the same values.
+// Fields: one for each size or number of ranks at which an algorithm changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tuning {
     /// Up to this many processes, long data is exchanged by everybody with everybody directly: two dependent rounds at

@@ -9,7 +9,7 @@ use std::thread::Builder;
 use margay_sys_os::lock::this_thread;
 use margay_sys_os::signal::SignalSet;
 
-use crate::engine::Pending;
+use crate::call::Pending;
 use crate::rank::Rank;
 
 /// Routines are held.

@@ -15,8 +15,25 @@ use margay_core_schedule::{self as schedule, Peer, Progress, Region, Schedule, T
 use margay_sys_os::cpu;
 use margay_sys_os::user::Mem;
 
+use crate::call::{Failed, Mode, Outcome, ReqId};
 use crate::data::{self, Data};
-use crate::engine::{Engine, Failed, Mode, Outcome, ReqId};
+use crate::spare::Spare;
+
+/// What an execution asks of the engine that runs it.
+pub(crate) trait Requests {
+    /// Begins a send.
+    fn isend(&mut self, mode: Mode, data: Data, to: u32, envelope: Envelope) -> ReqId;
+    /// Posts a receive.
+    fn irecv(&mut self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId;
+    /// The outcome of a request that has ended.
+    fn take(&mut self, id: ReqId) -> Option<Outcome>;
+    /// Gives up a request of an operation that has failed.
+    fn abandon(&mut self, id: ReqId);
+    /// Why an operation among these processes cannot be completed, if it cannot.
+    fn broken(&self, context: u32, group: &Group) -> Option<Failed>;
+    /// Temporary memory.
+    fn spare(&mut self) -> &mut Spare;
+}
 
 /// A user's buffer in a collective operation.
 #[derive(Clone, Debug)]
@@ -145,7 +162,7 @@ impl Execution {
     }
 
     /// Takes what has ended and starts what may start.
-    pub(crate) fn run(&mut self, engine: &mut Engine) -> Step {
+    pub(crate) fn run(&mut self, engine: &mut impl Requests) -> Step {
         if self.temps.is_empty() {
             let temps = self.collective.schedule.temps().iter();
             self.temps = temps
@@ -167,7 +184,7 @@ impl Execution {
         step
     }
 
-    fn run_steps(&mut self, engine: &mut Engine) -> Step {
+    fn run_steps(&mut self, engine: &mut impl Requests) -> Step {
         loop {
             let mut at = 0;
             while at < self.children.len() {
@@ -184,7 +201,7 @@ impl Execution {
             if self.failed.is_some() {
                 // Nothing more is begun; what is under way comes to its end, or is let go of.
                 for &(id, _) in &self.children {
-                    engine.abandon_one(id);
+                    engine.abandon(id);
                 }
                 self.children.retain(|&(id, _)| engine.take(id).is_none());
                 return if self.children.is_empty() {
@@ -240,7 +257,7 @@ impl Execution {
     }
 
     /// Why it cannot be completed from the beginning, if it cannot.
-    pub(crate) fn broken(&self, engine: &Engine) -> Option<Failed> {
+    pub(crate) fn broken(&self, engine: &impl Requests) -> Option<Failed> {
         let groups = std::iter::once(&self.collective.local).chain(&self.collective.remote);
         let mut broken = groups.filter_map(|g| engine.broken(self.collective.context, g));
         broken.next()
@@ -262,7 +279,7 @@ impl Execution {
         self.collective.context
     }
 
-    fn start(&mut self, engine: &mut Engine, step: u32) {
+    fn start(&mut self, engine: &mut impl Requests, step: u32) {
         let schedule = self.collective.schedule.clone();
         match schedule.steps()[step as usize] {
             schedule::Step::Send { to, tag, region } => {

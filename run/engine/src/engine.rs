@@ -21,15 +21,16 @@ use margay_net_transport::{
 };
 use margay_net_worlds::Worlds;
 
+use crate::call::{Arrived, Failed, Mode, MsgId, Outcome, Pending, ReqId};
 use crate::collective::{Execution, Step as Collected};
 use crate::data::{Data, Walk};
 use crate::spare::Spare;
 use margay_sys_os::user::Piece;
 
+use crate::inlet::Inlet;
 use crate::monitor::counters;
 use crate::monitor::{EventKind, Level, Monitor, Protocol};
-use crate::slab::{Key, Slab};
-use crate::task::{Inlet, Task};
+use crate::slab::Slab;
 
 mod direct;
 mod incoming;
@@ -59,85 +60,14 @@ const REFUSED: u8 = 10;
 const WITHDRAW: u8 = 11;
 const WITHDRAWN: u8 = 12;
 
-/// When a standard send completes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// As soon as the buffer may be used again.
-    Standard,
-    /// When the receiver has begun to receive.
-    Synchronous,
-    /// As standard; the caller promises that the receive is posted.
-    Ready,
-}
+/// An operation of several requests that depend on each other.
+pub trait Task: std::marker::Send {
+    /// Takes what has ended and starts what may start. Called at the beginning and whenever requests have ended, with the
+    /// engine locked. The outcome when nothing is left to do; it is not called again then.
+    fn run(&mut self, engine: &mut Engine) -> Option<Outcome>;
 
-/// Sizes and counts at which protocols change.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Longest eager message in bytes.
-    pub eager: u64,
-    /// Eager messages that may be unmatched at one receiver.
-    pub tokens: u32,
-    /// Eager bytes that may be unmatched at one receiver.
-    pub token_bytes: u64,
-}
-
-impl Default for Limits {
-    /// 64 KiB: from there on a handshake costs less than a second copy would if the receive were
-    /// not posted. 2,048 messages and 512 KiB: enough that a sender with a receiver that keeps up
-    /// never runs out, little enough for every pair to have it.
-    fn default() -> Self {
-        Limits {
-            eager: 64 << 10,
-            tokens: 2048,
-            token_bytes: 512 << 10,
-        }
-    }
-}
-
-/// Names a request.
-pub type ReqId = Key;
-/// Names a message that a matched probe took.
-pub type MsgId = Key;
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// Sender's rank in the communicator (receives).
-    pub source: u32,
-    /// Tag of the message (receives).
-    pub tag: u32,
-    /// Packed bytes received.
-    pub bytes: u64,
-    /// The request was cancelled: nothing was received, or nobody receives what was sent.
-    pub cancelled: bool,
-    /// It cannot be completed.
-    pub failed: Option<Failed>,
-    /// The message was longer than the buffer: its size.
-    pub truncated: Option<u64>,
-    /// The message ended within a basic element of the receive's datatype.
-    pub split: bool,
-}
-
-/// Why an operation cannot be completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failed {
-    /// A process that it needs has died.
-    Process,
-    /// A process has died that may be meant; the request goes on when that is acknowledged.
-    Pending,
-    /// The communicator has been revoked.
-    Revoked,
-}
-
-/// A message that a probe found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrived {
-    /// Sender's rank in the communicator.
-    pub source: u32,
-    /// Its tag.
-    pub tag: u32,
-    /// Its size in packed bytes.
-    pub bytes: u64,
+    /// What it waits for, for displays.
+    fn pending(&self) -> Pending;
 }
 
 /// One rank's engine. See the module; not shared, [`crate::Rank`] puts a lock around it.
@@ -149,19 +79,8 @@ pub struct Engine {
     inlets: Vec<Arc<dyn Inlet>>,
 }
 
-/// What an unfinished request waits for, for displays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pending {
-    /// A message from that world rank (none: any) with that tag (none: any).
-    Receive(Option<u32>, Option<u32>, u32),
-    /// That world rank to take the message with that tag.
-    Send(u32, u32, u32),
-    /// Other ranks in a collective operation; one of them, if it is known.
-    Collective(Option<u32>, u32),
-    /// Something of another job.
-    Elsewhere,
-}
-
+/// Everything of an engine but its transport, so that packets can be taken in while the transport is borrowed.
+// Fields: the tables and queues of the protocols. Each packet needs other ones of them, so that groups would be arbitrary.
 struct State {
     me: u32,
     monitor: Arc<Monitor>,
@@ -390,19 +309,7 @@ impl Engine {
 
     /// Posts a receive. `from` is the world rank of the sender if one is asked for.
     pub fn irecv(&mut self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
-        let walk = data.walk();
-        let key = self
-            .state
-            .requests
-            .insert(Request::new(Kind::Receive(Receive {
-                data,
-                walk,
-                pattern,
-                from,
-                total: None,
-                arrived: 0,
-                landing: false,
-            })));
+        let key = self.state.add_receive(data, pattern, from);
         if self.state.recovery.is_revoked(pattern.context) {
             return self.refused(key, Failed::Revoked);
         }
@@ -443,19 +350,7 @@ impl Engine {
             Some(found.envelope.tag),
         );
         let from = Some(found.from);
-        let walk = data.walk();
-        let key = self
-            .state
-            .requests
-            .insert(Request::new(Kind::Receive(Receive {
-                data,
-                walk,
-                pattern,
-                from,
-                total: None,
-                arrived: 0,
-                landing: false,
-            })));
+        let key = self.state.add_receive(data, pattern, from);
         self.state.deliver(message.index, key.index);
         self.after_match();
         key
@@ -583,11 +478,6 @@ impl Engine {
         any
     }
 
-    /// Temporary memory for collectives.
-    pub(crate) fn spare(&mut self) -> &mut Spare {
-        &mut self.state.spare
-    }
-
     /// Whether any request is known.
     #[must_use]
     #[inline]
@@ -669,6 +559,21 @@ impl State {
             || !self.revocations.is_empty()
             || !self.refusals.is_empty()
             || (!self.executions.is_empty() && self.looked != self.ended)
+    }
+
+    /// A request for a receive, of which nothing has arrived.
+    #[inline]
+    fn add_receive(&mut self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
+        let walk = data.walk();
+        self.requests.insert(Request::new(Kind::Receive(Receive {
+            data,
+            walk,
+            pattern,
+            from,
+            total: None,
+            arrived: 0,
+            landing: false,
+        })))
     }
 
     /// Whether a request is a receive from any source that waits for an acknowledgement.

@@ -6,12 +6,14 @@
 
 #![forbid(unsafe_code)]
 
+mod call;
 mod callbacks;
 mod collective;
 mod data;
 mod engine;
 mod failures;
 mod helper;
+mod inlet;
 pub mod monitor;
 pub mod node;
 mod open;
@@ -20,19 +22,19 @@ mod rank;
 mod script;
 mod slab;
 mod spare;
-mod task;
 mod wait;
 
+pub use call::{Arrived, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId};
 pub use callbacks::Callbacks;
 pub use collective::{Buffer, Collective, Execution, Operator, Reduction, UserOp, combine};
 pub use data::{Data, copy};
-pub use engine::{Arrived, Engine, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId, Sent};
+pub use engine::{Engine, Sent, Task};
 pub use helper::ProgressThread;
+pub use inlet::Inlet;
 pub use margay_core_matching::{Envelope, Pattern};
 pub use margay_net_platform::{Clock, JobAddress, Outside, Peers, SystemClock};
 pub use margay_net_transport::{SHORT, WHOLE};
 pub use open::{ENV_BYTES_ONLY, OpenError};
 pub use rank::Rank;
 pub use script::{Port, Script, Started};
-pub use task::{Inlet, Task};
 pub use wait::Policy;

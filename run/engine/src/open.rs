@@ -12,7 +12,7 @@ use margay_sys_shm::layout::Sizes;
 use margay_sys_shm::mapping::SegmentError;
 use margay_sys_shm::segment::{ENV_RANK, ENV_SEGMENT, Segment};
 
-use crate::engine::Limits;
+use crate::call::Limits;
 use crate::monitor::Monitor;
 use crate::rank::{Rank, thresholds};
 use crate::wait::Policy;

@@ -15,13 +15,13 @@ use margay_sys_os::process::thread_id;
 use margay_sys_os::user::Piece;
 use margay_sys_shm::segment::Segment;
 
+use crate::call::{Arrived, Failed, Mode, MsgId, Outcome, Pending, ReqId};
 use crate::collective::Execution;
 use crate::data::Data;
-use crate::engine::{Arrived, Engine, Failed, Mode, MsgId, Outcome, Pending, ReqId, Sent};
+use crate::engine::{Engine, Sent, Task};
 use crate::failures::Failures;
 use crate::helper::Helper;
 use crate::monitor::{EventKind, Monitor};
-use crate::task::Task;
 use crate::wait::{Next, Pressure, SLEEP_NS, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.

@@ -12,10 +12,10 @@ use std::task::{Context, Poll, Waker};
 
 use margay_core_matching::{Envelope, Pattern};
 
+use crate::call::{Mode, Outcome, Pending, ReqId};
 use crate::collective::Execution;
 use crate::data::Data;
-use crate::engine::{Engine, Mode, Outcome, Pending, ReqId};
-use crate::task::Task;
+use crate::engine::{Engine, Task};
 
 /// What a script starts operations with. Cloning gives another handle of the same port.
 #[derive(Clone, Default)]

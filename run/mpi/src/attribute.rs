@@ -26,14 +26,14 @@ impl Carrier {
 }
 
 /// Access to the attributes in the state of an object, under the state's lock.
-pub(crate) struct Access<'a, S> {
+pub struct Access<'a, S> {
     state: MutexGuard<'a, S>,
     get: fn(&S) -> &Attributes,
     get_mut: fn(&mut S) -> &mut Attributes,
 }
 
 impl<'a, S> Access<'a, S> {
-    pub(crate) fn new(
+    pub fn new(
         state: MutexGuard<'a, S>,
         get: fn(&S) -> &Attributes,
         get_mut: fn(&mut S) -> &mut Attributes,
@@ -166,13 +166,7 @@ impl Mpi {
     where
         A: std::ops::DerefMut<Target = Attributes> + 'a,
     {
-        let callbacks = self.callbacks(carrier, key)?;
-        let old = access().get(key);
-        if let Some(old) = old {
-            callbacks
-                .delete(object, key, old)
-                .map_err(|code| refused(key, code))?;
-        }
+        let (callbacks, _) = self.attribute_drop(carrier, object, key, access().get(key))?;
         let mut attributes = access();
         let attribute = Attribute {
             key,
@@ -200,16 +194,29 @@ impl Mpi {
     where
         A: std::ops::DerefMut<Target = Attributes> + 'a,
     {
-        let callbacks = self.callbacks(carrier, key)?;
         let old = access().get(key);
-        let Some(value) = old else {
+        if self.attribute_drop(carrier, object, key, old)?.1.is_none() {
             fail!(MPI_ERR_ATTRIBUTE, "there is no attribute under key {key}");
-        };
-        callbacks
-            .delete(object, key, value)
-            .map_err(|code| refused(key, code))?;
+        }
         access().0.retain(|a| a.key != key);
         Ok(())
+    }
+
+    /// Calls the delete function of a key for the value that is there, if one is. The key's functions, and that value.
+    fn attribute_drop(
+        &self,
+        carrier: Carrier,
+        object: u32,
+        key: i32,
+        old: Option<usize>,
+    ) -> Result<(Arc<dyn Callbacks>, Option<usize>)> {
+        let callbacks = self.callbacks(carrier, key)?;
+        if let Some(old) = old {
+            callbacks
+                .delete(object, key, old)
+                .map_err(|code| refused(key, code))?;
+        }
+        Ok((callbacks, old))
     }
 
     /// The value under a key of the program, after the key has been checked.

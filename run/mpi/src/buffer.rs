@@ -7,8 +7,7 @@ use margay_run_engine::{Data, Envelope, Mode, ReqId, copy};
 use margay_sys_os::user::Mem;
 
 use crate::error::*;
-use crate::request::Active;
-use crate::{Mpi, Status, fail};
+use crate::{Mpi, fail};
 
 /// What a buffer is attached to.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +63,8 @@ impl Mpi {
         }
     }
 
-    /// Copies `data` and sends the copy. What is returned is over, but can be cancelled.
+    /// Copies `data` and sends the copy: its request, and whether the buffer keeps it because it is not out yet. It is over
+    /// for the program, but can be cancelled.
     ///
     /// # Errors
     /// When the buffer has no room for it.
@@ -74,7 +74,7 @@ impl Mpi {
         data: &Data,
         to: u32,
         envelope: Envelope,
-    ) -> Result<Active> {
+    ) -> Result<(ReqId, bool)> {
         // A program that follows the standard reserves MPI_BSEND_OVERHEAD for each message besides; we need none of it,
         // so one that only counts its data is served as well.
         let need = data.size();
@@ -98,22 +98,22 @@ impl Mpi {
         copy(data, &packed);
         let id = self.rank.isend(Mode::Standard, packed, to, envelope);
         if self.rank.is_done(id) {
-            return Ok(Active::Send(id));
+            return Ok((id, false));
         }
         sends.push((id, need));
-        Ok(Active::Buffered(buffer.clone(), id))
+        Ok((id, true))
     }
 
     /// Cancels a buffered send that was not out when it began. If it can be cancelled it is the caller's from now on,
-    /// and no longer the buffer's.
-    pub(crate) fn buffered_cancel(&self, buffer: &Buffer, id: ReqId) -> Active {
+    /// and no longer the buffer's; returns whether it can be.
+    pub(crate) fn buffered_cancel(&self, buffer: &Buffer, id: ReqId) -> bool {
         let mut sends = buffer.sends.lock().expect("no panic under this lock");
         let Some(at) = sends.iter().position(|(send, _)| *send == id) else {
-            return Active::Done(Status::EMPTY);
+            return false;
         };
         sends.swap_remove(at);
         self.rank.cancel(id);
-        Active::Send(id)
+        true
     }
 
     /// Waits until all messages of the buffer are out.

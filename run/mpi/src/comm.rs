@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use margay_core_group::{Cart, DistGraph, Graph};
 use margay_core_group::{Comparison, Group};
 use margay_run_engine::Rank;
 use margay_run_engine::node::Channel;
@@ -14,12 +15,39 @@ use crate::constants::comparison::*;
 use crate::constants::errhandler::MPI_ERRORS_ARE_FATAL;
 use crate::constants::sentinel::MPI_PROC_NULL;
 use crate::constants::session::MPI_SESSION_NULL;
-use crate::construct::FOREIGN;
 use crate::error::*;
 use crate::info::Info;
-use crate::recover::Failures;
-use crate::topology::Topology;
+use crate::operation::Operation;
 use crate::{Mpi, fail};
+
+/// Numbers from here on are of communicators with processes of several jobs.
+pub(crate) const FOREIGN: u32 = 1 << 29;
+
+/// Numbers from here to [`FOREIGN`] are those of libraries beside MPI.
+pub(crate) const RESERVED: u32 = FOREIGN - (1 << 16);
+
+/// The topology of a communicator.
+#[derive(Clone, Debug)]
+pub enum Topology {
+    Cart(Arc<Cart>),
+    Graph(Arc<Graph>),
+    DistGraph(Arc<DistGraph>),
+}
+
+/// The neighbours of a process; `None` is `MPI_PROC_NULL`.
+pub struct Neighbours {
+    /// Data comes from these.
+    pub sources: Vec<Option<u32>>,
+    /// Data goes to these.
+    pub destinations: Vec<Option<u32>>,
+}
+
+/// What a communicator knows of failures.
+#[derive(Default)]
+pub(crate) struct Failures {
+    pub acknowledged: Mutex<Vec<u32>>,
+    pub agreements: AtomicU32,
+}
 
 /// The context of a communicator that `MPI_Comm_idup` has not completed yet.
 const NO_CONTEXT: u32 = u32::MAX;
@@ -108,7 +136,7 @@ pub struct State {
 }
 
 /// The parts of a new communicator.
-pub(crate) struct Parts {
+pub struct Parts {
     pub id: Option<u32>,
     pub rank: u32,
     pub group: Arc<Group>,
@@ -118,7 +146,7 @@ pub(crate) struct Parts {
 }
 
 impl Comm {
-    pub(crate) fn new(parts: Parts) -> Comm {
+    pub fn new(parts: Parts) -> Comm {
         Comm {
             handle: AtomicU32::new(MPI_COMM_NULL),
             id: AtomicU32::new(parts.id.unwrap_or(NO_CONTEXT)),
@@ -204,14 +232,14 @@ impl Comm {
     }
 
     /// The communicator is freed: its part of shared memory may serve others.
-    pub(crate) fn close_channel(&self) {
+    pub fn close_channel(&self) {
         if let Some(Some(channel)) = self.channel.get() {
             channel.close();
         }
     }
 
     /// The number of the next collective operation. All processes start collectives in the same order.
-    pub(crate) fn next_tag(&self) -> u32 {
+    pub fn next_tag(&self) -> u32 {
         self.sequence.fetch_add(1, Ordering::Relaxed) % SEQUENCES
     }
 
@@ -458,14 +486,24 @@ impl Mpi {
         let _ = self.errhandler_release(errhandler);
         self.objects().comms.remove(handle);
         // The processes that spawned this one are no longer connected.
-        let order = Ordering::AcqRel;
-        let _ = self
-            .parent
-            .compare_exchange(handle, MPI_COMM_NULL, order, Ordering::Relaxed);
+        self.lose_parent(handle);
         comm.close_channel();
         self.rank.lock().lock().remove_members(comm.id());
         self.give_up_bridges();
         Ok(())
+    }
+
+    /// `MPI_Comm_disconnect`: waits for everybody, then frees.
+    ///
+    /// # Errors
+    /// As [`Mpi::comm_free`].
+    pub fn comm_disconnect(&self, handle: u32) -> Result<()> {
+        let comm = self.comm(handle)?;
+        if !matches!(handle, MPI_COMM_WORLD | MPI_COMM_SELF) {
+            self.collective(&comm, Operation::Barrier)?;
+        }
+        drop(comm);
+        self.comm_free(handle)
     }
 
     /// `MPI_Comm_compare`

@@ -11,43 +11,29 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use margay_core_datatype::Basic;
 use margay_core_group::Group;
-use margay_core_reduce as reduce;
-use margay_run_engine::{Data, Envelope, Mode, Pattern};
 use margay_sys_os::user::Mem;
 
 use crate::attribute::Attributes;
-use crate::collective::{Elements, Operand, Operation, Root};
-use crate::comm::{Comm, Parts};
+use crate::comm::Topology;
+use crate::comm::{Comm, FOREIGN, Parts, RESERVED};
 use crate::constants::comm::MPI_COMM_NULL;
 use crate::constants::sentinel::MPI_UNDEFINED;
-use crate::dynamic::{Address, NewBridge};
 use crate::error::*;
+use crate::exchange::Words;
 use crate::info::Info;
-use crate::op::{Bound, Op};
-use crate::recover::failure;
+use crate::operation::{Operation, Root};
 use crate::request::Finish;
-use crate::topology::Topology;
 use crate::{Mpi, fail};
-
-/// Numbers from here on are of communicators with processes of several jobs.
-pub(crate) const FOREIGN: u32 = 1 << 29;
-
-/// Numbers from here to [`FOREIGN`] are those of libraries beside MPI.
-pub(crate) const RESERVED: u32 = FOREIGN - (1 << 16);
-
-/// What every process tells the others when a communicator is made.
-type Words = Vec<i32>;
 
 impl Mpi {
     /// A number for a communicator that is made of `parent` and whose rank 0 may be this process.
-    pub(crate) fn propose(&self, parent: &Comm) -> Result<u32> {
+    pub fn propose(&self, parent: &Comm) -> Result<u32> {
         self.propose_for(self.spans(parent))
     }
 
     /// A number for a communicator whose rank 0 may be this process; `foreign`: processes of other jobs are in it.
-    pub(crate) fn propose_for(&self, foreign: bool) -> Result<u32> {
+    pub fn propose_for(&self, foreign: bool) -> Result<u32> {
         let count = self.proposals.fetch_add(1, Ordering::Relaxed);
         if foreign {
             let mut hasher = DefaultHasher::new();
@@ -62,78 +48,6 @@ impl Mpi {
                 MPI_ERR_OTHER,
                 "this process has made {count} communicators in its life; there are no more numbers for them"
             ),
-        }
-    }
-
-    /// Every process's `words` (equally many), in the order of ranks: those of the local and of the remote group.
-    fn exchange(&self, comm: &Arc<Comm>, words: &[i32]) -> Result<(Vec<Words>, Vec<Words>)> {
-        let local = self.gather_words(comm.inner.as_ref().unwrap_or(comm), words, comm.size())?;
-        let remote = match &comm.remote {
-            None => Vec::new(),
-            Some(remote) => self.gather_words(comm, words, remote.size())?,
-        };
-        Ok((local, remote))
-    }
-
-    fn gather_words(&self, comm: &Arc<Comm>, words: &[i32], peers: u32) -> Result<Vec<Words>> {
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        let length = bytes.len();
-        let recv = Mem::owned(length * peers as usize);
-        self.collective(
-            comm,
-            Operation::Allgather {
-                send: Some(self.bytes_operand(Mem::from_vec(bytes), length)),
-                recv: self.bytes_operand(recv.clone(), length),
-            },
-        )?;
-        Ok(recv.with_bytes(0, length * peers as usize, |all| {
-            all.chunks(length.max(1))
-                .map(|one| {
-                    one.chunks(4)
-                        .map(|w| i32::from_ne_bytes(w.try_into().expect("four bytes")))
-                        .collect()
-                })
-                .collect()
-        }))
-    }
-
-    /// Every process's count.
-    pub(crate) fn gather_counts(&self, comm: &Arc<Comm>, count: usize) -> Result<Vec<usize>> {
-        let all = self.gather_words(comm, &[count as i32], comm.size())?;
-        Ok(all.into_iter().map(|words| words[0] as usize).collect())
-    }
-
-    /// Every process's words, equally many.
-    pub(crate) fn gather_all(&self, comm: &Arc<Comm>, words: &[i32]) -> Result<Vec<Vec<i32>>> {
-        if words.is_empty() {
-            return Ok(vec![Vec::new(); comm.size() as usize]);
-        }
-        self.gather_words(comm, words, comm.size())
-    }
-
-    /// No elements, where an argument of a collective has no meaning.
-    #[must_use]
-    pub fn no_operand(&self) -> Operand {
-        self.bytes_operand(Mem::empty(), 0)
-    }
-
-    /// The same for reductions.
-    #[must_use]
-    pub fn no_elements(&self) -> Elements {
-        let entry = self.basics[(Basic::Byte.handle() - 0x200) as usize].as_ref();
-        let entry = entry.expect("every basic type is there");
-        Elements {
-            count: 0,
-            datatype: entry.datatype.clone(),
-            op: Bound::new(Op::Builtin(reduce::Op::Bor), entry),
-        }
-    }
-
-    pub(crate) fn bytes_operand(&self, mem: Mem, length: usize) -> Operand {
-        Operand {
-            mem,
-            count: length as u64,
-            datatype: self.basic(Basic::Byte),
         }
     }
 
@@ -237,7 +151,7 @@ impl Mpi {
     }
 
     /// A communicator of the same processes that the program never sees, and every process's words (collective).
-    pub(crate) fn comm_hidden(
+    pub fn comm_hidden(
         &self,
         parent: &Arc<Comm>,
         words: &[i32],
@@ -268,43 +182,6 @@ impl Mpi {
         })
     }
 
-    /// Numbers for an inter-communicator with the groups of `parent` and for its inner one.
-    fn intercomm_numbers(&self, parent: &Arc<Comm>) -> Result<(u32, u32)> {
-        let proposals = if parent.rank == 0 {
-            [self.propose(parent)? as i32, self.propose(parent)? as i32]
-        } else {
-            [0, 0]
-        };
-        let (local, remote) = self.exchange(parent, &proposals)?;
-        Ok((local[0][0].min(remote[0][0]) as u32, local[0][1] as u32))
-    }
-
-    /// `words` of rank `root` to all.
-    pub(crate) fn broadcast_words(
-        &self,
-        comm: &Arc<Comm>,
-        root: u32,
-        words: &mut [i32],
-    ) -> Result<()> {
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        let length = bytes.len();
-        let mem = Mem::from_vec(bytes);
-        let data = self.bytes_operand(mem.clone(), length);
-        self.collective(
-            comm,
-            Operation::Bcast {
-                data,
-                root: Root::Rank(root),
-            },
-        )?;
-        for (i, word) in words.iter_mut().enumerate() {
-            let mut four = [0; 4];
-            mem.read(4 * i as i64, &mut four);
-            *word = i32::from_ne_bytes(four);
-        }
-        Ok(())
-    }
-
     /// A communicator of some processes of `parent`, in which this process is.
     pub(crate) fn add_intracomm(
         &self,
@@ -327,7 +204,7 @@ impl Mpi {
         self.inherit(parent, Arc::new(comm))
     }
 
-    pub(crate) fn add_intercomm(
+    pub fn add_intercomm(
         &self,
         parent: &Comm,
         numbers: (u32, u32),
@@ -492,215 +369,6 @@ impl Mpi {
             bit >>= 1;
         }
         self.add_intracomm(parent, id, group.clone(), None)
-    }
-
-    /// Sends words to a process in the collective context of `comm`.
-    fn send_words(&self, comm: &Comm, process: u32, tag: u32, words: &[i32]) {
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        let length = bytes.len() as u64;
-        let envelope = Envelope {
-            context: comm.collective(),
-            source: comm.rank,
-            tag,
-        };
-        let data = Data::bytes(Mem::from_vec(bytes), length);
-        // Whoever waits for it finds out himself that it does not come.
-        let _ = self.rank.send(Mode::Standard, &data, process, envelope);
-    }
-
-    fn receive_words(&self, comm: &Comm, process: u32, tag: u32, words: usize) -> Result<Words> {
-        let Some(source) = comm.peers().rank(process) else {
-            fail!(
-                MPI_ERR_INTERN,
-                "process {process} is not in {}",
-                comm.describe()
-            );
-        };
-        let pattern = Pattern::new(comm.collective(), Some(source), Some(tag));
-        let mem = Mem::owned(4 * words);
-        let data = Data::bytes(mem.clone(), 4 * words as u64);
-        if let Some(failed) = self.rank.recv(data, pattern, Some(process)).failed {
-            return Err(failure(failed, &comm.describe()));
-        }
-        Ok(mem.with_bytes(0, 4 * words, |bytes| {
-            bytes
-                .chunks(4)
-                .map(|w| i32::from_ne_bytes(w.try_into().expect("four bytes")))
-                .collect()
-        }))
-    }
-
-    /// `MPI_Intercomm_create`. The leaders tell each other their groups over `peer` (significant at the leaders), and
-    /// each its own group.
-    ///
-    /// # Errors
-    /// When a rank is invalid, or the groups have a process in common.
-    pub fn intercomm_create(
-        &self,
-        local: &Arc<Comm>,
-        local_leader: i32,
-        peer: u32,
-        remote_leader: i32,
-        tag: i32,
-    ) -> Result<u32> {
-        if local_leader < 0 || local_leader as u32 >= local.size() {
-            fail!(
-                MPI_ERR_RANK,
-                "local_leader {local_leader} is not in {}",
-                local.describe()
-            );
-        }
-        let leads = local.rank == local_leader as u32;
-        let own = self.addresses(local)?;
-        let mut held = None;
-        let mut words = Vec::new();
-        let mut problem = None;
-        if leads {
-            match self.meet_leader(local, &own, peer, remote_leader, tag) {
-                Ok((met, agreed)) => {
-                    held = Some(met);
-                    words = agreed;
-                }
-                Err(error) => problem = Some(error),
-            }
-        }
-        let words = self.tell_group(local, local_leader as u32, words, problem)?;
-        let (numbers, rest) = ((words[0] as u32, words[1] as u32), &words[3..]);
-        let bridge = (words[2] != 0).then(|| Address::from_words(&rest[..Address::WORDS]));
-        let remote = Address::list(&rest[Address::WORDS..]);
-        let mut members = own.clone();
-        match words[2] {
-            1 => members.extend(&remote),
-            _ => members.splice(0..0, remote.iter().copied()).for_each(drop),
-        }
-        let _meeting = self.begin_meeting();
-        let met = self.meet(&remote, bridge, &members);
-        if bridge.is_some() {
-            // Everybody must have joined before the bridge may be let go of.
-            let joined = self.gather_all(local, &[i32::from(met.is_ok())])?;
-            let joined = i32::from(joined.iter().all(|w| w[0] == 1));
-            let mut theirs = vec![joined];
-            if let Some((peer, process, tag, bridge)) = held {
-                self.send_words(&peer, process, tag, &theirs);
-                theirs = self.receive_words(&peer, process, tag, 1)?;
-                drop(bridge);
-            }
-            let theirs = self.tell_group(local, local_leader as u32, theirs, None)?;
-            if theirs[0] + joined != 2 {
-                met?;
-                fail!(
-                    MPI_ERR_OTHER,
-                    "not all processes could join the memory for both groups"
-                );
-            }
-        }
-        let remote =
-            Group::from_processes(met?).map_err(|e| Error::new(MPI_ERR_INTERN, e.to_string()))?;
-        self.add_intercomm(local, numbers, local.group.clone(), Arc::new(remote))
-    }
-
-    /// The leader's part: whom it talks to and the bridge that it made, and the words for its group (as those of
-    /// `shake`).
-    #[allow(clippy::type_complexity)]
-    fn meet_leader(
-        &self,
-        local: &Comm,
-        own: &[Address],
-        peer: u32,
-        remote_leader: i32,
-        tag: i32,
-    ) -> Result<((Arc<Comm>, u32, u32, Option<NewBridge>), Words)> {
-        let peer = self.comm(peer)?;
-        let Some(process) = peer.peer(remote_leader)? else {
-            fail!(MPI_ERR_RANK, "remote_leader is MPI_PROC_NULL");
-        };
-        if local.group.rank(process).is_some() {
-            fail!(
-                MPI_ERR_RANK,
-                "remote_leader {remote_leader} of {} is in the local group; the groups must be disjoint",
-                peer.describe()
-            );
-        }
-        let tag = Comm::special_tag(tag);
-        let ours: Words = own.iter().flat_map(Address::words).collect();
-        let foreign = self.spans(local) || self.spans(&peer);
-        let (id, inner) = (self.propose_for(foreign)?, self.propose(local)?);
-        self.send_words(&peer, process, tag, &[own.len() as i32, id as i32]);
-        self.send_words(&peer, process, tag, &ours);
-        let theirs = self.receive_words(&peer, process, tag, 2)?;
-        let length = theirs[0] as usize * Address::WORDS;
-        let words = self.receive_words(&peer, process, tag, length)?;
-        let remote = Address::list(&words);
-        if let Some(both) = remote.iter().find(|r| own.iter().any(|o| o.same(r))) {
-            fail!(
-                MPI_ERR_COMM,
-                "the process with pid {} is in both groups; they must be disjoint",
-                both.pid
-            );
-        }
-        // Both sides find the same, and the same one of them makes the bridge.
-        let alike = own.iter().chain(&remote).all(|a| a.job == own[0].job);
-        let (how, bridge, place) = if alike {
-            (0, None, vec![0; Address::WORDS])
-        } else if own[0] < remote[0] {
-            let bridge = self.make_bridge(own.len() + remote.len())?;
-            let place = bridge.address.words().to_vec();
-            self.send_words(&peer, process, tag, &place);
-            (1, Some(bridge), place)
-        } else {
-            (
-                2,
-                None,
-                self.receive_words(&peer, process, tag, Address::WORDS)?,
-            )
-        };
-        let mut agreed = vec![id.min(theirs[1] as u32) as i32, inner as i32, how];
-        agreed.extend(place);
-        agreed.extend(words);
-        Ok(((peer, process, tag, bridge), agreed))
-    }
-
-    /// Whether the first process of `a` comes before that of `b`, in an order on which all processes agree.
-    pub(crate) fn comes_first(&self, a: &Group, b: &Group) -> bool {
-        let first = |g: &Group| g.process(0).map(|p| self.identity(p));
-        first(a) < first(b)
-    }
-
-    /// `MPI_Intercomm_merge`: the group that says `high` comes second; when both say the same, the one with the
-    /// lower first process comes first.
-    ///
-    /// # Errors
-    /// When the processes of a group do not agree about `high`.
-    pub fn intercomm_merge(&self, comm: &Arc<Comm>, high: bool) -> Result<u32> {
-        let remote_group = comm.remote.as_ref().expect("an inter-communicator");
-        let words = [
-            i32::from(high),
-            if comm.rank == 0 {
-                self.propose(comm)? as i32
-            } else {
-                0
-            },
-        ];
-        let (local, remote) = self.exchange(comm, &words)?;
-        if local.iter().any(|w| w[0] != words[0]) {
-            fail!(
-                MPI_ERR_ARG,
-                "the processes of the local group of {} give different values of high",
-                comm.describe()
-            );
-        }
-        let lower = self.comes_first(&comm.group, remote_group);
-        let first = match (words[0], remote[0][0]) {
-            (ours, theirs) if ours == theirs => lower,
-            (ours, _) => ours == 0,
-        };
-        let id = local[0][1].min(remote[0][1]) as u32;
-        let union = if first {
-            comm.group.union(remote_group)
-        } else {
-            remote_group.union(&comm.group)
-        };
-        self.add_intracomm(comm, id, Arc::new(union), None)
     }
 }
 

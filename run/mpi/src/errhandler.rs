@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::constants::errhandler::*;
 use crate::error::*;
-use crate::file::is_file;
 use crate::{Mpi, fail};
 
 /// An error handler that the program wrote.
@@ -103,11 +102,10 @@ impl Mpi {
     }
 
     /// Gives an object another handler; `exchange` enters its handle and returns the one before.
-    pub(crate) fn errhandler_replace(
-        &self,
-        handle: u32,
-        exchange: impl FnOnce(u32) -> u32,
-    ) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the handle is not of an error handler.
+    pub fn errhandler_replace(&self, handle: u32, exchange: impl FnOnce(u32) -> u32) -> Result<()> {
         let new = self.errhandler_share(handle)?;
         let old = exchange(new);
         let _ = self.errhandler_release(old);
@@ -115,13 +113,19 @@ impl Mpi {
     }
 
     /// The handle for one more user.
-    pub(crate) fn errhandler_share(&self, handle: u32) -> Result<u32> {
+    ///
+    /// # Errors
+    /// When the handle is not of an error handler.
+    pub fn errhandler_share(&self, handle: u32) -> Result<u32> {
         self.errhandler_retain(handle)?;
         Ok(handle)
     }
 
     /// Enters another user of the handler.
-    pub(crate) fn errhandler_retain(&self, handle: u32) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the handle is not of an error handler.
+    pub fn errhandler_retain(&self, handle: u32) -> Result<()> {
         if is_predefined(handle) {
             return Ok(());
         }
@@ -135,7 +139,10 @@ impl Mpi {
     }
 
     /// One user less.
-    pub(crate) fn errhandler_release(&self, handle: u32) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the handle is not of an error handler.
+    pub fn errhandler_release(&self, handle: u32) -> Result<()> {
         if is_predefined(handle) {
             return Ok(());
         }
@@ -150,22 +157,15 @@ impl Mpi {
         Ok(())
     }
 
-    /// What to do about an error on the communicator, session, window or file `comm`. Errors without a valid communicator go to
+    /// What to do about an error on the communicator or session `comm`. Errors without a valid communicator go to
     /// the handler of `MPI_COMM_SELF`, or, as long as that is the default one, to that of `MPI_COMM_WORLD`, for the many programs
     /// written before MPI 4.
     #[must_use]
     pub fn error_action(&self, comm: Option<u32>) -> Action {
-        if let Some(file) = comm.filter(|&handle| is_file(handle)) {
-            let (errhandler, told) = self.file_error_target(file);
-            return self.action_of(errhandler, told);
-        }
         if let Some(handle) = comm
             && let Ok(errhandler) = self.with_session(handle, |s| s.errhandler)
         {
             return self.action_of(errhandler, handle);
-        }
-        if let Some(window) = comm.and_then(|handle| self.find_window(handle)) {
-            return self.action_of(window.errhandler(), window.handle());
         }
         let comm = comm.and_then(|c| self.comm(c).ok()).unwrap_or_else(|| {
             // Without a world they keep the initial handler.

@@ -112,23 +112,13 @@ fn visit(datatype: &Datatype, f: &mut impl FnMut(&Number)) {
                 }
             }
         }
-        Combiner::Dup { old }
-        | Combiner::Contiguous { old, .. }
-        | Combiner::Vector { old, .. }
-        | Combiner::Hvector { old, .. }
-        | Combiner::Indexed { old, .. }
-        | Combiner::Hindexed { old, .. }
-        | Combiner::IndexedBlock { old, .. }
-        | Combiner::HindexedBlock { old, .. }
-        | Combiner::Subarray { old, .. }
-        | Combiner::Darray { old, .. }
-        | Combiner::Resized { old, .. } => {
+        other => {
+            // Those that repeat nothing are uniform.
+            let Some(old) = other.repeated() else { return };
             for _ in 0..datatype.size().checked_div(old.size()).unwrap_or(0) {
                 visit(old, f);
             }
         }
-        // These are uniform.
-        Combiner::Named(_) | Combiner::ValueIndex { .. } => {}
     }
 }
 

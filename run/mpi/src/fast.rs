@@ -9,11 +9,11 @@ use margay_run_engine::node::{Blocks, Channel, Disagreement, SHORT_BYTES, Troubl
 use margay_sys_os::user::{Mem, Piece};
 
 use crate::Mpi;
-use crate::collective::{Elements, Operand, Operation, Root};
 use crate::comm::Comm;
 use crate::error::*;
 use crate::op::Op;
-use crate::recover::failure;
+use crate::operation::{Elements, Operand, Operation, Root};
+use crate::outcome::failure;
 
 impl Mpi {
     /// Does the operation through the communicator's channel. Returns false when it has none or the operation is not
@@ -102,7 +102,7 @@ impl Mpi {
 
 impl Operand {
     /// As the data of a message.
-    pub(crate) fn data(&self) -> Data {
+    pub fn data(&self) -> Data {
         Data::typed(self.mem.clone(), self.count, &self.datatype)
     }
 

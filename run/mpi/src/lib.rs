@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod active;
 mod agreement;
 pub mod attribute;
 pub mod buffer;
@@ -18,29 +19,33 @@ pub mod comm;
 pub mod constants;
 mod construct;
 pub mod datatype;
-pub mod dynamic;
 pub mod errhandler;
 pub mod error;
+mod exchange;
 pub mod external;
 mod fast;
-pub mod file;
+pub mod foreign;
 pub mod group;
 pub mod handle;
 pub mod info;
+mod intercomm;
+pub mod launcher;
 pub mod library;
 pub mod op;
+pub mod operation;
+pub mod outcome;
 pub mod partition;
 pub mod point;
 pub mod recover;
 pub mod request;
 mod sent;
 pub mod session;
+mod start;
 pub mod tool;
 pub mod topology;
-pub mod window;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_core_datatype::{Basic, Datatype};
@@ -49,8 +54,8 @@ use margay_run_engine::{ProgressThread, Rank};
 use margay_sys_os::lock::{RankGuard, RankLock};
 use margay_sys_os::user::Mem;
 
-pub use collective::Operation;
 pub use comm::Comm;
+pub use operation::Operation;
 
 use attribute::Keyval;
 use buffer::Buffer;
@@ -62,11 +67,8 @@ use constants::keyval::*;
 use constants::sentinel::MPI_PROC_NULL;
 use constants::thread::*;
 use datatype::Type;
-use dynamic::Others;
-use dynamic::names::Names;
-use dynamic::port::Ports;
 use errhandler::{Codes, Handler};
-use file::{File, Files};
+use foreign::Others;
 use group::Groups;
 use handle::{Kind, Table};
 use info::Info;
@@ -75,7 +77,6 @@ use point::Taken;
 use request::Request;
 use sent::SentRequests;
 use session::Session;
-use window::Window;
 
 /// The end of an operation, as a status tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,25 +100,23 @@ pub struct Mpi {
     own: Arc<Comm>,
     basics: Box<[Option<Arc<Type>>]>,
     objects: RankLock<Objects>,
-    /// Stores to windows may be on their way that no fence has followed.
-    unsettled: AtomicBool,
     sent: SentRequests,
     codes: Mutex<Codes>,
     buffer: Mutex<Option<Arc<Buffer>>>,
     /// Numbers for communicators that this process has given away.
     proposals: AtomicU64,
     others: Mutex<Others>,
-    ports: Mutex<Ports>,
-    names: Mutex<Names>,
-    /// The handle of the communicator with those who spawned this job.
-    parent: AtomicU32,
     /// Memory of `MPI_Alloc_mem` that is not shared, by its address.
     allocated: Mutex<BTreeMap<usize, Mem>>,
     predefined: Predefined,
     environment: Info,
     fortran: Mutex<Fortran>,
-    files: Files,
-    /// Between `MPI_Init` and `MPI_Finalize`.
+    life: Life,
+}
+
+/// Where the program stands between `MPI_Init` and `MPI_Finalize`, and what it has said of its threads.
+struct Life {
+    /// There are `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
     has_world: AtomicBool,
     thread_level: AtomicI32,
     main_thread: AtomicUsize,
@@ -135,9 +134,7 @@ pub struct Objects {
     infos: Table<Info>,
     errhandlers: Table<Handler>,
     requests: Table<Request>,
-    files: Table<Arc<File>>,
     messages: Table<Taken>,
-    windows: Table<Arc<Window>>,
     keyvals: BTreeMap<i32, Keyval>,
     next_key: i32,
 }
@@ -203,22 +200,16 @@ impl Mpi {
                 infos: Table::new(Kind::Info),
                 errhandlers: Table::new(Kind::Errhandler),
                 requests,
-                files: Table::new(Kind::File),
                 messages: Table::new(Kind::Message),
-                windows: Table::new(Kind::Win),
                 keyvals: BTreeMap::new(),
                 next_key: 0,
             }),
-            unsettled: AtomicBool::new(false),
             sent: SentRequests::new(sent),
             codes: Mutex::new(Codes::new()),
             buffer: Mutex::default(),
             // Numbers below two times the size of the world would be those of the world and of MPI_COMM_SELF.
             proposals: AtomicU64::new(2),
             others: Mutex::default(),
-            ports: Mutex::default(),
-            names: Mutex::default(),
-            parent: AtomicU32::new(MPI_COMM_NULL),
             allocated: Mutex::default(),
             predefined: Predefined {
                 tag_ub: AtomicI32::new(point::TAG_UB),
@@ -233,10 +224,11 @@ impl Mpi {
             },
             environment: environment(&rank, arguments),
             fortran: Mutex::default(),
-            files: Files::default(),
-            has_world: AtomicBool::new(false),
-            thread_level: AtomicI32::new(MPI_THREAD_MULTIPLE),
-            main_thread: AtomicUsize::new(this_thread()),
+            life: Life {
+                has_world: AtomicBool::new(false),
+                thread_level: AtomicI32::new(MPI_THREAD_MULTIPLE),
+                main_thread: AtomicUsize::new(this_thread()),
+            },
             rank: Arc::new(rank),
         }
     }
@@ -306,13 +298,13 @@ impl Mpi {
     /// The level of thread support in force.
     #[must_use]
     pub fn thread_level(&self) -> i32 {
-        self.thread_level.load(Ordering::Relaxed)
+        self.life.thread_level.load(Ordering::Relaxed)
     }
 
     /// Whether the calling thread is the one that initialised.
     #[must_use]
     pub fn is_main_thread(&self) -> bool {
-        this_thread() == self.main_thread.load(Ordering::Relaxed)
+        this_thread() == self.life.main_thread.load(Ordering::Relaxed)
     }
 
     /// The value of a predefined attribute; the outer `None` is another key, the inner one an attribute that is not set.
@@ -439,7 +431,7 @@ impl Mpi {
             let errhandler = std::mem::replace(&mut comm.state().errhandler, MPI_ERRORS_ARE_FATAL);
             let _ = self.errhandler_release(errhandler);
         }
-        self.has_world.store(false, Ordering::Release);
+        self.life.has_world.store(false, Ordering::Release);
     }
 
     #[inline]
@@ -451,7 +443,9 @@ impl Mpi {
         self.codes.lock().expect("no panic under this lock")
     }
 
-    fn basic(&self, basic: Basic) -> Arc<Datatype> {
+    /// A predefined type.
+    #[must_use]
+    pub fn basic(&self, basic: Basic) -> Arc<Datatype> {
         let place = (basic.handle() - 0x200) as usize;
         let entry = self.basics[place].as_ref();
         entry.expect("every basic type is there").datatype.clone()

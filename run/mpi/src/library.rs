@@ -5,18 +5,18 @@
 
 use std::sync::Arc;
 
-use margay_core_datatype::{Basic, Datatype};
+use margay_core_datatype::Basic;
 use margay_core_group::Group;
 use margay_core_reduce as reduce;
 use margay_sys_os::user::Mem;
 
 use crate::Mpi;
-use crate::collective::{Elements, Operand};
 use crate::comm::{Comm, Parts};
-use crate::construct::{FOREIGN, RESERVED};
+use crate::comm::{FOREIGN, RESERVED};
 use crate::error::*;
 use crate::fail;
 use crate::op::{Bound, Op};
+use crate::operation::{Elements, Operand};
 
 /// How many numbers there are for communicators of libraries.
 pub const NUMBERS: u32 = FOREIGN - RESERVED;
@@ -63,7 +63,7 @@ impl Mpi {
         Operand {
             mem,
             count,
-            datatype: self.datatype_of(basic),
+            datatype: self.basic(basic),
         }
     }
 
@@ -78,11 +78,5 @@ impl Mpi {
             datatype: ty.datatype.clone(),
             op: Bound::new(Op::Builtin(op), ty),
         }
-    }
-
-    /// A predefined type.
-    #[must_use]
-    pub fn datatype_of(&self, basic: Basic) -> Arc<Datatype> {
-        self.basic(basic)
     }
 }

@@ -17,7 +17,7 @@ use crate::{Mpi, fail};
 
 /// The operation and the element type, if both are predefined, fit each other and the elements have no holes.
 #[inline(always)]
-pub(crate) fn predefined(op: u32, datatype: u32) -> Option<(reduce::Op, Basic)> {
+pub fn predefined(op: u32, datatype: u32) -> Option<(reduce::Op, Basic)> {
     let op = reduce::Op::from_handle(u64::from(op))?;
     let basic = Basic::from_handle(u64::from(datatype))?;
     let fit = reduce::is_valid(op, basic) && basic.size() == basic.extent();

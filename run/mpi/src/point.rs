@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use margay_run_engine::{Arrived, Data, Envelope, Mode, MsgId, Outcome, Pattern, copy};
+use margay_run_engine::{Arrived, Data, Envelope, Mode, MsgId, Outcome, Pattern, Rank, copy};
 use margay_sys_os::user::{Mem, Piece};
 
+use crate::active::Active;
 use crate::buffer::Buffer;
-use crate::collective::Operation;
 use crate::comm::Comm;
 use crate::constants::message::*;
 use crate::constants::sentinel::*;
 use crate::error::*;
-use crate::partition::{Incoming, Outgoing};
-use crate::recover::failure;
-use crate::request::Active;
-pub use crate::request::received;
+use crate::outcome::failure;
+use crate::outcome::received;
 use crate::sent::Message;
+use crate::start::Start;
 use crate::{Mpi, Status};
 
 /// The largest tag (`MPI_TAG_UB`).
@@ -42,37 +41,6 @@ impl SendMode {
             SendMode::Ready => Mode::Ready,
         }
     }
-}
-
-/// How a persistent request begins.
-pub(crate) enum Start {
-    /// To or from `MPI_PROC_NULL`.
-    Nothing(Status),
-    Send {
-        mode: Mode,
-        data: Data,
-        to: u32,
-        envelope: Envelope,
-    },
-    Buffered {
-        buffer: Arc<Buffer>,
-        data: Data,
-        to: u32,
-        envelope: Envelope,
-    },
-    Receive {
-        data: Data,
-        pattern: Pattern,
-        from: Option<u32>,
-    },
-    Collective {
-        comm: Arc<Comm>,
-        operation: Operation,
-        /// Chosen when the request was made, so that starts need not be in one order on all processes.
-        tag: u32,
-    },
-    PartitionedSend(Arc<Outgoing>),
-    PartitionedReceive(Arc<Incoming>),
 }
 
 /// A message that a matched probe took.
@@ -220,7 +188,7 @@ impl Mpi {
         };
         if mode == SendMode::Buffered {
             let buffer = self.buffer_for(comm)?;
-            if let Active::Send(id) = self.buffered_send(&buffer, data, to, envelope)? {
+            if let (id, false) = self.buffered_send(&buffer, data, to, envelope)? {
                 self.rank.detach(id);
             }
             return Ok(());
@@ -246,11 +214,22 @@ impl Mpi {
         tag: i32,
         comm: u32,
     ) -> Result<(Status, Option<Error>)> {
+        self.recv_by(data, (source, tag, comm), Rank::recv)
+    }
+
+    /// A receive in one of the engine's ways.
+    #[inline(always)]
+    fn recv_by(
+        &self,
+        data: Data,
+        (source, tag, comm): (i32, i32, u32),
+        way: impl FnOnce(&Rank, Data, Pattern, Option<u32>) -> Outcome,
+    ) -> Result<(Status, Option<Error>)> {
         let Some(source) = self.source(comm, source, tag)? else {
             return Ok((Status::PROC_NULL, None));
         };
         let room = data.size();
-        let outcome = self.rank.recv(data, source.pattern, source.from);
+        let outcome = way(&self.rank, data, source.pattern, source.from);
         Ok(received(&outcome, room))
     }
 
@@ -265,12 +244,7 @@ impl Mpi {
         tag: i32,
         comm: u32,
     ) -> Result<(Status, Option<Error>)> {
-        let Some(source) = self.source(comm, source, tag)? else {
-            return Ok((Status::PROC_NULL, None));
-        };
-        let room = data.size();
-        let outcome = self.rank.recv_posted(data, source.pattern, source.from);
-        Ok(received(&outcome, room))
+        self.recv_by(data, (source, tag, comm), Rank::recv_posted)
     }
 
     /// `MPI_Isend` and its modes: a request.
@@ -283,7 +257,7 @@ impl Mpi {
             None => Active::Done(Status::EMPTY),
             Some((to, envelope)) if mode == SendMode::Buffered => {
                 let buffer = self.buffer_for(comm)?;
-                self.buffered_send(&buffer, &data, to, envelope)?
+                self.buffered_active(&buffer, &data, to, envelope)?
             }
             Some((to, envelope)) => Active::Send(self.rank.isend(mode.mode(), data, to, envelope)),
         };
@@ -352,6 +326,21 @@ impl Mpi {
         self.request_persistent(comm, start)
     }
 
+    /// Begins a buffered send.
+    fn buffered_active(
+        &self,
+        buffer: &Arc<Buffer>,
+        data: &Data,
+        to: u32,
+        envelope: Envelope,
+    ) -> Result<Active> {
+        let (id, is_kept) = self.buffered_send(buffer, data, to, envelope)?;
+        Ok(match is_kept {
+            true => Active::Buffered(buffer.clone(), id),
+            false => Active::Send(id),
+        })
+    }
+
     /// Begins a persistent operation on a communicator.
     pub(crate) fn start(&self, start: &Start, comm: u32) -> Result<Active> {
         if let Start::Send { data, .. } | Start::Buffered { data, .. } = start {
@@ -375,7 +364,7 @@ impl Mpi {
                 data,
                 to,
                 envelope,
-            } => self.buffered_send(buffer, data, *to, *envelope)?,
+            } => self.buffered_active(buffer, data, *to, *envelope)?,
             Start::Receive {
                 data,
                 pattern,

@@ -3,7 +3,7 @@
 //! Agreements are described in `agreement.rs`; here are their messages. What a dead process sent completely is received before
 //! it counts as dead (`Engine::fail`).
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use margay_core_group::Group;
@@ -15,18 +15,12 @@ use margay_sys_os::user::Mem;
 use crate::agreement::{self, Agreement, Told};
 use crate::comm::{Comm, Parts};
 use crate::error::*;
+use crate::outcome::failure;
 use crate::request::Finish;
 use crate::{Mpi, fail};
 
 /// Agreements go in the context of introductions, which have tags of the program, below this.
 const AGREEMENTS: u32 = 1 << 31;
-
-/// What a communicator knows of failures.
-#[derive(Default)]
-pub struct Failures {
-    acknowledged: Mutex<Vec<u32>>,
-    agreements: AtomicU32,
-}
 
 /// What is agreed upon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,20 +176,6 @@ impl Task for Agreeing {
 /// The result of an agreement that is over.
 type Agreed = Arc<Mutex<Option<Value>>>;
 
-/// The error of an operation that cannot be completed.
-pub(crate) fn failure(failed: Failed, what: &str) -> Error {
-    let (class, why) = match failed {
-        Failed::Process => (MPIX_ERR_PROC_FAILED, "a process that it needs has died"),
-        Failed::Pending => (
-            MPIX_ERR_PROC_FAILED_PENDING,
-            "a process has died that might have sent the message; the request goes on when the failure is acknowledged \
-             with MPIX_Comm_failure_ack",
-        ),
-        Failed::Revoked => (MPIX_ERR_REVOKED, "the communicator has been revoked"),
-    };
-    Error::new(class, format!("{what}: {why}"))
-}
-
 impl Mpi {
     /// Tells the engine who is in a communicator, for the case that somebody dies.
     pub(crate) fn enter_members(&self, comm: &Comm) {
@@ -331,12 +311,12 @@ impl Mpi {
     }
 
     /// Whether members of the communicator may die and leave the others running; the same for all of them.
-    pub(crate) fn may_be_survived(&self, comm: &Comm) -> bool {
+    pub fn may_be_survived(&self, comm: &Comm) -> bool {
         self.spans(comm) || self.rank.peers().is_tolerant()
     }
 
     /// Returns when all members that live have called this.
-    pub(crate) fn agree_to_go_on(&self, comm: &Comm) {
+    pub fn agree_to_go_on(&self, comm: &Comm) {
         let (id, _) = self.start_agreement(comm, 0, [0; 2]);
         self.rank.wait(id);
     }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use crate::active::Active;
 use crate::handle::{GENERATIONS, generation, with_generation};
-use crate::request::Active;
 
 /// Names; the handle of one generation more is that of all without a name.
 const NAMES: u32 = GENERATIONS - 1;

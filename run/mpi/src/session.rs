@@ -21,7 +21,7 @@ use crate::constants::session::MPI_SESSION_NULL;
 use crate::constants::thread::*;
 use crate::error::*;
 use crate::info::Info;
-use crate::recover::failure;
+use crate::outcome::failure;
 use crate::{Mpi, fail, thread_level_name};
 
 /// The context in which processes meet that have no communicator in common.
@@ -390,15 +390,18 @@ impl Mpi {
     #[must_use]
     #[inline]
     pub fn has_world(&self) -> bool {
-        self.has_world.load(Ordering::Relaxed)
+        self.life.has_world.load(Ordering::Relaxed)
     }
 
     /// `MPI_Init`: from now on there are `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
     pub fn open_world(&self, thread_level: i32) {
-        self.thread_level.store(thread_level, Ordering::Relaxed);
-        self.main_thread
+        self.life
+            .thread_level
+            .store(thread_level, Ordering::Relaxed);
+        self.life
+            .main_thread
             .store(crate::this_thread(), Ordering::Relaxed);
-        self.has_world.store(true, Ordering::Release);
+        self.life.has_world.store(true, Ordering::Release);
         self.enter_members(&self.world);
         self.enter_members(&self.own);
     }

@@ -4,26 +4,10 @@ use std::sync::Arc;
 
 use margay_core_group::{Cart, DistGraph, Edge, Graph, GroupError, TopologyError};
 
-use crate::comm::Comm;
+use crate::comm::{Comm, Neighbours, Topology};
 use crate::constants::sentinel::MPI_UNDEFINED;
 use crate::error::*;
 use crate::{Mpi, fail};
-
-/// The topology of a communicator.
-#[derive(Clone, Debug)]
-pub enum Topology {
-    Cart(Arc<Cart>),
-    Graph(Arc<Graph>),
-    DistGraph(Arc<DistGraph>),
-}
-
-/// The neighbours of a process; `None` is `MPI_PROC_NULL`.
-pub struct Neighbours {
-    /// Data comes from these.
-    pub sources: Vec<Option<u32>>,
-    /// Data goes to these.
-    pub destinations: Vec<Option<u32>>,
-}
 
 impl From<TopologyError> for Error {
     fn from(error: TopologyError) -> Error {

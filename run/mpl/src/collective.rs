@@ -4,7 +4,7 @@ use margay_core_datatype::Basic;
 use margay_core_reduce::Op;
 use margay_run_engine::{Data, Envelope, Mode, Pattern};
 use margay_run_mpi::Operation;
-use margay_run_mpi::collective::Root;
+use margay_run_mpi::operation::Root;
 use margay_sys_os::user::Mem;
 
 use crate::error::*;

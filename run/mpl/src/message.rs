@@ -178,7 +178,7 @@ impl Mpl {
         if total == 0 || offset == block {
             return Ok(Data::bytes(mem, total));
         }
-        let byte = self.mpi.datatype_of(Basic::Byte);
+        let byte = self.mpi.basic(Basic::Byte);
         let made = Datatype::hvector(blocks as i64, block as i64, offset as i64, &byte);
         match made {
             Ok(datatype) => Ok(Data::typed(mem, 1, &Arc::new(datatype))),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use margay_core_datatype::Basic;
 use margay_core_reduce::Op;
-use margay_run_mpi::collective::Blocks;
+use margay_run_mpi::operation::Blocks;
 use margay_run_mpi::{Operation, library};
 use margay_sys_os::user::Mem;
 
@@ -121,7 +121,7 @@ impl Nx {
                 Some(std::mem::replace(at, *at + count as i64))
             })
             .collect();
-        let byte = self.mpi.datatype_of(Basic::Byte);
+        let byte = self.mpi.basic(Basic::Byte);
         let operation = Operation::Allgatherv {
             send: Some(self.mpi.operand(x, bytes, Basic::Byte)),
             recv: Blocks {

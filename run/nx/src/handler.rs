@@ -7,8 +7,7 @@
 use margay_sys_os::user::Mem;
 
 use crate::error::*;
-use crate::mids::Part;
-use crate::point::{Outgoing, Wanted};
+use crate::point::{Outgoing, Part, Wanted};
 use crate::{Info, Nx, refuse};
 
 /// What is called when a message is complete.

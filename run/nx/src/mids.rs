@@ -1,10 +1,9 @@
 //! Message ids: what `isend` and `irecv` give, and what is asked of them.
 
-use margay_run_engine::ReqId;
 use margay_sys_os::user::Mem;
 
 use crate::error::*;
-use crate::point::{Outgoing, Wanted};
+use crate::point::{Outgoing, Part, Wanted};
 use crate::{Info, Nx, refuse};
 
 /// Bits of an id, less 1, for its place in the table; those above count how often the place was used before. Together they fit a
@@ -14,14 +13,6 @@ const GENERATIONS: u32 = (1 << 11) - 1;
 
 /// The largest id.
 pub const MOST: i64 = (GENERATIONS as i64) << PLACE_BITS;
-
-/// One message under way that an id stands for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
-    Send(ReqId),
-    /// With the room of the buffer, and the place that the caller wants the info at.
-    Receive(ReqId, u64, usize),
-}
 
 /// The ids in use.
 #[derive(Default)]

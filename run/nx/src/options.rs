@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-use margay_run_mpi::dynamic::spawn::{become_launcher, is_in_job};
+use margay_run_mpi::launcher::{become_launcher, is_in_job};
 
 use crate::error::*;
 use crate::refuse;

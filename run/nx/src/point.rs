@@ -4,7 +4,6 @@ use margay_run_engine::{Arrived, Data, Envelope, Failed, Mode, Outcome, Pattern,
 use margay_sys_os::user::{Mem, Piece};
 
 use crate::error::*;
-use crate::mids::Part;
 use crate::{CONTEXT, Info, Nx, ptype_of, refuse};
 
 /// The bit that tells force types.
@@ -344,6 +343,14 @@ fn bad_type<T>(kind: i64) -> Result<T> {
         "{kind} is not a message type; they are 0 to {}, force types from {FORCE} on",
         MASK - 1
     )
+}
+
+/// One message under way that an id stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Send(ReqId),
+    /// With the room of the buffer, and the place that the caller wants the info at.
+    Receive(ReqId, u64, usize),
 }
 
 impl Part {

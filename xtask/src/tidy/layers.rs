@@ -1,4 +1,5 @@
-//! Dependencies point one way: `abi, cli -> run, job -> net, fs -> sys`, and anybody may use `core`.
+//! Dependencies point one way: `abi, cli -> run, svc, job -> fs, net -> sys`, and anybody may use `core`. Within `run` they
+//! do, too: `mpi, nx, mpl -> engine` and `openmp, iml -> threads`, and within `sys`, `job` and `bench`.
 
 use std::path::Path;
 
@@ -34,33 +35,52 @@ impl Crate {
 
 /// What each layer may use beside itself and `core`. What drives everything (tests, bench, xtask) may use all, and
 /// nothing may use it.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("core", &[]),
     ("sys", &[]),
     ("net", &["sys"]),
-    ("fs", &["sys"]),
+    ("fs", &["net", "sys"]),
     ("run", &["net", "fs", "sys"]),
     ("job", &["net", "sys"]),
+    ("svc", &["job", "net", "fs", "sys"]),
     ("abi", &["run", "job", "net", "fs", "sys"]),
-    ("cli", &["run", "job", "net", "fs", "sys"]),
+    ("cli", &["run", "job", "svc", "net", "fs", "sys"]),
 ];
+
 const DRIVERS: [&str; 3] = ["tests", "bench", "xtask"];
 
-/// The rooms of layers that have an order inside: each may use those that stand before it.
-const ROOMS: [&[&str]; 2] = [
-    &["job/registry", "job/observe", "job/launch"],
-    &["bench/common", "bench/suite", "bench/peers"],
+/// What each crate of a layer with rooms may use of that layer. In these layers a crate that is not in the table may use none.
+const ROOMS: [(&str, &[&str]); 21] = [
+    ("sys/os", &[]),
+    ("sys/shm", &["sys/os"]),
+    ("sys/threads", &["sys/os"]),
+    ("sys/mlp", &["sys/os"]),
+    ("run/engine", &[]),
+    ("run/mpi", &["run/engine"]),
+    ("run/windows", &["run/engine", "run/mpi"]),
+    ("run/files", &["run/engine", "run/mpi"]),
+    ("run/dynamic", &["run/engine", "run/mpi"]),
+    ("run/nx", &["run/engine", "run/mpi"]),
+    ("run/mpl", &["run/engine", "run/mpi"]),
+    ("run/threads", &[]),
+    ("run/openmp", &["run/threads"]),
+    ("run/iml", &["run/threads"]),
+    ("run/mlp", &[]),
+    ("job/registry", &[]),
+    ("job/observe", &["job/registry"]),
+    ("job/launch", &["job/observe", "job/registry"]),
+    ("bench/common", &[]),
+    ("bench/suite", &["bench/common"]),
+    ("bench/peers", &["bench/common", "bench/suite"]),
 ];
 
-/// Whether the order of the rooms allows a dependency, by the folders of both.
-fn is_in_order(from: &str, to: &str) -> bool {
-    ROOMS.iter().all(|rooms| {
-        let place = |folder| rooms.iter().position(|room| *room == folder);
-        match (place(from), place(to)) {
-            (Some(from), Some(to)) => to < from,
-            _ => true,
-        }
-    })
+/// Whether one crate of a layer may use another of the same layer.
+fn may_use_beside(from: &Crate, to: &Crate) -> bool {
+    let has_rooms = ROOMS
+        .iter()
+        .any(|(room, _)| room.split('/').next() == Some(from.layer()));
+    let rule = ROOMS.iter().find(|(room, _)| *room == from.folder());
+    !has_rooms || rule.is_some_and(|(_, allowed)| allowed.contains(&to.folder()))
 }
 
 /// The workspace's crates from `cargo metadata`.
@@ -137,17 +157,19 @@ pub fn check(crates: &[Crate]) -> Vec<Finding> {
                 Some(allowed) => to.layer() == "core" || allowed.contains(&to.layer()),
                 None => true,
             };
-            if !is_in_order(from.folder(), to.folder()) {
+            if from.layer() == to.layer() && !may_use_beside(from, to) {
                 let what = format!(
-                    "{} depends on {}; the order is job: launch -> observe -> registry, bench: peers -> suite -> common",
+                    "{} ({}) depends on {} ({}); within a layer, ARCHITECTURE.md's table says who may use whom",
+                    from.name,
                     from.folder(),
+                    to.name,
                     to.folder()
                 );
                 findings.push(Finding::new(&from.manifest, 0, what));
             }
             if !right {
                 let what = format!(
-                    "{} ({}) depends on {} ({}); the direction is abi, cli -> run, job -> net, fs -> sys, and all may use core",
+                    "{} ({}) depends on {} ({}); the direction is abi, cli -> run, svc, job -> fs, net -> sys, and all may use core",
                     from.name,
                     from.layer(),
                     to.name,
@@ -180,7 +202,8 @@ mod tests {
         vec![
             part("schedule", "core/schedule", &["datatype"]),
             part("datatype", "core/datatype", &["thiserror"]),
-            part("sys", "sys", &["libc", "rustix", "datatype"]),
+            part("sys", "sys/os", &["libc", "rustix", "datatype"]),
+            part("memory", "sys/shm", &["sys"]),
             part("shm", "net/shm", &["sys", "datatype"]),
             part("storage", "fs/storage", &["sys", "datatype"]),
             part(
@@ -191,8 +214,14 @@ mod tests {
             part("registry", "job/registry", &["sys"]),
             part("launch", "job/launch", &["registry", "sys"]),
             part("suite", "bench/suite", &["launch"]),
+            part("objects", "run/mpi", &["engine", "sys"]),
+            part("windows", "run/windows", &["engine", "objects"]),
+            part("nx", "run/nx", &["engine", "objects"]),
+            part("threads", "run/threads", &["sys"]),
+            part("openmp", "run/openmp", &["threads"]),
+            part("agent", "svc/agent", &["launch", "shm", "storage", "sys"]),
             part("mpi", "abi/mpi", &["engine", "sys", "datatype"]),
-            part("margay", "cli", &["launch", "clap"]),
+            part("margay", "cli", &["launch", "agent", "clap"]),
             part("tests", "tests", &["engine", "launch"]),
             extra,
         ]
@@ -208,15 +237,20 @@ mod tests {
         for (folder, dependency) in [
             ("core/x", "sys"),
             ("core/x", "engine"),
-            ("sys", "shm"),
+            ("sys/x", "shm"),
             ("net/x", "engine"),
             ("net/x", "storage"),
-            ("fs/x", "shm"),
+            ("fs/x", "launch"),
             ("fs/x", "engine"),
             ("job/x", "storage"),
             ("run/x", "launch"),
             ("run/x", "mpi"),
             ("job/x", "margay"),
+            ("job/x", "agent"),
+            ("run/x", "agent"),
+            ("svc/x", "engine"),
+            ("svc/x", "mpi"),
+            ("abi/x", "agent"),
             ("cli", "mpi"),
             ("abi/x", "tests"),
             ("cli", "suite"),
@@ -228,18 +262,60 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_rooms_is_kept() {
+    fn files_may_use_the_network() {
+        assert_eq!(check(&house(part("x", "fs/x", &["shm"]))), vec![]);
+    }
+
+    #[test]
+    fn each_wrong_direction_within_a_layer_is_found() {
         for (folder, dependency) in [
+            ("sys/os", "memory"),
+            ("sys/threads", "memory"),
             ("job/registry", "launch"),
             ("job/observe", "launch"),
             ("bench/common", "suite"),
+            ("run/engine", "objects"),
+            ("run/engine", "threads"),
+            ("run/mpi", "windows"),
+            ("run/mpi", "nx"),
+            ("run/mpi", "threads"),
+            ("run/windows", "nx"),
+            ("run/windows", "threads"),
+            ("run/files", "windows"),
+            ("run/dynamic", "windows"),
+            ("run/nx", "windows"),
+            ("run/nx", "threads"),
+            ("run/mpl", "nx"),
+            ("run/threads", "engine"),
+            ("run/threads", "openmp"),
+            ("run/openmp", "engine"),
+            ("run/openmp", "objects"),
+            ("run/iml", "openmp"),
+            ("run/mlp", "threads"),
+            // Nothing says what a crate may use that is not in the table.
+            ("run/other", "engine"),
         ] {
             let findings = check(&house(part("x", folder, &[dependency])));
             assert_eq!(findings.len(), 1, "{folder} -> {dependency}: {findings:?}");
-            assert!(findings[0].what.contains("the order is"));
+            assert!(findings[0].what.contains("within a layer"), "{findings:?}");
         }
-        let right = part("x", "job/observe", &["registry"]);
-        assert_eq!(check(&house(right)), vec![]);
+    }
+
+    #[test]
+    fn what_stands_on_another_room_may_use_it() {
+        for (folder, dependency) in [
+            ("sys/mlp", "sys"),
+            ("job/observe", "registry"),
+            ("run/mpi", "engine"),
+            ("run/files", "objects"),
+            ("run/dynamic", "objects"),
+            ("run/mpl", "engine"),
+            ("run/mpl", "objects"),
+            ("run/iml", "threads"),
+        ] {
+            let crates = house(part("x", folder, &[dependency]));
+            assert_eq!(check(&crates), vec![], "{folder} -> {dependency}");
+        }
     }
 
     #[test]

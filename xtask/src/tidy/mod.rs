@@ -5,6 +5,7 @@
 //! | [`rust`] | where unsafe code and system calls may stand, what is left open, tests that are switched off |
 //! | [`layers`] | the direction in which crates depend on each other |
 //! | [`map`] | the README's map names what is there |
+//! | [`size`] | the length of functions and files, the number of a struct's fields |
 //! | [`text`] | what must not stand in any file; scripts |
 
 use std::fmt;
@@ -16,6 +17,7 @@ use ignore::WalkBuilder;
 pub mod layers;
 pub mod map;
 pub mod rust;
+pub mod size;
 pub mod text;
 
 /// A place where a rule is broken.
@@ -75,6 +77,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(map::check(&files));
     for file in &files {
         findings.extend(text::check(file));
+        findings.extend(size::check(file));
         if file.path.ends_with(".rs") {
             findings.extend(rust::check(&file.path, file.text.as_deref().unwrap_or("")));
         }

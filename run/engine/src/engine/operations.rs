@@ -1,6 +1,33 @@
 //! Operations of several requests: collectives by schedule and tasks. They go on whenever requests have ended.
 
 use super::*;
+use crate::collective::Requests;
+
+impl Requests for Engine {
+    fn isend(&mut self, mode: Mode, data: Data, to: u32, envelope: Envelope) -> ReqId {
+        Engine::isend(self, mode, data, to, envelope)
+    }
+
+    fn irecv(&mut self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
+        Engine::irecv(self, data, pattern, from)
+    }
+
+    fn take(&mut self, id: ReqId) -> Option<Outcome> {
+        Engine::take(self, id)
+    }
+
+    fn abandon(&mut self, id: ReqId) {
+        self.abandon_one(id);
+    }
+
+    fn broken(&self, context: u32, group: &Group) -> Option<Failed> {
+        Engine::broken(self, context, group)
+    }
+
+    fn spare(&mut self) -> &mut Spare {
+        &mut self.state.spare
+    }
+}
 
 impl Engine {
     /// Begins a collective operation; `later`: its first steps are left to the next progress.

@@ -4,6 +4,7 @@
 //! order.
 
 use super::*;
+use crate::call::Limits;
 
 impl Engine {
     pub(super) fn clear_to_send(&mut self, index: u32, from: u32, sender: u64) {
@@ -138,8 +139,86 @@ impl Engine {
         false
     }
 
+    /// Sends what there is room for of the send at the front of a queue.
     fn push_send(&mut self, index: u32) -> Pushed {
         let limits = self.state.monitor.tuning.limits();
+        let Some(Request {
+            kind: Kind::Send(send),
+            ..
+        }) = self.state.requests.at(index)
+        else {
+            return Pushed::All;
+        };
+        if send.stage == SendStage::Queued {
+            let (to, size) = (send.to, send.data.size());
+            let offer = if to == self.state.me {
+                None
+            } else {
+                send.data
+                    .dense()
+                    .and_then(|(mem, at)| self.transport.offer(to, mem, at, size))
+            };
+            let short = offer.is_none() && size <= limits.eager;
+            if !short || !self.state.peers[to as usize].has_tokens(size, &limits) {
+                return self.push_offer(index, offer, short);
+            }
+        }
+        self.push_eager(index)
+    }
+
+    /// Sends the envelope of a message that does not go eagerly; `short`: it would, had its sender credits.
+    fn push_offer(&mut self, index: u32, offer: Option<(Ticket, [u64; 3])>, short: bool) -> Pushed {
+        let Some(key) = self.state.requests.key_at(index) else {
+            return Pushed::All;
+        };
+        let Some(Request {
+            kind: Kind::Send(send),
+            ..
+        }) = self.state.requests.at(index)
+        else {
+            return Pushed::All;
+        };
+        let (to, size, envelope) = (send.to, send.data.size(), send.envelope);
+        let (ticket, words) = match offer {
+            Some((ticket, words)) => (Some(ticket), words),
+            None => (None, [0; 3]),
+        };
+        let mut payload = [0; SHORT];
+        let values = [size, key.to_bits(), words[0], words[1], words[2]];
+        for (place, value) in payload.chunks_exact_mut(8).zip(values) {
+            place.copy_from_slice(&value.to_ne_bytes());
+        }
+        if !self.short(to, head(RTS, envelope, 0), &payload) {
+            if let Some(ticket) = ticket {
+                self.transport.withdraw(ticket);
+            }
+            return Pushed::Nothing;
+        }
+        let monitor = &self.state.monitor;
+        if short {
+            counters::add(&monitor.counters.out_of_tokens, 1);
+            monitor
+                .events
+                .note(EventKind::OutOfTokens, || [u64::from(to), size, 0, 0]);
+        }
+        let protocol = match ticket {
+            Some(_) => Protocol::Direct,
+            None => Protocol::Streamed,
+        };
+        monitor.counters.sent(protocol).add(size);
+        self.state.stage(index, SendStage::Offered(ticket));
+        if let Some(ticket) = ticket {
+            self.state.copies.push(Direct {
+                ticket,
+                request: index,
+                receiving: None,
+            });
+        }
+        Pushed::All
+    }
+
+    /// Sends an eager message, or the next fragment of it.
+    fn push_eager(&mut self, index: u32) -> Pushed {
         let Some(Request {
             kind: Kind::Send(send),
             ..
@@ -150,71 +229,6 @@ impl Engine {
         let (to, size) = (send.to, send.data.size());
         let sync = send.mode == Mode::Synchronous;
         let word = if sync { index + 1 } else { 0 };
-        if send.stage == SendStage::Queued {
-            let offer = if to == self.state.me {
-                None
-            } else {
-                send.data
-                    .dense()
-                    .and_then(|(mem, at)| self.transport.offer(to, mem, at, size))
-            };
-            let short = offer.is_none() && size <= limits.eager;
-            let eager = short && self.state.peers[to as usize].has_tokens(size, &limits);
-            if !eager {
-                let (ticket, words) = match offer {
-                    Some((ticket, words)) => (Some(ticket), words),
-                    None => (None, [0; 3]),
-                };
-                let envelope = send.envelope;
-                let Some(key) = self.state.requests.key_at(index) else {
-                    return Pushed::All;
-                };
-                let mut payload = [0; SHORT];
-                for (place, value) in payload.chunks_exact_mut(8).zip([
-                    size,
-                    key.to_bits(),
-                    words[0],
-                    words[1],
-                    words[2],
-                ]) {
-                    place.copy_from_slice(&value.to_ne_bytes());
-                }
-                if !self.short(to, head(RTS, envelope, 0), &payload) {
-                    if let Some(ticket) = ticket {
-                        self.transport.withdraw(ticket);
-                    }
-                    return Pushed::Nothing;
-                }
-                let monitor = &self.state.monitor;
-                if short {
-                    counters::add(&monitor.counters.out_of_tokens, 1);
-                    monitor
-                        .events
-                        .note(EventKind::OutOfTokens, || [u64::from(to), size, 0, 0]);
-                }
-                let protocol = match ticket {
-                    Some(_) => Protocol::Direct,
-                    None => Protocol::Streamed,
-                };
-                monitor.counters.sent(protocol).add(size);
-                self.state.stage(index, SendStage::Offered(ticket));
-                if let Some(ticket) = ticket {
-                    self.state.copies.push(Direct {
-                        ticket,
-                        request: index,
-                        receiving: None,
-                    });
-                }
-                return Pushed::All;
-            }
-        }
-        let Some(Request {
-            kind: Kind::Send(send),
-            ..
-        }) = self.state.requests.at(index)
-        else {
-            return Pushed::All;
-        };
         let sent = send.walk.position();
         let part = if size <= WHOLE as u64 {
             size as usize

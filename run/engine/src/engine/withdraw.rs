@@ -9,6 +9,7 @@
 //! The answer needs the receiver to make progress, not to receive.
 
 use super::*;
+use crate::slab::Key;
 
 /// An eager message that has been sent, to be taken back by [`Engine::withdraw_sent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

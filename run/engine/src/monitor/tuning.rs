@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use margay_net_shm::Thresholds;
 
-use crate::engine::Limits;
+use crate::call::Limits;
 use crate::wait::Policy;
 
 /// Something that may be set.

@@ -6,8 +6,9 @@ use margay_sys_os::user::Mem;
 use margay_sys_os::{cma, cpu};
 
 use super::{Channel, Disagreement, Kind, TAG_BYTES, Tag, Trouble};
+use crate::call::Failed;
+use crate::collective::Requests;
 use crate::data::{self, Data};
-use crate::engine::Failed;
 use crate::rank::Rank;
 
 /// Bytes that a rank copies from one peer before it asks the next (large reductions).

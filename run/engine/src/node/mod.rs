@@ -27,8 +27,9 @@ use margay_sys_os::user::Mem;
 use margay_sys_shm::board::{Board, SLOT_BYTES, STAGE_BYTES};
 
 use self::direct::expose;
+use crate::call::{Failed, Pending};
 use crate::data::{self, Data};
-use crate::engine::{Engine, Failed, Pending};
+use crate::engine::Engine;
 use crate::rank::Rank;
 
 /// Bytes of a slot for data; before them is the tag that says what the rank is doing.

@@ -5,6 +5,7 @@
 //! communicator: functions give codes (`MPI_T_ERR_*`).
 
 mod control;
+pub mod environment;
 mod event;
 mod performance;
 pub mod table;

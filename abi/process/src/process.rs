@@ -1,0 +1,78 @@
+//! All that hangs off the rank of a process.
+
+use std::ops::Deref;
+
+use margay_run_dynamic::{Dynamic, DynamicState};
+use margay_run_engine::Rank;
+use margay_run_files::{Files, FilesState};
+use margay_run_mpi::Mpi;
+use margay_run_windows::{Windows, WindowsState};
+
+/// The rank of a process: MPI's objects, and beside them the state of what is built on them. Each crate owns its state;
+/// this is the one place that knows all of them.
+pub struct Process {
+    mpi: Mpi,
+    windows: WindowsState,
+    files: FilesState,
+    dynamic: DynamicState,
+}
+
+impl Process {
+    pub(crate) fn new(rank: Rank, arguments: &[String]) -> Process {
+        Process {
+            mpi: Mpi::new(rank, arguments),
+            windows: WindowsState::default(),
+            files: FilesState::default(),
+            dynamic: DynamicState::default(),
+        }
+    }
+
+    /// One-sided communication.
+    #[inline(always)]
+    #[must_use]
+    pub fn windows(&self) -> Windows<'_> {
+        Windows::new(&self.mpi, &self.windows)
+    }
+
+    /// Files.
+    #[must_use]
+    pub fn files(&self) -> Files<'_> {
+        Files::new(&self.mpi, &self.files)
+    }
+
+    /// Processes that come while the program runs.
+    #[must_use]
+    pub fn dynamic(&self) -> Dynamic<'_> {
+        Dynamic::new(&self.mpi, &self.dynamic)
+    }
+
+    /// From now on only one thread at a time uses the rank, and its locks need not check that.
+    ///
+    /// # Safety
+    /// As [`RankLock::assume_single_thread`](margay_sys_os::lock::RankLock::assume_single_thread): the program promises it.
+    pub(crate) unsafe fn assume_single_thread(&self) {
+        // SAFETY: the caller hands on the promise.
+        unsafe {
+            self.mpi.lock().assume_single_thread();
+            self.windows.lock().assume_single_thread();
+            self.mpi.rank().lock().assume_single_thread();
+        }
+    }
+
+    /// From now on several threads may use the rank at the same time.
+    pub(crate) fn set_shared(&self) {
+        self.mpi.lock().set_shared();
+        self.windows.lock().set_shared();
+        self.mpi.rank().lock().set_shared();
+    }
+}
+
+/// What most functions need of it.
+impl Deref for Process {
+    type Target = Mpi;
+
+    #[inline(always)]
+    fn deref(&self) -> &Mpi {
+        &self.mpi
+    }
+}

@@ -1,0 +1,44 @@
+//! Dynamic processes: groups of processes that find each other while they run.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`port`] | ports, accept and connect, `MPI_Comm_join` |
+//! | [`spawn`] | starting processes |
+//! | [`names`] | published names of services |
+//!
+//! How processes of other jobs are known and reached is `foreign.rs` of `margay-run-mpi`.
+
+#![forbid(unsafe_code)]
+
+pub mod names;
+pub mod port;
+pub mod spawn;
+
+use std::sync::Mutex;
+
+use margay_run_mpi::Mpi;
+
+use names::Names;
+use port::Ports;
+
+/// What a rank keeps about ports and names.
+#[derive(Default)]
+pub struct DynamicState {
+    ports: Mutex<Ports>,
+    names: Mutex<Names>,
+}
+
+/// The functions of dynamic processes, on a rank's MPI and the state beside it.
+#[derive(Clone, Copy)]
+pub struct Dynamic<'a> {
+    mpi: &'a Mpi,
+    state: &'a DynamicState,
+}
+
+impl<'a> Dynamic<'a> {
+    /// Both belong to the same rank.
+    #[must_use]
+    pub fn new(mpi: &'a Mpi, state: &'a DynamicState) -> Dynamic<'a> {
+        Dynamic { mpi, state }
+    }
+}

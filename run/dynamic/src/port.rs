@@ -1,0 +1,528 @@
+//! Connecting groups: accept and connect over ports, `MPI_Comm_join`.
+//!
+//! The roots meet over a named socket and tell each other who is in their groups:
+//!
+//! ```text
+//! connecting root                                    accepting root
+//!   HELLO its processes' addresses ──────────────────────>   makes the bridge
+//!   <──────────────── WELCOME addresses, bridge, number of the communicator
+//!   both tell their groups, everybody joins the bridge
+//!   DONE ────────────────────────────────────────────────>
+//!   <──────────────────────────────────────────────── DONE
+//! ```
+//!
+//! A rank sleeps on its doorbell while it waits for a message of the socket, so whoever writes one rings it: the name of a
+//! port tells where the doorbell is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use margay_core_group::Group;
+use margay_run_engine::monitor::Knob;
+use margay_run_engine::{Clock, Peers, Pending};
+use margay_sys_os::port::{Channel, Listener};
+
+use margay_run_mpi::comm::{Comm, Parts};
+use margay_run_mpi::constants::info::MPI_INFO_NULL;
+use margay_run_mpi::constants::limit::MPI_MAX_PORT_NAME;
+use margay_run_mpi::error::*;
+use margay_run_mpi::fail;
+use margay_run_mpi::foreign::{Address, Agreed, NewBridge};
+
+use super::Dynamic;
+
+/// The first word of each message between roots.
+const HELLO: i32 = 0x4d47_0001;
+const WELCOME: i32 = 0x4d47_0002;
+const DONE: i32 = 0x4d47_0003;
+const REFUSED: i32 = 0x4d47_0004;
+
+/// The ports that this process has opened, by name.
+#[derive(Default)]
+pub struct Ports {
+    open: BTreeMap<String, Arc<Port>>,
+    count: u32,
+}
+
+/// A port: a name, and those who have connected.
+pub struct Port {
+    name: String,
+    listener: Listener,
+}
+
+/// The other root.
+pub(crate) struct Peer {
+    channel: Channel,
+    /// Its job's registry and its rank there, to wake it.
+    home: Option<(Arc<dyn Peers>, u32)>,
+    /// How long its first words are waited for.
+    patience: Patience,
+}
+
+/// How long the other side is waited for: until when, and how many seconds that were at first; none: without end.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Patience(Option<(u64, u64)>);
+
+impl Patience {
+    /// So many seconds from now on; 0 is without end.
+    fn seconds(seconds: u64, clock: &dyn Clock) -> Patience {
+        let until_ns = || {
+            let time_ns = seconds.saturating_mul(1_000_000_000);
+            clock.now_ns().saturating_add(time_ns)
+        };
+        Patience((seconds != 0).then(|| (until_ns(), seconds)))
+    }
+
+    /// An error when it is over.
+    fn check(self, clock: &dyn Clock, what: &str) -> Result<()> {
+        if let Some((until_ns, seconds)) = self.0
+            && clock.now_ns() >= until_ns
+        {
+            fail!(
+                MPI_ERR_PORT,
+                "nobody {what} within {seconds} s; the info key timeout or MARGAY_CONNECT_TIMEOUT sets this time"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// How roots come together.
+pub(crate) enum Dial<'a> {
+    /// By waiting at a port; asked now and then whether there is still hope.
+    Accept(&'a Port, &'a mut dyn FnMut() -> Result<()>),
+    /// By connecting to a port.
+    Connect(&'a str, Patience),
+    /// Over a socket that is there.
+    Socket(Channel),
+}
+
+impl Peer {
+    fn send(&self, words: &[i32]) -> Result<()> {
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        self.channel.send(&bytes).map_err(lost)?;
+        if let Some((home, rank)) = &self.home {
+            home.wake(*rank);
+        }
+        Ok(())
+    }
+}
+
+fn lost(error: std::io::Error) -> Error {
+    Error::new(
+        MPI_ERR_PORT,
+        format!("the processes on the other side are gone ({error})"),
+    )
+}
+
+fn words_of(bytes: &[u8]) -> Vec<i32> {
+    let word = |w: &[u8]| i32::from_ne_bytes(w.try_into().expect("four bytes"));
+    bytes.chunks_exact(4).map(word).collect()
+}
+
+/// The parts of a port's name: process, number of the port in it, descriptor, id of the segment and rank there.
+fn parse(name: &str) -> Option<(String, Address)> {
+    let mut parts = name.strip_prefix("margay:")?.split(':');
+    let pid = parts.next()?.parse().ok()?;
+    let number: u32 = parts.next()?.parse().ok()?;
+    let address = Address {
+        pid,
+        descriptor: parts.next()?.parse().ok()?,
+        job: parts.next()?.parse().ok()?,
+        rank: parts.next()?.parse().ok()?,
+    };
+    Some((socket_name(pid, number), address))
+}
+
+fn socket_name(pid: u32, number: u32) -> String {
+    format!("margay-port-{pid}-{number}")
+}
+
+impl Dynamic<'_> {
+    /// `MPI_Open_port`: the name.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn open_port(&self) -> Result<String> {
+        let port = Arc::new(self.make_port()?);
+        let name = port.name.clone();
+        let mut ports = self.state.ports.lock().expect("no panic under this lock");
+        ports.open.insert(name.clone(), port);
+        Ok(name)
+    }
+
+    pub(crate) fn make_port(&self) -> Result<Port> {
+        self.mpi.outside()?;
+        let own = self.mpi.own_address();
+        let number = {
+            let mut ports = self.state.ports.lock().expect("no panic under this lock");
+            ports.count += 1;
+            ports.count
+        };
+        let listener = Listener::bind(&socket_name(own.pid, number))
+            .map_err(|e| Error::new(MPI_ERR_OTHER, format!("cannot open a port: {e}")))?;
+        let Address {
+            job,
+            rank,
+            pid,
+            descriptor,
+        } = own;
+        let name = format!("margay:{pid}:{number}:{descriptor}:{job}:{rank}");
+        debug_assert!(name.len() < MPI_MAX_PORT_NAME);
+        Ok(Port { name, listener })
+    }
+
+    /// `MPI_Close_port`
+    ///
+    /// # Errors
+    /// When the process has not opened it.
+    pub fn close_port(&self, name: &str) -> Result<()> {
+        let mut ports = self.state.ports.lock().expect("no panic under this lock");
+        match ports.open.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(no_port(name)),
+        }
+    }
+
+    /// `MPI_Comm_accept`; the port's name matters at the root.
+    ///
+    /// # Errors
+    /// When the root has not opened the port, the other side goes away, or nobody comes in time.
+    pub fn comm_accept(
+        &self,
+        comm: &Arc<Comm>,
+        root: i32,
+        name: impl FnOnce() -> Result<String>,
+        info: u32,
+    ) -> Result<u32> {
+        let root = self.root_of(comm, root)?;
+        self.unite(comm, root, || {
+            let name = name()?;
+            let port = {
+                let ports = self.state.ports.lock().expect("no panic under this lock");
+                ports.open.get(&name).cloned()
+            };
+            let patience = self.patience(info)?;
+            let mut hope = || patience.check(self.mpi.rank().clock(), "connected to the port");
+            match port {
+                Some(port) => self.dial(Dial::Accept(&port, &mut hope)),
+                None => Err(no_port(&name)),
+            }
+        })
+    }
+
+    /// `MPI_Comm_connect`; the port's name matters at the root.
+    ///
+    /// # Errors
+    /// When there is no such port, the other side goes away, or nobody accepts in time.
+    pub fn comm_connect(
+        &self,
+        comm: &Arc<Comm>,
+        root: i32,
+        name: impl FnOnce() -> Result<String>,
+        info: u32,
+    ) -> Result<u32> {
+        let root = self.root_of(comm, root)?;
+        self.unite(comm, root, || {
+            let name = name()?;
+            self.dial(Dial::Connect(&name, self.patience(info)?))
+        })
+    }
+
+    /// How long the other side is waited for: the info key `timeout` in seconds, else the control variable.
+    fn patience(&self, info: u32) -> Result<Patience> {
+        let entries = self.mpi.info(info)?;
+        let Some((_, value)) = entries.into_iter().find(|(key, _)| key == "timeout") else {
+            let tuning = &self.mpi.rank().monitor().tuning;
+            return Ok(Patience::seconds(
+                tuning.get(Knob::ConnectTimeout),
+                self.mpi.rank().clock(),
+            ));
+        };
+        match value.trim().parse() {
+            Ok(seconds) => Ok(Patience::seconds(seconds, self.mpi.rank().clock())),
+            Err(_) => fail!(
+                MPI_ERR_INFO_VALUE,
+                "timeout is '{value}', which is not a number of seconds"
+            ),
+        }
+    }
+
+    /// `MPI_Comm_join`: an inter-communicator with the process at the other end of a socket.
+    ///
+    /// # Errors
+    /// When the descriptor is not a connected socket.
+    pub fn comm_join(&self, descriptor: i32) -> Result<u32> {
+        let comm = self.solitary()?;
+        self.unite(&comm, 0, || {
+            let channel = Channel::of_descriptor(descriptor).map_err(|e| {
+                Error::new(
+                    MPI_ERR_ARG,
+                    format!("descriptor {descriptor} is not a connected socket ({e})"),
+                )
+            })?;
+            self.dial(Dial::Socket(channel))
+        })
+    }
+
+    pub(crate) fn root_of(&self, comm: &Comm, root: i32) -> Result<u32> {
+        match u32::try_from(root) {
+            Ok(root) if root < comm.size() => Ok(root),
+            _ => fail!(MPI_ERR_ROOT, "root {root} is not in {}", comm.describe()),
+        }
+    }
+
+    /// A communicator of this process alone.
+    fn solitary(&self) -> Result<Arc<Comm>> {
+        let me = self.mpi.rank().world_rank();
+        Ok(Arc::new(Comm::new(Parts {
+            id: Some(self.mpi.propose_for(false)?),
+            rank: 0,
+            group: Arc::new(Group::range(me, 1)),
+            remote: None,
+            inner: None,
+            topology: None,
+        })))
+    }
+
+    /// Meets the other root. Returns it, and whether this side makes the bridge.
+    pub(crate) fn dial(&self, how: Dial<'_>) -> Result<(Peer, bool)> {
+        match how {
+            Dial::Connect(name, patience) => {
+                let (socket, address) = parse(name).ok_or_else(|| no_port(name))?;
+                let home = self.mpi.find_home(&address).map_err(|_| no_port(name))?;
+                if address.rank >= home.size() {
+                    return Err(no_port(name));
+                }
+                let channel = Channel::connect(&socket).map_err(|_| no_port(name))?;
+                let home = Some((home, address.rank));
+                let peer = Peer {
+                    channel,
+                    home,
+                    patience,
+                };
+                Ok((peer, false))
+            }
+            Dial::Accept(port, hope) => {
+                let accepted = self.mpi.rank().block(
+                    |_| match port.listener.accept() {
+                        Ok(None) => hope().err().map(Err),
+                        // Whoever has given up meanwhile is not meant.
+                        Ok(Some(channel)) if channel.is_closed() => None,
+                        Ok(Some(channel)) => Some(Ok(channel)),
+                        Err(error) => Some(Err(lost(error))),
+                    },
+                    |_| Some(Pending::Elsewhere),
+                )?;
+                let peer = Peer {
+                    channel: accepted,
+                    home: None,
+                    patience: Patience::default(),
+                };
+                Ok((peer, true))
+            }
+            Dial::Socket(channel) => {
+                let mut peer = Peer {
+                    channel,
+                    home: None,
+                    patience: Patience::default(),
+                };
+                let own = self.mpi.own_address();
+                let mut words = vec![HELLO];
+                words.extend(own.words());
+                peer.send(&words)?;
+                let words = self.hear_root(&mut peer, HELLO)?;
+                let other = Address::from_words(&words);
+                self.find_bell(&mut peer, &other)?;
+                if own.same(&other) {
+                    fail!(
+                        MPI_ERR_ARG,
+                        "the socket is connected to this process itself"
+                    );
+                }
+                Ok((peer, own < other))
+            }
+        }
+    }
+
+    fn find_bell(&self, peer: &mut Peer, address: &Address) -> Result<()> {
+        let home = self.mpi.find_home(address);
+        let home = home.map_err(|e| Error::new(MPI_ERR_PORT, e.to_string()))?;
+        if address.rank >= home.size() {
+            fail!(MPI_ERR_PORT, "the other side is not a rank of its job");
+        }
+        peer.home = Some((home, address.rank));
+        Ok(())
+    }
+
+    /// Waits for a message of the other root; its words behind the first.
+    fn hear_root(&self, peer: &mut Peer, kind: i32) -> Result<Vec<i32>> {
+        let message = self.mpi.rank().block(
+            |_| match peer.channel.receive() {
+                Ok(None) => peer
+                    .patience
+                    .check(self.mpi.rank().clock(), "accepted at the port")
+                    .err()
+                    .map(Err),
+                Ok(Some(message)) => Some(Ok(message)),
+                Err(error) => Some(Err(lost(error))),
+            },
+            |_| Some(Pending::Elsewhere),
+        )?;
+        peer.patience = Patience::default();
+        let mut words = words_of(&message);
+        match words.first() {
+            Some(&first) if first == kind => Ok(words.split_off(1)),
+            Some(&REFUSED) => fail!(MPI_ERR_PORT, "the other side has given up"),
+            _ => fail!(
+                MPI_ERR_PORT,
+                "the other side speaks another language; both must be of the same Margay"
+            ),
+        }
+    }
+
+    /// Makes an inter-communicator of `comm` and of the group of the root whom `dial` finds. The handle.
+    pub(crate) fn unite(
+        &self,
+        comm: &Arc<Comm>,
+        root: u32,
+        dial: impl FnOnce() -> Result<(Peer, bool)>,
+    ) -> Result<u32> {
+        let own = self.mpi.addresses(comm)?;
+        let leads = comm.rank == root;
+        let mut held = None;
+        let mut words = Vec::new();
+        let mut problem = None;
+        if leads {
+            match dial().and_then(|(peer, makes)| self.shake(comm, &own, peer, makes)) {
+                Ok((peer, bridge, agreed)) => {
+                    held = Some((peer, bridge));
+                    words = agreed;
+                }
+                Err(error) => problem = Some(error),
+            }
+        }
+        let words = self.mpi.tell_group(comm, root, words, problem)?;
+        let agreed = Agreed::from_words(&own, &words);
+        let _meeting = self.mpi.begin_meeting();
+        let met = self.mpi.meet(&agreed);
+        // Everybody must have joined before anybody may rely on it or end.
+        let mut joined = [i32::from(met.is_ok())];
+        self.and_words(comm, &mut joined)?;
+        let mut problem = None;
+        if let Some((mut peer, bridge)) = held {
+            let done = peer
+                .send(&[DONE, joined[0]])
+                .and_then(|()| self.hear_root(&mut peer, DONE));
+            drop(bridge);
+            match done {
+                Ok(theirs) if theirs.first() == Some(&1) && joined[0] == 1 => {}
+                Ok(_) => {
+                    problem = Some(Error::new(
+                        MPI_ERR_PORT,
+                        "not all processes could join the memory for both groups",
+                    ));
+                }
+                Err(error) => problem = Some(error),
+            }
+        }
+        let told = self.mpi.tell_group(comm, root, vec![1], problem);
+        let remote = met?;
+        told?;
+        let remote =
+            Group::from_processes(remote).map_err(|e| Error::new(MPI_ERR_INTERN, e.to_string()))?;
+        self.mpi
+            .add_intercomm(comm, agreed.numbers, comm.group.clone(), Arc::new(remote))
+    }
+
+    /// The root's part: the words for its group, as [`Agreed::from_words`] reads them.
+    #[allow(clippy::type_complexity)]
+    fn shake(
+        &self,
+        comm: &Comm,
+        own: &[Address],
+        mut peer: Peer,
+        makes: bool,
+    ) -> Result<(Peer, Option<NewBridge>, Vec<i32>)> {
+        let list = |all: &[Address]| all.iter().flat_map(Address::words).collect::<Vec<i32>>();
+        let inner = self.mpi.propose_for(self.mpi.spans(comm))? as i32;
+        let nowhere = [0; Address::WORDS];
+        if !makes {
+            let mut hello = vec![HELLO, comm.rank as i32];
+            hello.extend(list(own));
+            peer.send(&hello)?;
+            let welcome = self.hear_root(&mut peer, WELCOME)?;
+            // Number, whether there is a bridge, bridge, addresses.
+            let how = if welcome[1] == 0 { 0 } else { 2 };
+            let mut words = vec![welcome[0], inner, how];
+            words.extend(&welcome[2..]);
+            return Ok((peer, None, words));
+        }
+        let hello = self.hear_root(&mut peer, HELLO)?;
+        let remote = Address::list(&hello[1..]);
+        let Some(root) = remote.get(hello[0] as usize) else {
+            fail!(MPI_ERR_PORT, "the other side has no root");
+        };
+        self.find_bell(&mut peer, root)?;
+        if let Some(both) = remote.iter().find(|r| own.iter().any(|o| o.same(r))) {
+            let _ = peer.send(&[REFUSED]);
+            fail!(
+                MPI_ERR_COMM,
+                "the process with pid {} is on both sides; the groups must be disjoint",
+                both.pid
+            );
+        }
+        let first = own[0].job;
+        let alike = own.iter().chain(&remote).all(|a| a.job == first);
+        let bridge = if alike {
+            None
+        } else {
+            Some(self.mpi.make_bridge(own.len() + remote.len())?)
+        };
+        let place = bridge.as_ref().map_or(nowhere, |b| b.address.words());
+        let id = self.mpi.propose_for(!alike)? as i32;
+        let how = i32::from(bridge.is_some());
+        let mut welcome = vec![WELCOME, id, how];
+        welcome.extend(place);
+        welcome.extend(list(own));
+        peer.send(&welcome)?;
+        let mut words = vec![id, inner, how];
+        words.extend(place);
+        words.extend(list(&remote));
+        Ok((peer, bridge, words))
+    }
+
+    /// The smallest of everybody's words.
+    fn and_words(&self, comm: &Arc<Comm>, words: &mut [i32; 1]) -> Result<()> {
+        let all = self.mpi.gather_all(comm, words)?;
+        words[0] = all.iter().map(|w| w[0]).min().unwrap_or(0);
+        Ok(())
+    }
+
+    /// Connects to those who spawned this job, if it was spawned; `MPI_Comm_get_parent` then gives the handle.
+    ///
+    /// # Errors
+    /// When they are gone.
+    pub fn connect_parent(&self, name: &str) -> Result<()> {
+        let name = || Ok(name.to_string());
+        let handle = self.comm_connect(self.mpi.comm_world(), 0, name, MPI_INFO_NULL)?;
+        self.mpi.comm(handle)?.set_name("MPI_COMM_PARENT".into());
+        self.mpi.set_parent(handle);
+        Ok(())
+    }
+}
+
+#[cold]
+fn no_port(name: &str) -> Error {
+    Error::new(
+        MPI_ERR_PORT,
+        format!("there is no port '{name}'; is the process that opened it still there?"),
+    )
+}
+
+impl Port {
+    /// What others connect to.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}

@@ -1,0 +1,275 @@
+//! Spawning: a new job, started by a launcher of its own, whose processes connect back.
+//!
+//! The root runs the launcher beside this library with the port at which it waits. That launcher leaves the root's
+//! family (it becomes an orphan, which the launcher of this job adopts), keeps a connection to the root until its job has
+//! ended, and tells over it when it could not start the processes.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use margay_sys_os::port::{Channel, Listener};
+use margay_sys_shm::segment::{ENV_PARENT, ENV_SPAWN};
+
+use margay_run_mpi::comm::Comm;
+use margay_run_mpi::error::*;
+use margay_run_mpi::info::Info;
+use margay_run_mpi::launcher::launcher;
+use margay_run_mpi::{fail, host_name};
+
+use super::Dynamic;
+use super::port::{Dial, Peer};
+
+/// One program of a spawn.
+#[derive(Clone, Debug)]
+pub struct Spawned {
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// How many processes at most.
+    pub most: i32,
+    /// Hints.
+    pub hints: Info,
+}
+
+impl Spawned {
+    fn hint(&self, key: &str) -> Option<&str> {
+        let found = self.hints.iter().find(|(k, _)| k == key);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The number of processes: the largest that `soft` allows.
+    fn processes(&self) -> Result<u32> {
+        let Ok(most) = u32::try_from(self.most) else {
+            fail!(
+                MPI_ERR_ARG,
+                "maxprocs is {}; it must not be negative",
+                self.most
+            );
+        };
+        let Some(soft) = self.hint("soft") else {
+            return Ok(most);
+        };
+        let mut best = None;
+        for triple in soft.split(',') {
+            let parts: Option<Vec<i64>> = triple
+                .trim()
+                .split(':')
+                .map(|n| n.trim().parse().ok())
+                .collect();
+            let (first, last, step) = match parts.as_deref() {
+                Some([n]) => (*n, *n, 1),
+                Some([first, last]) => (*first, *last, 1),
+                Some([first, last, step]) if *step != 0 => (*first, *last, *step),
+                _ => fail!(
+                    MPI_ERR_INFO_VALUE,
+                    "soft is '{soft}'; it is a list like 1:3, 5:9:2, 16"
+                ),
+            };
+            let mut n = first;
+            while (step > 0 && n <= last) || (step < 0 && n >= last) {
+                if n >= 0 && n <= i64::from(most) {
+                    best = best.max(Some(n as u32));
+                }
+                if n > i64::from(most) && step > 0 {
+                    break;
+                }
+                n += step;
+            }
+        }
+        match best {
+            Some(n) => Ok(n),
+            None => fail!(
+                MPI_ERR_SPAWN,
+                "soft '{soft}' allows no number of processes up to {most}"
+            ),
+        }
+    }
+
+    /// The launcher's words for this program.
+    fn words(&self, processes: u32) -> Result<Vec<String>> {
+        let mut words = vec!["-n".to_string(), processes.to_string()];
+        if let Some(host) = self.hint("host")
+            && host != "localhost"
+            && host != host_name()
+        {
+            fail!(
+                MPI_ERR_SPAWN,
+                "host is '{host}'; processes run on this machine only, '{}'",
+                host_name()
+            );
+        }
+        if let Some(directory) = self.hint("wdir") {
+            words.extend(["-wdir".to_string(), directory.to_string()]);
+        }
+        if let Some(binding) = self.hint("bind") {
+            words.extend(["-bind".to_string(), binding.to_string()]);
+        }
+        for line in self.hint("env").into_iter().flat_map(str::lines) {
+            let Some((name, value)) = line.split_once('=') else {
+                fail!(
+                    MPI_ERR_INFO_VALUE,
+                    "env has the line '{line}'; each is NAME=VALUE"
+                );
+            };
+            words.extend(["-env".to_string(), name.to_string(), value.to_string()]);
+        }
+        words.push(self.program());
+        words.extend(self.arguments.iter().cloned());
+        Ok(words)
+    }
+
+    /// The program, looked for in the folders of `path`.
+    fn program(&self) -> String {
+        if self.command.contains('/') {
+            return self.command.clone();
+        }
+        let folders = self.hint("path").unwrap_or("").split([':', ' ', ',']);
+        folders
+            .filter(|folder| !folder.is_empty())
+            .map(|folder| Path::new(folder).join(&self.command))
+            .find(|path| path.is_file())
+            .map_or_else(|| self.command.clone(), |path| path.display().to_string())
+    }
+
+    /// Adds the hints that stand in the file that `file` names, one `key = value` a line; those given come first.
+    fn read_file(&mut self) -> Result<()> {
+        let Some(file) = self.hint("file").map(str::to_string) else {
+            return Ok(());
+        };
+        let text = std::fs::read_to_string(&file).map_err(|e| {
+            Error::new(MPI_ERR_SPAWN, format!("cannot read the file '{file}': {e}"))
+        })?;
+        for line in text.lines().map(str::trim) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let Some((key, value)) = line.split_once('=') else {
+                fail!(
+                    MPI_ERR_SPAWN,
+                    "the file '{file}' has the line '{line}'; each is key = value"
+                );
+            };
+            let (key, value) = (key.trim().to_string(), value.trim().to_string());
+            if self.hint(&key).is_none() {
+                self.hints.push((key, value));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Dynamic<'_> {
+    /// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`; `programs` matter at the root. The handle of the
+    /// inter-communicator. `tell` gets the error code of each process that was asked for.
+    ///
+    /// # Errors
+    /// When the processes cannot be started.
+    pub fn comm_spawn(
+        &self,
+        comm: &Arc<Comm>,
+        root: i32,
+        programs: impl FnOnce() -> Result<Vec<Spawned>>,
+        tell: impl Fn(&[i32]),
+    ) -> Result<u32> {
+        let root = self.root_of(comm, root)?;
+        let mut counts = Vec::new();
+        let mut problem = None;
+        let mut start = None;
+        if comm.rank == root {
+            match programs().and_then(prepare) {
+                Ok((known, ready)) => {
+                    counts = known;
+                    start = Some(ready);
+                }
+                Err(error) => problem = Some(error),
+            }
+        }
+        let counts = self.mpi.tell_group(comm, root, counts, problem)?;
+        let handle = self.unite(comm, root, || match start {
+            Some(start) => self.launch(start),
+            None => fail!(MPI_ERR_INTERN, "the root has not prepared"),
+        });
+        let codes = counts.chunks_exact(2).flat_map(|c| {
+            let (asked, there) = (c[0] as usize, c[1] as usize);
+            let code = match &handle {
+                Ok(_) => MPI_SUCCESS,
+                Err(error) => error.code(),
+            };
+            (0..asked).map(move |i| if i < there { code } else { MPI_ERR_SPAWN })
+        });
+        tell(&codes.collect::<Vec<i32>>());
+        handle
+    }
+
+    fn launch(&self, words: Vec<String>) -> Result<(Peer, bool)> {
+        let port = self.make_port()?;
+        let failed = |what: &str, e: io::Error| Error::new(MPI_ERR_SPAWN, format!("{what}: {e}"));
+        let name = port.name().replace("margay:", "margay-launch-");
+        let listener = Listener::bind(&name).map_err(|e| failed("cannot wait for processes", e))?;
+        let launcher = launcher();
+        // It forks and its first process ends at once, so it is nobody's child here.
+        let started = Command::new(&launcher)
+            .arg0("mpiexec")
+            .args(words)
+            .env(ENV_SPAWN, format!("{name} {}", port.name()))
+            .env_remove(ENV_PARENT)
+            .stdin(Stdio::null())
+            .status();
+        match started {
+            Ok(status) if !status.success() => fail!(
+                MPI_ERR_SPAWN,
+                "the launcher '{}' ended at once ({status})",
+                launcher.display()
+            ),
+            // Where nobody waits for children, the status is not to be had.
+            Err(e) if e.raw_os_error() != Some(10) => {
+                let what = format!("cannot run the launcher '{}'", launcher.display());
+                return Err(failed(&what, e));
+            }
+            _ => {}
+        }
+        let mut channel: Option<Channel> = None;
+        let mut hope = || {
+            if channel.is_none() {
+                channel = listener.accept().map_err(|e| failed("the launcher", e))?;
+            }
+            match channel.as_mut().map(Channel::receive) {
+                None | Some(Ok(None)) => Ok(()),
+                Some(Ok(Some(text))) => {
+                    fail!(MPI_ERR_SPAWN, "{}", String::from_utf8_lossy(&text))
+                }
+                Some(Err(_)) => fail!(
+                    MPI_ERR_SPAWN,
+                    "the processes ended before all of them called MPI_Init"
+                ),
+            }
+        };
+        self.dial(Dial::Accept(&port, &mut hope))
+    }
+}
+
+/// The words for the launcher, and the numbers of processes.
+fn prepare(programs: Vec<Spawned>) -> Result<(Vec<i32>, Vec<String>)> {
+    let mut counts = Vec::new();
+    let mut words = Vec::new();
+    for mut program in programs {
+        program.read_file()?;
+        let processes = program.processes()?;
+        counts.extend([program.most, processes as i32]);
+        if processes == 0 {
+            continue;
+        }
+        if !words.is_empty() {
+            words.push(":".to_string());
+        }
+        words.extend(program.words(processes)?);
+    }
+    if words.is_empty() {
+        fail!(MPI_ERR_SPAWN, "no process is to be spawned");
+    }
+    Ok((counts, words))
+}
