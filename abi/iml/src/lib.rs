@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
+use margay_run_threads::{Iterations, Mark, Schedule, Worker, with_worker};
 use margay_sys::job::{Context, Count};
-use margay_threads::{Iterations, Mark, Schedule, Worker, with_worker};
 
 /// What the C half vouches for: addresses that stay valid while the call that has them runs, of things that the user lets any thread use.
 #[derive(Clone, Copy)]

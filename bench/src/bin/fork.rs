@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::Parser;
 use comfy_table::{CellAlignment, Table, presets};
 use margay_bench::figures::median;
-use margay_threads::{Iterations, Pool, Schedule, Worker};
+use margay_run_threads::{Iterations, Pool, Schedule, Worker};
 use rayon::prelude::*;
 
 /// Measure what forks cost in Rust: Margay's threads, chili and rayon.
@@ -91,12 +91,12 @@ struct Margay {
 
 impl Margay {
     fn new() -> Self {
-        let alone = margay_threads::Config {
+        let alone = margay_run_threads::Config {
             workers: 1,
-            ..margay_threads::Config::default()
+            ..margay_run_threads::Config::default()
         };
         Self {
-            all: Pool::new(margay_threads::Config::default()),
+            all: Pool::new(margay_run_threads::Config::default()),
             one: Pool::new(alone),
         }
     }

@@ -4,15 +4,15 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use margay_run_threads::{
+    Config, Covered, Offer, Worker, configure as configure_threads, preempt_by, with_worker,
+};
 use margay_sys::clock;
 use margay_sys::cpu;
 use margay_sys::identity::{self, natively};
 use margay_sys::slot::{self, Word};
-use margay_threads::{
-    Config, Covered, Offer, Worker, configure as configure_threads, preempt_by, with_worker,
-};
 
-pub use margay_threads::{ALONE_NS, Offered, Rest};
+pub use margay_run_threads::{ALONE_NS, Offered, Rest};
 
 use crate::affinity;
 use crate::environment::Environment;

@@ -6,7 +6,7 @@
 //! costs a few nanoseconds when nobody takes it. How it works, state by state: `README.md`, beside this crate.
 //!
 //! ```
-//! use margay_threads::{Worker, join, with_worker};
+//! use margay_run_threads::{Worker, join, with_worker};
 //!
 //! fn fib(worker: &Worker, n: u32) -> u64 {
 //!     if n < 2 {

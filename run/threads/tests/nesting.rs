@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use margay_threads::{Config, Group, Iterations, Pool, Worker, with_worker};
+use margay_run_threads::{Config, Group, Iterations, Pool, Worker, with_worker};
 
 mod common;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use margay_threads::{Config, Iterations, Pool, Worker, with_worker};
+use margay_run_threads::{Config, Iterations, Pool, Worker, with_worker};
 
 mod common;
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use margay_threads::{Offer, Schedule, Worker};
+use margay_run_threads::{Offer, Schedule, Worker};
 
 pub const SCHEDULES: [Schedule; 5] = [
     Schedule::Static,
