@@ -3,10 +3,10 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use margay_run_openmp::environment::{self, Offload};
-use margay_run_openmp::team;
+use margay_run_openmp::environment::Offload;
 use margay_sys::outlined::Outlined;
 
+use crate::runtime::{runtime, with};
 use crate::task::accesses;
 use crate::{Body, fatal};
 
@@ -29,23 +29,23 @@ const VALUE_SHIFT: u32 = 16;
 /// `body(data)` is the target region.
 unsafe fn run(body: Body, data: *mut c_void, device: c_int, limit: u32) {
     let device = match device {
-        DEFAULT => team::with(|context| context.icv.get().device),
+        DEFAULT => with(|context| context.icv.get().device),
         device => device,
     };
-    if environment::get().offload == Offload::Mandatory && device != FALLBACK && device != HOST {
+    if runtime().environment.offload == Offload::Mandatory && device != FALLBACK && device != HOST {
         fatal(&format!(
             "OMP_TARGET_OFFLOAD is 'mandatory', but there is no device {device}"
         ));
     }
     // SAFETY: by the caller's promise.
     let body = unsafe { Outlined::new(body, data) };
-    let initial = environment::get().initial;
-    let icv = if limit == 0 {
-        initial
-    } else {
-        initial.with(|icv| icv.thread_limit = limit)
-    };
-    team::with(|context| context.as_initial(icv, |_| body.call()));
+    let icvs = &runtime().icvs;
+    let icv = icvs.change(icvs.initial, |icv| {
+        if limit != 0 {
+            icv.thread_limit = limit;
+        }
+    });
+    with(|context| context.as_initial(icv, |_| body.call()));
 }
 
 /// # Safety
@@ -54,7 +54,7 @@ unsafe fn wait(depend: *const usize) {
     if !depend.is_null() {
         // SAFETY: by the caller's promise.
         let named = unsafe { accesses(depend) };
-        team::with(|context| context.wait_for_accesses(&named));
+        with(|context| context.wait_for_accesses(&named));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Random nested programs of forks, groups, loops, reductions, offers and waiting, against what executing them in order would
-//! give. A difference is told with the program and its seed.
+//! Random nested programs of forks, groups, loops, reductions, offers and waiting, compared with the result
+//! of executing them in order. A difference is reported with the program and its seed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,11 +9,11 @@ use margay_run_threads::{Config, Iterations, Pool, Worker, with_worker};
 
 mod common;
 
-use common::{SCHEDULES, meet};
+use common::{SCHEDULES, rendezvous};
 
 /// Programs for each size of pool.
 const PROGRAMS: u64 = 2000;
-/// Executions of leaves in one program, about.
+/// Roughly the executions of leaves in one program.
 const WORK: u64 = 4000;
 /// A program that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -38,22 +38,23 @@ fn mixed(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A program as a tree. Each leaf gives a value that depends on the path to it, and what combines them shows order and number.
+/// A program as a tree. The value of a leaf depends on the path to it; combining values shows their order
+/// and number.
 #[derive(Debug)]
 enum Node {
     Leaf(u64),
     Join(Box<Node>, Box<Node>),
-    /// Tasks of a group; each also spawns the last as many times again as the number says.
+    /// Tasks of a group; each also spawns the last one again, this many times.
     Group(Vec<Node>, u64),
     Loop(Iterations, Box<Node>),
     Reduce(u64, u64, Box<Node>),
-    /// Parts that all meet before one of them goes on.
-    Meet(u32, Box<Node>),
+    /// Parts of which none ends before all have begun.
+    Rendezvous(u32, Box<Node>),
     /// Two tasks, of which the first waits for the second.
     Park(Box<Node>),
     /// A group that one of its tasks cancels: at most that many are executed.
     Cancel(u64, Box<Node>),
-    /// A panic that comes out where the work was forked.
+    /// A panic that is resumed where the work was forked.
     Panic(Box<Node>),
     Yield(Box<Node>),
     Enqueue(Box<Node>),
@@ -91,7 +92,7 @@ fn grow(random: &mut Random, work: &mut u64, depth: u32, times: u64) -> Node {
         }
         7 => {
             let parts = 1 + random.below(6);
-            Node::Meet(parts as u32, inner(random, times * parts))
+            Node::Rendezvous(parts as u32, inner(random, times * parts))
         }
         8 => Node::Park(inner(random, 2 * times)),
         9 => {
@@ -146,7 +147,7 @@ impl Node {
             Node::Reduce(count, grain, body) => reduced(0, *count, (*grain).max(1), &|i| {
                 body.expected(part(path, i))
             }),
-            Node::Meet(parts, body) => (0..u64::from(*parts))
+            Node::Rendezvous(parts, body) => (0..u64::from(*parts))
                 .fold(0, |sum, i| sum.wrapping_add(body.expected(part(path, i)))),
             Node::Park(body) => joined(body.expected(part(path, 0)), body.expected(part(path, 1))),
             Node::Cancel(..) => 3,
@@ -215,10 +216,10 @@ fn run(node: &Node, worker: &Worker, path: u64) -> u64 {
             },
             &joined,
         ),
-        Node::Meet(parts, body) => {
-            let met = meet(worker, *parts);
-            assert_eq!(met, (0..u64::from(*parts)).collect::<Vec<_>>());
-            met.iter().fold(0, |sum: u64, i| {
+        Node::Rendezvous(parts, body) => {
+            let ended = rendezvous(worker, *parts);
+            assert_eq!(ended, (0..u64::from(*parts)).collect::<Vec<_>>());
+            ended.iter().fold(0, |sum: u64, i| {
                 sum.wrapping_add(run(body, worker, part(path, *i)))
             })
         }
@@ -368,12 +369,13 @@ fn random_programs_on_eight_workers() {
 
 #[test]
 fn random_programs_of_several_threads_at_the_same_time() {
+    let pool = &Pool::new(Config::default());
     std::thread::scope(|scope| {
         for thread in 0..4 {
             scope.spawn(move || {
                 let watch = Watch::new("several threads");
                 for seed in (0..PROGRAMS / 4).map(|program| thread * 10_000_000 + program) {
-                    with_worker(|worker| watch.check(worker, seed));
+                    with_worker(|| pool, |worker| watch.check(worker, seed));
                 }
             });
         }
