@@ -1,8 +1,10 @@
-//! `libgomp.so.1`: the functions that code compiled by gcc and gfortran for OpenMP calls, and the routines of OpenMP.
+//! `libgomp.so.1`: the functions that code compiled by gcc and gfortran for OpenMP calls, and the
+//! routines of OpenMP.
 //!
-//! Names and versions are those of GCC 12 (`symbols.txt`, from which the linker's version script is made).
-//! Each function checks, converts and calls `margay-run-openmp`. What the compiler guarantees about the
-//! pointers that it passes is documented at the wrapper types of `margay_sys::outlined`.
+//! Names and versions are those of GCC 12 (`symbols.txt`, from which the linker's version script is
+//! made). Each function checks, converts and calls `margay-run-openmp`. What the compiler
+//! guarantees about the pointers that it passes is documented at the wrapper types of
+//! `margay_sys::outlined`.
 #![allow(non_snake_case)]
 
 mod loops;
@@ -39,7 +41,8 @@ extern "C" fn start() {
     }
 }
 
-// SAFETY: the loader calls each entry once, before `main`, with arguments that `start` does not take.
+// SAFETY: the loader calls each entry once, before `main`, with arguments that `start` does not
+// take.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;

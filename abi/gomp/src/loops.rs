@@ -139,8 +139,8 @@ runtime_starts! {
     GOMP_loop_ordered_runtime_start GOMP_loop_ull_ordered_runtime_start true;
 }
 
-/// The general forms, with reductions and memory for all members. Without a place for iterations the call only
-/// prepares the loop.
+/// The general forms, with reductions and memory for all members. Without a place for iterations
+/// the call only prepares the loop.
 ///
 /// # Safety
 /// As the calls below promise.
@@ -165,8 +165,8 @@ unsafe fn start_with_all(
 macro_rules! general_starts {
     ($($name:ident $ull:ident $is_ordered:expr;)*) => {$(
         /// # Safety
-        /// `first` and `end` can be written or are null, `reductions` is null or a table of reductions, `memory` is null or
-        /// holds a size and gets an address.
+        /// `first` and `end` can be written or are null, `reductions` is null or a table of
+        /// reductions, `memory` is null or holds a size and gets an address.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(
             from: c_long, to: c_long, step: c_long, schedule: c_long, chunk: c_long, first: *mut u64, end: *mut u64,
@@ -351,8 +351,8 @@ macro_rules! waits {
     )*};
 }
 
-/// On other processors arguments beyond the first eight are not supported: doacross loops are not nested so
-/// deeply.
+/// On other processors arguments beyond the first eight are not supported: doacross loops are not
+/// nested so deeply.
 #[cfg(not(target_arch = "x86_64"))]
 macro_rules! waits {
     ($($name:ident)*) => {$(

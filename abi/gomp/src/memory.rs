@@ -309,8 +309,8 @@ pub unsafe extern "C-unwind" fn omp_target_memcpy(
 }
 
 /// # Safety
-/// The arrays have `dimensions` elements, and describe parts of arrays of `element` bytes an element that can be read and
-/// written.
+/// The arrays have `dimensions` elements, and describe parts of arrays of `element` bytes an
+/// element that can be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn omp_target_memcpy_rect(
     to: *mut c_void,

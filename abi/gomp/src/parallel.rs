@@ -240,7 +240,8 @@ pub extern "C-unwind" fn GOMP_sections_start(count: c_uint) -> c_uint {
 }
 
 /// # Safety
-/// `reductions` is null or a table of reductions; `memory` is null or holds a size and gets an address.
+/// `reductions` is null or a table of reductions; `memory` is null or holds a size and gets an
+/// address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_sections2_start(
     count: c_uint,

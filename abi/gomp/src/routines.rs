@@ -1,5 +1,6 @@
-//! The routines of OpenMP that ask and set: control variables, the region, places, time. Each for C; for Fortran, with an
-//! underscore and arguments by reference; and with `_8_`, where Fortran's default integer has 64 bits.
+//! The routines of OpenMP that ask and set: control variables, the region, places, time. Each for
+//! C; for Fortran, with an underscore and arguments by reference; and with `_8_`, where Fortran's
+//! default integer has 64 bits.
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering;
@@ -312,8 +313,8 @@ pub unsafe extern "C-unwind" fn omp_get_schedule_8_(kind: *mut u32, chunk: *mut 
     }
 }
 
-/// Forgets the values of threadprivate variables, except those of the initial thread. Refused, as the standard asks, from
-/// within a region.
+/// Forgets the values of threadprivate variables, except those of the initial thread. Refused, as
+/// the standard asks, from within a region.
 fn pause(kind: c_int) -> c_int {
     let is_done = matches!(kind, 1 | 2) && with(Context::forget_thread_variables);
     if is_done { 0 } else { -1 }

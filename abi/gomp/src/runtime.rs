@@ -15,8 +15,8 @@ pub(crate) fn runtime() -> &'static Runtime {
     })
 }
 
-/// Calls `f` with the context of the calling thread: that of the member which runs there, or else that of
-/// an initial thread.
+/// Calls `f` with the context of the calling thread: that of the member which runs there, or else
+/// that of an initial thread.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&Context) -> R) -> R {
     team::with(runtime, f)

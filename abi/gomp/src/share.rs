@@ -11,7 +11,8 @@ use crate::runtime::with;
 /// In the numbers of schedules that calls pass: must be monotonic.
 const MONOTONIC: u64 = 0x8000_0000;
 
-/// The schedule with a number that a call passes: 0 for that of the current task's control variables.
+/// The schedule with a number that a call passes: 0 for that of the current task's control
+/// variables.
 pub(crate) fn decode(number: u64, chunk: i64) -> Schedule {
     match Kind::of((number & !MONOTONIC) as u32) {
         Some(kind) => Schedule {
@@ -26,7 +27,8 @@ pub(crate) fn decode(number: u64, chunk: i64) -> Schedule {
 /// Begins a work share with what the longer forms of the calls pass.
 ///
 /// # Safety
-/// `reductions` is null or a table of reductions; `memory` is null or holds a size and gets an address.
+/// `reductions` is null or a table of reductions; `memory` is null or holds a size and gets an
+/// address.
 pub(crate) unsafe fn begin_share(
     context: &Context,
     share: Option<Loop>,

@@ -58,8 +58,8 @@ pub extern "C-unwind" fn GOMP_atomic_end() {
     lock::unset(&runtime().atomic, runtime);
 }
 
-/// Each lock function for C; for Fortran, with an underscore; and, under a name of its own that the linker gives the version
-/// of OpenMP 2.5, for programs that were built for it.
+/// Each lock function for C; for Fortran, with an underscore; and, under a name of its own that the
+/// linker gives the version of OpenMP 2.5, for programs that were built for it.
 macro_rules! locks {
     ($($name:ident $fortran:ident $old:ident $old_fortran:ident ($lock:ident: $of:ty) -> $result:ty $body:block)*) => {$(
         locks!(@one $name $lock: $of, $result, $body);
@@ -97,7 +97,8 @@ locks! {
     }
 }
 
-/// The nested locks. A lock of OpenMP 3.0 is larger than Fortran's variable for it, which therefore holds its address.
+/// The nested locks. A lock of OpenMP 3.0 is larger than Fortran's variable for it, which therefore
+/// holds its address.
 macro_rules! nested {
     ($($name:ident $fortran:ident $old:ident $old_fortran:ident ($lock:ident, $context:ident) -> $result:ty $body:block)*) => {$(
         nested!(@one $name $lock: Nested, $context, $result, $body);
@@ -167,7 +168,8 @@ pub unsafe extern "C-unwind" fn omp_init_nest_lock_(lock: *mut *mut Nested) {
 }
 
 /// # Safety
-/// The variable holds the address of a lock that `omp_init_nest_lock_` has made, and nobody uses it any more.
+/// The variable holds the address of a lock that `omp_init_nest_lock_` has made, and nobody uses it
+/// any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn omp_destroy_nest_lock_(lock: *mut *mut Nested) {
     // SAFETY: by the caller's promise.
@@ -179,7 +181,8 @@ pub unsafe extern "C-unwind" fn omp_destroy_nest_lock_(lock: *mut *mut Nested) {
     }
 }
 
-/// The message of an `error` directive: with a length, ended by a zero byte (a length of all ones), or none.
+/// The message of an `error` directive: with a length, ended by a zero byte (a length of all ones),
+/// or none.
 ///
 /// # Safety
 /// `message` is such a text.

@@ -1,5 +1,5 @@
-//! Target regions. There is no device: they run on the host, outside of the regions of who encounters them, and the data
-//! is where it is.
+//! Target regions. There is no device: they run on the host, outside of the regions of who
+//! encounters them, and the data is where it is.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -10,15 +10,16 @@ use crate::runtime::{runtime, with};
 use crate::task::accesses;
 use crate::{Body, fatal};
 
-/// Device numbers: that of the control variable, the host by a clause `if(false)`. The host is device 0, since there is no
-/// other.
+/// Device numbers: that of the control variable, the host by a clause `if(false)`. The host is
+/// device 0, since there is no other.
 const DEFAULT: c_int = -1;
 const FALLBACK: c_int = -2;
 const HOST: c_int = 0;
 /// Kinds of mapped data, in the low byte; the binary logarithm of the alignment is in the high one.
 const KIND: u16 = 0xff;
 const FIRSTPRIVATE: u16 = 0x0c;
-/// Arguments of a target region: for which device, whether the value is in the next word, which it is, and the value.
+/// Arguments of a target region: for which device, whether the value is in the next word, which it
+/// is, and the value.
 const DEVICE: usize = (1 << 7) - 1;
 const VALUE_FOLLOWS: usize = 1 << 7;
 const WHICH: usize = 0xff << 8;
@@ -75,8 +76,8 @@ pub unsafe extern "C-unwind" fn GOMP_target(
 }
 
 /// # Safety
-/// `body(data)` is the target region; `data`, `sizes` and `kinds` have `count` elements; `depend` is null or an array of
-/// dependences; `arguments` is null or ends with a zero.
+/// `body(data)` is the target region; `data`, `sizes` and `kinds` have `count` elements; `depend`
+/// is null or an array of dependences; `arguments` is null or ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_target_ext(
     device: c_int,

@@ -26,9 +26,10 @@ const STRICT: c_uint = 1 << 14;
 /// Kinds of dependences in an `omp_depend_t`.
 const DEPEND_IN: usize = 1;
 
-/// The accesses that an array of dependences names: its length and the number of those that write, and then addresses, those
-/// written first; or 0, its length, the numbers of those that write, of mutexinoutset, and of those that read, and then
-/// addresses of each kind and, in the end, of `omp_depend_t` objects.
+/// The accesses that an array of dependences names: its length and the number of those that write,
+/// and then addresses, those written first; or 0, its length, the numbers of those that write, of
+/// mutexinoutset, and of those that read, and then addresses of each kind and, in the end, of
+/// `omp_depend_t` objects.
 ///
 /// # Safety
 /// `table` is such an array.
@@ -70,8 +71,8 @@ pub(crate) unsafe fn accesses(table: *const usize) -> Vec<(usize, Access)> {
 }
 
 /// # Safety
-/// `body`, `data`, `copy`, `size` and `align` are as [`TaskCall::new`] asks; `depend` is an array of dependences where the
-/// flags say so, and `detach` the place of an event handle.
+/// `body`, `data`, `copy`, `size` and `align` are as [`TaskCall::new`] asks; `depend` is an array
+/// of dependences where the flags say so, and `detach` the place of an event handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_task(
     body: Body,
@@ -108,7 +109,8 @@ pub unsafe extern "C-unwind" fn GOMP_task(
         };
         let event = (flags & DETACH != 0).then(|| {
             let (event, number) = context.runtime().new_event();
-            // SAFETY: by the caller's promise. The arguments, which are copied after this, begin with the handle.
+            // SAFETY: by the caller's promise. The arguments, which are copied after this, begin
+            // with the handle.
             unsafe {
                 detach.write(number);
                 if !data.is_null() {
@@ -136,7 +138,8 @@ pub extern "C-unwind" fn omp_fulfill_event_(event: usize) {
 }
 
 /// # Safety
-/// The arguments at `data` begin with two numbers that the runtime may write, and, with reductions, the address of a table.
+/// The arguments at `data` begin with two numbers that the runtime may write, and, with reductions,
+/// the address of a table.
 unsafe fn taskloop(
     call: TaskCall,
     data: *mut c_void,

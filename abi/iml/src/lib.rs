@@ -1,5 +1,5 @@
-//! The Rust half of `libiml`: what `iml.c` calls. Functions are named after those of the C half, which makes the
-//! checks that need no worker.
+//! The Rust half of `libiml`: what `iml.c` calls. Functions are named after those of the C half,
+//! which makes the checks that need no worker.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -19,12 +19,13 @@ fn with_worker<R>(body: impl FnOnce(&Worker) -> R) -> R {
 }
 use margay_sys::job::{Context, Count};
 
-/// What the C half guarantees: addresses that stay valid during the call that has them, of objects that the
-/// user lets any thread use.
+/// What the C half guarantees: addresses that stay valid during the call that has them, of objects
+/// that the user lets any thread use.
 #[derive(Clone, Copy)]
 struct Vouched<T>(T);
 
-// SAFETY: the user of IML promises that procedures and their parameters may be used by any thread; that is what forking them means.
+// SAFETY: the user of IML promises that procedures and their parameters may be used by any thread;
+// that is what forking them means.
 unsafe impl<T> Send for Vouched<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Vouched<T> {}
@@ -152,8 +153,8 @@ fn enqueue<const WORDS: usize>(worker: &Worker, run: RunTask, words: &[usize]) {
 
 type RunShortTask = extern "C" fn(usize, usize, usize, usize);
 
-/// A task of few words, which are passed in registers: reading them from memory where each has just been
-/// written takes longer than all the rest.
+/// A task of few words, which are passed in registers: reading them from memory where each has just
+/// been written takes longer than all the rest.
 #[unsafe(no_mangle)]
 extern "C" fn margay_iml_enqueue_short(
     run: RunShortTask,

@@ -53,7 +53,8 @@ pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32) {
                 (Some(first + (at + step) % count), (first, count))
             }
             Bind::Spread if size <= count => {
-                // Sub-partitions: as even as can be, the one with the parent's place for the first member.
+                // Sub-partitions: as even as can be, the one with the parent's place for the first
+                // member.
                 let bounds = |part: u32| {
                     let (width, longer) = (count / size, count % size);
                     part * width + part.min(longer)
@@ -89,8 +90,8 @@ pub(crate) fn assign_initial(member: &'static Member, environment: &Environment)
     bind_to_place_of(member, environment);
 }
 
-/// Binds this thread to the place of the member that begins or continues here, unless it is bound to it.
-/// Does nothing for members without places.
+/// Binds this thread to the place of the member that begins or continues here, unless it is bound
+/// to it. Does nothing for members without places.
 #[inline]
 pub(crate) fn keep_bound(context: &Context) {
     bind_to_place_of(context.member, &context.runtime().environment);
@@ -110,13 +111,13 @@ thread_local! {
     static PLACE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Binds this thread to a place, unless it is bound to it; and, if the running member has a TLS block, the
-/// thread that the block was made with, which `pthread_self()` names.
+/// Binds this thread to a place, unless it is bound to it; and, if the running member has a TLS
+/// block, the thread that the block was made with, which `pthread_self()` names.
 fn bind(place: usize, processors: &[usize]) {
     let bind = |thread: u32| {
         if PLACE.replace(place + 1) != place + 1 {
-            // Refused where the process has lost these processors since it started; the thread then runs
-            // where it may.
+            // Refused where the process has lost these processors since it started; the thread then
+            // runs where it may.
             let _ = cpu::bind_thread(thread, processors);
         }
     };
@@ -159,13 +160,13 @@ pub fn processors(context: &Context) -> Vec<usize> {
         .unwrap_or_else(cpu::affinity)
 }
 
-/// For each forking thread, by the hash of what identifies it, the hash of what a format may show of its last
-/// team whose members were shown.
+/// For each forking thread, by the hash of what identifies it, the hash of what a format may show
+/// of its last team whose members were shown.
 #[derive(Debug, Default)]
 pub(crate) struct ShownAffinity(Mutex<BTreeMap<u64, u64>>);
 
-/// Whether the members of a team that `parent` forks are to show their lines: the level, the number of
-/// members, a place or the format has changed since they were shown last.
+/// Whether the members of a team that `parent` forks are to show their lines: the level, the number
+/// of members, a place or the format has changed since they were shown last.
 pub(crate) fn is_to_be_shown(parent: &Context, team: &'static Team) -> bool {
     let (mut thread, mut what) = (DefaultHasher::new(), DefaultHasher::new());
     parent.initial_address().hash(&mut thread);

@@ -1,4 +1,5 @@
-//! Memory allocators (OpenMP 5.1, 2.13): what a handle says about a block. `abi/gomp` makes the blocks.
+//! Memory allocators (OpenMP 5.1, 2.13): what a handle says about a block. `abi/gomp` makes the
+//! blocks.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -125,7 +126,8 @@ fn traits(space: usize, pairs: impl Iterator<Item = (u32, usize)>) -> Option<Tra
 
 impl Allocators {
     /// Makes an allocator from pairs of `omp_alloctrait_key_t` and value. Returns 0
-    /// (`omp_null_allocator`) when a value is invalid, or asks for what is not supported (pinned memory).
+    /// (`omp_null_allocator`) when a value is invalid, or asks for what is not supported (pinned
+    /// memory).
     #[must_use]
     pub fn make(&self, space: usize, pairs: impl Iterator<Item = (u32, usize)>) -> usize {
         traits(space, pairs).map_or(0, |traits| {

@@ -1,33 +1,36 @@
 //! Which worker runs which member of a team.
 //!
-//! The members whose numbers are equal modulo the number of workers are a class. A class belongs to one
-//! worker, so that a member runs where it ran in the region before, and so that members that will wait for
-//! each other in barriers are spread over all workers: a member that has begun stays on its worker. A worker
-//! without other work claims members of other classes only when their worker is late.
+//! The members whose numbers are equal modulo the number of workers are a class. A class belongs to
+//! one worker, so that a member runs where it ran in the region before, and so that members that
+//! will wait for each other in barriers are spread over all workers: a member that has begun stays
+//! on its worker. A worker without other work claims members of other classes only when their
+//! worker is late.
 //!
-//! Members with places are in classes by their places instead, and a worker that passes by claims no members
-//! of other classes: its thread would have to move to other processors and back.
+//! Members with places are in classes by their places instead, and a worker that passes by claims
+//! no members of other classes: its thread would have to move to other processors and back.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Grace period of workers: one that has not claimed its members after this time is late ...
 const GRACE_NS: u64 = 50_000;
-/// ... or after this time, for an outermost team. Such a worker has nothing else to do and is on its way: it
-/// wakes up, or other processes have its core.
+/// ... or after this time, for an outermost team. Such a worker has nothing else to do and is on
+/// its way: it wakes up, or other processes have its core.
 const OUTERMOST_GRACE_NS: u64 = 1_500_000;
 
-/// The members of a team that no worker has claimed. The first member belongs to the forking worker and is
-/// never claimed.
+/// The members of a team that no worker has claimed. The first member belongs to the forking worker
+/// and is never claimed.
 #[derive(Debug)]
 pub struct Claims {
     size: u32,
     workers: u32,
     classes: Vec<MemberClass>,
-    /// Groups of members with the same place, one after another and as even as possible; 0 without places.
+    /// Groups of members with the same place, one after another and as even as possible; 0 without
+    /// places.
     groups: AtomicU32,
     /// The grace period of this region, in nanoseconds.
     grace_ns: AtomicU64,
-    /// When it ends; 0 until a worker needs to know, so that the forking worker need not read a clock.
+    /// When it ends; 0 until a worker needs to know, so that the forking worker need not read a
+    /// clock.
     late_at_ns: AtomicU64,
 }
 
@@ -35,8 +38,8 @@ pub struct Claims {
 #[derive(Debug)]
 #[repr(align(128))]
 struct MemberClass {
-    /// An [`Unclaimed`] as one word: a worker that is late from the region before must not claim in this one
-    /// by what it saw of that.
+    /// An [`Unclaimed`] as one word: a worker that is late from the region before must not claim in
+    /// this one by what it saw of that.
     unclaimed: AtomicU64,
     /// The number of the worker that has the class, plus one; 0 for none.
     owner: AtomicU32,
@@ -58,8 +61,8 @@ impl Claims {
         }
     }
 
-    /// In the next region the members are in this many groups with a place each, see [`group_of`]; 0: they
-    /// have no places.
+    /// In the next region the members are in this many groups with a place each, see [`group_of`];
+    /// 0: they have no places.
     pub fn group_by_place(&self, groups: u32) {
         self.groups.store(groups.min(self.size), Ordering::Relaxed);
     }
@@ -71,8 +74,8 @@ impl Claims {
         self.groups.load(Ordering::Relaxed) != 0
     }
 
-    /// From now on all members but the first can be claimed: the region is ready for them. Workers that are late
-    /// from the region before may claim during this call.
+    /// From now on all members but the first can be claimed: the region is ready for them. Workers
+    /// that are late from the region before may claim during this call.
     pub fn open(&self, forker: u32, is_outermost: bool) {
         let count = self.classes.len() as u32;
         let groups = self.groups.load(Ordering::Relaxed);
@@ -160,8 +163,8 @@ impl Claims {
                 .compare_exchange(0, late_at_ns, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Claims a member for a worker: of its own class, of a class that no worker has or, after the grace period
-    /// or with `any` and without places, of any class.
+    /// Claims a member for a worker: of its own class, of a class that no worker has or, after the
+    /// grace period or with `any` and without places, of any class.
     pub fn claim(&self, worker: u32, any: bool, now_ns: impl Fn() -> u64) -> Option<u32> {
         if !self.has_unclaimed() {
             return None;
@@ -186,9 +189,11 @@ impl Claims {
         None
     }
 
-    /// Claims a class that no worker has, if possible the one that this worker had before, and a member of it.
+    /// Claims a class that no worker has, if possible the one that this worker had before, and a
+    /// member of it.
     fn claim_class(&self, worker: u32) -> Option<u32> {
-        // Relative to the forking worker, so that the members of nested teams are not all on the same workers.
+        // Relative to the forking worker, so that the members of nested teams are not all on the
+        // same workers.
         let forker = self.classes[0]
             .owner
             .load(Ordering::Relaxed)
@@ -280,8 +285,8 @@ impl MemberClass {
     }
 }
 
-/// The group of member `id`, of as many groups as given: they are one after another, and the first ones
-/// longer by one.
+/// The group of member `id`, of as many groups as given: they are one after another, and the first
+/// ones longer by one.
 #[must_use]
 pub fn group_of(id: u32, size: u32, groups: u32) -> u32 {
     let (width, longer) = (size / groups, size % groups);

@@ -1,8 +1,8 @@
 //! Dependences among the children of a task: the `depend` clause.
 //!
-//! For each address that a dependence names, the parent remembers the last task that may write it and the
-//! tasks that read it since. A new task waits for some of them, its predecessors; each of those has a list of
-//! its successors.
+//! For each address that a dependence names, the parent remembers the last task that may write it
+//! and the tasks that read it since. A new task waits for some of them, its predecessors; each of
+//! those has a list of its successors.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,7 +18,8 @@ use crate::team::Member;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
-    /// `out`, `inout`, and `mutexinoutset`: tasks that run one after the other exclude each other, too.
+    /// `out`, `inout`, and `mutexinoutset`: tasks that run one after the other exclude each other,
+    /// too.
     Write,
 }
 
@@ -74,8 +75,8 @@ impl Siblings {
         self.0.clear();
     }
 
-    /// The predecessors of a task with these accesses. The accesses of the task, if there is one, are
-    /// remembered.
+    /// The predecessors of a task with these accesses. The accesses of the task, if there is one,
+    /// are remembered.
     fn predecessors(
         &mut self,
         accesses: &[(usize, Access)],
@@ -109,7 +110,8 @@ impl Siblings {
                 predecessor.node.number != task.node.number || predecessor.serial != task.serial
             });
         }
-        // A node may be there twice with different serial numbers: as a task that is over, and as one that is not.
+        // A node may be there twice with different serial numbers: as a task that is over, and as
+        // one that is not.
         found.sort_unstable_by_key(|predecessor| (predecessor.node.number, predecessor.serial));
         found.dedup_by_key(|predecessor| (predecessor.node.number, predecessor.serial));
         found
@@ -145,8 +147,8 @@ fn lock(node: &'static Node) -> MutexGuard<'static, Dependence> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Enters a new task under `parent`. Returns the task when it has no predecessors; otherwise [`finish`] of the
-/// last of them does.
+/// Enters a new task under `parent`. Returns the task when it has no predecessors; otherwise
+/// [`finish`] of the last of them does.
 pub fn enter(
     parent: &'static Node,
     task: Box<Task>,
@@ -175,7 +177,8 @@ pub fn enter(
     None
 }
 
-/// Lets `member` wait in place for the predecessors of these accesses. Returns none when there are none.
+/// Lets `member` wait in place for the predecessors of these accesses. Returns none when there are
+/// none.
 #[must_use]
 pub fn wait_for(
     parent: &'static Node,
@@ -197,8 +200,8 @@ pub fn wait_for(
     (waiter.pending.load(Ordering::SeqCst) != 0).then_some(waiter)
 }
 
-/// A task is over: calls `ready` with each task for which it was the last predecessor, and wakes members that
-/// wait in place.
+/// A task is over: calls `ready` with each task for which it was the last predecessor, and wakes
+/// members that wait in place.
 pub fn finish(node: &'static Node, mut ready: impl FnMut(Box<Task>)) {
     let successors = {
         let mut dependence = lock(node);

@@ -173,8 +173,8 @@ impl Environment {
         }
     }
 
-    /// The lines that `OMP_DISPLAY_ENV` and `omp_display_env` show, in libgomp's form. Of `icvs` the
-    /// variables of the device are shown as they are now.
+    /// The lines that `OMP_DISPLAY_ENV` and `omp_display_env` show, in libgomp's form. Of `icvs`
+    /// the variables of the device are shown as they are now.
     #[must_use]
     pub fn display(&self, icvs: &Icvs, verbose: bool) -> String {
         let icv = self.initial;
@@ -308,8 +308,8 @@ fn schedule_text(schedule: Schedule) -> String {
     }
 }
 
-/// Numbers in ascending order as ranges: `0-3,7`, or with ':' the start and the length of each range:
-/// `0:4,7`.
+/// Numbers in ascending order as ranges: `0-3,7`, or with ':' the start and the length of each
+/// range: `0:4,7`.
 #[must_use]
 pub fn ranges(numbers: &[usize], form: &str) -> String {
     let mut parts: Vec<String> = Vec::new();

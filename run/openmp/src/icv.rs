@@ -1,8 +1,8 @@
 //! Internal control variables (OpenMP 5.1, 2.4).
 //!
-//! Those of a data environment are one immutable value that tasks pass on by reference: creating a task
-//! copies a pointer. Setting a variable finds or makes the value with that change. Values are kept for
-//! good; there are as many as a program uses different settings.
+//! Those of a data environment are one immutable value that tasks pass on by reference: creating a
+//! task copies a pointer. Setting a variable finds or makes the value with that change. Values are
+//! kept for good; there are as many as a program uses different settings.
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU32;

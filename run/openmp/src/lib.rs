@@ -1,5 +1,5 @@
-//! What OpenMP means, without C: teams and their members, work shares, tasks, locks, internal control
-//! variables. A [`Runtime`] owns what the threads of a program share.
+//! What OpenMP means, without C: teams and their members, work shares, tasks, locks, internal
+//! control variables. A [`Runtime`] owns what the threads of a program share.
 //!
 //! Members of teams are not threads: see [`team`]. The C symbols are in `abi/gomp`.
 #![forbid(unsafe_code)]

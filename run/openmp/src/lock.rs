@@ -58,7 +58,8 @@ fn key(word: &AtomicU32) -> usize {
     std::ptr::from_ref(word) as usize
 }
 
-/// A lock that its owner, a task, may take again: the words of a lock, of the count, and of the owner.
+/// A lock that its owner, a task, may take again: the words of a lock, of the count, and of the
+/// owner.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Nested {

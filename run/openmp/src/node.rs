@@ -1,13 +1,16 @@
-//! The nodes of the task tree: parents, children, and how many children of a task have not finished.
+//! The nodes of the task tree: parents, children, and how many children of a task have not
+//! finished.
 //!
-//! Each task, implicit or explicit, has a node, and so has each taskgroup. Nodes are recycled, never freed.
+//! Each task, implicit or explicit, has a node, and so has each taskgroup. Nodes are recycled,
+//! never freed.
 //!
-//! One word of a node counts its children that have not finished (low half) and its child nodes that have
-//! not been recycled (high half). When the high half is zero all descendants are done, since a node is
-//! recycled only after all nodes below it. Creating a task and finishing it on the member that created it
-//! must not cost a locked instruction, so the count has two parts: `local`, which only the owner writes (the
-//! member that executes the task), and `remote`, from which others subtract. `remote` starts at [`ZERO`],
-//! and the sum is `local - (ZERO - remote)`. A node is in one of three states:
+//! One word of a node counts its children that have not finished (low half) and its child nodes
+//! that have not been recycled (high half). When the high half is zero all descendants are done,
+//! since a node is recycled only after all nodes below it. Creating a task and finishing it on the
+//! member that created it must not cost a locked instruction, so the count has two parts: `local`,
+//! which only the owner writes (the member that executes the task), and `remote`, from which others
+//! subtract. `remote` starts at [`ZERO`], and the sum is `local - (ZERO - remote)`. A node is in
+//! one of three states:
 //!
 //! | state | value of `remote` | who notices the end |
 //! | --- | --- | --- |
@@ -15,8 +18,8 @@
 //! | [`WAITED`] | the sum | the member that finishes the last child wakes the owner |
 //! | [`FINISHED`] | the sum; the task itself is over | the member that recycles the last child node recycles this one |
 //!
-//! The owner takes a node from private to waited and back, and in the end to finished. In the latter two
-//! states it subtracts from `remote` as well (`is_shared`, which only the owner reads).
+//! The owner takes a node from private to waited and back, and in the end to finished. In the
+//! latter two states it subtracts from `remote` as well (`is_shared`, which only the owner reads).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -36,8 +39,8 @@ const WAITED: u64 = 1 << 62;
 const FINISHED: u64 = 1 << 63;
 const SUM: u64 = WAITED - 1;
 const CHILDREN: u64 = CHILD_NODE - 1;
-/// After this many tasks the owner subtracts what others finished from `local`, long before their part
-/// could overflow.
+/// After this many tasks the owner subtracts what others finished from `local`, long before their
+/// part could overflow.
 const SETTLE: u64 = 1 << 20;
 
 /// See the module.
@@ -45,8 +48,8 @@ const SETTLE: u64 = 1 << 20;
 pub struct Node {
     /// Unique among all nodes, and so among the tasks that are alive.
     pub number: u32,
-    /// How often it has been recycled: a reference with the serial number at that time shows whether the
-    /// task is over.
+    /// How often it has been recycled: a reference with the serial number at that time shows
+    /// whether the task is over.
     pub serial: AtomicU32,
     pub parent: Link<Node>,
     pub owner: Link<Member>,
@@ -56,14 +59,16 @@ pub struct Node {
     is_shared: AtomicBool,
     /// Of a taskgroup: it has been cancelled.
     pub is_cancelled: AtomicBool,
-    /// Of a taskgroup: it belongs to a work share or region with task reductions, not to the program.
+    /// Of a taskgroup: it belongs to a work share or region with task reductions, not to the
+    /// program.
     pub is_workshare: AtomicBool,
     /// Of a taskgroup: the one around it.
     pub outer_group: Link<Node>,
     /// Whether it has been an element of a dependence.
     pub has_dependence: AtomicBool,
     pub dependence: Mutex<Dependence>,
-    /// Whether a child of it has had dependences. Only its owner, and the member that recycles it, use it.
+    /// Whether a child of it has had dependences. Only its owner, and the member that recycles it,
+    /// use it.
     pub has_siblings: AtomicBool,
     /// Dependences among its children.
     pub siblings: Mutex<Siblings>,
@@ -217,8 +222,8 @@ impl Node {
         self.sum() == 0
     }
 
-    /// From now on the member that finishes the last child wakes the owner. For the owner, before it
-    /// sleeps.
+    /// From now on the member that finishes the last child wakes the owner. For the owner, before
+    /// it sleeps.
     pub fn start_waiting(&self) {
         debug_assert!(!self.is_shared.load(Ordering::Relaxed));
         let local = self.local.load(Ordering::Relaxed);
@@ -236,8 +241,9 @@ impl Node {
         self.is_shared.store(false, Ordering::Relaxed);
     }
 
-    /// The task is over. For the owner. Returns whether all tasks below it are over, too, so that the node
-    /// may be recycled; otherwise [`child_done`](Self::child_done) of the last of them asks for it.
+    /// The task is over. For the owner. Returns whether all tasks below it are over, too, so that
+    /// the node may be recycled; otherwise [`child_done`](Self::child_done) of the last of them
+    /// asks for it.
     #[inline]
     #[must_use]
     pub fn finish(&self) -> bool {
@@ -262,8 +268,8 @@ impl Node {
         sum & SUM == 0
     }
 
-    /// A child has finished ([`CHILD`]), its node has been recycled ([`CHILD_NODE`]), or both. `here` is the
-    /// member that calls, if it is one.
+    /// A child has finished ([`CHILD`]), its node has been recycled ([`CHILD_NODE`]), or both.
+    /// `here` is the member that calls, if it is one.
     #[inline]
     #[must_use]
     pub fn child_done(&'static self, what: u64, here: Option<&'static Member>) -> NextStep {

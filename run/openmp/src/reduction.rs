@@ -1,10 +1,11 @@
 //! Task reductions: each member's private copies of the variables that tasks reduce.
 //!
-//! The compiler registers a table for a taskgroup, a region or a work share. In tasks it asks for the address
-//! of the copy of the member that executes the task. A table is, in words: the count of variables, the size
-//! of one member's copies in bytes, their alignment, an allocator, the next table, two words for the
-//! runtime; then three words for each variable: its address, the offset of its copy, and one for the
-//! runtime. The runtime writes the copies' address over the alignment, and their end into its second word.
+//! The compiler registers a table for a taskgroup, a region or a work share. In tasks it asks for
+//! the address of the copy of the member that executes the task. A table is, in words: the count of
+//! variables, the size of one member's copies in bytes, their alignment, an allocator, the next
+//! table, two words for the runtime; then three words for each variable: its address, the offset of
+//! its copy, and one for the runtime. The runtime writes the copies' address over the alignment,
+//! and their end into its second word.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,8 @@ const END: usize = 6;
 const FIRST: usize = 7;
 const WORDS: usize = 3;
 
-/// The reductions that are in force for a task. Those of outer constructs are linked from the inner ones.
+/// The reductions that are in force for a task. Those of outer constructs are linked from the inner
+/// ones.
 #[derive(Debug)]
 pub struct Reductions {
     by_address: HashMap<usize, Copies>,
@@ -47,8 +49,8 @@ struct Copies {
 }
 
 impl Reductions {
-    /// Registers the tables from `first` on for a team of `members`. The copies are `made` by another member
-    /// for its tables of the same construct or, without one, new.
+    /// Registers the tables from `first` on for a team of `members`. The copies are `made` by
+    /// another member for its tables of the same construct or, without one, new.
     #[must_use]
     pub fn new(
         first: Table,
@@ -103,8 +105,8 @@ impl Reductions {
         self.outer.clone()
     }
 
-    /// The address of a member's copy of the variable at `address`, which may be the original or any
-    /// member's copy; and the variable's original address.
+    /// The address of a member's copy of the variable at `address`, which may be the original or
+    /// any member's copy; and the variable's original address.
     fn find(&self, address: usize, member: u32) -> Option<(usize, usize)> {
         let index = member as usize;
         if let Some(copies) = self.by_address.get(&address) {
@@ -121,9 +123,9 @@ impl Reductions {
         self.outer.as_ref()?.find(address, member)
     }
 
-    /// Replaces each of the first `count` words, addresses of variables or of copies, by the address of the
-    /// member's copy. The original addresses of the first `originals` of them go to the words from `count`
-    /// on.
+    /// Replaces each of the first `count` words, addresses of variables or of copies, by the
+    /// address of the member's copy. The original addresses of the first `originals` of them go to
+    /// the words from `count` on.
     ///
     /// # Errors
     /// The address that belongs to no reduction.

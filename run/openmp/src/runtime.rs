@@ -17,8 +17,9 @@ use crate::task::Events;
 use crate::team::{Context, FreeTeams};
 use crate::tls::TlsBlocks;
 
-/// What the threads of one program share. There is one in a process, which `abi/gomp` holds; teams refer
-/// to it, and through them whatever runs in one. Lives as long as the process, as its teams do.
+/// What the threads of one program share. There is one in a process, which `abi/gomp` holds; teams
+/// refer to it, and through them whatever runs in one. Lives as long as the process, as its teams
+/// do.
 #[derive(Debug)]
 pub struct Runtime {
     /// What the environment variables said when the library was loaded.
@@ -63,8 +64,8 @@ impl Runtime {
         }
     }
 
-    /// The control variables that a parallel region at this level of nesting (1: the outermost) passes to
-    /// its members, whose parent has `icv`.
+    /// The control variables that a parallel region at this level of nesting (1: the outermost)
+    /// passes to its members, whose parent has `icv`.
     pub(crate) fn icv_inside(&self, icv: &'static Icv, level: u32) -> &'static Icv {
         let Environment { threads, bind, .. } = &self.environment;
         if threads.len() <= 1 && bind.len() <= 1 {

@@ -1,7 +1,7 @@
 //! What teams ask of the workers below them: threads for members, and places to wait.
 //!
-//! The runtime's own state is that of the real thread, not of the TLS block of the member that runs, so
-//! every call goes through [`natively`].
+//! The runtime's own state is that of the real thread, not of the TLS block of the member that
+//! runs, so every call goes through [`natively`].
 
 use std::sync::{Arc, OnceLock};
 
@@ -62,15 +62,15 @@ impl Scheduler {
         natively(|| with_worker(|| self.pool(), f))
     }
 
-    /// The same in no member's context, for what may let others run. They may have had other places: the
-    /// caller binds its thread again.
+    /// The same in no member's context, for what may let others run. They may have had other
+    /// places: the caller binds its thread again.
     fn with<R>(&self, f: impl FnOnce(&Worker) -> R) -> R {
         natively(|| without_context(|| with_worker(|| self.pool(), f)))
     }
 
-    /// Publishes an offer for other workers, which leave it to this one for a moment if `is_short`. The
-    /// offer is one of this worker, or `retracted` if that is still there. `set_tag` gives the offer its
-    /// tag before.
+    /// Publishes an offer for other workers, which leave it to this one for a moment if `is_short`.
+    /// The offer is one of this worker, or `retracted` if that is still there. `set_tag` gives the
+    /// offer its tag before.
     pub fn publish(
         &self,
         offer: &Arc<impl Offer<Worker> + 'static>,
@@ -100,13 +100,14 @@ impl Scheduler {
         self.briefly(|worker| worker.retract_offer(published))
     }
 
-    /// Spins for a moment if this thread has nothing else to run. Returns whether the condition holds.
+    /// Spins for a moment if this thread has nothing else to run. Returns whether the condition
+    /// holds.
     pub fn spin_until(&self, condition: &dyn Fn() -> bool) -> bool {
         self.with(|worker| worker.spin_until(&condition))
     }
 
-    /// Spins for a time, in nanoseconds, or until a condition holds. Returns false when this thread has
-    /// something else to run.
+    /// Spins for a time, in nanoseconds, or until a condition holds. Returns false when this thread
+    /// has something else to run.
     pub fn spin_for(&self, time_ns: u64, condition: &dyn Fn() -> bool) -> bool {
         self.with(|worker| worker.spin_for(time_ns, &condition))
     }

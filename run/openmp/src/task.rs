@@ -25,7 +25,8 @@ pub struct Task {
     icv: &'static Icv,
     inherited: Inherited,
     is_final: bool,
-    /// Its arguments are objects that its body destroys, so it has to run even when it is cancelled.
+    /// Its arguments are objects that its body destroys, so it has to run even when it is
+    /// cancelled.
     has_objects: bool,
     event: Option<Arc<Event>>,
 }
@@ -47,7 +48,8 @@ pub struct TaskClauses {
     pub priority: u32,
 }
 
-/// The event of a task with `detach`. The task is over when its body has run and the event is fulfilled.
+/// The event of a task with `detach`. The task is over when its body has run and the event is
+/// fulfilled.
 #[derive(Debug)]
 pub struct Event {
     /// [`BODY_RUN`], [`FULFILLED`], or both.
@@ -83,8 +85,8 @@ impl Events {
     }
 }
 
-/// A new task is run at once when its parent has more unfinished children than this for each member of the
-/// team, and more than the second number: the deque stays bounded.
+/// A new task is run at once when its parent has more unfinished children than this for each member
+/// of the team, and more than the second number: the deque stays bounded.
 const CHILDREN_PER_MEMBER: u64 = 64;
 const CHILDREN_AT_LEAST: u64 = 256;
 
@@ -152,8 +154,8 @@ impl Context {
             depend::enter(self.task.get(), task, accesses)
         };
         match ready {
-            // With an event. No other member would run it, and the event may be fulfilled before its creator
-            // waits for anything.
+            // With an event. No other member would run it, and the event may be fulfilled before
+            // its creator waits for anything.
             Some(task) if self.team.size == 1 => self.run(task),
             Some(task) => self.push(task),
             None => {}
@@ -441,7 +443,8 @@ impl Context {
         self.push(task);
     }
 
-    /// Whether new tasks are not to be started: the region or the innermost taskgroup has been cancelled.
+    /// Whether new tasks are not to be started: the region or the innermost taskgroup has been
+    /// cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.team.is_cancelled() || self.is_in_cancelled_group()

@@ -1,11 +1,12 @@
 //! Teams: a parallel region, its members, how they begin, wait for each other and end.
 //!
-//! A member is not a thread. A team is one offer to the workers of the [`scheduler`](crate::scheduler): any
-//! worker without other work, and the forking one, claims a member and runs it. So a region of eight members
-//! on two cores, or on one that is free, is eight calls. While a member waits, its thread runs others.
+//! A member is not a thread. A team is one offer to the workers of the
+//! [`scheduler`](crate::scheduler): any worker without other work, and the forking one, claims a
+//! member and runs it. So a region of eight members on two cores, or on one that is free, is eight
+//! calls. While a member waits, its thread runs others.
 //!
-//! Teams and their members are recycled and never freed: a worker that comes late to a team whose region is
-//! over finds no member to claim.
+//! Teams and their members are recycled and never freed: a worker that comes late to a team whose
+//! region is over finds no member to claim.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -72,8 +73,8 @@ struct MemberEnds {
     gone: AtomicU32,
 }
 
-/// The barrier of a team. What members write there is on one cache line, which goes from core to core once,
-/// and what they watch while they wait is on another one.
+/// The barrier of a team. What members write there is on one cache line, which goes from core to
+/// core once, and what they watch while they wait is on another one.
 #[derive(Debug, Default)]
 struct TeamBarrier {
     written: BarrierWritten,
@@ -107,11 +108,12 @@ struct BarrierWatched {
 struct TeamTasks {
     /// Whether a task has been deferred in this region.
     has_tasks: AtomicBool,
-    /// Sleeping members that would take any task, and those that would take only descendants of their own.
+    /// Sleeping members that would take any task, and those that would take only descendants of
+    /// their own.
     sleepers: AtomicU32,
     constrained_sleepers: AtomicU32,
-    /// Tasks with a priority, and those that became ready on other threads. Bounded as deques are; see
-    /// `task.rs`.
+    /// Tasks with a priority, and those that became ready on other threads. Bounded as deques are;
+    /// see `task.rs`.
     #[expect(
         clippy::vec_box,
         reason = "arguments may refer to themselves: a task stays in its box"
@@ -124,8 +126,8 @@ struct TeamTasks {
 /// How long the regions of a team take, which says what to expect of the next.
 #[derive(Debug, Default)]
 struct RegionLength {
-    /// When members could be claimed; 0 until a thread has read the clock. For a region that is expected to
-    /// be short only helping workers read it.
+    /// When members could be claimed; 0 until a thread has read the clock. For a region that is
+    /// expected to be short only helping workers read it.
     opened_ns: AtomicU64,
     /// The number of the next barrier at that time.
     opened_generation: AtomicU64,
@@ -133,14 +135,15 @@ struct RegionLength {
     is_long: AtomicBool,
 }
 
-/// A region that took at least this long is expected to be long the next time, and stealable at once ...
+/// A region that took at least this long is expected to be long the next time, and stealable at
+/// once ...
 const LONG_NS: u64 = 6_000;
-/// ... until one takes less than this. A short region is likely to be over before it has paid to share it
-/// with another core: it is left to its forking worker for a moment.
+/// ... until one takes less than this. A short region is likely to be over before it has paid to
+/// share it with another core: it is left to its forking worker for a moment.
 const SHORT_NS: u64 = 3_500;
 
-/// What members need to begin, except the loop, which is in the first work share. Written before members can
-/// be claimed; a claim makes it visible.
+/// What members need to begin, except the loop, which is in the first work share. Written before
+/// members can be claimed; a claim makes it visible.
 #[derive(Debug)]
 struct RegionStart {
     body: Posted,
@@ -229,8 +232,9 @@ impl WorkShares {
         lock(&self.others).spare.push(share);
     }
 
-    /// After a cancelled region. Its members have left from wherever they were, past work shares that others
-    /// had left before or never reached, so no member was the last to leave those. Nobody uses them now.
+    /// After a cancelled region. Its members have left from wherever they were, past work shares
+    /// that others had left before or never reached, so no member was the last to leave those.
+    /// Nobody uses them now.
     #[cold]
     fn take_back_all(&self) {
         let others = &mut *lock(&self.others);
@@ -250,8 +254,8 @@ pub struct InitialThread {
     tls_blocks: PersistentBlocks,
 }
 
-/// The part of a member that others may touch. On cache lines of its own, since its neighbours are on other
-/// cores.
+/// The part of a member that others may touch. On cache lines of its own, since its neighbours are
+/// on other cores.
 #[repr(align(128))]
 pub struct Member {
     pub id: u32,
@@ -411,8 +415,8 @@ impl Team {
         lock(&self.runtime.teams.0).push(self);
     }
 
-    /// Prepares the team for a region with this loop; the caller has filled in `start`. No member can be
-    /// claimed before [`open`](Self::open).
+    /// Prepares the team for a region with this loop; the caller has filled in `start`. No member
+    /// can be claimed before [`open`](Self::open).
     fn prepare(&'static self, parent: Option<&Context>, share: Option<Loop>) {
         let up = parent.map(|context| &context.team.nesting);
         let nesting = &self.nesting;
@@ -456,8 +460,8 @@ impl Team {
         self.prepare(None, None);
     }
 
-    /// Lets workers claim members from the second on, and publishes the team. `forker` is the worker that
-    /// has the first member.
+    /// Lets workers claim members from the second on, and publishes the team. `forker` is the
+    /// worker that has the first member.
     fn open(&'static self, forker: u32) -> PublishedOffer {
         // Members in other places are waited for in any case.
         let is_short = !self.length.is_long.load(Ordering::Relaxed) && !self.claims.has_places();
@@ -475,9 +479,9 @@ impl Team {
         self.publish(is_short)
     }
 
-    /// The region is over. How long it took, if that is known, says what to expect of the next. A short
-    /// region that no other worker helped with stays short; one with barriers does not, since its members
-    /// have waited for each other to begin.
+    /// The region is over. How long it took, if that is known, says what to expect of the next. A
+    /// short region that no other worker helped with stays short; one with barriers does not, since
+    /// its members have waited for each other to begin.
     fn close(&self) {
         let length = &self.length;
         let opened_ns = length.opened_ns.load(Ordering::Relaxed);
@@ -539,9 +543,9 @@ impl Team {
         }
     }
 
-    /// Runs a claimed member, and then others of the region until none is left to claim. Returns how many it
-    /// has run. If `stays`, the last one then counts all of them as done and helps with the team's tasks
-    /// until the region is over.
+    /// Runs a claimed member, and then others of the region until none is left to claim. Returns
+    /// how many it has run. If `stays`, the last one then counts all of them as done and helps with
+    /// the team's tasks until the region is over.
     fn run_members(&'static self, first: u32, worker: u32, stays: bool) -> u32 {
         let blocks_of = if self.level() == 1 {
             self.start.initial.get(Ordering::Relaxed)
@@ -556,8 +560,8 @@ impl Team {
             let run = || {
                 Context::of(self, id, worker).enter(|context| {
                     context.run_body();
-                    // A member that is over has passed all barriers, so the others will not wait for each
-                    // other much.
+                    // A member that is over has passed all barriers, so the others will not wait
+                    // for each other much.
                     let next = self.claims.claim(worker, true, clock::now_ns);
                     if next.is_none() && stays {
                         self.count_done(count);
@@ -659,8 +663,8 @@ impl Team {
         }
     }
 
-    /// Wakes one member that takes any task; if there is none, all that sleep under the task scheduling
-    /// constraint, since the task may be one of theirs.
+    /// Wakes one member that takes any task; if there is none, all that sleep under the task
+    /// scheduling constraint, since the task may be one of theirs.
     #[cold]
     fn wake_sleeper(&'static self) {
         let constrained = self.tasks.sleepers.load(Ordering::SeqCst) == 0;
@@ -681,7 +685,8 @@ impl Team {
     pub(crate) fn enqueue(&'static self, task: Box<Task>) {
         let tasks = &self.tasks;
         let mut queue = lock(&tasks.queue);
-        // In ascending order of priority, and the oldest of a priority last: the end is taken first.
+        // In ascending order of priority, and the oldest of a priority last: the end is taken
+        // first.
         let at = queue.partition_point(|other| other.priority < task.priority);
         queue.insert(at, task);
         tasks.queued.store(queue.len(), Ordering::Release);

@@ -1,9 +1,9 @@
 //! The thread-local variables of members: `threadprivate` and what else a program keeps per thread.
 //!
-//! The first member of a team has the variables of the thread that encountered the region. Each other
-//! member has a TLS block of its own, as if it were a thread: under the outermost regions always the same
-//! one for the same thread number, so that values persist; in nested regions any spare one. Programs
-//! without thread-local variables need none of this.
+//! The first member of a team has the variables of the thread that encountered the region. Each
+//! other member has a TLS block of its own, as if it were a thread: under the outermost regions
+//! always the same one for the same thread number, so that values persist; in nested regions any
+//! spare one. Programs without thread-local variables need none of this.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -24,8 +24,8 @@ pub(crate) struct TlsBlocks {
 }
 
 impl TlsBlocks {
-    /// Runs `f` with the block of member `id`: of an outermost region under the initial thread with the
-    /// `persistent` blocks, or of a nested region.
+    /// Runs `f` with the block of member `id`: of an outermost region under the initial thread with
+    /// the `persistent` blocks, or of a nested region.
     pub(crate) fn with<R>(
         &self,
         persistent: Option<&PersistentBlocks>,

@@ -1,9 +1,9 @@
 //! Work shares: loops, sections, and what members share for them.
 //!
-//! The work shares of a region are a chain: each member keeps a reference to the one it is at, and the first
-//! member that reaches the next appends and opens it. So a member may be any number of `nowait` loops ahead
-//! of the others, as happens when one thread runs the members one after the other. A work share is recycled
-//! when all members have left it.
+//! The work shares of a region are a chain: each member keeps a reference to the one it is at, and
+//! the first member that reaches the next appends and opens it. So a member may be any number of
+//! `nowait` loops ahead of the others, as happens when one thread runs the members one after the
+//! other. A work share is recycled when all members have left it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -61,8 +61,8 @@ const OPEN: u32 = 2;
 pub(crate) struct Position {
     work: Cell<&'static WorkShare>,
     share: Cell<Option<Loop>>,
-    /// Chunks that this member has had under the static schedule. Under the dynamic schedule not 0 when the
-    /// member has found no iterations left.
+    /// Chunks that this member has had under the static schedule. Under the dynamic schedule not 0
+    /// when the member has found no iterations left.
     trip: Cell<u64>,
     /// The chunks that members add to the shared counter cannot overflow it.
     is_small: Cell<bool>,
@@ -98,8 +98,8 @@ enum DoacrossEntries {
     Chunk(u64),
 }
 
-/// The number of the last iteration posted; where it does not fit in the word, that is all ones and the number
-/// is in the mutex. On a cache line of its own, because other members poll it.
+/// The number of the last iteration posted; where it does not fit in the word, that is all ones and
+/// the number is in the mutex. On a cache line of its own, because other members poll it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct LastPosted(AtomicU64, Mutex<u128>);
@@ -118,8 +118,8 @@ impl WorkShare {
         }))
     }
 
-    /// Prepares a team's first work share for a region, with the loop that it is forked with. No member may
-    /// be using it.
+    /// Prepares a team's first work share for a region, with the loop that it is forked with. No
+    /// member may be using it.
     pub(crate) fn renew(&self, share: Option<Loop>) {
         let is_used = self.state.load(Ordering::Relaxed) != FRESH
             || self.next.get(Ordering::Relaxed).is_some();
@@ -161,7 +161,8 @@ impl WorkShare {
         self.state.store(FRESH, Ordering::Release);
     }
 
-    /// A member leaves. The last one recycles the work share, unless it is the team's first, which stays.
+    /// A member leaves. The last one recycles the work share, unless it is the team's first, which
+    /// stays.
     fn leave(&'static self, team: &Team) {
         if !std::ptr::eq(self, team.shares.first)
             && self.left.fetch_add(1, Ordering::AcqRel) + 1 == team.size
@@ -231,9 +232,9 @@ impl Position {
 }
 
 impl Context {
-    /// Begins the next work share: a loop, or none for a construct that only shares memory. `counts` are the
-    /// iterations of each nested loop of a doacross loop. Returns the address of the shared memory, if the
-    /// options ask for some.
+    /// Begins the next work share: a loop, or none for a construct that only shares memory.
+    /// `counts` are the iterations of each nested loop of a doacross loop. Returns the address of
+    /// the shared memory, if the options ask for some.
     pub fn begin_share(
         &self,
         share: Option<Loop>,
@@ -417,8 +418,8 @@ impl Context {
         }
     }
 
-    /// `ordered depend(sink)`: waits until an iteration has been posted. `at` returns its number in each of
-    /// the nested loops.
+    /// `ordered depend(sink)`: waits until an iteration has been posted. `at` returns its number in
+    /// each of the nested loops.
     pub fn wait_for_post(&self, at: impl Fn(usize) -> u64) {
         let Some(doacross) = self.doacross() else {
             return;

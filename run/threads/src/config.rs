@@ -19,8 +19,9 @@ pub struct Config {
 const SPIN_NS: u64 = 100_000;
 
 impl Default for Config {
-    /// As many workers as this process has usable cores (affinity mask and CPU quota), and stacks as
-    /// large as the system gives a thread, up to 8 MiB. Stacks cost memory where they are touched.
+    /// As many workers as this process has usable cores (affinity mask and CPU quota), and stacks
+    /// as large as the system gives a thread, up to 8 MiB. Stacks cost memory where they are
+    /// touched.
     fn default() -> Self {
         Config {
             workers: cpu::usable_cores(),

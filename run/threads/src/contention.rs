@@ -11,14 +11,14 @@ const SWITCHES: u64 = 3;
 /// How long they count as contended after that.
 const LASTS_NS: u64 = 100_000_000;
 
-/// Detects contention from the kernel's count of involuntary context switches of all threads of this
-/// process. A woken thread of this process can also preempt another one for a moment, so the number of
-/// runnable threads on the machine has to exceed the number of cores as well.
+/// Detects contention from the kernel's count of involuntary context switches of all threads of
+/// this process. A woken thread of this process can also preempt another one for a moment, so the
+/// number of runnable threads on the machine has to exceed the number of cores as well.
 #[derive(Debug, Default)]
 pub(crate) struct Contention {
-    /// All cores of the machine are usable: then each worker of the pool has a core unless more threads
-    /// are runnable than there are cores. Otherwise the number of threads that compete for the usable
-    /// cores is unknown.
+    /// All cores of the machine are usable: then each worker of the pool has a core unless more
+    /// threads are runnable than there are cores. Otherwise the number of threads that compete for
+    /// the usable cores is unknown.
     has_all_cores: bool,
     checked_ns: AtomicU64,
     switches: AtomicU64,
@@ -47,7 +47,8 @@ impl Contention {
         {
             let count = cpu::involuntary_switches_of_process();
             let before = self.switches.swap(count, Ordering::Relaxed);
-            // The first check has nothing to compare with. A rate, since the last check may be long ago.
+            // The first check has nothing to compare with. A rate, since the last check may be long
+            // ago.
             let since_ns = now - checked;
             let allowed = SWITCHES.saturating_mul(since_ns / CHECK_NS);
             if checked != 0 && count.saturating_sub(before) >= allowed && self.is_oversubscribed() {

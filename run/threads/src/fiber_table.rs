@@ -83,8 +83,8 @@ impl<W> FiberTable<W> {
         self.switches.get()
     }
 
-    /// Running to waiting. Returns false, and takes the permit, if the running fiber has one: it does
-    /// not wait then.
+    /// Running to waiting. Returns false, and takes the permit, if the running fiber has one: it
+    /// does not wait then.
     pub(crate) fn start_waiting(&self) -> bool {
         let slot = &mut self.slots.borrow_mut()[usize::from(self.current())];
         if std::mem::take(&mut slot.has_permit) {

@@ -1,10 +1,11 @@
-//! Threads that nest: user-level threads over OS threads, as the Illinois-Intel Multithreading Library had
-//! them (Girkar, Haghighat, Grey, Saito, Stavrakos, Polychronopoulos, "Illinois-Intel Multithreading
-//! Library: Multithreading Support for Intel Architecture-Based Multiprocessor Systems", Intel Technology
-//! Journal, Q1 1998).
+//! Threads that nest: user-level threads over OS threads, as the Illinois-Intel Multithreading
+//! Library had them (Girkar, Haghighat, Grey, Saito, Stavrakos, Polychronopoulos, "Illinois-Intel
+//! Multithreading Library: Multithreading Support for Intel Architecture-Based Multiprocessor
+//! Systems", Intel Technology Journal, Q1 1998).
 //!
-//! There are as many workers as usable cores. Any nesting of loops, forks and tasks is parallel, and a fork
-//! that nobody steals costs a few nanoseconds. How it works, state by state: `README.md`, beside this crate.
+//! There are as many workers as usable cores. Any nesting of loops, forks and tasks is parallel,
+//! and a fork that nobody steals costs a few nanoseconds. How it works, state by state:
+//! `README.md`, beside this crate.
 //!
 //! ```
 //! use margay_run_threads::{Config, Pool, Worker};
@@ -47,8 +48,8 @@ pub use steal_backoff::StealBackoff;
 pub use worker::{DequeMark, Worker};
 
 impl Worker {
-    /// Runs both closures, in parallel when another worker is idle, and returns when both have run. A panic
-    /// of either is resumed here then.
+    /// Runs both closures, in parallel when another worker is idle, and returns when both have run.
+    /// A panic of either is resumed here then.
     #[inline]
     pub fn join<A, B, Q, R>(&self, first: A, second: B) -> (Q, R)
     where
@@ -59,8 +60,8 @@ impl Worker {
         margay_sys::job::fork(self, first, second)
     }
 
-    /// Runs `body`, which may [`spawn`](Group::spawn) tasks that borrow what outlives the call, and returns
-    /// when it and all of them have run.
+    /// Runs `body`, which may [`spawn`](Group::spawn) tasks that borrow what outlives the call, and
+    /// returns when it and all of them have run.
     pub fn group<'s, R>(&self, body: impl FnOnce(&Worker, &Group<'s, Worker>) -> R) -> R {
         margay_sys::job::group(self, body)
     }

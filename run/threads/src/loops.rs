@@ -1,8 +1,8 @@
 //! Parallel loops and reductions, by splitting ranges.
 //!
-//! A range is forked lazily: the upper part lies in the deque while the lower one runs, and is popped again
-//! when no thief has taken it, which costs a few nanoseconds. Thieves take the oldest entry, which is the
-//! largest part.
+//! A range is forked lazily: the upper part lies in the deque while the lower one runs, and is
+//! popped again when no thief has taken it, which costs a few nanoseconds. Thieves take the oldest
+//! entry, which is the largest part.
 
 use margay_core_loops::Schedule;
 use margay_sys::job::fork;
@@ -20,7 +20,8 @@ pub struct Iterations {
 }
 
 impl Iterations {
-    /// `count` iterations in chunks of about `grain`, for loops whose iterations cost about the same.
+    /// `count` iterations in chunks of about `grain`, for loops whose iterations cost about the
+    /// same.
     #[must_use]
     pub fn with_grain(count: u64, grain: u64) -> Iterations {
         Iterations {
@@ -31,7 +32,8 @@ impl Iterations {
     }
 }
 
-/// Passed by reference: a copy would have to wait for the stores of the words that were just written.
+/// Passed by reference: a copy would have to wait for the stores of the words that were just
+/// written.
 struct Loop<'a, B> {
     iterations: &'a Iterations,
     threads: u64,
@@ -64,8 +66,9 @@ impl<B: Fn(&Worker, u64, u64) + Sync> Loop<'_, B> {
         );
     }
 
-    /// Chunks that shrink: the first is taken off and the rest may be stolen. A thief halves what it has
-    /// stolen, so that the next thief finds a half. `forker` is the slot of the worker that forked the range.
+    /// Chunks that shrink: the first is taken off and the rest may be stolen. A thief halves what
+    /// it has stolen, so that the next thief finds a half. `forker` is the slot of the worker that
+    /// forked the range.
     fn shrinking(&self, worker: &Worker, begin: u64, end: u64, forker: u16) {
         let left = end - begin;
         let least = self.iterations.min_chunk;
@@ -80,7 +83,8 @@ impl<B: Fn(&Worker, u64, u64) + Sync> Loop<'_, B> {
             return;
         }
         let chunk = self.chunk(left);
-        // No range of this loop may be left with less than a minimum chunk: it could lie in the middle.
+        // No range of this loop may be left with less than a minimum chunk: it could lie in the
+        // middle.
         if left - chunk < least.max(1) {
             (self.body)(worker, begin, left);
             return;
@@ -94,8 +98,8 @@ impl<B: Fn(&Worker, u64, u64) + Sync> Loop<'_, B> {
 }
 
 impl Worker {
-    /// Runs a parallel loop and returns when it is complete. `body` gets the worker, the first iteration and
-    /// the number of iterations. It may fork, loop and block itself.
+    /// Runs a parallel loop and returns when it is complete. `body` gets the worker, the first
+    /// iteration and the number of iterations. It may fork, loop and block itself.
     #[inline]
     pub fn for_each<B>(&self, iterations: Iterations, body: &B)
     where
@@ -121,10 +125,10 @@ impl Worker {
         }
     }
 
-    /// Reduces `count` iterations: `map` returns the value of a chunk of at most `grain` iterations, given
-    /// its first iteration and their number; `combine` combines the values of two neighbours. The tree
-    /// depends on `count` and `grain` alone, so the result does not depend on which worker computed what.
-    /// `identity` is the value of no iterations.
+    /// Reduces `count` iterations: `map` returns the value of a chunk of at most `grain`
+    /// iterations, given its first iteration and their number; `combine` combines the values of two
+    /// neighbours. The tree depends on `count` and `grain` alone, so the result does not depend on
+    /// which worker computed what. `identity` is the value of no iterations.
     pub fn reduce<T, M, K>(&self, count: u64, grain: u64, identity: T, map: &M, combine: &K) -> T
     where
         T: Send,

@@ -1,4 +1,5 @@
-//! Offers: work with room for several workers at once, such as a team whose members wait for each other.
+//! Offers: work with room for several workers at once, such as a team whose members wait for each
+//! other.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -8,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use margay_sys::clock;
 use margay_sys::shelf::{Place, Shelf};
 
-/// Work of which any idle worker may take a part as long as it is open. An offer is published by a worker
-/// and visible until it is retracted; unlike a job it is not handed to one thief. `W` is the worker.
+/// Work of which any idle worker may take a part as long as it is open. An offer is published by a
+/// worker and visible until it is retracted; unlike a job it is not handed to one thief. `W` is the
+/// worker.
 pub trait Offer<W>: Send + Sync {
     /// Takes parts and runs them, on a fiber that may block, until none is left. There may be none.
     fn help(self: Arc<Self>, worker: &W);
@@ -17,8 +19,8 @@ pub trait Offer<W>: Send + Sync {
     /// Whether a part seems to be left to take. Called often and by many threads; must be cheap.
     fn is_open(&self) -> bool;
 
-    /// Whether parts are left that other workers should take first, so that the publisher, if it idles,
-    /// is to check again soon.
+    /// Whether parts are left that other workers should take first, so that the publisher, if it
+    /// idles, is to check again soon.
     fn opens_later(&self) -> bool {
         false
     }
@@ -27,19 +29,20 @@ pub trait Offer<W>: Send + Sync {
     fn tag(&self) -> u32;
 }
 
-/// Offers that a worker can publish without a lock. There are more when teams are nested and all their
-/// masters wait on one worker; those go to a list.
+/// Offers that a worker can publish without a lock. There are more when teams are nested and all
+/// their masters wait on one worker; those go to a list.
 const SHELF_SLOTS: usize = 16;
 
-/// A published offer. One word: a place as in [`RetractedOffer`] or, marked as such, a number in the list.
+/// A published offer. One word: a place as in [`RetractedOffer`] or, marked as such, a number in
+/// the list.
 #[derive(Debug)]
 #[must_use = "an offer stays visible until it is retracted"]
 pub struct PublishedOffer(u64);
 
 const LISTED: u64 = 1 << 63;
 
-/// The place of a retracted offer on its worker's shelf. It can be published again from there as long as
-/// the place is not used for another offer.
+/// The place of a retracted offer on its worker's shelf. It can be published again from there as
+/// long as the place is not used for another offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetractedOffer(NonZeroU64);
 
@@ -75,8 +78,8 @@ impl RetractedOffer {
     }
 }
 
-/// The mark of offers that may be stolen at once. Another mark belongs to one publication of an offer that
-/// may be stolen only after [`STEAL_DELAY_NS`].
+/// The mark of offers that may be stolen at once. Another mark belongs to one publication of an
+/// offer that may be stolen only after [`STEAL_DELAY_NS`].
 pub(crate) const STEALABLE: u64 = 0;
 
 /// What a worker has published.
@@ -183,12 +186,13 @@ impl<W: 'static> Offers<W> {
     }
 }
 
-/// An offer that was published as short is left to its publisher until a thief has seen it for this long,
-/// in nanoseconds.
+/// An offer that was published as short is left to its publisher until a thief has seen it for this
+/// long, in nanoseconds.
 pub const STEAL_DELAY_NS: u64 = 3_000;
 
-/// The steal delay of one thief: since when it has seen a short offer. The thief reads the clock, so that
-/// publishing needs none. It watches one offer at a time, until that is gone. Belongs to one thread.
+/// The steal delay of one thief: since when it has seen a short offer. The thief reads the clock,
+/// so that publishing needs none. It watches one offer at a time, until that is gone. Belongs to
+/// one thread.
 #[derive(Debug, Default)]
 pub(crate) struct StealDelay {
     mark: Cell<u64>,

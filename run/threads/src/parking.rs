@@ -1,12 +1,12 @@
 //! The parking lot: fibers that wait for an address.
 //!
-//! Locks, barriers and conditions of the layers above are words. A fiber that has to wait for one parks
-//! under the word's address, and the thread that changes the word unparks it. Nothing is kept for a word
-//! without waiters, so that a lock of four bytes in the program's own memory is enough.
+//! Locks, barriers and conditions of the layers above are words. A fiber that has to wait for one
+//! parks under the word's address, and the thread that changes the word unparks it. Nothing is kept
+//! for a word without waiters, so that a lock of four bytes in the program's own memory is enough.
 //!
-//! The check of the condition and the entry into the queue happen under the bucket's lock, and so do the
-//! removal and the change that `remove_one` makes: a change before the check is seen by the check, a
-//! change after it finds the waiter.
+//! The check of the condition and the entry into the queue happen under the bucket's lock, and so
+//! do the removal and the change that `remove_one` makes: a change before the check is seen by the
+//! check, a change after it finds the waiter.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -35,8 +35,8 @@ impl ParkingLot {
         }
     }
 
-    /// Enters a waiter if `must_wait`, which is called under the bucket's lock, returns true. Returns
-    /// whether it was entered.
+    /// Enters a waiter if `must_wait`, which is called under the bucket's lock, returns true.
+    /// Returns whether it was entered.
     pub(crate) fn enter(
         &self,
         address: usize,

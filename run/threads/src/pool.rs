@@ -11,16 +11,16 @@ use crate::config::Config;
 use crate::pool_state::{MAX_WORKERS, PoolState};
 use crate::worker::Worker;
 
-/// Workers and the state that they share. Dropping it ends the workers when they have nothing left to do.
-/// Any thread may use it.
+/// Workers and the state that they share. Dropping it ends the workers when they have nothing left
+/// to do. Any thread may use it.
 pub struct Pool {
     state: Arc<PoolState<Worker>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Pool {
-    /// Starts `config.workers - 1` threads; a program thread that calls [`enter`](Self::enter) is the
-    /// other worker.
+    /// Starts `config.workers - 1` threads; a program thread that calls [`enter`](Self::enter) is
+    /// the other worker.
     ///
     /// # Panics
     /// When the system refuses a thread.
@@ -79,8 +79,8 @@ thread_local! {
     static CURRENT: OnceCell<ProgramThread> = const { OnceCell::new() };
 }
 
-/// Runs `body` with the calling thread's worker. A thread that has none becomes a worker of the pool that
-/// `pool` returns, until the thread ends.
+/// Runs `body` with the calling thread's worker. A thread that has none becomes a worker of the
+/// pool that `pool` returns, until the thread ends.
 #[inline]
 pub fn with_worker<'p, R>(pool: impl FnOnce() -> &'p Pool, body: impl FnOnce(&Worker) -> R) -> R {
     let mut once = Some((pool, body));
@@ -105,12 +105,13 @@ pub fn with_current_worker<R>(body: impl FnOnce(&Worker) -> R) -> Option<R> {
     CURRENT.try_with(with).ok().flatten()
 }
 
-/// Sets the function that is called on a worker's thread when a time slice has ended there, in the middle
-/// of the program's own code, for workers that have [time slices](Worker::enable_time_slices). It calls
-/// [`Worker::slice_ended`] and, if that says so, [`Worker::yield_now`], and saves and restores what its
-/// layer needs around that. It must not need a lock that the program's code could hold. Only for a
-/// library: where this crate is part of the program itself, its own code could be interrupted. To be
-/// called once. Returns false when the program uses the signal (`SIGURG`) itself.
+/// Sets the function that is called on a worker's thread when a time slice has ended there, in the
+/// middle of the program's own code, for workers that have [time
+/// slices](Worker::enable_time_slices). It calls [`Worker::slice_ended`] and, if that says so,
+/// [`Worker::yield_now`], and saves and restores what its layer needs around that. It must not need
+/// a lock that the program's code could hold. Only for a library: where this crate is part of the
+/// program itself, its own code could be interrupted. To be called once. Returns false when the
+/// program uses the signal (`SIGURG`) itself.
 pub fn preempt_by(tick: fn()) -> bool {
     preempt::enable(tick)
 }

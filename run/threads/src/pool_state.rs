@@ -50,8 +50,8 @@ pub(crate) struct WorkerSlot<W: 'static> {
     pub(crate) wake_queue: WakeQueue,
     /// Where it sleeps.
     pub(crate) sleep: Bed,
-    /// Jobs that this worker has enqueued, and enqueued jobs that it has completed, ever. Only it writes
-    /// them.
+    /// Jobs that this worker has enqueued, and enqueued jobs that it has completed, ever. Only it
+    /// writes them.
     pub(crate) enqueued: AtomicU64,
     pub(crate) completed: AtomicU64,
 }
@@ -177,8 +177,8 @@ impl<W> PoolState<W> {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Sets how many workers may take work: at least 1, at most as many as there are. Returns how many
-    /// may now.
+    /// Sets how many workers may take work: at least 1, at most as many as there are. Returns how
+    /// many may now.
     pub(crate) fn set_active(&self, workers: usize) -> usize {
         let workers = workers.clamp(1, self.config.workers);
         self.active.store(workers, Ordering::SeqCst);
@@ -198,9 +198,9 @@ impl<W> PoolState<W> {
         }
     }
 
-    /// Whether all enqueued jobs were complete at a moment during this call. No job is completed before it
-    /// is enqueued and both sums only grow, so they were complete if the sum of completed jobs, read
-    /// first, equals the sum of enqueued ones.
+    /// Whether all enqueued jobs were complete at a moment during this call. No job is completed
+    /// before it is enqueued and both sums only grow, so they were complete if the sum of completed
+    /// jobs, read first, equals the sum of enqueued ones.
     pub(crate) fn has_completed_all(&self) -> bool {
         let completed: u64 = self
             .slots()
@@ -213,8 +213,8 @@ impl<W> PoolState<W> {
         completed == enqueued
     }
 
-    /// A worker with this tag has published something. Wakes at most one sleeper, which wakes the next one
-    /// when it sees more.
+    /// A worker with this tag has published something. Wakes at most one sleeper, which wakes the
+    /// next one when it sees more.
     #[inline]
     pub(crate) fn published(&self, tag: u32) {
         if self.sleepers.are_there() {
@@ -232,8 +232,8 @@ impl<W> PoolState<W> {
     fn wake_one(&self, tag: u32) {
         let active = self.active();
         for (number, slot) in self.slots().enumerate() {
-            // The pool's workers have the first slots, worker 1 the first of all. A program thread takes
-            // only what was forked for it.
+            // The pool's workers have the first slots, worker 1 the first of all. A program thread
+            // takes only what was forked for it.
             let can_take = number + 1 < active || number as u32 + 1 == tag;
             if can_take && slot.sleep.is_marked() && self.sleepers.rouse(&slot.sleep) {
                 return;

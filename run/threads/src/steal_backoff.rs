@@ -8,13 +8,14 @@ const TINY_NS: u64 = 500;
 /// Shortest and longest back-off.
 const BACKOFF_NS: RangeInclusive<u64> = 500..=8_000;
 
-/// Steal back-off of one thief, in nanoseconds: it doubles after each tiny job that was stolen and is
-/// zero after a larger one. Belongs to one thread.
+/// Steal back-off of one thief, in nanoseconds: it doubles after each tiny job that was stolen and
+/// is zero after a larger one. Belongs to one thread.
 #[derive(Debug, Default)]
 pub struct StealBackoff(Cell<u64>);
 
 impl StealBackoff {
-    /// Records how long the last stolen job took. Returns the back-off that follows, in nanoseconds.
+    /// Records how long the last stolen job took. Returns the back-off that follows, in
+    /// nanoseconds.
     pub fn record(&self, took_ns: u64) -> u64 {
         let backoff_ns = if took_ns < TINY_NS {
             (2 * self.0.get()).clamp(*BACKOFF_NS.start(), *BACKOFF_NS.end())

@@ -2,16 +2,16 @@
 
 use margay_sys::preempt::Timer;
 
-/// Processor time of one fiber after which the other fibers of its worker have their turn: longer than
-/// any wait for something that is under way, and short enough that nobody notices.
+/// Processor time of one fiber after which the other fibers of its worker have their turn: longer
+/// than any wait for something that is under way, and short enough that nobody notices.
 const SLICE_NS: u64 = 10_000_000;
-/// The slice where fibers use theirs up while others wait, since they may spin for each other and each
-/// such wait costs slices: this, or the time to the kernel's next tick. (Half a millisecond, by the
-/// kernel's clock for profiling, let NPB's LU with 4 members on 2 cores use a quarter of the time, and
-/// took 7 % from teams that compute.)
+/// The slice where fibers use theirs up while others wait, since they may spin for each other and
+/// each such wait costs slices: this, or the time to the kernel's next tick. (Half a millisecond,
+/// by the kernel's clock for profiling, let NPB's LU with 4 members on 2 cores use a quarter of the
+/// time, and took 7 % from teams that compute.)
 const SHORT_SLICE_NS: u64 = 3_000_000;
-/// Short slices in a row that were not used up, or in which no fiber waited, after which slices are long
-/// again.
+/// Short slices in a row that were not used up, or in which no fiber waited, after which slices are
+/// long again.
 const SHORT_SLICES: u32 = 50;
 
 /// Slices in which no fiber waited for anything, after which the timer is switched off.
@@ -55,8 +55,8 @@ impl TimeSlices {
     }
 
     /// A slice has ended. `switches` is the worker's count of fiber switches; `has_other_work` says
-    /// whether it could run something else, `has_waiting` whether a fiber of it waits for something.
-    /// Returns whether the running fiber should yield.
+    /// whether it could run something else, `has_waiting` whether a fiber of it waits for
+    /// something. Returns whether the running fiber should yield.
     pub(crate) fn ended(
         &mut self,
         switches: u64,
@@ -83,7 +83,8 @@ impl TimeSlices {
             }
             return has_used_slice;
         }
-        // Another worker may wake a fiber that waits here; only the next tick would give it its turn.
+        // Another worker may wake a fiber that waits here; only the next tick would give it its
+        // turn.
         if has_waiting() {
             self.quiet_slices = 0;
             return false;
@@ -97,7 +98,8 @@ impl TimeSlices {
     }
 
     /// Whether offered work may be started in the middle of something else: once in [`SLICE_NS`],
-    /// however short slices are, so that workers on their way find some left. What has begun stays here.
+    /// however short slices are, so that workers on their way find some left. What has begun stays
+    /// here.
     pub(crate) fn may_start(&mut self, now_ns: u64) -> bool {
         if now_ns < self.next_start_ns {
             return false;

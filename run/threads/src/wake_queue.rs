@@ -1,10 +1,10 @@
 //! The wake queue of a worker: fibers of it that other threads have woken.
 //!
-//! A stack of fiber numbers. Any thread pushes; the owner takes all entries with one exchange, so there is
-//! no pop that could read an entry twice. A fiber is in the queue at most once: `is_queued` is set by the
-//! thread that pushes it and cleared by the owner before the fiber runs. Both are sequentially consistent
-//! exchanges: a waker that finds `is_queued` set has changed what the fiber waits for before, and the
-//! fiber reads that after the owner cleared the flag.
+//! A stack of fiber numbers. Any thread pushes; the owner takes all entries with one exchange, so
+//! there is no pop that could read an entry twice. A fiber is in the queue at most once:
+//! `is_queued` is set by the thread that pushes it and cleared by the owner before the fiber runs.
+//! Both are sequentially consistent exchanges: a waker that finds `is_queued` set has changed what
+//! the fiber waits for before, and the fiber reads that after the owner cleared the flag.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

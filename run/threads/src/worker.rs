@@ -37,8 +37,8 @@ enum Work {
     Offer(Arc<dyn Offer<Worker>>),
 }
 
-/// A thread that runs work: one of the pool's, or a program thread while it is in a call. Belongs to that
-/// thread.
+/// A thread that runs work: one of the pool's, or a program thread while it is in a call. Belongs
+/// to that thread.
 pub struct Worker {
     pool: Arc<PoolState<Worker>>,
     /// The number of its slot.
@@ -91,8 +91,8 @@ impl Worker {
     pub(crate) fn leave(self: Rc<Self>) {
         self.end_idle_fibers();
         let (pool, slot) = (Arc::clone(&self.pool), self.slot);
-        // Fibers that wait for ever (a program that ends inside a parallel construct) keep the worker and
-        // its slot.
+        // Fibers that wait for ever (a program that ends inside a parallel construct) keep the
+        // worker and its slot.
         if let Some(worker) = Rc::into_inner(self) {
             pool.release_program_slot(slot, worker.deque);
         }
@@ -116,8 +116,8 @@ impl Worker {
         self.pool.config.workers
     }
 
-    /// Sets how many workers may take work: at least 1, at most [`workers`](Self::workers). Returns how
-    /// many may now. A worker finishes what it has begun.
+    /// Sets how many workers may take work: at least 1, at most [`workers`](Self::workers). Returns
+    /// how many may now. A worker finishes what it has begun.
     pub fn set_active(&self, workers: usize) -> usize {
         self.pool.set_active(workers)
     }
@@ -140,8 +140,8 @@ impl Worker {
     }
 
     /// Publishes an offer and wakes at most one sleeping worker. The caller goes on by taking parts
-    /// itself. If `is_short`, the offer may be over within microseconds: other workers leave it to the
-    /// caller for [`STEAL_DELAY_NS`](crate::STEAL_DELAY_NS).
+    /// itself. If `is_short`, the offer may be over within microseconds: other workers leave it to
+    /// the caller for [`STEAL_DELAY_NS`](crate::STEAL_DELAY_NS).
     pub fn publish_offer(&self, offer: Arc<dyn Offer<Worker>>, is_short: bool) -> PublishedOffer {
         let tag = offer.tag();
         let mark = self.offer_mark(is_short);
@@ -150,8 +150,8 @@ impl Worker {
         published
     }
 
-    /// Publishes a retracted offer again, if it is still on this worker's shelf. Costs next to nothing,
-    /// unlike publishing another one. `tag` is the offer's.
+    /// Publishes a retracted offer again, if it is still on this worker's shelf. Costs next to
+    /// nothing, unlike publishing another one. `tag` is the offer's.
     #[inline]
     pub fn republish_offer(
         &self,
@@ -192,7 +192,8 @@ impl Worker {
         self.own.offers.retract(published)
     }
 
-    /// Enqueues a job that any worker runs once. [`wait_enqueued`](Self::wait_enqueued) waits for it.
+    /// Enqueues a job that any worker runs once. [`wait_enqueued`](Self::wait_enqueued) waits for
+    /// it.
     #[inline]
     pub fn enqueue(&self, work: impl FnOnce(&Worker) + Send + 'static) {
         let enqueued = &self.own.enqueued;
@@ -214,15 +215,16 @@ impl Worker {
         if self.pool.enqueue_waiters.load(Ordering::Relaxed) == 0 {
             return;
         }
-        // Of two workers that complete the last two jobs at the same time, at least one has to see both.
+        // Of two workers that complete the last two jobs at the same time, at least one has to see
+        // both.
         std::sync::atomic::fence(Ordering::SeqCst);
         if self.pool.has_completed_all() {
             self.unpark_all(self.enqueue_address());
         }
     }
 
-    /// Returns when all enqueued jobs, of all threads, are complete. Not to be called by an enqueued job,
-    /// which would wait for itself.
+    /// Returns when all enqueued jobs, of all threads, are complete. Not to be called by an
+    /// enqueued job, which would wait for itself.
     pub fn wait_enqueued(&self) {
         while !self.pool.has_completed_all() {
             self.pool.enqueue_waiters.fetch_add(1, Ordering::SeqCst);

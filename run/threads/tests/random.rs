@@ -1,5 +1,5 @@
-//! Random nested programs of forks, groups, loops, reductions, offers and waiting, compared with the result
-//! of executing them in order. A difference is reported with the program and its seed.
+//! Random nested programs of forks, groups, loops, reductions, offers and waiting, compared with
+//! the result of executing them in order. A difference is reported with the program and its seed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,8 +38,8 @@ fn mixed(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A program as a tree. The value of a leaf depends on the path to it; combining values shows their order
-/// and number.
+/// A program as a tree. The value of a leaf depends on the path to it; combining values shows their
+/// order and number.
 #[derive(Debug)]
 enum Node {
     Leaf(u64),

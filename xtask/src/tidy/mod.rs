@@ -5,6 +5,7 @@
 //! | [`rust`] | where unsafe code and system calls may stand, what is left open, tests that are switched off |
 //! | [`layers`] | the direction in which crates depend on each other |
 //! | [`map`] | the README's map names what is there |
+//! | [`statics`] | state hangs off values: no mutable statics |
 //! | [`text`] | what must not stand in any file; scripts |
 
 use std::fmt;
@@ -16,6 +17,7 @@ use ignore::WalkBuilder;
 pub mod layers;
 pub mod map;
 pub mod rust;
+pub mod statics;
 pub mod text;
 
 /// A place where a rule is broken.
@@ -73,6 +75,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     let crates = layers::crates(&metadata, root);
     let mut findings = layers::check(&crates);
     findings.extend(map::check(&files));
+    findings.extend(statics::check(&files));
     for file in &files {
         findings.extend(text::check(file));
         if file.path.ends_with(".rs") {

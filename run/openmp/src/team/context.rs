@@ -18,8 +18,8 @@ use crate::scheduler::PublishedOffer;
 use crate::task::Inherited;
 use crate::work::{Loop, Position};
 
-/// A running member, with everything that only it needs. It lives on the stack of the thread that runs the
-/// member. It has many fields because entering a region fills all of them in at once.
+/// A running member, with everything that only it needs. It lives on the stack of the thread that
+/// runs the member. It has many fields because entering a region fills all of them in at once.
 pub struct Context {
     pub team: &'static Team,
     pub member: &'static Member,
@@ -165,7 +165,8 @@ impl Context {
         size
     }
 
-    /// Begins a region whose first member the caller runs in the context that is returned, until [`end`](Self::end).
+    /// Begins a region whose first member the caller runs in the context that is returned, until
+    /// [`end`](Self::end).
     pub fn begin(
         &self,
         body: Outlined,
@@ -181,7 +182,8 @@ impl Context {
         first
     }
 
-    /// Ends a region whose first member this is. The caller then calls [`joined`](Self::joined) on the context outside.
+    /// Ends a region whose first member this is. The caller then calls [`joined`](Self::joined) on
+    /// the context outside.
     pub fn end(&self) {
         self.end_body();
         self.join();
@@ -229,8 +231,8 @@ impl Context {
         team.give_back(Some(self.local()));
     }
 
-    /// Counts threads in regions; adds modulo the word. The count is not needed where the number of threads is not
-    /// limited, and only an initial thread limits it.
+    /// Counts threads in regions; adds modulo the word. The count is not needed where the number of
+    /// threads is not limited, and only an initial thread limits it.
     fn count_busy(&self, threads: u32) {
         if threads != 0 && self.icv.get().thread_limit != u32::MAX {
             self.initial.busy.fetch_add(threads, Ordering::Relaxed);
@@ -274,8 +276,8 @@ impl Context {
             team.close();
             return;
         }
-        // Members that are unclaimed now have places elsewhere. The workers there run them or, when those are late,
-        // any worker that waits.
+        // Members that are unclaimed now have places elsewhere. The workers there run them or, when
+        // those are late, any worker that waits.
         if !team.claims.has_unclaimed() {
             retract();
         }
@@ -330,8 +332,8 @@ impl Context {
             .is_ok()
     }
 
-    /// `single` with `copyprivate`: 0 for the member that executes it. For the others, the address that it
-    /// passes to [`end_single_copy`](Self::end_single_copy), after they have waited for it.
+    /// `single` with `copyprivate`: 0 for the member that executes it. For the others, the address
+    /// that it passes to [`end_single_copy`](Self::end_single_copy), after they have waited for it.
     pub fn single_copy(&self) -> usize {
         if self.single() {
             return 0;
@@ -347,7 +349,8 @@ impl Context {
         self.barrier();
     }
 
-    /// The thread number of the ancestor at this level, and the size of its team; none where there is no such level.
+    /// The thread number of the ancestor at this level, and the size of its team; none where there
+    /// is no such level.
     #[must_use]
     pub fn ancestor(&self, level: i32) -> Option<(u32, u32)> {
         let mut at: &'static Member = self.member;
@@ -368,8 +371,8 @@ impl Context {
         self.team.level()
     }
 
-    /// Runs `f` as an initial thread would: outside all regions, with control variables of its own (target
-    /// regions).
+    /// Runs `f` as an initial thread would: outside all regions, with control variables of its own
+    /// (target regions).
     pub fn as_initial<R>(&self, icv: &'static Icv, f: impl FnOnce(&Context) -> R) -> R {
         let team = Team::get(self.runtime(), 1, Some(self.local()));
         team.prepare_initial(icv);
@@ -398,8 +401,8 @@ impl Drop for Context {
     }
 }
 
-/// Calls `f` with the context of the calling thread. A thread that has none becomes an initial thread of the
-/// runtime that `runtime` returns.
+/// Calls `f` with the context of the calling thread. A thread that has none becomes an initial
+/// thread of the runtime that `runtime` returns.
 #[inline]
 pub fn with<R>(runtime: impl FnOnce() -> &'static Runtime, f: impl FnOnce(&Context) -> R) -> R {
     slot::with(|context: Option<&Context>| match context {
@@ -420,7 +423,8 @@ fn adopt<R>(runtime: &'static Runtime, f: impl FnOnce(&Context) -> R) -> R {
 }
 
 impl Context {
-    /// Runs a league of `teams` teams (0: as the environment says), one after another, each with at most `limit` threads.
+    /// Runs a league of `teams` teams (0: as the environment says), one after another, each with at
+    /// most `limit` threads.
     pub fn league(&self, body: Outlined, teams: u32, limit: u32) {
         let icvs = &self.runtime().icvs;
         let (before, icv) = (self.teams.get(), self.icv.get());
@@ -442,8 +446,8 @@ impl Context {
         self.icv.set(icv);
     }
 
-    /// Forgets the thread-local variables of the members of its regions. Returns false, and does nothing, inside
-    /// a region, where that is not allowed.
+    /// Forgets the thread-local variables of the members of its regions. Returns false, and does
+    /// nothing, inside a region, where that is not allowed.
     pub fn forget_thread_variables(&self) -> bool {
         let is_outside = self.level() == 0;
         if is_outside {

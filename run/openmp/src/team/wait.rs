@@ -15,7 +15,8 @@ use crate::task::Task;
 /// Tasks and nodes that a member keeps.
 const TASKS_KEPT: usize = 1024;
 
-/// A member that finds no task, where there have been some, spins for this long and searches again ...
+/// A member that finds no task, where there have been some, spins for this long and searches again
+/// ...
 const SPIN_NS: u64 = 1_000;
 /// ... this many times before it sleeps: whoever creates the next task would have to wake it.
 const SPINS: u32 = 4;
@@ -43,7 +44,8 @@ impl TaskFilter {
 pub(super) struct TaskThief {
     /// The member that the last search stopped at.
     victim: Cell<u32>,
-    /// When the task that runs here was stolen; 0 if it was not, or if a search has begun since it is over.
+    /// When the task that runs here was stolen; 0 if it was not, or if a search has begun since it
+    /// is over.
     stolen_ns: Cell<u64>,
     backoff: StealBackoff,
 }
@@ -59,7 +61,8 @@ impl TaskThief {
 }
 
 impl Context {
-    /// Waits under a key until a condition holds; others run meanwhile. Whoever makes it true wakes the key.
+    /// Waits under a key until a condition holds; others run meanwhile. Whoever makes it true wakes
+    /// the key.
     pub(crate) fn wait_until(&self, key: usize, condition: &dyn Fn() -> bool) {
         if !condition() {
             self.runtime().scheduler.wait_until(key, condition);
@@ -107,7 +110,8 @@ impl Context {
         }
     }
 
-    /// This member waits for others: if it has published the team, unclaimed members may be stolen at once.
+    /// This member waits for others: if it has published the team, unclaimed members may be stolen
+    /// at once.
     #[inline]
     pub(crate) fn make_members_stealable(&self) {
         if let Some(published) = self.published.take() {
@@ -120,7 +124,8 @@ impl Context {
 
     /// Waits for `done`. Whoever makes it true wakes this member.
     pub(crate) fn wait(&self, filter: TaskFilter, done: &dyn Fn() -> bool) {
-        // Without tasks the end is mostly near, and a sleeping member has to be woken by one that is busy.
+        // Without tasks the end is mostly near, and a sleeping member has to be woken by one that
+        // is busy.
         let has_tasks = || self.team.tasks.has_tasks.load(Ordering::Relaxed);
         if done() {
             return;
@@ -178,7 +183,8 @@ impl Context {
         member.is_asleep.store(true, Ordering::SeqCst);
         sleepers.fetch_add(1, Ordering::SeqCst);
         if team.tasks.has_tasks.load(Ordering::SeqCst) {
-            // Whoever pushes a task from now on sees the sleeper; tasks that were pushed before are seen here.
+            // Whoever pushes a task from now on sees the sleeper; tasks that were pushed before are
+            // seen here.
             fence::heavy();
             if let Some(task) = self.find(filter) {
                 sleepers.fetch_sub(1, Ordering::SeqCst);
@@ -207,8 +213,8 @@ impl Context {
             if ancestor.is_none_or(|node| task.node.is_within(node)) {
                 return Some(task);
             }
-            // Not for this member now. While the task was out of the deque, a member that may run it has searched
-            // in vain.
+            // Not for this member now. While the task was out of the deque, a member that may run
+            // it has searched in vain.
             self.team.enqueue(task);
         }
         let size = self.team.size;
@@ -225,7 +231,8 @@ impl Context {
             let stolen =
                 stealer.steal_if(|task| ancestor.is_none_or(|node| task.node.is_within(node)));
             if let Some(task) = &stolen {
-                // One with dependences would not be run by its creator in passing: its queue would only grow.
+                // One with dependences would not be run by its creator in passing: its queue would
+                // only grow.
                 if !task.node.has_dependence.load(Ordering::Relaxed) {
                     self.thief.stolen_ns.set(clock::now_ns());
                 }

@@ -56,9 +56,9 @@ impl Context for Worker {
     }
 
     fn wait_for_tasks(&self, count: &Count, mark: DequeMark) {
-        // What lies above the mark was forked by the waiter or below it, and may run on its stack. Not so
-        // when another fiber has run in between, whose entries may be among them: what that one waits for
-        // may be the waiter itself.
+        // What lies above the mark was forked by the waiter or below it, and may run on its stack.
+        // Not so when another fiber has run in between, whose entries may be among them: what that
+        // one waits for may be the waiter itself.
         while self.fibers.switches() == mark.switches
             && self.deque.end().wrapping_sub(mark.end) as i64 > 0
         {

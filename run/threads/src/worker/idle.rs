@@ -9,14 +9,14 @@ use super::Worker;
 /// Longest sleep of an idle worker. A wake-up ends each sleep; this bounds the cost of a lost one.
 const SLEEP_NS: u64 = 500_000_000;
 
-/// While other processes contend for the cores, publications wake nobody and an idle worker sleeps for
-/// this long instead ...
+/// While other processes contend for the cores, publications wake nobody and an idle worker sleeps
+/// for this long instead ...
 const POLL_NS: u64 = 1_000_000;
 /// ... this many times, before it sleeps until it is woken.
 const POLLS: u32 = 50;
 
-/// How often a spinning worker scans what others have published: each scan takes cache lines from the
-/// cores that write them. Between scans it checks only what comes for itself.
+/// How often a spinning worker scans what others have published: each scan takes cache lines from
+/// the cores that write them. Between scans it checks only what comes for itself.
 const SCAN_NS: u64 = 1_000;
 
 /// How long a worker has been idle.
@@ -109,8 +109,8 @@ impl Worker {
             .sleepers
             .sleep(&self.own.sleep, limit_ns, requests, || self.sees_work(true));
         if clock::now_ns() - asleep_at < limit_ns {
-            // Woken: spins again even when what it was woken for is over. Being woken once more costs
-            // more than that.
+            // Woken: spins again even when what it was woken for is over. Being woken once more
+            // costs more than that.
             self.idle.end();
         }
     }

@@ -22,8 +22,8 @@ impl Worker {
         }
     }
 
-    /// Resumes ready fibers, begins new work, waits for work. Returns when the root is ready, or when the
-    /// pool ends.
+    /// Resumes ready fibers, begins new work, waits for work. Returns when the root is ready, or
+    /// when the pool ends.
     pub(super) fn run_loop(&self) {
         loop {
             self.drain_wake_queue();
@@ -76,7 +76,8 @@ impl Worker {
         self.fibers.insert(fiber)
     }
 
-    /// The body of a fiber: runs work until another fiber of this worker is ready or no work is left.
+    /// The body of a fiber: runs work until another fiber of this worker is ready or no work is
+    /// left.
     fn run_fiber(&self) {
         let me = self.fibers.current();
         // Resumed without work: the worker ends.

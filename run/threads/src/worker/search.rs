@@ -39,8 +39,8 @@ impl Thief {
 }
 
 impl Worker {
-    /// Whether this worker may take work with this tag. A program thread takes only what was forked for
-    /// it: it is thread 0 of that, and it should return as soon as that is done.
+    /// Whether this worker may take work with this tag. A program thread takes only what was forked
+    /// for it: it is thread 0 of that, and it should return as soon as that is done.
     fn may_take(&self, tag: u32) -> bool {
         if self.number == 0 {
             tag == u32::from(self.slot) + 1
@@ -49,8 +49,8 @@ impl Worker {
         }
     }
 
-    /// Finds something to run: its own youngest job, an open offer of its own, then, from a random worker
-    /// on, an open offer or the oldest job of another worker.
+    /// Finds something to run: its own youngest job, an open offer of its own, then, from a random
+    /// worker on, an open offer or the oldest job of another worker.
     pub(super) fn find_work(&self) -> Option<Work> {
         if let Some(job) = job::pop(self) {
             return Some(Work::Job(job));
@@ -126,9 +126,9 @@ impl Worker {
             || self.own_open_offer().is_some()
     }
 
-    /// Whether there seems to be something to run. Jobs that this worker may not take count where their
-    /// tags cannot be seen without taking them. Offers of other workers count if their steal delay is
-    /// over, or if `any_offer`.
+    /// Whether there seems to be something to run. Jobs that this worker may not take count where
+    /// their tags cannot be seen without taking them. Offers of other workers count if their steal
+    /// delay is over, or if `any_offer`.
     pub(super) fn sees_work(&self, any_offer: bool) -> bool {
         if self.has_other_work() {
             return true;

@@ -6,14 +6,14 @@ use super::{Work, Worker};
 use crate::fiber_table::ROOT;
 use crate::pool_state::FiberId;
 
-/// Spins before a fiber is suspended, if its worker has nothing else to run. A line that another core
-/// writes comes in 100 to 200 ns; a suspension and a wake-up cost about as much.
+/// Spins before a fiber is suspended, if its worker has nothing else to run. A line that another
+/// core writes comes in 100 to 200 ns; a suspension and a wake-up cost about as much.
 const SPINS: u32 = 40;
 
 impl Worker {
     /// Suspends the running fiber until [`wake`](Self::wake) is called with its
-    /// [`fiber_id`](Self::fiber_id); the worker runs other work meanwhile. May return without a reason:
-    /// callers check their condition again.
+    /// [`fiber_id`](Self::fiber_id); the worker runs other work meanwhile. May return without a
+    /// reason: callers check their condition again.
     pub fn block(&self) {
         let me = self.fibers.current();
         if self.fibers.start_waiting() {
@@ -30,7 +30,8 @@ impl Worker {
         }
     }
 
-    /// Lets the other fibers of this worker run; if none is ready, begins work that nobody has begun.
+    /// Lets the other fibers of this worker run; if none is ready, begins work that nobody has
+    /// begun.
     pub fn yield_now(&self) {
         self.drain_wake_queue();
         if !self.fibers.has_ready() {
@@ -70,9 +71,9 @@ impl Worker {
         }
     }
 
-    /// Waits under an address if `must_wait` returns true, until [`unpark_one`](Self::unpark_one) or
-    /// [`unpark_all`](Self::unpark_all) is called for that address. Whoever changes what `must_wait` reads
-    /// does so before it calls `unpark`.
+    /// Waits under an address if `must_wait` returns true, until [`unpark_one`](Self::unpark_one)
+    /// or [`unpark_all`](Self::unpark_all) is called for that address. Whoever changes what
+    /// `must_wait` reads does so before it calls `unpark`.
     pub fn park(&self, address: usize, must_wait: impl FnOnce() -> bool) {
         let id = self.fiber_id();
         if !self.pool.parking.enter(address, id, must_wait) {
@@ -86,8 +87,8 @@ impl Worker {
         }
     }
 
-    /// Waits until `is_over`, under an address. Spins for a moment first if this worker has nothing else
-    /// to run.
+    /// Waits until `is_over`, under an address. Spins for a moment first if this worker has nothing
+    /// else to run.
     pub fn wait_until(&self, address: usize, is_over: impl Fn() -> bool) {
         if is_over() || self.spin_until(&is_over) {
             return;
@@ -97,8 +98,9 @@ impl Worker {
         }
     }
 
-    /// Wakes the fiber that has waited longest under an address. `change` is called before that, while no
-    /// fiber can begin to wait there; its arguments are whether one was found and whether more wait.
+    /// Wakes the fiber that has waited longest under an address. `change` is called before that,
+    /// while no fiber can begin to wait there; its arguments are whether one was found and whether
+    /// more wait.
     pub fn unpark_one(&self, address: usize, change: impl FnOnce(bool, bool)) {
         if let Some(id) = self.pool.parking.remove_one(address, change) {
             self.wake(id);
@@ -112,7 +114,8 @@ impl Worker {
         }
     }
 
-    /// Spins for a moment, while this worker has nothing else to run. Returns whether the condition holds.
+    /// Spins for a moment, while this worker has nothing else to run. Returns whether the condition
+    /// holds.
     pub fn spin_until(&self, is_over: &impl Fn() -> bool) -> bool {
         for _ in 0..SPINS {
             if is_over() {
@@ -126,8 +129,8 @@ impl Worker {
         false
     }
 
-    /// Spins for a time, in nanoseconds, or until a condition holds. Returns false when this worker has
-    /// something else to run.
+    /// Spins for a time, in nanoseconds, or until a condition holds. Returns false when this worker
+    /// has something else to run.
     pub fn spin_for(&self, time_ns: u64, is_over: &impl Fn() -> bool) -> bool {
         let until = clock::now_ns() + time_ns;
         while !is_over() && clock::now_ns() < until {
@@ -139,8 +142,8 @@ impl Worker {
         true
     }
 
-    /// Switches time slices on: from now on no fiber of this worker computes for ever while others of it
-    /// wait. Needs [`preempt_by`](crate::preempt_by). Costs next to nothing when they are on.
+    /// Switches time slices on: from now on no fiber of this worker computes for ever while others
+    /// of it wait. Needs [`preempt_by`](crate::preempt_by). Costs next to nothing when they are on.
     #[inline]
     pub fn enable_time_slices(&self) {
         if !self.slices.borrow().is_on() {
@@ -148,8 +151,8 @@ impl Worker {
         }
     }
 
-    /// A time slice has ended, in the middle of the program's code. Returns whether the running fiber
-    /// should yield.
+    /// A time slice has ended, in the middle of the program's code. Returns whether the running
+    /// fiber should yield.
     #[must_use]
     pub fn slice_ended(&self) -> bool {
         let has_other_work = self.has_other_work();
@@ -160,8 +163,8 @@ impl Worker {
             })
     }
 
-    /// Gives a fiber to an open offer of any worker, and returns whether there was one. For time slices:
-    /// members that spin may wait for a member that nobody has begun.
+    /// Gives a fiber to an open offer of any worker, and returns whether there was one. For time
+    /// slices: members that spin may wait for a member that nobody has begun.
     #[must_use]
     pub fn start_offered_work(&self) -> bool {
         if !self.slices.borrow_mut().may_start(clock::now_ns()) {

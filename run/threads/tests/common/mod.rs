@@ -72,9 +72,9 @@ impl Offer<Worker> for Rendezvous {
     }
 }
 
-/// Publishes an offer of this many parts that wait for each other, takes some, and waits until all are
-/// over; then publishes the same offer again. Returns the numbers of the parts that ended the second time,
-/// in ascending order.
+/// Publishes an offer of this many parts that wait for each other, takes some, and waits until all
+/// are over; then publishes the same offer again. Returns the numbers of the parts that ended the
+/// second time, in ascending order.
 pub fn rendezvous(worker: &Worker, parts: u32) -> Vec<u64> {
     let offer = Arc::new(Rendezvous {
         parts,
