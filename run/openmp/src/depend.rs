@@ -10,7 +10,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use margay_sys::link::Link;
 
-use crate::node::Node;
+use crate::node::TaskNode;
 use crate::task::Task;
 use crate::team::Member;
 
@@ -26,7 +26,7 @@ pub enum Access {
 /// A task that others may wait for, as long as its node has not been recycled.
 #[derive(Clone, Copy, Debug)]
 struct Predecessor {
-    node: &'static Node,
+    node: &'static TaskNode,
     serial: u32,
 }
 
@@ -44,7 +44,7 @@ pub struct Dependence {
 /// One that waits for a task.
 #[derive(Clone, Debug)]
 enum Successor {
-    Task(&'static Node),
+    Task(&'static TaskNode),
     Waiter(Arc<DependenceWaiter>),
 }
 
@@ -119,7 +119,7 @@ impl Siblings {
 }
 
 impl Predecessor {
-    fn of(node: &'static Node) -> Predecessor {
+    fn of(node: &'static TaskNode) -> Predecessor {
         Predecessor {
             node,
             serial: node.serial.load(Ordering::Relaxed),
@@ -141,7 +141,7 @@ impl Predecessor {
     }
 }
 
-fn lock(node: &'static Node) -> MutexGuard<'static, Dependence> {
+fn lock(node: &'static TaskNode) -> MutexGuard<'static, Dependence> {
     node.dependence
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -150,7 +150,7 @@ fn lock(node: &'static Node) -> MutexGuard<'static, Dependence> {
 /// Enters a new task under `parent`. Returns the task when it has no predecessors; otherwise
 /// [`finish`] of the last of them does.
 pub fn enter(
-    parent: &'static Node,
+    parent: &'static TaskNode,
     task: Box<Task>,
     accesses: &[(usize, Access)],
 ) -> Option<Box<Task>> {
@@ -181,7 +181,7 @@ pub fn enter(
 /// none.
 #[must_use]
 pub fn wait_for(
-    parent: &'static Node,
+    parent: &'static TaskNode,
     accesses: &[(usize, Access)],
     member: &'static Member,
 ) -> Option<Arc<DependenceWaiter>> {
@@ -202,7 +202,7 @@ pub fn wait_for(
 
 /// A task is over: calls `ready` with each task for which it was the last predecessor, and wakes
 /// members that wait in place.
-pub fn finish(node: &'static Node, mut ready: impl FnMut(Box<Task>)) {
+pub fn finish(node: &'static TaskNode, mut ready: impl FnMut(Box<Task>)) {
     let successors = {
         let mut dependence = lock(node);
         dependence.is_done = true;
@@ -234,7 +234,7 @@ pub fn finish(node: &'static Node, mut ready: impl FnMut(Box<Task>)) {
 
 /// All children of `parent` are done: forgets their accesses.
 #[inline]
-pub fn forget(parent: &'static Node) {
+pub fn forget(parent: &'static TaskNode) {
     if parent.has_siblings.load(Ordering::Relaxed) {
         parent.has_siblings.store(false, Ordering::Relaxed);
         siblings(parent).clear();
@@ -242,7 +242,7 @@ pub fn forget(parent: &'static Node) {
 }
 
 /// The accesses of the children of `parent`.
-fn siblings(parent: &'static Node) -> MutexGuard<'static, Siblings> {
+fn siblings(parent: &'static TaskNode) -> MutexGuard<'static, Siblings> {
     parent
         .siblings
         .lock()

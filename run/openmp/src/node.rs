@@ -45,13 +45,13 @@ const SETTLE: u64 = 1 << 20;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Node {
+pub struct TaskNode {
     /// Unique among all nodes, and so among the tasks that are alive.
     pub number: u32,
     /// How often it has been recycled: a reference with the serial number at that time shows
     /// whether the task is over.
     pub serial: AtomicU32,
-    pub parent: Link<Node>,
+    pub parent: Link<TaskNode>,
     pub owner: Link<Member>,
     depth: AtomicU32,
     local: AtomicU64,
@@ -63,7 +63,7 @@ pub struct Node {
     /// program.
     pub is_workshare: AtomicBool,
     /// Of a taskgroup: the one around it.
-    pub outer_group: Link<Node>,
+    pub outer_group: Link<TaskNode>,
     /// Whether it has been an element of a dependence.
     pub has_dependence: AtomicBool,
     pub dependence: Mutex<Dependence>,
@@ -84,16 +84,16 @@ pub enum NextStep {
 
 /// The nodes of a process.
 #[derive(Debug, Default)]
-pub struct Nodes {
+pub struct TaskNodes {
     /// The number of the last node that was made.
     last_number: AtomicU32,
     /// Nodes that no member keeps. Bounded by the nodes that were in use at the same time.
-    free: Mutex<Vec<&'static Node>>,
+    free: Mutex<Vec<&'static TaskNode>>,
 }
 
-impl Nodes {
+impl TaskNodes {
     /// A node that nobody uses.
-    pub fn get(&self) -> &'static Node {
+    pub fn get(&self) -> &'static TaskNode {
         let free = self
             .free
             .lock()
@@ -102,8 +102,8 @@ impl Nodes {
         free.unwrap_or_else(|| self.make())
     }
 
-    /// Keeps a node, which has been [`reset`](Node::reset), for the next one that needs a node.
-    pub fn put(&self, node: &'static Node) {
+    /// Keeps a node, which has been [`reset`](TaskNode::reset), for the next one that needs a node.
+    pub fn put(&self, node: &'static TaskNode) {
         self.free
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -112,14 +112,14 @@ impl Nodes {
 
     /// A new node. Lives as long as the process.
     #[must_use]
-    pub fn make(&self) -> &'static Node {
-        Node::make(1 + self.last_number.fetch_add(1, Ordering::Relaxed))
+    pub fn make(&self) -> &'static TaskNode {
+        TaskNode::make(1 + self.last_number.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-impl Node {
-    fn make(number: u32) -> &'static Node {
-        Box::leak(Box::new(Node {
+impl TaskNode {
+    fn make(number: u32) -> &'static TaskNode {
+        Box::leak(Box::new(TaskNode {
             number,
             serial: AtomicU32::new(0),
             parent: Link::none(),
@@ -140,7 +140,7 @@ impl Node {
 
     /// Puts a node that nobody uses under `parent`.
     #[inline]
-    pub fn attach(&'static self, parent: Option<&'static Node>) {
+    pub fn attach(&'static self, parent: Option<&'static TaskNode>) {
         self.parent.set(parent, Ordering::Relaxed);
         let depth = parent.map_or(0, |parent| parent.depth.load(Ordering::Relaxed) + 1);
         self.depth.store(depth, Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl Node {
 
     /// Whether this is `other` or below it.
     #[inline]
-    pub fn is_within(&'static self, other: &'static Node) -> bool {
+    pub fn is_within(&'static self, other: &'static TaskNode) -> bool {
         let depth = other.depth.load(Ordering::Relaxed);
         let mut at = self;
         loop {
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn children_finish_here_and_elsewhere() {
-        let node = Node::make(1);
+        let node = TaskNode::make(1);
         for _ in 0..3 {
             node.add_child();
         }
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn descent() {
-        let [top, middle, low, other] = [1, 2, 3, 4].map(Node::make);
+        let [top, middle, low, other] = [1, 2, 3, 4].map(TaskNode::make);
         middle.attach(Some(top));
         low.attach(Some(middle));
         other.attach(Some(top));
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_creator_of_millions_settles() {
-        let node = Node::make(1);
+        let node = TaskNode::make(1);
         for _ in 0..3 * SETTLE {
             node.add_child();
             assert_eq!(node.child_done(CHILD_AND_NODE, None), NextStep::Nothing);

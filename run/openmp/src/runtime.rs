@@ -10,7 +10,7 @@ use crate::allocator::Allocators;
 use crate::environment::Environment;
 use crate::icv::{Icv, Icvs};
 use crate::lock::FREE;
-use crate::node::Nodes;
+use crate::node::TaskNodes;
 use crate::reduction::RegisteredReductions;
 use crate::scheduler::{self, Scheduler};
 use crate::task::Events;
@@ -33,7 +33,7 @@ pub struct Runtime {
     pub(crate) scheduler: Scheduler,
     pub(crate) tls_blocks: TlsBlocks,
     pub(crate) teams: FreeTeams,
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: TaskNodes,
     pub(crate) events: Events,
     pub(crate) reductions: RegisteredReductions,
     pub(crate) shown_affinity: ShownAffinity,
@@ -56,7 +56,7 @@ impl Runtime {
             scheduler: Scheduler::new(environment.stack_bytes, environment.wait_policy),
             tls_blocks: TlsBlocks::default(),
             teams: FreeTeams::default(),
-            nodes: Nodes::default(),
+            nodes: TaskNodes::default(),
             events: Events::default(),
             reductions: RegisteredReductions::default(),
             shown_affinity: ShownAffinity::default(),

@@ -11,7 +11,7 @@ use margay_sys::outlined::{Frame, Table, TaskCall};
 
 use crate::depend::{self, Access};
 use crate::icv::Icv;
-use crate::node::{CHILD, CHILD_AND_NODE, CHILD_NODE, NextStep, Node};
+use crate::node::{CHILD, CHILD_AND_NODE, CHILD_NODE, NextStep, TaskNode};
 use crate::reduction::Reductions;
 use crate::runtime::Runtime;
 use crate::team::{Context, Member, TaskFilter, Team};
@@ -19,7 +19,7 @@ use crate::team::{Context, Member, TaskFilter, Team};
 /// A deferred task: its body, and the control variables and constructs in force for it.
 #[derive(Debug)]
 pub struct Task {
-    pub(crate) node: &'static Node,
+    pub(crate) node: &'static TaskNode,
     pub(crate) priority: u32,
     frame: Frame,
     icv: &'static Icv,
@@ -35,7 +35,7 @@ pub struct Task {
 #[derive(Clone, Debug, Default)]
 pub struct Inherited {
     /// The innermost taskgroup.
-    pub(crate) group: Option<&'static Node>,
+    pub(crate) group: Option<&'static TaskNode>,
     pub(crate) reductions: Option<Arc<Reductions>>,
 }
 
@@ -57,7 +57,7 @@ pub struct Event {
     /// The handle that the program has.
     number: usize,
     /// The task's node, and the team.
-    node: Link<Node>,
+    node: Link<TaskNode>,
     team: Link<Team>,
     waiter: Link<Member>,
 }
@@ -91,7 +91,7 @@ const CHILDREN_PER_MEMBER: u64 = 64;
 const CHILDREN_AT_LEAST: u64 = 256;
 
 impl Task {
-    pub(crate) fn new(node: &'static Node, icv: &'static Icv) -> Task {
+    pub(crate) fn new(node: &'static TaskNode, icv: &'static Icv) -> Task {
         Task {
             node,
             priority: 0,
@@ -107,8 +107,8 @@ impl Task {
 
 /// What is in force again when a task is over.
 struct SavedTask {
-    task: &'static Node,
-    frame: &'static Node,
+    task: &'static TaskNode,
+    frame: &'static TaskNode,
     icv: &'static Icv,
     is_final: bool,
     inherited: Inherited,
@@ -232,7 +232,7 @@ impl Context {
     #[inline]
     fn enter_task(
         &self,
-        node: &'static Node,
+        node: &'static TaskNode,
         icv: &'static Icv,
         is_final: bool,
         inherited: Inherited,
@@ -482,7 +482,7 @@ impl Context {
     }
 }
 
-fn is_group_cancelled(group: &'static Node) -> bool {
+fn is_group_cancelled(group: &'static TaskNode) -> bool {
     group.is_cancelled.load(Ordering::Acquire)
         || (group.is_workshare.load(Ordering::Relaxed)
             && group
@@ -492,7 +492,7 @@ fn is_group_cancelled(group: &'static Node) -> bool {
 }
 
 /// A task is over, and its event fulfilled. `here` is the caller, if that is a member of the team.
-fn complete(here: Option<&Context>, team: &'static Team, node: &'static Node) {
+fn complete(here: Option<&Context>, team: &'static Team, node: &'static TaskNode) {
     if node.has_dependence.load(Ordering::Relaxed) {
         depend::finish(node, |task| match here {
             Some(context) => context.push(task),
@@ -513,7 +513,7 @@ fn complete(here: Option<&Context>, team: &'static Team, node: &'static Node) {
 fn notify_parent(
     here: Option<&Context>,
     team: &'static Team,
-    mut parent: &'static Node,
+    mut parent: &'static TaskNode,
     mut what: u64,
 ) {
     loop {
@@ -537,7 +537,7 @@ fn notify_parent(
     }
 }
 
-fn recycle(here: Option<&Context>, team: &'static Team, node: &'static Node) {
+fn recycle(here: Option<&Context>, team: &'static Team, node: &'static TaskNode) {
     depend::forget(node);
     match here {
         Some(context) => context.free_node(node),
@@ -549,7 +549,7 @@ fn recycle(here: Option<&Context>, team: &'static Team, node: &'static Node) {
 }
 
 impl Event {
-    fn bind(&self, node: &'static Node, team: &'static Team) {
+    fn bind(&self, node: &'static TaskNode, team: &'static Team) {
         self.node.set(Some(node), Ordering::Release);
         self.team.set(Some(team), Ordering::Release);
     }

@@ -17,20 +17,21 @@ use margay_sys::clock;
 use margay_sys::deque::{self, Owner, Stealer};
 use margay_sys::fence;
 use margay_sys::link::{Handoff, Link};
-use margay_sys::outlined::Posted;
 
 use crate::claims::Claims;
 use crate::icv::Icv;
-use crate::node::Node;
-use crate::reduction::Reductions;
+use crate::node::TaskNode;
 use crate::runtime::Runtime;
 use crate::scheduler::{PublishedOffer, RetractedOffer, STEAL_DELAY_NS};
 use crate::task::Task;
 use crate::tls::PersistentBlocks;
-use crate::work::{Loop, WorkShare};
+use crate::work::{Loop, WorkShares};
 
 mod context;
+mod start;
 mod wait;
+
+use start::RegionStart;
 
 pub use context::{Context, Request, with};
 pub(crate) use wait::TaskFilter;
@@ -142,109 +143,6 @@ const LONG_NS: u64 = 6_000;
 /// share it with another core: it is left to its forking worker for a moment.
 const SHORT_NS: u64 = 3_500;
 
-/// What members need to begin, except the loop, which is in the first work share. Written before
-/// members can be claimed; a claim makes it visible.
-#[derive(Debug)]
-struct RegionStart {
-    body: Posted,
-    icv: Link<Icv>,
-    /// Number and count of the league's teams, the number in the upper half.
-    league: AtomicU64,
-    has_reductions: AtomicBool,
-    reductions: Mutex<Option<Arc<Reductions>>>,
-    initial: Link<InitialThread>,
-    /// Whether members show their affinity when they begin.
-    shows_affinity: AtomicBool,
-}
-
-impl RegionStart {
-    fn new() -> RegionStart {
-        RegionStart {
-            body: Posted::default(),
-            icv: Link::none(),
-            league: AtomicU64::new(0),
-            has_reductions: AtomicBool::new(false),
-            reductions: Mutex::default(),
-            initial: Link::none(),
-            shows_affinity: AtomicBool::new(false),
-        }
-    }
-
-    #[inline]
-    fn set_league(&self, (number, count): (u32, u32)) {
-        let both = u64::from(number) << 32 | u64::from(count);
-        self.league.store(both, Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn league(&self) -> (u32, u32) {
-        let both = self.league.load(Ordering::Relaxed);
-        ((both >> 32) as u32, both as u32)
-    }
-
-    #[inline]
-    fn set_reductions(&self, reductions: Option<Arc<Reductions>>) {
-        let has = reductions.is_some();
-        if has || self.has_reductions.load(Ordering::Relaxed) {
-            *lock(&self.reductions) = reductions;
-            self.has_reductions.store(has, Ordering::Relaxed);
-        }
-    }
-
-    #[inline]
-    fn reductions(&self) -> Option<Arc<Reductions>> {
-        if self.has_reductions.load(Ordering::Relaxed) {
-            lock(&self.reductions).clone()
-        } else {
-            None
-        }
-    }
-}
-
-/// The work shares of a team.
-#[derive(Debug)]
-pub(crate) struct WorkShares {
-    /// The begin of a region's chain; its own loop, if the region was forked with one.
-    pub(crate) first: &'static WorkShare,
-    others: Mutex<OtherShares>,
-}
-
-#[derive(Debug, Default)]
-struct OtherShares {
-    all: Vec<&'static WorkShare>,
-    /// Those in their first state.
-    spare: Vec<&'static WorkShare>,
-}
-
-impl WorkShares {
-    /// A work share in its first state.
-    pub(crate) fn take(&self) -> &'static WorkShare {
-        let mut others = lock(&self.others);
-        others.spare.pop().unwrap_or_else(|| {
-            let made = WorkShare::make();
-            others.all.push(made);
-            made
-        })
-    }
-
-    /// Gives back a work share in its first state.
-    pub(crate) fn give_back(&self, share: &'static WorkShare) {
-        lock(&self.others).spare.push(share);
-    }
-
-    /// After a cancelled region. Its members have left from wherever they were, past work shares
-    /// that others had left before or never reached, so no member was the last to leave those.
-    /// Nobody uses them now.
-    #[cold]
-    fn take_back_all(&self) {
-        let others = &mut *lock(&self.others);
-        for share in &others.all {
-            share.reset();
-        }
-        others.spare.clone_from(&others.all);
-    }
-}
-
 /// A thread of the program, as the members of all teams under it see it.
 #[derive(Debug)]
 pub struct InitialThread {
@@ -260,7 +158,7 @@ pub struct InitialThread {
 pub struct Member {
     pub id: u32,
     team: Link<Team>,
-    implicit: &'static Node,
+    implicit: &'static TaskNode,
     tasks: Stealer<Box<Task>>,
     local: Handoff<MemberLocal>,
     is_asleep: AtomicBool,
@@ -282,7 +180,7 @@ struct MemberLocal {
         reason = "a task keeps its box from one life to the next"
     )]
     free_tasks: RefCell<Vec<Box<Task>>>,
-    free_nodes: RefCell<Vec<&'static Node>>,
+    free_nodes: RefCell<Vec<&'static TaskNode>>,
     /// Teams that this member forked before.
     teams: RefCell<Vec<&'static Team>>,
 }
@@ -370,10 +268,7 @@ impl Team {
             ends: MemberEnds::default(),
             barrier: TeamBarrier::default(),
             tasks: TeamTasks::default(),
-            shares: WorkShares {
-                first: WorkShare::make(),
-                others: Mutex::default(),
-            },
+            shares: WorkShares::new(),
             initial: InitialThread {
                 busy: AtomicU32::new(1),
                 tls_blocks: PersistentBlocks::default(),
@@ -694,7 +589,7 @@ impl Team {
         self.announce_task();
     }
 
-    fn dequeue(&self, ancestor: Option<&'static Node>) -> Option<Box<Task>> {
+    fn dequeue(&self, ancestor: Option<&'static TaskNode>) -> Option<Box<Task>> {
         let tasks = &self.tasks;
         if tasks.queued.load(Ordering::Acquire) == 0 {
             return None;

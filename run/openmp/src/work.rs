@@ -105,7 +105,7 @@ enum DoacrossEntries {
 struct LastPosted(AtomicU64, Mutex<u128>);
 
 impl WorkShare {
-    pub(crate) fn make() -> &'static WorkShare {
+    fn make() -> &'static WorkShare {
         Box::leak(Box::new(WorkShare {
             state: AtomicU32::new(FRESH),
             next: Link::none(),
@@ -153,7 +153,7 @@ impl WorkShare {
     }
 
     /// Back to the first state. No member may be using it.
-    pub(crate) fn reset(&self) {
+    fn reset(&self) {
         *lock(&self.share) = None;
         *lock(&self.extra) = Extra::default();
         self.next.set(None, Ordering::Relaxed);
@@ -194,6 +194,57 @@ impl WorkShare {
         if self.waiters.load(Ordering::SeqCst) != 0 {
             scheduler.wake(std::ptr::from_ref(self) as usize);
         }
+    }
+}
+
+/// The work shares of a team.
+#[derive(Debug)]
+pub(crate) struct WorkShares {
+    /// The begin of a region's chain; its own loop, if the region was forked with one.
+    pub(crate) first: &'static WorkShare,
+    others: Mutex<OtherShares>,
+}
+
+#[derive(Debug, Default)]
+struct OtherShares {
+    all: Vec<&'static WorkShare>,
+    /// Those in their first state.
+    spare: Vec<&'static WorkShare>,
+}
+
+impl WorkShares {
+    pub(crate) fn new() -> WorkShares {
+        WorkShares {
+            first: WorkShare::make(),
+            others: Mutex::default(),
+        }
+    }
+
+    /// A work share in its first state.
+    pub(crate) fn take(&self) -> &'static WorkShare {
+        let mut others = lock(&self.others);
+        others.spare.pop().unwrap_or_else(|| {
+            let made = WorkShare::make();
+            others.all.push(made);
+            made
+        })
+    }
+
+    /// Gives back a work share in its first state.
+    pub(crate) fn give_back(&self, share: &'static WorkShare) {
+        lock(&self.others).spare.push(share);
+    }
+
+    /// After a cancelled region. Its members have left from wherever they were, past work shares
+    /// that others had left before or never reached, so no member was the last to leave those.
+    /// Nobody uses them now.
+    #[cold]
+    pub(crate) fn take_back_all(&self) {
+        let others = &mut *lock(&self.others);
+        for share in &others.all {
+            share.reset();
+        }
+        others.spare.clone_from(&others.all);
     }
 }
 

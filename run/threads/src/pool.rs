@@ -82,18 +82,16 @@ thread_local! {
 /// Runs `body` with the calling thread's worker. A thread that has none becomes a worker of the
 /// pool that `pool` returns, until the thread ends.
 #[inline]
-pub fn with_worker<'p, R>(pool: impl FnOnce() -> &'p Pool, body: impl FnOnce(&Worker) -> R) -> R {
-    let mut once = Some((pool, body));
+pub fn with_worker<'p, R>(pool: impl Fn() -> &'p Pool, body: impl FnOnce(&Worker) -> R) -> R {
+    let mut body = Some(body);
     let result = CURRENT.try_with(|current| {
-        once.take().map(|(pool, body)| {
-            let thread = current.get_or_init(|| ProgramThread::new(&pool().state));
-            body(thread.worker())
-        })
+        let thread = current.get_or_init(|| ProgramThread::new(&pool().state));
+        body.take().map(|body| body(thread.worker()))
     });
-    match (result, once) {
+    match (result, body) {
         (Ok(Some(result)), _) => result,
         // The thread's own variables are gone: a handler at the program's exit calls.
-        (_, Some((pool, body))) => pool().enter(body),
+        (_, Some(body)) => pool().enter(body),
         (_, None) => unreachable!("a body that was taken has returned a result"),
     }
 }

@@ -11,7 +11,7 @@ use super::wait::{TaskFilter, TaskThief};
 use super::{InitialThread, Member, MemberLocal, Team, TeamBarrier};
 use crate::affinity;
 use crate::icv::Icv;
-use crate::node::Node;
+use crate::node::TaskNode;
 use crate::reduction::Reductions;
 use crate::runtime::Runtime;
 use crate::scheduler::PublishedOffer;
@@ -30,8 +30,8 @@ pub struct Context {
     pub inherited: RefCell<Inherited>,
     /// Copies of what is used most.
     pub icv: Cell<&'static Icv>,
-    pub frame: Cell<&'static Node>,
-    pub task: Cell<&'static Node>,
+    pub frame: Cell<&'static TaskNode>,
+    pub task: Cell<&'static TaskNode>,
     pub is_final: Cell<bool>,
     /// Its position in the region's work shares.
     pub(crate) work: Position,

@@ -8,7 +8,7 @@ use margay_sys::fence;
 
 use super::Context;
 use crate::affinity;
-use crate::node::Node;
+use crate::node::TaskNode;
 use crate::scheduler::StealBackoff;
 use crate::task::Task;
 
@@ -27,11 +27,11 @@ pub(crate) enum TaskFilter {
     /// Any task of the team.
     Any,
     /// Descendants of this task: OpenMP's task scheduling constraint.
-    Descendants(&'static Node),
+    Descendants(&'static TaskNode),
 }
 
 impl TaskFilter {
-    fn ancestor(self) -> Option<&'static Node> {
+    fn ancestor(self) -> Option<&'static TaskNode> {
         match self {
             TaskFilter::Any => None,
             TaskFilter::Descendants(node) => Some(node),
@@ -89,7 +89,7 @@ impl Context {
     /// Waits for `done`, which depends on the children of `node`, a frame of the current task.
     pub(crate) fn wait_on_node(
         &self,
-        node: &'static Node,
+        node: &'static TaskNode,
         filter: TaskFilter,
         done: &dyn Fn() -> bool,
     ) {
@@ -256,7 +256,7 @@ impl Context {
         self.team.announce_task();
     }
 
-    pub(crate) fn new_task(&self, node: &'static Node) -> Box<Task> {
+    pub(crate) fn new_task(&self, node: &'static TaskNode) -> Box<Task> {
         match self.local().free_tasks.borrow_mut().pop() {
             Some(mut task) => {
                 task.node = node;
@@ -273,14 +273,14 @@ impl Context {
         }
     }
 
-    pub(crate) fn new_node(&self, parent: &'static Node) -> &'static Node {
+    pub(crate) fn new_node(&self, parent: &'static TaskNode) -> &'static TaskNode {
         let free = self.local().free_nodes.borrow_mut().pop();
         let node = free.unwrap_or_else(|| self.runtime().nodes.get());
         node.attach(Some(parent));
         node
     }
 
-    pub(crate) fn free_node(&self, node: &'static Node) {
+    pub(crate) fn free_node(&self, node: &'static TaskNode) {
         node.reset();
         let mut free = self.local().free_nodes.borrow_mut();
         if free.len() < TASKS_KEPT {
