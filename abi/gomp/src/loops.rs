@@ -3,49 +3,13 @@
 use std::ffi::{c_long, c_uint};
 
 use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
-use margay_run_openmp::team::{self, Context};
-use margay_run_openmp::work::{Loop, Wishes};
-use margay_sys_threads::outlined::Table;
+use margay_run_openmp::team::Context;
+use margay_run_openmp::work::{Loop, ShareOptions};
 
-/// In the numbers of schedules that calls pass: need be monotonic.
-const MONOTONIC: u64 = 0x8000_0000;
+use crate::runtime::with;
+use crate::share::{begin_share, decode};
 
-/// The schedule with a number that a call passes: 0 for that of the current task's control variables.
-pub(crate) fn decode(number: u64, chunk: i64) -> Schedule {
-    match Kind::of((number & !MONOTONIC) as u32) {
-        Some(kind) => Schedule {
-            kind,
-            chunk: chunk.max(0) as u64,
-            monotonic: number & MONOTONIC != 0,
-        },
-        None => team::with(|context| context.icv.get().schedule),
-    }
-}
-
-/// Begins a work share with what the longer forms of the calls pass.
-///
-/// # Safety
-/// `reductions` is null or a table of reductions; `memory` is null or holds a size and gets an address.
-pub(crate) unsafe fn begin_share(
-    context: &Context,
-    share: Option<Loop>,
-    reductions: *mut usize,
-    memory: *mut usize,
-    counts: Option<&[u64]>,
-) {
-    let wishes = Wishes {
-        // SAFETY: by the caller's promise.
-        memory: unsafe { memory.as_ref() }.copied(),
-        // SAFETY: as above.
-        reductions: (!reductions.is_null()).then(|| unsafe { Table::claim(reductions) }),
-    };
-    if let Some(address) = context.begin_share(share, wishes, counts) {
-        // SAFETY: an address comes only where memory was wished for.
-        unsafe { memory.write(address) };
-    }
-}
-
-/// Hands the next iterations of the member to the program.
+/// Passes the next iterations of the member to the program.
 ///
 /// # Safety
 /// Both pointers can be written.
@@ -75,8 +39,8 @@ unsafe fn start(
         schedule,
         is_ordered,
     };
-    team::with(|context| {
-        context.begin_share(Some(share), Wishes::default(), None);
+    with(|context| {
+        context.begin_share(Some(share), ShareOptions::default(), None);
         // SAFETY: by the caller's promise.
         unsafe { next(context, first, end) }
     })
@@ -89,7 +53,7 @@ macro_rules! nexts {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(first: *mut u64, end: *mut u64) -> bool {
             // SAFETY: by the caller's promise.
-            team::with(|context| unsafe { next(context, first, end) })
+            with(|context| unsafe { next(context, first, end) })
         }
     )*};
 }
@@ -175,8 +139,8 @@ runtime_starts! {
     GOMP_loop_ordered_runtime_start GOMP_loop_ull_ordered_runtime_start true;
 }
 
-/// The forms with everything: reductions, memory for all members, and a start that only prepares when there is nowhere to
-/// put iterations.
+/// The general forms, with reductions and memory for all members. Without a place for iterations
+/// the call only prepares the loop.
 ///
 /// # Safety
 /// As the calls below promise.
@@ -187,7 +151,7 @@ unsafe fn start_with_all(
     reductions: *mut usize,
     memory: *mut usize,
 ) -> bool {
-    team::with(|context| {
+    with(|context| {
         // SAFETY: by the caller's promise.
         unsafe { begin_share(context, Some(share), reductions, memory, counts) };
         if first.is_null() {
@@ -201,8 +165,8 @@ unsafe fn start_with_all(
 macro_rules! general_starts {
     ($($name:ident $ull:ident $is_ordered:expr;)*) => {$(
         /// # Safety
-        /// `first` and `end` can be written or are null, `reductions` is null or a table of reductions, `memory` is null or
-        /// holds a size and gets an address.
+        /// `first` and `end` can be written or are null, `reductions` is null or a table of
+        /// reductions, `memory` is null or holds a size and gets an address.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(
             from: c_long, to: c_long, step: c_long, schedule: c_long, chunk: c_long, first: *mut u64, end: *mut u64,
@@ -326,7 +290,7 @@ macro_rules! posts {
         /// `iteration` has as many elements as the doacross loop has nested loops.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(iteration: *const u64) {
-            team::with(|context| {
+            with(|context| {
                 // SAFETY: by the caller's promise.
                 context.post(unsafe { std::slice::from_raw_parts(iteration, context.doacross_loops()) });
             });
@@ -336,7 +300,7 @@ macro_rules! posts {
 
 posts! { GOMP_doacross_post GOMP_doacross_ull_post }
 
-/// How many of the arguments of a function with a variable number of them come in registers.
+/// Arguments of a variadic function that are passed in registers.
 #[cfg(target_arch = "x86_64")]
 const IN_REGISTERS: usize = 6;
 
@@ -344,7 +308,7 @@ const IN_REGISTERS: usize = 6;
 /// `registers` and `stack` hold the arguments, as many as the doacross loop has nested loops.
 #[cfg(target_arch = "x86_64")]
 unsafe extern "C-unwind" fn wait_for_post(registers: *const u64, stack: *const u64) {
-    team::with(|context| {
+    with(|context| {
         context.wait_for_post(|at| {
             // SAFETY: by the caller's promise.
             unsafe {
@@ -358,7 +322,7 @@ unsafe extern "C-unwind" fn wait_for_post(registers: *const u64, stack: *const u
     });
 }
 
-/// Functions with a variable number of arguments: their number depends on the loop.
+/// Variadic functions: the number of arguments depends on the loop.
 #[cfg(target_arch = "x86_64")]
 macro_rules! waits {
     ($($name:ident)*) => {$(
@@ -387,14 +351,15 @@ macro_rules! waits {
     )*};
 }
 
-/// Elsewhere arguments beyond the first eight are not supported: nobody nests doacross loops so deeply.
+/// On other processors arguments beyond the first eight are not supported: doacross loops are not
+/// nested so deeply.
 #[cfg(not(target_arch = "x86_64"))]
 macro_rules! waits {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         pub extern "C-unwind" fn $name(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64, h: u64) {
             let all = [a, b, c, d, e, f, g, h];
-            team::with(|context| context.wait_for_post(|at| all[at]));
+            with(|context| context.wait_for_post(|at| all[at]));
         }
     )*};
 }
@@ -403,7 +368,7 @@ waits! { GOMP_doacross_wait GOMP_doacross_ull_wait }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_ordered_start() {
-    team::with(Context::start_ordered);
+    with(Context::start_ordered);
 }
 
 /// The turn passes on with the member's iterations, not with each ordered region.

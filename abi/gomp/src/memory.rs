@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use margay_run_openmp::allocator::{self, Fallback};
-use margay_run_openmp::team;
 use margay_sys_os::heap;
 
 use crate::fatal;
+use crate::runtime::{runtime, with};
 
 /// What stands before a block counts in an allocator's pool.
 const HEADER_BYTES: usize = size_of::<heap::Block>();
@@ -17,17 +17,17 @@ fn allocate(align: usize, size: usize, allocator: usize, is_zeroed: bool) -> *mu
         return ptr::null_mut();
     }
     let mut allocator = match allocator {
-        0 => team::with(|context| context.icv.get().allocator),
+        0 => with(|context| context.icv.get().allocator),
         allocator => allocator,
     };
     loop {
         let counted = size.saturating_add(HEADER_BYTES);
-        let fallback = match allocator::reserve(allocator, counted, align) {
+        let fallback = match runtime().allocators.reserve(allocator, counted, align) {
             Ok(align) => match heap::allocate(size, align, is_zeroed, allocator) {
                 Some(at) => return at,
                 None => {
-                    allocator::unreserve(allocator, counted);
-                    allocator::fallback(allocator)
+                    runtime().allocators.unreserve(allocator, counted);
+                    runtime().allocators.fallback(allocator)
                 }
             },
             Err(fallback) => fallback,
@@ -50,7 +50,9 @@ unsafe fn release(at: *mut c_void) {
         // SAFETY: by the caller's promise.
         unsafe {
             let block = heap::describe(at);
-            allocator::unreserve(block.note, block.size.saturating_add(HEADER_BYTES));
+            runtime()
+                .allocators
+                .unreserve(block.note, block.size.saturating_add(HEADER_BYTES));
             heap::free(at);
         }
     }
@@ -116,7 +118,7 @@ pub unsafe extern "C-unwind" fn omp_realloc(
     let old = unsafe { heap::describe(at) };
     // What it takes from its pool does not count while it is to be replaced.
     let counted = old.size.saturating_add(HEADER_BYTES);
-    allocator::unreserve(old.note, counted);
+    runtime().allocators.unreserve(old.note, counted);
     let new = allocate(
         1,
         size,
@@ -125,7 +127,7 @@ pub unsafe extern "C-unwind" fn omp_realloc(
     );
     if new.is_null() {
         // There was room for it before.
-        let _ = allocator::reserve(old.note, counted, 1);
+        let _ = runtime().allocators.reserve(old.note, counted, 1);
         return new;
     }
     // SAFETY: both blocks are at least as large as what is copied, and they are different.
@@ -183,12 +185,14 @@ pub unsafe extern "C-unwind" fn omp_init_allocator(
     let count = count.max(0) as usize;
     // SAFETY: by the caller's promise.
     let pairs = (0..count).map(|at| unsafe { traits.add(at).read() });
-    allocator::make(space, pairs.map(|pair| (pair.key, pair.value)))
+    runtime()
+        .allocators
+        .make(space, pairs.map(|pair| (pair.key, pair.value)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn omp_destroy_allocator(allocator: usize) {
-    allocator::destroy(allocator);
+    runtime().allocators.destroy(allocator);
 }
 
 #[unsafe(no_mangle)]
@@ -198,16 +202,12 @@ pub extern "C-unwind" fn omp_set_default_allocator(allocator: usize) {
     } else {
         allocator
     };
-    team::with(|context| {
-        context
-            .icv
-            .set(context.icv.get().with(|icv| icv.allocator = allocator));
-    });
+    with(|context| context.change_icv(|icv| icv.allocator = allocator));
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn omp_get_default_allocator() -> usize {
-    team::with(|context| context.icv.get().allocator)
+    with(|context| context.icv.get().allocator)
 }
 
 /// # Safety
@@ -309,8 +309,8 @@ pub unsafe extern "C-unwind" fn omp_target_memcpy(
 }
 
 /// # Safety
-/// The arrays have `dimensions` elements, and describe parts of arrays of `element` bytes an element that can be read and
-/// written.
+/// The arrays have `dimensions` elements, and describe parts of arrays of `element` bytes an
+/// element that can be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn omp_target_memcpy_rect(
     to: *mut c_void,

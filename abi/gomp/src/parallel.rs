@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
 use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
-use margay_run_openmp::environment;
-use margay_run_openmp::team::{self, Context, Request};
-use margay_run_openmp::work::{Loop, Wishes};
+use margay_run_openmp::team::{Context, Request};
+use margay_run_openmp::work::{Loop, ShareOptions};
 use margay_sys_threads::outlined::{Outlined, Table};
 use margay_sys_threads::slot;
 
 use crate::Body;
-use crate::loops::{begin_share, decode};
+use crate::runtime::{runtime, with};
+use crate::share::{begin_share, decode};
 
 /// `GOMP_parallel`'s flags hold the clause `proc_bind` in their low bits.
 const BIND: c_uint = 7;
@@ -29,7 +29,7 @@ fn request(threads: c_uint, flags: c_uint) -> Request {
 unsafe fn parallel(body: Body, data: *mut c_void, request: Request, share: Option<Loop>) {
     // SAFETY: by the caller's promise.
     let body = unsafe { Outlined::new(body, data) };
-    team::with(|context| context.parallel(body, request, share, None));
+    with(|context| context.parallel(body, request, share, None));
 }
 
 /// # Safety
@@ -61,7 +61,7 @@ pub unsafe extern "C-unwind" fn GOMP_parallel_reductions(
             Table::claim(*data.cast::<*mut usize>()),
         )
     };
-    team::with(|context| context.parallel(body, request(threads, flags), None, Some(table)))
+    with(|context| context.parallel(body, request(threads, flags), None, Some(table)))
 }
 
 thread_local! {
@@ -79,7 +79,7 @@ struct Begun {
 unsafe fn begin(body: Body, data: *mut c_void, request: Request, share: Option<Loop>) {
     // SAFETY: by the caller's promise.
     let body = unsafe { Outlined::new(body, data) };
-    let first = team::with(|context| Box::new(context.begin(body, request, share)));
+    let first = with(|context| Box::new(context.begin(body, request, share)));
     // SAFETY: the box is kept in the list until `GOMP_parallel_end` has taken the context away.
     let outside = unsafe { first.install() };
     BEGUN.with(|begun| begun.borrow_mut().push(Begun { first, outside }));
@@ -106,7 +106,7 @@ pub extern "C-unwind" fn GOMP_parallel_end() {
     slot::exchange(begun.outside);
     let team = begun.first.get().team;
     drop(begun.first);
-    team::with(|context| context.joined(team));
+    with(|context| context.joined(team));
 }
 
 macro_rules! parallel_loops {
@@ -233,21 +233,22 @@ pub unsafe extern "C-unwind" fn GOMP_parallel_sections_start(
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_sections_start(count: c_uint) -> c_uint {
-    team::with(|context| {
-        context.begin_share(Some(sections(count)), Wishes::default(), None);
+    with(|context| {
+        context.begin_share(Some(sections(count)), ShareOptions::default(), None);
         context.next_section().unwrap_or(0)
     })
 }
 
 /// # Safety
-/// `reductions` is null or a table of reductions; `memory` is null or holds a size and gets an address.
+/// `reductions` is null or a table of reductions; `memory` is null or holds a size and gets an
+/// address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_sections2_start(
     count: c_uint,
     reductions: *mut usize,
     memory: *mut usize,
 ) -> c_uint {
-    team::with(|context| {
+    with(|context| {
         // SAFETY: by the caller's promise.
         unsafe { begin_share(context, Some(sections(count)), reductions, memory, None) };
         context.next_section().unwrap_or(0)
@@ -256,7 +257,7 @@ pub unsafe extern "C-unwind" fn GOMP_sections2_start(
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_sections_next() -> c_uint {
-    team::with(|context| context.next_section().unwrap_or(0))
+    with(|context| context.next_section().unwrap_or(0))
 }
 
 #[unsafe(no_mangle)]
@@ -276,7 +277,7 @@ pub extern "C-unwind" fn GOMP_sections_end_cancel() -> bool {
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_loop_end() {
-    team::with(|context| {
+    with(|context| {
         context.end_share();
         context.barrier();
     });
@@ -284,12 +285,12 @@ pub extern "C-unwind" fn GOMP_loop_end() {
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_loop_end_nowait() {
-    team::with(Context::end_share);
+    with(Context::end_share);
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_loop_end_cancel() -> bool {
-    team::with(|context| {
+    with(|context| {
         context.end_share();
         context.barrier();
         context.team.is_cancelled()
@@ -298,17 +299,17 @@ pub extern "C-unwind" fn GOMP_loop_end_cancel() -> bool {
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_single_start() -> bool {
-    team::with(Context::single)
+    with(Context::single)
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_single_copy_start() -> *mut c_void {
-    team::with(Context::single_copy) as *mut c_void
+    with(Context::single_copy) as *mut c_void
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_single_copy_end(data: *mut c_void) {
-    team::with(|context| context.end_single_copy(data as usize));
+    with(|context| context.end_single_copy(data as usize));
 }
 
 /// # Safety
@@ -316,7 +317,7 @@ pub extern "C-unwind" fn GOMP_single_copy_end(data: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_scope_start(reductions: *mut usize) {
     // SAFETY: by the caller's promise.
-    team::with(|context| unsafe {
+    with(|context| unsafe {
         begin_share(context, None, reductions, std::ptr::null_mut(), None);
     });
 }
@@ -328,10 +329,10 @@ const CANCEL_TASKGROUP: c_int = 8;
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_cancellation_point(which: c_int) -> bool {
-    if !environment::get().cancellation {
+    if !runtime().environment.cancellation {
         return false;
     }
-    team::with(|context| {
+    with(|context| {
         if which & (CANCEL_LOOP | CANCEL_SECTIONS) != 0 {
             return context.team.is_work_cancelled();
         }
@@ -342,13 +343,13 @@ pub extern "C-unwind" fn GOMP_cancellation_point(which: c_int) -> bool {
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_cancel(which: c_int, does: bool) -> bool {
-    if !environment::get().cancellation {
+    if !runtime().environment.cancellation {
         return false;
     }
     if !does {
         return GOMP_cancellation_point(which);
     }
-    team::with(|context| {
+    with(|context| {
         if which & (CANCEL_LOOP | CANCEL_SECTIONS) != 0 {
             context.cancel_share();
         } else if which & CANCEL_TASKGROUP != 0 {
@@ -375,7 +376,7 @@ pub unsafe extern "C-unwind" fn GOMP_teams_reg(
 ) {
     // SAFETY: by the caller's promise.
     let body = unsafe { Outlined::new(body, data) };
-    team::with(|context| context.league(body, teams, limit));
+    with(|context| context.league(body, teams, limit));
 }
 
 #[unsafe(no_mangle)]
@@ -385,7 +386,7 @@ pub extern "C-unwind" fn GOMP_teams4(
     limit: c_uint,
     is_first: bool,
 ) -> bool {
-    team::with(|context| {
+    with(|context| {
         if is_first {
             context.limit_threads(limit);
             context.teams.set((0, least.max(1)));
@@ -402,5 +403,5 @@ pub extern "C-unwind" fn GOMP_teams4(
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_teams(_teams: c_uint, limit: c_uint) {
-    team::with(|context| context.limit_threads(limit));
+    with(|context| context.limit_threads(limit));
 }

@@ -1,15 +1,18 @@
-//! The routines of OpenMP that ask and set: control variables, the region, places, time. Each for C; for Fortran, with an
-//! underscore and arguments by reference; and with `_8_`, where Fortran's default integer has 64 bits.
+//! The routines of OpenMP that ask and set: control variables, the region, places, time. Each for
+//! C; for Fortran, with an underscore and arguments by reference; and with `_8_`, where Fortran's
+//! default integer has 64 bits.
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering;
 
 use margay_core_openmp::schedule::{Kind, Schedule};
-use margay_run_openmp::environment::{self, AFFINITY_FORMAT, TEAMS, TEAMS_THREAD_LIMIT};
+use margay_run_openmp::affinity;
 use margay_run_openmp::icv::{Icv, SUPPORTED_ACTIVE_LEVELS};
-use margay_run_openmp::{affinity, team};
+use margay_run_openmp::team::Context;
 use margay_sys_os::clock;
 use margay_sys_threads::outlined::text;
+
+use crate::runtime::{runtime, with};
 
 /// Routines without arguments.
 macro_rules! asks {
@@ -56,11 +59,11 @@ fn narrow(value: i64) -> c_int {
 }
 
 fn icv() -> &'static Icv {
-    team::with(|context| context.icv.get())
+    with(|context| context.icv.get())
 }
 
 fn change(change: impl FnOnce(&mut Icv)) {
-    team::with(|context| context.icv.set(context.icv.get().with(change)));
+    with(|context| context.change_icv(change));
 }
 
 fn number(value: u32) -> c_int {
@@ -68,12 +71,12 @@ fn number(value: u32) -> c_int {
 }
 
 asks! {
-    omp_get_num_threads omp_get_num_threads_ -> c_int { team::with(|context| number(context.team.size)) }
-    omp_get_thread_num omp_get_thread_num_ -> c_int { team::with(|context| number(context.id)) }
+    omp_get_num_threads omp_get_num_threads_ -> c_int { with(|context| number(context.team.size)) }
+    omp_get_thread_num omp_get_thread_num_ -> c_int { with(|context| number(context.id)) }
     omp_get_max_threads omp_get_max_threads_ -> c_int { number(icv().threads) }
-    omp_get_num_procs omp_get_num_procs_ -> c_int { number(environment::get().cores) }
+    omp_get_num_procs omp_get_num_procs_ -> c_int { number(runtime().environment.cores) }
     omp_in_parallel omp_in_parallel_ -> c_int {
-        team::with(|context| c_int::from(context.team.active_level.load(Ordering::Relaxed) > 0))
+        with(|context| c_int::from(context.team.active_level() > 0))
     }
     omp_get_dynamic omp_get_dynamic_ -> c_int { c_int::from(icv().dynamic) }
     omp_get_nested omp_get_nested_ -> c_int {
@@ -83,32 +86,32 @@ asks! {
     omp_get_thread_limit omp_get_thread_limit_ -> c_int { number(icv().thread_limit) }
     omp_get_max_active_levels omp_get_max_active_levels_ -> c_int { number(icv().max_active_levels) }
     omp_get_supported_active_levels omp_get_supported_active_levels_ -> c_int { number(SUPPORTED_ACTIVE_LEVELS) }
-    omp_get_level omp_get_level_ -> c_int { team::with(|context| number(context.level())) }
+    omp_get_level omp_get_level_ -> c_int { with(|context| number(context.level())) }
     omp_get_active_level omp_get_active_level_ -> c_int {
-        team::with(|context| number(context.team.active_level.load(Ordering::Relaxed)))
+        with(|context| number(context.team.active_level()))
     }
-    omp_in_final omp_in_final_ -> c_int { team::with(|context| c_int::from(context.is_final.get())) }
-    omp_get_cancellation omp_get_cancellation_ -> c_int { c_int::from(environment::get().cancellation) }
+    omp_in_final omp_in_final_ -> c_int { with(|context| c_int::from(context.is_final.get())) }
+    omp_get_cancellation omp_get_cancellation_ -> c_int { c_int::from(runtime().environment.cancellation) }
     omp_get_proc_bind omp_get_proc_bind_ -> c_int { icv().bind as c_int }
-    omp_get_num_places omp_get_num_places_ -> c_int { environment::get().places.len() as c_int }
+    omp_get_num_places omp_get_num_places_ -> c_int { runtime().environment.places.len() as c_int }
     omp_get_place_num omp_get_place_num_ -> c_int {
-        team::with(|context| context.member.place().map_or(-1, |place| place as c_int))
+        with(|context| context.member.place().map_or(-1, |place| place as c_int))
     }
     omp_get_partition_num_places omp_get_partition_num_places_ -> c_int {
-        team::with(|context| number(context.member.partition().1))
+        with(|context| number(context.member.partition().1))
     }
     omp_get_default_device omp_get_default_device_ -> c_int { icv().device }
     omp_get_num_devices omp_get_num_devices_ -> c_int { 0 }
     omp_get_device_num omp_get_device_num_ -> c_int { 0 }
     omp_get_initial_device omp_get_initial_device_ -> c_int { 0 }
     omp_is_initial_device omp_is_initial_device_ -> c_int { 1 }
-    omp_get_num_teams omp_get_num_teams_ -> c_int { team::with(|context| number(context.teams.get().1)) }
-    omp_get_team_num omp_get_team_num_ -> c_int { team::with(|context| number(context.teams.get().0)) }
-    omp_get_max_teams omp_get_max_teams_ -> c_int { number(TEAMS.load(Ordering::Relaxed)) }
+    omp_get_num_teams omp_get_num_teams_ -> c_int { with(|context| number(context.teams.get().1)) }
+    omp_get_team_num omp_get_team_num_ -> c_int { with(|context| number(context.teams.get().0)) }
+    omp_get_max_teams omp_get_max_teams_ -> c_int { number(runtime().icvs.teams.load(Ordering::Relaxed)) }
     omp_get_teams_thread_limit omp_get_teams_thread_limit_ -> c_int {
-        number(TEAMS_THREAD_LIMIT.load(Ordering::Relaxed))
+        number(runtime().icvs.teams_thread_limit.load(Ordering::Relaxed))
     }
-    omp_get_max_task_priority omp_get_max_task_priority_ -> c_int { number(environment::get().max_task_priority) }
+    omp_get_max_task_priority omp_get_max_task_priority_ -> c_int { number(runtime().environment.max_task_priority) }
     omp_get_wtime omp_get_wtime_ -> f64 { clock::now_ns() as f64 * 1e-9 }
     omp_get_wtick omp_get_wtick_ -> f64 { 1e-9 }
 }
@@ -131,26 +134,26 @@ takes! {
         }
     }
     omp_get_ancestor_thread_num omp_get_ancestor_thread_num_ omp_get_ancestor_thread_num_8_ (level) -> c_int {
-        team::with(|context| context.ancestor(level).map_or(-1, |(id, _)| number(id)))
+        with(|context| context.ancestor(level).map_or(-1, |(id, _)| number(id)))
     }
     omp_get_team_size omp_get_team_size_ omp_get_team_size_8_ (level) -> c_int {
-        team::with(|context| context.ancestor(level).map_or(-1, |(_, size)| number(size)))
+        with(|context| context.ancestor(level).map_or(-1, |(_, size)| number(size)))
     }
     omp_set_default_device omp_set_default_device_ omp_set_default_device_8_ (device) -> () {
         change(|icv| icv.device = device.max(0));
     }
     omp_set_num_teams omp_set_num_teams_ omp_set_num_teams_8_ (teams) -> () {
         if teams >= 0 {
-            TEAMS.store(teams as u32, Ordering::Relaxed);
+            runtime().icvs.teams.store(teams as u32, Ordering::Relaxed);
         }
     }
     omp_set_teams_thread_limit omp_set_teams_thread_limit_ omp_set_teams_thread_limit_8_ (limit) -> () {
         if limit >= 0 {
-            TEAMS_THREAD_LIMIT.store(limit as u32, Ordering::Relaxed);
+            runtime().icvs.teams_thread_limit.store(limit as u32, Ordering::Relaxed);
         }
     }
     omp_display_env omp_display_env_ omp_display_env_8_ (verbose) -> () {
-        eprint!("{}", environment::get().display(verbose != 0));
+        eprint!("{}", runtime().environment.display(&runtime().icvs, verbose != 0));
     }
     omp_get_place_num_procs omp_get_place_num_procs_ omp_get_place_num_procs_8_ (place) -> c_int {
         processors(place).len() as c_int
@@ -160,7 +163,7 @@ takes! {
 fn processors(place: c_int) -> &'static [usize] {
     usize::try_from(place)
         .ok()
-        .and_then(|place| environment::get().places.get(place))
+        .and_then(|place| runtime().environment.places.get(place))
         .map_or(&[], Vec::as_slice)
 }
 
@@ -205,7 +208,7 @@ pub unsafe extern "C-unwind" fn omp_get_place_proc_ids_8_(place: *const i64, ids
 }
 
 fn partition() -> std::ops::Range<u32> {
-    let (first, count) = team::with(|context| context.member.partition());
+    let (first, count) = with(|context| context.member.partition());
     first..first + count
 }
 
@@ -310,10 +313,10 @@ pub unsafe extern "C-unwind" fn omp_get_schedule_8_(kind: *mut u32, chunk: *mut 
     }
 }
 
-/// Forgets the values of threadprivate variables, except those of the initial thread. Refused, as the standard asks, from
-/// within a region.
+/// Forgets the values of threadprivate variables, except those of the initial thread. Refused, as
+/// the standard asks, from within a region.
 fn pause(kind: c_int) -> c_int {
-    let is_done = matches!(kind, 1 | 2) && team::with(team::Context::forget_variables);
+    let is_done = matches!(kind, 1 | 2) && with(Context::forget_thread_variables);
     if is_done { 0 } else { -1 }
 }
 
@@ -383,21 +386,13 @@ unsafe fn put_fortran_text(to: *mut c_char, room: usize, text: &str) -> i32 {
     text.len() as i32
 }
 
-fn current_format() -> String {
-    environment::get();
-    AFFINITY_FORMAT
-        .read()
-        .map(|format| format.clone())
-        .unwrap_or_default()
-}
-
 /// # Safety
 /// `format` ends with a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn omp_set_affinity_format(format: *const c_char) {
-    environment::get();
     // SAFETY: by the caller's promise.
-    environment::set_affinity_format(&unsafe { text(format, None) });
+    let format = unsafe { text(format, None) };
+    runtime().icvs.set_affinity_format(&format);
 }
 
 /// # Safety
@@ -405,7 +400,7 @@ pub unsafe extern "C-unwind" fn omp_set_affinity_format(format: *const c_char) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn omp_get_affinity_format(to: *mut c_char, room: usize) -> usize {
     // SAFETY: by the caller's promise.
-    unsafe { put_text(to, room, &current_format()) }
+    unsafe { put_text(to, room, &runtime().icvs.affinity_format()) }
 }
 
 /// # Safety
@@ -414,7 +409,7 @@ pub unsafe extern "C-unwind" fn omp_get_affinity_format(to: *mut c_char, room: u
 pub unsafe extern "C-unwind" fn omp_display_affinity(format: *const c_char) {
     // SAFETY: by the caller's promise.
     let format = unsafe { text(format, None) };
-    team::with(|context| eprintln!("{}", affinity::capture(context, Some(&format))));
+    with(|context| eprintln!("{}", affinity::capture(context, Some(&format))));
 }
 
 /// # Safety
@@ -427,7 +422,7 @@ pub unsafe extern "C-unwind" fn omp_capture_affinity(
 ) -> usize {
     // SAFETY: by the caller's promise.
     let format = unsafe { text(format, None) };
-    let line = team::with(|context| affinity::capture(context, Some(&format)));
+    let line = with(|context| affinity::capture(context, Some(&format)));
     // SAFETY: by the caller's promise.
     unsafe { put_text(to, room, &line) }
 }
@@ -436,9 +431,9 @@ pub unsafe extern "C-unwind" fn omp_capture_affinity(
 /// `format` has `length` readable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn omp_set_affinity_format_(format: *const c_char, length: usize) {
-    environment::get();
     // SAFETY: by the caller's promise.
-    environment::set_affinity_format(&unsafe { fortran_text(format, length) });
+    let format = unsafe { fortran_text(format, length) };
+    runtime().icvs.set_affinity_format(&format);
 }
 
 /// # Safety
@@ -446,7 +441,7 @@ pub unsafe extern "C-unwind" fn omp_set_affinity_format_(format: *const c_char, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn omp_get_affinity_format_(to: *mut c_char, room: usize) -> i32 {
     // SAFETY: by the caller's promise.
-    unsafe { put_fortran_text(to, room, &current_format()) }
+    unsafe { put_fortran_text(to, room, &runtime().icvs.affinity_format()) }
 }
 
 /// # Safety
@@ -455,7 +450,7 @@ pub unsafe extern "C-unwind" fn omp_get_affinity_format_(to: *mut c_char, room: 
 pub unsafe extern "C-unwind" fn omp_display_affinity_(format: *const c_char, length: usize) {
     // SAFETY: by the caller's promise.
     let format = unsafe { fortran_text(format, length) };
-    team::with(|context| eprintln!("{}", affinity::capture(context, Some(&format))));
+    with(|context| eprintln!("{}", affinity::capture(context, Some(&format))));
 }
 
 /// # Safety
@@ -469,7 +464,7 @@ pub unsafe extern "C-unwind" fn omp_capture_affinity_(
 ) -> i32 {
     // SAFETY: by the caller's promise.
     let format = unsafe { fortran_text(format, length) };
-    let line = team::with(|context| affinity::capture(context, Some(&format)));
+    let line = with(|context| affinity::capture(context, Some(&format)));
     // SAFETY: by the caller's promise.
     unsafe { put_fortran_text(to, room, &line) }
 }

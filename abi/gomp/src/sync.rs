@@ -4,17 +4,19 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::AtomicU32;
 
 use margay_run_openmp::lock::{self, Nested, OldNested};
-use margay_run_openmp::team::{self, Context};
+use margay_run_openmp::team::Context;
 use margay_sys_threads::outlined::text;
+
+use crate::runtime::{runtime, with};
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_barrier() {
-    team::with(Context::barrier);
+    with(Context::barrier);
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_barrier_cancel() -> bool {
-    team::with(|context| {
+    with(|context| {
         context.barrier();
         context.team.is_cancelled()
     })
@@ -22,12 +24,12 @@ pub extern "C-unwind" fn GOMP_barrier_cancel() -> bool {
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_critical_start() {
-    lock::set(&lock::CRITICAL);
+    lock::set(&runtime().critical, runtime);
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_critical_end() {
-    lock::unset(&lock::CRITICAL);
+    lock::unset(&runtime().critical, runtime);
 }
 
 /// # Safety
@@ -35,7 +37,7 @@ pub extern "C-unwind" fn GOMP_critical_end() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_critical_name_start(name: *mut AtomicU32) {
     // SAFETY: by the caller's promise; a lock fits in a pointer.
-    lock::set(unsafe { &*name });
+    lock::set(unsafe { &*name }, runtime);
 }
 
 /// # Safety
@@ -43,21 +45,21 @@ pub unsafe extern "C-unwind" fn GOMP_critical_name_start(name: *mut AtomicU32) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_critical_name_end(name: *mut AtomicU32) {
     // SAFETY: by the caller's promise.
-    lock::unset(unsafe { &*name });
+    lock::unset(unsafe { &*name }, runtime);
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_atomic_start() {
-    lock::set(&lock::ATOMIC);
+    lock::set(&runtime().atomic, runtime);
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_atomic_end() {
-    lock::unset(&lock::ATOMIC);
+    lock::unset(&runtime().atomic, runtime);
 }
 
-/// Each lock function for C; for Fortran, with an underscore; and, under a name of its own that the linker gives the version
-/// of OpenMP 2.5, for programs that were built for it.
+/// Each lock function for C; for Fortran, with an underscore; and, under a name of its own that the
+/// linker gives the version of OpenMP 2.5, for programs that were built for it.
 macro_rules! locks {
     ($($name:ident $fortran:ident $old:ident $old_fortran:ident ($lock:ident: $of:ty) -> $result:ty $body:block)*) => {$(
         locks!(@one $name $lock: $of, $result, $body);
@@ -85,17 +87,18 @@ locks! {
         let _ = lock;
     }
     omp_set_lock omp_set_lock_ margay_omp25_set_lock margay_omp25_set_lock_ (lock: AtomicU32) -> () {
-        lock::set(lock);
+        lock::set(lock, runtime);
     }
     omp_unset_lock omp_unset_lock_ margay_omp25_unset_lock margay_omp25_unset_lock_ (lock: AtomicU32) -> () {
-        lock::unset(lock);
+        lock::unset(lock, runtime);
     }
     omp_test_lock omp_test_lock_ margay_omp25_test_lock margay_omp25_test_lock_ (lock: AtomicU32) -> c_int {
         c_int::from(lock::test(lock))
     }
 }
 
-/// The nested locks. A lock of OpenMP 3.0 is larger than Fortran's variable for it, which therefore holds its address.
+/// The nested locks. A lock of OpenMP 3.0 is larger than Fortran's variable for it, which therefore
+/// holds its address.
 macro_rules! nested {
     ($($name:ident $fortran:ident $old:ident $old_fortran:ident ($lock:ident, $context:ident) -> $result:ty $body:block)*) => {$(
         nested!(@one $name $lock: Nested, $context, $result, $body);
@@ -108,7 +111,7 @@ macro_rules! nested {
         pub unsafe extern "C-unwind" fn $fortran($lock: *mut *mut Nested) -> $result {
             // SAFETY: by the caller's promise.
             let $lock = unsafe { &**$lock };
-            team::with(|$context| $body)
+            with(|$context| $body)
         }
     )*};
     (@one $name:ident $lock:ident: $of:ty, $context:ident, $result:ty, $body:block) => {
@@ -118,7 +121,7 @@ macro_rules! nested {
         pub unsafe extern "C-unwind" fn $name($lock: *mut $of) -> $result {
             // SAFETY: by the caller's promise.
             let $lock = unsafe { &*$lock };
-            team::with(|$context| $body)
+            with(|$context| $body)
         }
     };
 }
@@ -130,8 +133,8 @@ nested! {
     omp_test_nest_lock omp_test_nest_lock_ margay_omp25_test_nest_lock margay_omp25_test_nest_lock_ (lock, context) -> c_int {
         lock.test(context) as c_int
     }
-    omp_unset_nest_lock omp_unset_nest_lock_ margay_omp25_unset_nest_lock margay_omp25_unset_nest_lock_ (lock, _context) -> () {
-        lock.unset();
+    omp_unset_nest_lock omp_unset_nest_lock_ margay_omp25_unset_nest_lock margay_omp25_unset_nest_lock_ (lock, context) -> () {
+        lock.unset(context);
     }
 }
 
@@ -165,7 +168,8 @@ pub unsafe extern "C-unwind" fn omp_init_nest_lock_(lock: *mut *mut Nested) {
 }
 
 /// # Safety
-/// The variable holds the address of a lock that `omp_init_nest_lock_` has made, and nobody uses it any more.
+/// The variable holds the address of a lock that `omp_init_nest_lock_` has made, and nobody uses it
+/// any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn omp_destroy_nest_lock_(lock: *mut *mut Nested) {
     // SAFETY: by the caller's promise.
@@ -177,7 +181,8 @@ pub unsafe extern "C-unwind" fn omp_destroy_nest_lock_(lock: *mut *mut Nested) {
     }
 }
 
-/// The message of an `error` directive: with a length, ended by a zero byte (a length of all ones), or none.
+/// The message of an `error` directive: with a length, ended by a zero byte (a length of all ones),
+/// or none.
 ///
 /// # Safety
 /// `message` is such a text.

@@ -1,24 +1,25 @@
-//! Target regions. There is no device: they run on the host, outside of the regions of who encounters them, and the data
-//! is where it is.
+//! Target regions. There is no device: they run on the host, outside of the regions of who
+//! encounters them, and the data is where it is.
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use margay_run_openmp::environment::{self, Offload};
-use margay_run_openmp::team;
+use margay_run_openmp::environment::Offload;
 use margay_sys_threads::outlined::Outlined;
 
+use crate::runtime::{runtime, with};
 use crate::task::accesses;
 use crate::{Body, fatal};
 
-/// Device numbers: that of the control variable, the host by a clause `if(false)`. The host is device 0, since there is no
-/// other.
+/// Device numbers: that of the control variable, the host by a clause `if(false)`. The host is
+/// device 0, since there is no other.
 const DEFAULT: c_int = -1;
 const FALLBACK: c_int = -2;
 const HOST: c_int = 0;
 /// Kinds of mapped data, in the low byte; the binary logarithm of the alignment is in the high one.
 const KIND: u16 = 0xff;
 const FIRSTPRIVATE: u16 = 0x0c;
-/// Arguments of a target region: for which device, whether the value is in the next word, which it is, and the value.
+/// Arguments of a target region: for which device, whether the value is in the next word, which it
+/// is, and the value.
 const DEVICE: usize = (1 << 7) - 1;
 const VALUE_FOLLOWS: usize = 1 << 7;
 const WHICH: usize = 0xff << 8;
@@ -29,23 +30,23 @@ const VALUE_SHIFT: u32 = 16;
 /// `body(data)` is the target region.
 unsafe fn run(body: Body, data: *mut c_void, device: c_int, limit: u32) {
     let device = match device {
-        DEFAULT => team::with(|context| context.icv.get().device),
+        DEFAULT => with(|context| context.icv.get().device),
         device => device,
     };
-    if environment::get().offload == Offload::Mandatory && device != FALLBACK && device != HOST {
+    if runtime().environment.offload == Offload::Mandatory && device != FALLBACK && device != HOST {
         fatal(&format!(
             "OMP_TARGET_OFFLOAD is 'mandatory', but there is no device {device}"
         ));
     }
     // SAFETY: by the caller's promise.
     let body = unsafe { Outlined::new(body, data) };
-    let initial = environment::get().initial;
-    let icv = if limit == 0 {
-        initial
-    } else {
-        initial.with(|icv| icv.thread_limit = limit)
-    };
-    team::with(|context| context.as_initial(icv, |_| body.call()));
+    let icvs = &runtime().icvs;
+    let icv = icvs.change(icvs.initial, |icv| {
+        if limit != 0 {
+            icv.thread_limit = limit;
+        }
+    });
+    with(|context| context.as_initial(icv, |_| body.call()));
 }
 
 /// # Safety
@@ -54,7 +55,7 @@ unsafe fn wait(depend: *const usize) {
     if !depend.is_null() {
         // SAFETY: by the caller's promise.
         let named = unsafe { accesses(depend) };
-        team::with(|context| context.wait_for_accesses(&named));
+        with(|context| context.wait_for_accesses(&named));
     }
 }
 
@@ -75,8 +76,8 @@ pub unsafe extern "C-unwind" fn GOMP_target(
 }
 
 /// # Safety
-/// `body(data)` is the target region; `data`, `sizes` and `kinds` have `count` elements; `depend` is null or an array of
-/// dependences; `arguments` is null or ends with a zero.
+/// `body(data)` is the target region; `data`, `sizes` and `kinds` have `count` elements; `depend`
+/// is null or an array of dependences; `arguments` is null or ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_target_ext(
     device: c_int,

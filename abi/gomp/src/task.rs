@@ -5,10 +5,11 @@ use std::ffi::{c_int, c_long, c_uint, c_void};
 use margay_core_openmp::schedule::Iterations;
 use margay_core_openmp::taskloop::Cut;
 use margay_run_openmp::Access;
-use margay_run_openmp::task::{Clauses, Event};
-use margay_run_openmp::team::{self, Context};
+use margay_run_openmp::task::TaskClauses;
+use margay_run_openmp::team::Context;
 use margay_sys_threads::outlined::{CopyArguments, Table, TaskCall};
 
+use crate::runtime::{runtime, with};
 use crate::{Body, fatal};
 
 const FINAL: c_uint = 1 << 1;
@@ -25,9 +26,10 @@ const STRICT: c_uint = 1 << 14;
 /// Kinds of dependences in an `omp_depend_t`.
 const DEPEND_IN: usize = 1;
 
-/// The accesses that an array of dependences names: its length and the number of those that write, and then addresses, those
-/// written first; or 0, its length, the numbers of those that write, of mutexinoutset, and of those that read, and then
-/// addresses of each kind and, in the end, of `omp_depend_t` objects.
+/// The accesses that an array of dependences names: its length and the number of those that write,
+/// and then addresses, those written first; or 0, its length, the numbers of those that write, of
+/// mutexinoutset, and of those that read, and then addresses of each kind and, in the end, of
+/// `omp_depend_t` objects.
 ///
 /// # Safety
 /// `table` is such an array.
@@ -69,8 +71,8 @@ pub(crate) unsafe fn accesses(table: *const usize) -> Vec<(usize, Access)> {
 }
 
 /// # Safety
-/// `body`, `data`, `copy`, `size` and `align` are as [`TaskCall::new`] asks; `depend` is an array of dependences where the
-/// flags say so, and `detach` the place of an event handle.
+/// `body`, `data`, `copy`, `size` and `align` are as [`TaskCall::new`] asks; `depend` is an array
+/// of dependences where the flags say so, and `detach` the place of an event handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_task(
     body: Body,
@@ -84,7 +86,7 @@ pub unsafe extern "C-unwind" fn GOMP_task(
     priority: c_int,
     detach: *mut usize,
 ) {
-    let clauses = Clauses {
+    let clauses = TaskClauses {
         is_undeferred: !condition,
         is_final: flags & FINAL != 0,
         priority: if flags & PRIORITY != 0 {
@@ -95,7 +97,7 @@ pub unsafe extern "C-unwind" fn GOMP_task(
     };
     // SAFETY: by the caller's promise.
     let call = unsafe { TaskCall::new(body, data, copy, size as usize, align as usize) };
-    team::with(|context| {
+    with(|context| {
         if flags & (DEPEND | DETACH) == 0 {
             return context.task(call, clauses, &[], None);
         }
@@ -106,8 +108,9 @@ pub unsafe extern "C-unwind" fn GOMP_task(
             Vec::new()
         };
         let event = (flags & DETACH != 0).then(|| {
-            let (event, number) = Event::new();
-            // SAFETY: by the caller's promise. The arguments, which are copied after this, begin with the handle.
+            let (event, number) = context.runtime().new_event();
+            // SAFETY: by the caller's promise. The arguments, which are copied after this, begin
+            // with the handle.
             unsafe {
                 detach.write(number);
                 if !data.is_null() {
@@ -122,7 +125,7 @@ pub unsafe extern "C-unwind" fn GOMP_task(
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn omp_fulfill_event(event: usize) {
-    if !Event::fulfill(event) {
+    if !runtime().fulfill_event(event) {
         fatal(&format!(
             "omp_fulfill_event: {event:#x} is no event, or it was fulfilled before"
         ));
@@ -135,7 +138,8 @@ pub extern "C-unwind" fn omp_fulfill_event_(event: usize) {
 }
 
 /// # Safety
-/// The arguments at `data` begin with two numbers that the runtime may write, and, with reductions, the address of a table.
+/// The arguments at `data` begin with two numbers that the runtime may write, and, with reductions,
+/// the address of a table.
 unsafe fn taskloop(
     call: TaskCall,
     data: *mut c_void,
@@ -147,7 +151,7 @@ unsafe fn taskloop(
     // SAFETY: by the caller's promise.
     let table = || unsafe { data.cast::<*mut usize>().add(2).read() };
     let registers = flags & (NOGROUP | REDUCTION) == REDUCTION;
-    team::with(|context| {
+    with(|context| {
         if iterations.count == 0 || context.team.is_cancelled() {
             if registers {
                 // Tells the caller that nothing has been registered.
@@ -156,7 +160,7 @@ unsafe fn taskloop(
             }
             return;
         }
-        let clauses = Clauses {
+        let clauses = TaskClauses {
             is_undeferred: flags & IF == 0,
             is_final: flags & FINAL != 0,
             priority: priority.max(0) as u32,
@@ -229,7 +233,7 @@ pub unsafe extern "C-unwind" fn GOMP_taskloop_ull(
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_taskwait() {
-    team::with(Context::taskwait);
+    with(Context::taskwait);
 }
 
 /// # Safety
@@ -238,22 +242,22 @@ pub extern "C-unwind" fn GOMP_taskwait() {
 pub unsafe extern "C-unwind" fn GOMP_taskwait_depend(depend: *const usize) {
     // SAFETY: by the caller's promise.
     let named = unsafe { accesses(depend) };
-    team::with(|context| context.wait_for_accesses(&named));
+    with(|context| context.wait_for_accesses(&named));
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_taskyield() {
-    team::with(Context::taskyield);
+    with(Context::taskyield);
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_taskgroup_start() {
-    team::with(|context| context.start_group(false));
+    with(|context| context.start_group(false));
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_taskgroup_end() {
-    team::with(Context::end_group);
+    with(Context::end_group);
 }
 
 /// # Safety
@@ -262,7 +266,7 @@ pub extern "C-unwind" fn GOMP_taskgroup_end() {
 pub unsafe extern "C-unwind" fn GOMP_taskgroup_reduction_register(table: *mut usize) {
     // SAFETY: by the caller's promise.
     let table = unsafe { Table::claim(table) };
-    team::with(|context| context.register(table));
+    with(|context| context.register(table));
 }
 
 /// # Safety
@@ -271,7 +275,7 @@ pub unsafe extern "C-unwind" fn GOMP_taskgroup_reduction_register(table: *mut us
 pub unsafe extern "C-unwind" fn GOMP_taskgroup_reduction_unregister(table: *mut usize) {
     // SAFETY: by the caller's promise.
     let table = unsafe { Table::claim(table) };
-    team::with(|context| context.unregister(table));
+    with(|context| context.unregister(table));
 }
 
 /// # Safety
@@ -284,7 +288,7 @@ pub unsafe extern "C-unwind" fn GOMP_task_reduction_remap(
 ) {
     // SAFETY: by the caller's promise.
     let words = unsafe { Table::claim(words) };
-    if let Err(address) = team::with(|context| context.remap(words, count, originals)) {
+    if let Err(address) = with(|context| context.remap(words, count, originals)) {
         fatal(&format!(
             "a task says that it reduces the variable at {address:#x}, but no construct around it does"
         ));
@@ -293,5 +297,5 @@ pub unsafe extern "C-unwind" fn GOMP_task_reduction_remap(
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_workshare_task_reduction_unregister(is_cancelled: bool) {
-    team::with(|context| context.unregister_share(is_cancelled));
+    with(|context| context.unregister_share(is_cancelled));
 }

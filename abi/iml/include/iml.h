@@ -46,7 +46,8 @@ void iml_COBEGIN(const int *ntasks, ...);
 /* Enqueues void task(parameters...) and returns at once. It is complete when iml_WaitEnQ has returned, or when the program ends. */
 void iml_EnQ(void (*task)(IML_ANY), const int *nparams, ...);
 
-/* Takes one from the counter and returns what is left, atomically; what was written before is seen by who gets 0. */
+/* Decrements the counter atomically and returns its new value; the caller that gets 0 sees what the others wrote
+ * before their calls. */
 int iml_DecAndFetch(int *counter);
 
 /* Changes how many threads take work: at least 1, at most as many as there are cores to use. Returns how many it is now. */
@@ -95,7 +96,7 @@ void iml_For(int64_t begin, int64_t end, int64_t grain, void (*body)(int64_t beg
 
 /* Reduces a range to *result, a value of `size` bytes. *result holds the value of no iterations first. map(begin, end, value, data) adds a part of
  * the range, of at most `grain` iterations, to *value, which holds that same value before; combine(left, right, data) adds *right to *left, its neighbour.
- * Who computes what does not change the result, bit by bit. */
+ * The result does not depend on which thread computes what, bit by bit. */
 void iml_Reduce(int64_t begin, int64_t end, int64_t grain, void *result, size_t size,
                 void (*map)(int64_t begin, int64_t end, void *value, void *data),
                 void (*combine)(void *left, const void *right, void *data), void *data);

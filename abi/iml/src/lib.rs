@@ -1,15 +1,31 @@
-//! The Rust half of `libiml`: what `iml.c` calls. Its names are those of C's half, which has the checks that need no worker.
+//! The Rust half of `libiml`: what `iml.c` calls. Functions are named after those of the C half,
+//! which makes the checks that need no worker.
 
 use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use margay_run_threads::{Config, DequeMark, Iterations, Pool, Schedule, Worker};
+
+/// The pool of this process: the one look-up. Its threads are started at the first call.
+fn pool() -> &'static Pool {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    POOL.get_or_init(|| Pool::new(Config::default()))
+}
+
+#[inline]
+fn with_worker<R>(body: impl FnOnce(&Worker) -> R) -> R {
+    margay_run_threads::with_worker(pool, body)
+}
 use margay_sys_threads::job::{Context, Count};
-use margay_threads::{Iterations, Mark, Schedule, Worker, with_worker};
 
-/// What the C half vouches for: addresses that stay valid while the call that has them runs, of things that the user lets any thread use.
+/// What the C half guarantees: addresses that stay valid during the call that has them, of objects
+/// that the user lets any thread use.
 #[derive(Clone, Copy)]
 struct Vouched<T>(T);
 
-// SAFETY: the user of IML promises that procedures and their parameters may be used by any thread; that is what forking them means.
+// SAFETY: the user of IML promises that procedures and their parameters may be used by any thread;
+// that is what forking them means.
 unsafe impl<T> Send for Vouched<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Vouched<T> {}
@@ -25,14 +41,15 @@ impl<T: Copy> Vouched<T> {
 #[repr(C)]
 struct Group {
     /// [`BEGUN`], or anything.
-    mark_of_life: u64,
-    seat: u16,
-    is_cancelled: std::sync::atomic::AtomicBool,
-    since: Mark,
+    magic: u64,
+    /// The slot of the worker that began it.
+    worker: u16,
+    is_cancelled: AtomicBool,
+    since: DequeMark,
     count: Count,
 }
 
-/// What a group begins with that has been begun.
+/// The first word of a group that has been begun.
 const BEGUN: u64 = 0x696d_6c67_726f_7570;
 
 /// Words of `iml_group_t`.
@@ -42,8 +59,8 @@ const _: () = assert!(size_of::<Group>() <= GROUP_WORDS * 8 && align_of::<Group>
 impl Group {
     fn begin(worker: &Worker) -> Group {
         Group {
-            mark_of_life: BEGUN,
-            seat: Context::seat(worker),
+            magic: BEGUN,
+            worker: Context::seat(worker),
             is_cancelled: false.into(),
             since: worker.mark(),
             count: Count::new(worker.home()),
@@ -51,7 +68,7 @@ impl Group {
     }
 
     fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(std::sync::atomic::Ordering::Acquire)
+        self.is_cancelled.load(Ordering::Acquire)
     }
 }
 
@@ -62,7 +79,7 @@ impl Group {
 unsafe fn begun<'a>(group: *const Group) -> Option<&'a Group> {
     // SAFETY: by the caller; any bits are a group as far as its first word.
     unsafe {
-        if group.is_null() || (*group).mark_of_life != BEGUN {
+        if group.is_null() || (*group).magic != BEGUN {
             return None;
         }
         Some(&*group)
@@ -88,7 +105,7 @@ extern "C" fn margay_iml_loop(
         _ => Schedule::Factoring,
     };
     let (data, group) = (Vouched(data), Vouched(group));
-    // All is put together where it is used, from registers; see `margay_iml_enqueue_short`.
+    // Everything is assembled where it is used, from registers; see `margay_iml_enqueue_short`.
     with_worker(move |worker| {
         let iterations = Iterations {
             count: count.max(0) as u64,
@@ -136,7 +153,8 @@ fn enqueue<const WORDS: usize>(worker: &Worker, run: RunTask, words: &[usize]) {
 
 type RunShortTask = extern "C" fn(usize, usize, usize, usize);
 
-/// A task of few words, which come and go in registers: reading them together from where each has just been written takes longer than the rest.
+/// A task of few words, which are passed in registers: reading them from memory where each has just
+/// been written takes longer than all the rest.
 #[unsafe(no_mangle)]
 extern "C" fn margay_iml_enqueue_short(
     run: RunShortTask,
@@ -270,9 +288,9 @@ unsafe extern "C" fn margay_iml_spawn(
                 }
             }
             // Read before: the group may be gone when this was its last task.
-            let seat = group.seat;
+            let home = group.worker;
             if let Some(waiter) = group.count.finish(worker.home()) {
-                worker.wake_task(seat, waiter);
+                worker.wake_task(home, waiter);
             }
         });
         worker.deque().push(job);
@@ -292,7 +310,7 @@ unsafe extern "C" fn margay_iml_wait(group: *mut Group) -> c_int {
         return 1;
     };
     with_worker(|worker| {
-        if begun_group.seat != Context::seat(worker) {
+        if begun_group.worker != Context::seat(worker) {
             return 2;
         }
         worker.wait_for_tasks(&begun_group.count, begun_group.since);
@@ -308,9 +326,7 @@ unsafe extern "C" fn margay_iml_wait(group: *mut Group) -> c_int {
 unsafe extern "C" fn margay_iml_cancel(group: *const Group) {
     // SAFETY: by the caller.
     if let Some(group) = unsafe { begun(group) } {
-        group
-            .is_cancelled
-            .store(true, std::sync::atomic::Ordering::Release);
+        group.is_cancelled.store(true, Ordering::Release);
     }
 }
 

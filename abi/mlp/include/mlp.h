@@ -21,13 +21,13 @@ extern "C" {
 #define MLP_LIVING 1 /* The process runs. */
 #define MLP_ENDED 2 /* The process has ended with code 0. */
 #define MLP_DEAD 3 /* The process was killed or has ended with another code. */
-#define MLP_UNKNOWN 1000 /* Nobody knows how the process ended. */
+#define MLP_UNKNOWN 1000 /* How the process ended is not known. */
 
 /* An error ends the process with a message, and the group with it; after mlp_errors(MLP_ERRORS_RETURN) calls return a number below 0
  * instead, or a null pointer. */
-/* Makes processes until there are numpro; process n gets its number in nowpro and has nthread[n - 1] threads. */
+/* nthread[n - 1] threads. */
 int forkit(const int nthread[], int numpro, int *nowpro);
-/* Makes the arena with so many bytes; without it the first use makes one of half the memory. */
+/* Makes the arena with this size; without the call the first use makes one of half the memory. */
 int mlp_arena(size_t bytes);
 /* The address of the part of the arena with that name, made with zeroes if it is not there. */
 void *mlp_alloc(const char *name, size_t bytes);
@@ -41,27 +41,27 @@ int mlp_process(void);
 int mlp_processes(void);
 /* Returns when all processes have called it. */
 int mlp_barrier(void);
-/* Takes the lock, an integer in the arena that was 0 at first; MLP_OWNER_DIED when its holder has ended. */
+/* has ended. */
 int mlp_lock(int *lock);
 /* As mlp_lock if that need not wait, and got is 1; else got is 0. */
 int mlp_trylock(int *lock, int *got);
 /* Gives the lock back. */
 int mlp_unlock(int *lock);
-/* How many threads this process is to use now; an OpenMP runtime is told, and its threads are bound. */
+/* binds its threads. */
 int mlp_threads(void);
 /* Binds the calling thread to the CPU of a thread of this process, from 0. */
 int mlp_pin(int thread);
-/* Others may use up to so many CPUs of this process; returns how many it lends more than before. */
+/* Lends up to this many CPUs of this process to others; returns how many it lends in addition. */
 int mlp_lend(int cpus);
-/* Takes up to so many CPUs that others lend; returns how many. */
+/* Borrows up to this many CPUs that others lend; returns how many. */
 int mlp_borrow(int cpus);
 /* Wants all CPUs of this process back; returns how many others still use. */
 int mlp_reclaim(void);
-/* Gives back all CPUs that this process has borrowed; returns how many. */
+/* Returns all borrowed CPUs to their owners; returns how many. */
 int mlp_return(void);
 /* How many CPUs could be borrowed now. */
 int mlp_idle(void);
-/* Binds a range of the part to the node of a process; returns how many of its pages are elsewhere all the same. */
+/* elsewhere all the same. */
 long mlp_place(const char *name, size_t offset, size_t bytes, int process);
 /* How many pages of a range of the part lie on another node than that of the process. */
 long mlp_elsewhere(const char *name, size_t offset, size_t bytes, int process);
@@ -71,11 +71,11 @@ int mlp_report(void);
 long mlp_report_text(char *text, size_t size);
 /* What is done about errors and deaths: MLP_ERRORS_END or MLP_ERRORS_RETURN. */
 int mlp_errors(int mode);
-/* The text of the last error that was returned, cut to size; returns how many bytes all of it has. */
+/* has. */
 long mlp_error(char *text, size_t size);
-/* MLP_LIVING, MLP_ENDED or MLP_DEAD, and in status the exit code, minus the signal, or MLP_UNKNOWN. */
+/* MLP_UNKNOWN. */
 int mlp_state(int process, int *status);
-/* Agrees with all others that live to go on without those that have ended; returns how many go on. */
+/* on. */
 int mlp_shrink(void);
 
 #ifdef __cplusplus

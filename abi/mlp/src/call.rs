@@ -1,4 +1,5 @@
-//! From a C call to MLP and back: the macro that defines functions, the look-up, what happens to errors.
+//! From a C call to MLP and back: the macro that defines functions, the look-up, the handling of
+//! errors.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -6,11 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use margay_run_mlp::Group;
 use margay_run_mlp::error::Error;
 
-/// Defines exported functions. Each definition yields `margay_mlp_NAME` and, by `cargo xtask header` and `stage`, the prototypes in
-/// `mlp.h` and `fmlp.h` and the functions of `libmlp` for C and Fortran.
+/// Defines exported functions. Each definition yields `margay_mlp_NAME` and, by `cargo xtask
+/// header` and `stage`, the prototypes in `mlp.h` and `fmlp.h` and the functions of `libmlp` for C
+/// and Fortran.
 ///
-/// `fn NAME(parameters) -> T |group| { body }`: the body sees the group of this process and gives a `Result<T>`. An error
-/// ends the process with a message, or becomes the value of `T` that means one (`mlp_errors`).
+/// `fn NAME(parameters) -> T |group| { body }`: the body sees the group of this process and gives a
+/// `Result<T>`. An error ends the process with a message, or becomes the value of `T` that means
+/// one (`mlp_errors`).
 macro_rules! mlp {
     () => {};
     ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) -> $result:ty |$group:ident| $body:block $($rest:tt)*) => {
@@ -68,7 +71,8 @@ impl Answer for Address {
     }
 }
 
-/// Ends the process because of an error, or keeps the error for `mlp_error` and returns what means one.
+/// Ends the process because of an error, or keeps the error for `mlp_error` and returns what means
+/// one.
 #[cold]
 pub fn tell<T: Answer>(name: &str, error: &Error) -> T {
     let text = format!("{name}: {error}, called by process {}", GROUP.process());

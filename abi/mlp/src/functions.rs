@@ -9,7 +9,8 @@ use crate::call::{Address, exits, last, mlp};
 use crate::user::{IntPlace, Ints, Lock, Room, SizePlace, Text};
 
 mlp! {
-    /// Makes processes until there are numpro; process n gets its number in nowpro and has nthread[n - 1] threads.
+    /// Makes processes until there are numpro; process n gets its number in nowpro and has
+    /// nthread[n - 1] threads.
     fn forkit(nthread: Ints, numpro: c_int, nowpro: IntPlace) -> c_int |group| {
         nowpro.check("nowpro")?;
         let threads = nthread.read("nthread", numpro)?;
@@ -17,7 +18,7 @@ mlp! {
         Ok(0)
     }
 
-    /// Makes the arena with so many bytes; without it the first use makes one of half the memory.
+    /// Makes the arena with this size; without the call the first use makes one of half the memory.
     fn mlp_arena(bytes: usize) -> c_int |group| {
         group.make_arena(bytes as u64)?;
         Ok(0)
@@ -58,7 +59,8 @@ mlp! {
         Ok(0)
     }
 
-    /// Takes the lock, an integer in the arena that was 0 at first; MLP_OWNER_DIED when its holder has ended.
+    /// Takes the lock, an integer in the arena that was 0 at first; MLP_OWNER_DIED when its holder
+    /// has ended.
     fn mlp_lock(lock: Lock) -> c_int |group| {
         Ok(taken(group.lock(lock.address())?))
     }
@@ -77,7 +79,8 @@ mlp! {
         Ok(0)
     }
 
-    /// How many threads this process is to use now; an OpenMP runtime is told, and its threads are bound.
+    /// How many threads this process is to use now; sets that number in an OpenMP runtime, and
+    /// binds its threads.
     fn mlp_threads() -> c_int |group| {
         Ok(group.use_threads()? as c_int)
     }
@@ -88,12 +91,12 @@ mlp! {
         Ok(0)
     }
 
-    /// Others may use up to so many CPUs of this process; returns how many it lends more than before.
+    /// Lends up to this many CPUs of this process to others; returns how many it lends in addition.
     fn mlp_lend(cpus: c_int) -> c_int |group| {
         Ok(group.lend(cpus.into())? as c_int)
     }
 
-    /// Takes up to so many CPUs that others lend; returns how many.
+    /// Borrows up to this many CPUs that others lend; returns how many.
     fn mlp_borrow(cpus: c_int) -> c_int |group| {
         Ok(group.borrow(cpus.into())? as c_int)
     }
@@ -103,7 +106,7 @@ mlp! {
         Ok(group.reclaim()? as c_int)
     }
 
-    /// Gives back all CPUs that this process has borrowed; returns how many.
+    /// Returns all borrowed CPUs to their owners; returns how many.
     fn mlp_return() -> c_int |group| {
         Ok(group.give_back()? as c_int)
     }
@@ -113,7 +116,8 @@ mlp! {
         Ok(group.idle()? as c_int)
     }
 
-    /// Binds a range of the part to the node of a process; returns how many of its pages are elsewhere all the same.
+    /// Binds a range of the part to the node of a process; returns how many of its pages are
+    /// elsewhere all the same.
     fn mlp_place(name: Text, offset: usize, bytes: usize, process: c_int) -> c_long |group| {
         let name = name.read("name")?;
         Ok(group.place(&name, offset as u64, bytes as u64, process.into())? as c_long)
@@ -142,19 +146,22 @@ mlp! {
         Ok(0)
     }
 
-    /// The text of the last error that was returned, cut to size; returns how many bytes all of it has.
+    /// The text of the last error that was returned, cut to size; returns how many bytes all of it
+    /// has.
     fn mlp_error(text: Room, size: usize) -> c_long |_group| {
         Ok(text.put(size, &last()) as c_long)
     }
 
-    /// MLP_LIVING, MLP_ENDED or MLP_DEAD, and in status the exit code, minus the signal, or MLP_UNKNOWN.
+    /// MLP_LIVING, MLP_ENDED or MLP_DEAD, and in status the exit code, minus the signal, or
+    /// MLP_UNKNOWN.
     fn mlp_state(process: c_int, status: IntPlace) -> c_int |group| {
         let (state, how) = group.state_of(process.into())?;
         status.put(how);
         Ok(state as c_int)
     }
 
-    /// Agrees with all others that live to go on without those that have ended; returns how many go on.
+    /// Agrees with all others that live to go on without those that have ended; returns how many go
+    /// on.
     fn mlp_shrink() -> c_int |group| {
         Ok(group.shrink()? as c_int)
     }

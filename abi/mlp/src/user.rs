@@ -1,8 +1,9 @@
 //! What a program passes: pointers that are allegations, and what can be done with them.
 //!
-//! The types here appear only as parameters of the exported functions, so a value of one comes from a C or Fortran program: an
-//! argument points to what its name in the prototype says, for the time of the call. That is the argument of every
-//! `SAFETY` line in this file. Null is checked. The types' names also decide what the headers and `libmlp` print.
+//! The types here appear only as parameters of the exported functions, so a value of one comes from
+//! a C or Fortran program: an argument points to what its name in the prototype says, for the time
+//! of the call. That is the argument of every `SAFETY` line in this file. Null is checked. The
+//! types' names also decide what the headers and `libmlp` print.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -10,7 +11,7 @@ use margay_run_mlp::constants::MLP_ERR_ARGUMENT;
 use margay_run_mlp::error::Result;
 use margay_run_mlp::refuse;
 
-/// `const int[]`: as many integers as the next parameter tells.
+/// `const int[]`: as many integers as the next parameter says.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Ints(*const c_int);
@@ -35,7 +36,7 @@ pub struct Lock(*mut c_int);
 #[derive(Clone, Copy)]
 pub struct Text(*const c_char);
 
-/// `char *`: room for a text; the next parameter tells how large it is.
+/// `char *`: room for a text; the next parameter is its size.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Room(*mut c_char);
@@ -102,7 +103,8 @@ impl Text {
 }
 
 impl Room {
-    /// Stores as much of a text as there is room for, and a zero byte behind it. Returns how many bytes all of it has.
+    /// Stores as much of a text as there is room for, and a zero byte behind it. Returns how many
+    /// bytes all of it has.
     pub fn put(self, size: usize, text: &str) -> usize {
         if !self.0.is_null() && size > 0 {
             let bytes = text.len().min(size - 1);

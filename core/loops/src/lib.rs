@@ -1,9 +1,10 @@
 //! Loop schedules as values: how many iterations the next chunk of a parallel loop has.
 //!
-//! The names are those of the literature: *static*, one block a thread; *simple* (chunk scheduling), blocks of the given
-//! size; *self* scheduling (Tang and Yew, 1986), one iteration at a time; *guided* self-scheduling (Polychronopoulos
-//! and Kuck, 1987), a thread's share of what is left; *factoring* (Hummel, Schonberg and Flynn, 1992), rounds of
-//! equal chunks, each round half of what is left. Every schedule honours a minimum chunk.
+//! The names are those of the literature: *static*, one block a thread; *simple* (chunk
+//! scheduling), blocks of the given size; *self* scheduling (Tang and Yew, 1986), one iteration at
+//! a time; *guided* self-scheduling (Polychronopoulos and Kuck, 1987), a thread's share of what is
+//! left; *factoring* (Hummel, Schonberg and Flynn, 1992), rounds of equal chunks, each round half
+//! of what is left. Every schedule honours a minimum chunk.
 
 #![forbid(unsafe_code)]
 
@@ -23,8 +24,8 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// Iterations of the next chunk when `left` (at least 1) are left for `threads` (at least 1) in a loop of `total`.
-    /// At least `min_chunk`, at least 1, at most `left`.
+    /// Iterations of the next chunk when `left` (at least 1) are left for `threads` (at least 1) in
+    /// a loop of `total`. At least `min_chunk`, at least 1, at most `left`.
     #[must_use]
     #[inline]
     pub fn chunk(self, total: u64, left: u64, threads: u64, min_chunk: u64) -> u64 {

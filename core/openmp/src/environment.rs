@@ -1,4 +1,5 @@
-//! Values of OpenMP's environment variables. What is wrong with a value is told as the end of a sentence.
+//! Values of OpenMP's environment variables. An error is the end of a sentence that says what is
+//! needed.
 
 use crate::schedule::{Kind, Schedule};
 
@@ -64,7 +65,8 @@ pub fn schedule(text: &str) -> Result<Schedule, String> {
     let monotonic = match modifier {
         Some("monotonic") => true,
         Some("nonmonotonic") => false,
-        // Without a modifier a static schedule is monotonic, and the others need not be (OpenMP 5.0).
+        // Without a modifier a static schedule is monotonic, and the others need not be (OpenMP
+        // 5.0).
         None => kind == Kind::Static,
         Some(_) => return Err("the modifier is 'monotonic' or 'nonmonotonic'".into()),
     };

@@ -28,8 +28,9 @@ const FIELDS: [(char, &str, Field); 10] = [
     ('A', "thread_affinity", Field::Affinity),
 ];
 
-/// The text that `format` makes of the fields' values. A number may be padded with zeros, all values with spaces; without
-/// a dot a field is left-aligned, and a field that is unknown is `undefined`.
+/// The text that `format` makes of the fields' values. A number may be padded with zeros, all
+/// values with spaces; without a dot a field is left-aligned, and a field that is unknown is
+/// `undefined`.
 pub fn expand(format: &str, mut value: impl FnMut(Field) -> String) -> String {
     let mut text = String::new();
     let mut rest = format.chars().peekable();

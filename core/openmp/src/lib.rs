@@ -1,4 +1,5 @@
-//! OpenMP's pure logic: how loops are cut, what environment variables mean, places, the affinity format.
+//! OpenMP's pure logic: how loops are cut, what environment variables mean, places, the affinity
+//! format.
 #![forbid(unsafe_code)]
 
 pub mod environment;

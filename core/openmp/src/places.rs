@@ -1,11 +1,12 @@
 //! Places: sets of processors to which threads are bound (OpenMP 5.1, 6.5).
 
-/// What a machine looks like, for abstract names of places.
+/// The machine's topology, for abstract names of places.
 pub trait Topology {
     /// The processors that may be used, in ascending order.
     fn usable(&self) -> Vec<usize>;
 
-    /// Groups of usable processors that share what `unit` names: a core, a socket, a last-level cache or a NUMA node.
+    /// Groups of usable processors that share what `unit` names: a core, a socket, a last-level
+    /// cache or a NUMA node.
     fn groups(&self, unit: Unit) -> Vec<Vec<usize>>;
 }
 
@@ -19,7 +20,8 @@ pub enum Unit {
     Nodes,
 }
 
-/// Places from the value of `OMP_PLACES`. Processors that may not be used are left out, and so are places without any.
+/// Places from the value of `OMP_PLACES`. Processors that may not be used are left out, and so are
+/// places without any.
 ///
 /// # Errors
 /// What is wrong with the value.
@@ -57,7 +59,8 @@ pub fn places(text: &str, topology: &dyn Topology) -> Result<Vec<Vec<usize>>, St
     keep_usable(places, &topology.usable())
 }
 
-/// Places of one processor each from the value of `GOMP_CPU_AFFINITY`: numbers and ranges `first-last:stride`.
+/// Places of one processor each from the value of `GOMP_CPU_AFFINITY`: numbers and ranges
+/// `first-last:stride`.
 ///
 /// # Errors
 /// What is wrong with the value.

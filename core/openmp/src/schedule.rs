@@ -24,7 +24,8 @@ impl Kind {
     }
 }
 
-/// A schedule: the kind, the chunk in iterations (0: the kind's default), and whether it has to be monotonic.
+/// A schedule: the kind, the chunk in iterations (0: the kind's default), and whether it has to be
+/// monotonic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Schedule {
     pub kind: Kind,
@@ -44,8 +45,8 @@ impl Schedule {
     }
 }
 
-/// A loop: iteration `i` has the value `start + i * step` (in 64 bits, wrapping), for `i` below `count`. The same for
-/// signed and for unsigned loops, whose numbers differ in `count` only.
+/// A loop: iteration `i` has the value `start + i * step` (in 64 bits, wrapping), for `i` below
+/// `count`. The same for signed and for unsigned loops, whose numbers differ in `count` only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Iterations {
     pub start: u64,
@@ -77,7 +78,8 @@ impl Iterations {
         }
     }
 
-    /// The same for unsigned numbers; `up` tells the direction, and a downward step is the two's complement.
+    /// The same for unsigned numbers; `up` is the direction, and a downward step is the two's
+    /// complement.
     #[must_use]
     pub fn unsigned(up: bool, start: u64, end: u64, step: u64) -> Iterations {
         let (distance, width) = if up {
@@ -105,8 +107,9 @@ impl Iterations {
     }
 }
 
-/// The chunk number `trip` (from 0) of a member under the static schedule: iterations `[first, end)`, or none.
-/// With a chunk of 0 each member gets one block, and blocks differ by at most one iteration.
+/// The chunk number `trip` (from 0) of a member under the static schedule: iterations `[first,
+/// end)`, or none. With a chunk of 0 each member gets one block, and blocks differ by at most one
+/// iteration.
 #[must_use]
 pub fn static_chunk(
     count: u64,
@@ -148,7 +151,8 @@ pub fn static_owner(count: u64, members: u64, chunk: u64, index: u64) -> u64 {
     }
 }
 
-/// How many of `left` iterations the guided schedule gives to the next member: a share, at least the chunk.
+/// How many of `left` iterations the guided schedule gives to the next member: a share, at least
+/// the chunk.
 #[inline]
 #[must_use]
 pub fn guided_share(left: u64, members: u64, chunk: u64) -> u64 {

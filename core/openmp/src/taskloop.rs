@@ -11,8 +11,8 @@ pub enum Cut {
     StrictGrain(u64),
 }
 
-/// A taskloop's tasks: `tasks` of them, of which the first `longer` have one iteration more than `width`; the last of a strict
-/// grain may be shorter.
+/// A taskloop's tasks: `tasks` of them, of which the first `longer` have one iteration more than
+/// `width`; the last of a strict grain may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tasks {
     pub tasks: u64,

@@ -26,5 +26,5 @@ pub const MLP_LIVING: i64 = 1;
 pub const MLP_ENDED: i64 = 2;
 /// The process was killed or has ended with another code.
 pub const MLP_DEAD: i64 = 3;
-/// Nobody knows how the process ended.
+/// How the process ended is not known.
 pub const MLP_UNKNOWN: i64 = 1000;

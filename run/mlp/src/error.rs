@@ -1,9 +1,9 @@
-//! What goes wrong and how it is told.
+//! Errors and their texts.
 
 use std::fmt;
 
-/// An error: its number of [`constants`](crate::constants), and a sentence that names the thing, the reason and the remedy. The
-/// shim adds the name of the call in front and the process behind.
+/// An error: its number of [`constants`](crate::constants), and a sentence that names the thing,
+/// the reason and the remedy. The shim adds the name of the call in front and the process behind.
 #[derive(Clone, Debug)]
 pub struct Error {
     number: i64,

@@ -1,17 +1,18 @@
-//! `forkit`, and the guard, which knows how the processes of the group end.
+//! `forkit`, and the guard, which learns how the processes of the group end.
 //!
 //! ```text
-//! process 1 (who calls forkit)
+//! process 1 (calls forkit)
 //!    `-- guard: waits, computes nothing
 //!          |-- process 2
 //!          `-- process n
 //! ```
 //!
-//! Only a parent is told how a process ended, and a program must not be disturbed by children that end; so the guard is
-//! the parent. It sleeps until a process ends, notes that in the arena, tells it, and ends the group unless the group
-//! goes on without its dead. It ends when all processes have; process 1 waits for that when it exits, so whoever waits for
-//! process 1 has waited for all. Where the guard itself is killed, the system kills its children with it, and process 1
-//! notes that at its next wait.
+//! The system reports only to a parent how a process ended, and a program must not be disturbed by
+//! children that end; so the guard is the parent. It sleeps until a process ends, records that in
+//! the arena, reports it, and ends the group unless the group continues without its dead. The guard
+//! ends when all processes have ended. Process 1 waits for that when it exits, so a parent that
+//! waits for process 1 has waited for all. If the guard itself is killed, the system kills its
+//! children with it, and process 1 notices that at its next wait.
 
 use std::ffi::c_void;
 use std::io::{self, Read, Write};
@@ -35,16 +36,18 @@ use crate::{Group, how, refuse, system};
 
 /// How long a process may take to end in order when the group is ended.
 const GRACE: Duration = Duration::from_secs(1);
-/// The longest sleep of who waits for the group to start.
+/// The longest sleep of a process that waits for the group to start.
 const START_SLICE_NS: u64 = 20_000_000;
 
 impl Group {
-    /// `forkit`: makes processes until the group has as many as `threads` has entries, process n with `threads[n - 1]` threads on
-    /// CPUs of their own, counted up from those of the processes before it. Returns this process's number, in each of
-    /// them. `exits` is called when a process exits in order; it calls [`leave`](Self::leave).
+    /// `forkit`: makes processes until the group has as many as `threads` has entries, process n
+    /// with `threads[n - 1]` threads on CPUs of their own, counted up from those of the processes
+    /// before it. Returns this process's number, in each of them. `exits` is called when a process
+    /// exits in order; it calls [`leave`](Self::leave).
     ///
     /// # Errors
-    /// When an argument is wrong, the process has several threads, or the system makes no processes. Then there are none.
+    /// When an argument is wrong, the process has several threads, or the system makes no
+    /// processes. Then there are none.
     pub fn forkit(&self, threads: &[i32], exits: extern "C" fn(i32, *mut c_void)) -> Result<u32> {
         let threads = checked_threads(threads)?;
         crate::binding()?;
@@ -67,7 +70,7 @@ impl Group {
         Ok(self.process())
     }
 
-    /// Writes down who will be there.
+    /// Records the processes and threads that the group will have.
     fn describe(&self, arena: &Arena, threads: &[u32], seats: &[Seat]) {
         let header = arena.header();
         header.seats.store(seats.len() as u32, Ordering::Release);
@@ -97,10 +100,10 @@ impl Group {
             header.processes.store(1, Ordering::SeqCst);
             header.set_phase(Phase::Alone);
         };
-        let (heard, bell) = match io::pipe().and_then(|(heard, bell)| {
-            set_nonblocking(heard.as_fd())?;
-            set_nonblocking(bell.as_fd())?;
-            Ok((heard, bell))
+        let (wake_reader, wake_writer) = match io::pipe().and_then(|(wake_reader, wake_writer)| {
+            set_nonblocking(wake_reader.as_fd())?;
+            set_nonblocking(wake_writer.as_fd())?;
+            Ok((wake_reader, wake_writer))
         }) {
             Ok(pipe) => pipe,
             Err(error) => {
@@ -123,14 +126,14 @@ impl Group {
                 let guard = Guard {
                     arena,
                     first: (pid, PidFd::open(pid).ok()),
-                    heard: &heard,
+                    wake_reader: &wake_reader,
                     others: Vec::new(),
                     ending: None,
                     failed: false,
                 };
                 let number = guard.run(processes);
                 self.me.store(number, Ordering::Relaxed);
-                self.enter((heard, bell), exits)
+                self.enter((wake_reader, wake_writer), exits)
             }
             Ok(Forked::Parent(guard)) => {
                 let handle =
@@ -151,18 +154,18 @@ impl Group {
                 }
                 header.guard.store(guard, Ordering::SeqCst);
                 let _ = self.guard.set(handle);
-                self.enter((heard, bell), exits)
+                self.enter((wake_reader, wake_writer), exits)
             }
         }
     }
 
-    /// What each process of a new group does first.
+    /// The first steps of each process of a new group.
     fn enter(
         &self,
-        bell: (io::PipeReader, io::PipeWriter),
+        wake_pipe: (io::PipeReader, io::PipeWriter),
         exits: extern "C" fn(i32, *mut c_void),
     ) -> Result<()> {
-        let _ = self.bell.set(bell);
+        let _ = self.wake_pipe.set(wake_pipe);
         if !process::at_exit(exits) {
             refuse!(
                 MLP_ERR_SYSTEM,
@@ -172,8 +175,8 @@ impl Group {
         Ok(())
     }
 
-    /// What a process does when it exits in order with `code`: it takes its leave of the group, and process 1 waits for
-    /// the others. When one of those has failed, process 1 ends with a code that tells so.
+    /// A process exits in order with `code`: it leaves the group, and process 1 waits for the
+    /// others. If one of those has failed, process 1 exits with code 1.
     pub fn leave(&self, code: i32) {
         let Some(arena) = self.arena.get() else {
             return;
@@ -186,14 +189,14 @@ impl Group {
         }
         let first = number == 1;
         let state = if code == 0 { State::Ended } else { State::Dead };
-        // The guard is told by the system how its children end, and tells it.
+        // The guard learns from the system how its children end, and reports it.
         if (code == 0 || first) && member.set_gone(state, code & 0xff) {
             header.gone.fetch_add(1, Ordering::SeqCst);
             header.bell.ring();
             header.barrier.wake();
         }
-        if let Some((_, bell)) = self.bell.get() {
-            let _ = { bell }.write(&[0]);
+        if let Some((_, wake_writer)) = self.wake_pipe.get() {
+            let _ = { wake_writer }.write(&[0]);
         }
         let guard = header.guard.load(Ordering::SeqCst);
         if first && guard != 0 {
@@ -240,7 +243,7 @@ struct Guard<'a> {
     arena: &'a Arena,
     /// Process 1: its id and handle, none when it has ended.
     first: (u32, Option<PidFd>),
-    heard: &'a io::PipeReader,
+    wake_reader: &'a io::PipeReader,
     /// Number, id and handle of the others that have not been reaped.
     others: Vec<(u32, u32, PidFd)>,
     /// Since when the group is being ended.
@@ -249,7 +252,8 @@ struct Guard<'a> {
 }
 
 impl Guard<'_> {
-    /// Makes the processes 2 to `processes` and returns in each of them with its number. The guard itself does not return.
+    /// Makes the processes 2 to `processes` and returns in each of them with its number. The guard
+    /// itself does not return.
     fn run(mut self, processes: u32) -> u32 {
         let mask = SignalSet::all().block();
         let guard = std::process::id();
@@ -295,7 +299,7 @@ impl Guard<'_> {
         member.pid.store(std::process::id(), Ordering::Relaxed);
     }
 
-    /// A process could not be made: the others end, and process 1 is told.
+    /// A process could not be made: the others end, and process 1 reports it.
     fn give_up(&self, error: &io::Error) -> ! {
         for (number, pid, handle) in &self.others {
             handle.kill();
@@ -309,24 +313,24 @@ impl Guard<'_> {
         process::leave(1)
     }
 
-    /// Waits for ends until there is nobody left.
+    /// Waits for processes to end until none is left.
     fn watch(mut self, processes: u32) -> ! {
         let mut set = PollSet::default();
         loop {
             set.clear();
-            set.add_readable(self.heard.as_fd());
+            set.add_readable(self.wake_reader.as_fd());
             for (_, _, handle) in &self.others {
                 set.add_readable(handle.as_fd());
             }
             if let Some(first) = &self.first.1 {
                 set.add_readable(first.as_fd());
             }
-            let patience = self.ending.map(|since| {
+            let limit = self.ending.map(|since| {
                 let left = GRACE.saturating_sub(since.elapsed());
                 left.max(Duration::from_millis(20))
             });
-            let _ = set.wait(patience);
-            while matches!({ self.heard }.read(&mut [0; 64]), Ok(1..)) {}
+            let _ = set.wait(limit);
+            while matches!({ self.wake_reader }.read(&mut [0; 64]), Ok(1..)) {}
             self.note_ends(processes);
             let first_lives = self.arena.member(1).state() == State::Living;
             if self.others.is_empty() && !first_lives {
@@ -338,7 +342,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Notes who has ended since the last time.
+    /// Records the processes that have ended since the last time.
     fn note_ends(&mut self, processes: u32) {
         let mut ended = Vec::new();
         let arena = self.arena;
@@ -386,13 +390,14 @@ impl Guard<'_> {
         }
         let tolerant = header.tolerant.load(Ordering::SeqCst) != 0;
         let then = if tolerant {
-            "the others go on: their next barrier tells them, and mlp_shrink leaves it out"
+            "the others go on: their next barrier fails, and mlp_shrink leaves it out"
         } else {
             "the group is ended"
         };
         if is_news || !tolerant {
             let pid = member.pid.load(Ordering::Relaxed);
-            // One write, so that lines of several do not mix; nobody is there to be told of an error.
+            // One write, so that lines of several groups do not mix. There is nobody to report an
+            // error to.
             let text = format!(
                 "mlp: process {number} of {processes} (pid {pid}) {}; {then}\n",
                 how(status)

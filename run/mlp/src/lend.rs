@@ -1,18 +1,21 @@
-//! CPUs that change hands: a process lends those that it does not use for now, others borrow them, and it may want them back.
+//! Lending CPUs: a process lends CPUs that it does not use, others borrow them, and it may reclaim
+//! them.
 //!
-//! Each seat has one word that says who uses its CPU, and every change is one compare-and-swap of that word:
+//! Each seat (a thread's CPU) has one word that says which process uses the CPU. Every change is
+//! one compare-and-swap of that word:
 //!
 //! | from | to | by | |
 //! | --- | --- | --- | --- |
 //! | own | lent | its owner | `lend` |
-//! | lent | borrowed | anybody | `borrow` |
+//! | lent | borrowed | any process | `borrow` |
 //! | lent | own | its owner | `reclaim` |
 //! | borrowed | wanted | its owner | `reclaim` |
-//! | borrowed | lent | who borrowed it | `give_back` |
-//! | wanted | own | who borrowed it | `give_back`, `use_threads` |
+//! | borrowed | lent | the borrower | `give_back` |
+//! | wanted | own | the borrower | `give_back`, `use_threads` |
 //!
-//! The CPUs of a process that has ended are as if lent, and what an ended process had borrowed as if given back. Nothing waits:
-//! until a borrower has given a CPU back its owner shares it, which the system arranges.
+//! The CPUs of a process that has ended count as lent, and those that it had borrowed as returned.
+//! Nothing waits: until a borrower has returned a CPU, its owner shares it by the system's
+//! scheduling.
 
 use std::sync::atomic::Ordering;
 
@@ -25,8 +28,8 @@ use crate::threads::own_seats;
 use crate::{Group, refuse};
 
 impl Group {
-    /// `mlp_lend`: others may use up to `count` CPUs of this process until it reclaims them, the last ones first. Returns how
-    /// many it lends in addition to those that it lent before.
+    /// `mlp_lend`: others may use up to `count` CPUs of this process until it reclaims them, the
+    /// last ones first. Returns how many it lends in addition to those that it lent before.
     ///
     /// # Errors
     /// When `count` is below 0.
@@ -38,8 +41,8 @@ impl Group {
         Ok(lent.take(count).count() as u32)
     }
 
-    /// `mlp_borrow`: takes up to `count` CPUs that others lend, those near to this process's memory first. Returns how many.
-    /// `use_threads` then uses them.
+    /// `mlp_borrow`: takes up to `count` CPUs that others lend, those near to this process's memory
+    /// first. Returns how many. `use_threads` then uses them.
     ///
     /// # Errors
     /// When `count` is below 0.
@@ -73,8 +76,8 @@ impl Group {
         Ok(idle.count() as u32)
     }
 
-    /// `mlp_reclaim`: this process wants all its CPUs back. Returns how many others still use; they give them back at their next
-    /// `use_threads` or `give_back`.
+    /// `mlp_reclaim`: this process wants all its CPUs back. Returns how many others still use; they
+    /// give them back at their next `use_threads` or `give_back`.
     ///
     /// # Errors
     /// When the arena cannot be made.
@@ -82,7 +85,8 @@ impl Group {
         let arena = self.arena()?;
         let mut out = 0;
         for seat in own_seats(arena, self.process()) {
-            // Each failed change means that another process has made one, of which there are few before a state that stays.
+            // Each failed change means that another process has made one; after few of those the
+            // state stays.
             loop {
                 let usage = seat.usage();
                 let next = match usage {
@@ -109,17 +113,18 @@ impl Group {
         let me = self.process();
         let mut back = self.give_back_wanted(arena);
         back += hand_over(arena, Use::Borrowed(me), Use::Lent);
-        // What was asked for meanwhile.
+        // Those that were reclaimed meanwhile.
         Ok(back + self.give_back_wanted(arena))
     }
 
-    /// Gives back what its owners want.
+    /// Returns the CPUs that their owners have reclaimed.
     pub(crate) fn give_back_wanted(&self, arena: &Arena) -> u32 {
         hand_over(arena, Use::Wanted(self.process()), Use::Own)
     }
 }
 
-/// Changes who uses the CPUs of all seats that this process uses in one way; its threads are no more what is bound there.
+/// Changes the use of all CPUs that this process uses in one way. Its threads are no longer bound
+/// there.
 fn hand_over(arena: &Arena, from: Use, to: Use) -> u32 {
     let seats = arena.seats().iter().filter(|seat| {
         let is_here = seat.usage() == from;

@@ -1,17 +1,19 @@
-//! Multi-Level Parallelism (Taft, NASA Ames): processes that share an arena and have threads of their own, pinned.
+//! Multi-Level Parallelism (Taft, NASA Ames): processes that share an arena and have threads of
+//! their own, pinned.
 //!
-//! The interface is that of the paper (Ciotti, "Towards Scalable 1024 Processor Shared Memory Systems", 2001, section 5.2), with
-//! what it takes to use it without surprises: names for parts of the arena, a barrier and locks that survive the death of
-//! a process, a report of the placement, and CPUs that change hands.
+//! The interface is that of the paper (Ciotti, "Towards Scalable 1024 Processor Shared Memory
+//! Systems", 2001, section 5.2), with what it takes to use it without surprises: names for parts of
+//! the arena, a barrier and locks that survive the death of a process, a report of the placement,
+//! and lending CPUs.
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | [`Group`], here | who the processes are, what every call needs |
+//! | [`Group`], here | the processes; what every call needs |
 //! | `fork` | `forkit` and the guard, which knows how processes end |
 //! | `names` | named parts of the arena |
 //! | `together` | barrier, locks, going on without the dead |
 //! | `threads` | threads on CPUs, memory on nodes |
-//! | `lend` | CPUs that change hands |
+//! | `lend` | lending CPUs |
 //! | `report` | the placement as text |
 //!
 //! A [`Group`] is a value; `abi/mlp` keeps the one of the process.
@@ -62,8 +64,9 @@ pub struct Group {
     accepted: AtomicU32,
     /// In process 1: the guard.
     guard: OnceLock<PidFd>,
-    /// Wakes the guard. The end that it reads is kept too, so that writing is no SIGPIPE when the guard was killed.
-    bell: OnceLock<(PipeReader, PipeWriter)>,
+    /// Wakes the guard. The end that it reads is kept too, so that writing is no SIGPIPE when the
+    /// guard was killed.
+    wake_pipe: OnceLock<(PipeReader, PipeWriter)>,
 }
 
 /// What is bound.
@@ -91,7 +94,7 @@ impl Group {
             returns: AtomicBool::new(false),
             accepted: AtomicU32::new(0),
             guard: OnceLock::new(),
-            bell: OnceLock::new(),
+            wake_pipe: OnceLock::new(),
         }
     }
 
@@ -109,14 +112,15 @@ impl Group {
         arena.map_or(1, |a| a.header().processes.load(Ordering::Relaxed))
     }
 
-    /// Whether calls return their errors; else they end the process, and the death of a process ends the group.
+    /// Whether calls return their errors; else they end the process, and the death of a process
+    /// ends the group.
     #[must_use]
     pub fn returns_errors(&self) -> bool {
         self.returns.load(Ordering::Relaxed)
     }
 
-    /// Says what is done about errors: a constant `MLP_ERRORS_`. For calls it counts in this process, for deaths the last word
-    /// of any process of the group.
+    /// Says what is done about errors: a constant `MLP_ERRORS_`. For calls it counts in this
+    /// process, for deaths the last word of any process of the group.
     ///
     /// # Errors
     /// When it is no such constant.
@@ -136,7 +140,8 @@ impl Group {
         Ok(())
     }
 
-    /// Where a process stands and how it ended: its exit code, minus the number of a signal, or `MLP_UNKNOWN`.
+    /// Where a process stands and how it ended: its exit code, minus the number of a signal, or
+    /// `MLP_UNKNOWN`.
     ///
     /// # Errors
     /// When there is no such process.
@@ -203,10 +208,11 @@ impl Group {
         }
     }
 
-    /// What stands for the calling thread in locks.
+    /// The calling thread as a holder of locks.
     #[inline]
     fn token(&self) -> Token {
-        // The number of a copied process's only thread is another one than that in what it has inherited.
+        // The only thread of a copied process has another number than the one in the inherited
+        // variable.
         thread_local!(static HERE: Cell<(u32, u32)> = const { Cell::new((0, 0)) });
         let me = self.process();
         let thread = HERE.with(|here| match here.get() {

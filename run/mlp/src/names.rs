@@ -15,13 +15,14 @@ impl Group {
     /// `mlp_arena`: makes the arena, with `bytes` for the program.
     ///
     /// # Errors
-    /// When there is one already, when it is larger than the memory that the process may use, or when the system refuses.
+    /// When there is one already, when it is larger than the memory that the process may use, or
+    /// when the system refuses.
     pub fn make_arena(&self, bytes: u64) -> Result<()> {
         if let Some(arena) = self.arena.get() {
             let data = arena.data();
             refuse!(
                 MLP_ERR_STATE,
-                "there is an arena of {} already; its size is told before everything else, by one process",
+                "there is an arena of {} already; its size is set by one process, before all other calls",
                 bytes_text(data.end - data.start)
             );
         }
@@ -29,7 +30,8 @@ impl Group {
         Ok(())
     }
 
-    /// `mlp_alloc`: the address of the part with that name, which is made if it is not there; zeroed then.
+    /// `mlp_alloc`: the address of the part with that name, which is made if it is not there;
+    /// zeroed then.
     ///
     /// # Errors
     /// When it is there with another size, when there is no room, or the name is none.
@@ -100,7 +102,8 @@ impl Group {
         let arena = self.arena()?;
         let part = self.part(name)?;
         self.with_names(arena, || {
-            // Whoever dies between the two leaves a part that is zero, not memory that is not.
+            // A process that dies between the two leaves a part that is zero, not memory that is
+            // not.
             arena.clear(part.offset, part.bytes);
             arena.remove(name);
             Ok(())
@@ -115,11 +118,12 @@ impl Group {
         part.ok_or_else(|| no_part(name))
     }
 
-    /// Runs `f` while nobody else changes the table of names.
+    /// Runs `f` while no other thread changes the table of names.
     fn with_names<R>(&self, arena: &Arena, f: impl FnOnce() -> Result<R>) -> Result<R> {
         let me = self.token();
         let lock = &arena.header().names_lock;
-        // The table is whole at any time, so it does not matter whether a process died while it held the lock.
+        // The table is whole at any time, so it does not matter whether a process died while it
+        // held the lock.
         if lock
             .lock(me, self.patience(arena), |p| is_alive(arena, p))
             .is_err()
@@ -142,7 +146,7 @@ pub(crate) fn is_alive(arena: &Arena, process: u32) -> bool {
         && arena.member(process).state() == margay_sys_mlp::group::State::Living
 }
 
-/// An arena of the size that the environment tells, else with half of the memory that the process may use.
+/// An arena of the size in the environment, else of half of the memory that the process may use.
 pub(crate) fn default_arena() -> Result<Arena> {
     let bytes = match std::env::var(ENV_ARENA) {
         Ok(text) => match parse_bytes(&text) {
@@ -212,7 +216,8 @@ fn gap(
             return Ok(start);
         }
         largest = largest.max(free);
-        // What begins a page behind a small part must not share its page: pages are what lies on a node.
+        // What begins a page behind a small part must not share its page: pages are what lies on a
+        // node.
         from = from.max(next);
     }
     Err(largest)

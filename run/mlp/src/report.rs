@@ -1,4 +1,4 @@
-//! The placement as text, as the system tells it at that moment.
+//! The placement as text, as the system reports it at that moment.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,8 @@ use crate::{Binding, Group, binding, bytes_text, how};
 const MOST_PAGES: usize = 1 << 16;
 
 impl Group {
-    /// `mlp_report`: which thread has which CPU, whether the system says so too, and where memory lies.
+    /// `mlp_report`: which thread has which CPU, whether the system says so too, and where memory
+    /// lies.
     ///
     /// # Errors
     /// When the arena cannot be made.
@@ -147,7 +148,7 @@ fn pages_text(address: usize, bytes: u64) -> String {
     let bytes = bytes.min(MOST_PAGES as u64 * 4096) as usize;
     let nodes = match memory::nodes_of(address, bytes) {
         Ok(nodes) => nodes,
-        Err(error) => return format!("; where it lies is not told: {error}"),
+        Err(error) => return format!("; its nodes are unknown: {error}"),
     };
     let mut there: Vec<u32> = nodes.iter().flatten().copied().collect();
     there.sort_unstable();
@@ -161,7 +162,7 @@ fn pages_text(address: usize, bytes: u64) -> String {
     text
 }
 
-/// What is to be said of a seat.
+/// The remark about a seat.
 fn state(seat: &SeatCell) -> String {
     let thread = seat.thread.load(Ordering::Relaxed);
     let own = seat.cpu.load(Ordering::Relaxed) as usize;

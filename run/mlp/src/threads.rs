@@ -12,9 +12,10 @@ use crate::error::Result;
 use crate::{Binding, Group, binding, refuse, system};
 
 impl Group {
-    /// `mlp_threads`: gives back what others want back, and tells how many threads this process is to use now: one for each CPU
-    /// that it has or has borrowed, at least one. An OpenMP runtime of the program is told, and its threads are bound.
-    /// Called between parallel regions.
+    /// `mlp_threads`: returns the CPUs that others have reclaimed. Returns how many threads this
+    /// process is to use now: one for each CPU that it has or has borrowed, at least one. Sets that
+    /// number in an OpenMP runtime of the program, and binds its threads. Called between parallel
+    /// regions.
     ///
     /// # Errors
     /// When it is called in a parallel region, or the system does not bind a thread.
@@ -45,7 +46,8 @@ impl Group {
         }
         let all: BTreeSet<usize> = seats.iter().map(|seat| number(seat)).collect();
         let all: Vec<usize> = all.into_iter().collect();
-        // Threads that a runtime makes now have the CPUs of who makes them; each is bound to its own below.
+        // Threads that a runtime makes now inherit the CPUs of the calling thread; each is bound to
+        // its own below.
         bind(0, &all)?;
         match runtime {
             _ if threads == 1 => self.pin(0)?,
@@ -58,7 +60,7 @@ impl Group {
         Ok(threads)
     }
 
-    /// Binds the threads that a runtime has in a team of so many.
+    /// Binds the threads of a runtime's team of this size.
     fn bind_team(
         &self,
         arena: &Arena,
@@ -80,7 +82,8 @@ impl Group {
         let there: Vec<u32> = numbers.iter().copied().filter(|&n| n != 0).collect();
         let distinct: BTreeSet<u32> = there.iter().copied().collect();
         if distinct.len() < there.len() {
-            // The runtime runs several members of a team by one thread of the system, and moves them itself.
+            // The runtime runs several members of a team by one thread of the system, and moves
+            // them itself.
             for seat in seats {
                 seat.thread.store(0, Ordering::Relaxed);
             }
@@ -102,8 +105,9 @@ impl Group {
         Ok(())
     }
 
-    /// Where more threads share a CPU, those that wait must not keep it: a region of a few microseconds takes milliseconds when
-    /// the threads that it waits for have to wait for a CPU. Tells the runtime, or the user when it cannot be told.
+    /// Where more threads share a CPU, those that wait must not keep it: a region of a few
+    /// microseconds takes milliseconds when the threads that it waits for have to wait for a CPU.
+    /// Tells the runtime, or the user when it cannot be told.
     pub(crate) fn care_for_shared_cpus(&self, arena: &Arena) {
         let header = arena.header();
         let (seats, cores) = (
@@ -122,8 +126,8 @@ impl Group {
         );
     }
 
-    /// `mlp_pin`: binds the calling thread to the CPU of thread `thread` of this process, from 0, and its memory to that CPU's
-    /// node. For threads that no OpenMP runtime makes.
+    /// `mlp_pin`: binds the calling thread to the CPU of thread `thread` of this process, from 0,
+    /// and its memory to that CPU's node. For threads that no OpenMP runtime makes.
     ///
     /// # Errors
     /// When the process has no such thread, or the system does not bind it.
@@ -149,20 +153,22 @@ impl Group {
         Ok(())
     }
 
-    /// The calling thread gets memory from the node of a seat's CPU from now on. Whether the system agrees is noted for the report.
+    /// The calling thread gets memory from the node of a seat's CPU from now on. Whether the system
+    /// accepts that is recorded for the report.
     fn take_memory_of(&self, arena: &Arena, seat: &SeatCell) {
-        let told = match memory::take_from(seat.node.load(Ordering::Relaxed)) {
+        let code = match memory::take_from(seat.node.load(Ordering::Relaxed)) {
             Ok(()) => 1,
             Err(error) => -error.raw_os_error().unwrap_or(1),
         };
         let member = &arena.member(self.process()).memory;
         // A refusal is not hidden by another thread's success.
-        if told < 0 || member.load(Ordering::Relaxed) == 0 {
-            member.store(told, Ordering::Relaxed);
+        if code < 0 || member.load(Ordering::Relaxed) == 0 {
+            member.store(code, Ordering::Relaxed);
         }
     }
 
-    /// The seats whose CPUs this process uses: its own that it has not lent, and those that it has borrowed. At least one.
+    /// The seats whose CPUs this process uses: its own that it has not lent, and those that it has
+    /// borrowed. At least one.
     pub(crate) fn seats_in_use<'a>(&self, arena: &'a Arena) -> Vec<&'a SeatCell> {
         let me = self.process();
         let own = own_seats(arena, me);
@@ -176,9 +182,10 @@ impl Group {
         used
     }
 
-    /// `mlp_place`: the pages of a range of the named part lie on the node of a process's first CPU from now on, those that
-    /// are elsewhere move. A page belongs to the range in which it begins. Returns how many pages of the range that are
-    /// there are elsewhere all the same; always 0 on a machine with one node.
+    /// `mlp_place`: the pages of a range of the named part lie on the node of a process's first CPU
+    /// from now on, those that are elsewhere move. A page belongs to the range in which it begins.
+    /// Returns how many pages of the range that are there are elsewhere all the same; always 0 on a
+    /// machine with one node.
     ///
     /// # Errors
     /// When there is no such part, range or process, or the system refuses.
@@ -192,7 +199,8 @@ impl Group {
         self.elsewhere(name, offset, bytes as u64, process)
     }
 
-    /// `mlp_elsewhere`: how many pages of the range that are there lie on another node than the process's first CPU.
+    /// `mlp_elsewhere`: how many pages of the range that are there lie on another node than the
+    /// process's first CPU.
     ///
     /// # Errors
     /// As [`place`](Self::place).
@@ -235,18 +243,20 @@ impl Group {
     }
 }
 
-/// Whether OpenMP's threads may wait for each other and spin, as far as can be told from outside.
+/// Whether OpenMP's threads may wait for each other and spin, as far as that is visible from
+/// outside.
 fn teams_spin(arena: &Arena) -> bool {
     let is_team = |process| arena.member(process).threads.load(Ordering::Relaxed) > 1;
     let processes = arena.header().processes.load(Ordering::Relaxed);
     let policy = std::env::var("OMP_WAIT_POLICY").unwrap_or_default();
-    let told = policy.trim().eq_ignore_ascii_case("passive")
+    let is_passive = policy.trim().eq_ignore_ascii_case("passive")
         || std::env::var_os("GOMP_SPINCOUNT").is_some();
-    // Margay's own runtime stands in a folder of this name, and does not spin where others want the CPU.
+    // Margay's own runtime stands in a folder of this name, and does not spin where others want the
+    // CPU.
     let runtime = process::library_path("libgomp.so");
     let is_ours =
         runtime.is_some_and(|path| path.parent().is_some_and(|folder| folder.ends_with("gomp")));
-    (1..=processes).any(is_team) && !told && !is_ours
+    (1..=processes).any(is_team) && !is_passive && !is_ours
 }
 
 /// The seats that a process was given.

@@ -16,7 +16,7 @@ impl Group {
     /// `mlp_barrier`: returns when all processes of the group have called it.
     ///
     /// # Errors
-    /// When a process has ended and will not call it; all others are told so.
+    /// When a process has ended and will not call it; all others get the error, too.
     pub fn barrier(&self) -> Result<()> {
         let arena = self.arena()?;
         let header = arena.header();
@@ -27,7 +27,7 @@ impl Group {
             // The first time is before the wait, and the common case does not wait long.
             asked.set(asked.get() + 1);
             if asked.get() > 1 {
-                self.look_after_guard(arena);
+                self.check_guard(arena);
             }
             header.gone.load(Ordering::SeqCst) != accepted
         };
@@ -37,7 +37,7 @@ impl Group {
         done.map_err(|_| self.death(arena))
     }
 
-    /// `mlp_lock`: takes the lock at an address of the arena. Tells whether it was taken from a process that has ended.
+    /// `mlp_lock`: takes the lock at an address of the arena. Returns whether its holder had died.
     ///
     /// # Errors
     /// When the address is not in the arena, or the calling thread has the lock already.
@@ -46,7 +46,7 @@ impl Group {
         let lock = lock_at(arena, address)?;
         let me = self.token();
         let alive = |process| {
-            self.look_after_guard(arena);
+            self.check_guard(arena);
             is_alive(arena, process)
         };
         let taken = lock.lock(me, self.patience(arena), alive);
@@ -56,7 +56,8 @@ impl Group {
         })
     }
 
-    /// `mlp_trylock`: as [`lock`](Self::lock), but does not wait; none when somebody has the lock.
+    /// `mlp_trylock`: as [`lock`](Self::lock), but does not wait; none when another thread has the
+    /// lock.
     ///
     /// # Errors
     /// When the address is not in the arena.
@@ -66,7 +67,7 @@ impl Group {
         Ok(lock.try_lock(self.token(), |p| is_alive(arena, p)).ok())
     }
 
-    /// `mlp_unlock`: gives the lock back.
+    /// `mlp_unlock`: releases the lock.
     ///
     /// # Errors
     /// When the calling thread does not have it.
@@ -74,7 +75,7 @@ impl Group {
         let lock = lock_at(self.arena()?, address)?;
         match lock.unlock(self.token()) {
             Ok(()) => Ok(()),
-            Err(HeldBy(None)) => refuse!(MLP_ERR_LOCK, "nobody has the lock"),
+            Err(HeldBy(None)) => refuse!(MLP_ERR_LOCK, "the lock is free"),
             Err(HeldBy(Some(holder))) => refuse!(
                 MLP_ERR_LOCK,
                 "the calling thread does not have the lock; a thread of process {} has",
@@ -83,8 +84,8 @@ impl Group {
         }
     }
 
-    /// `mlp_shrink`: agrees with all other processes that live to go on without those that have ended. All of them call it.
-    /// Returns how many they are.
+    /// `mlp_shrink`: agrees with all other processes that live to go on without those that have
+    /// ended. All of them call it. Returns how many they are.
     ///
     /// # Errors
     /// When the arena cannot be made.
@@ -109,7 +110,7 @@ impl Group {
             };
             while !settled() {
                 header.bell.sleep(SLICE_NS, settled);
-                self.look_after_guard(arena);
+                self.check_guard(arena);
             }
             if header.gone.load(Ordering::SeqCst) == gone {
                 header.barrier.renew(gone);
@@ -119,7 +120,7 @@ impl Group {
         }
     }
 
-    /// Whether a process of the group has died, so that the guard ends the group unless it was told not to.
+    /// Whether a process of the group has died and the guard ends the group.
     #[must_use]
     pub fn is_being_ended(&self) -> bool {
         let Some(arena) = self.arena.get() else {
@@ -131,15 +132,17 @@ impl Group {
             && (1..=all).any(|p| arena.member(p).state() == State::Dead)
     }
 
-    /// Gives the guard the time to end this process, when it is about to: the guard has told the first cause.
+    /// Gives the guard the time to end this process, if it is about to: the guard has reported the
+    /// first cause.
     pub fn await_end(&self) {
         if self.is_being_ended() && !self.guard.get().is_some_and(|guard| guard.has_ended()) {
             std::thread::sleep(Duration::from_secs(5));
         }
     }
 
-    /// In process 1: when the guard was killed, the processes that it had made died with it, and nobody else notes that.
-    fn look_after_guard(&self, arena: &Arena) {
+    /// In process 1: if the guard was killed, the processes that it had made died with it, and no
+    /// other process records that.
+    fn check_guard(&self, arena: &Arena) {
         if !self.guard.get().is_some_and(|guard| guard.has_ended()) {
             return;
         }
@@ -151,7 +154,7 @@ impl Group {
         }
     }
 
-    /// The error that names those who have gone since the processes last agreed to go on.
+    /// The error that names the processes that have ended since the last `mlp_shrink`.
     fn death(&self, arena: &Arena) -> Error {
         let all = arena.header().processes.load(Ordering::Relaxed);
         let accepted = self.accepted.load(Ordering::Relaxed);
@@ -177,7 +180,7 @@ impl Group {
         Error::new(
             MLP_ERR_DEATH,
             format!(
-                "{}{before}, and a barrier waits for all; mlp_shrink, called by all others, leaves out who has ended",
+                "{}{before}, and a barrier waits for all; mlp_shrink, called by all others, leaves out those that have ended",
                 gone.join(", ")
             ),
         )

@@ -92,6 +92,7 @@ pub struct Status {
 }
 
 /// One rank's MPI.
+// Fields: each is one kind of state, under a lock of its own where it changes.
 pub struct Mpi {
     /// Ends before the rank does.
     progress: Mutex<Option<ProgressThread>>,

@@ -1,24 +1,23 @@
 //! Places of members, and the affinity format.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use margay_core_openmp::environment::Bind;
 use margay_core_openmp::format::{self, Field};
 use margay_sys_os::cpu;
 use margay_sys_os::process;
+use margay_sys_threads::identity::{self, natively};
 
 use crate::claims::group_of;
-use crate::environment::{self, AFFINITY_FORMAT};
-use crate::host;
+use crate::environment::{self, Environment};
 use crate::team::{Context, Member, Team};
 
 /// Assigns the members of a new team to places (OpenMP 5.1, 2.6.2).
 pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32) {
-    let places = &environment::get().places;
-    if places.is_empty() {
+    if team.runtime.environment.places.is_empty() {
         return;
     }
     let (first, count) = parent.member.partition();
@@ -54,7 +53,8 @@ pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32) {
                 (Some(first + (at + step) % count), (first, count))
             }
             Bind::Spread if size <= count => {
-                // Sub-partitions: as even as can be, the one with the parent's place for the first member.
+                // Sub-partitions: as even as can be, the one with the parent's place for the first
+                // member.
                 let bounds = |part: u32| {
                     let (width, longer) = (count / size, count % size);
                     part * width + part.min(longer)
@@ -82,34 +82,55 @@ pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32) {
     }
 }
 
-/// Assigns an initial thread: to the first place, with all of them.
-pub(crate) fn assign_initial(member: &'static Member) {
-    let environment = environment::get();
+/// Assigns an initial thread to the first place, with all places in its partition.
+pub(crate) fn assign_initial(member: &'static Member, environment: &Environment) {
     let count = environment.places.len() as u32;
     let place = (count > 0 && environment.initial.bind != Bind::False).then_some(0);
     member.assign(place, (0, count));
-    keep_bound(member);
+    bind_to_place_of(member, environment);
 }
 
-/// Binds this thread to the place of a member that begins or goes on here, unless it is already; nothing for members without
-/// places.
+/// Binds this thread to the place of the member that begins or continues here, unless it is bound
+/// to it. Does nothing for members without places.
 #[inline]
-pub(crate) fn keep_bound(member: &Member) {
-    let places = &environment::get().places;
+pub(crate) fn keep_bound(context: &Context) {
+    bind_to_place_of(context.member, &context.runtime().environment);
+}
+
+#[inline]
+fn bind_to_place_of(member: &Member, environment: &Environment) {
     if let Some(place) = member.place()
-        && let Some(processors) = places.get(place)
+        && let Some(processors) = environment.places.get(place)
     {
-        host::bind(place, processors);
+        bind(place, processors);
     }
 }
 
-/// The text that a format makes for the current member; none: the format that is in force.
+thread_local! {
+    /// The place that this thread is bound to, from 1; 0 for none.
+    static PLACE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Binds this thread to a place, unless it is bound to it; and, if the running member has a TLS
+/// block, the thread that the block was made with, which `pthread_self()` names.
+fn bind(place: usize, processors: &[usize]) {
+    let bind = |thread: u32| {
+        if PLACE.replace(place + 1) != place + 1 {
+            // Refused where the process has lost these processors since it started; the thread then
+            // runs where it may.
+            let _ = cpu::bind_thread(thread, processors);
+        }
+    };
+    if let Some(thread) = identity::number() {
+        bind(thread);
+    }
+    natively(|| bind(0));
+}
+
+/// The text of a format for the current member; without one, of the format in force.
 #[must_use]
 pub fn capture(context: &Context, text: Option<&str>) -> String {
-    let in_force = AFFINITY_FORMAT
-        .read()
-        .map(|format| format.clone())
-        .unwrap_or_default();
+    let in_force = context.runtime().icvs.affinity_format();
     let text = text.filter(|text| !text.is_empty()).unwrap_or(&in_force);
     format::expand(text, |field| match field {
         Field::TeamNumber => context.teams.get().0.to_string(),
@@ -119,8 +140,7 @@ pub fn capture(context: &Context, text: Option<&str>) -> String {
         Field::Threads => context.team.size.to_string(),
         Field::Ancestor => context
             .team
-            .parent
-            .get(Ordering::Relaxed)
+            .parent()
             .map_or_else(|| "-1".to_owned(), |parent| parent.id.to_string()),
         Field::Host => process::host_name(),
         Field::Process => std::process::id().to_string(),
@@ -132,7 +152,7 @@ pub fn capture(context: &Context, text: Option<&str>) -> String {
 /// The processors on which the current member may run.
 #[must_use]
 pub fn processors(context: &Context) -> Vec<usize> {
-    let places = &environment::get().places;
+    let places = &context.runtime().environment.places;
     context
         .member
         .place()
@@ -140,24 +160,25 @@ pub fn processors(context: &Context) -> Vec<usize> {
         .unwrap_or_else(cpu::affinity)
 }
 
-/// What the team was like that each thread forked when its members were shown last, as hashes: of what tells the thread, and of what a
-/// format may tell about the team.
-static SHOWN: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
+/// For each forking thread, by the hash of what identifies it, the hash of what a format may show
+/// of its last team whose members were shown.
+#[derive(Debug, Default)]
+pub(crate) struct ShownAffinity(Mutex<BTreeMap<u64, u64>>);
 
-/// Whether the members of a team that `parent` forks are to show their lines: when since the last time they are at another level, or
-/// more or fewer, or one has another place, or the format is another.
+/// Whether the members of a team that `parent` forks are to show their lines: the level, the number
+/// of members, a place or the format has changed since they were shown last.
 pub(crate) fn is_to_be_shown(parent: &Context, team: &'static Team) -> bool {
-    let (mut who, mut what) = (DefaultHasher::new(), DefaultHasher::new());
-    parent.initial_address().hash(&mut who);
+    let (mut thread, mut what) = (DefaultHasher::new(), DefaultHasher::new());
+    parent.initial_address().hash(&mut thread);
     let mut at = Some(parent.member);
     let mut is_other_thread = false;
     while let Some(member) = at {
         // First members are the thread that forked.
         is_other_thread |= member.id != 0;
         if is_other_thread {
-            member.id.hash(&mut who);
+            member.id.hash(&mut thread);
         }
-        at = member.team().parent.get(Ordering::Relaxed);
+        at = member.team().parent();
     }
     parent.level().hash(&mut what);
     team.size.hash(&mut what);
@@ -165,11 +186,10 @@ pub(crate) fn is_to_be_shown(parent: &Context, team: &'static Team) -> bool {
     for id in 0..team.size {
         team.member(id).place().hash(&mut what);
     }
-    if let Ok(format) = AFFINITY_FORMAT.read() {
-        format.hash(&mut what);
-    }
-    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    shown.insert(who.finish(), what.finish()) != Some(what.finish())
+    team.runtime.icvs.affinity_format().hash(&mut what);
+    let shown = &team.runtime.shown_affinity.0;
+    let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+    shown.insert(thread.finish(), what.finish()) != Some(what.finish())
 }
 
 /// Shows the line of a member.

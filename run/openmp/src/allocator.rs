@@ -1,6 +1,7 @@
-//! Memory allocators (OpenMP 5.1, 2.13): what a handle says about a block. The blocks themselves are made by the shims.
+//! Memory allocators (OpenMP 5.1, 2.13): what a handle says about a block. `abi/gomp` makes the
+//! blocks.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Predefined allocators have the numbers 1 to 8.
 const NAMES: [&str; 8] = [
@@ -20,7 +21,7 @@ pub const DEFAULT: usize = 1;
 /// The number of a predefined allocator.
 ///
 /// # Errors
-/// When the name is none.
+/// When there is none of this name.
 pub fn by_name(name: &str) -> Result<usize, String> {
     NAMES
         .iter()
@@ -59,29 +60,16 @@ struct Traits {
     fallback: Fallback,
 }
 
-static MADE: Mutex<Vec<Option<Traits>>> = Mutex::new(Vec::new());
+/// The allocators that a program has made.
+#[derive(Debug, Default)]
+pub struct Allocators(Mutex<Vec<Option<Traits>>>);
 
-/// Handles of allocators that a program has made begin here.
+/// The first handle of allocators that a program has made.
 const FIRST: usize = 1 << 8;
 const NO_LIMIT: usize = usize::MAX;
 
 /// `omp_atv_default`
 const VALUE_DEFAULT: usize = usize::MAX;
-
-/// Makes an allocator from pairs of `omp_alloctrait_key_t` and value. 0 (`omp_null_allocator`) when a value is none, or
-/// asks for what is not there (pinned memory).
-#[must_use]
-pub fn make(space: usize, pairs: impl Iterator<Item = (u32, usize)>) -> usize {
-    traits(space, pairs).map_or(0, |traits| {
-        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = made.iter().position(Option::is_none).unwrap_or_else(|| {
-            made.push(None);
-            made.len() - 1
-        });
-        made[at] = Some(traits);
-        FIRST + at
-    })
-}
 
 fn traits(space: usize, pairs: impl Iterator<Item = (u32, usize)>) -> Option<Traits> {
     const SPACES: usize = 5;
@@ -136,52 +124,74 @@ fn traits(space: usize, pairs: impl Iterator<Item = (u32, usize)>) -> Option<Tra
     (space < SPACES).then_some(traits)
 }
 
-/// Forgets an allocator that the program has made.
-pub fn destroy(allocator: usize) {
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(place) = allocator.checked_sub(FIRST).and_then(|at| made.get_mut(at)) {
-        *place = None;
+impl Allocators {
+    /// Makes an allocator from pairs of `omp_alloctrait_key_t` and value. Returns 0
+    /// (`omp_null_allocator`) when a value is invalid, or asks for what is not supported (pinned
+    /// memory).
+    #[must_use]
+    pub fn make(&self, space: usize, pairs: impl Iterator<Item = (u32, usize)>) -> usize {
+        traits(space, pairs).map_or(0, |traits| {
+            let mut made = self.made();
+            let at = made.iter().position(Option::is_none).unwrap_or_else(|| {
+                made.push(None);
+                made.len() - 1
+            });
+            made[at] = Some(traits);
+            FIRST + at
+        })
     }
-}
 
-/// Reserves room for a block with this allocator: the alignment that the block is to have.
-///
-/// # Errors
-/// What to do when the allocator's pool has no room.
-pub fn reserve(allocator: usize, size: usize, align: usize) -> Result<usize, Fallback> {
-    with(allocator, |traits| {
-        let used = traits
-            .used_bytes
-            .checked_add(size)
-            .filter(|&used| used <= traits.pool_bytes)
-            .ok_or(traits.fallback)?;
-        traits.used_bytes = used;
-        Ok(align.max(traits.alignment))
-    })
-    .unwrap_or(Ok(align))
-}
+    /// Destroys an allocator that the program has made.
+    pub fn destroy(&self, allocator: usize) {
+        let mut made = self.made();
+        if let Some(place) = allocator.checked_sub(FIRST).and_then(|at| made.get_mut(at)) {
+            *place = None;
+        }
+    }
 
-/// Gives the room back.
-pub fn unreserve(allocator: usize, size: usize) {
-    with(allocator, |traits| {
-        traits.used_bytes = traits.used_bytes.saturating_sub(size)
-    });
-}
+    /// Reserves bytes of an allocator's pool. Returns the alignment that the block is to have.
+    ///
+    /// # Errors
+    /// What to do when the pool has no room.
+    pub fn reserve(&self, allocator: usize, size: usize, align: usize) -> Result<usize, Fallback> {
+        self.with(allocator, |traits| {
+            let used = traits
+                .used_bytes
+                .checked_add(size)
+                .filter(|&used| used <= traits.pool_bytes)
+                .ok_or(traits.fallback)?;
+            traits.used_bytes = used;
+            Ok(align.max(traits.alignment))
+        })
+        .unwrap_or(Ok(align))
+    }
 
-/// What to do when the system has no memory for this allocator.
-#[must_use]
-pub fn fallback(allocator: usize) -> Fallback {
-    with(allocator, |traits| traits.fallback).unwrap_or(if allocator == DEFAULT {
-        Fallback::Null
-    } else {
-        Fallback::Default
-    })
-}
+    /// Returns bytes to an allocator's pool.
+    pub fn unreserve(&self, allocator: usize, size: usize) {
+        self.with(allocator, |traits| {
+            traits.used_bytes = traits.used_bytes.saturating_sub(size)
+        });
+    }
 
-fn with<R>(allocator: usize, f: impl FnOnce(&mut Traits) -> R) -> Option<R> {
-    let at = allocator.checked_sub(FIRST)?;
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    made.get_mut(at)?.as_mut().map(f)
+    /// What to do when the system has no memory for this allocator.
+    #[must_use]
+    pub fn fallback(&self, allocator: usize) -> Fallback {
+        self.with(allocator, |traits| traits.fallback)
+            .unwrap_or(if allocator == DEFAULT {
+                Fallback::Null
+            } else {
+                Fallback::Default
+            })
+    }
+
+    fn with<R>(&self, allocator: usize, f: impl FnOnce(&mut Traits) -> R) -> Option<R> {
+        let at = allocator.checked_sub(FIRST)?;
+        self.made().get_mut(at)?.as_mut().map(f)
+    }
+
+    fn made(&self) -> MutexGuard<'_, Vec<Option<Traits>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]
@@ -190,17 +200,18 @@ mod tests {
 
     #[test]
     fn pools_are_bounded_and_traits_checked() {
-        let pool = make(0, [(4, 100), (2, 64), (5, 12)].into_iter());
-        assert_eq!(reserve(pool, 60, 8), Ok(64));
-        assert_eq!(reserve(pool, 60, 8), Err(Fallback::Null));
-        unreserve(pool, 60);
-        assert_eq!(reserve(pool, 60, 128), Ok(128));
-        assert_eq!(make(9, [].into_iter()), 0);
-        assert_eq!(make(0, [(2, 3)].into_iter()), 0);
-        assert_eq!(make(0, [(7, 1)].into_iter()), 0);
-        destroy(pool);
+        let allocators = Allocators::default();
+        let pool = allocators.make(0, [(4, 100), (2, 64), (5, 12)].into_iter());
+        assert_eq!(allocators.reserve(pool, 60, 8), Ok(64));
+        assert_eq!(allocators.reserve(pool, 60, 8), Err(Fallback::Null));
+        allocators.unreserve(pool, 60);
+        assert_eq!(allocators.reserve(pool, 60, 128), Ok(128));
+        assert_eq!(allocators.make(9, [].into_iter()), 0);
+        assert_eq!(allocators.make(0, [(2, 3)].into_iter()), 0);
+        assert_eq!(allocators.make(0, [(7, 1)].into_iter()), 0);
+        allocators.destroy(pool);
         assert_eq!(
-            reserve(pool, 1 << 20, 8),
+            allocators.reserve(pool, 1 << 20, 8),
             Ok(8),
             "a destroyed allocator is as the default one"
         );

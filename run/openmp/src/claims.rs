@@ -1,84 +1,90 @@
-//! Who runs which member of a team.
+//! Which worker runs which member of a team.
 //!
-//! The members whose numbers are the same modulo the number of workers are a class. A class belongs to one worker, so that a
-//! member is where it was in the region before, and so that members that will meet in barriers are spread over all workers:
-//! one that has begun stays where it is. A worker that has nothing else to do takes members of other classes only when
-//! their worker is late.
+//! The members whose numbers are equal modulo the number of workers are a class. A class belongs to
+//! one worker, so that a member runs where it ran in the region before, and so that members that
+//! will wait for each other in barriers are spread over all workers: a member that has begun stays
+//! on its worker. A worker without other work claims members of other classes only when their
+//! worker is late.
 //!
-//! Members with places are in classes by their places instead, and nobody takes those of others in passing: the thread would
-//! have to go to other processors and back.
+//! Members with places are in classes by their places instead, and a worker that passes by claims
+//! no members of other classes: its thread would have to move to other processors and back.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A worker is late when it has not come for so long ...
-const LATE_NS: u64 = 50_000;
-/// ... or, for an outermost team, for so long: that worker has nothing else to do, and is on its way, if not from sleep then
-/// from other processes.
-const LATE_OUTERMOST_NS: u64 = 1_500_000;
+/// Grace period of workers: one that has not claimed its members after this time is late ...
+const GRACE_NS: u64 = 50_000;
+/// ... or after this time, for an outermost team. Such a worker has nothing else to do and is on
+/// its way: it wakes up, or other processes have its core.
+const OUTERMOST_GRACE_NS: u64 = 1_500_000;
 
-/// The members of a team that nobody has claimed. The first belongs to who forks and is never claimed.
+/// The members of a team that no worker has claimed. The first member belongs to the forking worker
+/// and is never claimed.
 #[derive(Debug)]
 pub struct Claims {
     size: u32,
     workers: u32,
-    classes: Vec<Class>,
-    /// How many groups of members with the same place there are, one after another and as even as can be; 0 without places.
+    classes: Vec<MemberClass>,
+    /// Groups of members with the same place, one after another and as even as possible; 0 without
+    /// places.
     groups: AtomicU32,
-    /// How long the others' workers have until they are late, in nanoseconds.
-    patience_ns: AtomicU64,
-    /// When they are; 0 until somebody wants to know, so that who forks need not read a clock.
+    /// The grace period of this region, in nanoseconds.
+    grace_ns: AtomicU64,
+    /// When it ends; 0 until a worker needs to know, so that the forking worker need not read a
+    /// clock.
     late_at_ns: AtomicU64,
 }
 
-/// On lines of its own: mostly one worker claims in it.
+/// A class of members. On cache lines of its own: mostly one worker claims in it.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Class {
-    /// A [`Left`] as one word: who was late from a region before must not go on in this one by what it saw of that.
-    left: AtomicU64,
-    /// The worker's number plus one; 0 before one has come.
+struct MemberClass {
+    /// An [`Unclaimed`] as one word: a worker that is late from the region before must not claim in
+    /// this one by what it saw of that.
+    unclaimed: AtomicU64,
+    /// The number of the worker that has the class, plus one; 0 for none.
     owner: AtomicU32,
 }
 
 impl Claims {
-    /// Of a team of `size`; nothing can be claimed before [`open`](Self::open).
+    /// For a team of `size`; nothing can be claimed before [`open`](Self::open).
     #[must_use]
     pub fn new(size: u32, workers: u32) -> Claims {
         Claims {
             size,
             workers: workers.max(1),
             classes: (0..workers.clamp(1, size.max(1)))
-                .map(|_| Class::new())
+                .map(|_| MemberClass::new())
                 .collect(),
             groups: AtomicU32::new(0),
-            patience_ns: AtomicU64::new(0),
+            grace_ns: AtomicU64::new(0),
             late_at_ns: AtomicU64::new(0),
         }
     }
 
-    /// In the next region the members are in so many groups with a place each, see [`group_of`]; 0: they have no places.
+    /// In the next region the members are in this many groups with a place each, see [`group_of`];
+    /// 0: they have no places.
     pub fn group_by_place(&self, groups: u32) {
         self.groups.store(groups.min(self.size), Ordering::Relaxed);
     }
 
-    /// Whether members are kept to places, in the next region or the one that goes on.
+    /// Whether members have places, in the next region or the current one.
     #[inline]
     #[must_use]
     pub fn has_places(&self) -> bool {
         self.groups.load(Ordering::Relaxed) != 0
     }
 
-    /// All members but the first can be claimed; the region is ready for them. Who is late from the region before may claim
-    /// while this is under way.
+    /// From now on all members but the first can be claimed: the region is ready for them. Workers
+    /// that are late from the region before may claim during this call.
     pub fn open(&self, forker: u32, is_outermost: bool) {
         let count = self.classes.len() as u32;
         let groups = self.groups.load(Ordering::Relaxed);
-        let patience = if is_outermost {
-            LATE_OUTERMOST_NS
+        let grace_ns = if is_outermost {
+            OUTERMOST_GRACE_NS
         } else {
-            LATE_NS
+            GRACE_NS
         };
-        self.patience_ns.store(patience, Ordering::Relaxed);
+        self.grace_ns.store(grace_ns, Ordering::Relaxed);
         self.late_at_ns.store(0, Ordering::Relaxed);
         for (at, class) in self.classes.iter().enumerate() {
             let at = at as u32;
@@ -100,23 +106,23 @@ impl Claims {
                 _ => (0, first),
             };
             class.owner.store(owner, Ordering::Relaxed);
-            let left = Left {
+            let unclaimed = Unclaimed {
                 next,
                 end,
                 step_is_one,
             };
-            class.left.store(left.word(), Ordering::Release);
+            class.unclaimed.store(unclaimed.word(), Ordering::Release);
         }
     }
 
-    /// Whether there is anything to claim.
+    /// Whether there is a member to claim.
     #[inline]
     #[must_use]
     pub fn has_unclaimed(&self) -> bool {
-        self.classes.iter().any(Class::is_left)
+        self.classes.iter().any(MemberClass::has_unclaimed)
     }
 
-    /// Whether there is a member that this worker should run now.
+    /// Whether there is a member that this worker should claim now.
     #[must_use]
     pub fn is_open_for(&self, worker: u32, now_ns: impl Fn() -> u64) -> bool {
         let me = worker + 1;
@@ -124,10 +130,10 @@ impl Claims {
         let mut is_any_free = false;
         for class in &self.classes {
             match class.owner.load(Ordering::Relaxed) {
-                0 => is_any_free |= class.is_left(),
+                0 => is_any_free |= class.has_unclaimed(),
                 owner if owner == me => {
                     has_own = true;
-                    if class.is_left() {
+                    if class.has_unclaimed() {
                         return true;
                     }
                 }
@@ -137,27 +143,28 @@ impl Claims {
         (!has_own && is_any_free) || (self.has_unclaimed() && self.is_late(now_ns))
     }
 
-    /// Whether the others' workers have had their time, which begins when this is asked first.
+    /// Whether the grace period is over, which begins with the first call.
     fn is_late(&self, now_ns: impl Fn() -> u64) -> bool {
         let now_ns = now_ns();
         let late_at_ns = self.late_at_ns.load(Ordering::Relaxed);
         if late_at_ns == 0 {
-            self.start_patience(now_ns);
+            self.start_grace(now_ns);
             return false;
         }
         now_ns > late_at_ns
     }
 
-    /// From now on the others' workers have their time, unless it has begun.
-    pub fn start_patience(&self, now_ns: u64) {
-        let late_at_ns = now_ns + self.patience_ns.load(Ordering::Relaxed);
-        // Whoever was first.
+    /// Begins the grace period, unless it has begun.
+    pub fn start_grace(&self, now_ns: u64) {
+        let late_at_ns = now_ns + self.grace_ns.load(Ordering::Relaxed);
+        // The first one counts.
         let _ =
             self.late_at_ns
                 .compare_exchange(0, late_at_ns, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Claims a member for a worker: of its own class, of one that nobody has, or, if late, or `any` without places, of whichever.
+    /// Claims a member for a worker: of its own class, of a class that no worker has or, after the
+    /// grace period or with `any` and without places, of any class.
     pub fn claim(&self, worker: u32, any: bool, now_ns: impl Fn() -> u64) -> Option<u32> {
         if !self.has_unclaimed() {
             return None;
@@ -182,9 +189,11 @@ impl Claims {
         None
     }
 
-    /// Claims a class that nobody has, the one that the worker had before if possible, and a member of it.
+    /// Claims a class that no worker has, if possible the one that this worker had before, and a
+    /// member of it.
     fn claim_class(&self, worker: u32) -> Option<u32> {
-        // Relative to the forking worker, so that the members of nested teams are not all on the same workers.
+        // Relative to the forking worker, so that the members of nested teams are not all on the
+        // same workers.
         let forker = self.classes[0]
             .owner
             .load(Ordering::Relaxed)
@@ -193,7 +202,7 @@ impl Claims {
         let count = self.classes.len();
         (0..count)
             .map(|step| &self.classes[(nearest as usize + step) % count])
-            .filter(|class| class.is_left())
+            .filter(|class| class.has_unclaimed())
             .filter(|class| {
                 let free = class.owner.compare_exchange(
                     0,
@@ -206,53 +215,53 @@ impl Claims {
             .find_map(|class| self.claim_in(class))
     }
 
-    fn claim_in(&self, class: &Class) -> Option<u32> {
-        let mut word = class.left.load(Ordering::Acquire);
+    fn claim_in(&self, class: &MemberClass) -> Option<u32> {
+        let mut word = class.unclaimed.load(Ordering::Acquire);
         loop {
-            let left = Left::of(word);
-            if left.next >= left.end {
+            let unclaimed = Unclaimed::from_word(word);
+            if unclaimed.next >= unclaimed.end {
                 return None;
             }
-            let step = if left.step_is_one {
+            let step = if unclaimed.step_is_one {
                 1
             } else {
                 self.classes.len() as u32
             };
-            let after = Left {
-                next: left.next + step,
-                ..left
+            let after = Unclaimed {
+                next: unclaimed.next + step,
+                ..unclaimed
             };
-            match class.left.compare_exchange_weak(
+            match class.unclaimed.compare_exchange_weak(
                 word,
                 after.word(),
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
-                Ok(_) => return Some(left.next),
+                Ok(_) => return Some(unclaimed.next),
                 Err(seen) => word = seen,
             }
         }
     }
 }
 
-/// What is left of a class.
+/// The members of a class that no worker has claimed.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct Unclaimed {
     /// The next member to claim.
     next: u32,
-    /// Where they end: there are no more members than a positive `int` can tell.
+    /// The end of their numbers, which fits in a positive `int`.
     end: u32,
-    /// Whether they are one after another; else a member out of as many as there are classes is of this one.
+    /// Whether their numbers are consecutive; otherwise they differ by the number of classes.
     step_is_one: bool,
 }
 
-impl Left {
+impl Unclaimed {
     fn word(self) -> u64 {
         u64::from(self.next) | u64::from(self.end) << 32 | u64::from(self.step_is_one) << 63
     }
 
-    fn of(word: u64) -> Left {
-        Left {
+    fn from_word(word: u64) -> Unclaimed {
+        Unclaimed {
             next: word as u32,
             end: (word >> 32) as u32 & (u32::MAX >> 1),
             step_is_one: word >> 63 != 0,
@@ -260,23 +269,24 @@ impl Left {
     }
 }
 
-impl Class {
-    /// With nothing left.
-    fn new() -> Class {
-        Class {
-            left: AtomicU64::new(0),
+impl MemberClass {
+    /// Without members.
+    fn new() -> MemberClass {
+        MemberClass {
+            unclaimed: AtomicU64::new(0),
             owner: AtomicU32::new(0),
         }
     }
 
     #[inline]
-    fn is_left(&self) -> bool {
-        let left = Left::of(self.left.load(Ordering::Acquire));
-        left.next < left.end
+    fn has_unclaimed(&self) -> bool {
+        let unclaimed = Unclaimed::from_word(self.unclaimed.load(Ordering::Acquire));
+        unclaimed.next < unclaimed.end
     }
 }
 
-/// In which of so many groups member `id` is: they are one after another, the first ones longer by one.
+/// The group of member `id`, of as many groups as given: they are one after another, and the first
+/// ones longer by one.
 #[must_use]
 pub fn group_of(id: u32, size: u32, groups: u32) -> u32 {
     let (width, longer) = (size / groups, size % groups);
@@ -305,7 +315,7 @@ mod tests {
         let claims = Claims::new(8, 4);
         assert!(!claims.has_unclaimed());
         claims.open(2, true);
-        claims.start_patience(0);
+        claims.start_grace(0);
         // The forker is worker 2: its class is 0, 4; worker 3 has 1, 5.
         assert_eq!(claims.claim(3, false, EARLY), Some(1));
         assert_eq!(claims.claim(3, false, EARLY), Some(5));
@@ -320,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_until_others_are_late_begins_when_somebody_asks() {
+    fn the_grace_period_begins_with_the_first_check() {
         let claims = Claims::new(4, 2);
         for is_outermost in [true, false] {
             claims.open(0, is_outermost);
@@ -329,15 +339,15 @@ mod tests {
             assert_eq!(
                 claims.claim(1, false, LATE),
                 None,
-                "nobody has asked before"
+                "it has not begun before"
             );
-            let patience = if is_outermost {
-                LATE_OUTERMOST_NS
+            let grace_ns = if is_outermost {
+                OUTERMOST_GRACE_NS
             } else {
-                LATE_NS
+                GRACE_NS
             };
-            assert_eq!(claims.claim(1, false, || LATE() + patience), None);
-            assert_eq!(claims.claim(1, false, || LATE() + patience + 1), Some(2));
+            assert_eq!(claims.claim(1, false, || LATE() + grace_ns), None);
+            assert_eq!(claims.claim(1, false, || LATE() + grace_ns + 1), Some(2));
         }
     }
 
@@ -345,7 +355,7 @@ mod tests {
     fn a_worker_without_a_class_of_its_own_takes_a_free_one() {
         let claims = Claims::new(2, 8);
         claims.open(0, true);
-        claims.start_patience(0);
+        claims.start_grace(0);
         assert!(claims.is_open_for(5, EARLY) && !claims.is_open_for(0, EARLY));
         assert_eq!(claims.claim(5, false, EARLY), Some(1));
         assert_eq!(claims.claim(1, true, EARLY), None);
@@ -357,7 +367,7 @@ mod tests {
             let claims = Claims::new(size, workers);
             claims.group_by_place(groups);
             claims.open(0, true);
-            claims.start_patience(0);
+            claims.start_grace(0);
             let mut all = vec![0];
             for worker in 0..workers {
                 let own: Vec<u32> =
@@ -389,7 +399,7 @@ mod tests {
         let claims = Claims::new(4, 2);
         claims.group_by_place(2);
         claims.open(0, true);
-        claims.start_patience(0);
+        claims.start_grace(0);
         assert_eq!(claims.claim(1, true, EARLY), Some(2));
         assert_eq!(claims.claim(0, true, EARLY), Some(1));
         assert_eq!(claims.claim(0, true, EARLY), None);
@@ -399,7 +409,7 @@ mod tests {
         // Without places again: by number.
         claims.group_by_place(0);
         claims.open(0, true);
-        claims.start_patience(0);
+        claims.start_grace(0);
         assert_eq!(claims.claim(1, false, EARLY), Some(1));
         assert_eq!(claims.claim(0, false, EARLY), Some(2));
         assert_eq!(claims.claim(0, true, EARLY), Some(3));
@@ -409,7 +419,7 @@ mod tests {
     fn each_member_is_claimed_once_by_many() {
         let claims = Claims::new(1000, 3);
         claims.open(0, false);
-        claims.start_patience(0);
+        claims.start_grace(0);
         let mut all: Vec<u32> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..3)
                 .map(|worker| {

@@ -1,7 +1,8 @@
 //! Dependences among the children of a task: the `depend` clause.
 //!
-//! For each address that a dependence names, the parent remembers the last task that may write it and those that have
-//! read it since. A new task waits for some of them; each of them has a list of whom it holds up.
+//! For each address that a dependence names, the parent remembers the last task that may write it
+//! and the tasks that read it since. A new task waits for some of them, its predecessors; each of
+//! those has a list of its successors.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +10,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use margay_sys_threads::link::Link;
 
-use crate::node::Node;
+use crate::node::TaskNode;
 use crate::task::Task;
 use crate::team::Member;
 
@@ -17,64 +18,71 @@ use crate::team::Member;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
-    /// `out`, `inout`, and `mutexinoutset`, whose tasks exclude each other also when one after the other.
+    /// `out`, `inout`, and `mutexinoutset`: tasks that run one after the other exclude each other,
+    /// too.
     Write,
 }
 
-/// A task that others may wait for, as long as it has not been recycled.
+/// A task that others may wait for, as long as its node has not been recycled.
 #[derive(Clone, Copy, Debug)]
-struct Earlier {
-    node: &'static Node,
+struct Predecessor {
+    node: &'static TaskNode,
     serial: u32,
 }
 
-/// The state of a task that takes part in dependences.
+/// The dependence state of a task.
 #[derive(Debug, Default)]
 pub struct Dependence {
     is_done: bool,
-    later: Vec<Later>,
-    /// The task, while it is held up.
+    successors: Vec<Successor>,
+    /// The task, while it waits for predecessors.
     held: Option<Box<Task>>,
-    /// How many tasks hold it up, and one more while the list is being made.
+    /// Predecessors that are not done, and one more while the list is being made.
     pending: u32,
 }
 
-/// Who is held up.
+/// One that waits for a task.
 #[derive(Clone, Debug)]
-enum Later {
-    Task(&'static Node),
-    Waiter(Arc<Waiter>),
+enum Successor {
+    Task(&'static TaskNode),
+    Waiter(Arc<DependenceWaiter>),
 }
 
-/// Somebody who waits in place until dependences are met.
+/// A member that waits in place until dependences are satisfied.
 #[derive(Debug)]
-pub struct Waiter {
+pub struct DependenceWaiter {
+    /// Predecessors that are not done.
     pub pending: AtomicU32,
     member: Link<Member>,
 }
 
-/// What the children of a task do with each address.
+/// The accesses of a task's children to each address.
 #[derive(Debug, Default)]
 pub struct Siblings(HashMap<usize, Accesses>);
 
 #[derive(Debug, Default)]
 struct Accesses {
-    writer: Option<Earlier>,
-    readers: Vec<Earlier>,
+    writer: Option<Predecessor>,
+    readers: Vec<Predecessor>,
 }
 
-/// Readers of one address are looked through for those that are done when there are more than this.
+/// With more readers of one address than this, those that are done are removed.
 const READERS: usize = 64;
 
 impl Siblings {
-    /// Forgets them: all children are done.
+    /// Forgets the accesses: all children are done.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// The earlier tasks for which a task with these accesses waits; the task, if there is one, is remembered.
-    fn earlier(&mut self, accesses: &[(usize, Access)], task: Option<Earlier>) -> Vec<Earlier> {
-        let mut found: Vec<Earlier> = Vec::new();
+    /// The predecessors of a task with these accesses. The accesses of the task, if there is one,
+    /// are remembered.
+    fn predecessors(
+        &mut self,
+        accesses: &[(usize, Access)],
+        task: Option<Predecessor>,
+    ) -> Vec<Predecessor> {
+        let mut found: Vec<Predecessor> = Vec::new();
         for &(address, access) in accesses {
             let there = self.0.entry(address).or_default();
             match access {
@@ -86,7 +94,7 @@ impl Siblings {
             match access {
                 Access::Read => {
                     if there.readers.len() > READERS {
-                        there.readers.retain(Earlier::is_alive);
+                        there.readers.retain(Predecessor::is_alive);
                     }
                     there.readers.push(task);
                 }
@@ -98,20 +106,21 @@ impl Siblings {
         }
         if let Some(task) = task {
             // A task that names an address twice does not wait for itself.
-            found.retain(|earlier| {
-                earlier.node.number != task.node.number || earlier.serial != task.serial
+            found.retain(|predecessor| {
+                predecessor.node.number != task.node.number || predecessor.serial != task.serial
             });
         }
-        // A node may be there twice with different serial numbers: as a task that is over, and as one that is not.
-        found.sort_unstable_by_key(|earlier| (earlier.node.number, earlier.serial));
-        found.dedup_by_key(|earlier| (earlier.node.number, earlier.serial));
+        // A node may be there twice with different serial numbers: as a task that is over, and as
+        // one that is not.
+        found.sort_unstable_by_key(|predecessor| (predecessor.node.number, predecessor.serial));
+        found.dedup_by_key(|predecessor| (predecessor.node.number, predecessor.serial));
         found
     }
 }
 
-impl Earlier {
-    fn of(node: &'static Node) -> Earlier {
-        Earlier {
+impl Predecessor {
+    fn of(node: &'static TaskNode) -> Predecessor {
+        Predecessor {
             node,
             serial: node.serial.load(Ordering::Relaxed),
         }
@@ -121,27 +130,27 @@ impl Earlier {
         self.node.serial.load(Ordering::Acquire) == self.serial
     }
 
-    /// Enters `later` in the list of the task, unless it is over.
-    fn hold(&self, later: &Later) -> bool {
+    /// Enters a successor of this task. Returns false when the task is over.
+    fn add(&self, successor: &Successor) -> bool {
         let mut dependence = lock(self.node);
         if !self.is_alive() || dependence.is_done {
             return false;
         }
-        dependence.later.push(later.clone());
+        dependence.successors.push(successor.clone());
         true
     }
 }
 
-fn lock(node: &'static Node) -> MutexGuard<'static, Dependence> {
+fn lock(node: &'static TaskNode) -> MutexGuard<'static, Dependence> {
     node.dependence
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Enters a new task under `parent`. Returns it when nothing holds it up; otherwise it comes out of [`finish`] of the last
-/// task that does.
+/// Enters a new task under `parent`. Returns the task when it has no predecessors; otherwise
+/// [`finish`] of the last of them does.
 pub fn enter(
-    parent: &'static Node,
+    parent: &'static TaskNode,
     task: Box<Task>,
     accesses: &[(usize, Access)],
 ) -> Option<Box<Task>> {
@@ -152,10 +161,10 @@ pub fn enter(
         ..Dependence::default()
     };
     parent.has_siblings.store(true, Ordering::Relaxed);
-    let earlier = siblings(parent).earlier(accesses, Some(Earlier::of(node)));
-    for earlier in earlier {
+    let predecessors = siblings(parent).predecessors(accesses, Some(Predecessor::of(node)));
+    for predecessor in predecessors {
         lock(node).pending += 1;
-        if !earlier.hold(&Later::Task(node)) {
+        if !predecessor.add(&Successor::Task(node)) {
             lock(node).pending -= 1;
         }
     }
@@ -168,39 +177,41 @@ pub fn enter(
     None
 }
 
-/// Who waits in place for what these accesses depend on; none when there is nothing to wait for.
+/// Lets `member` wait in place for the predecessors of these accesses. Returns none when there are
+/// none.
 #[must_use]
 pub fn wait_for(
-    parent: &'static Node,
+    parent: &'static TaskNode,
     accesses: &[(usize, Access)],
     member: &'static Member,
-) -> Option<Arc<Waiter>> {
+) -> Option<Arc<DependenceWaiter>> {
     parent.has_siblings.store(true, Ordering::Relaxed);
-    let earlier = siblings(parent).earlier(accesses, None);
-    let waiter = Arc::new(Waiter {
+    let predecessors = siblings(parent).predecessors(accesses, None);
+    let waiter = Arc::new(DependenceWaiter {
         pending: AtomicU32::new(0),
         member: Link::to(member),
     });
-    for earlier in earlier {
+    for predecessor in predecessors {
         waiter.pending.fetch_add(1, Ordering::SeqCst);
-        if !earlier.hold(&Later::Waiter(Arc::clone(&waiter))) {
+        if !predecessor.add(&Successor::Waiter(Arc::clone(&waiter))) {
             waiter.pending.fetch_sub(1, Ordering::SeqCst);
         }
     }
     (waiter.pending.load(Ordering::SeqCst) != 0).then_some(waiter)
 }
 
-/// A task is over: hands every task that only it held up to `ready`, and wakes who waits in place.
-pub fn finish(node: &'static Node, mut ready: impl FnMut(Box<Task>)) {
-    let later = {
+/// A task is over: calls `ready` with each task for which it was the last predecessor, and wakes
+/// members that wait in place.
+pub fn finish(node: &'static TaskNode, mut ready: impl FnMut(Box<Task>)) {
+    let successors = {
         let mut dependence = lock(node);
         dependence.is_done = true;
-        std::mem::take(&mut dependence.later)
+        std::mem::take(&mut dependence.successors)
     };
     node.has_dependence.store(false, Ordering::Relaxed);
-    for later in later {
-        match later {
-            Later::Task(node) => {
+    for successor in successors {
+        match successor {
+            Successor::Task(node) => {
                 let mut dependence = lock(node);
                 dependence.pending -= 1;
                 if dependence.pending == 0
@@ -210,7 +221,7 @@ pub fn finish(node: &'static Node, mut ready: impl FnMut(Box<Task>)) {
                     ready(task);
                 }
             }
-            Later::Waiter(waiter) => {
+            Successor::Waiter(waiter) => {
                 if waiter.pending.fetch_sub(1, Ordering::SeqCst) == 1
                     && let Some(member) = waiter.member.get(Ordering::Relaxed)
                 {
@@ -221,17 +232,17 @@ pub fn finish(node: &'static Node, mut ready: impl FnMut(Box<Task>)) {
     }
 }
 
-/// All children of `parent` are done: forgets what they did.
+/// All children of `parent` are done: forgets their accesses.
 #[inline]
-pub fn forget(parent: &'static Node) {
+pub fn forget(parent: &'static TaskNode) {
     if parent.has_siblings.load(Ordering::Relaxed) {
         parent.has_siblings.store(false, Ordering::Relaxed);
         siblings(parent).clear();
     }
 }
 
-/// The table of `parent`.
-fn siblings(parent: &'static Node) -> MutexGuard<'static, Siblings> {
+/// The accesses of the children of `parent`.
+fn siblings(parent: &'static TaskNode) -> MutexGuard<'static, Siblings> {
     parent
         .siblings
         .lock()

@@ -1,15 +1,14 @@
-//! The environment that a program starts with, read once.
+//! The environment variables that a program starts with.
 
 use std::ffi::OsString;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{OnceLock, RwLock};
+use std::sync::atomic::Ordering;
 
 use margay_core_openmp::environment::{self as values, Bind};
 use margay_core_openmp::places;
 use margay_core_openmp::schedule::{Kind, Schedule};
 use margay_sys_os::cpu;
 
-use crate::icv::{Icv, SUPPORTED_ACTIVE_LEVELS};
+use crate::icv::{Icv, Icvs, SUPPORTED_ACTIVE_LEVELS};
 use crate::machine::Machine;
 
 /// What the environment variables say.
@@ -18,7 +17,7 @@ pub struct Environment {
     /// Cores that this process can keep busy.
     pub cores: u32,
     /// The control variables of the initial task.
-    pub initial: &'static Icv,
+    pub initial: Icv,
     /// `OMP_NUM_THREADS`: threads by level.
     pub threads: Vec<u32>,
     /// `OMP_PROC_BIND` by level.
@@ -30,6 +29,12 @@ pub struct Environment {
     pub cancellation: bool,
     pub max_task_priority: u32,
     pub display_affinity: bool,
+    /// `OMP_AFFINITY_FORMAT`, or the default.
+    pub affinity_format: String,
+    /// `OMP_NUM_TEAMS`; 0 without.
+    pub teams: u32,
+    /// `OMP_TEAMS_THREAD_LIMIT`; 0 without.
+    pub teams_thread_limit: u32,
     pub offload: Offload,
     pub spin_count: Option<u64>,
 }
@@ -42,41 +47,27 @@ pub enum Offload {
     Disabled,
 }
 
-/// The affinity format, which the program may change (`omp_set_affinity_format`).
-pub static AFFINITY_FORMAT: RwLock<String> = RwLock::new(String::new());
-
-/// What [`AFFINITY_FORMAT`] is without `OMP_AFFINITY_FORMAT`; the peers' text.
+/// The affinity format without `OMP_AFFINITY_FORMAT`; the text of GCC's libgomp.
 const DEFAULT_FORMAT: &str = "level %L thread %i affinity %A";
 
-/// Stack sizes beyond this are mistakes.
-const SPINS: u64 = u64::MAX;
-
-/// `nteams-var` and `teams-thread-limit-var`, which the program may change; 0 for none.
-pub static TEAMS: AtomicU32 = AtomicU32::new(0);
-pub static TEAMS_THREAD_LIMIT: AtomicU32 = AtomicU32::new(0);
-
-static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
-
-/// The environment of this process.
-#[inline]
-pub fn get() -> &'static Environment {
-    match ENVIRONMENT.get() {
-        Some(environment) => environment,
-        None => ENVIRONMENT.get_or_init(|| {
-            Environment::read(&|name| std::env::var_os(name), &mut |line| {
-                eprintln!("{line}")
-            })
-        }),
-    }
-}
+/// `GOMP_SPINCOUNT=infinity`
+const INFINITE_SPINS: u64 = u64::MAX;
 
 impl Environment {
-    /// Reads the variables; what is wrong with one is told and the variable ignored.
+    /// Reads the environment variables of this process. Errors are printed.
+    #[must_use]
+    pub fn of_process() -> Environment {
+        Environment::read(&|name| std::env::var_os(name), &mut |line| {
+            eprintln!("{line}")
+        })
+    }
+
+    /// Reads the variables. A variable with an invalid value is reported and ignored.
     pub fn read(
         variable: &dyn Fn(&str) -> Option<OsString>,
-        tell: &mut dyn FnMut(String),
+        report: &mut dyn FnMut(String),
     ) -> Environment {
-        let mut read = Reader { variable, tell };
+        let mut read = Reader { variable, report };
         let cores = cpu::usable_cores() as u32;
         let mut initial = Icv::default(cores);
 
@@ -116,7 +107,7 @@ impl Environment {
             found = older;
             bind.get_or_insert_with(|| vec![Bind::True]);
         } else if bind.is_some() {
-            // Bound, but nobody said to what: each usable core is a place.
+            // Bound, without a list of places: each usable core is a place.
             found = places::places("cores", &Machine).unwrap_or_default();
         }
         let bind = bind.unwrap_or_default();
@@ -133,20 +124,9 @@ impl Environment {
             (None, None) if threads.len() > 1 || bind.len() > 1 => SUPPORTED_ACTIVE_LEVELS,
             (None, None) => 1,
         };
-        if let Some(format) = read.text("OMP_AFFINITY_FORMAT") {
-            set_affinity_format(&format);
-        } else {
-            set_affinity_format(DEFAULT_FORMAT);
-        }
-        if let Some(teams) = read.value("OMP_NUM_TEAMS", |text| values::number(text, 1)) {
-            TEAMS.store(teams as u32, Ordering::Relaxed);
-        }
-        if let Some(limit) = read.value("OMP_TEAMS_THREAD_LIMIT", |text| values::number(text, 1)) {
-            TEAMS_THREAD_LIMIT.store(limit as u32, Ordering::Relaxed);
-        }
         Environment {
             cores,
-            initial: initial.keep(),
+            initial,
             threads,
             bind,
             places: found,
@@ -170,6 +150,15 @@ impl Environment {
             display_affinity: read
                 .value("OMP_DISPLAY_AFFINITY", values::boolean)
                 .unwrap_or(false),
+            affinity_format: read
+                .text("OMP_AFFINITY_FORMAT")
+                .unwrap_or_else(|| DEFAULT_FORMAT.to_owned()),
+            teams: read
+                .value("OMP_NUM_TEAMS", |text| values::number(text, 1))
+                .unwrap_or(0) as u32,
+            teams_thread_limit: read
+                .value("OMP_TEAMS_THREAD_LIMIT", |text| values::number(text, 1))
+                .unwrap_or(0) as u32,
             offload: read
                 .value("OMP_TARGET_OFFLOAD", |text| {
                     match text.trim().to_ascii_lowercase().as_str() {
@@ -184,12 +173,13 @@ impl Environment {
         }
     }
 
-    /// The lines that `OMP_DISPLAY_ENV` and `omp_display_env` show, in the peers' form.
+    /// The lines that `OMP_DISPLAY_ENV` and `omp_display_env` show, in libgomp's form. Of `icvs`
+    /// the variables of the device are shown as they are now.
     #[must_use]
-    pub fn display(&self, verbose: bool) -> String {
+    pub fn display(&self, icvs: &Icvs, verbose: bool) -> String {
         let icv = self.initial;
-        let teams = TEAMS.load(Ordering::Relaxed);
-        let teams_limit = TEAMS_THREAD_LIMIT.load(Ordering::Relaxed);
+        let teams = icvs.teams.load(Ordering::Relaxed);
+        let teams_limit = icvs.teams_thread_limit.load(Ordering::Relaxed);
         let truth = |on| if on { "TRUE" } else { "FALSE" };
         let list = |numbers: Vec<String>| numbers.join(",");
         let threads = std::iter::once(icv.threads)
@@ -212,9 +202,7 @@ impl Environment {
             .iter()
             .map(|place| format!("{{{}}}", ranges(place, ":")))
             .collect();
-        let format = AFFINITY_FORMAT
-            .read()
-            .map_or_else(|_| String::new(), |format| format.clone());
+        let format = icvs.affinity_format();
         let mut lines = vec![
             "_OPENMP = '201511'".to_owned(),
             format!("OMP_DYNAMIC = '{}'", truth(icv.dynamic)),
@@ -284,7 +272,7 @@ pub fn display_wanted() -> Option<bool> {
         _ => {
             eprintln!(
                 "{}",
-                complaint(
+                error_line(
                     "OMP_DISPLAY_ENV",
                     &text,
                     "'true', 'false' or 'verbose' is needed"
@@ -295,14 +283,7 @@ pub fn display_wanted() -> Option<bool> {
     }
 }
 
-/// Sets the affinity format.
-pub fn set_affinity_format(format: &str) {
-    if let Ok(mut current) = AFFINITY_FORMAT.write() {
-        format.clone_into(&mut current);
-    }
-}
-
-fn complaint(name: &str, text: &str, wrong: &str) -> String {
+fn error_line(name: &str, text: &str, wrong: &str) -> String {
     format!("libgomp (Margay): {name}='{text}' is ignored: {wrong}")
 }
 
@@ -327,7 +308,8 @@ fn schedule_text(schedule: Schedule) -> String {
     }
 }
 
-/// Numbers in ascending order as ranges: `0-3,7`, or with ':' the start and the length of each: `0:4,7`.
+/// Numbers in ascending order as ranges: `0-3,7`, or with ':' the start and the length of each
+/// range: `0:4,7`.
 #[must_use]
 pub fn ranges(numbers: &[usize], form: &str) -> String {
     let mut parts: Vec<String> = Vec::new();
@@ -351,7 +333,7 @@ pub fn ranges(numbers: &[usize], form: &str) -> String {
 fn spin_count(text: &str) -> Result<u64, String> {
     let text = text.trim().to_ascii_lowercase();
     if text == "infinity" || text == "infinite" {
-        return Ok(SPINS);
+        return Ok(INFINITE_SPINS);
     }
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -372,7 +354,7 @@ fn spin_count(text: &str) -> Result<u64, String> {
 
 struct Reader<'a> {
     variable: &'a dyn Fn(&str) -> Option<OsString>,
-    tell: &'a mut dyn FnMut(String),
+    report: &'a mut dyn FnMut(String),
 }
 
 impl Reader<'_> {
@@ -381,7 +363,7 @@ impl Reader<'_> {
         match text.into_string() {
             Ok(text) => Some(text),
             Err(text) => {
-                (self.tell)(complaint(name, &text.to_string_lossy(), "it is not text"));
+                (self.report)(error_line(name, &text.to_string_lossy(), "it is not text"));
                 None
             }
         }
@@ -392,7 +374,7 @@ impl Reader<'_> {
         match parse(&text) {
             Ok(value) => Some(value),
             Err(wrong) => {
-                (self.tell)(complaint(name, &text, &wrong));
+                (self.report)(error_line(name, &text, &wrong));
                 None
             }
         }
@@ -404,21 +386,21 @@ mod tests {
     use super::*;
 
     fn read(variables: &[(&str, &str)]) -> (Environment, Vec<String>) {
-        let mut told = Vec::new();
+        let mut errors = Vec::new();
         let environment = Environment::read(
             &|name| {
                 let found = variables.iter().find(|(n, _)| *n == name);
                 found.map(|(_, text)| OsString::from(text))
             },
-            &mut |line| told.push(line),
+            &mut |line| errors.push(line),
         );
-        (environment, told)
+        (environment, errors)
     }
 
     #[test]
-    fn lists_make_nesting_active_unless_somebody_says_otherwise() {
-        let (environment, told) = read(&[("OMP_NUM_THREADS", "4,3")]);
-        assert!(told.is_empty());
+    fn lists_make_nesting_active_unless_a_variable_says_otherwise() {
+        let (environment, errors) = read(&[("OMP_NUM_THREADS", "4,3")]);
+        assert!(errors.is_empty());
         assert_eq!(environment.initial.threads, 4);
         assert_eq!(
             environment.initial.max_active_levels,
@@ -430,31 +412,34 @@ mod tests {
 
     #[test]
     fn wrong_values_are_named_with_the_remedy_and_ignored() {
-        let (environment, told) = read(&[
+        let (environment, errors) = read(&[
             ("OMP_NUM_THREADS", "many"),
             ("OMP_SCHEDULE", "dynamic,4"),
             ("OMP_STACKSIZE", "lots"),
         ]);
-        assert_eq!(told.len(), 2);
-        assert!(told[0].contains("OMP_NUM_THREADS='many'") && told[0].contains("at least 1"));
+        assert_eq!(errors.len(), 2);
+        assert!(errors[0].contains("OMP_NUM_THREADS='many'") && errors[0].contains("at least 1"));
         assert_eq!(environment.initial.schedule.chunk, 4);
     }
 
     #[test]
-    fn the_display_has_the_peers_form() {
+    fn the_display_has_libgomps_form() {
         let (environment, _) = read(&[
             ("OMP_NUM_THREADS", "3,2"),
             ("OMP_SCHEDULE", "guided,3"),
             ("OMP_PLACES", "{0}"),
             ("OMP_PROC_BIND", "spread,close"),
         ]);
-        let text = environment.display(false);
+        let icvs = Icvs::new(environment.initial, &environment.affinity_format, 2, 0);
+        let text = environment.display(&icvs, false);
         for line in [
             "  OMP_NUM_THREADS = '3,2'\n",
             "  OMP_SCHEDULE = 'GUIDED,3'\n",
             "  OMP_PROC_BIND = 'SPREAD,CLOSE'\n",
             "  OMP_PLACES = '{0}'\n",
             "  OMP_NESTED = 'TRUE'\n",
+            "  OMP_NUM_TEAMS = '2'\n",
+            "  OMP_AFFINITY_FORMAT = 'level %L thread %i affinity %A'\n",
         ] {
             assert!(text.contains(line), "{line}{text}");
         }

@@ -1,16 +1,15 @@
 //! Internal control variables (OpenMP 5.1, 2.4).
 //!
-//! Those of a data environment are one immutable value that tasks pass on by reference: creating a task copies a pointer.
-//! Setting a variable finds or makes the value with that change; values are kept for good, and there are as many as a
-//! program uses different settings.
+//! Those of a data environment are one immutable value that tasks pass on by reference: creating a
+//! task copies a pointer. Setting a variable finds or makes the value with that change. Values are
+//! kept for good; there are as many as a program uses different settings.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use margay_core_openmp::environment::Bind;
 use margay_core_openmp::schedule::{Kind, Schedule};
-
-use crate::environment::{self, Environment};
 
 /// The internal control variables of a data environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,10 +35,8 @@ pub struct Icv {
 /// Levels of parallel regions that may be active (`omp_get_supported_active_levels`).
 pub const SUPPORTED_ACTIVE_LEVELS: u32 = 255;
 
-static VALUES: OnceLock<Mutex<HashSet<&'static Icv>>> = OnceLock::new();
-
 impl Icv {
-    /// What the program starts with when no variable says anything.
+    /// The values that a program starts with when no environment variable is set.
     #[must_use]
     pub const fn default(cores: u32) -> Icv {
         Icv {
@@ -53,49 +50,80 @@ impl Icv {
             allocator: 1,
         }
     }
+}
 
-    /// This value, as one that may be passed on.
+/// The control variables of a process: those of the device, and the values of data environments.
+#[derive(Debug)]
+pub struct Icvs {
+    /// The values of an initial task.
+    pub initial: &'static Icv,
+    /// `affinity-format-var`, which the program may change (`omp_set_affinity_format`).
+    affinity_format: RwLock<String>,
+    /// `nteams-var`, which the program may change; 0 for none.
+    pub teams: AtomicU32,
+    /// `teams-thread-limit-var`, the same.
+    pub teams_thread_limit: AtomicU32,
+    /// All values of data environments.
+    kept: Mutex<HashSet<&'static Icv>>,
+}
+
+impl Icvs {
+    /// The variables with these values.
     #[must_use]
-    pub fn keep(self) -> &'static Icv {
-        let mut values = VALUES
-            .get_or_init(Mutex::default)
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = values.get(&self) {
+    pub fn new(initial: Icv, affinity_format: &str, teams: u32, teams_thread_limit: u32) -> Icvs {
+        let initial: &'static Icv = Box::leak(Box::new(initial));
+        Icvs {
+            initial,
+            affinity_format: RwLock::new(affinity_format.to_owned()),
+            teams: AtomicU32::new(teams),
+            teams_thread_limit: AtomicU32::new(teams_thread_limit),
+            kept: Mutex::new(HashSet::from([initial])),
+        }
+    }
+
+    /// The value with a change.
+    #[must_use]
+    pub fn change(&self, icv: &'static Icv, change: impl FnOnce(&mut Icv)) -> &'static Icv {
+        let mut changed = *icv;
+        change(&mut changed);
+        if changed == *icv {
+            return icv;
+        }
+        let mut values = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = values.get(&changed) {
             return kept;
         }
-        let kept: &'static Icv = Box::leak(Box::new(self));
+        let kept: &'static Icv = Box::leak(Box::new(changed));
         values.insert(kept);
         kept
     }
 
-    /// This value with a change.
+    /// The affinity format in force.
     #[must_use]
-    pub fn with(&'static self, change: impl FnOnce(&mut Icv)) -> &'static Icv {
-        let mut changed = *self;
-        change(&mut changed);
-        if changed == *self {
-            self
-        } else {
-            changed.keep()
-        }
+    pub fn affinity_format(&self) -> String {
+        let format = self.affinity_format.read();
+        format.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What a parallel region at this level of nesting (1: the outermost) hands to its members.
-    #[must_use]
-    pub fn inside(&'static self, level: u32) -> &'static Icv {
-        let Environment { threads, bind, .. } = environment::get();
-        let at = level as usize;
-        if threads.len() <= 1 && bind.len() <= 1 {
-            return self;
-        }
-        self.with(|icv| {
-            if let Some(&threads) = threads.get(at) {
-                icv.threads = threads;
-            }
-            if let Some(&bind) = bind.get(at) {
-                icv.bind = bind;
-            }
-        })
+    /// Sets the affinity format.
+    pub fn set_affinity_format(&self, format: &str) {
+        let current = self.affinity_format.write();
+        format.clone_into(&mut current.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_are_one() {
+        let icvs = Icvs::new(Icv::default(2), "", 0, 0);
+        let three = icvs.change(icvs.initial, |icv| icv.threads = 3);
+        let again = icvs.change(icvs.initial, |icv| icv.threads = 3);
+        assert!(std::ptr::eq(three, again));
+        let back = icvs.change(three, |icv| icv.threads = 2);
+        assert!(std::ptr::eq(back, icvs.initial));
+        assert_eq!((icvs.initial.threads, three.threads), (2, 3));
     }
 }

@@ -1,36 +1,42 @@
-//! Locks: words in the program's memory. Who waits for one gives its thread to others.
+//! Locks: words in the program's memory. While a member waits for one, its thread runs others.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::host;
+use margay_sys_threads::slot;
+
+use crate::runtime::Runtime;
 use crate::team::Context;
 
-const FREE: u32 = 0;
+/// A lock that can be taken.
+pub(crate) const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Held, and somebody waits.
 const CONTENDED: u32 = 2;
 
-/// The lock of all `critical` constructs without a name.
-pub static CRITICAL: AtomicU32 = AtomicU32::new(FREE);
-/// The lock of atomic updates that the processor cannot do.
-pub static ATOMIC: AtomicU32 = AtomicU32::new(FREE);
-
-/// Takes a lock.
+/// Takes a lock. `runtime` is asked where the lock is held.
 #[inline]
-pub fn set(word: &AtomicU32) {
+pub fn set(word: &AtomicU32, runtime: impl FnOnce() -> &'static Runtime) {
     if word
         .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
-        set_contended(word);
+        set_contended(word, runtime());
     }
 }
 
 #[cold]
-fn set_contended(word: &AtomicU32) {
+fn set_contended(word: &AtomicU32, runtime: &'static Runtime) {
     while word.swap(CONTENDED, Ordering::SeqCst) != FREE {
-        host::wait_until(key(word), &|| word.load(Ordering::SeqCst) != CONTENDED);
+        wait_until(runtime, word, &|| word.load(Ordering::SeqCst) != CONTENDED);
     }
+}
+
+/// Waits under the key of a word, also on a thread that is no member.
+fn wait_until(runtime: &Runtime, word: &AtomicU32, condition: &dyn Fn() -> bool) {
+    slot::with(|context: Option<&Context>| match context {
+        Some(context) => context.wait_until(key(word), condition),
+        None => runtime.scheduler.wait_until(key(word), condition),
+    });
 }
 
 /// Takes a lock if it is free.
@@ -40,11 +46,11 @@ pub fn test(word: &AtomicU32) -> bool {
         .is_ok()
 }
 
-/// Gives a lock back.
+/// Releases a lock. `runtime` is asked where a member waits for it.
 #[inline]
-pub fn unset(word: &AtomicU32) {
+pub fn unset(word: &AtomicU32, runtime: impl FnOnce() -> &'static Runtime) {
     if word.swap(FREE, Ordering::SeqCst) == CONTENDED {
-        host::wake(key(word));
+        runtime().scheduler.wake(key(word));
     }
 }
 
@@ -52,7 +58,8 @@ fn key(word: &AtomicU32) -> usize {
     std::ptr::from_ref(word) as usize
 }
 
-/// A lock that its owner, a task, may take again: the words of a lock, of the count, and of the owner.
+/// A lock that its owner, a task, may take again: the words of a lock, of the count, and of the
+/// owner.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Nested {
@@ -69,17 +76,17 @@ impl Nested {
         self.owner.store(0, Ordering::Relaxed);
     }
 
-    /// Takes the lock, or takes it again. Returns how often the task has it now.
+    /// Takes the lock, once more if the task has it. Returns how many times the task has it now.
     pub fn set(&self, context: &Context) -> u32 {
         let me = owner(context);
         if self.owner.load(Ordering::Relaxed) != me {
-            set(&self.lock);
+            set(&self.lock, || context.runtime());
             self.owner.store(me, Ordering::Relaxed);
         }
-        again(&self.count)
+        count_set(&self.count)
     }
 
-    /// The same if it need not wait; 0 otherwise.
+    /// The same without waiting: returns 0 if another task has the lock.
     pub fn test(&self, context: &Context) -> u32 {
         let me = owner(context);
         if self.owner.load(Ordering::Relaxed) != me {
@@ -88,14 +95,14 @@ impl Nested {
             }
             self.owner.store(me, Ordering::Relaxed);
         }
-        again(&self.count)
+        count_set(&self.count)
     }
 
-    /// Gives it back once.
-    pub fn unset(&self) {
-        if once_less(&self.count) {
+    /// Releases the lock once.
+    pub fn unset(&self, context: &Context) {
+        if count_unset(&self.count) {
             self.owner.store(0, Ordering::Relaxed);
-            unset(&self.lock);
+            unset(&self.lock, || context.runtime());
         }
     }
 }
@@ -122,7 +129,7 @@ impl OldNested {
             if count != 0 {
                 return count;
             }
-            host::wait_until(key(&self.owner), &|| self.owner.load(Ordering::SeqCst) == 0);
+            context.wait_until(key(&self.owner), &|| self.owner.load(Ordering::SeqCst) == 0);
         }
     }
 
@@ -137,32 +144,32 @@ impl OldNested {
         {
             return 0;
         }
-        again(&self.count)
+        count_set(&self.count)
     }
 
     /// As [`Nested::unset`].
-    pub fn unset(&self) {
-        if once_less(&self.count) {
+    pub fn unset(&self, context: &Context) {
+        if count_unset(&self.count) {
             self.owner.store(0, Ordering::SeqCst);
-            host::wake(key(&self.owner));
+            context.runtime().scheduler.wake(key(&self.owner));
         }
     }
 }
 
-/// Tells tasks that are alive apart; never 0.
+/// Identifies the current task among those that are alive; never 0.
 fn owner(context: &Context) -> u64 {
     u64::from(context.task.get().number)
 }
 
-/// Counts one more taking of a nested lock, by its owner; how many that makes.
-fn again(count: &AtomicU32) -> u32 {
+/// Counts one more `set` of a nested lock by its owner. Returns the new count.
+fn count_set(count: &AtomicU32) -> u32 {
     let now = count.load(Ordering::Relaxed) + 1;
     count.store(now, Ordering::Relaxed);
     now
 }
 
-/// Counts one giving back of a nested lock, by its owner; whether it was the last.
-fn once_less(count: &AtomicU32) -> bool {
+/// Counts an `unset` of a nested lock by its owner. Returns whether it was the last.
+fn count_unset(count: &AtomicU32) -> bool {
     let now = count.load(Ordering::Relaxed).saturating_sub(1);
     count.store(now, Ordering::Relaxed);
     now == 0

@@ -1,24 +1,28 @@
-//! Nodes of the tree of tasks: who is whose child, and how many of a task's children are still to come.
+//! The nodes of the task tree: parents, children, and how many children of a task have not
+//! finished.
 //!
-//! Each task, implicit or explicit, has a node, and so has each taskgroup. Nodes are recycled, never freed.
+//! Each task, implicit or explicit, has a node, and so has each taskgroup. Nodes are recycled,
+//! never freed.
 //!
-//! A node counts in one word its children that have not finished (low half) and its child nodes that have not been recycled
-//! (high half); the second is what tells that all descendants are done, since a node is recycled only after all below it.
-//! Creating a task and finishing it on the member that created it must not cost a locked instruction, so the count has two
-//! parts: `local`, which only the owner writes (the member that executes the task), and `remote`, from which others
-//! subtract. `remote` starts at [`ZERO`], and the sum is `local - (ZERO - remote)`. It has three states:
+//! One word of a node counts its children that have not finished (low half) and its child nodes
+//! that have not been recycled (high half). When the high half is zero all descendants are done,
+//! since a node is recycled only after all nodes below it. Creating a task and finishing it on the
+//! member that created it must not cost a locked instruction, so the count has two parts: `local`,
+//! which only the owner writes (the member that executes the task), and `remote`, from which others
+//! subtract. `remote` starts at [`ZERO`], and the sum is `local - (ZERO - remote)`. A node is in
+//! one of three states:
 //!
-//! | state | `remote` is | who notices the end |
+//! | state | value of `remote` | who notices the end |
 //! | --- | --- | --- |
-//! | private | [`ZERO`] minus what others finished | the owner, when it looks |
-//! | [`WAITED`] | the sum | who finishes the last child wakes the owner |
-//! | [`FINISHED`] | the sum; the task itself is over | who recycles the last child node recycles this one |
+//! | private | [`ZERO`] minus what others finished | the owner, when it checks |
+//! | [`WAITED`] | the sum | the member that finishes the last child wakes the owner |
+//! | [`FINISHED`] | the sum; the task itself is over | the member that recycles the last child node recycles this one |
 //!
-//! The owner goes from private to waited and back, and to finished in the end; in the latter two it subtracts from
-//! `remote` as well (`is_shared`, which only it reads).
+//! The owner takes a node from private to waited and back, and in the end to finished. In the
+//! latter two states it subtracts from `remote` as well (`is_shared`, which only the owner reads).
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use margay_sys_threads::link::Link;
 
@@ -35,17 +39,19 @@ const WAITED: u64 = 1 << 62;
 const FINISHED: u64 = 1 << 63;
 const SUM: u64 = WAITED - 1;
 const CHILDREN: u64 = CHILD_NODE - 1;
-/// After so many tasks the owner takes over what others finished, long before their part could overflow.
+/// After this many tasks the owner subtracts what others finished from `local`, long before their
+/// part could overflow.
 const SETTLE: u64 = 1 << 20;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Node {
-    /// Tells nodes apart, and with it the tasks that are alive.
+pub struct TaskNode {
+    /// Unique among all nodes, and so among the tasks that are alive.
     pub number: u32,
-    /// How often it has been recycled: who remembers a node with its serial number can tell that the task is over.
+    /// How often it has been recycled: a reference with the serial number at that time shows
+    /// whether the task is over.
     pub serial: AtomicU32,
-    pub parent: Link<Node>,
+    pub parent: Link<TaskNode>,
     pub owner: Link<Member>,
     depth: AtomicU32,
     local: AtomicU64,
@@ -53,35 +59,68 @@ pub struct Node {
     is_shared: AtomicBool,
     /// Of a taskgroup: it has been cancelled.
     pub is_cancelled: AtomicBool,
-    /// Of a taskgroup: it belongs to a work share or region with task reductions, not to the program.
+    /// Of a taskgroup: it belongs to a work share or region with task reductions, not to the
+    /// program.
     pub is_workshare: AtomicBool,
     /// Of a taskgroup: the one around it.
-    pub outer_group: Link<Node>,
+    pub outer_group: Link<TaskNode>,
     /// Whether it has been an element of a dependence.
     pub has_dependence: AtomicBool,
     pub dependence: Mutex<Dependence>,
-    /// Whether a child of it has had dependences. Only its owner asks and tells, and who recycles it.
+    /// Whether a child of it has had dependences. Only its owner, and the member that recycles it,
+    /// use it.
     pub has_siblings: AtomicBool,
     /// Dependences among its children.
     pub siblings: Mutex<Siblings>,
 }
 
-/// What finishing a child asks of who did it.
+/// What the member that finished a child has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
+pub enum NextStep {
     Nothing,
     WakeOwner,
     Recycle,
 }
 
-static NUMBERS: AtomicU32 = AtomicU32::new(1);
+/// The nodes of a process.
+#[derive(Debug, Default)]
+pub struct TaskNodes {
+    /// The number of the last node that was made.
+    last_number: AtomicU32,
+    /// Nodes that no member keeps. Bounded by the nodes that were in use at the same time.
+    free: Mutex<Vec<&'static TaskNode>>,
+}
 
-impl Node {
-    /// A new node, for good.
+impl TaskNodes {
+    /// A node that nobody uses.
+    pub fn get(&self) -> &'static TaskNode {
+        let free = self
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        free.unwrap_or_else(|| self.make())
+    }
+
+    /// Keeps a node, which has been [`reset`](TaskNode::reset), for the next one that needs a node.
+    pub fn put(&self, node: &'static TaskNode) {
+        self.free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(node);
+    }
+
+    /// A new node. Lives as long as the process.
     #[must_use]
-    pub fn make() -> &'static Node {
-        Box::leak(Box::new(Node {
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+    pub fn make(&self) -> &'static TaskNode {
+        TaskNode::make(1 + self.last_number.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl TaskNode {
+    fn make(number: u32) -> &'static TaskNode {
+        Box::leak(Box::new(TaskNode {
+            number,
             serial: AtomicU32::new(0),
             parent: Link::none(),
             owner: Link::none(),
@@ -101,13 +140,13 @@ impl Node {
 
     /// Puts a node that nobody uses under `parent`.
     #[inline]
-    pub fn attach(&'static self, parent: Option<&'static Node>) {
+    pub fn attach(&'static self, parent: Option<&'static TaskNode>) {
         self.parent.set(parent, Ordering::Relaxed);
         let depth = parent.map_or(0, |parent| parent.depth.load(Ordering::Relaxed) + 1);
         self.depth.store(depth, Ordering::Relaxed);
     }
 
-    /// Makes a used node as good as new.
+    /// Puts a used node into its first state.
     #[inline]
     pub fn reset(&self) {
         self.serial.store(
@@ -121,7 +160,7 @@ impl Node {
 
     /// Whether this is `other` or below it.
     #[inline]
-    pub fn is_within(&'static self, other: &'static Node) -> bool {
+    pub fn is_within(&'static self, other: &'static TaskNode) -> bool {
         let depth = other.depth.load(Ordering::Relaxed);
         let mut at = self;
         loop {
@@ -138,7 +177,7 @@ impl Node {
         }
     }
 
-    /// One child more. By the owner.
+    /// Counts one more child. For the owner.
     #[inline]
     pub fn add_child(&self) {
         let local = self.local.load(Ordering::Relaxed).wrapping_add(BOTH);
@@ -183,7 +222,8 @@ impl Node {
         self.sum() == 0
     }
 
-    /// From now on who finishes the last child wakes the owner. By the owner, before it goes to sleep.
+    /// From now on the member that finishes the last child wakes the owner. For the owner, before
+    /// it sleeps.
     pub fn start_waiting(&self) {
         debug_assert!(!self.is_shared.load(Ordering::Relaxed));
         let local = self.local.load(Ordering::Relaxed);
@@ -194,15 +234,16 @@ impl Node {
         );
     }
 
-    /// The opposite.
+    /// Back to the private state. For the owner.
     pub fn stop_waiting(&self) {
         let sum = self.remote.swap(ZERO, Ordering::SeqCst) & SUM;
         self.local.store(sum, Ordering::Relaxed);
         self.is_shared.store(false, Ordering::Relaxed);
     }
 
-    /// The task is over. By the owner. Returns whether all below it are, too, so that the node may be recycled; otherwise
-    /// the last of them tells it.
+    /// The task is over. For the owner. Returns whether all tasks below it are over, too, so that
+    /// the node may be recycled; otherwise [`child_done`](Self::child_done) of the last of them
+    /// asks for it.
     #[inline]
     #[must_use]
     pub fn finish(&self) -> bool {
@@ -227,17 +268,17 @@ impl Node {
         sum & SUM == 0
     }
 
-    /// A child has finished ([`CHILD`]), its node has been recycled ([`CHILD_NODE`]), or both. `here` is the member on whose
-    /// behalf this is called.
+    /// A child has finished ([`CHILD`]), its node has been recycled ([`CHILD_NODE`]), or both.
+    /// `here` is the member that calls, if it is one.
     #[inline]
     #[must_use]
-    pub fn child_done(&'static self, what: u64, here: Option<&'static Member>) -> After {
+    pub fn child_done(&'static self, what: u64, here: Option<&'static Member>) -> NextStep {
         let owner = self.owner.get(Ordering::Relaxed);
-        let is_mine = matches!((owner, here), (Some(a), Some(b)) if std::ptr::eq(a, b));
-        if is_mine && !self.is_shared.load(Ordering::Relaxed) {
+        let is_owner = matches!((owner, here), (Some(a), Some(b)) if std::ptr::eq(a, b));
+        if is_owner && !self.is_shared.load(Ordering::Relaxed) {
             let local = self.local.load(Ordering::Relaxed).wrapping_sub(what);
             self.local.store(local, Ordering::Relaxed);
-            return After::Nothing;
+            return NextStep::Nothing;
         }
         let sum = self
             .remote
@@ -245,12 +286,12 @@ impl Node {
             .wrapping_sub(what);
         if sum & FINISHED != 0 {
             if sum & SUM == 0 {
-                return After::Recycle;
+                return NextStep::Recycle;
             }
         } else if sum & WAITED != 0 && sum & CHILDREN == 0 {
-            return After::WakeOwner;
+            return NextStep::WakeOwner;
         }
-        After::Nothing
+        NextStep::Nothing
     }
 }
 
@@ -263,28 +304,28 @@ mod tests {
 
     #[test]
     fn children_finish_here_and_elsewhere() {
-        let node = Node::make();
+        let node = TaskNode::make(1);
         for _ in 0..3 {
             node.add_child();
         }
         assert_eq!(node.children(), 3);
-        assert_eq!(node.child_done(CHILD, None), After::Nothing);
+        assert_eq!(node.child_done(CHILD, None), NextStep::Nothing);
         assert_eq!(node.children(), 2);
-        assert_eq!(node.child_done(CHILD_NODE, None), After::Nothing);
+        assert_eq!(node.child_done(CHILD_NODE, None), NextStep::Nothing);
         node.start_waiting();
-        assert_eq!(node.child_done(CHILD_AND_NODE, None), After::Nothing);
-        assert_eq!(node.child_done(CHILD, None), After::WakeOwner);
+        assert_eq!(node.child_done(CHILD_AND_NODE, None), NextStep::Nothing);
+        assert_eq!(node.child_done(CHILD, None), NextStep::WakeOwner);
         assert!(!node.is_alone());
         node.stop_waiting();
         assert_eq!(node.children(), 0);
         assert!(!node.is_alone());
         assert!(!node.finish());
-        assert_eq!(node.child_done(CHILD_NODE, None), After::Recycle);
+        assert_eq!(node.child_done(CHILD_NODE, None), NextStep::Recycle);
     }
 
     #[test]
     fn descent() {
-        let (top, middle, low, other) = (Node::make(), Node::make(), Node::make(), Node::make());
+        let [top, middle, low, other] = [1, 2, 3, 4].map(TaskNode::make);
         middle.attach(Some(top));
         low.attach(Some(middle));
         other.attach(Some(top));
@@ -294,10 +335,10 @@ mod tests {
 
     #[test]
     fn a_creator_of_millions_settles() {
-        let node = Node::make();
+        let node = TaskNode::make(1);
         for _ in 0..3 * SETTLE {
             node.add_child();
-            assert_eq!(node.child_done(CHILD_AND_NODE, None), After::Nothing);
+            assert_eq!(node.child_done(CHILD_AND_NODE, None), NextStep::Nothing);
         }
         assert!(node.is_alone() && node.finish());
     }

@@ -1,13 +1,14 @@
 //! Task reductions: each member's private copies of the variables that tasks reduce.
 //!
-//! The compiler registers a table for a taskgroup, a region or a work share, and asks in tasks where the copy of the member
-//! that executes it is. A table is, in words: the count of variables, the size of one member's copies in bytes, their
-//! alignment, an allocator, the next table, two words for the runtime; then for each variable three words: its address, the
-//! offset of its copy, and one for the runtime. The runtime puts the copies' address in the place of the alignment, and
-//! their end in the second word of its own.
+//! The compiler registers a table for a taskgroup, a region or a work share. In tasks it asks for
+//! the address of the copy of the member that executes the task. A table is, in words: the count of
+//! variables, the size of one member's copies in bytes, their alignment, an allocator, the next
+//! table, two words for the runtime; then three words for each variable: its address, the offset of
+//! its copy, and one for the runtime. The runtime writes the copies' address over the alignment,
+//! and their end into its second word.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_sys_threads::outlined::{Table, Zeroed};
 
@@ -19,7 +20,8 @@ const END: usize = 6;
 const FIRST: usize = 7;
 const WORDS: usize = 3;
 
-/// The reductions that are in force for a task; those of an outer construct are reached through the inner ones.
+/// The reductions that are in force for a task. Those of outer constructs are linked from the inner
+/// ones.
 #[derive(Debug)]
 pub struct Reductions {
     by_address: HashMap<usize, Copies>,
@@ -46,12 +48,9 @@ struct Copies {
     offset: usize,
 }
 
-/// What is registered by the address of its first table, for those that the program unregisters.
-static REGISTERED: Mutex<Option<HashMap<usize, Arc<Reductions>>>> = Mutex::new(None);
-
 impl Reductions {
-    /// Registers the tables from `first` on for a team of `members`; with copies of their own or, if given, those that
-    /// another member has made for its tables of the same construct.
+    /// Registers the tables from `first` on for a team of `members`. The copies are `made` by
+    /// another member for its tables of the same construct or, without one, new.
     #[must_use]
     pub fn new(
         first: Table,
@@ -100,14 +99,14 @@ impl Reductions {
         Arc::new(reductions)
     }
 
-    /// Those of the construct outside.
+    /// The reductions of the enclosing construct.
     #[must_use]
     pub fn outer(&self) -> Option<Arc<Reductions>> {
         self.outer.clone()
     }
 
-    /// Where member `member`'s copy is of the variable at `address`, which may also be that of another member's copy; and the
-    /// variable's original address.
+    /// The address of a member's copy of the variable at `address`, which may be the original or
+    /// any member's copy; and the variable's original address.
     fn find(&self, address: usize, member: u32) -> Option<(usize, usize)> {
         let index = member as usize;
         if let Some(copies) = self.by_address.get(&address) {
@@ -124,8 +123,9 @@ impl Reductions {
         self.outer.as_ref()?.find(address, member)
     }
 
-    /// Replaces each of the first `count` words, addresses of variables or of copies, by the address of the member's copy; for
-    /// the first `originals` of them, the original addresses go to the words from `count` on.
+    /// Replaces each of the first `count` words, addresses of variables or of copies, by the
+    /// address of the member's copy. The original addresses of the first `originals` of them go to
+    /// the words from `count` on.
     ///
     /// # Errors
     /// The address that belongs to no reduction.
@@ -148,20 +148,22 @@ impl Reductions {
     }
 }
 
-/// Keeps reductions until the program unregisters their first table.
-pub fn keep(first: Table, reductions: &Arc<Reductions>) {
-    REGISTERED
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get_or_insert_default()
-        .insert(first.address(), Arc::clone(reductions));
-}
+/// The reductions that the program will unregister, by the addresses of their first tables.
+#[derive(Debug, Default)]
+pub struct RegisteredReductions(Mutex<HashMap<usize, Arc<Reductions>>>);
 
-/// The program has combined the copies and needs them no longer. Returns what was registered.
-pub fn release(first: Table) -> Option<Arc<Reductions>> {
-    REGISTERED
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .as_mut()?
-        .remove(&first.address())
+impl RegisteredReductions {
+    /// Keeps reductions until the program unregisters their first table.
+    pub fn insert(&self, first: Table, reductions: &Arc<Reductions>) {
+        self.lock().insert(first.address(), Arc::clone(reductions));
+    }
+
+    /// The program has combined the copies and needs them no longer. Returns the reductions.
+    pub fn remove(&self, first: Table) -> Option<Arc<Reductions>> {
+        self.lock().remove(&first.address())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<Reductions>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

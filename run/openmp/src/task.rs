@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_core_openmp::schedule::Iterations;
 use margay_core_openmp::taskloop::{Cut, Tasks};
@@ -10,23 +10,23 @@ use margay_sys_threads::link::Link;
 use margay_sys_threads::outlined::{Frame, Table, TaskCall};
 
 use crate::depend::{self, Access};
-use crate::environment;
-use crate::host;
 use crate::icv::Icv;
-use crate::node::{After, CHILD, CHILD_AND_NODE, CHILD_NODE, Node};
-use crate::reduction::{self, Reductions};
-use crate::team::{Context, Member, Team, While};
+use crate::node::{CHILD, CHILD_AND_NODE, CHILD_NODE, NextStep, TaskNode};
+use crate::reduction::Reductions;
+use crate::runtime::Runtime;
+use crate::team::{Context, Member, TaskFilter, Team};
 
-/// A deferred task: what is to be called, and what is in force for it.
+/// A deferred task: its body, and the control variables and constructs in force for it.
 #[derive(Debug)]
 pub struct Task {
-    pub(crate) node: &'static Node,
+    pub(crate) node: &'static TaskNode,
     pub(crate) priority: u32,
     frame: Frame,
     icv: &'static Icv,
     inherited: Inherited,
     is_final: bool,
-    /// Its arguments are objects that its body destroys, so that it has to run even when it is cancelled.
+    /// Its arguments are objects that its body destroys, so it has to run even when it is
+    /// cancelled.
     has_objects: bool,
     event: Option<Arc<Event>>,
 }
@@ -35,26 +35,29 @@ pub struct Task {
 #[derive(Clone, Debug, Default)]
 pub struct Inherited {
     /// The innermost taskgroup.
-    pub(crate) group: Option<&'static Node>,
+    pub(crate) group: Option<&'static TaskNode>,
     pub(crate) reductions: Option<Arc<Reductions>>,
 }
 
-/// What the clauses of a task say.
+/// The clauses of a task.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Clauses {
+pub struct TaskClauses {
     /// `if(false)`
     pub is_undeferred: bool,
     pub is_final: bool,
     pub priority: u32,
 }
 
-/// The event of a task with `detach`. The task is over when its body has run and the event is fulfilled.
+/// The event of a task with `detach`. The task is over when its body has run and the event is
+/// fulfilled.
 #[derive(Debug)]
 pub struct Event {
+    /// [`BODY_RUN`], [`FULFILLED`], or both.
     state: AtomicU8,
+    /// The handle that the program has.
     number: usize,
     /// The task's node, and the team.
-    node: Link<Node>,
+    node: Link<TaskNode>,
     team: Link<Team>,
     waiter: Link<Member>,
 }
@@ -62,15 +65,33 @@ pub struct Event {
 const BODY_RUN: u8 = 1;
 const FULFILLED: u8 = 2;
 
-static EVENTS: Mutex<Option<HashMap<usize, Arc<Event>>>> = Mutex::new(None);
-static EVENT_NUMBERS: AtomicUsize = AtomicUsize::new(1);
+/// The events of a process that have not been fulfilled.
+#[derive(Debug, Default)]
+pub struct Events {
+    by_number: Mutex<HashMap<usize, Arc<Event>>>,
+    /// The number of the last event.
+    last_number: AtomicUsize,
+}
 
-/// A member runs new tasks at once when it has this many unfinished children, so that the deque stays bounded.
+impl Events {
+    fn take(&self, number: usize) -> Option<Arc<Event>> {
+        self.lock().remove(&number)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<Event>>> {
+        self.by_number
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A new task is run at once when its parent has more unfinished children than this for each member
+/// of the team, and more than the second number: the deque stays bounded.
 const CHILDREN_PER_MEMBER: u64 = 64;
 const CHILDREN_AT_LEAST: u64 = 256;
 
 impl Task {
-    pub(crate) fn new(node: &'static Node, icv: &'static Icv) -> Task {
+    pub(crate) fn new(node: &'static TaskNode, icv: &'static Icv) -> Task {
         Task {
             node,
             priority: 0,
@@ -84,21 +105,21 @@ impl Task {
     }
 }
 
-/// What is put back when a task is over.
-struct Saved {
-    task: &'static Node,
-    frame: &'static Node,
+/// What is in force again when a task is over.
+struct SavedTask {
+    task: &'static TaskNode,
+    frame: &'static TaskNode,
     icv: &'static Icv,
     is_final: bool,
     inherited: Inherited,
 }
 
 impl Context {
-    /// Creates a task. With an event the task is over only when that is fulfilled.
+    /// Creates a task. With an event, the task is over only when the event is fulfilled.
     pub fn task(
         &self,
         call: TaskCall,
-        clauses: Clauses,
+        clauses: TaskClauses,
         accesses: &[(usize, Access)],
         event: Option<Arc<Event>>,
     ) {
@@ -121,7 +142,7 @@ impl Context {
         task.is_final = is_final;
         task.has_objects = call.copies();
         task.icv = self.icv.get();
-        task.priority = clauses.priority.min(environment::get().max_task_priority);
+        task.priority = self.limit_priority(clauses.priority);
         self.inherited.borrow().clone_into(&mut task.inherited);
         if let Some(event) = &event {
             event.bind(task.node, self.team);
@@ -133,11 +154,16 @@ impl Context {
             depend::enter(self.task.get(), task, accesses)
         };
         match ready {
-            // With an event: nobody else would run it, and the event may be fulfilled before its creator waits for anything.
+            // With an event. No other member would run it, and the event may be fulfilled before
+            // its creator waits for anything.
             Some(task) if self.team.size == 1 => self.run(task),
             Some(task) => self.push(task),
             None => {}
         }
+    }
+
+    fn limit_priority(&self, priority: u32) -> u32 {
+        priority.min(self.runtime().environment.max_task_priority)
     }
 
     fn has_many_children(&self) -> bool {
@@ -184,9 +210,9 @@ impl Context {
         let is_cancelled = self.team.is_cancelled() || group.is_some_and(is_group_cancelled);
         if is_cancelled && !task.has_objects {
             task.frame.discard();
-            // Its body, which never runs, was to see to the event.
+            // Its body, which never runs, would have had the event fulfilled.
             if let Some(event) = event.take() {
-                event.forget();
+                drop(self.runtime().events.take(event.number));
             }
         } else {
             let saved = self.enter_task(node, task.icv, task.is_final, inherited);
@@ -197,7 +223,7 @@ impl Context {
         if let Some(event) = event
             && event.state.fetch_or(BODY_RUN, Ordering::SeqCst) & FULFILLED == 0
         {
-            // Who fulfils the event completes the task.
+            // Fulfilling the event completes the task.
             return;
         }
         complete(Some(self), self.team, node);
@@ -206,13 +232,13 @@ impl Context {
     #[inline]
     fn enter_task(
         &self,
-        node: &'static Node,
+        node: &'static TaskNode,
         icv: &'static Icv,
         is_final: bool,
         inherited: Inherited,
-    ) -> Saved {
+    ) -> SavedTask {
         node.owner.set(Some(self.member), Ordering::Relaxed);
-        Saved {
+        SavedTask {
             task: self.task.replace(node),
             frame: self.frame.replace(node),
             icv: self.icv.replace(icv),
@@ -222,7 +248,7 @@ impl Context {
     }
 
     #[inline]
-    fn leave_task(&self, saved: Saved) {
+    fn leave_task(&self, saved: SavedTask) {
         self.task.set(saved.task);
         self.frame.set(saved.frame);
         self.icv.set(saved.icv);
@@ -236,7 +262,9 @@ impl Context {
         let mut frame = self.frame.get();
         loop {
             if frame.children() != 0 {
-                self.wait_on_node(frame, While::Below(task), &|| frame.children() == 0);
+                self.wait_on_node(frame, TaskFilter::Descendants(task), &|| {
+                    frame.children() == 0
+                });
             }
             if std::ptr::eq(frame, task) {
                 break;
@@ -255,7 +283,7 @@ impl Context {
         }
         let task = self.task.get();
         if let Some(waiter) = depend::wait_for(task, accesses, self.member) {
-            self.wait(While::Below(task), &|| {
+            self.wait(TaskFilter::Descendants(task), &|| {
                 waiter.pending.load(Ordering::SeqCst) == 0
             });
         }
@@ -263,9 +291,9 @@ impl Context {
 
     /// `taskyield`: executes another task, if there is one.
     pub fn taskyield(&self) {
-        match self.find(While::Below(self.task.get())) {
+        match self.find(TaskFilter::Descendants(self.task.get())) {
             Some(task) => self.run(task),
-            None => host::yield_now(),
+            None => self.yield_now(),
         }
     }
 
@@ -287,7 +315,9 @@ impl Context {
             return;
         }
         if !node.is_alone() {
-            self.wait_on_node(node, While::Below(self.task.get()), &|| node.is_alone());
+            self.wait_on_node(node, TaskFilter::Descendants(self.task.get()), &|| {
+                node.is_alone()
+            });
         }
         let outer = node.outer_group.get(Ordering::Relaxed);
         self.inherited.borrow_mut().group = outer;
@@ -301,7 +331,7 @@ impl Context {
     pub fn register(&self, table: Table) {
         let outer = self.inherited.borrow().reductions.clone();
         let made = Reductions::new(table, self.team.size, None, outer);
-        reduction::keep(table, &made);
+        self.runtime().reductions.insert(table, &made);
         self.inherited.borrow_mut().reductions = Some(made);
     }
 
@@ -332,7 +362,7 @@ impl Context {
     /// The program has combined the copies for this table.
     pub fn unregister(&self, table: Table) {
         let mut inherited = self.inherited.borrow_mut();
-        if let Some(gone) = reduction::release(table) {
+        if let Some(gone) = self.runtime().reductions.remove(table) {
             let is_current = inherited
                 .reductions
                 .as_ref()
@@ -343,7 +373,7 @@ impl Context {
         }
     }
 
-    /// Where this member's copies of the variables are; see [`Reductions::remap`].
+    /// The addresses of this member's copies of variables; see [`Reductions::remap`].
     ///
     /// # Errors
     /// The address that belongs to no reduction in force.
@@ -359,7 +389,7 @@ impl Context {
     pub fn taskloop(
         &self,
         call: TaskCall,
-        clauses: Clauses,
+        clauses: TaskClauses,
         iterations: Iterations,
         cut: Cut,
         group: Option<Option<Table>>,
@@ -383,7 +413,7 @@ impl Context {
         }
     }
 
-    fn taskloop_task(&self, call: TaskCall, clauses: Clauses, (first, end): (u64, u64)) {
+    fn taskloop_task(&self, call: TaskCall, clauses: TaskClauses, (first, end): (u64, u64)) {
         let is_final = clauses.is_final || self.is_final.get();
         let at_once = clauses.is_undeferred
             || self.is_final.get()
@@ -407,13 +437,14 @@ impl Context {
         task.is_final = is_final;
         task.has_objects = call.copies();
         task.icv = self.icv.get();
-        task.priority = clauses.priority.min(environment::get().max_task_priority);
+        task.priority = self.limit_priority(clauses.priority);
         self.inherited.borrow().clone_into(&mut task.inherited);
         task.event = None;
         self.push(task);
     }
 
-    /// Whether new tasks are not to be started: the region or the innermost taskgroup has been cancelled.
+    /// Whether new tasks are not to be started: the region or the innermost taskgroup has been
+    /// cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.team.is_cancelled() || self.is_in_cancelled_group()
@@ -451,7 +482,7 @@ impl Context {
     }
 }
 
-fn is_group_cancelled(group: &'static Node) -> bool {
+fn is_group_cancelled(group: &'static TaskNode) -> bool {
     group.is_cancelled.load(Ordering::Acquire)
         || (group.is_workshare.load(Ordering::Relaxed)
             && group
@@ -460,8 +491,8 @@ fn is_group_cancelled(group: &'static Node) -> bool {
                 .is_some_and(|outer| outer.is_cancelled.load(Ordering::Acquire)))
 }
 
-/// A task is over, with its event. `here` is who tells it, if that is a member of the team.
-fn complete(here: Option<&Context>, team: &'static Team, node: &'static Node) {
+/// A task is over, and its event fulfilled. `here` is the caller, if that is a member of the team.
+fn complete(here: Option<&Context>, team: &'static Team, node: &'static TaskNode) {
     if node.has_dependence.load(Ordering::Relaxed) {
         depend::finish(node, |task| match here {
             Some(context) => context.push(task),
@@ -474,26 +505,31 @@ fn complete(here: Option<&Context>, team: &'static Team, node: &'static Node) {
     let is_done = node.finish();
     let what = if is_done { CHILD_AND_NODE } else { CHILD };
     if is_done {
-        recycle(here, node);
+        recycle(here, team, node);
     }
-    tell_parent(here, parent, what);
+    notify_parent(here, team, parent, what);
 }
 
-fn tell_parent(here: Option<&Context>, mut parent: &'static Node, mut what: u64) {
+fn notify_parent(
+    here: Option<&Context>,
+    team: &'static Team,
+    mut parent: &'static TaskNode,
+    mut what: u64,
+) {
     loop {
         match parent.child_done(what, here.map(|context| context.member)) {
-            After::Nothing => return,
-            After::WakeOwner => {
+            NextStep::Nothing => return,
+            NextStep::WakeOwner => {
                 if let Some(owner) = parent.owner.get(Ordering::Relaxed) {
                     owner.notify();
                 }
                 return;
             }
-            After::Recycle => {
+            NextStep::Recycle => {
                 let Some(above) = parent.parent.get(Ordering::Relaxed) else {
                     return;
                 };
-                recycle(here, parent);
+                recycle(here, team, parent);
                 parent = above;
                 what = CHILD_NODE;
             }
@@ -501,19 +537,38 @@ fn tell_parent(here: Option<&Context>, mut parent: &'static Node, mut what: u64)
     }
 }
 
-fn recycle(here: Option<&Context>, node: &'static Node) {
+fn recycle(here: Option<&Context>, team: &'static Team, node: &'static TaskNode) {
     depend::forget(node);
     match here {
         Some(context) => context.free_node(node),
-        None => crate::team::free_node(node),
+        None => {
+            node.reset();
+            team.runtime.nodes.put(node);
+        }
     }
 }
 
 impl Event {
-    /// A new event; the number is what the program knows it by.
+    fn bind(&self, node: &'static TaskNode, team: &'static Team) {
+        self.node.set(Some(node), Ordering::Release);
+        self.team.set(Some(team), Ordering::Release);
+    }
+
+    /// The body of an undeferred task has run: waits for the event.
+    fn wait(&self, context: &Context) {
+        // Fulfilling the event wakes the waiter, which completes the task.
+        self.waiter.set(Some(context.member), Ordering::SeqCst);
+        context.wait(TaskFilter::Descendants(context.task.get()), &|| {
+            self.state.load(Ordering::SeqCst) & FULFILLED != 0
+        });
+    }
+}
+
+impl Runtime {
+    /// A new event, and the handle by which the program knows it.
     #[must_use]
-    pub fn new() -> (Arc<Event>, usize) {
-        let number = EVENT_NUMBERS.fetch_add(1, Ordering::Relaxed);
+    pub fn new_event(&self) -> (Arc<Event>, usize) {
+        let number = 1 + self.events.last_number.fetch_add(1, Ordering::Relaxed);
         let event = Arc::new(Event {
             state: AtomicU8::new(0),
             number,
@@ -521,44 +576,13 @@ impl Event {
             team: Link::none(),
             waiter: Link::none(),
         });
-        EVENTS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert_default()
-            .insert(number, Arc::clone(&event));
+        self.events.lock().insert(number, Arc::clone(&event));
         (event, number)
     }
 
-    fn bind(&self, node: &'static Node, team: &'static Team) {
-        self.node.set(Some(node), Ordering::Release);
-        self.team.set(Some(team), Ordering::Release);
-    }
-
-    fn take(number: usize) -> Option<Arc<Event>> {
-        EVENTS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_mut()
-            .and_then(|events| events.remove(&number))
-    }
-
-    /// Nobody is going to fulfil it.
-    fn forget(&self) {
-        Event::take(self.number);
-    }
-
-    /// The body of a task that is not deferred has run: waits for the event.
-    fn wait(&self, context: &Context) {
-        // Who fulfils it wakes the waiter and leaves the rest to it.
-        self.waiter.set(Some(context.member), Ordering::SeqCst);
-        context.wait(While::Below(context.task.get()), &|| {
-            self.state.load(Ordering::SeqCst) & FULFILLED != 0
-        });
-    }
-
-    /// Fulfils the event with this number. Whether there was one.
-    pub fn fulfill(number: usize) -> bool {
-        let Some(event) = Event::take(number) else {
+    /// Fulfils the event with this handle. Returns whether there was one. Any thread may call it.
+    pub fn fulfill_event(&self, number: usize) -> bool {
+        let Some(event) = self.events.take(number) else {
             return false;
         };
         debug_assert_eq!(event.number, number);

@@ -1,233 +1,240 @@
-//! Teams: a parallel region, its members, how they begin, meet and end.
+//! Teams: a parallel region, its members, how they begin, wait for each other and end.
 //!
-//! A member is not a thread. A team is one offer to the workers of [`host`]: whoever has time claims a member and runs it,
-//! the forking thread included, so that a region of eight members on two cores, or on one that is free, is eight calls. A
-//! member that waits gives its thread to others.
+//! A member is not a thread. A team is one offer to the workers of the
+//! [`scheduler`](crate::scheduler): any worker without other work, and the forking one, claims a
+//! member and runs it. So a region of eight members on two cores, or on one that is free, is eight
+//! calls. While a member waits, its thread runs others.
 //!
-//! Teams and their members are recycled and never freed; who comes late to a team that is over finds no member to claim.
+//! Teams and their members are recycled and never freed: a worker that comes late to a team whose
+//! region is over finds no member to claim.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use margay_run_threads::{Offer, Worker, with_current_worker};
 use margay_sys_os::clock;
 use margay_sys_os::fence;
 use margay_sys_threads::deque::{self, Owner, Stealer};
 use margay_sys_threads::link::{Handoff, Link};
-use margay_sys_threads::outlined::Posted;
 
 use crate::claims::Claims;
-use crate::host;
 use crate::icv::Icv;
-use crate::node::Node;
-use crate::reduction::Reductions;
+use crate::node::TaskNode;
+use crate::runtime::Runtime;
+use crate::scheduler::{PublishedOffer, RetractedOffer, STEAL_DELAY_NS};
 use crate::task::Task;
-use crate::variables::{self, Variables};
-use crate::work::{Loop, Work};
+use crate::tls::PersistentBlocks;
+use crate::work::{Loop, WorkShares};
 
 mod context;
+mod start;
+mod wait;
+
+use start::RegionStart;
 
 pub use context::{Context, Request, with};
-pub(crate) use context::{While, free_node};
+pub(crate) use wait::TaskFilter;
 
 /// A team of a fixed number of members; see the module.
 #[derive(Debug)]
 pub struct Team {
     /// How many members.
     pub size: u32,
+    pub runtime: &'static Runtime,
     members: Vec<Member>,
-    start: Start,
-    /// The member that encountered the region; none for the team of an initial thread.
-    pub parent: Link<Member>,
-    pub level: AtomicU32,
-    pub active_level: AtomicU32,
+    start: RegionStart,
+    nesting: Nesting,
     pub(crate) claims: Claims,
-    /// Members whose body is over and whose tasks are done.
-    left: AtomicU32,
-    /// Members other than the first that will not touch the team again.
-    gone: AtomicU32,
-    meeting: Meeting,
-    /// A work share of this team has been cancelled; until the next barrier.
-    is_work_cancelled: AtomicBool,
-    /// Whether a task has been deferred in this region.
-    has_tasks: AtomicBool,
-    /// Members asleep that would take any task, and those that would take only some.
-    sleepers: AtomicU32,
-    choosy_sleepers: AtomicU32,
-    /// Tasks that do not lie in a member's deque: those with a priority, and those that became ready elsewhere.
-    #[expect(
-        clippy::vec_box,
-        reason = "arguments may refer to themselves: a task stays in its box"
-    )]
-    queue: Mutex<Vec<Box<Task>>>,
-    queued: AtomicUsize,
-    works: Mutex<Works>,
-    /// Where the chain of a region's work shares begins; its own loop, if the region was forked with one.
-    pub(crate) first_work: &'static Work,
+    ends: MemberEnds,
+    barrier: TeamBarrier,
+    tasks: TeamTasks,
+    pub(crate) shares: WorkShares,
     /// Of the team of an initial thread.
-    initial: Initial,
-    offer: OnceLock<Arc<host::Open>>,
-    /// When its members could be claimed; 0 as long as nobody has looked at the clock, which only others do for a region that is expected to be
-    /// short.
-    opened_ns: AtomicU64,
-    /// The barrier that was next then.
-    opened_generation: AtomicU64,
-    /// The next region is not expected to be short.
-    is_long: AtomicBool,
+    initial: InitialThread,
+    offer: OnceLock<Arc<TeamOffer>>,
+    length: RegionLength,
 }
 
-/// What members write where they meet, all on one line, which goes from core to core once, and on another one what they look at while they wait.
+/// Where a region is among the regions around it.
+#[derive(Debug)]
+struct Nesting {
+    /// The member that encountered the region; none for the team of an initial thread.
+    parent: Link<Member>,
+    level: AtomicU32,
+    active_level: AtomicU32,
+}
+
+/// How many members have come how far at the end of a region.
 #[derive(Debug, Default)]
-struct Meeting {
-    written: Written,
-    watched: Watched,
+struct MemberEnds {
+    /// Members whose body is over and whose tasks are done.
+    done: AtomicU32,
+    /// Members other than the first that will not touch the team again.
+    gone: AtomicU32,
+}
+
+/// The barrier of a team. What members write there is on one cache line, which goes from core to
+/// core once, and what they watch while they wait is on another one.
+#[derive(Debug, Default)]
+struct TeamBarrier {
+    written: BarrierWritten,
+    watched: BarrierWatched,
 }
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Written {
+struct BarrierWritten {
+    /// Members that have arrived at the current barrier.
     arrived: AtomicU32,
-    /// How many `single` constructs somebody has taken.
+    /// `single` constructs that a member has taken.
     singles: AtomicU64,
+    /// The address that a `copyprivate` clause passes.
     copied: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Watched {
+struct BarrierWatched {
     /// Barriers so far.
     generation: AtomicU64,
+    /// `cancel parallel` was encountered.
     is_cancelled: AtomicBool,
+    /// A work share has been cancelled; until the next barrier.
+    is_work_cancelled: AtomicBool,
 }
 
-/// What members need to begin, beside the loop, which is in the first work share. Written before they can be claimed; a claim makes it seen.
-#[derive(Debug)]
-struct Start {
-    body: Posted,
-    icv: Link<Icv>,
-    /// Number and count of the league's teams, the number in the upper half.
-    teams: AtomicU64,
-    has_reductions: AtomicBool,
-    reductions: Mutex<Option<Arc<Reductions>>>,
-    initial: Link<Initial>,
-    /// Whether members show their affinity when they begin.
-    shows_affinity: AtomicBool,
-}
-
-impl Start {
-    fn new() -> Start {
-        Start {
-            body: Posted::default(),
-            icv: Link::none(),
-            teams: AtomicU64::new(0),
-            has_reductions: AtomicBool::new(false),
-            reductions: Mutex::default(),
-            initial: Link::none(),
-            shows_affinity: AtomicBool::new(false),
-        }
-    }
-
-    #[inline]
-    fn set_teams(&self, (number, count): (u32, u32)) {
-        let both = u64::from(number) << 32 | u64::from(count);
-        self.teams.store(both, Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn teams(&self) -> (u32, u32) {
-        let both = self.teams.load(Ordering::Relaxed);
-        ((both >> 32) as u32, both as u32)
-    }
-
-    #[inline]
-    fn set_reductions(&self, reductions: Option<Arc<Reductions>>) {
-        let has = reductions.is_some();
-        if has || self.has_reductions.load(Ordering::Relaxed) {
-            *lock(&self.reductions) = reductions;
-            self.has_reductions.store(has, Ordering::Relaxed);
-        }
-    }
-
-    #[inline]
-    fn reductions(&self) -> Option<Arc<Reductions>> {
-        if self.has_reductions.load(Ordering::Relaxed) {
-            lock(&self.reductions).clone()
-        } else {
-            None
-        }
-    }
-}
-
-/// The work shares of a team, beside its first.
+/// The tasks of a team that are in no member's deque, and who waits for tasks.
 #[derive(Debug, Default)]
-struct Works {
-    all: Vec<&'static Work>,
-    /// In their first state.
-    spare: Vec<&'static Work>,
+struct TeamTasks {
+    /// Whether a task has been deferred in this region.
+    has_tasks: AtomicBool,
+    /// Sleeping members that would take any task, and those that would take only descendants of
+    /// their own.
+    sleepers: AtomicU32,
+    constrained_sleepers: AtomicU32,
+    /// Tasks with a priority, and those that became ready on other threads. Bounded as deques are;
+    /// see `task.rs`.
+    #[expect(
+        clippy::vec_box,
+        reason = "arguments may refer to themselves: a task stays in its box"
+    )]
+    queue: Mutex<Vec<Box<Task>>>,
+    /// The length of the queue.
+    queued: AtomicUsize,
 }
 
-/// What the members of all teams under one initial thread share.
+/// How long the regions of a team take, which says what to expect of the next.
+#[derive(Debug, Default)]
+struct RegionLength {
+    /// When members could be claimed; 0 until a thread has read the clock. For a region that is
+    /// expected to be short only helping workers read it.
+    opened_ns: AtomicU64,
+    /// The number of the next barrier at that time.
+    opened_generation: AtomicU64,
+    /// The next region is not expected to be short.
+    is_long: AtomicBool,
+}
+
+/// A region that took at least this long is expected to be long the next time, and stealable at
+/// once ...
+const LONG_NS: u64 = 6_000;
+/// ... until one takes less than this. A short region is likely to be over before it has paid to
+/// share it with another core: it is left to its forking worker for a moment.
+const SHORT_NS: u64 = 3_500;
+
+/// A thread of the program, as the members of all teams under it see it.
 #[derive(Debug)]
-pub struct Initial {
+pub struct InitialThread {
     /// Threads that its regions have, for `OMP_THREAD_LIMIT`.
     busy: AtomicU32,
-    /// The thread-local variables of the members of its outermost regions, which keep their values from one region to
-    /// the next.
-    pub(crate) variables: Variables,
+    /// The thread-local variables of the members of its outermost regions.
+    tls_blocks: PersistentBlocks,
 }
 
-/// The part of a member that others may touch. On lines of its own, since its neighbours are on other cores.
+/// The part of a member that others may touch. On cache lines of its own, since its neighbours are
+/// on other cores.
 #[repr(align(128))]
 pub struct Member {
     pub id: u32,
     team: Link<Team>,
-    implicit: &'static Node,
+    implicit: &'static TaskNode,
     tasks: Stealer<Box<Task>>,
-    local: Handoff<Local>,
+    local: Handoff<MemberLocal>,
     is_asleep: AtomicBool,
-    /// Somebody has something for it.
-    is_poked: AtomicBool,
-    is_choosy: AtomicBool,
+    /// Something that it may wait for has happened.
+    has_wakeup: AtomicBool,
+    /// It sleeps under the task scheduling constraint: only descendants of its task may run on it.
+    is_constrained: AtomicBool,
     /// The place that it is assigned to, from 1; 0 for none.
     place: AtomicU32,
     partition: Mutex<(u32, u32)>,
 }
 
-/// The part of a member that only who runs it touches. On lines of its own, too.
+/// The part of a member that only the thread that runs it touches. On cache lines of its own, too.
 #[repr(align(128))]
-struct Local {
+struct MemberLocal {
     tasks: Owner<Box<Task>>,
     #[expect(
         clippy::vec_box,
         reason = "a task keeps its box from one life to the next"
     )]
     free_tasks: RefCell<Vec<Box<Task>>>,
-    free_nodes: RefCell<Vec<&'static Node>>,
+    free_nodes: RefCell<Vec<&'static TaskNode>>,
     /// Teams that this member forked before.
     teams: RefCell<Vec<&'static Team>>,
 }
 
-static TEAMS: Mutex<Vec<&'static Team>> = Mutex::new(Vec::new());
-
-/// After a region that took at least so long the next of its team is open to all from its beginning, ...
-const LONG_NS: u64 = 6_000;
-/// ... until one takes less than this: that is likely to be over before it has paid to share it with another core, and is left to its forker
-/// for a moment.
-const SHORT_NS: u64 = 3_500;
-/// Teams that a member keeps; others go to all.
+/// Teams that a member keeps; others go to the runtime.
 const TEAMS_KEPT: usize = 4;
+
+/// The teams that no member keeps. Bounded by the teams that were in use at the same time.
+#[derive(Debug, Default)]
+pub(crate) struct FreeTeams(Mutex<Vec<&'static Team>>);
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A team as an offer to workers; used again for each of its regions.
+#[derive(Debug)]
+struct TeamOffer {
+    team: &'static Team,
+    tag: AtomicU32,
+    /// Its place on a worker's shelf between two regions, as a word; 0 for none.
+    retracted: AtomicU64,
+}
+
+impl Offer<Worker> for TeamOffer {
+    fn help(self: Arc<Self>, worker: &Worker) {
+        worker.enable_time_slices();
+        self.team.help(worker.number() as u32);
+    }
+
+    fn is_open(&self) -> bool {
+        let claims = &self.team.claims;
+        // Program threads have number 0, also when their thread-local variables are gone.
+        let number = || with_current_worker(Worker::number).unwrap_or(0) as u32;
+        claims.has_unclaimed() && claims.is_open_for(number(), clock::now_ns)
+    }
+
+    fn opens_later(&self) -> bool {
+        self.team.claims.has_unclaimed()
+    }
+
+    fn tag(&self) -> u32 {
+        self.tag.load(Ordering::Relaxed)
+    }
+}
+
 impl Team {
-    fn make(size: u32) -> &'static Team {
+    fn make(runtime: &'static Runtime, size: u32) -> &'static Team {
         fence::register();
         let mut locals = Vec::new();
         let members = (0..size)
             .map(|id| {
                 let (owner, stealer) = deque::deque();
-                locals.push(Box::new(Local {
+                locals.push(Box::new(MemberLocal {
                     tasks: owner,
                     free_tasks: RefCell::default(),
                     free_nodes: RefCell::default(),
@@ -236,12 +243,12 @@ impl Team {
                 Member {
                     id,
                     team: Link::none(),
-                    implicit: Node::make(),
+                    implicit: runtime.nodes.make(),
                     tasks: stealer,
                     local: Handoff::empty(),
                     is_asleep: AtomicBool::new(false),
-                    is_poked: AtomicBool::new(false),
-                    is_choosy: AtomicBool::new(false),
+                    has_wakeup: AtomicBool::new(false),
+                    is_constrained: AtomicBool::new(false),
                     place: AtomicU32::new(0),
                     partition: Mutex::default(),
                 }
@@ -249,31 +256,25 @@ impl Team {
             .collect();
         let team: &'static Team = Box::leak(Box::new(Team {
             size,
+            runtime,
             members,
-            start: Start::new(),
-            parent: Link::none(),
-            level: AtomicU32::new(0),
-            active_level: AtomicU32::new(0),
-            claims: Claims::new(size, host::workers()),
-            left: AtomicU32::new(0),
-            gone: AtomicU32::new(0),
-            meeting: Meeting::default(),
-            is_work_cancelled: AtomicBool::new(false),
-            has_tasks: AtomicBool::new(false),
-            sleepers: AtomicU32::new(0),
-            choosy_sleepers: AtomicU32::new(0),
-            queue: Mutex::default(),
-            queued: AtomicUsize::new(0),
-            works: Mutex::default(),
-            first_work: Work::make(),
-            initial: Initial {
+            start: RegionStart::new(),
+            nesting: Nesting {
+                parent: Link::none(),
+                level: AtomicU32::new(0),
+                active_level: AtomicU32::new(0),
+            },
+            claims: Claims::new(size, runtime.scheduler.workers()),
+            ends: MemberEnds::default(),
+            barrier: TeamBarrier::default(),
+            tasks: TeamTasks::default(),
+            shares: WorkShares::new(),
+            initial: InitialThread {
                 busy: AtomicU32::new(1),
-                variables: Variables::default(),
+                tls_blocks: PersistentBlocks::default(),
             },
             offer: OnceLock::new(),
-            opened_ns: AtomicU64::new(0),
-            opened_generation: AtomicU64::new(0),
-            is_long: AtomicBool::new(false),
+            length: RegionLength::default(),
         }));
         for (member, local) in team.members.iter().zip(locals) {
             member.team.set(Some(team), Ordering::Relaxed);
@@ -283,22 +284,22 @@ impl Team {
         team
     }
 
-    fn get(size: u32, near: Option<&Local>) -> &'static Team {
+    fn get(runtime: &'static Runtime, size: u32, near: Option<&MemberLocal>) -> &'static Team {
         if let Some(local) = near {
             let mut kept = local.teams.borrow_mut();
             if let Some(at) = kept.iter().rposition(|team| team.size == size) {
                 return kept.swap_remove(at);
             }
         }
-        let mut all = lock(&TEAMS);
-        if let Some(at) = all.iter().rposition(|team| team.size == size) {
-            return all.swap_remove(at);
+        let mut free = lock(&runtime.teams.0);
+        if let Some(at) = free.iter().rposition(|team| team.size == size) {
+            return free.swap_remove(at);
         }
-        drop(all);
-        Team::make(size)
+        drop(free);
+        Team::make(runtime, size)
     }
 
-    fn give_back(&'static self, near: Option<&Local>) {
+    fn give_back(&'static self, near: Option<&MemberLocal>) {
         if let Some(local) = near {
             let mut kept = local.teams.borrow_mut();
             if kept.len() < TEAMS_KEPT {
@@ -306,118 +307,147 @@ impl Team {
                 return;
             }
         }
-        lock(&TEAMS).push(self);
+        lock(&self.runtime.teams.0).push(self);
     }
 
-    /// Makes the team ready for a region, with what the caller has put into `start` and with this loop; nobody can claim a member before
-    /// [`open`](Self::open).
+    /// Prepares the team for a region with this loop; the caller has filled in `start`. No member
+    /// can be claimed before [`open`](Self::open).
     fn prepare(&'static self, parent: Option<&Context>, share: Option<Loop>) {
-        let up = parent.map(|context| context.team);
-        self.parent
+        let up = parent.map(|context| &context.team.nesting);
+        let nesting = &self.nesting;
+        nesting
+            .parent
             .set(parent.map(|context| context.member), Ordering::Relaxed);
-        let level =
-            |of: fn(&Team) -> &AtomicU32| up.map_or(0, |team| of(team).load(Ordering::Relaxed));
-        self.level.store(
-            level(|team| &team.level) + u32::from(up.is_some()),
-            Ordering::Relaxed,
-        );
-        self.active_level.store(
-            level(|team| &team.active_level) + u32::from(self.size > 1),
-            Ordering::Relaxed,
-        );
-        self.left.store(0, Ordering::Relaxed);
-        self.gone.store(0, Ordering::Relaxed);
-        self.meeting.written.arrived.store(0, Ordering::Relaxed);
-        self.meeting.written.singles.store(0, Ordering::Relaxed);
-        self.is_work_cancelled.store(false, Ordering::Relaxed);
-        if self.meeting.watched.is_cancelled.load(Ordering::Relaxed) {
-            self.meeting
-                .watched
-                .is_cancelled
-                .store(false, Ordering::Relaxed);
-            self.take_back_works();
+        let level = up.map_or(0, |up| up.level.load(Ordering::Relaxed));
+        let active = up.map_or(0, |up| up.active_level.load(Ordering::Relaxed));
+        nesting
+            .level
+            .store(level + u32::from(up.is_some()), Ordering::Relaxed);
+        nesting
+            .active_level
+            .store(active + u32::from(self.size > 1), Ordering::Relaxed);
+        self.ends.done.store(0, Ordering::Relaxed);
+        self.ends.gone.store(0, Ordering::Relaxed);
+        let TeamBarrier { written, watched } = &self.barrier;
+        written.arrived.store(0, Ordering::Relaxed);
+        written.singles.store(0, Ordering::Relaxed);
+        if watched.is_work_cancelled.load(Ordering::Relaxed) {
+            watched.is_work_cancelled.store(false, Ordering::Relaxed);
         }
-        self.has_tasks.store(false, Ordering::Relaxed);
-        self.first_work.renew(share);
+        if watched.is_cancelled.load(Ordering::Relaxed) {
+            watched.is_cancelled.store(false, Ordering::Relaxed);
+            self.shares.take_back_all();
+        }
+        self.tasks.has_tasks.store(false, Ordering::Relaxed);
+        self.shares.first.renew(share);
     }
 
-    /// Makes it ready for the only member of an initial thread.
+    /// Prepares it for the only member of an initial thread.
     fn prepare_initial(&'static self, icv: &'static Icv) {
         self.initial.busy.store(1, Ordering::Relaxed);
         let start = &self.start;
         start.body.set(None);
         start.icv.set(Some(icv), Ordering::Relaxed);
-        start.set_teams((0, 1));
+        start.set_league((0, 1));
         start.set_reductions(None);
         start.initial.set(Some(&self.initial), Ordering::Relaxed);
         start.shows_affinity.store(false, Ordering::Relaxed);
         self.prepare(None, None);
     }
 
-    /// Members from the second on may be claimed, and workers see it; `forker` is the one that has the first.
-    fn open(&'static self, forker: u32) -> host::Offered {
+    /// Lets workers claim members from the second on, and publishes the team. `forker` is the
+    /// worker that has the first member.
+    fn open(&'static self, forker: u32) -> PublishedOffer {
         // Members in other places are waited for in any case.
-        let is_short = !self.is_long.load(Ordering::Relaxed) && !self.claims.has_places();
+        let is_short = !self.length.is_long.load(Ordering::Relaxed) && !self.claims.has_places();
         let now_ns = if is_short { 0 } else { clock::now_ns() };
-        // Before anybody can claim a member, who tells the time then.
-        self.opened_ns.store(now_ns, Ordering::Relaxed);
-        let generation = self.meeting.watched.generation.load(Ordering::Relaxed);
-        self.opened_generation.store(generation, Ordering::Relaxed);
-        let is_outermost = self.level.load(Ordering::Relaxed) == 1;
+        // Before a member can be claimed, since the claiming worker may write it then.
+        self.length.opened_ns.store(now_ns, Ordering::Relaxed);
+        self.length
+            .opened_generation
+            .store(self.generation(), Ordering::Relaxed);
+        let is_outermost = self.level() == 1;
         self.claims.open(forker, is_outermost);
         if !is_short {
-            self.claims.start_patience(now_ns);
+            self.claims.start_grace(now_ns);
         }
-        host::offer(self, is_short)
+        self.publish(is_short)
     }
 
-    /// The region is over: how long it took, if that is known, says what is expected of the next. A short one that nobody shared stays short,
-    /// one whose members have met does not: they have waited for each other to begin.
+    /// The region is over. How long it took, if that is known, says what to expect of the next. A
+    /// short region that no other worker helped with stays short; one with barriers does not, since
+    /// its members have waited for each other to begin.
     fn close(&self) {
-        let opened_ns = self.opened_ns.load(Ordering::Relaxed);
-        let has_met = self.meeting.watched.generation.load(Ordering::Relaxed)
-            != self.opened_generation.load(Ordering::Relaxed);
-        if opened_ns == 0 && !has_met {
+        let length = &self.length;
+        let opened_ns = length.opened_ns.load(Ordering::Relaxed);
+        let had_barrier = self.generation() != length.opened_generation.load(Ordering::Relaxed);
+        if opened_ns == 0 && !had_barrier {
             return;
         }
-        let was_long = self.is_long.load(Ordering::Relaxed);
+        let was_long = length.is_long.load(Ordering::Relaxed);
         let least_ns = if was_long { SHORT_NS } else { LONG_NS };
-        let is_long = has_met || clock::now_ns() - opened_ns >= least_ns;
+        let is_long = had_barrier || clock::now_ns() - opened_ns >= least_ns;
         if is_long != was_long {
-            self.is_long.store(is_long, Ordering::Relaxed);
+            length.is_long.store(is_long, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn as_offer(&'static self) -> &'static Arc<host::Open> {
-        self.offer.get_or_init(|| Arc::new(host::Open::new(self)))
+    fn as_offer(&'static self) -> &'static Arc<TeamOffer> {
+        self.offer.get_or_init(|| {
+            Arc::new(TeamOffer {
+                team: self,
+                tag: AtomicU32::new(0),
+                retracted: AtomicU64::new(0),
+            })
+        })
     }
 
-    /// Runs members that wait for somebody, as long as there are. For a worker that has time.
-    pub fn help(&'static self, worker: u32) {
+    /// Publishes the team for workers, which leave it to this one for a moment if `is_short`.
+    fn publish(&'static self, is_short: bool) -> PublishedOffer {
+        let offer = self.as_offer();
+        let retracted = RetractedOffer::from_word(offer.retracted.load(Ordering::Relaxed));
+        let set_tag = |tag| offer.tag.store(tag, Ordering::Relaxed);
+        self.runtime
+            .scheduler
+            .publish(offer, retracted, is_short, set_tag)
+    }
+
+    fn retract(&'static self, published: PublishedOffer) {
+        let retracted = self.runtime.scheduler.retract(published);
+        let word = retracted.map_or(0, RetractedOffer::to_word);
+        let kept = &self.as_offer().retracted;
+        if kept.load(Ordering::Relaxed) != word {
+            kept.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Claims and runs members until none is left to claim. For a worker without other work.
+    fn help(&'static self, worker: u32) {
         while let Some(id) = self.claims.claim(worker, false, clock::now_ns) {
-            // The region lasts until its claimed members have gone.
-            if self.opened_ns.load(Ordering::Relaxed) == 0 {
-                let opened_ns = clock::now_ns() - host::ALONE_NS;
-                self.opened_ns.store(opened_ns, Ordering::Relaxed);
-                self.claims.start_patience(opened_ns);
+            // The region lasts until its claimed members are gone.
+            if self.length.opened_ns.load(Ordering::Relaxed) == 0 {
+                let opened_ns = clock::now_ns() - STEAL_DELAY_NS;
+                self.length.opened_ns.store(opened_ns, Ordering::Relaxed);
+                self.claims.start_grace(opened_ns);
             }
             let count = self.run_members(id, worker, true);
             // Only now may they be run again, in the next region.
-            if self.gone.fetch_add(count, Ordering::SeqCst) + count + 1 == self.size {
+            if self.ends.gone.fetch_add(count, Ordering::SeqCst) + count + 1 == self.size {
                 self.member(0).notify();
             }
         }
     }
 
-    /// Runs a claimed member, and then others of the region as long as there are any. Returns how many. When there are none the last one, if it is
-    /// to stay, counts all of them as over and helps with the team's tasks until the region is.
+    /// Runs a claimed member, and then others of the region until none is left to claim. Returns
+    /// how many it has run. If `stays`, the last one then counts all of them as done and helps with
+    /// the team's tasks until the region is over.
     fn run_members(&'static self, first: u32, worker: u32, stays: bool) -> u32 {
-        let is_outermost = self.level.load(Ordering::Relaxed) == 1;
-        let variables_of = if is_outermost {
+        let blocks_of = if self.level() == 1 {
             self.start.initial.get(Ordering::Relaxed)
         } else {
             None
         };
+        let persistent = blocks_of.map(|initial| &initial.tls_blocks);
         let mut count = 0;
         let mut next = Some(first);
         while let Some(id) = next {
@@ -425,52 +455,28 @@ impl Team {
             let run = || {
                 Context::of(self, id, worker).enter(|context| {
                     context.run_body();
-                    // A member that is over has met all barriers, so the others will not wait for each other much.
+                    // A member that is over has passed all barriers, so the others will not wait
+                    // for each other much.
                     let next = self.claims.claim(worker, true, clock::now_ns);
                     if next.is_none() && stays {
-                        self.count_left(count);
-                        context.wait(While::AnyTask, &|| {
-                            self.left.load(Ordering::SeqCst) == self.size
+                        self.count_done(count);
+                        context.wait(TaskFilter::Any, &|| {
+                            self.ends.done.load(Ordering::SeqCst) == self.size
                         });
                     }
                     next
                 })
             };
-            next = variables::with(variables_of, id, run);
+            next = self.runtime.tls_blocks.with(persistent, id, run);
         }
         count
     }
 
-    /// So many members more are over, and their tasks done.
-    fn count_left(&'static self, count: u32) {
-        if self.left.fetch_add(count, Ordering::SeqCst) + count == self.size {
+    /// Counts members whose bodies are over and whose tasks are done.
+    fn count_done(&'static self, count: u32) {
+        if self.ends.done.fetch_add(count, Ordering::SeqCst) + count == self.size {
             self.wake_all();
         }
-    }
-
-    /// A work share in its first state.
-    pub(crate) fn take_work(&self) -> &'static Work {
-        let mut works = lock(&self.works);
-        works.spare.pop().unwrap_or_else(|| {
-            let made = Work::make();
-            works.all.push(made);
-            made
-        })
-    }
-
-    pub(crate) fn give_back_work(&self, work: &'static Work) {
-        lock(&self.works).spare.push(work);
-    }
-
-    /// After a cancelled region: its members have gone from wherever they were, past work shares that others had left before or never came to, so
-    /// that nobody was the last to leave those. Nobody has any of them now.
-    #[cold]
-    fn take_back_works(&self) {
-        let works = &mut *lock(&self.works);
-        for work in &works.all {
-            work.reset();
-        }
-        works.spare.clone_from(&works.all);
     }
 
     /// Member `id`.
@@ -479,28 +485,55 @@ impl Team {
         &self.members[id as usize]
     }
 
-    /// Whether `cancel parallel` was met.
+    /// The member that encountered the region; none for the team of an initial thread.
+    #[must_use]
+    pub fn parent(&self) -> Option<&'static Member> {
+        self.nesting.parent.get(Ordering::Relaxed)
+    }
+
+    /// How many parallel regions enclose its members.
+    #[inline]
+    #[must_use]
+    pub fn level(&self) -> u32 {
+        self.nesting.level.load(Ordering::Relaxed)
+    }
+
+    /// How many of them have more than one member.
+    #[inline]
+    #[must_use]
+    pub fn active_level(&self) -> u32 {
+        self.nesting.active_level.load(Ordering::Relaxed)
+    }
+
+    /// The number of the next barrier.
+    #[inline]
+    fn generation(&self) -> u64 {
+        self.barrier.watched.generation.load(Ordering::Relaxed)
+    }
+
+    /// Whether `cancel parallel` was encountered.
     #[inline]
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.meeting.watched.is_cancelled.load(Ordering::Acquire)
+        self.barrier.watched.is_cancelled.load(Ordering::Acquire)
     }
 
+    /// Whether the current work share has been cancelled.
     #[inline]
     #[must_use]
     pub fn is_work_cancelled(&self) -> bool {
-        self.is_work_cancelled.load(Ordering::Acquire)
+        let watched = &self.barrier.watched;
+        watched.is_work_cancelled.load(Ordering::Acquire)
     }
 
     pub(crate) fn cancel_work(&self) {
-        self.is_work_cancelled.store(true, Ordering::Release);
+        let watched = &self.barrier.watched;
+        watched.is_work_cancelled.store(true, Ordering::Release);
     }
 
     pub(crate) fn cancel(&'static self) {
-        self.meeting
-            .watched
-            .is_cancelled
-            .store(true, Ordering::SeqCst);
+        let watched = &self.barrier.watched;
+        watched.is_cancelled.store(true, Ordering::SeqCst);
         self.wake_all();
     }
 
@@ -510,31 +543,33 @@ impl Team {
         }
     }
 
-    /// There is a task to take: one that sleeps is to look.
+    /// There is a task to take: a sleeping member is to check for it.
     #[inline]
     pub(crate) fn announce_task(&'static self) {
-        if !self.has_tasks.load(Ordering::Relaxed) {
-            self.has_tasks.swap(true, Ordering::SeqCst);
+        let tasks = &self.tasks;
+        if !tasks.has_tasks.load(Ordering::Relaxed) {
+            tasks.has_tasks.swap(true, Ordering::SeqCst);
         }
         fence::light();
-        if self.sleepers.load(Ordering::SeqCst) != 0
-            || self.choosy_sleepers.load(Ordering::SeqCst) != 0
+        if tasks.sleepers.load(Ordering::SeqCst) != 0
+            || tasks.constrained_sleepers.load(Ordering::SeqCst) != 0
         {
-            self.poke_sleeper();
+            self.wake_sleeper();
         }
     }
 
-    /// Wakes one who takes any task; if there is none, all who wait for some tasks only, as it may be one of theirs.
+    /// Wakes one member that takes any task; if there is none, all that sleep under the task
+    /// scheduling constraint, since the task may be one of theirs.
     #[cold]
-    fn poke_sleeper(&'static self) {
-        let choosy = self.sleepers.load(Ordering::SeqCst) == 0;
+    fn wake_sleeper(&'static self) {
+        let constrained = self.tasks.sleepers.load(Ordering::SeqCst) == 0;
         for member in &self.members {
             if member.is_asleep.load(Ordering::SeqCst)
-                && member.is_choosy.load(Ordering::Relaxed) == choosy
-                && !member.is_poked.swap(true, Ordering::SeqCst)
+                && member.is_constrained.load(Ordering::Relaxed) == constrained
+                && !member.has_wakeup.swap(true, Ordering::SeqCst)
             {
-                host::wake(member.key());
-                if !choosy {
+                self.runtime.scheduler.wake(member.key());
+                if !constrained {
                     return;
                 }
             }
@@ -543,26 +578,29 @@ impl Team {
 
     /// Puts a task where any member finds it.
     pub(crate) fn enqueue(&'static self, task: Box<Task>) {
-        let mut queue = lock(&self.queue);
-        // In ascending order of priority, and the oldest of a priority last: the end is taken first.
+        let tasks = &self.tasks;
+        let mut queue = lock(&tasks.queue);
+        // In ascending order of priority, and the oldest of a priority last: the end is taken
+        // first.
         let at = queue.partition_point(|other| other.priority < task.priority);
         queue.insert(at, task);
-        self.queued.store(queue.len(), Ordering::Release);
+        tasks.queued.store(queue.len(), Ordering::Release);
         drop(queue);
         self.announce_task();
     }
 
-    fn dequeue(&self, within: Option<&'static Node>) -> Option<Box<Task>> {
-        if self.queued.load(Ordering::Acquire) == 0 {
+    fn dequeue(&self, ancestor: Option<&'static TaskNode>) -> Option<Box<Task>> {
+        let tasks = &self.tasks;
+        if tasks.queued.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let mut queue = lock(&self.queue);
-        let at = match within {
+        let mut queue = lock(&tasks.queue);
+        let at = match ancestor {
             None => queue.len().checked_sub(1),
             Some(node) => queue.iter().rposition(|task| task.node.is_within(node)),
         }?;
         let task = queue.remove(at);
-        self.queued.store(queue.len(), Ordering::Release);
+        tasks.queued.store(queue.len(), Ordering::Release);
         Some(task)
     }
 }
@@ -576,6 +614,7 @@ impl std::fmt::Debug for Member {
 }
 
 impl Member {
+    /// The address under which it waits.
     fn key(&self) -> usize {
         std::ptr::from_ref(self) as usize
     }
@@ -611,9 +650,9 @@ impl Member {
 
     /// Something that it may wait for has happened.
     pub(crate) fn notify(&self) {
-        self.is_poked.store(true, Ordering::SeqCst);
+        self.has_wakeup.store(true, Ordering::SeqCst);
         if self.is_asleep.load(Ordering::SeqCst) {
-            host::wake(self.key());
+            self.team().runtime.scheduler.wake(self.key());
         }
     }
 

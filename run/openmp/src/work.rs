@@ -1,8 +1,9 @@
 //! Work shares: loops, sections, and what members share for them.
 //!
-//! The work shares of a region are a chain, made as members come to them: each member keeps the one it is at, and the first to
-//! come to the next appends and opens it. A member may so be any number of `nowait` loops ahead of the others, which it is
-//! when one thread runs a member after the other. A work share is recycled when all members have gone on.
+//! The work shares of a region are a chain: each member keeps a reference to the one it is at, and
+//! the first member that reaches the next appends and opens it. So a member may be any number of
+//! `nowait` loops ahead of the others, as happens when one thread runs the members one after the
+//! other. A work share is recycled when all members have left it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,8 +15,8 @@ use margay_core_openmp::schedule::{
 use margay_sys_threads::link::Link;
 use margay_sys_threads::outlined::{Table, Zeroed};
 
-use crate::host;
 use crate::reduction::Reductions;
+use crate::scheduler::Scheduler;
 use crate::team::{Context, Team};
 
 /// A loop to share; sections are one of `1..=count` by single iterations.
@@ -26,16 +27,19 @@ pub struct Loop {
     pub is_ordered: bool,
 }
 
-/// What members share for a loop.
+/// What the members of a team share for a loop.
 #[derive(Debug)]
-pub struct Work {
+pub struct WorkShare {
+    /// [`FRESH`], [`OPENING`] or [`OPEN`].
     state: AtomicU32,
-    next: Link<Work>,
+    next: Link<WorkShare>,
+    /// Members that have left it.
     left: AtomicU32,
-    /// The first iteration that nobody has.
+    /// The first iteration that no member has taken.
     taken: AtomicU64,
-    /// The iteration at which the ordered regions are.
+    /// The next iteration whose ordered region may run.
     turn: AtomicU64,
+    /// Members that wait for their turn.
     waiters: AtomicU32,
     share: Mutex<Option<Loop>>,
     extra: Mutex<Extra>,
@@ -52,55 +56,57 @@ const FRESH: u32 = 0;
 const OPENING: u32 = 1;
 const OPEN: u32 = 2;
 
-/// Where a member is in the chain, and in the loop.
+/// A member's position in the chain and in the loop.
 #[derive(Debug)]
-pub(crate) struct Current {
-    work: Cell<&'static Work>,
+pub(crate) struct Position {
+    work: Cell<&'static WorkShare>,
     share: Cell<Option<Loop>>,
-    /// Chunks that this member has had under the static schedule; under the dynamic one not 0 when it has found none left.
+    /// Chunks that this member has had under the static schedule. Under the dynamic schedule not 0
+    /// when the member has found no iterations left.
     trip: Cell<u64>,
-    /// No sum of chunks that the members could add to the shared counter overflows.
+    /// The chunks that members add to the shared counter cannot overflow it.
     is_small: Cell<bool>,
-    /// The iterations that it has now; empty before the first.
+    /// The iterations of its current chunk; empty before the first.
     chunk: Cell<(u64, u64)>,
     doacross: RefCell<Option<Arc<Doacross>>>,
 }
 
-/// What a work share begins with, beside its loop.
+/// What a construct asks of its work share, beside a loop.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wishes {
+pub struct ShareOptions {
     /// Bytes of zeroed memory for all members.
     pub memory: Option<usize>,
     pub reductions: Option<Table>,
 }
 
-/// How far a doacross loop has come.
+/// The iterations of a doacross loop that have been posted.
 #[derive(Debug)]
 pub struct Doacross {
     counts: Vec<u64>,
-    /// Iterations of the outermost loop for each entry of `posted`.
-    by: Entries,
+    /// Which iterations of the outermost loop share an entry of `posted`.
+    entries: DoacrossEntries,
     /// The last iteration posted in each, as numbered by [`Doacross::number`], plus 1.
-    posted: Vec<Posted>,
+    posted: Vec<LastPosted>,
     waiters: AtomicU32,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Entries {
-    /// One for each member under the static schedule: members, chunk.
+enum DoacrossEntries {
+    /// One entry for each member, under the static schedule.
     Member { members: u64, chunk: u64 },
-    /// One for so many iterations.
+    /// One entry for this many iterations.
     Chunk(u64),
 }
 
-/// A line of its own for each, because others poll it.
+/// The number of the last iteration posted; where it does not fit in the word, that is all ones and
+/// the number is in the mutex. On a cache line of its own, because other members poll it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Posted(AtomicU64, Mutex<u128>);
+struct LastPosted(AtomicU64, Mutex<u128>);
 
-impl Work {
-    pub(crate) fn make() -> &'static Work {
-        Box::leak(Box::new(Work {
+impl WorkShare {
+    fn make() -> &'static WorkShare {
+        Box::leak(Box::new(WorkShare {
             state: AtomicU32::new(FRESH),
             next: Link::none(),
             left: AtomicU32::new(0),
@@ -112,7 +118,8 @@ impl Work {
         }))
     }
 
-    /// Makes a team's first work share ready for a region, with the loop that it is forked with. Nobody else uses it now.
+    /// Prepares a team's first work share for a region, with the loop that it is forked with. No
+    /// member may be using it.
     pub(crate) fn renew(&self, share: Option<Loop>) {
         let is_used = self.state.load(Ordering::Relaxed) != FRESH
             || self.next.get(Ordering::Relaxed).is_some();
@@ -131,7 +138,7 @@ impl Work {
         *lock(&self.share) = Some(share);
     }
 
-    /// Of a team's first work share: the loop that its region was forked with.
+    /// Of a team's first work share: the loop that the region was forked with.
     #[inline]
     pub(crate) fn of_region(&self) -> Option<Loop> {
         if self.state.load(Ordering::Relaxed) == OPEN {
@@ -145,8 +152,8 @@ impl Work {
         *lock(&self.share)
     }
 
-    /// Back to the first state. Nobody uses it now.
-    pub(crate) fn reset(&self) {
+    /// Back to the first state. No member may be using it.
+    fn reset(&self) {
         *lock(&self.share) = None;
         *lock(&self.extra) = Extra::default();
         self.next.set(None, Ordering::Relaxed);
@@ -154,17 +161,18 @@ impl Work {
         self.state.store(FRESH, Ordering::Release);
     }
 
-    /// A member goes on. Recycles the work share after the last, except the team's first, which stays.
+    /// A member leaves. The last one recycles the work share, unless it is the team's first, which
+    /// stays.
     fn leave(&'static self, team: &Team) {
-        if !std::ptr::eq(self, team.first_work)
+        if !std::ptr::eq(self, team.shares.first)
             && self.left.fetch_add(1, Ordering::AcqRel) + 1 == team.size
         {
             self.reset();
-            team.give_back_work(self);
+            team.shares.give_back(self);
         }
     }
 
-    /// Takes iterations from the shared counter; `share` of those left.
+    /// Takes iterations from the shared counter: `share` of those left.
     fn take(&self, count: u64, share: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
         let mut first = self.taken.load(Ordering::Relaxed);
         loop {
@@ -182,10 +190,61 @@ impl Work {
         }
     }
 
-    fn wake_waiters(&self) {
+    fn wake_waiters(&self, scheduler: &Scheduler) {
         if self.waiters.load(Ordering::SeqCst) != 0 {
-            host::wake(std::ptr::from_ref(self) as usize);
+            scheduler.wake(std::ptr::from_ref(self) as usize);
         }
+    }
+}
+
+/// The work shares of a team.
+#[derive(Debug)]
+pub(crate) struct WorkShares {
+    /// The begin of a region's chain; its own loop, if the region was forked with one.
+    pub(crate) first: &'static WorkShare,
+    others: Mutex<OtherShares>,
+}
+
+#[derive(Debug, Default)]
+struct OtherShares {
+    all: Vec<&'static WorkShare>,
+    /// Those in their first state.
+    spare: Vec<&'static WorkShare>,
+}
+
+impl WorkShares {
+    pub(crate) fn new() -> WorkShares {
+        WorkShares {
+            first: WorkShare::make(),
+            others: Mutex::default(),
+        }
+    }
+
+    /// A work share in its first state.
+    pub(crate) fn take(&self) -> &'static WorkShare {
+        let mut others = lock(&self.others);
+        others.spare.pop().unwrap_or_else(|| {
+            let made = WorkShare::make();
+            others.all.push(made);
+            made
+        })
+    }
+
+    /// Gives back a work share in its first state.
+    pub(crate) fn give_back(&self, share: &'static WorkShare) {
+        lock(&self.others).spare.push(share);
+    }
+
+    /// After a cancelled region. Its members have left from wherever they were, past work shares
+    /// that others had left before or never reached, so no member was the last to leave those.
+    /// Nobody uses them now.
+    #[cold]
+    pub(crate) fn take_back_all(&self) {
+        let others = &mut *lock(&self.others);
+        for share in &others.all {
+            share.reset();
+        }
+        others.spare.clone_from(&others.all);
     }
 }
 
@@ -193,9 +252,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Current {
-    pub(crate) fn new(first: &'static Work) -> Current {
-        Current {
+impl Position {
+    pub(crate) fn new(first: &'static WorkShare) -> Position {
+        Position {
             work: Cell::new(first),
             share: Cell::new(None),
             trip: Cell::new(0),
@@ -205,13 +264,13 @@ impl Current {
         }
     }
 
-    /// Begins with a loop, or with a construct that is none, as one of `members`.
+    /// Begins a loop, or a construct without one, as one of `members`.
     pub(crate) fn load(&self, share: Option<Loop>, members: u32) {
         self.share.set(share);
         self.trip.set(0);
         self.chunk.set((0, 0));
         if let Some(share) = share {
-            // Each adds a chunk for nothing once.
+            // Each member adds one chunk that it does not get.
             let most = u128::from(share.iterations.count)
                 + u128::from(share.schedule.chunk.max(1)) * u128::from(members + 1);
             self.is_small.set(most < u128::from(u64::MAX));
@@ -224,12 +283,13 @@ impl Current {
 }
 
 impl Context {
-    /// Comes to the next work share: a loop, or none for a construct that only shares memory. Returns the address of the
-    /// shared memory, if any was wished for.
+    /// Begins the next work share: a loop, or none for a construct that only shares memory.
+    /// `counts` are the iterations of each nested loop of a doacross loop. Returns the address of
+    /// the shared memory, if the options ask for some.
     pub fn begin_share(
         &self,
         share: Option<Loop>,
-        wishes: Wishes,
+        options: ShareOptions,
         counts: Option<&[u64]>,
     ) -> Option<usize> {
         let share = share.map(|mut share| {
@@ -238,7 +298,7 @@ impl Context {
             }
             share
         });
-        if wishes.reductions.is_some() {
+        if options.reductions.is_some() {
             self.start_group(true);
         }
         let (work, is_first) = self.next_share();
@@ -248,10 +308,10 @@ impl Context {
                 work.fill(share);
             }
             let mut extra = lock(&work.extra);
-            if let Some(table) = wishes.reductions {
+            if let Some(table) = options.reductions {
                 extra.reductions = Some(self.register_share(table, None));
             }
-            if let Some(bytes) = wishes.memory {
+            if let Some(bytes) = options.memory {
                 let memory = Zeroed::new(bytes, 16);
                 address = Some(memory.address());
                 extra.memory = Some(memory);
@@ -264,29 +324,29 @@ impl Context {
             work.state.store(OPEN, Ordering::Release);
         } else {
             let extra = lock(&work.extra);
-            if let Some(table) = wishes.reductions {
+            if let Some(table) = options.reductions {
                 self.register_share(table, extra.reductions.as_deref());
             }
             address = extra.memory.as_ref().map(Zeroed::address);
             self.work.doacross.replace(extra.doacross.clone());
         }
-        // What the first member has found counts for all: a runtime schedule may differ between them.
+        // All use what the first member has found: a runtime schedule may differ between members.
         let share = share.and_then(|share| work.share().or(Some(share)));
         self.work.load(share, self.team.size);
         address
     }
 
-    fn next_share(&self) -> (&'static Work, bool) {
+    fn next_share(&self) -> (&'static WorkShare, bool) {
         let team = self.team;
         let before = self.work.work.get();
         let work = match before.next.get(Ordering::Acquire) {
             Some(work) => work,
             None => {
-                let work = team.take_work();
+                let work = team.shares.take();
                 match before.next.set_first(work) {
                     Ok(()) => work,
                     Err(other) => {
-                        team.give_back_work(work);
+                        team.shares.give_back(work);
                         other
                     }
                 }
@@ -302,14 +362,14 @@ impl Context {
         {
             return (work, true);
         }
-        // The opener does nothing that waits: this is over in a moment.
+        // Opening does not wait for anything, so this takes a moment only.
         while work.state.load(Ordering::Acquire) != OPEN {
-            host::yield_now();
+            self.yield_now();
         }
         (work, false)
     }
 
-    /// The next iterations of this member, as numbers of iterations; none when there are no more.
+    /// The next iterations of this member, as numbers; none when there are no more.
     fn next_chunk(&self) -> Option<(u64, u64)> {
         let current = &self.work;
         let share = current.share.get()?;
@@ -330,7 +390,7 @@ impl Context {
                 if current.trip.get() != 0 {
                     None
                 } else if current.is_small.get() {
-                    // Not looked at before: fetching the line once costs enough.
+                    // Without a load before: fetching the line once costs enough.
                     let first = work.taken.fetch_add(chunk, Ordering::Relaxed);
                     (first < count).then(|| (first, (first + chunk).min(count)))
                 } else {
@@ -382,7 +442,7 @@ impl Context {
         }
     }
 
-    /// After this member's iterations it is the next ones' turn.
+    /// This member's iterations are over: the next ones have their turn in the ordered regions.
     fn pass_turn(&self) {
         let (first, end) = self.work.chunk.get();
         if first == end {
@@ -392,24 +452,25 @@ impl Context {
         let work = self.work.work.get();
         work.turn.store(end, Ordering::SeqCst);
         self.work.chunk.set((0, 0));
-        work.wake_waiters();
+        work.wake_waiters(&self.runtime().scheduler);
     }
 
     fn wait_at<T>(&self, at: &T, waiters: &AtomicU32, done: &dyn Fn() -> bool) {
-        self.hurry_others();
+        self.make_members_stealable();
         waiters.fetch_add(1, Ordering::SeqCst);
-        host::wait_until(std::ptr::from_ref(at) as usize, done);
+        self.wait_until(std::ptr::from_ref(at) as usize, done);
         waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// `ordered depend(source)`
     pub fn post(&self, iteration: &[u64]) {
         if let Some(doacross) = self.doacross() {
-            doacross.post(iteration);
+            doacross.post(iteration, &self.runtime().scheduler);
         }
     }
 
-    /// `ordered depend(sink)`: waits until the iteration with the numbers that `at` gives has been posted.
+    /// `ordered depend(sink)`: waits until an iteration has been posted. `at` returns its number in
+    /// each of the nested loops.
     pub fn wait_for_post(&self, at: impl Fn(usize) -> u64) {
         let Some(doacross) = self.doacross() else {
             return;
@@ -422,7 +483,7 @@ impl Context {
         }
     }
 
-    /// How many nested loops the doacross loop has that this member is in.
+    /// The number of nested loops of the doacross loop that this member is in.
     #[must_use]
     pub fn doacross_loops(&self) -> usize {
         self.doacross().map_or(0, |doacross| doacross.counts.len())
@@ -434,30 +495,30 @@ impl Context {
 }
 
 impl Doacross {
-    /// None where nobody has to wait: a single member, or an empty loop.
+    /// None where no member has to wait: with a single one, or an empty loop.
     fn new(share: Loop, counts: &[u64], members: u32) -> Option<Doacross> {
         if members == 1 || counts.contains(&0) {
             return None;
         }
         let chunk = share.schedule.chunk;
         let members = u64::from(members);
-        let (by, entries) = match share.schedule.kind {
-            Kind::Static | Kind::Auto => (Entries::Member { members, chunk }, members),
+        let (entries, count) = match share.schedule.kind {
+            Kind::Static | Kind::Auto => (DoacrossEntries::Member { members, chunk }, members),
             Kind::Dynamic => {
                 let chunk = chunk.max(1);
-                (Entries::Chunk(chunk), counts[0].div_ceil(chunk))
+                (DoacrossEntries::Chunk(chunk), counts[0].div_ceil(chunk))
             }
-            Kind::Guided => (Entries::Chunk(1), counts[0]),
+            Kind::Guided => (DoacrossEntries::Chunk(1), counts[0]),
         };
         Some(Doacross {
             counts: counts.to_vec(),
-            by,
-            posted: (0..entries).map(|_| Posted::default()).collect(),
+            entries,
+            posted: (0..count).map(|_| LastPosted::default()).collect(),
             waiters: AtomicU32::new(0),
         })
     }
 
-    /// The iteration's place in the order in which one thread would execute them.
+    /// The iteration's position in sequential order.
     fn number(&self, iteration: &[u64]) -> u128 {
         iteration
             .iter()
@@ -469,17 +530,17 @@ impl Doacross {
             })
     }
 
-    fn entry(&self, outermost: u64) -> &Posted {
-        let at = match self.by {
-            Entries::Member { members, chunk } => {
+    fn entry(&self, outermost: u64) -> &LastPosted {
+        let at = match self.entries {
+            DoacrossEntries::Member { members, chunk } => {
                 static_owner(self.counts[0], members, chunk, outermost)
             }
-            Entries::Chunk(chunk) => outermost / chunk,
+            DoacrossEntries::Chunk(chunk) => outermost / chunk,
         };
         &self.posted[at as usize]
     }
 
-    fn post(&self, iteration: &[u64]) {
+    fn post(&self, iteration: &[u64], scheduler: &Scheduler) {
         let number = self.number(iteration) + 1;
         let posted = self.entry(iteration[0]);
         match u64::try_from(number) {
@@ -490,7 +551,7 @@ impl Doacross {
             }
         }
         if self.waiters.load(Ordering::SeqCst) != 0 {
-            host::wake(std::ptr::from_ref(self) as usize);
+            scheduler.wake(std::ptr::from_ref(self) as usize);
         }
     }
 

@@ -1,17 +1,18 @@
 //! Parallel loops and reductions, by splitting ranges.
 //!
-//! A range is forked lazily: the upper part lies in the deque while the lower runs, and comes back when nobody has
-//! taken it, which costs a few nanoseconds. Thieves take the oldest entry, which is the largest part.
+//! A range is forked lazily: the upper part lies in the deque while the lower one runs, and is
+//! popped again when no thief has taken it, which costs a few nanoseconds. Thieves take the oldest
+//! entry, which is the largest part.
 
 use margay_core_loops::Schedule;
 use margay_sys_threads::job::fork;
 
 use crate::worker::Worker;
 
-/// Which iterations, how many at a time.
+/// The iterations of a loop, and how many one call of its body gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Iterations {
-    /// How many; they are numbered from 0.
+    /// The number of iterations; they are numbered from 0.
     pub count: u64,
     pub schedule: Schedule,
     /// No chunk has fewer iterations, except the last.
@@ -19,7 +20,8 @@ pub struct Iterations {
 }
 
 impl Iterations {
-    /// `count` iterations in chunks of about `grain`, for loops whose iterations cost about the same.
+    /// `count` iterations in chunks of about `grain`, for loops whose iterations cost about the
+    /// same.
     #[must_use]
     pub fn with_grain(count: u64, grain: u64) -> Iterations {
         Iterations {
@@ -30,7 +32,8 @@ impl Iterations {
     }
 }
 
-/// Handed on by reference: a copy of what was just written word by word would wait for it.
+/// Passed by reference: a copy would have to wait for the stores of the words that were just
+/// written.
 struct Loop<'a, B> {
     iterations: &'a Iterations,
     threads: u64,
@@ -63,12 +66,13 @@ impl<B: Fn(&Worker, u64, u64) + Sync> Loop<'_, B> {
         );
     }
 
-    /// Chunks that shrink: the first is taken off, the rest may be stolen, and whoever has stolen it halves it, so that
-    /// the next thief finds a half.
+    /// Chunks that shrink: the first is taken off and the rest may be stolen. A thief halves what
+    /// it has stolen, so that the next thief finds a half. `forker` is the slot of the worker that
+    /// forked the range.
     fn shrinking(&self, worker: &Worker, begin: u64, end: u64, forker: u16) {
         let left = end - begin;
         let least = self.iterations.min_chunk;
-        let here = worker.token().seat;
+        let here = worker.fiber_id().worker;
         if here != forker && left / 2 >= least.max(1) {
             let middle = begin + left / 2;
             fork(
@@ -79,7 +83,8 @@ impl<B: Fn(&Worker, u64, u64) + Sync> Loop<'_, B> {
             return;
         }
         let chunk = self.chunk(left);
-        // No range of this loop is left with less than a minimum chunk, for it may lie in the middle of the loop.
+        // No range of this loop may be left with less than a minimum chunk: it could lie in the
+        // middle.
         if left - chunk < least.max(1) {
             (self.body)(worker, begin, left);
             return;
@@ -93,8 +98,8 @@ impl<B: Fn(&Worker, u64, u64) + Sync> Loop<'_, B> {
 }
 
 impl Worker {
-    /// Runs a parallel loop and returns when it is complete. `body` gets the worker, the first iteration and how many. It may fork,
-    /// loop and block itself.
+    /// Runs a parallel loop and returns when it is complete. `body` gets the worker, the first
+    /// iteration and the number of iterations. It may fork, loop and block itself.
     #[inline]
     pub fn for_each<B>(&self, iterations: Iterations, body: &B)
     where
@@ -116,13 +121,14 @@ impl Worker {
         if iterations.schedule.is_even() {
             whole.even(self, 0, count, whole.chunk(count));
         } else {
-            whole.shrinking(self, 0, count, self.token().seat);
+            whole.shrinking(self, 0, count, self.fiber_id().worker);
         }
     }
 
-    /// Reduces `count` iterations: `map` makes a value of a chunk of at most `grain` iterations from its first iteration and how many, `combine`
-    /// makes one of two neighbours. The tree depends on `count` and `grain` alone, so that the result does not depend on who
-    /// computed what. `identity` is the value of no iterations.
+    /// Reduces `count` iterations: `map` returns the value of a chunk of at most `grain`
+    /// iterations, given its first iteration and their number; `combine` combines the values of two
+    /// neighbours. The tree depends on `count` and `grain` alone, so the result does not depend on
+    /// which worker computed what. `identity` is the value of no iterations.
     pub fn reduce<T, M, K>(&self, count: u64, grain: u64, identity: T, map: &M, combine: &K) -> T
     where
         T: Send,

@@ -1,4 +1,5 @@
-//! Offers: work with room for several workers at once, such as a team whose members may meet.
+//! Offers: work with room for several workers at once, such as a team whose members wait for each
+//! other.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -8,51 +9,52 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use margay_sys_os::clock;
 use margay_sys_threads::shelf::{Place, Shelf};
 
-use crate::worker::Worker;
+/// Work of which any idle worker may take a part as long as it is open. An offer is published by a
+/// worker and visible until it is retracted; unlike a job it is not handed to one thief. `W` is the
+/// worker.
+pub trait Offer<W>: Send + Sync {
+    /// Takes parts and runs them, on a fiber that may block, until none is left. There may be none.
+    fn help(self: Arc<Self>, worker: &W);
 
-/// Work that any idle worker may take a part of, as long as it is open. An offer is laid out by
-/// [`Worker::offer`] and stays visible until it is withdrawn; unlike a job it is not handed to one thief.
-pub trait Offer: Send + Sync {
-    /// Takes what is still to be taken and does it, on a fiber that may block. Returns when nothing is left to take; that
-    /// may be at once.
-    fn help(self: Arc<Self>, worker: &Worker);
-
-    /// Whether something seems to be left to take. Asked often and by many; must cost next to nothing.
+    /// Whether a part seems to be left to take. Called often and by many threads; must be cheap.
     fn is_open(&self) -> bool;
 
-    /// Whether something is left that others should take first, so that the one who offers it is to look again soon.
+    /// Whether parts are left that other workers should take first, so that the publisher, if it
+    /// idles, is to check again soon.
     fn opens_later(&self) -> bool {
         false
     }
 
-    /// The tag of whoever offers it; see [`Worker::tag`].
+    /// The tag of the worker that publishes it: which program thread it was forked for.
     fn tag(&self) -> u32;
 }
 
-/// Offers of a worker that are laid out without a lock. More are teams whose masters all wait on one worker; they
-/// go to a list.
+/// Offers that a worker can publish without a lock. There are more when teams are nested and all
+/// their masters wait on one worker; those go to a list.
 const SHELF_SLOTS: usize = 16;
 
-/// What [`Worker::offer`] laid out; to be given to [`Worker::withdraw`]. One word: where on a shelf as in [`Covered`], or, marked as such, the
-/// number in the list.
+/// A published offer. One word: a place as in [`RetractedOffer`] or, marked as such, a number in
+/// the list.
 #[derive(Debug)]
-#[must_use = "an offer stays visible until it is withdrawn"]
-pub struct Offered(u64);
+#[must_use = "an offer stays visible until it is retracted"]
+pub struct PublishedOffer(u64);
 
 const LISTED: u64 = 1 << 63;
 
-/// Where a withdrawn offer lies covered, on a worker's shelf, as long as its place is not needed for another one.
+/// The place of a retracted offer on its worker's shelf. It can be published again from there as
+/// long as the place is not used for another offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Covered(NonZeroU64);
+pub struct RetractedOffer(NonZeroU64);
 
-impl Covered {
-    fn new(seat: u16, place: Place) -> Covered {
+impl RetractedOffer {
+    fn new(worker: u16, place: Place) -> RetractedOffer {
         let Place { slot, serial } = place;
-        let number = u64::from(seat) << 48 | u64::from(slot + 1) << 32 | u64::from(serial);
-        Covered(NonZeroU64::new(number).expect("a slot's number counts from 1"))
+        let word = u64::from(worker) << 48 | u64::from(slot + 1) << 32 | u64::from(serial);
+        RetractedOffer(NonZeroU64::new(word).expect("a slot's number counts from 1"))
     }
 
-    pub(crate) fn seat(self) -> u16 {
+    /// The slot of the worker that published it.
+    pub(crate) fn worker(self) -> u16 {
         (self.0.get() >> 48) as u16
     }
 
@@ -63,99 +65,109 @@ impl Covered {
         }
     }
 
-    /// As a number, which is never 0.
+    /// As a word, which is never 0.
     #[must_use]
-    pub fn to_number(self) -> u64 {
+    pub fn to_word(self) -> u64 {
         self.0.get()
     }
 
-    /// What has given this number; none of 0.
+    /// The opposite of [`to_word`](Self::to_word); none for 0.
     #[must_use]
-    pub fn of_number(number: u64) -> Option<Covered> {
-        NonZeroU64::new(number).map(Covered)
+    pub fn from_word(word: u64) -> Option<RetractedOffer> {
+        NonZeroU64::new(word).map(RetractedOffer)
     }
 }
 
-/// The mark of offers that may be taken at once. Others have one that tells one laying out from all others.
-pub(crate) const RIPE: u64 = 0;
+/// The mark of offers that may be stolen at once. Another mark belongs to one publication of an
+/// offer that may be stolen only after [`STEAL_DELAY_NS`].
+pub(crate) const STEALABLE: u64 = 0;
 
-/// What a worker has laid out.
-pub(crate) struct Offers {
-    shelf: Shelf<dyn Offer, SHELF_SLOTS>,
+/// What a worker has published.
+pub(crate) struct Offers<W> {
+    shelf: Shelf<dyn Offer<W>, SHELF_SLOTS>,
     /// How many are in the list; a hint.
     listed: AtomicUsize,
-    /// What found no place on the shelf, each with its number. Bounded by the fibers that wait for it.
-    list: Mutex<List>,
+    /// What found no place on the shelf. Bounded by the fibers that wait for it.
+    list: Mutex<OfferList<W>>,
 }
 
-#[derive(Default)]
-struct List {
-    next: u64,
-    offers: Vec<(u64, Arc<dyn Offer>)>,
+struct OfferList<W> {
+    next_number: u64,
+    offers: Vec<(u64, Arc<dyn Offer<W>>)>,
 }
 
-impl Offers {
-    pub(crate) fn new() -> Offers {
+impl<W: 'static> Offers<W> {
+    pub(crate) fn new() -> Offers<W> {
         Offers {
             shelf: Shelf::new(),
             listed: AtomicUsize::new(0),
-            list: Mutex::new(List::default()),
+            list: Mutex::new(OfferList {
+                next_number: 1,
+                offers: Vec::new(),
+            }),
         }
     }
 
-    pub(crate) fn lay_out(&self, offer: Arc<dyn Offer>, mark: u64, seat: u16) -> Offered {
+    /// Publishes an offer of the worker with this slot.
+    pub(crate) fn publish(
+        &self,
+        offer: Arc<dyn Offer<W>>,
+        mark: u64,
+        worker: u16,
+    ) -> PublishedOffer {
         match self.shelf.fill(offer, mark) {
-            Ok(place) => Offered(Covered::new(seat, place).to_number()),
+            Ok(place) => PublishedOffer(RetractedOffer::new(worker, place).to_word()),
             Err(offer) => {
                 let mut list = self.list();
-                list.next += 1;
-                let number = list.next;
+                let number = list.next_number;
+                list.next_number += 1;
                 list.offers.push((number, offer));
                 self.listed.store(list.offers.len(), Ordering::Relaxed);
-                Offered(LISTED | number)
+                PublishedOffer(LISTED | number)
             }
         }
     }
 
-    /// Lays out again what lies covered here.
+    /// Publishes a retracted offer again, if its place has not been used for another one.
     #[inline]
-    pub(crate) fn uncover(&self, covered: Covered, mark: u64) -> Option<Offered> {
-        let is_there = self.shelf.uncover(covered.place(), mark);
-        is_there.then_some(Offered(covered.to_number()))
+    pub(crate) fn republish(&self, retracted: RetractedOffer, mark: u64) -> Option<PublishedOffer> {
+        let is_there = self.shelf.uncover(retracted.place(), mark);
+        is_there.then_some(PublishedOffer(retracted.to_word()))
     }
 
-    /// Gives what lies here another mark; what is in the list has none.
-    pub(crate) fn mark(&self, offered: &Offered, mark: u64) {
-        if offered.0 & LISTED == 0
-            && let Some(covered) = Covered::of_number(offered.0)
+    /// Changes the mark of an offer. Those in the list have none.
+    pub(crate) fn mark(&self, published: &PublishedOffer, mark: u64) {
+        if published.0 & LISTED == 0
+            && let Some(place) = RetractedOffer::from_word(published.0)
         {
-            self.shelf.mark(covered.place(), mark);
+            self.shelf.mark(place.place(), mark);
         }
     }
 
-    /// Takes back what lies here.
+    /// Retracts an offer. Returns its place, if it had one on the shelf.
     #[inline]
-    pub(crate) fn withdraw(&self, offered: Offered) -> Option<Covered> {
-        if offered.0 & LISTED == 0 {
-            let covered = Covered::of_number(offered.0)?;
-            self.shelf.withdraw(covered.place());
-            return Some(covered);
+    pub(crate) fn retract(&self, published: PublishedOffer) -> Option<RetractedOffer> {
+        if published.0 & LISTED == 0 {
+            let retracted = RetractedOffer::from_word(published.0)?;
+            self.shelf.withdraw(retracted.place());
+            return Some(retracted);
         }
         let mut list = self.list();
-        list.offers.retain(|(other, _)| other | LISTED != offered.0);
+        list.offers
+            .retain(|(other, _)| other | LISTED != published.0);
         self.listed.store(list.offers.len(), Ordering::Relaxed);
         None
     }
 
-    /// The first that pleases, of those whose mark does.
+    /// The first offer that `accepts`, of those whose mark `accepts_mark`.
     #[inline]
     pub(crate) fn find(
         &self,
-        mark_pleases: impl Fn(u64) -> bool,
-        pleases: impl Fn(&dyn Offer) -> bool,
-    ) -> Option<Arc<dyn Offer>> {
+        accepts_mark: impl Fn(u64) -> bool,
+        accepts: impl Fn(&dyn Offer<W>) -> bool,
+    ) -> Option<Arc<dyn Offer<W>>> {
         if self.shelf.is_open()
-            && let Some(offer) = self.shelf.find(mark_pleases, |offer| pleases(offer))
+            && let Some(offer) = self.shelf.find(accepts_mark, |offer| accepts(offer))
         {
             return Some(offer);
         }
@@ -164,53 +176,56 @@ impl Offers {
         }
         let list = self.list();
         let mut offers = list.offers.iter().map(|(_, offer)| offer);
-        offers.find(|offer| pleases(&***offer)).map(Arc::clone)
+        offers.find(|offer| accepts(&***offer)).map(Arc::clone)
     }
 
-    fn list(&self) -> MutexGuard<'_, List> {
+    fn list(&self) -> MutexGuard<'_, OfferList<W>> {
         self.list
             .lock()
             .expect("nothing panics with this lock held")
     }
 }
 
-/// An offer that is to be left to who laid it out is taken by who has seen it lie for so long, in nanoseconds.
-pub const ALONE_NS: u64 = 3_000;
+/// An offer that was published as short is left to its publisher until a thief has seen it for this
+/// long, in nanoseconds.
+pub const STEAL_DELAY_NS: u64 = 3_000;
 
-/// Of who looks for offers: since when it has seen one that is not ripe. The time passes here, so that who lays out need not read a clock. Watches
-/// one at a time, until it is gone.
+/// The steal delay of one thief: since when it has seen a short offer. The thief reads the clock,
+/// so that publishing needs none. It watches one offer at a time, until that is gone. Belongs to
+/// one thread.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct StealDelay {
     mark: Cell<u64>,
     since_ns: Cell<u64>,
-    is_there: Cell<bool>,
+    /// In this search: whether the watched offer was seen, and the mark of another short one.
+    is_seen: Cell<bool>,
     other: Cell<u64>,
 }
 
-impl Patience {
-    /// A look at offers begins.
+impl StealDelay {
+    /// A search for offers begins.
     pub(crate) fn begin(&self) {
-        self.is_there.set(false);
-        self.other.set(RIPE);
+        self.is_seen.set(false);
+        self.other.set(STEALABLE);
     }
 
-    /// Whether an offer with this mark may be taken.
+    /// Whether an offer with this mark may be stolen.
     pub(crate) fn is_over(&self, mark: u64) -> bool {
-        if mark == RIPE {
+        if mark == STEALABLE {
             return true;
         }
         if mark == self.mark.get() {
-            self.is_there.set(true);
-            return clock::now_ns() - self.since_ns.get() >= ALONE_NS;
+            self.is_seen.set(true);
+            return clock::now_ns() - self.since_ns.get() >= STEAL_DELAY_NS;
         }
         self.other.set(mark);
         false
     }
 
-    /// A look ends that has found nothing to take.
+    /// A search ends that has found nothing to steal.
     pub(crate) fn end(&self) {
         let other = self.other.get();
-        if !self.is_there.get() && other != RIPE {
+        if !self.is_seen.get() && other != STEALABLE {
             self.mark.set(other);
             self.since_ns.set(clock::now_ns());
         }
@@ -221,48 +236,51 @@ impl Patience {
 mod tests {
     use super::*;
 
-    fn look(patience: &Patience, marks: &[u64]) -> Option<u64> {
-        patience.begin();
-        let found = marks.iter().copied().find(|&mark| patience.is_over(mark));
+    fn search(delay: &StealDelay, marks: &[u64]) -> Option<u64> {
+        delay.begin();
+        let found = marks.iter().copied().find(|&mark| delay.is_over(mark));
         if found.is_none() {
-            patience.end();
+            delay.end();
         }
         found
     }
 
     #[test]
-    fn an_offer_that_stays_is_taken_after_a_while() {
-        let patience = Patience::default();
-        assert_eq!(look(&patience, &[RIPE]), Some(RIPE));
+    fn an_offer_that_stays_is_stealable_after_a_while() {
+        let delay = StealDelay::default();
+        assert_eq!(search(&delay, &[STEALABLE]), Some(STEALABLE));
         let began = clock::now_ns();
-        assert_eq!(look(&patience, &[1, 2]), None);
+        assert_eq!(search(&delay, &[1, 2]), None);
         let watched = loop {
-            if let Some(mark) = look(&patience, &[1, 2]) {
+            if let Some(mark) = search(&delay, &[1, 2]) {
                 break mark;
             }
         };
-        assert!(clock::now_ns() - began >= ALONE_NS);
+        assert!(clock::now_ns() - began >= STEAL_DELAY_NS);
         let other = 3 - watched;
         let began = clock::now_ns();
         assert_eq!(
-            look(&patience, &[other]),
+            search(&delay, &[other]),
             None,
-            "from when it is seen first"
+            "the delay begins when it is seen first"
         );
-        while look(&patience, &[other]).is_none() {}
-        assert!(clock::now_ns() - began >= ALONE_NS);
+        while search(&delay, &[other]).is_none() {}
+        assert!(clock::now_ns() - began >= STEAL_DELAY_NS);
     }
 
     #[test]
-    fn a_covered_offer_is_a_number() {
+    fn a_retracted_offer_is_a_word() {
         let place = Place {
             slot: 15,
             serial: u32::MAX,
         };
-        let covered = Covered::new(1023, place);
-        assert_eq!((covered.seat(), covered.place()), (1023, place));
-        assert_eq!(covered.to_number() & LISTED, 0);
-        assert_eq!(Covered::of_number(covered.to_number()), Some(covered));
-        assert_eq!(Covered::of_number(0), None);
+        let retracted = RetractedOffer::new(1023, place);
+        assert_eq!((retracted.worker(), retracted.place()), (1023, place));
+        assert_eq!(retracted.to_word() & LISTED, 0);
+        assert_eq!(
+            RetractedOffer::from_word(retracted.to_word()),
+            Some(retracted)
+        );
+        assert_eq!(RetractedOffer::from_word(0), None);
     }
 }

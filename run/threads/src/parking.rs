@@ -1,25 +1,26 @@
-//! Fibers that wait for an address.
+//! The parking lot: fibers that wait for an address.
 //!
-//! Locks, barriers and conditions of the layers above are words; who has to wait for one parks under its address and who
-//! changes it unparks. Nothing is kept for a word that nobody waits for, so that a lock of four bytes, as a program has
-//! laid it out, is enough.
+//! Locks, barriers and conditions of the layers above are words. A fiber that has to wait for one
+//! parks under the word's address, and the thread that changes the word unparks it. Nothing is kept
+//! for a word without waiters, so that a lock of four bytes in the program's own memory is enough.
 //!
-//! The check and the entry into the queue happen under the bucket's lock, and so do removal and the change that
-//! `unpark_one` makes: a change before the check is seen by it, a change after it finds the waiter.
+//! The check of the condition and the entry into the queue happen under the bucket's lock, and so
+//! do the removal and the change that `remove_one` makes: a change before the check is seen by the
+//! check, a change after it finds the waiter.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::pool::Token;
+use crate::pool_state::FiberId;
 
-/// Buckets of the table. Waiters of different addresses may share one; that costs time, nothing else.
+/// Buckets of the table. Waiters of different addresses may share one, which costs time only.
 const BUCKETS: usize = 256;
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Bucket {
     /// Bounded by the number of fibers.
-    waiters: Mutex<VecDeque<(usize, Token)>>,
+    waiters: Mutex<VecDeque<(usize, FiberId)>>,
 }
 
 #[derive(Debug)]
@@ -34,11 +35,12 @@ impl ParkingLot {
         }
     }
 
-    /// Enters a waiter if `must_wait` says so, asked under the lock. Tells whether it was entered.
+    /// Enters a waiter if `must_wait`, which is called under the bucket's lock, returns true.
+    /// Returns whether it was entered.
     pub(crate) fn enter(
         &self,
         address: usize,
-        waiter: Token,
+        waiter: FiberId,
         must_wait: impl FnOnce() -> bool,
     ) -> bool {
         let mut waiters = self.waiters(address);
@@ -49,25 +51,18 @@ impl ParkingLot {
         enters
     }
 
-    /// Whether this waiter is still entered; it leaves if `leaves`.
-    pub(crate) fn is_entered(&self, address: usize, waiter: Token, leaves: bool) -> bool {
-        let mut waiters = self.waiters(address);
-        let at = waiters.iter().position(|entry| *entry == (address, waiter));
-        if let Some(at) = at
-            && leaves
-        {
-            waiters.remove(at);
-        }
-        at.is_some()
+    /// Whether this waiter is still entered.
+    pub(crate) fn is_entered(&self, address: usize, waiter: FiberId) -> bool {
+        self.waiters(address).contains(&(address, waiter))
     }
 
-    /// Removes the one who has waited longest. `change` is called under the lock and told whether somebody was
-    /// removed and whether more wait.
+    /// Removes the waiter that has waited longest. `change` is called under the bucket's lock; its
+    /// arguments are whether a waiter was removed and whether more wait.
     pub(crate) fn remove_one(
         &self,
         address: usize,
         change: impl FnOnce(bool, bool),
-    ) -> Option<Token> {
+    ) -> Option<FiberId> {
         let mut waiters = self.waiters(address);
         let at = waiters.iter().position(|(at, _)| *at == address);
         let removed = at.and_then(|at| waiters.remove(at));
@@ -76,8 +71,8 @@ impl ParkingLot {
         removed.map(|(_, waiter)| waiter)
     }
 
-    /// Removes all, those who have waited longest first.
-    pub(crate) fn remove_all(&self, address: usize) -> Vec<Token> {
+    /// Removes all waiters of an address, the one that has waited longest first.
+    pub(crate) fn remove_all(&self, address: usize) -> Vec<FiberId> {
         let mut waiters = self.waiters(address);
         let mut removed = Vec::new();
         waiters.retain(|&(at, waiter)| {
@@ -89,7 +84,7 @@ impl ParkingLot {
         removed
     }
 
-    fn waiters(&self, address: usize) -> MutexGuard<'_, VecDeque<(usize, Token)>> {
+    fn waiters(&self, address: usize) -> MutexGuard<'_, VecDeque<(usize, FiberId)>> {
         // Fibonacci hashing: neighbouring words go to different buckets.
         let hash = (address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
         self.buckets[hash as usize % BUCKETS]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use margay_threads::{Config, Group, Iterations, Pool, Worker, with_worker};
+use margay_run_threads::{Config, Group, Iterations, Pool, Worker, with_worker};
 
 mod common;
 
-use common::{SCHEDULES, meet};
+use common::{SCHEDULES, rendezvous};
 
 fn on_pools(body: impl Fn(&Worker)) {
     for workers in [1, 2, 3, 8] {
@@ -83,7 +83,7 @@ fn a_loop_runs_each_iteration_once_whatever_its_schedule_and_nesting() {
 }
 
 #[test]
-fn a_reduction_does_not_depend_on_who_computed_what() {
+fn a_reduction_does_not_depend_on_which_worker_computed_what() {
     let sum = |worker: &Worker| {
         worker.reduce(
             10_000,
@@ -102,8 +102,9 @@ fn a_reduction_does_not_depend_on_who_computed_what() {
 }
 
 #[test]
-fn a_blocked_fiber_lets_its_worker_go_on() {
-    // Each task waits for the one that is forked after it, so that with fewer workers than tasks most are suspended.
+fn the_worker_of_a_blocked_fiber_runs_others() {
+    // Each task waits for the one that is forked after it: with fewer workers than tasks most are
+    // suspended.
     on_pools(|worker| {
         const TASKS: usize = 100;
         let flags: Arc<Vec<AtomicBool>> =
@@ -132,21 +133,21 @@ fn a_blocked_fiber_lets_its_worker_go_on() {
 }
 
 #[test]
-fn members_of_an_offer_meet_whatever_the_number_of_workers_and_the_nesting() {
+fn parts_of_an_offer_rendezvous_whatever_the_number_of_workers_and_the_nesting() {
     on_pools(|worker| {
         for parts in [1, 2, 5, 16] {
             for _ in 0..50 {
-                meet(worker, parts);
+                rendezvous(worker, parts);
             }
             worker.for_each(Iterations::with_grain(40, 1), &|worker: &Worker, _, _| {
-                meet(worker, parts);
+                rendezvous(worker, parts);
             });
         }
     });
 }
 
 #[test]
-fn a_panic_comes_out_where_the_fork_was_and_the_other_half_has_run() {
+fn a_panic_is_resumed_at_the_fork_and_the_other_half_has_run() {
     on_pools(|worker| {
         let ran = AtomicBool::new(false);
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -155,7 +156,7 @@ fn a_panic_comes_out_where_the_fork_was_and_the_other_half_has_run() {
                 group.spawn(worker, |_, _| ran.store(true, Ordering::SeqCst));
             });
         }));
-        let text = caught.expect_err("the panic comes out");
+        let text = caught.expect_err("the panic is resumed");
         assert_eq!(text.downcast_ref::<&str>(), Some(&"as planned"));
         assert!(ran.load(Ordering::SeqCst));
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -182,13 +183,14 @@ fn a_cancelled_group_begins_nothing_more() {
 }
 
 #[test]
-fn several_user_threads_share_the_workers() {
+fn several_program_threads_share_the_workers() {
+    let pool = Pool::new(Config::default());
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..20 {
-                    assert_eq!(with_worker(|worker| fib(worker, 15)), 610);
-                    with_worker(|worker| meet(worker, 4));
+                    assert_eq!(with_worker(|| &pool, |worker| fib(worker, 15)), 610);
+                    with_worker(|| &pool, |worker| rendezvous(worker, 4));
                 }
             });
         }

@@ -1,19 +1,19 @@
-//! Random nested programs of forks, groups, loops, reductions, offers and waiting, against what executing them in order would
-//! give. A difference is told with the program and its seed.
+//! Random nested programs of forks, groups, loops, reductions, offers and waiting, compared with
+//! the result of executing them in order. A difference is reported with the program and its seed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use margay_threads::{Config, Iterations, Pool, Worker, with_worker};
+use margay_run_threads::{Config, Iterations, Pool, Worker, with_worker};
 
 mod common;
 
-use common::{SCHEDULES, meet};
+use common::{SCHEDULES, rendezvous};
 
 /// Programs for each size of pool.
 const PROGRAMS: u64 = 2000;
-/// Executions of leaves in one program, about.
+/// Roughly the executions of leaves in one program.
 const WORK: u64 = 4000;
 /// A program that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -38,42 +38,43 @@ fn mixed(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A program as a tree. Each leaf gives a value that depends on the path to it, and what combines them shows order and number.
+/// A program as a tree. The value of a leaf depends on the path to it; combining values shows their
+/// order and number.
 #[derive(Debug)]
-enum Node {
+enum Program {
     Leaf(u64),
-    Join(Box<Node>, Box<Node>),
-    /// Tasks of a group; each also spawns the last as many times again as the number says.
-    Group(Vec<Node>, u64),
-    Loop(Iterations, Box<Node>),
-    Reduce(u64, u64, Box<Node>),
-    /// Parts that all meet before one of them goes on.
-    Meet(u32, Box<Node>),
+    Join(Box<Program>, Box<Program>),
+    /// Tasks of a group; each also spawns the last one again, this many times.
+    Group(Vec<Program>, u64),
+    Loop(Iterations, Box<Program>),
+    Reduce(u64, u64, Box<Program>),
+    /// Parts of which none ends before all have begun.
+    Rendezvous(u32, Box<Program>),
     /// Two tasks, of which the first waits for the second.
-    Park(Box<Node>),
+    Park(Box<Program>),
     /// A group that one of its tasks cancels: at most that many are executed.
-    Cancel(u64, Box<Node>),
-    /// A panic that comes out where the work was forked.
-    Panic(Box<Node>),
-    Yield(Box<Node>),
-    Enqueue(Box<Node>),
+    Cancel(u64, Box<Program>),
+    /// A panic that is resumed where the work was forked.
+    Panic(Box<Program>),
+    Yield(Box<Program>),
+    Enqueue(Box<Program>),
 }
 
-fn grow(random: &mut Random, work: &mut u64, depth: u32, times: u64) -> Node {
+fn grow(random: &mut Random, work: &mut u64, depth: u32, times: u64) -> Program {
     *work = work.saturating_sub(times);
     if depth == 0 || times * 4 > *work {
-        return Node::Leaf(random.next());
+        return Program::Leaf(random.next());
     }
     let kind = random.below(12);
     let depth = depth - 1;
     let mut inner = |random: &mut Random, times| Box::new(grow(random, work, depth, times));
     match kind {
-        0..=1 => Node::Join(inner(random, times), inner(random, times)),
+        0..=1 => Program::Join(inner(random, times), inner(random, times)),
         2..=3 => {
             let again = random.below(3);
             let count = 1 + random.below(6);
             let nodes = (0..count).map(|_| *inner(random, times * (1 + again)));
-            Node::Group(nodes.collect(), again)
+            Program::Group(nodes.collect(), again)
         }
         4..=5 => {
             let iterations = Iterations {
@@ -82,25 +83,25 @@ fn grow(random: &mut Random, work: &mut u64, depth: u32, times: u64) -> Node {
                 min_chunk: random.below(5),
             };
             let times = times * iterations.count.max(1);
-            Node::Loop(iterations, inner(random, times))
+            Program::Loop(iterations, inner(random, times))
         }
         6 => {
             let count = random.below(40);
             let grain = random.below(6);
-            Node::Reduce(count, grain, inner(random, times * count.max(1)))
+            Program::Reduce(count, grain, inner(random, times * count.max(1)))
         }
         7 => {
             let parts = 1 + random.below(6);
-            Node::Meet(parts as u32, inner(random, times * parts))
+            Program::Rendezvous(parts as u32, inner(random, times * parts))
         }
-        8 => Node::Park(inner(random, 2 * times)),
+        8 => Program::Park(inner(random, 2 * times)),
         9 => {
             let tasks = 1 + random.below(8);
-            Node::Cancel(tasks, inner(random, times * tasks))
+            Program::Cancel(tasks, inner(random, times * tasks))
         }
-        10 => Node::Panic(inner(random, times)),
-        _ if random.below(2) == 0 => Node::Yield(inner(random, times)),
-        _ => Node::Enqueue(inner(random, times)),
+        10 => Program::Panic(inner(random, times)),
+        _ if random.below(2) == 0 => Program::Yield(inner(random, times)),
+        _ => Program::Enqueue(inner(random, times)),
     }
 }
 
@@ -125,13 +126,13 @@ fn reduced(begin: u64, end: u64, grain: u64, map: &dyn Fn(u64) -> u64) -> u64 {
     )
 }
 
-impl Node {
+impl Program {
     /// What executing one thing after another gives.
     fn expected(&self, path: u64) -> u64 {
         match self {
-            Node::Leaf(value) => mixed(value ^ path),
-            Node::Join(a, b) => joined(a.expected(part(path, 0)), b.expected(part(path, 1))),
-            Node::Group(nodes, again) => {
+            Program::Leaf(value) => mixed(value ^ path),
+            Program::Join(a, b) => joined(a.expected(part(path, 0)), b.expected(part(path, 1))),
+            Program::Group(nodes, again) => {
                 let mut sum = 0_u64;
                 for (at, node) in nodes.iter().enumerate() {
                     for round in 0..=*again {
@@ -140,57 +141,42 @@ impl Node {
                 }
                 sum
             }
-            Node::Loop(iterations, body) => (0..iterations.count)
+            Program::Loop(iterations, body) => (0..iterations.count)
                 .fold(0, |sum, i| sum.wrapping_add(body.expected(part(path, i)))),
-            Node::Reduce(0, _, _) => 7,
-            Node::Reduce(count, grain, body) => reduced(0, *count, (*grain).max(1), &|i| {
+            Program::Reduce(0, _, _) => 7,
+            Program::Reduce(count, grain, body) => reduced(0, *count, (*grain).max(1), &|i| {
                 body.expected(part(path, i))
             }),
-            Node::Meet(parts, body) => (0..u64::from(*parts))
+            Program::Rendezvous(parts, body) => (0..u64::from(*parts))
                 .fold(0, |sum, i| sum.wrapping_add(body.expected(part(path, i)))),
-            Node::Park(body) => joined(body.expected(part(path, 0)), body.expected(part(path, 1))),
-            Node::Cancel(..) => 3,
-            Node::Panic(body) => joined(body.expected(path), 5),
-            Node::Yield(body) => body.expected(path),
-            Node::Enqueue(body) => body.expected(path),
+            Program::Park(body) => {
+                joined(body.expected(part(path, 0)), body.expected(part(path, 1)))
+            }
+            Program::Cancel(..) => 3,
+            Program::Panic(body) => joined(body.expected(path), 5),
+            Program::Yield(body) => body.expected(path),
+            Program::Enqueue(body) => body.expected(path),
         }
     }
 }
 
-fn run(node: &Node, worker: &Worker, path: u64) -> u64 {
+fn run(node: &Program, worker: &Worker, path: u64) -> u64 {
     match node {
-        Node::Leaf(value) => {
+        Program::Leaf(value) => {
             if path.is_multiple_of(61) {
                 std::thread::yield_now();
             }
             mixed(value ^ path)
         }
-        Node::Join(a, b) => {
+        Program::Join(a, b) => {
             let (a, b) = worker.join(
                 |worker| run(a, worker, part(path, 0)),
                 |worker| run(b, worker, part(path, 1)),
             );
             joined(a, b)
         }
-        Node::Group(nodes, again) => {
-            let sum = AtomicU64::new(0);
-            worker.group(|worker, group| {
-                for (at, node) in nodes.iter().enumerate() {
-                    let (sum, at) = (&sum, at as u64);
-                    group.spawn(worker, move |worker, group| {
-                        for round in 1..=*again {
-                            group.spawn(worker, move |worker, _| {
-                                let value = run(node, worker, part(path, at * 8 + round));
-                                sum.fetch_add(value, Ordering::Relaxed);
-                            });
-                        }
-                        sum.fetch_add(run(node, worker, part(path, at * 8)), Ordering::Relaxed);
-                    });
-                }
-            });
-            sum.into_inner()
-        }
-        Node::Loop(iterations, body) => {
+        Program::Group(nodes, again) => run_group(nodes, *again, worker, path),
+        Program::Loop(iterations, body) => {
             let sum = AtomicU64::new(0);
             let seen: Vec<AtomicBool> = (0..iterations.count)
                 .map(|_| AtomicBool::new(false))
@@ -204,7 +190,7 @@ fn run(node: &Node, worker: &Worker, path: u64) -> u64 {
             assert!(seen.iter().all(|seen| seen.load(Ordering::Relaxed)));
             sum.into_inner()
         }
-        Node::Reduce(count, grain, body) => worker.reduce(
+        Program::Reduce(count, grain, body) => worker.reduce(
             *count,
             *grain,
             7,
@@ -215,55 +201,16 @@ fn run(node: &Node, worker: &Worker, path: u64) -> u64 {
             },
             &joined,
         ),
-        Node::Meet(parts, body) => {
-            let met = meet(worker, *parts);
-            assert_eq!(met, (0..u64::from(*parts)).collect::<Vec<_>>());
-            met.iter().fold(0, |sum: u64, i| {
+        Program::Rendezvous(parts, body) => {
+            let ended = rendezvous(worker, *parts);
+            assert_eq!(ended, (0..u64::from(*parts)).collect::<Vec<_>>());
+            ended.iter().fold(0, |sum: u64, i| {
                 sum.wrapping_add(run(body, worker, part(path, *i)))
             })
         }
-        Node::Park(body) => {
-            let (done, second) = (AtomicBool::new(false), AtomicU64::new(0));
-            let (first, is_stored) = (AtomicU64::new(0), AtomicBool::new(false));
-            worker.group(|worker, group| {
-                let (done, first, second, is_stored) = (&done, &first, &second, &is_stored);
-                group.spawn(worker, move |worker, _| {
-                    worker.wait_until(std::ptr::from_ref(done).addr(), || {
-                        done.load(Ordering::SeqCst)
-                    });
-                    assert!(is_stored.load(Ordering::Relaxed));
-                    first.store(run(body, worker, part(path, 0)), Ordering::Relaxed);
-                });
-                group.spawn(worker, move |worker, _| {
-                    second.store(run(body, worker, part(path, 1)), Ordering::Relaxed);
-                    is_stored.store(true, Ordering::Relaxed);
-                    done.store(true, Ordering::SeqCst);
-                    worker.unpark_one(std::ptr::from_ref(done).addr(), |_, more| assert!(!more));
-                });
-            });
-            joined(first.into_inner(), second.into_inner())
-        }
-        Node::Cancel(tasks, body) => {
-            let (begun, ended) = (AtomicU64::new(0), AtomicU64::new(0));
-            worker.group(|worker, group| {
-                for task in 0..*tasks {
-                    let (begun, ended) = (&begun, &ended);
-                    group.spawn(worker, move |worker, group| {
-                        begun.fetch_add(1, Ordering::Relaxed);
-                        if task % 3 == 1 {
-                            group.cancel();
-                        }
-                        run(body, worker, part(path, task));
-                        ended.fetch_add(1, Ordering::Relaxed);
-                    });
-                }
-            });
-            let (begun, ended) = (begun.into_inner(), ended.into_inner());
-            assert_eq!(begun, ended, "tasks of a cancelled group that had begun");
-            assert!(begun <= *tasks && (*tasks > 1 || begun == 1));
-            3
-        }
-        Node::Panic(body) => {
+        Program::Park(body) => run_park(body, worker, path),
+        Program::Cancel(tasks, body) => run_cancel(*tasks, body, worker, path),
+        Program::Panic(body) => {
             let value = AtomicU64::new(0);
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 worker.join(
@@ -275,13 +222,13 @@ fn run(node: &Node, worker: &Worker, path: u64) -> u64 {
             assert_eq!(payload.downcast_ref::<u64>(), Some(&path));
             joined(value.into_inner(), 5)
         }
-        Node::Yield(body) => {
+        Program::Yield(body) => {
             worker.yield_now();
             let value = run(body, worker, path);
             worker.yield_now();
             value
         }
-        Node::Enqueue(body) => {
+        Program::Enqueue(body) => {
             let done = Arc::new(AtomicBool::new(false));
             let other = Arc::clone(&done);
             worker.enqueue(move |worker| {
@@ -293,6 +240,68 @@ fn run(node: &Node, worker: &Worker, path: u64) -> u64 {
             value
         }
     }
+}
+
+fn run_group(nodes: &[Program], again: u64, worker: &Worker, path: u64) -> u64 {
+    let sum = AtomicU64::new(0);
+    worker.group(|worker, group| {
+        for (at, node) in nodes.iter().enumerate() {
+            let (sum, at) = (&sum, at as u64);
+            group.spawn(worker, move |worker, group| {
+                for round in 1..=again {
+                    group.spawn(worker, move |worker, _| {
+                        let value = run(node, worker, part(path, at * 8 + round));
+                        sum.fetch_add(value, Ordering::Relaxed);
+                    });
+                }
+                sum.fetch_add(run(node, worker, part(path, at * 8)), Ordering::Relaxed);
+            });
+        }
+    });
+    sum.into_inner()
+}
+
+fn run_park(body: &Program, worker: &Worker, path: u64) -> u64 {
+    let (done, second) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (first, is_stored) = (AtomicU64::new(0), AtomicBool::new(false));
+    worker.group(|worker, group| {
+        let (done, first, second, is_stored) = (&done, &first, &second, &is_stored);
+        group.spawn(worker, move |worker, _| {
+            worker.wait_until(std::ptr::from_ref(done).addr(), || {
+                done.load(Ordering::SeqCst)
+            });
+            assert!(is_stored.load(Ordering::Relaxed));
+            first.store(run(body, worker, part(path, 0)), Ordering::Relaxed);
+        });
+        group.spawn(worker, move |worker, _| {
+            second.store(run(body, worker, part(path, 1)), Ordering::Relaxed);
+            is_stored.store(true, Ordering::Relaxed);
+            done.store(true, Ordering::SeqCst);
+            worker.unpark_one(std::ptr::from_ref(done).addr(), |_, more| assert!(!more));
+        });
+    });
+    joined(first.into_inner(), second.into_inner())
+}
+
+fn run_cancel(tasks: u64, body: &Program, worker: &Worker, path: u64) -> u64 {
+    let (begun, ended) = (AtomicU64::new(0), AtomicU64::new(0));
+    worker.group(|worker, group| {
+        for task in 0..tasks {
+            let (begun, ended) = (&begun, &ended);
+            group.spawn(worker, move |worker, group| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                if task % 3 == 1 {
+                    group.cancel();
+                }
+                run(body, worker, part(path, task));
+                ended.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    });
+    let (begun, ended) = (begun.into_inner(), ended.into_inner());
+    assert_eq!(begun, ended, "tasks of a cancelled group that had begun");
+    assert!(begun <= tasks && (tasks > 1 || begun == 1));
+    3
 }
 
 /// Ends the test run when a program hangs, and says which.
@@ -368,12 +377,13 @@ fn random_programs_on_eight_workers() {
 
 #[test]
 fn random_programs_of_several_threads_at_the_same_time() {
+    let pool = &Pool::new(Config::default());
     std::thread::scope(|scope| {
         for thread in 0..4 {
             scope.spawn(move || {
                 let watch = Watch::new("several threads");
                 for seed in (0..PROGRAMS / 4).map(|program| thread * 10_000_000 + program) {
-                    with_worker(|worker| watch.check(worker, seed));
+                    with_worker(|| pool, |worker| watch.check(worker, seed));
                 }
             });
         }

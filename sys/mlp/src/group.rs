@@ -75,6 +75,7 @@ pub enum State {
 pub const UNKNOWN: i32 = 1000;
 
 /// The first page.
+// Fields: the words that docs/mlp.md draws.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Header {

@@ -23,6 +23,7 @@ pub(crate) const COMMAND_BYTES: usize = 512;
 pub const NOTES: usize = 4;
 
 /// Facts about the job, written by the launcher before the first rank starts.
+// Fields: the words that docs/segment.md draws.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Header {

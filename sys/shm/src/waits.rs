@@ -35,7 +35,7 @@ pub struct WaitEntry {
     pub(crate) tag: AtomicU32,
     pub(crate) has_tag: AtomicU32,
     pub(crate) context: AtomicU32,
-    pub(crate) unused: AtomicU32,
+    pub(crate) _unused: AtomicU32,
     pub(crate) since_ns: AtomicU64,
 }
 
@@ -159,7 +159,7 @@ impl WaitList {
                 tag: number(),
                 has_tag: number(),
                 context: number(),
-                unused: number(),
+                _unused: number(),
                 since_ns: AtomicU64::new(0),
             }),
             unlisted: number(),

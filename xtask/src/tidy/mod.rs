@@ -6,6 +6,7 @@
 //! | [`layers`] | the direction in which crates depend on each other |
 //! | [`map`] | the README's map names what is there |
 //! | [`size`] | the length of functions and files, the number of a struct's fields |
+//! | [`statics`] | state hangs off values: no mutable statics |
 //! | [`text`] | what must not stand in any file; scripts |
 
 use std::fmt;
@@ -18,6 +19,7 @@ pub mod layers;
 pub mod map;
 pub mod rust;
 pub mod size;
+pub mod statics;
 pub mod text;
 
 /// A place where a rule is broken.
@@ -75,6 +77,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     let crates = layers::crates(&metadata, root);
     let mut findings = layers::check(&crates);
     findings.extend(map::check(&files));
+    findings.extend(statics::check(&files));
     for file in &files {
         findings.extend(text::check(file));
         findings.extend(size::check(file));

@@ -8,9 +8,9 @@ use std::num::NonZero;
 use std::time::Instant;
 
 use clap::Parser;
-use margay_bench_common::page::{empty_table, to_the_right};
+use comfy_table::{CellAlignment, Table, presets};
 use margay_bench_common::statistics::median;
-use margay_threads::{Iterations, Pool, Schedule, Worker};
+use margay_run_threads::{Iterations, Pool, Schedule, Worker};
 use rayon::prelude::*;
 
 /// Measure what forks cost in Rust: Margay's threads, chili and rayon.
@@ -91,12 +91,12 @@ struct Margay {
 
 impl Margay {
     fn new() -> Self {
-        let alone = margay_threads::Config {
+        let alone = margay_run_threads::Config {
             workers: 1,
-            ..margay_threads::Config::default()
+            ..margay_run_threads::Config::default()
         };
         Self {
-            all: Pool::new(margay_threads::Config::default()),
+            all: Pool::new(margay_run_threads::Config::default()),
             one: Pool::new(alone),
         }
     }
@@ -331,7 +331,8 @@ fn main() {
         }
     }
 
-    let mut table = empty_table(false);
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED);
     let mut head = vec!["ns, median (longest)"];
     head.extend(ways.iter().map(|way| way.name()));
     table.set_header(head);
@@ -340,7 +341,9 @@ fn main() {
         cells.extend(values.iter().map(|values| shown(values)));
         table.add_row(cells);
     }
-    to_the_right(&mut table, 1..=ways.len());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!(
         "{table}\nfib({}), {cores} cores, {} repetitions",

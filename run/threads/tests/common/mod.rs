@@ -1,9 +1,9 @@
-//! What the tests of this crate share.
+//! Used by all tests of this crate.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use margay_threads::{Offer, Schedule, Worker};
+use margay_run_threads::{Offer, Schedule, Worker};
 
 pub const SCHEDULES: [Schedule; 5] = [
     Schedule::Static,
@@ -14,17 +14,17 @@ pub const SCHEDULES: [Schedule; 5] = [
 ];
 
 /// Parts that all have to be begun before one of them can end.
-struct Meeting {
+struct Rendezvous {
     parts: u32,
     taken: AtomicU32,
     arrived: AtomicU32,
     left: AtomicU32,
     tag: u32,
-    /// The numbers of the parts, as they met.
-    met: Mutex<Vec<u64>>,
+    /// The numbers of the parts, in the order in which they ended.
+    ended: Mutex<Vec<u64>>,
 }
 
-impl Meeting {
+impl Rendezvous {
     fn take_parts(&self, worker: &Worker) {
         loop {
             let number = self.taken.fetch_add(1, Ordering::SeqCst);
@@ -39,9 +39,9 @@ impl Meeting {
                     self.arrived.load(Ordering::SeqCst) == self.parts
                 });
             }
-            let mut met = self.met.lock().expect("no panic under it");
-            met.push(u64::from(number));
-            drop(met);
+            let mut ended = self.ended.lock().expect("no panic under it");
+            ended.push(u64::from(number));
+            drop(ended);
             if self.left.fetch_add(1, Ordering::SeqCst) + 1 == self.parts {
                 worker.unpark_all(std::ptr::from_ref(&self.left).addr());
             }
@@ -49,7 +49,7 @@ impl Meeting {
     }
 }
 
-impl Meeting {
+impl Rendezvous {
     fn take_parts_and_wait(&self, worker: &Worker) {
         self.take_parts(worker);
         worker.wait_until(std::ptr::from_ref(&self.left).addr(), || {
@@ -58,7 +58,7 @@ impl Meeting {
     }
 }
 
-impl Offer for Meeting {
+impl Offer<Worker> for Rendezvous {
     fn help(self: Arc<Self>, worker: &Worker) {
         self.take_parts(worker);
     }
@@ -72,30 +72,32 @@ impl Offer for Meeting {
     }
 }
 
-/// Offers so many parts that meet, takes some, and waits until all are over; then the same again, by the same offer. Returns the numbers of
-/// those that met the second time, from the lowest.
-pub fn meet(worker: &Worker, parts: u32) -> Vec<u64> {
-    let meeting = Arc::new(Meeting {
+/// Publishes an offer of this many parts that wait for each other, takes some, and waits until all
+/// are over; then publishes the same offer again. Returns the numbers of the parts that ended the
+/// second time, in ascending order.
+pub fn rendezvous(worker: &Worker, parts: u32) -> Vec<u64> {
+    let offer = Arc::new(Rendezvous {
         parts,
         taken: AtomicU32::new(0),
         arrived: AtomicU32::new(0),
         left: AtomicU32::new(0),
         tag: worker.tag(),
-        met: Mutex::new(Vec::new()),
+        ended: Mutex::new(Vec::new()),
     });
     let is_short = parts.is_multiple_of(2);
-    let offered = worker.offer(meeting.clone(), is_short);
-    meeting.take_parts_and_wait(worker);
-    let covered = worker.withdraw(offered);
-    meeting.arrived.store(0, Ordering::SeqCst);
-    meeting.left.store(0, Ordering::SeqCst);
-    meeting.met.lock().expect("no panic under it").clear();
-    meeting.taken.store(0, Ordering::SeqCst);
-    let again = covered.and_then(|covered| worker.offer_again(covered, meeting.tag, !is_short));
-    let offered = again.unwrap_or_else(|| worker.offer(meeting.clone(), !is_short));
-    meeting.take_parts_and_wait(worker);
-    let _ = worker.withdraw(offered);
-    let mut met = std::mem::take(&mut *meeting.met.lock().expect("no panic under it"));
-    met.sort_unstable();
-    met
+    let published = worker.publish_offer(offer.clone(), is_short);
+    offer.take_parts_and_wait(worker);
+    let retracted = worker.retract_offer(published);
+    offer.arrived.store(0, Ordering::SeqCst);
+    offer.left.store(0, Ordering::SeqCst);
+    offer.ended.lock().expect("no panic under it").clear();
+    offer.taken.store(0, Ordering::SeqCst);
+    let again =
+        retracted.and_then(|retracted| worker.republish_offer(retracted, offer.tag, !is_short));
+    let published = again.unwrap_or_else(|| worker.publish_offer(offer.clone(), !is_short));
+    offer.take_parts_and_wait(worker);
+    let _ = worker.retract_offer(published);
+    let mut ended = std::mem::take(&mut *offer.ended.lock().expect("no panic under it"));
+    ended.sort_unstable();
+    ended
 }

@@ -1,46 +1,49 @@
-//! Where other workers leave the fibers that they have woken.
+//! The wake queue of a worker: fibers of it that other threads have woken.
 //!
-//! A stack of fiber numbers: anybody pushes, the owner takes all at once, so that no entry can be pushed again
-//! between the two reads of a pop (there is no pop). A fiber is in it at most once: `queued` is set by who pushes it and
-//! cleared by the owner before the fiber runs. Both are sequentially consistent exchanges: who finds `queued` set
-//! has changed what the fiber waits for before, and the fiber looks at that after the owner cleared the mark.
+//! A stack of fiber numbers. Any thread pushes; the owner takes all entries with one exchange, so
+//! there is no pop that could read an entry twice. A fiber is in the queue at most once:
+//! `is_queued` is set by the thread that pushes it and cleared by the owner before the fiber runs.
+//! Both are sequentially consistent exchanges: a waker that finds `is_queued` set has changed what
+//! the fiber waits for before, and the fiber reads that after the owner cleared the flag.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Fibers of one chunk of the table.
+/// Fibers of one chunk of the queue's table.
 const CHUNK: usize = 256;
 /// Chunks of the table.
 const CHUNKS: usize = 256;
-/// Fibers that a worker can have at once. Each has two memory mappings, and Linux allows a process 65,530.
+/// Fibers that a worker can have at once. Each has two memory mappings, and Linux allows a process
+/// 65,530.
 pub(crate) const MAX_FIBERS: usize = CHUNK * CHUNKS;
 
 #[derive(Debug, Default)]
-struct Entry {
-    queued: AtomicBool,
+struct WakeEntry {
+    is_queued: AtomicBool,
     /// The fiber below, plus one; 0 at the bottom.
     below: AtomicU32,
 }
 
+/// See the module. Bounded by [`MAX_FIBERS`].
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct WakeQueue {
     /// The fiber on top, plus one; 0 when empty.
     top: AtomicU32,
-    entries: Box<[OnceLock<Box<[Entry]>>]>,
+    entries: Box<[OnceLock<Box<[WakeEntry]>>]>,
 }
 
-impl Inbox {
-    pub(crate) fn new() -> Inbox {
-        Inbox {
+impl WakeQueue {
+    pub(crate) fn new() -> WakeQueue {
+        WakeQueue {
             top: AtomicU32::new(0),
             entries: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
         }
     }
 
-    /// Leaves a fiber here. False: it was here already.
+    /// Enters a fiber. Returns false when it was in the queue already.
     pub(crate) fn push(&self, fiber: u32) -> bool {
         let entry = self.entry(fiber);
-        if entry.queued.swap(true, Ordering::SeqCst) {
+        if entry.is_queued.swap(true, Ordering::SeqCst) {
             return false;
         }
         let mut top = self.top.load(Ordering::Relaxed);
@@ -63,23 +66,23 @@ impl Inbox {
         self.top.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes all, the youngest first. For the owner.
+    /// Takes all entries, the youngest first. For the owner.
     pub(crate) fn drain(&self, mut each: impl FnMut(u32)) {
         let mut top = self.top.swap(0, Ordering::SeqCst);
         while top != 0 {
             let fiber = top - 1;
             let entry = self.entry(fiber);
-            // Read before the mark is cleared: from then on the entry may be pushed again.
+            // Read before the flag is cleared: from then on the entry may be pushed again.
             top = entry.below.load(Ordering::Relaxed);
-            entry.queued.swap(false, Ordering::SeqCst);
+            entry.is_queued.swap(false, Ordering::SeqCst);
             each(fiber);
         }
     }
 
-    fn entry(&self, fiber: u32) -> &Entry {
+    fn entry(&self, fiber: u32) -> &WakeEntry {
         let at = fiber as usize;
-        let chunk =
-            self.entries[at / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
+        let chunk = self.entries[at / CHUNK]
+            .get_or_init(|| (0..CHUNK).map(|_| WakeEntry::default()).collect());
         &chunk[at % CHUNK]
     }
 }

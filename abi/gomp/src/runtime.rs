@@ -1,0 +1,23 @@
+//! The runtime of this process: the one look-up.
+
+use std::sync::OnceLock;
+
+use margay_run_openmp::environment::Environment;
+use margay_run_openmp::team::{self, Context};
+use margay_run_openmp::{Runtime, preempt_spinning_members};
+
+/// The runtime of this process. Made when the library is loaded.
+pub(crate) fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        preempt_spinning_members();
+        Runtime::new(Environment::of_process())
+    })
+}
+
+/// Calls `f` with the context of the calling thread: that of the member which runs there, or else
+/// that of an initial thread.
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&Context) -> R) -> R {
+    team::with(runtime, f)
+}

@@ -1,0 +1,98 @@
+//! The runtime of a process as one value: what its teams, tasks and threads share.
+
+use std::sync::atomic::AtomicU32;
+
+use margay_run_threads::preempt_by;
+use margay_sys_threads::slot;
+
+use crate::affinity::{self, ShownAffinity};
+use crate::allocator::Allocators;
+use crate::environment::Environment;
+use crate::icv::{Icv, Icvs};
+use crate::lock::FREE;
+use crate::node::TaskNodes;
+use crate::reduction::RegisteredReductions;
+use crate::scheduler::{self, Scheduler};
+use crate::task::Events;
+use crate::team::{Context, FreeTeams};
+use crate::tls::TlsBlocks;
+
+/// What the threads of one program share. There is one in a process, which `abi/gomp` holds; teams
+/// refer to it, and through them whatever runs in one. Lives as long as the process, as its teams
+/// do.
+#[derive(Debug)]
+pub struct Runtime {
+    /// What the environment variables said when the library was loaded.
+    pub environment: Environment,
+    pub icvs: Icvs,
+    pub allocators: Allocators,
+    /// The lock of all `critical` constructs without a name.
+    pub critical: AtomicU32,
+    /// The lock of atomic updates that the processor cannot do.
+    pub atomic: AtomicU32,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) tls_blocks: TlsBlocks,
+    pub(crate) teams: FreeTeams,
+    pub(crate) nodes: TaskNodes,
+    pub(crate) events: Events,
+    pub(crate) reductions: RegisteredReductions,
+    pub(crate) shown_affinity: ShownAffinity,
+}
+
+impl Runtime {
+    /// A runtime for what the environment says.
+    #[must_use]
+    pub fn new(environment: Environment) -> Runtime {
+        Runtime {
+            icvs: Icvs::new(
+                environment.initial,
+                &environment.affinity_format,
+                environment.teams,
+                environment.teams_thread_limit,
+            ),
+            allocators: Allocators::default(),
+            critical: AtomicU32::new(FREE),
+            atomic: AtomicU32::new(FREE),
+            scheduler: Scheduler::new(environment.stack_bytes, environment.wait_policy),
+            tls_blocks: TlsBlocks::default(),
+            teams: FreeTeams::default(),
+            nodes: TaskNodes::default(),
+            events: Events::default(),
+            reductions: RegisteredReductions::default(),
+            shown_affinity: ShownAffinity::default(),
+            environment,
+        }
+    }
+
+    /// The control variables that a parallel region at this level of nesting (1: the outermost)
+    /// passes to its members, whose parent has `icv`.
+    pub(crate) fn icv_inside(&self, icv: &'static Icv, level: u32) -> &'static Icv {
+        let Environment { threads, bind, .. } = &self.environment;
+        if threads.len() <= 1 && bind.len() <= 1 {
+            return icv;
+        }
+        let at = level as usize;
+        self.icvs.change(icv, |icv| {
+            if let Some(&threads) = threads.get(at) {
+                icv.threads = threads;
+            }
+            if let Some(&bind) = bind.get(at) {
+                icv.bind = bind;
+            }
+        })
+    }
+}
+
+/// Once in a process: members that spin for each other take turns where there are more of them than
+/// workers.
+pub fn preempt_spinning_members() {
+    // Where the program uses the signal itself, its spinning is its own affair.
+    let _ = preempt_by(|| {
+        scheduler::slice_ended();
+        slot::with(|context: Option<&Context>| {
+            if let Some(context) = context {
+                affinity::keep_bound(context);
+            }
+        });
+    });
+}

@@ -1,0 +1,161 @@
+//! What teams ask of the workers below them: threads for members, and places to wait.
+//!
+//! The runtime's own state is that of the real thread, not of the TLS block of the member that
+//! runs, so every call goes through [`natively`].
+
+use std::sync::{Arc, OnceLock};
+
+use margay_run_threads::{Config, Offer, Pool, Worker, with_current_worker, with_worker};
+use margay_sys_threads::identity::natively;
+use margay_sys_threads::slot::{self, Word};
+
+pub use margay_run_threads::{PublishedOffer, RetractedOffer, STEAL_DELAY_NS, StealBackoff};
+
+/// Smaller stacks would not hold the runtime's own frames and a signal's.
+const MIN_STACK_BYTES: usize = 128 << 10;
+/// How long an idle worker spins with `OMP_WAIT_POLICY=active`.
+const ACTIVE_SPIN_NS: u64 = 10_000_000;
+
+/// The workers of a process. They are started when they are needed first.
+pub struct Scheduler {
+    config: Config,
+    pool: OnceLock<Pool>,
+}
+
+impl std::fmt::Debug for Scheduler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scheduler")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Scheduler {
+    /// For what the environment says of stacks (0 for nothing) and of waiting (true for `active`).
+    pub fn new(stack_bytes: u64, wait_policy: Option<bool>) -> Scheduler {
+        let default = Config::default();
+        let config = Config {
+            stack_bytes: match stack_bytes {
+                0 => default.stack_bytes,
+                bytes => (bytes as usize).max(MIN_STACK_BYTES),
+            },
+            spin_ns: match wait_policy {
+                None => default.spin_ns,
+                Some(true) => ACTIVE_SPIN_NS,
+                Some(false) => 0,
+            },
+            ..default
+        };
+        Scheduler {
+            config,
+            pool: OnceLock::new(),
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        self.pool.get_or_init(|| Pool::new(self.config))
+    }
+
+    /// Runs `f`, during which no other member may run, with the worker of this thread.
+    #[inline]
+    fn briefly<R>(&self, f: impl FnOnce(&Worker) -> R) -> R {
+        natively(|| with_worker(|| self.pool(), f))
+    }
+
+    /// The same in no member's context, for what may let others run. They may have had other
+    /// places: the caller binds its thread again.
+    fn with<R>(&self, f: impl FnOnce(&Worker) -> R) -> R {
+        natively(|| without_context(|| with_worker(|| self.pool(), f)))
+    }
+
+    /// Publishes an offer for other workers, which leave it to this one for a moment if `is_short`.
+    /// The offer is one of this worker, or `retracted` if that is still there. `set_tag` gives the
+    /// offer its tag before.
+    pub fn publish(
+        &self,
+        offer: &Arc<impl Offer<Worker> + 'static>,
+        retracted: Option<RetractedOffer>,
+        is_short: bool,
+        set_tag: impl FnOnce(u32),
+    ) -> PublishedOffer {
+        self.briefly(|worker| {
+            worker.enable_time_slices();
+            let tag = worker.tag();
+            set_tag(tag);
+            retracted
+                .and_then(|retracted| worker.republish_offer(retracted, tag, is_short))
+                .unwrap_or_else(|| {
+                    worker.publish_offer(Arc::clone(offer) as Arc<dyn Offer<Worker>>, is_short)
+                })
+        })
+    }
+
+    /// Ends the steal delay of an offer of this worker.
+    pub fn make_stealable(&self, published: &PublishedOffer) {
+        self.briefly(|worker| worker.make_stealable(published));
+    }
+
+    /// Retracts an offer of this worker.
+    pub fn retract(&self, published: PublishedOffer) -> Option<RetractedOffer> {
+        self.briefly(|worker| worker.retract_offer(published))
+    }
+
+    /// Spins for a moment if this thread has nothing else to run. Returns whether the condition
+    /// holds.
+    pub fn spin_until(&self, condition: &dyn Fn() -> bool) -> bool {
+        self.with(|worker| worker.spin_until(&condition))
+    }
+
+    /// Spins for a time, in nanoseconds, or until a condition holds. Returns false when this thread
+    /// has something else to run.
+    pub fn spin_for(&self, time_ns: u64, condition: &dyn Fn() -> bool) -> bool {
+        self.with(|worker| worker.spin_for(time_ns, &condition))
+    }
+
+    /// Waits under a key until a condition holds; others run meanwhile. Whoever makes it true calls
+    /// [`wake`](Self::wake).
+    pub fn wait_until(&self, key: usize, condition: &dyn Fn() -> bool) {
+        self.with(|worker| worker.wait_until(key, condition));
+    }
+
+    /// Lets those that wait under a key check their condition again.
+    pub fn wake(&self, key: usize) {
+        self.with(|worker| worker.unpark_all(key));
+    }
+
+    /// Lets others run.
+    pub fn yield_now(&self) {
+        self.with(Worker::yield_now);
+    }
+
+    /// Threads that can run members at the same time.
+    pub fn workers(&self) -> u32 {
+        self.briefly(|worker| worker.workers() as u32)
+    }
+
+    /// The number of this thread's worker.
+    pub fn worker_number(&self) -> u32 {
+        self.briefly(|worker| worker.number() as u32)
+    }
+}
+
+/// A time slice of this thread has ended: lets others run whose turn it is.
+pub fn slice_ended() {
+    natively(|| {
+        without_context(|| {
+            with_current_worker(|worker| {
+                let others_wait = worker.slice_ended();
+                if worker.start_offered_work() || others_wait {
+                    worker.yield_now();
+                }
+            });
+        });
+    });
+}
+
+fn without_context<R>(f: impl FnOnce() -> R) -> R {
+    let context = slot::exchange(Word::none());
+    let result = f();
+    slot::exchange(context);
+    result
+}

@@ -1,0 +1,33 @@
+//! How a pool is made.
+
+use margay_sys_os::cpu;
+
+/// How a pool is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Threads that run work at the same time, the calling one included. At least 1.
+    pub workers: usize,
+    /// Bytes of a fiber's stack.
+    pub stack_bytes: usize,
+    /// How long an idle worker spins before it sleeps, in nanoseconds.
+    pub spin_ns: u64,
+    /// Whether each worker of the pool is bound to one core.
+    pub bind: bool,
+}
+
+/// How long an idle worker spins by default: a few times what waking it costs.
+const SPIN_NS: u64 = 100_000;
+
+impl Default for Config {
+    /// As many workers as this process has usable cores (affinity mask and CPU quota), and stacks
+    /// as large as the system gives a thread, up to 8 MiB. Stacks cost memory where they are
+    /// touched.
+    fn default() -> Self {
+        Config {
+            workers: cpu::usable_cores(),
+            stack_bytes: 8 << 20,
+            spin_ns: SPIN_NS,
+            bind: false,
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What the workers of a pool share: the worker slots, who sleeps, and whom to wake.
+//!
+//! `W` is the worker's type, which only jobs and offers carry.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use margay_sys_os::cpu;
+use margay_sys_threads::deque::{Owner, Stealer, deque};
+use margay_sys_threads::job::Job;
+use margay_sys_threads::sleepers::{Bed, Call, Sleepers};
+
+use crate::config::Config;
+use crate::contention::Contention;
+use crate::offer::Offers;
+use crate::parking::ParkingLot;
+use crate::wake_queue::WakeQueue;
+
+/// Worker slots of a pool: for its own workers and the program threads that call in. The thousandth
+/// thread at once is a mistake of the program rather than a use.
+const MAX_SLOTS: usize = 1024;
+
+/// Workers that a pool can start.
+pub(crate) const MAX_WORKERS: usize = MAX_SLOTS / 2;
+
+/// A fiber of the pool: the slot of its worker, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FiberId {
+    pub(crate) worker: u16,
+    pub(crate) fiber: u16,
+}
+
+impl FiberId {
+    pub(crate) fn to_word(self) -> u32 {
+        u32::from(self.worker) << 16 | u32::from(self.fiber)
+    }
+
+    pub(crate) fn from_word(word: u32) -> FiberId {
+        FiberId {
+            worker: (word >> 16) as u16,
+            fiber: word as u16,
+        }
+    }
+}
+
+/// The part of a worker that other threads use.
+pub(crate) struct WorkerSlot<W: 'static> {
+    pub(crate) stealer: Stealer<Job<W>>,
+    pub(crate) offers: Offers<W>,
+    pub(crate) wake_queue: WakeQueue,
+    /// Where it sleeps.
+    pub(crate) sleep: Bed,
+    /// Jobs that this worker has enqueued, and enqueued jobs that it has completed, ever. Only it
+    /// writes them.
+    pub(crate) enqueued: AtomicU64,
+    pub(crate) completed: AtomicU64,
+}
+
+/// See the module.
+pub(crate) struct PoolState<W: 'static> {
+    pub(crate) config: Config,
+    slots: Box<[OnceLock<Arc<WorkerSlot<W>>>]>,
+    /// Slots that have been used; those above are empty.
+    used_slots: AtomicUsize,
+    /// Slots whose program threads have gone, with their deques.
+    free_slots: Mutex<Vec<(u16, Owner<Job<W>>)>>,
+    /// Program threads that are workers now.
+    program_threads: AtomicU32,
+    /// Workers that may take work, a calling program thread included.
+    active: AtomicUsize,
+    pub(crate) sleepers: Sleepers,
+    /// How many fibers wait for enqueued jobs.
+    pub(crate) enqueue_waiters: AtomicU32,
+    /// The pool is being dropped.
+    pub(crate) is_over: AtomicBool,
+    pub(crate) parking: ParkingLot,
+    contention: Contention,
+}
+
+impl<W> PoolState<W> {
+    /// The state of a pool that has no workers yet.
+    pub(crate) fn new(config: Config) -> PoolState<W> {
+        PoolState {
+            config,
+            slots: (0..MAX_SLOTS).map(|_| OnceLock::new()).collect(),
+            used_slots: AtomicUsize::new(0),
+            free_slots: Mutex::new(Vec::new()),
+            program_threads: AtomicU32::new(0),
+            active: AtomicUsize::new(config.workers),
+            sleepers: Sleepers::new(),
+            enqueue_waiters: AtomicU32::new(0),
+            is_over: AtomicBool::new(false),
+            parking: ParkingLot::new(),
+            contention: Contention::new(cpu::affinity().len()),
+        }
+    }
+
+    /// The slots that are or were in use.
+    #[inline]
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &WorkerSlot<W>> {
+        let used = self.used_slots.load(Ordering::Acquire);
+        self.slots[..used]
+            .iter()
+            .filter_map(OnceLock::get)
+            .map(|slot| &**slot)
+    }
+
+    #[inline]
+    pub(crate) fn used_slots(&self) -> usize {
+        self.used_slots.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, slot: u16) -> &Arc<WorkerSlot<W>> {
+        self.slots[usize::from(slot)]
+            .get()
+            .expect("a worker's slot exists as long as the pool")
+    }
+
+    /// A slot for a worker of the pool.
+    ///
+    /// # Panics
+    /// When all slots are in use.
+    pub(crate) fn acquire_slot(&self) -> (u16, Owner<Job<W>>) {
+        let mut free = self
+            .free_slots
+            .lock()
+            .expect("nothing panics with this lock held");
+        if let Some(slot) = free.pop() {
+            return slot;
+        }
+        let number = self.used_slots.load(Ordering::Relaxed);
+        assert!(
+            number < MAX_SLOTS,
+            "{MAX_SLOTS} threads use one pool of workers at the same time; no more can: let threads end, \
+             or share fewer"
+        );
+        let (deque, stealer) = deque();
+        let slot = WorkerSlot {
+            stealer,
+            offers: Offers::new(),
+            wake_queue: WakeQueue::new(),
+            sleep: Bed::new(),
+            enqueued: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+        };
+        assert!(
+            self.slots[number].set(Arc::new(slot)).is_ok(),
+            "slots are made once"
+        );
+        self.used_slots.store(number + 1, Ordering::Release);
+        (number as u16, deque)
+    }
+
+    /// A slot for a program thread; see [`acquire_slot`](Self::acquire_slot).
+    pub(crate) fn acquire_program_slot(&self) -> (u16, Owner<Job<W>>) {
+        let slot = self.acquire_slot();
+        self.program_threads.fetch_add(1, Ordering::Relaxed);
+        slot
+    }
+
+    /// A program thread gives its slot back.
+    pub(crate) fn release_program_slot(&self, slot: u16, deque: Owner<Job<W>>) {
+        self.program_threads.fetch_sub(1, Ordering::Relaxed);
+        self.free_slots
+            .lock()
+            .expect("nothing panics with this lock held")
+            .push((slot, deque));
+    }
+
+    /// Whether all work is that of one program thread.
+    pub(crate) fn has_one_program_thread(&self) -> bool {
+        self.program_threads.load(Ordering::Relaxed) <= 1
+    }
+
+    pub(crate) fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Sets how many workers may take work: at least 1, at most as many as there are. Returns how
+    /// many may now.
+    pub(crate) fn set_active(&self, workers: usize) -> usize {
+        let workers = workers.clamp(1, self.config.workers);
+        self.active.store(workers, Ordering::SeqCst);
+        self.wake_all();
+        workers
+    }
+
+    /// The pool ends when its workers have nothing left to do.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        for slot in self.slots() {
+            slot.sleep.bell().ring();
+        }
+    }
+
+    /// Whether all enqueued jobs were complete at a moment during this call. No job is completed
+    /// before it is enqueued and both sums only grow, so they were complete if the sum of completed
+    /// jobs, read first, equals the sum of enqueued ones.
+    pub(crate) fn has_completed_all(&self) -> bool {
+        let completed: u64 = self
+            .slots()
+            .map(|slot| slot.completed.load(Ordering::Acquire))
+            .sum();
+        let enqueued: u64 = self
+            .slots()
+            .map(|slot| slot.enqueued.load(Ordering::Acquire))
+            .sum();
+        completed == enqueued
+    }
+
+    /// A worker with this tag has published something. Wakes at most one sleeper, which wakes the
+    /// next one when it sees more.
+    #[inline]
+    pub(crate) fn published(&self, tag: u32) {
+        if self.sleepers.are_there() {
+            self.wake_one(tag);
+        }
+    }
+
+    /// The same for a publisher that has found a wake request.
+    #[cold]
+    pub(crate) fn answer_wake_request(&self, request: &Call, tag: u32) {
+        self.sleepers.answer(request, || self.wake_one(tag));
+    }
+
+    #[cold]
+    fn wake_one(&self, tag: u32) {
+        let active = self.active();
+        for (number, slot) in self.slots().enumerate() {
+            // The pool's workers have the first slots, worker 1 the first of all. A program thread
+            // takes only what was forked for it.
+            let can_take = number + 1 < active || number as u32 + 1 == tag;
+            if can_take && slot.sleep.is_marked() && self.sleepers.rouse(&slot.sleep) {
+                return;
+            }
+        }
+    }
+
+    /// Enters a fiber of another worker into that one's wake queue, and wakes the worker.
+    pub(crate) fn wake_remote(&self, id: FiberId) {
+        let slot = self.slot(id.worker);
+        if slot.wake_queue.push(u32::from(id.fiber)) {
+            slot.sleep.bell().ring();
+        }
+    }
+
+    /// Whether other processes contend for the cores.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.contention.is_on()
+    }
+}

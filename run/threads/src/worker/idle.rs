@@ -1,0 +1,117 @@
+//! The one place that waits: an idle worker spins, then sleeps.
+
+use std::cell::Cell;
+
+use margay_sys_os::{clock, cpu};
+
+use super::Worker;
+
+/// Longest sleep of an idle worker. A wake-up ends each sleep; this bounds the cost of a lost one.
+const SLEEP_NS: u64 = 500_000_000;
+
+/// While other processes contend for the cores, publications wake nobody and an idle worker sleeps
+/// for this long instead ...
+const POLL_NS: u64 = 1_000_000;
+/// ... this many times, before it sleeps until it is woken.
+const POLLS: u32 = 50;
+
+/// How often a spinning worker scans what others have published: each scan takes cache lines from
+/// the cores that write them. Between scans it checks only what comes for itself.
+const SCAN_NS: u64 = 1_000;
+
+/// How long a worker has been idle.
+#[derive(Default)]
+pub(super) struct IdleState {
+    /// When it ran out of work, or 0.
+    since_ns: Cell<u64>,
+    /// Sleeps of [`POLL_NS`] since then.
+    polls: Cell<u32>,
+}
+
+impl IdleState {
+    /// The worker has work again.
+    pub(super) fn end(&self) {
+        self.since_ns.set(0);
+    }
+
+    /// Idle now. Returns since when, in nanoseconds.
+    fn continue_at(&self, now_ns: u64) -> u64 {
+        if self.since_ns.get() == 0 {
+            self.since_ns.set(now_ns);
+            self.polls.set(0);
+        }
+        self.since_ns.get()
+    }
+}
+
+impl Worker {
+    /// Spins, then sleeps. Returns when there may be something to run.
+    pub(super) fn wait_for_work(&self) {
+        let is_contended = self.pool.is_contended();
+        let since_ns = self.idle.continue_at(clock::now_ns());
+        let spin_ns = if is_contended {
+            0
+        } else {
+            self.pool.config.spin_ns
+        };
+        if self.spin_for_work(since_ns + spin_ns) {
+            return;
+        }
+        // One that may take no work is not worth waking for a publication; it is woken when it may.
+        let is_active = || self.number < self.pool.active().max(1);
+        // A program thread waits for something of its own, which will wake it.
+        let polls = is_contended && self.number != 0 && self.idle.polls.get() < POLLS;
+        if !is_active() {
+            let doorbell = self.own.sleep.bell();
+            doorbell.sleep(SLEEP_NS, || is_active() || self.sees_work(true));
+        } else if polls {
+            self.idle.polls.set(self.idle.polls.get() + 1);
+            let doorbell = self.own.sleep.bell();
+            doorbell.sleep(POLL_NS, || self.sees_work(true));
+        } else {
+            self.sleep_until_woken();
+        }
+    }
+
+    /// Spins until there may be something to run, or until a time. Returns whether there may be.
+    fn spin_for_work(&self, until_ns: u64) -> bool {
+        let mut now = clock::now_ns();
+        let mut scan_at = now;
+        while now < until_ns {
+            if now >= scan_at {
+                if self.sees_work(false) {
+                    return true;
+                }
+                scan_at = now + SCAN_NS;
+            }
+            for _ in 0..8 {
+                if self.has_other_work() {
+                    return true;
+                }
+                cpu::pause();
+            }
+            now = clock::now_ns();
+        }
+        false
+    }
+
+    /// Sleeps as one that publications may wake.
+    fn sleep_until_woken(&self) {
+        let opens_later = self
+            .own
+            .offers
+            .find(|_| true, |offer| offer.opens_later())
+            .is_some();
+        let limit_ns = if opens_later { POLL_NS } else { SLEEP_NS };
+        let asleep_at = clock::now_ns();
+        let requests = self.pool.slots().map(|slot| slot.stealer.call());
+        self.pool
+            .sleepers
+            .sleep(&self.own.sleep, limit_ns, requests, || self.sees_work(true));
+        if clock::now_ns() - asleep_at < limit_ns {
+            // Woken: spins again even when what it was woken for is over. Being woken once more
+            // costs more than that.
+            self.idle.end();
+        }
+    }
+}

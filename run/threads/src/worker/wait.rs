@@ -1,0 +1,180 @@
+//! Fibers that wait: block and wake, parking, spinning for a condition, time slices.
+
+use margay_sys_os::{clock, cpu};
+use margay_sys_threads::fiber;
+
+use super::{Work, Worker};
+use crate::fiber_table::ROOT;
+use crate::pool_state::FiberId;
+
+/// Spins before a fiber is suspended, if its worker has nothing else to run. A line that another
+/// core writes comes in 100 to 200 ns; a suspension and a wake-up cost about as much.
+const SPINS: u32 = 40;
+
+impl Worker {
+    /// Suspends the running fiber until [`wake`](Self::wake) is called with its
+    /// [`fiber_id`](Self::fiber_id); the worker runs other work meanwhile. May return without a
+    /// reason: callers check their condition again.
+    pub fn block(&self) {
+        let me = self.fibers.current();
+        if self.fibers.start_waiting() {
+            self.switch_away(me);
+        }
+    }
+
+    /// Wakes a fiber of any worker of the pool.
+    pub fn wake(&self, id: FiberId) {
+        if id.worker == self.slot {
+            self.fibers.wake(id.fiber);
+        } else {
+            self.pool.wake_remote(id);
+        }
+    }
+
+    /// Lets the other fibers of this worker run; if none is ready, begins work that nobody has
+    /// begun.
+    pub fn yield_now(&self) {
+        self.drain_wake_queue();
+        if !self.fibers.has_ready() {
+            match self.find_work() {
+                Some(work) => self.assign(work),
+                None => return,
+            }
+        }
+        let me = self.fibers.current();
+        self.fibers.requeue_current();
+        self.switch_away(me);
+    }
+
+    /// Runs other work until the running fiber, which is ready or waiting, is resumed.
+    fn switch_away(&self, me: u16) {
+        let tag = self.tag.get();
+        if me == ROOT {
+            self.run_loop();
+        } else {
+            fiber::suspend();
+        }
+        self.fibers.continue_as(me);
+        self.tag.set(tag);
+    }
+
+    /// Whether other threads have woken fibers of this worker.
+    pub(super) fn has_wakeups(&self) -> bool {
+        !self.own.wake_queue.is_empty()
+    }
+
+    /// Makes the fibers ready that other threads have woken.
+    pub(super) fn drain_wake_queue(&self) {
+        if self.has_wakeups() {
+            self.own
+                .wake_queue
+                .drain(|fiber| self.fibers.wake(fiber as u16));
+        }
+    }
+
+    /// Waits under an address if `must_wait` returns true, until [`unpark_one`](Self::unpark_one)
+    /// or [`unpark_all`](Self::unpark_all) is called for that address. Whoever changes what
+    /// `must_wait` reads does so before it calls `unpark`.
+    pub fn park(&self, address: usize, must_wait: impl FnOnce() -> bool) {
+        let id = self.fiber_id();
+        if !self.pool.parking.enter(address, id, must_wait) {
+            return;
+        }
+        loop {
+            self.block();
+            if !self.pool.parking.is_entered(address, id) {
+                return;
+            }
+        }
+    }
+
+    /// Waits until `is_over`, under an address. Spins for a moment first if this worker has nothing
+    /// else to run.
+    pub fn wait_until(&self, address: usize, is_over: impl Fn() -> bool) {
+        if is_over() || self.spin_until(&is_over) {
+            return;
+        }
+        while !is_over() {
+            self.park(address, || !is_over());
+        }
+    }
+
+    /// Wakes the fiber that has waited longest under an address. `change` is called before that,
+    /// while no fiber can begin to wait there; its arguments are whether one was found and whether
+    /// more wait.
+    pub fn unpark_one(&self, address: usize, change: impl FnOnce(bool, bool)) {
+        if let Some(id) = self.pool.parking.remove_one(address, change) {
+            self.wake(id);
+        }
+    }
+
+    /// Wakes all fibers that wait under an address.
+    pub fn unpark_all(&self, address: usize) {
+        for id in self.pool.parking.remove_all(address) {
+            self.wake(id);
+        }
+    }
+
+    /// Spins for a moment, while this worker has nothing else to run. Returns whether the condition
+    /// holds.
+    pub fn spin_until(&self, is_over: &impl Fn() -> bool) -> bool {
+        for _ in 0..SPINS {
+            if is_over() {
+                return true;
+            }
+            if self.has_other_work() {
+                return false;
+            }
+            cpu::pause();
+        }
+        false
+    }
+
+    /// Spins for a time, in nanoseconds, or until a condition holds. Returns false when this worker
+    /// has something else to run.
+    pub fn spin_for(&self, time_ns: u64, is_over: &impl Fn() -> bool) -> bool {
+        let until = clock::now_ns() + time_ns;
+        while !is_over() && clock::now_ns() < until {
+            if self.has_other_work() {
+                return false;
+            }
+            cpu::pause();
+        }
+        true
+    }
+
+    /// Switches time slices on: from now on no fiber of this worker computes for ever while others
+    /// of it wait. Needs [`preempt_by`](crate::preempt_by). Costs next to nothing when they are on.
+    #[inline]
+    pub fn enable_time_slices(&self) {
+        if !self.slices.borrow().is_on() {
+            self.slices.borrow_mut().enable();
+        }
+    }
+
+    /// A time slice has ended, in the middle of the program's code. Returns whether the running
+    /// fiber should yield.
+    #[must_use]
+    pub fn slice_ended(&self) -> bool {
+        let has_other_work = self.has_other_work();
+        self.slices
+            .borrow_mut()
+            .ended(self.fibers.switches(), has_other_work, || {
+                self.fibers.has_waiting()
+            })
+    }
+
+    /// Gives a fiber to an open offer of any worker, and returns whether there was one. For time
+    /// slices: members that spin may wait for a member that nobody has begun.
+    #[must_use]
+    pub fn start_offered_work(&self) -> bool {
+        if !self.slices.borrow_mut().may_start(clock::now_ns()) {
+            return false;
+        }
+        let Some(offer) = self.any_open_offer() else {
+            return false;
+        };
+        self.assign(Work::Offer(offer));
+        true
+    }
+}
