@@ -97,7 +97,10 @@ impl Mpi {
         });
         match found {
             Some(port) => Ok(port),
-            None => fail!(MPI_ERR_NAME, "nobody has published the service '{service}'"),
+            None => fail!(
+                MPI_ERR_NAME,
+                "no process has published the service '{service}'"
+            ),
         }
     }
 }
