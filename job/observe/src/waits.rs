@@ -331,7 +331,7 @@ mod tests {
         };
         assert!(lines(&[two(5.0), from(0), Doing::Going]).is_empty());
         assert!(lines(&[two(0.01), from(0), from(0)]).is_empty());
-        let expected = ["deadlock: ranks 0-2 wait for each other, and nobody can go on"];
+        let expected = ["deadlock: ranks 0-2 wait for each other, and none of them can continue"];
         assert_eq!(lines(&[two(5.0), from(0), from(0)]), expected);
         let elsewhere = threads(&[
             (WaitKind::Receive, Some(1), 5.0),
