@@ -5,6 +5,7 @@
 //! | [`rust`] | where unsafe code and system calls may stand, what is left open, tests that are switched off |
 //! | [`layers`] | the direction in which crates depend on each other |
 //! | [`map`] | the README's map names what is there |
+//! | [`links`] | links between pages, in the checkout and in the installed tree |
 //! | [`text`] | what must not stand in any file; scripts |
 
 use std::fmt;
@@ -14,6 +15,7 @@ use anyhow::{Context, Result};
 use ignore::WalkBuilder;
 
 pub mod layers;
+pub mod links;
 pub mod map;
 pub mod rust;
 pub mod text;
@@ -73,6 +75,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     let crates = layers::crates(&metadata, root);
     let mut findings = layers::check(&crates);
     findings.extend(map::check(&files));
+    findings.extend(links::check(&files));
     for file in &files {
         findings.extend(text::check(file));
         if file.path.ends_with(".rs") {
