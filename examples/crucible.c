@@ -13,7 +13,7 @@
  * the cells, u (radial) on the faces towards larger r, v (azimuthal) towards larger phi, w (axial) towards larger z.
  * Advection blends central and upwind differences; time advances by forward Euler with a step bounded by the Courant
  * number. Near the axis r*dphi shrinks to nothing and with it the stable time step, so azimuthal differences never take a
- * radius below `hub_cm`; rotationally symmetric flow is not touched by that.
+ * radius below `hub_cm`; this does not affect rotationally symmetric flow.
  *
  * Every result is bitwise the same on any number of ranks: the over-relaxation is red-black, maxima are exact in any
  * order, and sums are taken over columns of constant phi and z (r is not distributed), which rank 0 adds in grid order.
@@ -59,7 +59,7 @@ static Params par = {
 typedef enum { INT, EVEN, REAL, PATH } Kind;
 typedef struct { const char *key; Kind kind; void *value; double low, high; } Key;
 
-/* The limits are inclusive. What each key means and its unit stands in crucible.par. */
+/* The limits are inclusive. crucible.par explains each key and names its unit. */
 static const Key keys[] = {
     {"nr", INT, &par.nr, 3, 4096}, {"nphi", EVEN, &par.nphi, 4, 4096}, {"nz", INT, &par.nz, 3, 4096},
     {"px", INT, &par.px, 0, 65536}, {"py", INT, &par.py, 0, 65536},
@@ -320,7 +320,7 @@ static void update_overlap(int n, double **fields) {
 
 static double omega_crucible, omega_crystal; /* rad/s */
 
-/* Walls, crystal, free surface and axis, then the overlap: all that a step needs beside the elements themselves. */
+/* Sets walls, crystal, free surface and axis, then the overlap: everything that a step needs beside the elements. */
 static void apply_boundary(void) {
     for (int k = 1; k <= nk; k++) {
         for (int j = 1; j <= nj; j++) {
@@ -517,7 +517,7 @@ static int solve_pressure(double dt) {
     return sweep;
 }
 
-/* The pressure gradient makes the velocity free of divergence: 3 operations each for u, v and w. */
+/* Subtracts the pressure gradient, which makes the velocity divergence-free: 3 operations each for u, v and w. */
 static void correct_velocity(double dt) {
     FOR_OWN(j, k) {
         const size_t o = AT(0, j, k);
@@ -689,7 +689,7 @@ static uint64_t write_restart(int step, double time, double *whole, char *error)
     return header.checksum;
 }
 
-/* Reads the restart file into the local arrays; the file must fit the grid and hold what its checksum says. */
+/* Reads the restart file into the local arrays; the file must fit the grid and match its checksum. */
 static void read_restart(int *step, double *time, double *whole, char *error) {
     Header header = {.step = 0}, expected = make_header(0, 0);
     uint64_t checksum = expected.checksum;
@@ -742,7 +742,7 @@ static void write_field(double time, double *whole, char *error) {
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-/* One updating line on a terminal; elsewhere a line for each twentieth of the run. */
+/* Prints one line that is updated on a terminal; elsewhere one line for each twentieth of the run. */
 static void show_progress(int done, double time, double fastest, int sweeps, const char *note) {
     static double last_s = -1;
     static int last_part = -1;

@@ -1,5 +1,5 @@
-/* Wrong on purpose: every rank first receives from its neighbour and would send to the other one afterwards, so
- * that all of them wait without an end. `showmesh` and `mpiexec -timeout` tell who waits for whom. */
+/* A program that hangs on purpose: every rank receives from its left neighbour before it sends to the right one, so
+ * that all ranks wait forever. `showmesh` and `mpiexec -timeout` report which rank waits for which. */
 #include <mpi.h>
 #include <stdio.h>
 

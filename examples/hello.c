@@ -1,4 +1,4 @@
-/* Every rank says who it is; then all add up their numbers. */
+/* Each rank prints its number; then the sum of all numbers is computed. */
 #include <mpi.h>
 #include <stdio.h>
 

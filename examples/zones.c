@@ -1,6 +1,6 @@
-/* Heat in a plate of several zones, in the style of NASA Ames' Multi-Level Parallelism: a process for each zone, whose loops
- * OpenMP runs in parallel. The zones lie in the arena, so that a process reads the border of its neighbour by plain
- * loads: there are no messages, only a barrier between the steps.
+/* Heat in a plate of several zones, in the style of NASA Ames' Multi-Level Parallelism: one process for each zone, with
+ * loops that OpenMP runs in parallel. The zones lie in the arena, so a process reads the border of its neighbour by
+ * plain loads: there are no messages, only a barrier between the steps.
  *
  *     cc -O2 -fopenmp zones.c $(pkg-config --cflags --libs mlp) -lm -o zones
  *     ./zones [ZONES [THREADS [STEPS]]]

@@ -1,4 +1,4 @@
-! Heat in a plate of several zones, as in zones.c: a process for each zone, the zones in the arena, loops by OpenMP.
+! Heat in a plate of several zones, as in zones.c: one process for each zone, the zones in the arena, OpenMP loops.
 !
 !     gfortran -O2 -fopenmp zones.f90 $(pkg-config --cflags --libs mlp) -o zones
 !     ./zones

@@ -1,4 +1,4 @@
-/* mpi_fortran.h - handles and statuses between C and Fortran, which the standard ABI leaves out. mpi.h includes it.
+/* mpi_fortran.h - handles and statuses between C and Fortran, which the standard ABI does not include. mpi.h includes this file.
  */
 #ifndef MPI_FORTRAN_H
 #define MPI_FORTRAN_H
@@ -39,7 +39,7 @@ MARGAY_F2C_BOTH(Session, MPI_Session)
 MARGAY_F2C_BOTH(Type, MPI_Datatype)
 MARGAY_F2C_BOTH(Win, MPI_Win)
 
-/* A status has the same form everywhere. An ignored one cannot be converted; Fortran's are the common blocks below. */
+/* A status has the same form in both languages. An ignored status cannot be converted; Fortran's are the common blocks below. */
 static inline int margay_copy_status(const void *from, void *to)
 {
     if (!from || !to) return MPI_ERR_ARG;
@@ -62,7 +62,7 @@ MARGAY_STATUS(f082f, MPI_F08_status, MPI_Fint)
 #undef MARGAY_F2C_BOTH
 #undef MARGAY_STATUS
 
-/* What Fortran knows as MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE: in -lmargay_mpifort, which mpifort links. */
+/* Fortran's MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE: in -lmargay_mpifort, which mpifort links. */
 extern MPI_Fint mpi_fort_status_ignore_[], mpi_fort_statuses_ignore_[];
 #define MPI_F_STATUS_IGNORE ((MPI_Fint *)mpi_fort_status_ignore_)
 #define MPI_F_STATUSES_IGNORE ((MPI_Fint *)mpi_fort_statuses_ignore_)

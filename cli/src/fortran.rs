@@ -56,12 +56,12 @@ pub fn build(options: &FortranOptions) -> Result<(), String> {
 
 /// The installed tree that this program stands in.
 fn tree() -> Result<PathBuf, String> {
-    let program =
-        std::env::current_exe().map_err(|e| format!("cannot find the own program: {e}"))?;
+    let program = std::env::current_exe()
+        .map_err(|e| format!("cannot find the path of this program: {e}"))?;
     let prefix = program.parent().and_then(Path::parent);
     prefix
         .map(Path::to_path_buf)
-        .ok_or_else(|| format!("{} stands in no tree", program.display()))
+        .ok_or_else(|| format!("{} is not in an installed tree", program.display()))
 }
 
 /// C files in one thread, modules in another; the names of the objects.

@@ -54,7 +54,7 @@ fn rank_line(rank: &RankView) -> String {
         (None, None) => "-".into(),
     };
     let state = match (rank.state, &rank.waiting) {
-        (State::Waiting, Some(w)) => format!("waiting in {} since {}", w.text, duration(w.since_s)),
+        (State::Waiting, Some(w)) => format!("waiting in {} for {}", w.text, duration(w.since_s)),
         (State::Waiting, None) => "waiting".into(),
         (State::Starting, _) => "starting".into(),
         (State::Computing, _) if rank.call.is_empty() => "computing".into(),
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(lines[2], "deadlock: 0 → 0");
         assert_eq!(
             lines[4],
-            "    0      100     3   99.5  waiting in MPI_Recv for rank 1 since 1:15 min"
+            "    0      100     3   99.5  waiting in MPI_Recv for rank 1 for 1:15 min"
         );
         assert_eq!(
             lines[5],

@@ -44,7 +44,8 @@ pub fn run(options: &OmpOptions) -> Result<(), String> {
 
 /// The folder with `libgomp.so.1`, beside this command.
 fn library() -> Result<PathBuf, String> {
-    let command = env::current_exe().map_err(|e| format!("cannot find the own program: {e}"))?;
+    let command =
+        env::current_exe().map_err(|e| format!("cannot find the path of this program: {e}"))?;
     let folder = command
         .parent()
         .and_then(Path::parent)

@@ -14,7 +14,7 @@ use margay_job_launch::report::host_name;
 /// The names of all commands.
 pub const COMMANDS: [&str; 6] = ["margay", "mpiexec", "mpirun", "yod", "poe", "showmesh"];
 
-/// Margay: run MPI programs on this machine, and see what they do.
+/// Margay: run MPI programs on this machine, and show what they do.
 #[derive(Debug, Parser)]
 #[command(
     name = "margay",
@@ -33,11 +33,11 @@ pub enum Subcommand {
     Run(Box<RunOptions>),
     /// Show the jobs that run on this machine (also called showmesh).
     Mesh(ViewOptions),
-    /// Show the lights and texts that tasks of MPL set (the Program Marker Array).
+    /// Show the lights and texts that MPL tasks set (the Program Marker Array).
     Markers(ViewOptions),
     /// Measure this machine with the performance suite.
     Bench(margay_cli_bench_options::BenchOptions),
-    /// Run an OpenMP program, as gcc or gfortran built it, on Margay's threads.
+    /// Run an OpenMP program built by gcc or gfortran on Margay's threads.
     Omp(OmpOptions),
     /// Build the Fortran modules and library for a compiler.
     Fortran(FortranOptions),
@@ -57,7 +57,7 @@ pub enum Subcommand {
     },
 }
 
-/// Run an OpenMP program, as gcc or gfortran built it, on Margay's threads.
+/// Run an OpenMP program built by gcc or gfortran on Margay's threads.
 #[derive(Clone, Debug, Args)]
 pub struct OmpOptions {
     /// The program, and its arguments.
@@ -95,8 +95,8 @@ when they are separated by colons: mpiexec -n 1 a.out : -n 3 b.out. Options afte
 belong to the program.
 
 Exit status: that of the first rank that failed (128 + the number of the signal that killed it), \
-124 when the job's time is over, 127 when the program is not found, 126 when it cannot be executed, \
-2 for wrong use.";
+124 when the time limit is over, 127 when the program is not found, 126 when it cannot be executed, \
+2 for wrong usage.";
 
 /// Run a program on some ranks.
 #[derive(Clone, Debug, Args)]
@@ -126,15 +126,15 @@ pub struct RunOptions {
     #[arg(long = "pt", value_name = "TYPE", value_parser = clap::value_parser!(u32).range(0..32768))]
     pub process_type: Option<u32>,
 
-    /// Nodes of the program's processes, for NX: a list such as 0,2 or 1..3 [default: those that are free]
+    /// Nodes of the program's processes, for NX: a list such as 0,2 or 1..3 [default: the next free nodes]
     #[arg(long = "on", value_name = "NODES", value_parser = node_list)]
     pub on: Option<NodeList>,
 
-    /// Let the other ranks go on when one dies (for programs that recover: MPIX_Comm_shrink and the like)
+    /// Let the other ranks continue when one dies (for programs that recover: MPIX_Comm_shrink and the like)
     #[arg(long = "continue-on-failure", aliases = ["enable-recovery", "disable-auto-cleanup"])]
     pub continue_on_failure: bool,
 
-    /// End the job after so many seconds, and tell where each rank was
+    /// End the job after this time in seconds, and report what each rank did
     #[arg(long = "timeout", value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
 
@@ -143,7 +143,7 @@ pub struct RunOptions {
     #[arg(long = "bind", aliases = ["bind-to"], value_name = "HOW", value_parser = binding)]
     pub bind: Option<Binding>,
 
-    /// Tell which rank is bound to which cores
+    /// Print the cores to which each rank is bound
     #[arg(long = "report-bindings")]
     pub report_bindings: bool,
 
@@ -171,7 +171,7 @@ pub struct EnvironmentOptions {
     #[arg(long = "genv", num_args = 2, value_names = ["NAME", "VALUE"], action = ArgAction::Append, allow_hyphen_values = true)]
     pub genv: Vec<OsString>,
 
-    /// Set an environment variable; without a value it is passed on, as all variables are
+    /// Set an environment variable; without a value, the launcher's value is kept
     #[arg(short = 'x', value_name = "NAME[=VALUE]", action = ArgAction::Append)]
     pub export: Vec<OsString>,
 }
@@ -179,12 +179,12 @@ pub struct EnvironmentOptions {
 /// Standard input, standard output, and the launcher's own messages.
 #[derive(Clone, Debug, Args)]
 pub struct StreamOptions {
-    /// Which ranks get the standard input: a rank, all or none [default: 0]
+    /// Ranks that get the standard input: a rank, all or none [default: 0]
     #[arg(long = "stdin", aliases = ["s"], value_name = "WHO", value_parser = stdin_to)]
     pub stdin: Option<StdinTo>,
 
-    /// Which standard output is shown: unordered (each line when it is whole), label (the same with
-    /// the rank before each line), ordered (rank after rank), or rank:N (that rank's alone)
+    /// How standard output is shown: unordered (each line when it is complete), label (the same with
+    /// the rank before each line), ordered (rank after rank), or rank:N (only that rank)
     /// [default: unordered]
     #[arg(long = "output", value_name = "HOW", value_parser = output)]
     pub output: Option<OutputOption>,
@@ -193,7 +193,7 @@ pub struct StreamOptions {
     #[arg(short = 'l', long = "label", aliases = ["prepend-rank", "tag-output"])]
     pub label: bool,
 
-    /// No messages of the launcher's own but errors
+    /// Print no messages of the launcher except errors
     #[arg(short = 'q', long = "quiet")]
     pub quiet: bool,
 }
@@ -233,7 +233,7 @@ pub struct ViewOptions {
     #[arg(long, value_name = "ID")]
     pub job: Option<u64>,
 
-    /// Seconds between two looks in the live display
+    /// Seconds between two updates of the live display
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub interval: Duration,
 }
@@ -261,14 +261,14 @@ pub fn run_command(name: &str) -> clap::Command {
 /// The parser of the display of jobs under one of its names.
 #[must_use]
 pub fn mesh_command(name: &str) -> clap::Command {
-    let about = "Show the jobs that run on this machine: their ranks, cores, and what each rank does or waits for";
+    let about = "Show the jobs that run on this machine: their ranks, their cores, and what each rank does or waits for";
     view_command(name, about)
 }
 
 /// The parser of the display of markers.
 #[must_use]
 pub fn markers_command() -> clap::Command {
-    let about = "Show the lights and texts that tasks of MPL set (the Program Marker Array)";
+    let about = "Show the lights and texts that MPL tasks set (the Program Marker Array)";
     view_command("margay markers", about)
 }
 

@@ -19,18 +19,18 @@ use crate::options::{is_here, one_line, ranks};
 pub const NAME: &str = "poe";
 
 const NOTES: &str = "\
-Options stand before or behind the program; what is not one of them belongs to the program. With MP_NOARGLIST=yes all words \
-behind the program are the program's, and with MP_FENCE=WORD those behind the word are. An option wins over its variable of the \
-environment.
+Options may stand before or after the program. Words that are not options belong to the program. With MP_NOARGLIST=yes all words \
+after the program belong to it, and with MP_FENCE=WORD all words after that word. An option takes precedence over its environment \
+variable.
 
 MP_EUILIB, MP_EUIDEVICE, MP_RESD, MP_RMPOOL, MP_RETRY, MP_ADAPTER_USE, MP_CPU_USE, MP_BUFFER_MEM, MP_SHARED_MEMORY, \
-MP_WAIT_MODE, MP_SINGLE_THREAD, MP_PMDLOG and MP_SAVEHOSTFILE, and the options of these names, are accepted and change nothing: \
+MP_WAIT_MODE, MP_SINGLE_THREAD, MP_PMDLOG and MP_SAVEHOSTFILE, and the options of these names, are accepted and have no effect: \
 there is no switch, no pool and no daemon.
 
-A program that is linked with libmpl and started alone starts itself through poe when MP_PROCS is set or -procs is among its \
+A program that is linked with libmpl and started directly starts itself through poe when MP_PROCS is set or -procs is among its \
 arguments.
 
-Exit status: as of mpiexec.";
+Exit status: that of mpiexec.";
 
 /// Options that are accepted and change nothing, each with a value.
 const WITHOUT_EFFECT: [&str; 13] = [
@@ -61,19 +61,19 @@ pub struct PoeOptions {
     #[arg(long = "labelio", env = "MP_LABELIO", value_name = "yes|no", value_parser = BoolishValueParser::new(), action = ArgAction::Set, default_value = "no")]
     pub label: bool,
 
-    /// How the tasks' standard output is shown: unordered (each line when it is whole), ordered (task after task), or one task's alone
+    /// How standard output is shown: unordered (each line when it is complete), ordered (task after task), or only that of one task
     #[arg(long = "stdoutmode", env = "MP_STDOUTMODE", value_name = "unordered|ordered|TASK", value_parser = output, default_value = "unordered")]
     pub output: Output,
 
-    /// Which tasks get the standard input
+    /// Tasks that get the standard input
     #[arg(long = "stdinmode", env = "MP_STDINMODE", value_name = "all|none|TASK", value_parser = input, default_value = "all")]
     pub input: StdinTo,
 
-    /// Messages: 0 errors of the launcher only, and none of MPL's, 1 all errors and warnings, 2 to 6 also on which cores tasks run
+    /// Messages: 0 only errors of the launcher, 1 all errors and warnings, also of MPL, 2 to 6 also the cores on which tasks run
     #[arg(long = "infolevel", visible_alias = "ilevel", env = "MP_INFOLEVEL", value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(0..=6), default_value = "1")]
     pub level: u32,
 
-    /// Bytes up to which a message does not wait for its receive, such as 4096, 64K or 1M
+    /// Longest message in bytes that does not wait for its receive, such as 4096, 64K or 1M
     #[arg(long = "eager_limit", env = "MP_EAGER_LIMIT", value_name = "BYTES", value_parser = bytes)]
     pub eager_limit: Option<u64>,
 
@@ -81,11 +81,11 @@ pub struct PoeOptions {
     #[arg(long = "css_interrupt", env = "MP_CSS_INTERRUPT", value_name = "yes|no", value_parser = BoolishValueParser::new(), action = ArgAction::Set, default_value = "no")]
     pub interrupts: bool,
 
-    /// Lights of a task's row in the Program Marker Array, up to 32 [default: 8]
+    /// Number of lights in a task's row of the Program Marker Array, up to 32 [default: 8]
     #[arg(long = "pmlights", env = "MP_PMLIGHTS", value_name = "LIGHTS", value_parser = clap::value_parser!(u32).range(0..=32))]
     pub lights: Option<u32>,
 
-    /// Read the hosts from a file, one a line; only this machine is possible. NULL: no file
+    /// Read the hosts from a file, one on each line; only this machine is possible. NULL: no file
     #[arg(long = "hostfile", visible_alias = "hfile", env = "MP_HOSTFILE", value_name = "FILE", value_parser = host_file, value_hint = ValueHint::FilePath)]
     pub host_file: Option<()>,
 
@@ -97,11 +97,11 @@ pub struct PoeOptions {
     #[arg(long = "tasks_per_node", env = "MP_TASKS_PER_NODE", value_name = "TASKS", value_parser = ranks)]
     pub tasks_per_node: Option<u32>,
 
-    /// spmd: all tasks run the same program; mpmd: each runs what its line of the command file says
+    /// spmd: all tasks run the same program; mpmd: each task runs the command in its line of the command file
     #[arg(long = "pgmmodel", env = "MP_PGMMODEL", value_name = "spmd|mpmd", value_parser = ["spmd", "mpmd"], ignore_case = true, default_value = "spmd")]
     pub model: String,
 
-    /// The programs of an mpmd job with their arguments: a line for each task
+    /// The programs of an mpmd job with their arguments: one line for each task
     #[arg(long = "cmdfile", env = "MP_CMDFILE", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub command_file: Option<PathBuf>,
 
@@ -236,7 +236,7 @@ pub fn job(options: PoeOptions) -> Result<Job, String> {
         match tasks {
             Some(tasks) if tasks != each => {
                 return Err(format!(
-                    "-procs {tasks} and -tasks_per_node {each} contradict each other on one machine; leave one away"
+                    "-procs {tasks} and -tasks_per_node {each} contradict each other on one machine; leave one out"
                 ));
             }
             _ => tasks = Some(each),
@@ -293,7 +293,7 @@ pub fn job(options: PoeOptions) -> Result<Job, String> {
         (true, Some(file)) => {
             if let Some(word) = options.program.first() {
                 return Err(format!(
-                    "with -pgmmodel mpmd the programs stand in the command file; '{}' is too much",
+                    "with -pgmmodel mpmd the command file names the programs; leave out '{}'",
                     word.to_string_lossy()
                 ));
             }
@@ -373,13 +373,13 @@ fn bytes(text: &str) -> Result<u64, String> {
         _ => (text.as_str(), 1),
     };
     let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
-    number.ok_or_else(|| "this is no number of bytes such as 4096, 64K or 1M".into())
+    number.ok_or_else(|| "this is not a number of bytes such as 4096, 64K or 1M".into())
 }
 
 fn nodes(text: &str) -> Result<(), String> {
     match text.trim() {
         "1" => Ok(()),
-        _ => Err("jobs on several machines are not supported yet; leave it away".into()),
+        _ => Err("jobs on several machines are not supported yet; leave it out".into()),
     }
 }
 
@@ -396,7 +396,7 @@ fn host_file(path: &str) -> Result<(), String> {
         .filter(|host| !host.starts_with(['!', '*', '#']))
         .try_for_each(|host| match host.strip_prefix('@') {
             Some(pool) => Err(format!(
-                "there is no pool '{pool}': this machine is all there is"
+                "there is no pool '{pool}': only this machine can be used"
             )),
             None => is_here(host),
         })
@@ -528,7 +528,7 @@ mod tests {
             ("a -stdoutmode some", "unordered, ordered or a task"),
             ("a -stdinmode some", "all, none or a task"),
             ("a -infolevel 7", "7 is not in 0..=6"),
-            ("a -eager_limit much", "no number of bytes"),
+            ("a -eager_limit much", "not a number of bytes"),
             ("a -nodes 2", "several machines"),
             ("a -procs 2 -tasks_per_node 3", "contradict"),
             ("-pgmmodel mpmd", "needs -cmdfile"),

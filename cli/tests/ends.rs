@@ -160,7 +160,7 @@ fn the_time_limit_tells_who_waits_for_whom() {
     let done = run(&mut command(line));
     assert_eq!(done.code(), 124);
     let expected = [
-        "margay run: the job's time of 1.2 s is over (-timeout); it has been ended",
+        "margay run: the job's time limit of 1.2 s is over (-timeout); it has been ended",
         "margay run: rank 0: waiting in MPI_Send until rank 1 takes its message, tag 3",
         "margay run: rank 1: waiting in MPI_Recv for rank 0",
         "margay run: ranks 2, 3: computing",

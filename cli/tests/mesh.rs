@@ -56,7 +56,7 @@ fn a_job_is_shown_with_what_its_ranks_do() {
     let table = mesh(&["--job", &id]).out;
     assert!(table.contains("deadlock: 0 → 1 → 0\n"), "{table}");
     assert!(
-        table.contains("waiting in MPI_Recv for rank 1, tag 5 since "),
+        table.contains("waiting in MPI_Recv for rank 1, tag 5 for "),
         "{table}"
     );
     let all = mesh(&[]).out;

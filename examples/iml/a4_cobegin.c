@@ -9,7 +9,7 @@
 
 enum { M = 300, N = 200 };
 
-/* Uses both arrays, as a program would go on with them. */
+/* Uses both arrays, in place of the rest of a program. */
 static double foo(double A[N][M], const double *B, int n, int m) {
     double sum = 0;
     for (int k = 0; k < n; k++) sum += B[k];

@@ -1,4 +1,4 @@
-/* A long sequential part gives the other threads up, and takes them back after it.
+/* A long sequential part releases the other threads and requests them again afterwards.
  *
  * Figure A-8 of "Illinois-Intel Multithreading Library" (Intel Technology Journal, Q1 1998), completed to a program.
  *

@@ -78,7 +78,7 @@ fn the_environment_sets_limits_and_progress() {
         assert_eq!(output, "ok\n", "{name}");
     }
     let output = run(mpiexec(1).env("MP_EAGER_LIMIT", "much").arg(&executable));
-    let text = "MP_EAGER_LIMIT is 'much', which is no number of bytes";
+    let text = "MP_EAGER_LIMIT is 'much', which is not a number of bytes";
     assert!(said(&output).contains(text), "{}", said(&output));
 }
 

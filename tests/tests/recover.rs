@@ -20,7 +20,7 @@ fn who_lives_is_told_what_cannot_be_done() {
     assert!(
         said.contains("rank 1 (pid")
             && said.contains("was killed by SIGKILL")
-            && said.contains("the others go on"),
+            && said.contains("the other ranks continue"),
         "{said}"
     );
 }

@@ -8,6 +8,7 @@ pub mod docs;
 pub mod fortran;
 pub mod header;
 pub mod library;
+pub mod recording;
 pub mod stage;
 pub mod tidy;
 pub mod wheel;

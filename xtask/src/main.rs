@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Parser, Subcommand};
-use xtask::{docs, header, stage, tidy, wheel, workspace};
+use xtask::{docs, header, recording, stage, tidy, wheel, workspace};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -50,6 +50,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Record docs/deadlock.svg anew: a program that hangs, and what the launcher says about it.
+    Recording,
     /// Check the rules of the house that a program can check.
     Tidy,
 }
@@ -79,6 +81,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Fortran { folder } => stage::fortran_sources(&folder),
         Command::Docs { check } => docs::run(workspace(), check).map_err(|error| anyhow!(error)),
+        Command::Recording => recording::write(&stage::folder()),
         Command::Tidy => {
             let findings = tidy::check(workspace())?;
             for finding in &findings {

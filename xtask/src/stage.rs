@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 
-use crate::{fortran, header, library, workspace};
+use crate::{fortran, header, library, tidy, workspace};
 
 /// The stage tree's folder: `MARGAY_STAGE`, else `stage/` in the workspace.
 pub fn folder() -> PathBuf {
@@ -41,7 +41,7 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Files that are copied as they are: from the workspace, to the tree, with which mode.
-const FILES: [(&str, &str, u32); 28] = [
+const FILES: [(&str, &str, u32); 11] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
     ("abi/nx/include/nx.h", "include/nx.h", 0o644),
@@ -57,68 +57,20 @@ const FILES: [(&str, &str, u32); 28] = [
         "lib/cmake/MPI/MPIConfig.cmake",
         0o644,
     ),
-    ("examples/hello.c", "share/margay/examples/hello.c", 0o644),
-    (
-        "examples/deadlock.c",
-        "share/margay/examples/deadlock.c",
-        0o644,
-    ),
-    (
-        "examples/crucible.c",
-        "share/margay/examples/crucible.c",
-        0o644,
-    ),
-    (
-        "examples/crucible.par",
-        "share/margay/examples/crucible.par",
-        0o644,
-    ),
-    (
-        "examples/iml/a2_outer_loops.c",
-        "share/margay/examples/iml/a2_outer_loops.c",
-        0o644,
-    ),
-    (
-        "examples/iml/a3_all_loops.c",
-        "share/margay/examples/iml/a3_all_loops.c",
-        0o644,
-    ),
-    (
-        "examples/iml/a4_cobegin.c",
-        "share/margay/examples/iml/a4_cobegin.c",
-        0o644,
-    ),
-    (
-        "examples/iml/a5_tasks.c",
-        "share/margay/examples/iml/a5_tasks.c",
-        0o644,
-    ),
-    (
-        "examples/iml/a7_thread_id.c",
-        "share/margay/examples/iml/a7_thread_id.c",
-        0o644,
-    ),
-    (
-        "examples/iml/a8_fewer_threads.c",
-        "share/margay/examples/iml/a8_fewer_threads.c",
-        0o644,
-    ),
-    (
-        "examples/iml/nest.f90",
-        "share/margay/examples/iml/nest.f90",
-        0o644,
-    ),
-    ("examples/zones.c", "share/margay/examples/zones.c", 0o644),
-    (
-        "examples/zones.f90",
-        "share/margay/examples/zones.f90",
-        0o644,
-    ),
-    ("LICENSE", "share/doc/margay/LICENSE", 0o644),
-    ("README.md", "share/doc/margay/README.md", 0o644),
-    ("ARCHITECTURE.md", "share/doc/margay/ARCHITECTURE.md", 0o644),
-    ("CHANGELOG.md", "share/doc/margay/CHANGELOG.md", 0o644),
 ];
+
+/// The place in the tree of a page, a picture or an example of the workspace, both as relative
+/// paths; `None` for other files. Pages keep their relative places, so that links between them
+/// work in the workspace and in the tree.
+#[must_use]
+pub fn installed(path: &str) -> Option<String> {
+    if path.starts_with("examples/") {
+        return Some(format!("share/margay/{path}"));
+    }
+    let page = path.ends_with(".md") && !path.starts_with("bench/results/");
+    (page || path.starts_with("docs/") || path == "LICENSE")
+        .then(|| format!("share/doc/margay/{path}"))
+}
 
 /// Symbolic links: the link, and what it points at.
 const LINKS: [(&str, &str); 18] = [
@@ -183,7 +135,11 @@ pub fn build(to: &Path) -> Result<()> {
     for (from, name, mode) in FILES {
         copy(&workspace().join(from), &to.join(name), mode)?;
     }
-    copy_folder(&workspace().join("docs"), &to.join("share/doc/margay/docs"))?;
+    for file in tidy::files(workspace())? {
+        if let Some(name) = installed(&file.path) {
+            copy(&workspace().join(&file.path), &to.join(name), 0o644)?;
+        }
+    }
     copy_folder(
         &workspace().join("bench/suite/programs"),
         &to.join("share/margay/bench"),

@@ -1,4 +1,4 @@
-/* mpi_ext.h - what Margay has beyond the standard: recovery from the death of processes, under the names of the User Level
+/* mpi_ext.h - Margay's extensions of the standard: recovery from the death of processes, under the names of the User Level
  * Failure Mitigation proposal.
  *
  * Printed by `cargo xtask header` from abi/mpi and run/mpi; change those, not this file.
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* There is this extension. */
+/* Defined when this extension exists. */
 #define MPIX_HAVE_FTMPI 1
 
 /* Error classes of the recovery from failures; beside the standard's, and those of MPICH. */
@@ -33,7 +33,7 @@ int MPIX_Comm_failure_ack(MPI_Comm comm);
 int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failedgrp);
 int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failedgrp);
 int MPIX_Comm_ack_failed(MPI_Comm comm, int num_to_ack, int *num_acked);
-/* The same functions for tools that put their own in front. */
+/* The same functions, for tools that intercept calls. */
 int PMPIX_Comm_revoke(MPI_Comm comm);
 int PMPIX_Comm_is_revoked(MPI_Comm comm, int *flag);
 int PMPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);

@@ -88,7 +88,7 @@ mpi! {
         let (dims, periods) = grid(ndims, dims, periods)?;
         let cart = Cart::new(&dims, &periods)?;
         if cart.size() > object.size() {
-            fail!(MPI_ERR_DIMS, "the grid has {} processes, {} not so many", cart.size(), object.describe());
+            fail!(MPI_ERR_DIMS, "the grid has {} processes, more than {}", cart.size(), object.describe());
         }
         newrank.put("newrank", cart.map(i64::from(object.rank)).map_or(MPI_UNDEFINED, |r| r as c_int))
     }
@@ -139,7 +139,7 @@ mpi! {
         let (index, edges) = graph(nnodes, indx, edges)?;
         let graph = Graph::new(&index, &edges)?;
         if graph.nodes() > object.size() {
-            fail!(MPI_ERR_ARG, "the graph has {} nodes, {} not so many", graph.nodes(), object.describe());
+            fail!(MPI_ERR_ARG, "the graph has {} nodes, more than {}", graph.nodes(), object.describe());
         }
         newrank.put("newrank", graph.map(i64::from(object.rank)).map_or(MPI_UNDEFINED, |r| r as c_int))
     }

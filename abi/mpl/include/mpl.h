@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* The values that mpc_task_query(n, 4, 3) tells. */
+/* The values that mpc_task_query(n, 4, 3) returns. */
 #define DONTCARE (-1)
 #define ALLMSG (-2)
 #define NULLTASK (-3)
@@ -22,7 +22,7 @@ extern "C" {
 #define MPL_GROUP 106 /* There is no such group, or the task is not in it. */
 #define MPL_FAULT 107 /* A task of the job is broken, or the tasks do not do the same. */
 
-/* Functions of mpc_combine, mpc_reduce and mpc_prefix are declared as the program likes. */
+/* The program may declare the functions of mpc_combine, mpc_reduce and mpc_prefix in any way. */
 #if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 202311L)
 #define MPL_OPERANDS void *, void *, void *, size_t *
 #else
@@ -32,7 +32,7 @@ extern "C" {
 /* Number of the last error. */
 extern int mperrno;
 
-/* Calls return 0, or -1 and set mperrno when something is wrong. */
+/* Calls return 0 for success; on errors they return -1 and set mperrno. */
 /* Waits until all tasks of the group have come. */
 int mpc_sync(int gid);
 /* The root's bytes to all. */
@@ -123,10 +123,10 @@ int mpc_disableintr(void);
 int mpc_queryintrdelay(void);
 /* Sets how long it looks for more. */
 int mpc_setintrdelay(int delay);
-/* The bytes of a message that is complete, whose id is gone then; -1 when it is not, -2 when there is no such id. */
+/* The bytes of a complete message, whose id is invalid afterwards; -1 when it is not complete, -2 for an invalid id. */
 int mpc_status(int msgid);
 
-/* Where an int was as long as size_t, programs passed the address of an int for the length of a message; so they still may. */
+/* Where int and size_t had the same size, programs passed the address of an int for the length of a message. They still may. */
 #ifdef __cplusplus
 } /* extern "C" */
 static inline size_t *mpl_length(int *place) { return (size_t *)((size_t)place | 1); }

@@ -133,7 +133,7 @@ fn number(name: &str) -> Option<u64> {
     match digits.parse::<u64>() {
         Ok(n) => Some(n * unit),
         Err(_) => {
-            eprintln!("{name} is '{text}', which is no number of bytes; it is left out of account");
+            eprintln!("{name} is '{text}', which is not a number of bytes; it is ignored");
             None
         }
     }

@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-/* A function with arguments of any type, as gopf takes it. */
+/* A function with arguments of any type, for gopf. */
 #if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 202311L)
 #define NX_OPERANDS void *, void *
 #else
@@ -66,8 +66,8 @@ typedef struct {
 /* Type, length, node and process type of the last message; four words are unused. */
 extern long msginfo[8];
 
-/* Each call has a twin with an underscore before its name. Where the call prints a message and ends the job, the twin returns
- * -1 and sets errno. */
+/* Each call has a variant with an underscore before its name. Where the call prints a message and ends the job, the variant
+ * returns -1 and sets errno. */
 /* Runs routine(params) on another thread, and sets done to 1 when it has returned. It may not pass messages. */
 void cop(void (*routine)(void *), void *params, long done[]);
 long _cop(void (*routine)(void *), void *params, long done[]);

@@ -188,7 +188,7 @@ impl Job {
                 && nodes.len() != count as usize
             {
                 return Err(LaunchError::usage(format!(
-                    "-on names {} nodes for {count} ranks; leave the number of ranks away",
+                    "-on names {} nodes for {count} ranks; leave out the number of ranks",
                     nodes.len()
                 )));
             }

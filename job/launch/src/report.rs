@@ -87,7 +87,7 @@ pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
     });
     let survived = job.continue_on_failure && failure.may_be_survived();
     let consequence = if survived && peers.size() > 1 {
-        "; the others go on (-continue-on-failure)"
+        "; the other ranks continue (-continue-on-failure)"
     } else if failure.ends_job() && peers.size() > 1 {
         "; the job has been ended"
     } else {
@@ -105,7 +105,7 @@ pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
 #[must_use]
 pub fn timeout(launcher: &str, seconds: f64, peers: &dyn Peers) -> String {
     let mut text = format!(
-        "{launcher}: the job's time of {seconds} s is over (-timeout); it has been ended\n"
+        "{launcher}: the job's time limit of {seconds} s is over (-timeout); it has been ended\n"
     );
     let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
     let now_ns = now_ns();

@@ -144,9 +144,11 @@ impl Analysis {
             let list = rank_ranges(&others);
             let many = if others.len() == 1 { "" } else { "s" };
             lines.push(if lines.is_empty() {
-                format!("deadlock: rank{many} {list} wait for each other, and nobody can go on")
+                format!(
+                    "deadlock: rank{many} {list} wait for each other, and none of them can continue"
+                )
             } else {
-                format!("rank{many} {list} can therefore not go on either")
+                format!("rank{many} {list} therefore cannot continue either")
             });
         }
         lines
@@ -276,7 +278,7 @@ mod tests {
             analysis.lines(),
             [
                 "deadlock: 0 → 1 → 0",
-                "ranks 2, 3 can therefore not go on either"
+                "ranks 2, 3 therefore cannot continue either"
             ]
         );
     }
@@ -300,7 +302,7 @@ mod tests {
     fn nobody_left_to_go_on_is_a_deadlock() {
         let barrier = on(WaitKind::Collective, None);
         let any = on(WaitKind::Several, None);
-        let expected = ["deadlock: ranks 0-2 wait for each other, and nobody can go on"];
+        let expected = ["deadlock: ranks 0-2 wait for each other, and none of them can continue"];
         assert_eq!(lines(&[barrier, from(0), any]), expected);
     }
 
@@ -308,7 +310,7 @@ mod tests {
     fn waiting_for_who_has_finished() {
         let expected = [
             "rank 0 waits for rank 1, which has finished",
-            "rank 2 can therefore not go on either",
+            "rank 2 therefore cannot continue either",
         ];
         assert_eq!(lines(&[from(1), Doing::Finished, from(0)]), expected);
     }
@@ -329,7 +331,7 @@ mod tests {
         };
         assert!(lines(&[two(5.0), from(0), Doing::Going]).is_empty());
         assert!(lines(&[two(0.01), from(0), from(0)]).is_empty());
-        let expected = ["deadlock: ranks 0-2 wait for each other, and nobody can go on"];
+        let expected = ["deadlock: ranks 0-2 wait for each other, and none of them can continue"];
         assert_eq!(lines(&[two(5.0), from(0), from(0)]), expected);
         let elsewhere = threads(&[
             (WaitKind::Receive, Some(1), 5.0),

@@ -99,7 +99,10 @@ impl Dynamic<'_> {
         });
         match found {
             Some(port) => Ok(port),
-            None => fail!(MPI_ERR_NAME, "nobody has published the service '{service}'"),
+            None => fail!(
+                MPI_ERR_NAME,
+                "no process has published the service '{service}'"
+            ),
         }
     }
 }

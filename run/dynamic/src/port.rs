@@ -80,7 +80,7 @@ impl Patience {
         {
             fail!(
                 MPI_ERR_PORT,
-                "nobody {what} within {seconds} s; the info key timeout or MARGAY_CONNECT_TIMEOUT sets this time"
+                "no process {what} within {seconds} s; the info key timeout or MARGAY_CONNECT_TIMEOUT sets this time"
             );
         }
         Ok(())

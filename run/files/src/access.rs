@@ -153,7 +153,7 @@ impl Files<'_> {
         if !bytes.is_multiple_of(view.unit()) {
             fail!(
                 MPI_ERR_ARG,
-                "the access has {bytes} bytes, which is no multiple of the etype's {}; access whole etypes",
+                "the access has {bytes} bytes, which is not a multiple of the etype's {}; access complete etypes",
                 view.unit()
             );
         }

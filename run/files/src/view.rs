@@ -68,7 +68,7 @@ impl View {
         if !shape.size().is_multiple_of(unit) {
             fail!(
                 MPI_ERR_ARG,
-                "the filetype has {} bytes, which is no multiple of the etype's {unit}; make the filetype of etypes",
+                "the filetype has {} bytes, which is not a multiple of the etype's {unit}; build the filetype from etypes",
                 shape.size()
             );
         }

@@ -180,7 +180,7 @@ impl Mpi {
             Some((_, group)) => Ok(group),
             None => fail!(
                 MPI_ERR_ARG,
-                "there is no process set '{name}'; MPI_Session_get_nth_pset tells the names"
+                "there is no process set '{name}'; MPI_Session_get_nth_pset returns the names"
             ),
         }
     }

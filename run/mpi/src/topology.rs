@@ -129,7 +129,7 @@ impl Mpi {
         if size > parent.size() {
             fail!(
                 MPI_ERR_DIMS,
-                "the grid has {size} processes, {} not so many",
+                "the grid has {size} processes, more than {}",
                 parent.describe()
             );
         }
@@ -147,7 +147,7 @@ impl Mpi {
         if nodes > parent.size() {
             fail!(
                 MPI_ERR_ARG,
-                "the graph has {nodes} nodes, {} not so many",
+                "the graph has {nodes} nodes, more than {}",
                 parent.describe()
             );
         }

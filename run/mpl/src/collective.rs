@@ -136,7 +136,7 @@ impl Mpl {
         if bytes % basic.size() != 0 {
             deny!(
                 MPL_ARGUMENT,
-                "{bytes} bytes are no whole number of elements of {} bytes",
+                "{bytes} bytes are not a whole number of elements of {} bytes",
                 basic.size()
             );
         }

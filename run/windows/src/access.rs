@@ -154,7 +154,7 @@ impl Windows<'_> {
                 on_process(&job, pid, address, remote)?;
             }
             Reach::Message if self.is_dead(&window, target) => {
-                return Err(window.lost(target, "and nobody else reaches its memory"));
+                return Err(window.lost(target, "and no other process can reach its memory"));
             }
             Reach::Message => {
                 let serving = window.serving.as_ref().expect("made where it is needed");

@@ -7,6 +7,7 @@
 //! | [`map`] | the README's map names what is there |
 //! | [`size`] | the length of functions and files, the number of a struct's fields |
 //! | [`statics`] | state hangs off values: no mutable statics |
+//! | [`links`] | links between pages, in the checkout and in the installed tree |
 //! | [`text`] | what must not stand in any file; scripts |
 
 use std::fmt;
@@ -16,6 +17,7 @@ use anyhow::{Context, Result};
 use ignore::WalkBuilder;
 
 pub mod layers;
+pub mod links;
 pub mod map;
 pub mod rust;
 pub mod size;
@@ -78,6 +80,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = layers::check(&crates);
     findings.extend(map::check(&files));
     findings.extend(statics::check(&files));
+    findings.extend(links::check(&files));
     for file in &files {
         findings.extend(text::check(file));
         findings.extend(size::check(file));

@@ -25,17 +25,17 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MARGAY_BLAS",
         reader: "`margay bench`",
-        about: "The file of the BLAS that its programs use, instead of one that they find.",
+        about: "The BLAS library file to use instead of one that is found.",
     },
     Environment {
         name: "MARGAY_NX_RECTANGLE",
         reader: "libnx",
-        about: "Rows and columns of `-sz RxC`, as an NX program that starts itself tells its ranks.",
+        about: "Rows and columns of `-sz RxC`; set for the ranks by an NX program that starts itself.",
     },
     Environment {
         name: "MP_PROCS",
         reader: "`poe`, libmpl",
-        about: "Number of tasks; a program that is linked with libmpl and started alone starts itself through `poe` when it is set.",
+        about: "Number of tasks. When it is set, a program that is linked with libmpl and started directly starts itself through `poe`.",
     },
     Environment {
         name: "MP_LABELIO",
@@ -55,12 +55,12 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MP_INFOLEVEL",
         reader: "`poe`, libmpl",
-        about: "0 to 6: how much is told; 0 leaves MPL's lines about errors out, 2 and more tell on which cores tasks run.",
+        about: "0 to 6: how much is printed. 0 leaves out MPL's lines about errors, 2 and more print on which cores tasks run.",
     },
     Environment {
         name: "MP_EAGER_LIMIT",
         reader: "`poe`, libmpl",
-        about: "Bytes up to which a message does not wait for its receive.",
+        about: "Longest message in bytes that does not wait for its receive.",
     },
     Environment {
         name: "MP_CSS_INTERRUPT",
@@ -70,12 +70,12 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MP_INTRDELAY",
         reader: "libmpl",
-        about: "How long that thread looks for more before it sleeps, in microseconds.",
+        about: "Microseconds for which that thread polls for more messages before it sleeps.",
     },
     Environment {
         name: "MP_PMLIGHTS",
         reader: "`poe`, libmpl",
-        about: "Lights of a task's row in the Program Marker Array, up to 32.",
+        about: "Number of lights in a task's row of the Program Marker Array, up to 32.",
     },
     Environment {
         name: "MP_HOSTFILE",
@@ -100,32 +100,32 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MP_CMDFILE",
         reader: "`poe`",
-        about: "The file of these programs.",
+        about: "The file that lists these programs.",
     },
     Environment {
         name: "MP_NOARGLIST",
         reader: "`poe`, libmpl",
-        about: "`yes`: words behind the program are no options of `poe`.",
+        about: "`yes`: words after the program are not options of `poe`.",
     },
     Environment {
         name: "MP_FENCE",
         reader: "`poe`",
-        about: "A word behind which no options of `poe` stand.",
+        about: "A word after which no options of `poe` follow.",
     },
     Environment {
         name: "MARGAY_MLP_ARENA",
         reader: "libmlp",
-        about: "Bytes of the arena, perhaps with K, M, G or T; half of the memory without it.",
+        about: "Bytes of the arena, with K, M, G or T if wanted. The default is half of the memory.",
     },
     Environment {
         name: "MARGAY_MLP_BIND",
         reader: "libmlp",
-        about: "What is bound: `none`, `cpu` for threads, or `memory` for threads and their memory, as without it.",
+        about: "What is bound: `none`, `cpu` (threads), or `memory` (threads and their memory, the default).",
     },
     Environment {
         name: "MARGAY_TOPOLOGY",
         reader: "libmlp",
-        about: "The folder that describes CPUs and memory nodes, instead of `/sys`.",
+        about: "The folder that describes CPUs and memory nodes; the default is `/sys`.",
     },
     Environment {
         name: "MARGAY_SEGMENT_FD",
@@ -140,17 +140,17 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MARGAY_SPAWN",
         reader: "the launcher",
-        about: "Who spawns by this launcher: where that program waits for the launcher and for the processes; set by the library.",
+        about: "Where the program that spawns through this launcher waits for the launcher and for the processes; set by the library.",
     },
     Environment {
         name: "MARGAY_LAUNCHER",
         reader: "the library",
-        about: "The launcher's executable, set by the launcher, for spawning; a program without a launcher may set it.",
+        about: "The launcher's executable, for spawning. The launcher sets it; for a program without a launcher the user may.",
     },
     Environment {
         name: "MARGAY_BYTES_ONLY",
         reader: "the library",
-        about: "`1`: ranks exchange bytes through pipes only, without common memory and without attaching to each other; to test what a program does on machines that are apart.",
+        about: "`1`: ranks exchange only packets and share no memory, to test how a program behaves on separate machines.",
     },
     Environment {
         name: "MPICC_CC",
@@ -170,7 +170,7 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MPIFORT_PREFIX",
         reader: "`mpifort`",
-        about: "Where `margay fortran` has put the modules of another compiler.",
+        about: "The folder into which `margay fortran` put the modules of another compiler.",
     },
     Environment {
         name: "GLIBC_TUNABLES",
@@ -180,16 +180,16 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MARGAY_STAGE",
         reader: "tests, benchmarks, `cargo xtask`",
-        about: "Another place for `stage/`.",
+        about: "The folder to use instead of `stage/`.",
     },
     Environment {
         name: "MARGAY_PEERS",
         reader: "`make bench`",
-        about: "A folder with the other implementations, each in a Python environment of its own.",
+        about: "The folder of the other implementations, each in its own Python environment.",
     },
     Environment {
         name: "MARGAY_TEST_SEEDS",
         reader: "tests",
-        about: "How many seeds the randomized tests try; more than in a usual run.",
+        about: "Number of seeds that the randomized tests try.",
     },
 ];

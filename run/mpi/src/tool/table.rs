@@ -24,12 +24,12 @@ pub struct Category {
 pub const CATEGORIES: &[Category] = &[
     Category {
         name: "margay",
-        about: "Everything of this library.",
+        about: "All of this library.",
         parent: None,
     },
     Category {
         name: "margay_protocols",
-        about: "By which way a message goes.",
+        about: "Which protocol moves a message.",
         parent: Some("margay"),
     },
     Category {
@@ -39,7 +39,7 @@ pub const CATEGORIES: &[Category] = &[
     },
     Category {
         name: "margay_waiting",
-        about: "How a rank waits: looking, yielding, sleeping.",
+        about: "How a rank waits: spinning, yielding, sleeping.",
         parent: Some("margay"),
     },
     Category {
@@ -54,12 +54,12 @@ pub const CATEGORIES: &[Category] = &[
     },
     Category {
         name: "margay_communicators",
-        about: "What one communicator is used for.",
+        about: "Use of one communicator.",
         parent: Some("margay"),
     },
     Category {
         name: "margay_job",
-        about: "What the job is.",
+        about: "Facts about the job.",
         parent: Some("margay"),
     },
     Category {
@@ -134,7 +134,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_eager_limit",
         environment: Some("MARGAY_EAGER_LIMIT"),
-        about: "Longest message in bytes that is sent without asking the receiver.",
+        about: "Longest message in bytes that is sent eagerly.",
         category: "margay_protocols",
         verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
@@ -144,7 +144,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_attach_limit",
         environment: Some("MARGAY_ATTACH_LIMIT"),
-        about: "Shortest message in bytes that is copied from memory to memory by cross-memory attach; depends on the processor.",
+        about: "Shortest message in bytes that is copied directly by cross-memory attach. The default depends on the processor.",
         category: "margay_protocols",
         verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
@@ -154,7 +154,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_arena_limit",
         environment: Some("MARGAY_ARENA_LIMIT"),
-        about: "Shortest message in bytes from memory of MPI_Alloc_mem that the receiver copies from there.",
+        about: "Shortest message in bytes that the receiver copies directly when the sender's buffer is memory of MPI_Alloc_mem.",
         category: "margay_protocols",
         verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
         scope: MPI_T_SCOPE_LOCAL,
@@ -164,7 +164,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_arena_end",
         environment: Some("MARGAY_ARENA_END"),
-        about: "Messages from memory of MPI_Alloc_mem of this many bytes and more are copied by both sides, if the system lets them.",
+        about: "Shortest message in bytes that both sides copy when the sender's buffer is memory of MPI_Alloc_mem, if the system allows cross-memory attach.",
         category: "margay_protocols",
         verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
         scope: MPI_T_SCOPE_LOCAL,
@@ -174,7 +174,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_part_limit",
         environment: Some("MARGAY_PART_LIMIT"),
-        about: "Longest part in bytes of a message that one of the two sides copies at a time.",
+        about: "Longest part in bytes of a message that the sender or the receiver copies at a time.",
         category: "margay_protocols",
         verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
         scope: MPI_T_SCOPE_LOCAL,
@@ -184,7 +184,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_tokens",
         environment: Some("MARGAY_TOKENS"),
-        about: "Messages sent without asking that may be unmatched at one receiver; later ones ask. Best the same on all ranks, since a receiver tells the sender after each quarter.",
+        about: "Credits in messages: eager messages that may be unmatched at one receiver. Later messages use the rendezvous protocol. The value should be the same on all ranks, because a receiver returns credits after each quarter of it.",
         category: "margay_flow_control",
         verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
         scope: MPI_T_SCOPE_ALL,
@@ -194,7 +194,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_token_bytes",
         environment: Some("MARGAY_TOKEN_BYTES"),
-        about: "Bytes sent without asking that may be unmatched at one receiver. Best the same on all ranks.",
+        about: "Credits in bytes: bytes of eager messages that may be unmatched at one receiver. The value should be the same on all ranks.",
         category: "margay_flow_control",
         verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
         scope: MPI_T_SCOPE_ALL,
@@ -204,7 +204,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_wait_looks",
         environment: Some("MARGAY_WAIT_LOOKS"),
-        about: "How often a waiting rank looks for messages before it does anything else; by default many where every rank has a core, else one.",
+        about: "Spins of a waiting rank before it pauses, yields or sleeps. The default is high where every rank has a core, else 1.",
         category: "margay_waiting",
         verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
@@ -214,7 +214,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_wait_yield_after",
         environment: Some("MARGAY_WAIT_YIELD_AFTER"),
-        about: "Nanoseconds of waiting from which on a rank gives its core away between looks; 0: at once, which also makes polling calls give it away.",
+        about: "Nanoseconds of waiting after which a rank yields its core between polls. 0: at once; then calls such as MPI_Test yield, too.",
         category: "margay_waiting",
         verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
@@ -224,7 +224,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_wait_sleep_after",
         environment: Some("MARGAY_WAIT_SLEEP_AFTER"),
-        about: "Nanoseconds of waiting from which on a rank sleeps until something arrives.",
+        about: "Nanoseconds of waiting after which a rank sleeps until something arrives.",
         category: "margay_waiting",
         verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
@@ -234,7 +234,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_progress_thread",
         environment: Some("MARGAY_PROGRESS_THREAD"),
-        about: "Whether a thread of the rank moves messages while the program computes; worth it for long nonblocking operations when there are cores to spare. Can be set before MPI is initialized.",
+        about: "Whether a thread of the rank moves messages while the program computes. It pays for long nonblocking operations when cores are free. Can be set before MPI is initialized.",
         category: "margay_waiting",
         verbosity: MPI_T_VERBOSITY_USER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
@@ -244,7 +244,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_connect_timeout",
         environment: Some("MARGAY_CONNECT_TIMEOUT"),
-        about: "Seconds after which MPI_Comm_connect and MPI_Comm_accept give up when nobody comes, with MPI_ERR_PORT; 0: never. The info key timeout goes before it.",
+        about: "Seconds after which MPI_Comm_connect and MPI_Comm_accept fail with MPI_ERR_PORT when the other side does not come; 0: never. The info key timeout takes precedence.",
         category: "margay_waiting",
         verbosity: MPI_T_VERBOSITY_USER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
@@ -254,7 +254,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_event_room",
         environment: Some("MARGAY_EVENT_ROOM"),
-        about: "Events that are kept until the end of the call in which they happen; more are dropped.",
+        about: "Number of events that are kept until the end of the call in which they happen. Further events are dropped.",
         category: "margay_tools",
         verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
         scope: MPI_T_SCOPE_LOCAL,
@@ -264,7 +264,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_short_bytes",
         environment: None,
-        about: "Longest message in bytes that takes one cache line.",
+        about: "Longest message in bytes that fits into one cache line.",
         category: "margay_protocols",
         verbosity: MPI_T_VERBOSITY_TUNER_ALL,
         scope: MPI_T_SCOPE_CONSTANT,
@@ -274,7 +274,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_whole_bytes",
         environment: None,
-        about: "Longest message in bytes that takes one packet.",
+        about: "Longest message in bytes that fits into one packet.",
         category: "margay_protocols",
         verbosity: MPI_T_VERBOSITY_TUNER_ALL,
         scope: MPI_T_SCOPE_CONSTANT,
@@ -284,7 +284,7 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "margay_usable_cores",
         environment: None,
-        about: "Cores that the process may use: affinity and quota, not the machine's count.",
+        about: "Number of cores that the process may use, by affinity mask and CPU quota.",
         category: "margay_job",
         verbosity: MPI_T_VERBOSITY_USER_DETAIL,
         scope: MPI_T_SCOPE_READONLY,
@@ -375,38 +375,38 @@ const LEVEL: i32 = MPI_T_PVAR_CLASS_LEVEL;
 /// The performance variables.
 #[rustfmt::skip]
 pub const PERFORMANCE: &[Performance] = &[
-    row("margay_messages_sent", "Messages sent, those of collective operations included, as far as these are messages.", "margay_messages", COUNTER, Measure::Sum(|m| m.counters.sent_in_all().0)),
+    row("margay_messages_sent", "Messages sent, including those of collective operations that use messages.", "margay_messages", COUNTER, Measure::Sum(|m| m.counters.sent_in_all().0)),
     row("margay_bytes_sent", "Their bytes.", "margay_messages", AGGREGATE, Measure::Sum(|m| m.counters.sent_in_all().1)),
-    row("margay_messages_received", "Messages that have found their receive.", "margay_messages", COUNTER, Measure::Sum(|m| get(&m.counters.received.messages))),
-    row("margay_bytes_received", "Their bytes, also those beyond the receive's buffer.", "margay_messages", AGGREGATE, Measure::Sum(|m| get(&m.counters.received.bytes))),
-    row("margay_requests_ended", "Requests of the engine that have ended: nonblocking operations, and blocking ones that had to wait.", "margay_messages", COUNTER, Measure::Sum(|m| get(&m.counters.ended))),
-    row("margay_whole_messages_sent", "Messages sent in one packet.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Whole).messages))),
+    row("margay_messages_received", "Messages that were matched with a receive.", "margay_messages", COUNTER, Measure::Sum(|m| get(&m.counters.received.messages))),
+    row("margay_bytes_received", "Their bytes, including truncated ones.", "margay_messages", AGGREGATE, Measure::Sum(|m| get(&m.counters.received.bytes))),
+    row("margay_requests_ended", "Requests of the engine that were completed: nonblocking operations, and blocking ones that had to wait.", "margay_messages", COUNTER, Measure::Sum(|m| get(&m.counters.ended))),
+    row("margay_whole_messages_sent", "Eager messages sent in one packet.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Whole).messages))),
     row("margay_whole_bytes_sent", "Their bytes.", "margay_protocols", AGGREGATE, Measure::Sum(|m| get(&m.counters.sent(Protocol::Whole).bytes))),
-    row("margay_fragmented_messages_sent", "Messages sent in several packets without asking.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Fragments).messages))),
+    row("margay_fragmented_messages_sent", "Eager messages sent in several packets.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Fragments).messages))),
     row("margay_fragmented_bytes_sent", "Their bytes.", "margay_protocols", AGGREGATE, Measure::Sum(|m| get(&m.counters.sent(Protocol::Fragments).bytes))),
-    row("margay_direct_messages_sent", "Messages copied from memory to memory.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Direct).messages))),
+    row("margay_direct_messages_sent", "Rendezvous messages that were copied directly.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Direct).messages))),
     row("margay_direct_bytes_sent", "Their bytes.", "margay_protocols", AGGREGATE, Measure::Sum(|m| get(&m.counters.sent(Protocol::Direct).bytes))),
-    row("margay_streamed_messages_sent", "Messages sent in packets after the receiver's answer.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Streamed).messages))),
+    row("margay_streamed_messages_sent", "Rendezvous messages that were sent in packets.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Streamed).messages))),
     row("margay_streamed_bytes_sent", "Their bytes.", "margay_protocols", AGGREGATE, Measure::Sum(|m| get(&m.counters.sent(Protocol::Streamed).bytes))),
-    row("margay_out_of_tokens", "Messages that had to ask although they are short, because the receiver's tokens were used up.", "margay_flow_control", COUNTER, Measure::Sum(|m| get(&m.counters.out_of_tokens))),
-    row("margay_unexpected_messages", "Messages that came before their receive.", "margay_queues", COUNTER, Measure::Sum(|m| get(&m.counters.unexpected.messages))),
+    row("margay_out_of_tokens", "Short messages that used the rendezvous protocol because no credits were left.", "margay_flow_control", COUNTER, Measure::Sum(|m| get(&m.counters.out_of_tokens))),
+    row("margay_unexpected_messages", "Messages that arrived before their receive was posted.", "margay_queues", COUNTER, Measure::Sum(|m| get(&m.counters.unexpected.messages))),
     row("margay_unexpected_bytes", "Their bytes.", "margay_queues", AGGREGATE, Measure::Sum(|m| get(&m.counters.unexpected.bytes))),
-    row("margay_unexpected_share", "Share of all messages that came before their receive, since the start.", "margay_queues", MPI_T_PVAR_CLASS_PERCENTAGE, Measure::Share(unexpected_share)),
-    row("margay_match_attempts", "Searches of a queue for the partner of a message or of a receive.", "margay_queues", COUNTER, Measure::Sum(|m| get(&m.counters.match_attempts))),
-    row("margay_unexpected_queue_length", "Messages that wait for their receive now.", "margay_queues", LEVEL, Measure::Now(|m| m.counters.level(Level::Unexpected))),
-    row("margay_posted_queue_length", "Receives that wait for their message now.", "margay_queues", LEVEL, Measure::Now(|m| m.counters.level(Level::Posted))),
-    row("margay_unexpected_queue_peak", "Most messages that waited for their receive.", "margay_queues", MPI_T_PVAR_CLASS_HIGHWATERMARK, Measure::Peak(Level::Unexpected)),
-    row("margay_posted_queue_peak", "Most receives that waited for their message.", "margay_queues", MPI_T_PVAR_CLASS_HIGHWATERMARK, Measure::Peak(Level::Posted)),
-    row("margay_waits", "Waits that were not over after the first looks.", "margay_waiting", COUNTER, Measure::Sum(|m| get(&m.waiting.waits))),
-    row("margay_wait_time", "Nanoseconds in these waits, without the first eight yields of each where cores are short.", "margay_waiting", TIMER, Measure::Sum(|m| get(&m.waiting.wait_ns))),
-    row("margay_yields", "Times that the core was given away while waiting.", "margay_waiting", COUNTER, Measure::Sum(|m| get(&m.waiting.yields))),
-    row("margay_sleeps", "Times that a thread went to sleep while waiting.", "margay_waiting", COUNTER, Measure::Sum(|m| get(&m.waiting.sleeps))),
+    row("margay_unexpected_share", "Share of all messages since the start that arrived before their receive was posted.", "margay_queues", MPI_T_PVAR_CLASS_PERCENTAGE, Measure::Share(unexpected_share)),
+    row("margay_match_attempts", "Searches of a queue for a message or a posted receive that matches.", "margay_queues", COUNTER, Measure::Sum(|m| get(&m.counters.match_attempts))),
+    row("margay_unexpected_queue_length", "Current length of the queue of unexpected messages.", "margay_queues", LEVEL, Measure::Now(|m| m.counters.level(Level::Unexpected))),
+    row("margay_posted_queue_length", "Current length of the queue of posted receives.", "margay_queues", LEVEL, Measure::Now(|m| m.counters.level(Level::Posted))),
+    row("margay_unexpected_queue_peak", "Greatest length of the queue of unexpected messages.", "margay_queues", MPI_T_PVAR_CLASS_HIGHWATERMARK, Measure::Peak(Level::Unexpected)),
+    row("margay_posted_queue_peak", "Greatest length of the queue of posted receives.", "margay_queues", MPI_T_PVAR_CLASS_HIGHWATERMARK, Measure::Peak(Level::Posted)),
+    row("margay_waits", "Waits that lasted longer than the first spins.", "margay_waiting", COUNTER, Measure::Sum(|m| get(&m.waiting.waits))),
+    row("margay_wait_time", "Nanoseconds in these waits, without the first eight yields of each where ranks outnumber cores.", "margay_waiting", TIMER, Measure::Sum(|m| get(&m.waiting.wait_ns))),
+    row("margay_yields", "Number of yields while waiting.", "margay_waiting", COUNTER, Measure::Sum(|m| get(&m.waiting.yields))),
+    row("margay_sleeps", "Number of times that a thread went to sleep while waiting.", "margay_waiting", COUNTER, Measure::Sum(|m| get(&m.waiting.sleeps))),
     row("margay_sleep_time", "Nanoseconds asleep.", "margay_waiting", TIMER, Measure::Sum(|m| get(&m.waiting.sleep_ns))),
     Performance { enumeration: Some(1), ..row("margay_rank_state", "Whether the rank is outside of MPI (not initialized or finalized), running, or has a thread asleep in a call.", "margay_waiting", MPI_T_PVAR_CLASS_STATE, Measure::State(|m| m.state())) },
-    row("margay_event_room_size", "Events that are kept until the end of a call.", "margay_tools", MPI_T_PVAR_CLASS_SIZE, Measure::Now(|m| m.events.room())),
-    row("margay_comm_messages_sent", "Point-to-point messages that were sent on the communicator.", "margay_communicators", COUNTER, Measure::CommSum(|t| &t.messages)),
+    row("margay_event_room_size", "Number of events that are kept until the end of a call.", "margay_tools", MPI_T_PVAR_CLASS_SIZE, Measure::Now(|m| m.events.room())),
+    row("margay_comm_messages_sent", "Point-to-point messages sent on the communicator.", "margay_communicators", COUNTER, Measure::CommSum(|t| &t.messages)),
     row("margay_comm_bytes_sent", "Their bytes.", "margay_communicators", AGGREGATE, Measure::CommSum(|t| &t.bytes)),
-    row("margay_comm_collectives", "Collective operations that were begun on the communicator, those that the library needs for itself included.", "margay_communicators", COUNTER, Measure::CommSum(|t| &t.collectives)),
+    row("margay_comm_collectives", "Collective operations started on the communicator, including those of the library itself.", "margay_communicators", COUNTER, Measure::CommSum(|t| &t.collectives)),
 ];
 
 fn unexpected_share(monitor: &Monitor) -> f64 {
@@ -458,7 +458,7 @@ pub struct EventType {
 pub const EVENTS: &[EventType] = &[
     EventType {
         name: "margay_message_unexpected",
-        about: "A message came before its receive: source in its communicator, tag, number of the context, bytes.",
+        about: "A message arrived before its receive was posted: source rank in its communicator, tag, context number, bytes.",
         category: "margay_queues",
         kind: EventKind::MessageUnexpected,
         elements: &[
@@ -470,7 +470,7 @@ pub const EVENTS: &[EventType] = &[
     },
     EventType {
         name: "margay_request_ended",
-        about: "A request of the engine ended: kind (0 send, 1 receive, 2 collective, 3 other), source, tag, bytes.",
+        about: "A request of the engine was completed: kind (0 send, 1 receive, 2 collective, 3 other), source, tag, bytes.",
         category: "margay_messages",
         kind: EventKind::RequestEnded,
         elements: &[
@@ -482,7 +482,7 @@ pub const EVENTS: &[EventType] = &[
     },
     EventType {
         name: "margay_sleep",
-        about: "A waiting thread went to sleep: nanoseconds that it has waited.",
+        about: "A waiting thread went to sleep: nanoseconds that it had waited.",
         category: "margay_waiting",
         kind: EventKind::Sleep,
         elements: &[("waited", Element::Number)],
@@ -496,7 +496,7 @@ pub const EVENTS: &[EventType] = &[
     },
     EventType {
         name: "margay_out_of_tokens",
-        about: "A short message has to ask because the receiver's tokens are used up: rank of the receiver in MPI_COMM_WORLD, bytes of the message.",
+        about: "A short message uses the rendezvous protocol because no credits are left: rank of the receiver in MPI_COMM_WORLD, bytes of the message.",
         category: "margay_flow_control",
         kind: EventKind::OutOfTokens,
         elements: &[("receiver", Element::Int), ("bytes", Element::Number)],
