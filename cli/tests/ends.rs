@@ -262,7 +262,7 @@ fn wrong_use_takes_one_line() {
 #[test]
 fn too_few_file_descriptors_are_told() {
     let script = format!("ulimit -n 64; exec {} run -n 100 true", margay());
-    let done = run(std::process::Command::new("sh").args(["-c", &script]));
+    let done = run(fresh("sh").args(["-c", &script]));
     assert_eq!(
         (done.code(), done.err.lines().count()),
         (1, 1),
