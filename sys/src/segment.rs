@@ -21,7 +21,7 @@ use crate::board::Table;
 use crate::doorbell::Doorbell;
 
 /// The version of everything that lies in the segment. A changed layout gets a new version.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// `MARGAY` and the format's version in the last byte.
 pub const MAGIC: u64 = u64::from_ne_bytes([b'M', b'A', b'R', b'G', b'A', b'Y', 0, VERSION]);
@@ -92,6 +92,9 @@ pub enum Phase {
     Running = 1,
     /// Finalize is done.
     Finalized = 2,
+    /// In use by libraries whose programs do not say when they end (NX, MPL): an exit with code 0 is a
+    /// normal end.
+    Joined = 3,
 }
 
 /// What a waiting rank waits for; what `showmesh` shows and what explains a hang.
@@ -840,12 +843,17 @@ impl RankCell {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Starting,
             1 => Phase::Running,
+            3 => Phase::Joined,
             _ => Phase::Finalized,
         }
     }
 
-    /// Enters (by the launcher) that the process is gone.
-    pub fn set_exited(&self) {
+    /// Enters (by the launcher) that the process is gone, and whether it exited with code 0: in
+    /// [`Phase::Joined`] that is a normal end, however it came about.
+    pub fn set_exited(&self, success: bool) {
+        if success && self.phase() == Phase::Joined {
+            self.set_phase(Phase::Finalized);
+        }
         self.exited.store(1, Ordering::Release);
     }
 

@@ -366,7 +366,7 @@ impl State<'_> {
                     if let Some(rank) = self.pids.iter().position(|&p| p == pid) {
                         self.pids[rank] = 0;
                         let cell = self.segment.cell(rank as u32);
-                        cell.set_exited();
+                        cell.set_exited(status.success());
                         if cell.has_failed() {
                             self.segment.header().add_failure();
                             for other in 0..self.segment.ranks() {

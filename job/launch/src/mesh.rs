@@ -219,7 +219,7 @@ mod tests {
                 since_ns: long_ago,
             }));
         }
-        segment.cell(2).set_exited();
+        segment.cell(2).set_exited(true);
         let mut mesh = Mesh::default();
         let jobs = mesh.look();
         let job = jobs.iter().find(|j| j.job == u64::from(me)).unwrap();

@@ -59,7 +59,7 @@ pub fn failure(job: &Job, failure: Failure, segment: &Segment) -> String {
             format!("exited with code {code} before MPI_Init"),
             wrapped_signal(code),
         ),
-        Cause::WithoutFinalize(code) if other => {
+        Cause::WithoutFinalize(code) if cell.is_some_and(|c| c.phase() == Phase::Joined) => {
             (format!("exited with code {code}"), wrapped_signal(code))
         }
         Cause::WithoutFinalize(code) => (

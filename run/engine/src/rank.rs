@@ -481,21 +481,38 @@ impl Rank {
         self.block(|engine| engine.is_drained().then_some(()), |_| None);
     }
 
-    /// As [`drain`](Self::drain), for so long at most.
-    pub fn drain_within(&self, limit_ns: u64) {
+    /// At the end of the process: waits until all messages are out ([`Engine::has_sent_all`]), for `limit_ns` nanoseconds at
+    /// most, and returns whether they are.
+    /// Unlike other calls it may be made while a call is under way in another thread, for which it waits no longer than
+    /// that either, or further out in this one (the program exits in a callback).
+    pub fn drain_within(&self, limit_ns: u64) -> bool {
+        // For a thread inside the engine, which does not wake this one when it leaves.
+        const RETRY_NS: u64 = 1_000_000;
         let until_ns = clock::now_ns() + limit_ns;
-        self.block(
-            |engine| (engine.is_drained() || clock::now_ns() >= until_ns).then_some(()),
-            |_| Some(Pending::Elsewhere),
-        );
+        let mut drained = false;
+        loop {
+            let now_ns = clock::now_ns();
+            if now_ns >= until_ns {
+                return false;
+            }
+            self.bell_sleep(RETRY_NS.min(until_ns - now_ns), &mut || {
+                self.engine.try_lock().is_some_and(|mut engine| {
+                    let moved = self.advance(&mut engine) || self.watch(&mut engine);
+                    drained = engine.has_sent_all();
+                    moved || drained
+                })
+            });
+            if drained {
+                return true;
+            }
+        }
     }
 
-    /// Whether no call is under way in another thread or further out in this one, and nobody has aborted the job: whether
-    /// this is a moment to come to an end in order.
+    /// Whether somebody has aborted the job.
     #[must_use]
-    pub fn is_calm(&self) -> bool {
-        let aborted = self.segment.as_ref().and_then(|s| s.header().aborted());
-        aborted.is_none() && self.engine.try_lock().is_some()
+    pub fn is_aborted(&self) -> bool {
+        let header = self.segment.as_ref().map(|s| s.header());
+        header.is_some_and(|header| header.aborted().is_some())
     }
 
     /// `bytes` of zeroed memory from which the other ranks copy without a system call; its address.
@@ -755,5 +772,37 @@ fn thresholds(monitor: &Monitor, shares_memory: bool) -> Arc<Thresholds> {
         monitor.tuning.thresholds().clone()
     } else {
         Arc::new(Thresholds::bytes_only())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn the_end_waits_for_who_is_inside_but_not_for_ever() {
+        const SHORT_NS: u64 = 20_000_000;
+        const LONG_NS: u64 = 60_000_000_000;
+        let rank = Rank::alone(&Monitor::new()).unwrap();
+        assert!(rank.drain_within(SHORT_NS));
+        let (tell_inside, inside) = channel();
+        let (let_go, may_leave) = channel::<()>();
+        let held = &rank;
+        std::thread::scope(|threads| {
+            threads.spawn(move || {
+                held.with_engine(|_| {
+                    tell_inside.send(()).unwrap();
+                    may_leave.recv().unwrap();
+                });
+            });
+            inside.recv().unwrap();
+            assert!(!rank.drain_within(SHORT_NS));
+            let_go.send(()).unwrap();
+            assert!(rank.drain_within(LONG_NS));
+        });
+        // A callback that exits has a call of its own thread around it.
+        rank.with_engine(|_| assert!(!rank.drain_within(SHORT_NS)));
     }
 }

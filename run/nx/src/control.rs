@@ -189,7 +189,7 @@ impl Control {
             let Some(node) = self.children.remove(&pid) else {
                 continue;
             };
-            self.segment.cell(node).set_exited();
+            self.segment.cell(node).set_exited(status.success());
             if status.success() || first.is_some() {
                 continue;
             }
