@@ -1,7 +1,7 @@
 //! Plays a rank for the launcher's tests: does what its arguments say, one after the other, with
 //! the entries in the job's segment that the MPI library would make.
 //!
-//! `init`, `fin`, `call:NAME`, `wait:KIND:RANK|any:TAG|any`, `abort:CODE`, `exit:CODE`, `kill:SIGNAL`,
+//! `init`, `join`, `fin`, `call:NAME`, `wait:KIND:RANK|any:TAG|any`, `abort:CODE`, `exit:CODE`, `kill:SIGNAL`,
 //! `sleep:MS`, `print:TEXT`, `mark:LIGHT:COLOUR:TEXT` (of four lights), `only:RANK` (skips what follows up to `all` in other ranks).
 
 use std::io::Write;
@@ -32,6 +32,7 @@ fn main() {
             "all" => skipping = false,
             _ if skipping => {}
             "init" => peers.set_phase(rank, Phase::Running),
+            "join" => peers.set_phase(rank, Phase::Joined),
             "fin" => peers.set_phase(rank, Phase::Finalized),
             "call" => {
                 for (word, value) in peers.call_words(rank).iter().zip(call_name(value)) {

@@ -118,7 +118,7 @@ fn children_that_the_launcher_had_before_are_left_alone() {
         "sleep 5 & echo $! >&2; exec {} run -n 1 sh -c 'echo ready; sleep 100'",
         margay()
     );
-    let mut child = Command::new("sh")
+    let mut child = fresh("sh")
         .args(["-c", &script])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

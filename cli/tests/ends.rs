@@ -106,6 +106,25 @@ fn leaving_without_finalize_ends_the_job() {
 }
 
 #[test]
+fn who_has_joined_may_leave_with_code_0_alone() {
+    let done = run(&mut command("-n 3 %act join call:mynode exit:0"));
+    assert_eq!((done.code(), done.err.as_str()), (0, ""));
+    // Nor is that a failure for the ranks that go on.
+    let line = "-n 3 -continue-on-failure %act join call:mynode only:1 sleep:300 all exit:0";
+    let done = run(&mut command(line));
+    assert_eq!((done.code(), done.err.as_str()), (0, ""));
+    for (end, code, text) in [
+        ("exit:3", 3, "exited with code 3; its last call was mynode"),
+        ("kill:11", 139, "was killed by SIGSEGV"),
+    ] {
+        let line = format!("-n 3 %act join call:mynode only:2 {end} all sleep:20000");
+        let done = run(&mut command(&line));
+        assert_eq!(done.code(), code, "{}", done.err);
+        assert!(done.err.contains(text), "{}", done.err);
+    }
+}
+
+#[test]
 fn an_abort_is_reported_with_its_code() {
     let done = run(&mut command(
         "-n 3 %act init only:1 abort:42 all sleep:20000",
@@ -262,7 +281,7 @@ fn wrong_use_takes_one_line() {
 #[test]
 fn too_few_file_descriptors_are_told() {
     let script = format!("ulimit -n 64; exec {} run -n 100 true", margay());
-    let done = run(std::process::Command::new("sh").args(["-c", &script]));
+    let done = run(fresh("sh").args(["-c", &script]));
     assert_eq!(
         (done.code(), done.err.lines().count()),
         (1, 1),

@@ -50,7 +50,7 @@ fn what_the_job_does_not_read_stays_there() {
         "while read line; do {} run -n 2 sh -c 'echo $0 $MARGAY_RANK' $line; done",
         margay()
     );
-    let mut shell = std::process::Command::new("sh");
+    let mut shell = fresh("sh");
     shell.args(["-c", &script]).env(MARK, "none");
     let done = run_with_input(&mut shell, b"a\nb\nc\n");
     assert_eq!(done.sorted(), ["a 0", "a 1", "b 0", "b 1", "c 0", "c 1"]);
@@ -78,7 +78,7 @@ fn closed_standard_descriptors_do_no_harm() {
         "exec {} run -n 2 sh -c 'cat; echo $MARGAY_RANK' <&-",
         margay()
     );
-    let done = run(std::process::Command::new("sh").args(["-c", &script]));
+    let done = run(fresh("sh").args(["-c", &script]));
     assert_eq!(
         (done.code(), done.sorted()),
         (0, vec!["0", "1"]),
@@ -86,7 +86,7 @@ fn closed_standard_descriptors_do_no_harm() {
         done.err
     );
     let script = format!("exec {} run -n 2 echo x >&- 2>&-", margay());
-    let done = run(std::process::Command::new("sh").args(["-c", &script]));
+    let done = run(fresh("sh").args(["-c", &script]));
     assert_eq!(done.code(), 0);
 }
 

@@ -3,7 +3,6 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -11,7 +10,7 @@ use margay_sys_os::terminal::Pty;
 use serde_json::Value;
 
 fn mesh(arguments: &[&str]) -> Done {
-    run(Command::new(margay()).arg("mesh").args(arguments))
+    run(fresh(margay()).arg("mesh").args(arguments))
 }
 
 fn json(arguments: &[&str]) -> Value {
@@ -101,7 +100,7 @@ fn a_busy_rank_is_seen_busy() {
 
 /// What a live display shows in a terminal until a text has come so many times; then it is told to quit.
 fn live(words: &[&str], text: &str, times: usize) -> String {
-    let mut command = Command::new(margay());
+    let mut command = fresh(margay());
     command.args(words).env("TERM", "xterm");
     let (mut child, mut master) = Pty::open().unwrap().spawn(&mut command).unwrap();
     let mut seen = String::new();
@@ -141,7 +140,7 @@ fn marked() -> Running {
 fn markers_are_shown_as_json_and_as_a_table() {
     let running = marked();
     let id = running.pid().to_string();
-    let markers = |arguments: &[&str]| run(Command::new(margay()).arg("markers").args(arguments));
+    let markers = |arguments: &[&str]| run(fresh(margay()).arg("markers").args(arguments));
     let done = markers(&["--json", "--job", &id]);
     let shown: Value = serde_json::from_str(&done.out).unwrap();
     assert_eq!(shown["version"], 1);

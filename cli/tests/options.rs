@@ -11,7 +11,7 @@ use common::*;
 fn named(directory: &tempfile::TempDir, name: &str) -> Command {
     let path = directory.path().join(name);
     symlink(margay(), &path).unwrap();
-    Command::new(path)
+    fresh(path)
 }
 
 #[test]
@@ -25,11 +25,11 @@ fn one_program_with_many_names() {
             "{}",
             done.err
         );
-        let done = run(Command::new(directory.path().join(name)).arg("no-such-program"));
+        let done = run(fresh(directory.path().join(name)).arg("no-such-program"));
         assert!(done.err.starts_with(&format!("{name}: ")), "{}", done.err);
-        let done = run(Command::new(directory.path().join(name)).arg("--version"));
+        let done = run(fresh(directory.path().join(name)).arg("--version"));
         assert_eq!(done.out, format!("{name} {}\n", env!("CARGO_PKG_VERSION")));
-        let done = run(Command::new(directory.path().join(name)).arg("--help"));
+        let done = run(fresh(directory.path().join(name)).arg("--help"));
         assert!(
             done.out
                 .contains(&format!("Usage: {name} [OPTIONS] PROGRAM")),
@@ -64,7 +64,7 @@ fn the_environment_changes_as_told_and_not_more() {
     let mut command = command("-n 1 -x B=2 -genv C 3 -env D -4 -x UNCHANGED env");
     command.env("UNCHANGED", "yes");
     let done = run(&mut command);
-    let plain = run(Command::new("env").env("UNCHANGED", "yes"));
+    let plain = run(fresh("env").env("UNCHANGED", "yes"));
     let mut added: Vec<&str> = done
         .out
         .lines()
@@ -113,7 +113,7 @@ fn ranks_are_bound_as_told() {
         "{}",
         done.err
     );
-    let all = run(Command::new("sh").args(["-c", allowed]));
+    let all = run(fresh("sh").args(["-c", allowed]));
     let done = run(&mut shell("-n 2 -bind none -report-bindings", allowed));
     assert_eq!(done.out, all.out.repeat(2));
     assert!(done.err.contains("not bound: -bind none"), "{}", done.err);
@@ -136,7 +136,7 @@ fn ranks_are_bound_as_told() {
 
 #[test]
 fn one_usable_core_is_enough() {
-    let mut command = Command::new("taskset");
+    let mut command = fresh("taskset");
     let core = margay_sys_os::cpu::affinity()[0].to_string();
     command.args(["-c", &core, margay(), "run", "-report-bindings"]);
     command.args(["-n", "4", "sh", "-c", "echo x"]);
@@ -167,7 +167,7 @@ fn open_descriptors_of_a_rank_are_its_own() {
         numbers
     };
     // What the test was started with is inherited by everybody.
-    let plain = numbers(&run(Command::new("sh").args(["-c", script])).out);
+    let plain = numbers(&run(fresh("sh").args(["-c", script])).out);
     let done = run(&mut shell("-n 4", script));
     assert_eq!(done.out.lines().count(), 4);
     for line in done.out.lines() {
@@ -180,19 +180,19 @@ fn open_descriptors_of_a_rank_are_its_own() {
 #[test]
 fn limits_of_the_user_reach_the_ranks() {
     let script = format!("ulimit -Sn 77; {} run -n 2 sh -c 'ulimit -Sn'", margay());
-    let done = run(Command::new("sh").args(["-c", &script]));
+    let done = run(fresh("sh").args(["-c", &script]));
     assert_eq!(done.out, "77\n77\n", "{}", done.err);
 }
 
 #[test]
 fn pages_and_completions() {
     let directory = tempfile::tempdir().unwrap();
-    let done = run(Command::new(margay()).arg("man").arg(directory.path()));
+    let done = run(fresh(margay()).arg("man").arg(directory.path()));
     assert_eq!(done.code(), 0, "{}", done.err);
     assert!(directory.path().join("mpiexec.1").is_file());
     for shell in ["bash", "zsh", "fish"] {
         for name in ["margay", "mpiexec", "showmesh"] {
-            let done = run(Command::new(margay()).args(["completions", shell, name]));
+            let done = run(fresh(margay()).args(["completions", shell, name]));
             assert!(
                 done.code() == 0 && done.out.contains(name),
                 "{shell} {name}: {}",
@@ -200,6 +200,6 @@ fn pages_and_completions() {
             );
         }
     }
-    let done = run(Command::new(margay()).args(["completions", "bash", "mpiexec"]));
+    let done = run(fresh(margay()).args(["completions", "bash", "mpiexec"]));
     assert!(done.out.contains("--report-bindings"));
 }

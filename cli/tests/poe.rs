@@ -18,7 +18,7 @@ impl Poe {
     }
 
     fn command(&self, words: &str) -> Command {
-        let mut command = Command::new(self.0.path().join("poe"));
+        let mut command = fresh(self.0.path().join("poe"));
         command.args(words.split_whitespace());
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MP_")) {
             command.env_remove(name);

@@ -59,7 +59,7 @@ fn ranks_may_end_well_after_a_signal() {
 fn the_same_signal_to_process_and_group_counts_once() {
     // timeout(1) signals the launcher and then its whole group.
     let script = "trap 'sleep 0.4; echo saved; exit 0' TERM; while :; do sleep 0.05; done";
-    let mut command = std::process::Command::new("timeout");
+    let mut command = fresh("timeout");
     command.args(["0.5", margay(), "run", "-n", "2", "sh", "-c", script]);
     let done = run(&mut command);
     assert_eq!(done.out, "saved\nsaved\n", "{}", done.err);
@@ -99,7 +99,7 @@ fn ignored_signals_stay_ignored() {
         "trap '' HUP; exec {} run -n 2 sh -c 'echo ready; sleep 0.5; echo end'",
         margay()
     );
-    let mut command = std::process::Command::new("sh");
+    let mut command = fresh("sh");
     command
         .args(["-c", &script])
         .env(MARK, format!("nohup-{}", std::process::id()));
@@ -120,7 +120,7 @@ fn who_ignores_its_children_gets_their_status_all_the_same() {
          os.execv('{0}', ['{0}', 'run', '-n', '2', 'sh', '-c', 'exit 6'])",
         margay()
     );
-    let done = run(std::process::Command::new("python3").args(["-c", &script]));
+    let done = run(fresh("python3").args(["-c", &script]));
     assert_eq!(done.code(), 6, "{}", done.err);
 }
 
@@ -150,7 +150,7 @@ impl Terminal {
     /// Starts a shell script as the leader of the terminal's session.
     fn start(script: &str) -> Terminal {
         let mark = format!("pty-{}-{:?}", std::process::id(), Instant::now());
-        let mut command = std::process::Command::new("bash");
+        let mut command = fresh("bash");
         command.args(["-c", script]).env(MARK, &mark);
         let (child, master) = Pty::open().unwrap().spawn(&mut command).unwrap();
         Terminal {

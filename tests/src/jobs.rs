@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use margay_sys_os::signal;
+
 use crate::{command, program, scratch, stage, succeed};
 
 /// The variable by which a test finds the processes of its own job.
@@ -160,7 +162,8 @@ impl Job {
     /// When it cannot be started.
     pub fn start(words: &Words, limit_s: u64) -> Job {
         let mark = new_mark();
-        let mut child = Command::new(&words.0[0])
+        let mut command = Command::new(&words.0[0]);
+        let mut child = signal::take_defaults_in(&mut command)
             .args(&words.0[1..])
             .env(MARK, &mark)
             .stdin(Stdio::null())

@@ -54,9 +54,10 @@ pub fn scratch() -> tempfile::TempDir {
 }
 
 /// A command bounded to `limit_s` seconds, without standard input, and without variables that would change what the
-/// tools of the stage tree do.
+/// tools of the stage tree do. No signal is ignored in it, however the tests were started.
 pub fn command(program: impl AsRef<std::ffi::OsStr>, limit_s: u32) -> Command {
     let mut command = Command::new("timeout");
+    margay_sys_os::signal::take_defaults_in(&mut command);
     command
         .args(["-k", "5", &limit_s.to_string()])
         .arg(program)

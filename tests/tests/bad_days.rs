@@ -380,7 +380,7 @@ fn a_launcher_killed_in_a_collective_leaves_nothing() {
 fn a_terminal_that_hangs_up_leaves_nothing() {
     let built = days();
     let mut command = Command::new(stage().join("bin/mpiexec"));
-    command
+    margay_sys_os::signal::take_defaults_in(&mut command)
         .args(["-timeout", "60", "-n", "4"])
         .arg(built.path())
         .arg("loop");

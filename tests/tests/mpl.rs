@@ -34,6 +34,21 @@ fn receive_and_call_under_load() {
 }
 
 #[test]
+fn tasks_end_while_routines_are_called() {
+    let folder = scratch();
+    let executable = MPL.compile(folder.path(), "ends");
+    for interrupt in ["no", "yes"] {
+        for (way, code) in [("return", 0), ("_exit", 0), ("wrong", 3)] {
+            let output = run(mpiexec(4)
+                .env("MP_CSS_INTERRUPT", interrupt)
+                .arg(&executable)
+                .arg(way));
+            assert_eq!(output.status.code(), Some(code), "{way}: {}", said(&output));
+        }
+    }
+}
+
+#[test]
 fn mpl_nx_and_mpi_in_one_program() {
     is_ok("mixed");
 }

@@ -155,6 +155,60 @@ fn a_program_may_end_without_saying_so() {
 }
 
 #[test]
+fn every_exit_with_code_0_is_a_normal_end() {
+    let folder = scratch();
+    let executable = NX.compile(folder.path(), "ends");
+    for way in [
+        "return",
+        "_exit",
+        "quick_exit",
+        "handler",
+        "handlers",
+        "thread",
+        "waiting",
+        "after MPI",
+    ] {
+        for (ranks, bytes_only) in [(1, "0"), (4, "0"), (4, "1")] {
+            for progress in ["0", "1"] {
+                let output = run(mpiexec(ranks)
+                    .env("MARGAY_BYTES_ONLY", bytes_only)
+                    .env("MARGAY_PROGRESS_THREAD", progress)
+                    .arg(&executable)
+                    .arg(way));
+                let ended = (output.status.code(), said(&output));
+                assert_eq!(ended, (Some(0), String::new()), "{way} on {ranks} ranks");
+            }
+        }
+    }
+    let executable = NX.compile_fortran(folder.path(), "stops");
+    assert_eq!(succeed(mpiexec(4).arg(&executable)), "");
+}
+
+#[test]
+fn other_ends_are_reported() {
+    let folder = scratch();
+    let executable = NX.compile(folder.path(), "ends");
+    for (way, code, text) in [
+        // What a copy of the process does is no end of the rank.
+        (
+            "child",
+            3,
+            "exited with code 3; its last call was csend; the job has been ended",
+        ),
+        (
+            "in MPI",
+            1,
+            "exited with code 0 without MPI_Finalize; its last call was csend",
+        ),
+    ] {
+        let output = run(mpiexec(4).arg(&executable).arg(way));
+        assert_eq!(output.status.code(), Some(code), "{way}: {}", said(&output));
+        assert!(said(&output).contains(text), "{way}: {}", said(&output));
+        assert!(said(&output).contains("the job has been ended"), "{way}");
+    }
+}
+
+#[test]
 fn programs_of_several_types_share_nodes() {
     let folder = scratch();
     let executable = NX.compile(folder.path(), "ptypes");

@@ -12,10 +12,12 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use margay_core_registry::Phase;
 use margay_run_engine::{Rank, SystemClock};
 use margay_run_mpi::constants::error_class::MPI_ERR_OTHER;
 use margay_run_mpi::constants::thread::{MPI_THREAD_MULTIPLE, MPI_THREAD_SINGLE};
 use margay_run_mpi::tool::Tools;
+use margay_sys_os::process::{at_exit, has_thread, thread_id};
 
 pub use process::Process;
 
@@ -40,6 +42,7 @@ static EXIT_CODE: AtomicI32 = AtomicI32::new(0);
 static USERS: Mutex<Users> = Mutex::new(Users {
     mpi: 0,
     libraries: 0,
+    first: None,
 });
 
 /// Who uses the rank.
@@ -48,6 +51,20 @@ struct Users {
     mpi: u32,
     /// NX and MPL, from their first use to the end of the process.
     libraries: u32,
+    /// The process and the thread that used a library first, as the kernel numbers them.
+    first: Option<(u32, u32)>,
+}
+
+impl Users {
+    /// Whether the calling thread may use the rank at the end of the process. It may not in a child, which has a copy of
+    /// everything, but in which the rank is still its parent's; nor while a rank that has a single thread may be in use by it.
+    fn may_use_at_end(&self, mpi: &Process) -> bool {
+        let (pid, thread) = (std::process::id(), thread_id());
+        self.first.is_some_and(|(first_pid, first_thread)| {
+            let is_only = first_thread == thread || !has_thread(first_thread);
+            first_pid == pid && (mpi.rank().lock().is_shared() || is_only)
+        })
+    }
 }
 
 /// A way to use the rank by MPI.
@@ -143,7 +160,7 @@ pub fn enter(mpi: &'static Process, model: Model, level: c_int) {
         mpi.open_world(level);
         WORLD.store(RUNNING, Ordering::Release);
     }
-    mpi.join();
+    mpi.rank().set_phase(Phase::Running);
     tools().set_running(true);
     CURRENT.store(std::ptr::from_ref(mpi).cast_mut(), Ordering::Release);
 }
@@ -154,13 +171,18 @@ pub fn enter_library(name: &str) -> &'static Process {
     let mpi = opened(name);
     let mut users = users();
     users.libraries += 1;
-    if users.libraries == 1 && !margay_sys_os::process::at_exit(exits) {
-        eprintln!(
-            "{name}: no memory is left for the end of the process; its exit code may go unnoticed"
-        );
+    if users.libraries == 1 {
+        users.first = Some((std::process::id(), thread_id()));
+        if !at_exit(exits) {
+            eprintln!(
+                "{name}: no memory is left for the end of the process; its exit code may go unnoticed"
+            );
+        }
     }
     set_up(mpi, &users, true);
-    mpi.join();
+    if users.mpi == 0 {
+        mpi.rank().set_phase(Phase::Joined);
+    }
     mpi
 }
 
@@ -196,6 +218,8 @@ pub fn leave(mpi: &'static Process) {
         tools().set_running(false);
         if users.libraries == 0 {
             mpi.part();
+        } else {
+            mpi.rank().set_phase(Phase::Joined);
         }
     }
 }
@@ -211,13 +235,16 @@ fn users() -> MutexGuard<'static, Users> {
 }
 
 /// At the end of the process. When MPI is not in use and the exit code is 0, a process of NX or MPL has come to its normal
-/// end; another code ends the job. When nothing is in use, everything is given back, so that memory checkers find nothing.
+/// end: what it has sent gets time to arrive. Nothing but this time depends on whether the process comes by here
+/// (after `_exit` it does not) and what its threads do then: the launcher judges the end by the phase and the exit
+/// code. When nothing is in use, everything is given back, so that memory checkers find nothing.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static CLOSE: extern "C" fn() = close;
 
 extern "C" fn exits(code: c_int, _: *mut c_void) {
-    EXIT_CODE.store(code, Ordering::Relaxed);
+    // The others see no more of it.
+    EXIT_CODE.store(code & 0xff, Ordering::Relaxed);
 }
 
 extern "C" fn close() {
@@ -228,10 +255,11 @@ extern "C" fn close() {
     if users.libraries != 0 {
         if let Some(mpi) = known()
             && EXIT_CODE.load(Ordering::Relaxed) == 0
-            && mpi.rank().is_calm()
+            && !mpi.rank().is_aborted()
+            && users.may_use_at_end(mpi)
         {
             mpi.rank().drain_within(LAST_SENDS_NS);
-            mpi.part();
+            mpi.rank().set_phase(Phase::Finalized);
         }
         return;
     }

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use margay_sys_os::signal;
+
 /// The variable by which a test finds the processes of its own job.
 pub const MARK: &str = "MARGAY_TEST_MARK";
 pub const LIMIT: Duration = Duration::from_secs(30);
@@ -53,9 +55,16 @@ pub fn act() -> PathBuf {
     path
 }
 
+/// A command for which it does not matter how the test was started: no signal is ignored.
+pub fn fresh(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    signal::take_defaults_in(&mut command);
+    command
+}
+
 /// `margay run` with arguments separated by spaces; `%act` stands for the program that plays a rank.
 pub fn command(line: &str) -> Command {
-    let mut command = Command::new(margay());
+    let mut command = fresh(margay());
     command.arg("run");
     for word in line.split_whitespace() {
         if word == "%act" {

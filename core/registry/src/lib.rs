@@ -19,15 +19,19 @@ pub enum Phase {
     Running = 1,
     /// Finalize is done.
     Finalized = 2,
+    /// In use by libraries whose programs do not say when they end (NX, MPL): an exit with code 0 is a
+    /// normal end.
+    Joined = 3,
 }
 
 impl Phase {
-    /// The phase with that number; numbers beyond the last are the last.
+    /// The phase with that number; numbers of no phase are [`Finalized`](Phase::Finalized).
     #[must_use]
     pub fn from_number(number: u32) -> Phase {
         match number {
             0 => Phase::Starting,
             1 => Phase::Running,
+            3 => Phase::Joined,
             _ => Phase::Finalized,
         }
     }
@@ -186,9 +190,9 @@ mod tests {
         }
         assert_eq!(WaitKind::from_number(0), None);
         assert_eq!(WaitKind::from_number(6), None);
-        let phases = [0, 1, 2, 7].map(Phase::from_number);
-        use Phase::{Finalized, Running, Starting};
-        assert_eq!(phases, [Starting, Running, Finalized, Finalized]);
+        let phases = [0, 1, 2, 3, 7].map(Phase::from_number);
+        use Phase::{Finalized, Joined, Running, Starting};
+        assert_eq!(phases, [Starting, Running, Finalized, Joined, Finalized]);
     }
 
     #[test]

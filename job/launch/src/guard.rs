@@ -366,7 +366,7 @@ impl State<'_> {
                     if let Some(rank) = self.pids.iter().position(|&p| p == pid) {
                         self.pids[rank] = 0;
                         let registry = self.segment.registry();
-                        registry.set_exited(rank as u32);
+                        registry.set_exited(rank as u32, status.success());
                         if registry.has_failed(rank as u32) {
                             registry.add_failure();
                         }

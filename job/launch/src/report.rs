@@ -1,5 +1,6 @@
 //! What the launcher says about a job that failed or took too long.
 
+use margay_core_registry::Phase;
 use margay_job_observe::state::{analysis, state_in_words};
 use margay_job_observe::waits::{describe, rank_ranges};
 use margay_net_platform::Peers;
@@ -57,7 +58,7 @@ pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
             format!("exited with code {code} before MPI_Init"),
             wrapped_signal(code),
         ),
-        Cause::WithoutFinalize(code) if other => {
+        Cause::WithoutFinalize(code) if known.is_some_and(|r| peers.phase(r) == Phase::Joined) => {
             (format!("exited with code {code}"), wrapped_signal(code))
         }
         Cause::WithoutFinalize(code) => (

@@ -17,7 +17,8 @@ pub enum Cause {
     },
     /// The rank exited with a code that is not 0 and never initialised MPI.
     BeforeInit(i32),
-    /// The rank exited between init and finalize.
+    /// The rank exited between init and finalize; or with a code that is not 0 in use by a library
+    /// whose programs do not say when they end.
     WithoutFinalize(i32),
     /// The rank exited with a code that is not 0 after finalize. The job goes on.
     AfterFinalize(i32),
@@ -99,7 +100,7 @@ impl Verdict {
                 rank,
                 match phase {
                     Phase::Starting => Cause::BeforeInit(code),
-                    Phase::Running => Cause::WithoutFinalize(code),
+                    Phase::Running | Phase::Joined => Cause::WithoutFinalize(code),
                     Phase::Finalized => Cause::AfterFinalize(code),
                 },
             ),
@@ -204,6 +205,11 @@ mod tests {
         );
         assert_eq!(
             one(exit(9), Phase::Running),
+            (Some((Cause::WithoutFinalize(9), true)), 9)
+        );
+        assert_eq!(one(exit(0), Phase::Joined), (None, 0));
+        assert_eq!(
+            one(exit(9), Phase::Joined),
             (Some((Cause::WithoutFinalize(9), true)), 9)
         );
         assert_eq!(

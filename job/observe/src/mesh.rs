@@ -238,7 +238,7 @@ mod tests {
             };
             waits.push(peers.begin_wait(rank, &waiting));
         }
-        segment.registry().set_exited(2);
+        segment.registry().set_exited(2, true);
         let mut mesh = Mesh::default();
         let jobs = mesh.look();
         let job = jobs.iter().find(|j| j.job == u64::from(me)).unwrap();

@@ -510,6 +510,17 @@ impl Engine {
                 .any(|r| r.detached && !r.done && !r.kind.is_over_here())
     }
 
+    /// Whether nothing that was sent needs this side any more, be it waited for or not: [`is_drained`](Self::is_drained), and
+    /// no receiver has still to ask for its message.
+    #[must_use]
+    pub fn has_sent_all(&self) -> bool {
+        let is_offered = |kind: &Kind| match kind {
+            Kind::Send(send) => matches!(send.stage, SendStage::Offered(_)),
+            _ => false,
+        };
+        self.is_drained() && !self.state.requests.any(|r| !r.done && is_offered(&r.kind))
+    }
+
     /// Reaches further processes through another transport.
     pub fn join(&mut self, world: World) {
         if let Err(world) = self.transport.join(world) {

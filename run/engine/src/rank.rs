@@ -402,20 +402,37 @@ impl Rank {
         self.block(|engine| engine.is_drained().then_some(()), |_| None);
     }
 
-    /// As [`drain`](Self::drain), for so long at most.
-    pub fn drain_within(&self, limit_ns: u64) {
+    /// At the end of the process: waits until all messages are out ([`Engine::has_sent_all`]), for `limit_ns` nanoseconds at
+    /// most, and returns whether they are.
+    /// Unlike other calls it may be made while a call is under way in another thread, for which it waits no longer than
+    /// that either, or further out in this one (the program exits in a callback).
+    pub fn drain_within(&self, limit_ns: u64) -> bool {
+        // For a thread inside the engine, which does not wake this one when it leaves.
+        const RETRY_NS: u64 = 1_000_000;
         let until_ns = self.clock.now_ns() + limit_ns;
-        self.block(
-            |engine| (engine.is_drained() || self.clock.now_ns() >= until_ns).then_some(()),
-            |_| Some(Pending::Elsewhere),
-        );
+        let mut drained = false;
+        loop {
+            let now_ns = self.clock.now_ns();
+            if now_ns >= until_ns {
+                return false;
+            }
+            self.bell_sleep(RETRY_NS.min(until_ns - now_ns), &mut || {
+                self.engine.try_lock().is_some_and(|mut engine| {
+                    let moved = self.advance(&mut engine) || self.watch(&mut engine);
+                    drained = engine.has_sent_all();
+                    moved || drained
+                })
+            });
+            if drained {
+                return true;
+            }
+        }
     }
 
-    /// Whether no call is under way in another thread or further out in this one, and nobody has aborted the job: whether
-    /// this is a moment to come to an end in order.
+    /// Whether somebody has aborted the job.
     #[must_use]
-    pub fn is_calm(&self) -> bool {
-        self.peers.aborted().is_none() && self.engine.try_lock().is_some()
+    pub fn is_aborted(&self) -> bool {
+        self.peers.aborted().is_some()
     }
 
     /// `bytes` of zeroed memory from which the other ranks copy without a system call; its address.

@@ -406,11 +406,6 @@ impl Mpi {
         self.enter_members(&self.own);
     }
 
-    /// The rank begins to take part, for the launcher.
-    pub fn join(&self) {
-        self.rank.set_phase(Phase::Running);
-    }
-
     /// The rank does not take part any more, as long as it does not join again.
     pub fn part(&self) {
         let helper = self

@@ -199,7 +199,8 @@ impl Control {
             let Some(node) = self.children.remove(&pid) else {
                 continue;
             };
-            self.segment.registry().set_exited(node);
+            let registry = self.segment.registry();
+            registry.set_exited(node, status.success());
             if status.success() || first.is_some() {
                 continue;
             }

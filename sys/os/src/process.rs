@@ -563,12 +563,27 @@ impl ThreadState {
     /// Whether it runs or waits for a core. False also when it has ended.
     #[must_use]
     pub fn is_running(&self) -> bool {
+        self.letter() == Some(b'R')
+    }
+
+    /// The kernel's letter for the state; None when the thread is gone.
+    fn letter(&self) -> Option<u8> {
         // Number, name in parentheses (at most 15 bytes, of any kind), state.
         let mut line = [0; 64];
         let read = self.0.read_at(&mut line, 0).unwrap_or(0);
         let line = &line[..read];
-        let name_end = line.iter().rposition(|&byte| byte == b')');
-        name_end.and_then(|end| line.get(end + 2)) == Some(&b'R')
+        let name_end = line.iter().rposition(|&byte| byte == b')')?;
+        line.get(name_end + 2).copied()
+    }
+}
+
+/// Whether this process has a thread with that number ([`thread_id`]) that has not ended. True where the system does not
+/// show threads.
+#[must_use]
+pub fn has_thread(thread: u32) -> bool {
+    match fs::File::open(format!("/proc/self/task/{thread}/stat")) {
+        Ok(file) => !matches!(ThreadState(file).letter(), None | Some(b'Z' | b'X')),
+        Err(_) => fs::metadata("/proc/self/task").is_err(),
     }
 }
 
@@ -842,6 +857,18 @@ mod tests {
         // Who joins a thread is told before that has left the kernel.
         sleeper.join().unwrap();
         assert!(stops_running());
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_is_not_there() {
+        assert!(has_thread(thread_id()));
+        let ended = std::thread::spawn(thread_id).join().unwrap();
+        let began = Instant::now();
+        // Who joins a thread is told before that has left the kernel.
+        while has_thread(ended) && began.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!has_thread(ended));
     }
 
     #[test]

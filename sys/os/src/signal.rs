@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 pub use libc::{
     SIGABRT, SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGPIPE, SIGQUIT,
@@ -111,6 +113,19 @@ pub fn is_ignored(signal: i32) -> bool {
 pub fn take_default(signal: i32) {
     // SAFETY: SIG_DFL runs no code of ours; a bad number gives an error.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
+/// Has what the command starts begin with the default action of every signal, although this process may have been started
+/// to ignore some (by `nohup`, or in the background of a script).
+pub fn take_defaults_in(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec only an async-signal-safe call is made.
+    unsafe {
+        command.pre_exec(|| {
+            // Those that cannot be changed, and numbers without a signal, give an error that changes nothing.
+            (1..libc::SIGRTMIN()).for_each(take_default);
+            Ok(())
+        })
+    }
 }
 
 /// A descriptor from which blocked signals are read.
@@ -243,6 +258,22 @@ mod tests {
         assert!(send(1, 0).is_err());
         assert!(send_to_group(0, SIGTERM).is_err());
         assert!(send(u32::MAX, SIGTERM).is_err());
+    }
+
+    #[test]
+    fn a_command_can_be_freed_of_what_its_parent_ignores() {
+        // The signal is none that the tests of this process use.
+        // SAFETY: SIG_IGN runs no code.
+        unsafe { libc::signal(SIGXFSZ, libc::SIG_IGN) };
+        let ignored = |command: &mut Command| {
+            let output = command.arg("/proc/self/status").output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let line = text.lines().find(|l| l.starts_with("SigIgn:")).unwrap();
+            u64::from_str_radix(line[7..].trim(), 16).unwrap() & (1 << (SIGXFSZ - 1)) != 0
+        };
+        assert!(ignored(&mut Command::new("cat")));
+        assert!(!ignored(take_defaults_in(&mut Command::new("cat"))));
+        take_default(SIGXFSZ);
     }
 
     #[test]

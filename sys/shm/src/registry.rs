@@ -173,8 +173,12 @@ impl<'a> Registry<'a> {
         Phase::from_number(self.cell(rank).phase.load(Ordering::Acquire))
     }
 
-    /// Enters (by the launcher) that the process of a rank is gone.
-    pub fn set_exited(self, rank: u32) {
+    /// Enters (by the launcher) that the process of a rank is gone, and whether it exited with code 0: in
+    /// [`Phase::Joined`] that is a normal end, however it came about.
+    pub fn set_exited(self, rank: u32, success: bool) {
+        if success && self.phase(rank) == Phase::Joined {
+            self.set_phase(rank, Phase::Finalized);
+        }
         self.cell(rank).exited.store(1, Ordering::Release);
     }
 

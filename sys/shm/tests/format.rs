@@ -147,6 +147,8 @@ fn the_cell_of_a_rank_is_read() {
     assert_eq!((waiting.peer, waiting.tag), (Some(0), Some(42)));
     assert_eq!((waiting.context, waiting.since_ns), (8, 99));
     assert_eq!(registry.waits(0).listed, []);
+    image.u32(CELLS + CELL_BYTES + 72, 3);
+    assert_eq!(registry.phase(1), Phase::Joined);
 }
 
 #[test]
