@@ -469,8 +469,9 @@ impl Segment {
         let next = &self.header().heap_next.0;
         let mut at = next.load(Ordering::Relaxed);
         loop {
-            let start = round_up(at.max(self.heap_offset), align);
-            let end = start.checked_add(round_up(bytes, 64))?;
+            // Checked: the counter may hold anything.
+            let start = at.max(self.heap_offset).checked_next_multiple_of(align)?;
+            let end = start.checked_add(bytes.checked_next_multiple_of(64)?)?;
             if end > self.heap_end {
                 return None;
             }
@@ -657,7 +658,10 @@ impl<'a> Inbox<'a> {
     pub fn announce(&self, sender: u32, pipe_offset: u64) {
         self.pipes[sender as usize].store(pipe_offset, Ordering::Release);
         let place = self.count.fetch_add(1, Ordering::AcqRel);
-        self.order[place as usize].store(sender + 1, Ordering::Release);
+        // Beyond the list only where the counter has been overwritten.
+        if let Some(entry) = self.order.get(place as usize) {
+            entry.store(sender + 1, Ordering::Release);
+        }
     }
 }
 
@@ -1208,5 +1212,25 @@ mod tests {
         assert_eq!(inbox.sender(0), Some((3, 4096)));
         assert_eq!(inbox.sender(1), Some((0, 8192)));
         assert_eq!(inbox.sender(2), None);
+    }
+
+    #[test]
+    fn counters_that_a_peer_has_overwritten_reach_nothing_outside() {
+        let sizes = Sizes {
+            ranks: 2,
+            heap_bytes: 1 << 20,
+            arena_bytes: 0,
+        };
+        let segment = Segment::create(sizes).unwrap();
+        assert_eq!(segment.heap_alloc(u64::MAX), None);
+        segment
+            .header()
+            .heap_next
+            .0
+            .store(u64::MAX - 5, Ordering::Relaxed);
+        assert_eq!(segment.heap_alloc(64), None);
+        segment.inbox(0).counter().store(7, Ordering::Relaxed);
+        segment.inbox(0).announce(1, 4096);
+        assert_eq!(segment.inbox(0).len(), 2);
     }
 }
