@@ -30,11 +30,11 @@ impl Sink for State {
                 peer.unmatched = peer.unmatched.saturating_sub(matched as u32);
                 peer.unmatched_bytes = peer.unmatched_bytes.saturating_sub(number(payload, 1));
             }
-            REVOKE => self.revocations.push(head.word),
+            REVOKE if head.word < recover::NUMBERS => self.revocations.push(head.word),
             REFUSED => self.refusals.push(head.word),
             WITHDRAW => self.withdraw(from, head, payload),
             WITHDRAWN => self.withdrawn(number(payload, 0), head.word != 0),
-            // A kind of a later version; nothing we sent can have asked for it.
+            // A kind of a later version, which nothing we sent can have asked for, or a communicator that there cannot be.
             _ => {}
         }
     }
