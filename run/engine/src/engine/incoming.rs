@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Bytes of memory that are taken for a message in fragments before they have arrived.
+const MOST_AHEAD: u64 = 1 << 20;
+
 impl Sink for State {
     #[inline]
     fn packet(&mut self, from: u32, packet: Packet<'_>) {
@@ -161,7 +164,8 @@ impl State {
             }
             None => {
                 self.give_up_waiting(&envelope);
-                let mut bytes = Vec::with_capacity(total as usize);
+                // What the sender says is to come; more than this is believed when it comes.
+                let mut bytes = Vec::with_capacity(total.min(MOST_AHEAD) as usize);
                 bytes.extend_from_slice(payload);
                 Target::Message(self.keep(envelope, from, total, head.word, Body::Bytes(bytes)))
             }
