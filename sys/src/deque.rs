@@ -250,7 +250,8 @@ impl<T: Word> Owner<T> {
         if tail.load(Ordering::Relaxed).wrapping_sub(1) != at {
             return false;
         }
-        tail.store(at, Ordering::Relaxed);
+        // Release, as every store to the tail: a thief that reads this one has to see what lies below.
+        tail.store(at, Ordering::Release);
         fence::compiler();
         if fences.load(Ordering::Relaxed) == 0 && at.wrapping_sub(self.floor.get()) as i64 >= 0 {
             return true;
@@ -264,7 +265,8 @@ impl<T: Word> Owner<T> {
     fn take_back_fenced(&self, at: u64) -> bool {
         let shared = &*self.shared;
         full_fence(Ordering::SeqCst);
-        let head = shared.thieves.0.head.load(Ordering::Relaxed);
+        // Acquire: a thief that has left the entry here has looked at it before.
+        let head = shared.thieves.0.head.load(Ordering::Acquire);
         let is_here = at.wrapping_sub(head) as i64 >= 0 || self.take_back_contested(at);
         let fences = shared.tail.0.fences.load(Ordering::Relaxed);
         if fences != 0 {
@@ -311,12 +313,12 @@ impl<T: Word> Owner<T> {
     fn take_back_contested(&self, at: u64) -> bool {
         let shared = &*self.shared;
         let tail = &shared.tail.0.tail;
-        tail.store(at.wrapping_add(1), Ordering::Relaxed);
+        tail.store(at.wrapping_add(1), Ordering::Release);
         shared.lock();
         let head = shared.thieves.0.head.load(Ordering::Relaxed);
         let is_here = at.wrapping_sub(head) as i64 >= 0;
         if is_here {
-            tail.store(at, Ordering::Relaxed);
+            tail.store(at, Ordering::Release);
         }
         shared.unlock();
         is_here
