@@ -527,7 +527,9 @@ mod tests {
                     assert!(stealer.steal_if(|_| false).is_none());
                 }
             });
-            let found = (0..20_000).all(|value| {
+            // Miri takes a thousand times as long.
+            let rounds = if cfg!(miri) { 100 } else { 20_000 };
+            let found = (0..rounds).all(|value| {
                 owner.push(Box::new(value));
                 (0..value % 64).for_each(|_| std::hint::spin_loop());
                 owner.pop().as_deref() == Some(&value)
@@ -540,7 +542,8 @@ mod tests {
     #[test]
     fn each_entry_is_taken_once_while_thieves_and_owner_meet_at_the_last() {
         crate::fence::register();
-        const ENTRIES: u64 = 200_000;
+        // Miri takes a thousand times as long.
+        const ENTRIES: u64 = if cfg!(miri) { 200 } else { 200_000 };
         let (owner, stealer) = deque::<Box<u64>>();
         let (sum, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
