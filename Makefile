@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 XTASK = $(CARGO) xtask
-# The toolchain for what the stable one cannot do: Miri.
+# The toolchain for what the stable one cannot do: Miri and the sanitizers.
 export NIGHTLY ?= nightly
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 60
@@ -14,7 +14,7 @@ endif
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test stage wheel install bench check deny miri cross fuzz clean setup-%
+.PHONY: help demo test stage wheel install bench check deny miri cross sanitize fuzz clean setup-%
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1|/' | \
@@ -69,6 +69,9 @@ miri: setup-miri ## undefined behaviour in core/ and the parts of sys/ that need
 
 cross: setup-cross ## the workspace for aarch64; the tests of core/ there, under QEMU
 	xtask/cross.sh
+
+sanitize: setup-sanitize ## worlds of ranks under the address and the thread sanitizer
+	xtask/sanitize.sh $(NIGHTLY)
 
 fuzz: setup-fuzz ## each fuzz target for FUZZ_SECONDS (60), two at a time
 	tests/fuzz/run.sh $(FUZZ_SECONDS)
