@@ -2,9 +2,19 @@
 
 CARGO ?= cargo
 XTASK = $(CARGO) xtask
+# The toolchain for what the stable one cannot do: Miri and the sanitizers.
+export NIGHTLY ?= nightly
+# How long each fuzz target runs.
+FUZZ_SECONDS ?= 60
 
+PINNED := $(shell xtask/toolchain.sh)
+ifneq ($(PINNED),)
+export RUSTUP_TOOLCHAIN := $(PINNED)
+endif
+
+.NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test stage wheel install bench check clean setup-%
+.PHONY: help demo test stage wheel install bench check deny miri cross sanitize fuzz clean setup-%
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1|/' | \
@@ -42,12 +52,29 @@ require-prefix:
 bench: setup-bench build-stage ## Margay and its peers in one run (15 minutes); ARGS='--only p2p --quick' for less
 	$(CARGO) run --quiet --release -p margay-bench-peers --bin bench -- $(ARGS)
 
-check: setup-check ## formatting, lints, and the rules of the house
+check: setup-check deny ## formatting, lints, doc comments, generated files, licences, and the rules of the house
 	$(CARGO) fmt --all -- --check
+	$(CARGO) fmt --manifest-path tests/fuzz/Cargo.toml -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	$(XTASK) header --check
 	$(XTASK) docs --check
 	$(XTASK) tidy
+
+deny: setup-check ## licences, sources and known vulnerabilities of all dependencies (deny.toml)
+	xtask/deny.sh
+
+miri: setup-miri ## undefined behaviour in core/ and the parts of sys/ that need no kernel, under Miri
+	xtask/miri.sh $(NIGHTLY)
+
+cross: setup-cross ## the workspace for aarch64; the tests of core/ there, under QEMU
+	xtask/cross.sh
+
+sanitize: setup-sanitize ## worlds of ranks under the address and the thread sanitizer
+	xtask/sanitize.sh $(NIGHTLY)
+
+fuzz: setup-fuzz ## each fuzz target for FUZZ_SECONDS (60), two at a time
+	tests/fuzz/run.sh $(FUZZ_SECONDS)
 
 clean: ## remove what was built
 	$(CARGO) clean

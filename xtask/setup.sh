@@ -1,9 +1,12 @@
 #!/bin/sh
 # Installs what a purpose needs on Debian and Ubuntu when run as root; otherwise names in one line what is missing.
-# Usage: setup.sh demo|test|bench|check
+# Parts of Rust's toolchains come from rustup, for any user.
+# Usage: setup.sh demo|test|bench|check|miri|cross|sanitize|fuzz
+# Exit status: 0: all is there; 3: missing, and could not be fetched because there is no network; 1: missing otherwise.
 set -eu
 
 purpose=${1:-test}
+cd "$(dirname "$0")/.."
 packages=
 missing=
 
@@ -27,6 +30,40 @@ have() { command -v "$1"; }
 has_library() { ldconfig -p | grep -qF "$1"; }
 # A C compiler with the C library's headers.
 compiles() { echo '#include <stdio.h>' | "$1" -x "$2" -E -; }
+
+# Rust first: nothing works without, and what cargo says of a version that is too old does not tell the remedy.
+wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+if ! have "${CARGO:-cargo}" >/dev/null; then
+    echo "missing for 'make $purpose': cargo; install Rust $wanted or later: https://rustup.rs" >&2
+    exit 1
+fi
+if ! found=$("${CARGO:-cargo}" --version 2>&1); then
+    echo "missing for 'make $purpose': the toolchain of rust-toolchain.toml: run 'rustup toolchain install' here, with a network" >&2
+    exit 1
+fi
+found=${found#cargo }
+found=${found%%[!0-9.]*}
+if [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1)" != "$wanted" ]; then
+    echo "too old for 'make $purpose': cargo $found; install Rust $wanted or later: https://rustup.rs" >&2
+    exit 1
+fi
+
+# rust <component|target> <name> <toolchain>: a part of a toolchain, fetched by rustup where it is missing.
+rust() {
+    if rustup "$1" list --toolchain "$3" 2>/dev/null | grep -q "^$2.*(installed)"; then return 0; fi
+    if log=$(rustup "$1" add "$2" --toolchain "$3" 2>&1); then return 0; fi
+    if ! have rustup >/dev/null; then log="there is no rustup to install it"; fi
+    echo "missing for 'make $purpose': rustup $1 add $2 --toolchain $3: $(echo "$log" | grep -m 1 . | cut -c 1-150)" >&2
+    case $log in
+    *download* | *"is not installed"*) exit 3 ;;
+    esac
+    exit 1
+}
+# A toolchain of that name, in its smallest form.
+toolchain() {
+    if rustup run "$1" rustc --version >/dev/null 2>&1; then return 0; fi
+    rustup toolchain install "$1" --profile minimal --no-self-update >/dev/null 2>&1 || true
+}
 
 needs gcc have cc
 needs libc6-dev compiles cc c
@@ -57,10 +94,28 @@ bench)
     needs libtbb-dev has_library libtbb.so.12
     wants clang-19 have clang-19
     ;;
+check) needs git have git ;;
+cross)
+    needs gcc-aarch64-linux-gnu have aarch64-linux-gnu-gcc
+    needs libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/lib/libc.so.6
+    needs qemu-user have qemu-aarch64
+    ;;
+fuzz) needs g++ have c++ ;;
+# Reports name functions and lines.
+sanitize) needs llvm have llvm-symbolizer ;;
 esac
 case $purpose in
 check | test)
     if have rustup >/dev/null; then rustup component add rustfmt clippy >/dev/null 2>&1 || true; fi
+    ;;
+cross)
+    rust target aarch64-unknown-linux-gnu "$(rustc --version | cut -d ' ' -f 2)"
+    ;;
+miri | sanitize)
+    nightly=${NIGHTLY:-nightly}
+    toolchain "$nightly"
+    rust component rust-src "$nightly"
+    if [ "$purpose" = miri ]; then rust component miri "$nightly"; fi
     ;;
 esac
 

@@ -2,29 +2,19 @@
 //! the SP2; `showmesh` is `margay mesh`.
 #![forbid(unsafe_code)]
 
-mod bench;
-mod classic;
-mod fortran;
-mod live;
-mod markers_view;
-mod mesh_view;
-mod omp;
-mod options;
-mod pages;
-mod poe;
-
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
+use margay_cli::poe::{self, PoeOptions};
+use margay_cli::{bench, classic, fortran, live, omp, pages};
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
 use margay_job_observe::markers::Markers;
 use margay_job_observe::mesh::Mesh;
-use options::{Margay, Subcommand, ViewOptions};
-use poe::PoeOptions;
 
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();

@@ -99,7 +99,7 @@ fn none() -> (Vec<u64>, Layout) {
 
 #[test]
 fn barriers_let_nobody_through_early() {
-    for size in 1..=67 {
+    for size in 1..=sim::MOST {
         let schedules: Vec<_> = (0..size)
             .map(|rank| barrier(Ranks { rank, size }))
             .collect();

@@ -331,7 +331,7 @@ impl Dynamic<'_> {
                 let mut words = vec![HELLO];
                 words.extend(own.words());
                 peer.send(&words)?;
-                let words = self.hear_root(&mut peer, HELLO)?;
+                let words = self.hear_root(&mut peer, HELLO, Address::WORDS)?;
                 let other = Address::from_words(&words);
                 self.find_bell(&mut peer, &other)?;
                 if own.same(&other) {
@@ -355,8 +355,8 @@ impl Dynamic<'_> {
         Ok(())
     }
 
-    /// Waits for a message of the other root; its words behind the first.
-    fn hear_root(&self, peer: &mut Peer, kind: i32) -> Result<Vec<i32>> {
+    /// Waits for a message of the other root; its words behind the first, at least `least` of them.
+    fn hear_root(&self, peer: &mut Peer, kind: i32, least: usize) -> Result<Vec<i32>> {
         let message = self.mpi.rank().block(
             |_| match peer.channel.receive() {
                 Ok(None) => peer
@@ -372,7 +372,7 @@ impl Dynamic<'_> {
         peer.patience = Patience::default();
         let mut words = words_of(&message);
         match words.first() {
-            Some(&first) if first == kind => Ok(words.split_off(1)),
+            Some(&first) if first == kind && words.len() > least => Ok(words.split_off(1)),
             Some(&REFUSED) => fail!(MPI_ERR_PORT, "the other side has given up"),
             _ => fail!(
                 MPI_ERR_PORT,
@@ -413,7 +413,7 @@ impl Dynamic<'_> {
         if let Some((mut peer, bridge)) = held {
             let done = peer
                 .send(&[DONE, joined[0]])
-                .and_then(|()| self.hear_root(&mut peer, DONE));
+                .and_then(|()| self.hear_root(&mut peer, DONE, 1));
             drop(bridge);
             match done {
                 Ok(theirs) if theirs.first() == Some(&1) && joined[0] == 1 => {}
@@ -451,14 +451,14 @@ impl Dynamic<'_> {
             let mut hello = vec![HELLO, comm.rank as i32];
             hello.extend(list(own));
             peer.send(&hello)?;
-            let welcome = self.hear_root(&mut peer, WELCOME)?;
             // Number, whether there is a bridge, bridge, addresses.
+            let welcome = self.hear_root(&mut peer, WELCOME, 2 + Address::WORDS)?;
             let how = if welcome[1] == 0 { 0 } else { 2 };
             let mut words = vec![welcome[0], inner, how];
             words.extend(&welcome[2..]);
             return Ok((peer, None, words));
         }
-        let hello = self.hear_root(&mut peer, HELLO)?;
+        let hello = self.hear_root(&mut peer, HELLO, 1)?;
         let remote = Address::list(&hello[1..]);
         let Some(root) = remote.get(hello[0] as usize) else {
             fail!(MPI_ERR_PORT, "the other side has no root");
@@ -524,5 +524,106 @@ impl Port {
     /// What others connect to.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use margay_core_registry::Facts;
+    use margay_run_engine::{JobAddress, Rank};
+    use margay_run_mpi::Mpi;
+    use margay_sys_shm::layout::Sizes;
+    use margay_sys_shm::segment::Segment;
+
+    use super::*;
+    use crate::DynamicState;
+
+    fn segment() -> Arc<Segment> {
+        let sizes = Sizes {
+            ranks: 2,
+            heap_bytes: 16 << 20,
+            arena_bytes: 0,
+        };
+        let segment = Segment::create(sizes).expect("a segment");
+        segment.registry().describe(&Facts {
+            job: 1,
+            cores: 1,
+            command: "test".into(),
+            ..Facts::default()
+        });
+        Arc::new(segment)
+    }
+
+    fn address(home: &Segment, rank: u32) -> [i32; Address::WORDS] {
+        let job = JobAddress {
+            id: home.id(),
+            pid: std::process::id(),
+            descriptor: home.fd().as_raw_fd(),
+        };
+        Address::of(job, rank).words()
+    }
+
+    /// What joining comes to when the other side says this and then hangs up.
+    fn joined(home: &Arc<Segment>, messages: &[&[i32]]) -> Result<u32> {
+        let (ours, mut theirs) = UnixStream::pair().expect("sockets");
+        for words in messages {
+            let length = 4 * words.len() as u32;
+            theirs.write_all(&length.to_ne_bytes()).expect("room");
+            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+            theirs.write_all(&bytes).expect("room");
+        }
+        theirs
+            .shutdown(std::net::Shutdown::Write)
+            .expect("a socket");
+        let mpi = Mpi::new(Rank::in_segment(home, 0), &[]);
+        let state = DynamicState::default();
+        Dynamic::new(&mpi, &state).comm_join(ours.as_raw_fd())
+    }
+
+    #[test]
+    fn words_of_another_root_that_mean_nothing_are_errors() {
+        let (home, other) = (segment(), segment());
+        // Rank 1 of the own job makes the bridge or we do, depending on the order of addresses.
+        let here = address(&home, 1);
+        let there = address(&other, 0);
+        let nowhere = [address(&other, 2), address(&home, 2)];
+        let said = |first: i32, words: &[&[i32]]| {
+            let mut all = vec![first];
+            words.iter().for_each(|w| all.extend_from_slice(w));
+            all
+        };
+        let mut cases: Vec<Vec<Vec<i32>>> = vec![
+            vec![],
+            vec![vec![]],
+            vec![vec![HELLO]],
+            vec![said(HELLO, &[&here[..4]])],
+            vec![vec![DONE, 1]],
+        ];
+        for first in [here, there] {
+            let hello = said(HELLO, &[&first]);
+            for second in [
+                vec![HELLO],
+                vec![HELLO, 0],
+                vec![HELLO, -1],
+                vec![WELCOME],
+                vec![WELCOME, 1, 1, 2],
+            ] {
+                cases.push(vec![hello.clone(), second.clone()]);
+                cases.push(vec![hello.clone(), second, vec![DONE]]);
+            }
+            for rank in nowhere {
+                cases.push(vec![hello.clone(), said(HELLO, &[&[0], &first, &rank])]);
+                let welcome = said(WELCOME, &[&[7, 0], &[0; Address::WORDS], &rank]);
+                cases.push(vec![hello.clone(), welcome, vec![DONE, 1]]);
+            }
+        }
+        for case in cases {
+            let messages: Vec<&[i32]> = case.iter().map(Vec::as_slice).collect();
+            assert!(joined(&home, &messages).is_err(), "{case:?}");
+        }
     }
 }

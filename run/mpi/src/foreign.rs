@@ -304,7 +304,7 @@ impl Mpi {
 
     fn number_of(&self, home: u64, others: &Others, address: &Address) -> Option<u32> {
         if address.job == home {
-            return Some(address.rank);
+            return (address.rank < self.rank.world_size()).then_some(address.rank);
         }
         let at = others.known.iter().position(|f| f.address.same(address))?;
         Some(self.rank.world_size() + at as u32)
@@ -333,7 +333,17 @@ impl Mpi {
         let mut list = Vec::with_capacity(members.len());
         let mut foreign = Vec::new();
         for (at, member) in (0u32..).zip(members) {
+            let nobody = || {
+                let text = format!(
+                    "the process with pid {} is not a rank of its job",
+                    member.pid
+                );
+                Error::new(MPI_ERR_PORT, text)
+            };
             if member.job == home.id() {
+                if member.rank >= home.size() {
+                    return Err(nobody());
+                }
                 list.push(Member {
                     process: member.rank,
                     routed: false,
@@ -353,6 +363,9 @@ impl Mpi {
                         Some(home) => home,
                         None => self.find_home(member).map_err(system)?,
                     };
+                    if member.rank >= home.size() {
+                        return Err(nobody());
+                    }
                     others.known.push(Foreign {
                         address: *member,
                         home,

@@ -4,7 +4,6 @@
 use std::arch::is_x86_feature_detected;
 use std::fs;
 
-#[cfg(target_arch = "x86_64")]
 use crate::sweep::{from_the_end, takes_way_back};
 #[cfg(target_arch = "x86_64")]
 use crate::vectors;
@@ -233,6 +232,17 @@ impl Widest {
     /// For operands that mostly stay in the caches of this core from one call to the next: long ones are gone through from the
     /// end if the call before was of the same ones. (For operands that come from another core, that is slower.)
     pub const TO_AND_FRO: Widest = Widest { to_and_fro: true };
+
+    /// Bytes of the blocks in which these operands are gone through from the end; all of them where that is from the start.
+    #[inline]
+    fn block(self, inout: &[u8], input: &[u8]) -> usize {
+        let len = inout.len();
+        let (changed, read) = (inout.as_ptr().addr(), input.as_ptr().addr());
+        match self.to_and_fro && takes_way_back(changed, read, len) {
+            true => 8 << 10,
+            false => len,
+        }
+    }
 }
 
 /// Whether vectors of 64 bytes are worth it: the processor has the instructions that this library uses, and is none of those of Intel's that lower
@@ -271,12 +281,7 @@ impl margay_core_reduce::Vectors for Widest {
         f: impl Fn([u8; N], [u8; N]) -> [u8; N],
     ) {
         // One call for either way: a loop that is compiled twice is not inlined everywhere.
-        let len = inout.len();
-        let (changed, read) = (inout.as_ptr().addr(), input.as_ptr().addr());
-        let block = match self.to_and_fro && takes_way_back(changed, read, len) {
-            true => 8 << 10,
-            false => len,
-        };
+        let (len, block) = (inout.len(), self.block(inout, input));
         if len >= vectors::SHORT && has_avx512() {
             // SAFETY: as in `run`.
             return unsafe { vectors::map_avx512(inout, input, block, f) };
@@ -313,6 +318,19 @@ impl margay_core_reduce::Vectors for Widest {
     #[inline]
     fn run<R>(self, f: impl FnOnce() -> R) -> R {
         f()
+    }
+
+    #[inline]
+    fn map<const N: usize>(
+        self,
+        inout: &mut [u8],
+        input: &[u8],
+        f: impl Fn([u8; N], [u8; N]) -> [u8; N],
+    ) {
+        let (len, block) = (inout.len(), self.block(inout, input));
+        for range in from_the_end(len, block) {
+            margay_core_reduce::each(&mut inout[range.clone()], &input[range], &f);
+        }
     }
 }
 

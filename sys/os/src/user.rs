@@ -6,7 +6,6 @@
 //! the unsafe [`Mem::claim`] in an ABI shim, with the range of bytes that may be touched. From there
 //! on every access is checked against the range, so safe code can move the bytes.
 
-use std::cell::UnsafeCell;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -141,13 +140,12 @@ impl Mem {
     #[must_use]
     pub fn from_vec(bytes: Vec<u8>) -> Mem {
         let hi = bytes.len() as i64;
-        let cell = UnsafeCell::new(bytes.into_boxed_slice());
-        let base = cell.get_mut_ptr() as usize;
+        let block = Box::into_raw(bytes.into_boxed_slice());
         Mem {
-            base,
+            base: block as *mut u8 as usize,
             lo: 0,
             hi,
-            keep: Some(Arc::new(Owned::Heap(cell))),
+            keep: Some(Arc::new(Owned::Heap(block))),
         }
     }
 
@@ -621,7 +619,8 @@ pub fn malloc_copy(values: &[i64]) -> *mut i64 {
 
 /// What keeps memory that no user claims.
 enum Owned {
-    Heap(#[allow(dead_code)] UnsafeCell<Box<[u8]>>),
+    /// A box that was given up: as long as there is one, nothing else may reach what it owns.
+    Heap(*mut [u8]),
     /// Address and length of a mapping.
     Pages(usize, usize),
     /// Memory that something else keeps.
@@ -630,9 +629,14 @@ enum Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        if let Owned::Pages(at, len) = *self {
-            // SAFETY: the mapping was made in `pages` and nobody refers to it any more.
-            unsafe { libc::munmap(at as *mut libc::c_void, len) };
+        match *self {
+            // SAFETY: the box was given up in `from_vec` and nobody refers to its bytes any more.
+            Owned::Heap(block) => drop(unsafe { Box::from_raw(block) }),
+            Owned::Pages(at, len) => {
+                // SAFETY: the mapping was made in `pages` and nobody refers to it any more.
+                unsafe { libc::munmap(at as *mut libc::c_void, len) };
+            }
+            Owned::Kept(_) => {}
         }
     }
 }
@@ -641,18 +645,6 @@ impl Drop for Owned {
 unsafe impl Send for Owned {}
 // SAFETY: as above.
 unsafe impl Sync for Owned {}
-
-/// The address of the bytes without a reference to them in between.
-trait FirstByte {
-    fn get_mut_ptr(&self) -> *mut u8;
-}
-
-impl FirstByte for UnsafeCell<Box<[u8]>> {
-    fn get_mut_ptr(&self) -> *mut u8 {
-        // SAFETY: called once, while the value is being made and nobody else knows it.
-        unsafe { (*self.get()).as_mut_ptr() }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use crate::board::Table;
-use crate::layout::{PAGE, round_up};
+use crate::layout::PAGE;
 use crate::mapping::{self, Mapping};
 use crate::segment::Segment;
 
@@ -18,8 +18,11 @@ impl Segment {
         let next = &self.header().heap_next.0;
         let mut at = next.load(Ordering::Relaxed);
         loop {
-            let start = round_up(at.max(self.layout.heap_offset), align);
-            let end = start.checked_add(round_up(bytes, 64))?;
+            // Checked: the counter may hold anything.
+            let start = at
+                .max(self.layout.heap_offset)
+                .checked_next_multiple_of(align)?;
+            let end = start.checked_add(bytes.checked_next_multiple_of(64)?)?;
             if end > self.layout.heap_end {
                 return None;
             }
@@ -107,6 +110,20 @@ impl Segment {
 mod tests {
     use crate::layout::Sizes;
     use crate::segment::Segment;
+
+    #[test]
+    fn a_counter_that_a_peer_has_overwritten_gives_no_memory_outside() {
+        let s = Segment::create(Sizes {
+            ranks: 2,
+            heap_bytes: 1 << 20,
+            arena_bytes: 0,
+        })
+        .unwrap();
+        assert_eq!(s.heap_alloc(u64::MAX), None);
+        let next = &s.header().heap_next.0;
+        next.store(u64::MAX - 5, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(s.heap_alloc(64), None);
+    }
 
     #[test]
     fn the_heap_ends_with_none_and_never_overlaps() {

@@ -79,7 +79,10 @@ impl<'a> SenderList<'a> {
     pub fn announce(&self, sender: u32, pipe_offset: u64) {
         self.pipes[sender as usize].store(pipe_offset, Ordering::Release);
         let place = self.count.fetch_add(1, Ordering::AcqRel);
-        self.order[place as usize].store(sender + 1, Ordering::Release);
+        // Beyond the list only where the counter has been overwritten.
+        if let Some(entry) = self.order.get(place as usize) {
+            entry.store(sender + 1, Ordering::Release);
+        }
     }
 }
 
@@ -98,5 +101,15 @@ mod tests {
         assert_eq!(senders.sender(0), Some((3, 4096)));
         assert_eq!(senders.sender(1), Some((0, 8192)));
         assert_eq!(senders.sender(2), None);
+    }
+
+    #[test]
+    fn a_counter_that_a_peer_has_overwritten_reaches_nothing_outside() {
+        let s = small(2);
+        s.senders(0)
+            .counter()
+            .store(7, std::sync::atomic::Ordering::Relaxed);
+        s.senders(0).announce(1, 4096);
+        assert_eq!(s.senders(0).len(), 2);
     }
 }

@@ -12,9 +12,9 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use margay_sys_os::cpu;
@@ -208,7 +208,7 @@ unsafe fn enter<R>(to: usize, f: impl FnOnce() -> R, begin: impl FnOnce(usize)) 
 fn has_instructions() -> bool {
     /// The kernel lets programs use the instructions that read and write the base.
     const HWCAP2_FSGSBASE: libc::c_ulong = 1 << 1;
-    static HAS: OnceLock<bool> = OnceLock::new();
+    static HAS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     // SAFETY: the call has no memory arguments.
     *HAS.get_or_init(|| unsafe { libc::getauxval(libc::AT_HWCAP2) } & HWCAP2_FSGSBASE != 0)
 }

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Bytes of memory that are taken for a message in fragments before they have arrived.
+const MOST_AHEAD: u64 = 1 << 20;
+
 impl Sink for State {
     #[inline]
     fn packet(&mut self, from: u32, packet: Packet<'_>) {
@@ -30,11 +33,11 @@ impl Sink for State {
                 peer.unmatched = peer.unmatched.saturating_sub(matched as u32);
                 peer.unmatched_bytes = peer.unmatched_bytes.saturating_sub(number(payload, 1));
             }
-            REVOKE => self.revocations.push(head.word),
+            REVOKE if head.word < recover::NUMBERS => self.revocations.push(head.word),
             REFUSED => self.refusals.push(head.word),
             WITHDRAW => self.withdraw(from, head, payload),
             WITHDRAWN => self.withdrawn(number(payload, 0), head.word != 0),
-            // A kind of a later version; nothing we sent can have asked for it.
+            // A kind of a later version, which nothing we sent can have asked for, or a communicator that there cannot be.
             _ => {}
         }
     }
@@ -161,7 +164,8 @@ impl State {
             }
             None => {
                 self.give_up_waiting(&envelope);
-                let mut bytes = Vec::with_capacity(total as usize);
+                // What the sender says is to come; more than this is believed when it comes.
+                let mut bytes = Vec::with_capacity(total.min(MOST_AHEAD) as usize);
                 bytes.extend_from_slice(payload);
                 Target::Message(self.keep(envelope, from, total, head.word, Body::Bytes(bytes)))
             }

@@ -49,6 +49,8 @@ impl Recovery {
 /// Beside its own two contexts a communicator has two with this bit: an even one, in which its processes agree about what is
 /// left of it and which stays when it is revoked, and an odd one for the partitions of messages, which goes with it.
 const BESIDE: u32 = 1 << 31;
+/// Numbers of communicators are below this, so that each has its contexts.
+pub(super) const NUMBERS: u32 = BESIDE / 2;
 
 /// The number of the communicator with which a context is revoked.
 fn communicator(context: u32) -> Option<u32> {

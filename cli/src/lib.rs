@@ -1,0 +1,13 @@
+//! What the command `margay` is made of. A library, so that tests and fuzz targets reach the parsers of options.
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod classic;
+pub mod fortran;
+pub mod live;
+pub mod markers_view;
+pub mod mesh_view;
+pub mod omp;
+pub mod options;
+pub mod pages;
+pub mod poe;

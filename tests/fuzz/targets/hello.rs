@@ -1,0 +1,116 @@
+//! What the process at the other end of a socket says while two jobs connect (`MPI_Comm_join`): HELLO, WELCOME, DONE.
+//! Whatever it is, the call ends, with a communicator or with an error.
+#![no_main]
+
+use std::cell::OnceCell;
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use margay_run_engine::Rank;
+use margay_run_mpi::Mpi;
+use margay_sys_shm::segment::{Segment, Sizes};
+
+/// A word of a message: any, or one that only the machine knows, so that the fuzzer gets beyond the first check.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Word {
+    Small(i8),
+    Any(i32),
+    Hello,
+    Welcome,
+    Done,
+    Refused,
+    OwnSegmentLow,
+    OwnSegmentHigh,
+    OtherSegmentLow,
+    OtherSegmentHigh,
+    Process,
+    OwnDescriptor,
+    OtherDescriptor,
+}
+
+/// Messages, and bytes behind the last one.
+#[derive(Arbitrary, Debug)]
+struct Speech {
+    messages: Vec<Vec<Word>>,
+    rest: Vec<u8>,
+    /// A length that is not that of the rest.
+    length: Option<u32>,
+}
+
+struct Scene {
+    own: Arc<Segment>,
+    other: Arc<Segment>,
+}
+
+impl Scene {
+    fn word(&self, word: Word) -> i32 {
+        match word {
+            Word::Small(n) => n.into(),
+            Word::Any(n) => n,
+            Word::Hello => 0x4d47_0001,
+            Word::Welcome => 0x4d47_0002,
+            Word::Done => 0x4d47_0003,
+            Word::Refused => 0x4d47_0004,
+            Word::OwnSegmentLow => self.own.id() as i32,
+            Word::OwnSegmentHigh => (self.own.id() >> 32) as i32,
+            Word::OtherSegmentLow => self.other.id() as i32,
+            Word::OtherSegmentHigh => (self.other.id() >> 32) as i32,
+            Word::Process => std::process::id() as i32,
+            Word::OwnDescriptor => self.own.fd().as_raw_fd(),
+            Word::OtherDescriptor => self.other.fd().as_raw_fd(),
+        }
+    }
+}
+
+fn segment() -> Arc<Segment> {
+    let sizes = Sizes {
+        ranks: 2,
+        heap_bytes: 16 << 20,
+        arena_bytes: 0,
+    };
+    let segment = Segment::create(sizes).expect("a segment");
+    segment.header().describe(1, 0, 1, "fuzz");
+    Arc::new(segment)
+}
+
+thread_local! {
+    static SCENE: OnceCell<Scene> = const { OnceCell::new() };
+}
+
+fuzz_target!(|speech: Speech| {
+    SCENE.with(|scene| {
+        let scene = scene.get_or_init(|| Scene {
+            own: segment(),
+            other: segment(),
+        });
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
+        let mut bytes = Vec::new();
+        for message in &speech.messages {
+            bytes.extend((4 * message.len() as u32).to_ne_bytes());
+            bytes.extend(
+                message
+                    .iter()
+                    .flat_map(|&word| scene.word(word).to_ne_bytes()),
+            );
+        }
+        if let Some(length) = speech.length {
+            bytes.extend(length.to_ne_bytes());
+        }
+        bytes.extend(&speech.rest);
+        // What does not fit into the socket is not said.
+        theirs.set_nonblocking(true).expect("a socket");
+        let _ = theirs.write(&bytes);
+        theirs
+            .shutdown(Shutdown::Write)
+            .expect("the end of the speech");
+        let mpi = Mpi::new(Rank::in_segment(&scene.own, 0), &[]);
+        if let Err(error) = mpi.comm_join(ours.as_raw_fd()) {
+            assert!(!error.to_string().is_empty());
+        }
+    });
+});

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Runs tests whose threads share memory under the address and the thread sanitizer, with a standard library that is
+# instrumented as well: worlds of ranks as threads of one process, over shared memory and over the seeded transport.
+# Usage: sanitize.sh <toolchain> [address|thread]
+set -eu
+cd "$(dirname "$0")/.."
+toolchain=$1
+host=$(rustc -vV | sed -n 's/^host: //p')
+target=${CARGO_TARGET_DIR:-$PWD/target}/sanitize
+
+run() {
+    sanitizer=$1
+    shift
+    echo "sanitize: $sanitizer"
+    RUSTFLAGS="-Zsanitizer=$sanitizer" "${CARGO:-cargo}" "+$toolchain" test -Zbuild-std --target "$host" \
+        --target-dir "$target/$sanitizer" "$@"
+}
+
+for sanitizer in ${2:-address thread}; do
+    run "$sanitizer" -p margay-run-engine --test worlds
+done
