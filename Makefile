@@ -51,7 +51,7 @@ check: setup-check ## formatting, lints, and the rules of the house
 
 clean: ## remove what was built
 	$(CARGO) clean
-	rm -rf stage
+	rm -rf stage stage-debug
 
 setup-%:
 	@xtask/setup.sh $*

@@ -28,7 +28,7 @@ enum Command {
         /// Folder that gets bin, lib, include and share.
         prefix: PathBuf,
     },
-    /// Pack the stage tree as a Python wheel.
+    /// Pack the stage tree as a Python wheel, and its debug information beside it.
     Wheel {
         /// Where to [default: dist/ in the workspace]
         folder: Option<PathBuf>,
