@@ -4,7 +4,7 @@ CARGO ?= cargo
 XTASK = $(CARGO) xtask
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test stage wheel install bench check clean setup-%
+.PHONY: help demo test stage wheel reproduce install bench check clean setup-%
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1|/' | \
@@ -31,6 +31,9 @@ build-stage:
 
 wheel: setup-demo build-stage ## pack the tree as a Python wheel, dist/margay_mpi-*.whl
 	$(XTASK) wheel
+
+reproduce: setup-demo ## build this commit again in another folder: the same bytes?
+	$(XTASK) reproduce
 
 install: require-prefix stage ## copy the stage tree: make install PREFIX=/opt/margay
 	$(XTASK) install "$(DESTDIR)$(PREFIX)"

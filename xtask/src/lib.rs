@@ -10,6 +10,7 @@ pub mod fortran;
 pub mod glibc;
 pub mod header;
 pub mod library;
+pub mod reproduce;
 pub mod stage;
 pub mod stub;
 pub mod tidy;
