@@ -14,7 +14,7 @@ endif
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test stage wheel install bench check deny miri cross sanitize fuzz clean setup-%
+.PHONY: help demo test stage wheel reproduce install bench check deny miri cross sanitize fuzz clean setup-%
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1|/' | \
@@ -41,6 +41,9 @@ build-stage:
 
 wheel: setup-demo build-stage ## pack the tree as a Python wheel, dist/margay_mpi-*.whl
 	$(XTASK) wheel
+
+reproduce: setup-demo ## build this commit again in another folder: the same bytes?
+	$(XTASK) reproduce
 
 install: require-prefix stage ## copy the stage tree: make install PREFIX=/opt/margay
 	$(XTASK) install "$(DESTDIR)$(PREFIX)"
@@ -78,7 +81,7 @@ fuzz: setup-fuzz ## each fuzz target for FUZZ_SECONDS (60), two at a time
 
 clean: ## remove what was built
 	$(CARGO) clean
-	rm -rf stage
+	rm -rf stage stage-debug
 
 setup-%:
 	@xtask/setup.sh $*

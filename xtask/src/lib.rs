@@ -4,13 +4,19 @@
 
 use std::path::Path;
 
+pub mod debug_info;
 pub mod docs;
 pub mod fortran;
+pub mod glibc;
 pub mod header;
 pub mod library;
 pub mod recording;
+pub mod reproduce;
 pub mod stage;
+pub mod stub;
 pub mod tidy;
+pub mod tools;
+pub mod verify;
 pub mod wheel;
 
 /// The root folder of the workspace.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Parser, Subcommand};
-use xtask::{docs, header, recording, stage, tidy, wheel, workspace};
+use xtask::{docs, header, recording, reproduce, stage, tidy, wheel, workspace};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -28,11 +28,13 @@ enum Command {
         /// Folder that gets bin, lib, include and share.
         prefix: PathBuf,
     },
-    /// Pack the stage tree as a Python wheel.
+    /// Pack the stage tree as a Python wheel, and its debug information beside it.
     Wheel {
         /// Where to [default: dist/ in the workspace]
         folder: Option<PathBuf>,
     },
+    /// Build a clone of the last commit in another folder and compare stage tree, debug information and wheel byte by byte.
+    Reproduce,
     /// Print mpi.h and the list of symbols from the definitions of the functions.
     Header {
         /// Only say whether they are up to date.
@@ -76,6 +78,7 @@ fn run(command: Command) -> Result<()> {
             println!("{}", wheel.display());
             Ok(())
         }
+        Command::Reproduce => reproduce::run(),
         Command::Header { check } => {
             header::run(workspace(), check).map_err(|error| anyhow!(error))
         }

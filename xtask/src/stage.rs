@@ -10,12 +10,17 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 
-use crate::{fortran, header, library, tidy, workspace};
+use crate::tools::{self, Tools};
+use crate::verify::{self, Machine};
+use crate::{debug_info, fortran, header, library, tidy, workspace};
 
 /// The stage tree's folder: `MARGAY_STAGE`, else `stage/` in the workspace.
 pub fn folder() -> PathBuf {
     std::env::var_os("MARGAY_STAGE").map_or_else(|| workspace().join("stage"), PathBuf::from)
 }
+
+/// The profile of Cargo.toml, and the folder of what is built.
+const PROFILE: &str = "stage";
 
 /// The crates whose outputs make the tree.
 const CRATES: [&str; 6] = [
@@ -27,7 +32,7 @@ const CRATES: [&str; 6] = [
     "margay",
 ];
 
-/// The programs: the command, and the performance suite that `margay bench` runs.
+/// The programs that cargo builds: the command, and the performance suite that `margay bench` runs.
 const PROGRAMS: [&str; 2] = ["margay", "margay-bench"];
 
 /// The launcher's other names.
@@ -95,42 +100,39 @@ const LINKS: [(&str, &str); 18] = [
     ("lib/libiml.so", "libiml.so.1"),
 ];
 
-/// Builds the crates optimized and assembles the tree in `to`.
+/// Builds the crates optimized and assembles the tree in `to`. Debug information goes to a tree of its own beside it.
 ///
 /// # Errors
-/// When the build fails or a file cannot be written.
+/// When the build fails, a file cannot be written, or the tree is not fit to be handed on ([`verify`]).
 pub fn build(to: &Path) -> Result<()> {
     header::run(workspace(), false).map_err(|error| anyhow::anyhow!(error))?;
+    let metadata = MetadataCommand::new()
+        .current_dir(workspace())
+        .no_deps()
+        .exec()?;
+    let target = metadata.target_directory.as_std_path();
+    let tools = Tools::new(target)?;
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(workspace()).args(["build", "--release"]);
+    cargo
+        .current_dir(workspace())
+        .args(["build", "--profile", PROFILE])
+        .env("RUSTC_WRAPPER", tools.rustc_wrapper());
     for name in CRATES {
         cargo.args(["--package", name]);
     }
     if !cargo.status().context("cargo cannot be started")?.success() {
         bail!("the build failed");
     }
-    let metadata = MetadataCommand::new()
-        .current_dir(workspace())
-        .no_deps()
-        .exec()?;
     let version = &metadata
         .packages
         .iter()
         .find(|package| package.name == "margay")
         .context("no crate margay")?
         .version;
-    let built = metadata.target_directory.join("release");
-    copy(
-        built.join("libmpi_abi.so").as_std_path(),
-        &to.join("lib/libmpi_abi.so.1"),
-        0o755,
-    )?;
+    let built = target.join(PROFILE);
+    debug_info::split(&built.join("libmpi_abi.so"), to, "lib/libmpi_abi.so.1")?;
     for name in PROGRAMS {
-        copy(
-            built.join(name).as_std_path(),
-            &to.join("bin").join(name),
-            0o755,
-        )?;
+        debug_info::split(&built.join(name), to, &format!("bin/{name}"))?;
     }
     for (from, name, mode) in FILES {
         copy(&workspace().join(from), &to.join(name), mode)?;
@@ -184,14 +186,15 @@ pub fn build(to: &Path) -> Result<()> {
     for name in NAMES {
         relink("margay", &to.join("bin").join(name))?;
     }
-    libraries(built.join("libraries").as_std_path(), to)?;
-    openmp(built.as_std_path(), to)?;
-    pages(built.join("margay").as_std_path(), to)?;
-    fortran_library(to)
+    libraries(&tools, &built.join("libraries"), to)?;
+    openmp(&tools, &built, to)?;
+    pages(&built.join("margay"), to)?;
+    fortran_library(&tools, to)?;
+    verify::tree(to, &Machine::of_this_build(&[target, to])?)
 }
 
 /// Compiles the small libraries that give functions the names of other libraries, from printed sources.
-fn libraries(folder: &Path, to: &Path) -> Result<()> {
+fn libraries(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
     let printed = library::sources(workspace()).map_err(|error| anyhow::anyhow!(error))?;
     for library::Source { name, code, inner } in printed {
         let (file, made) = (
@@ -199,18 +202,15 @@ fn libraries(folder: &Path, to: &Path) -> Result<()> {
             folder.join(format!("lib{name}.so.1")),
         );
         put(code.as_bytes(), &file, 0o644)?;
-        let compiler = std::env::var("MPICC_CC").unwrap_or_else(|_| "cc".into());
-        let mut words = compiler.split_whitespace();
-        let mut cc = Command::new(words.next().unwrap_or("cc"));
-        cc.args(words)
-            .args([
-                "-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror",
-            ])
-            .args(["-D_GNU_SOURCE", "-Wno-strict-prototypes", "-Wl,-z,defs"])
-            .arg(format!("-Wl,-soname,lib{name}.so.1"))
-            .arg("-I")
-            .arg(to.join("include"))
-            .arg(&file);
+        let mut cc = Command::new(tools.cc());
+        cc.args([
+            "-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror",
+        ])
+        .args(["-D_GNU_SOURCE", "-Wno-strict-prototypes", "-Wl,-z,defs"])
+        .arg(format!("-Wl,-soname,lib{name}.so.1"))
+        .arg("-I")
+        .arg(to.join("include"))
+        .arg(&file);
         match inner {
             library::Inner::Abi => {
                 cc.args(["-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"])
@@ -225,19 +225,26 @@ fn libraries(folder: &Path, to: &Path) -> Result<()> {
                     .arg("-L")
                     .arg(folder.parent().context("the folder of what was built")?)
                     .arg(format!("-l{part}"))
-                    .args(["-lgcc_s", "-lpthread", "-ldl", "-lm"]);
+                    .args([
+                        "-Wl,--as-needed",
+                        "-lgcc_s",
+                        "-lpthread",
+                        "-lrt",
+                        "-ldl",
+                        "-lm",
+                    ]);
             }
         }
         cc.arg("-o").arg(&made);
         output(&mut cc)?;
-        copy(&made, &to.join(format!("lib/lib{name}.so.1")), 0o755)?;
+        debug_info::split(&made, to, &format!("lib/lib{name}.so.1"))?;
     }
     Ok(())
 }
 
 /// Links `libgomp.so.1` with the names and versions of its list. In a folder of its own, so that only who asks for it gets it
 /// in place of the compiler's.
-fn openmp(built: &Path, to: &Path) -> Result<()> {
+fn openmp(tools: &Tools, built: &Path, to: &Path) -> Result<()> {
     let list = workspace().join("abi/gomp/symbols.txt");
     let list = fs::read_to_string(&list).with_context(|| list.display().to_string())?;
     let symbols = library::gomp::symbols(&list).map_err(|error| anyhow::anyhow!(error))?;
@@ -254,25 +261,30 @@ fn openmp(built: &Path, to: &Path) -> Result<()> {
         0o644,
     )?;
     let made = folder.join("libgomp.so.1");
-    let compiler = std::env::var("MPICC_CC").unwrap_or_else(|_| "cc".into());
-    let mut words = compiler.split_whitespace();
-    let mut cc = Command::new(words.next().unwrap_or("cc"));
-    cc.args(words)
-        .args(["-shared", "-Wl,-soname,libgomp.so.1"])
+    let mut cc = Command::new(tools.cc());
+    cc.args(["-shared", "-Wl,-soname,libgomp.so.1"])
         .arg(&old)
         .arg("-Wl,--whole-archive")
         .arg(built.join("libmargay_gomp.a"))
         .args(["-Wl,--no-whole-archive", "-Wl,--gc-sections"])
         .arg(format!("-Wl,--version-script={}", script.display()))
         .args(["-Wl,--no-undefined-version", "-Wl,-z,defs", "-Wl,-z,now"])
-        .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-o"])
+        .args([
+            "-Wl,--as-needed",
+            "-lgcc_s",
+            "-lpthread",
+            "-lrt",
+            "-ldl",
+            "-lm",
+            "-o",
+        ])
         .arg(&made);
     output(&mut cc)?;
-    copy(&made, &to.join("lib/gomp/libgomp.so.1"), 0o755)
+    debug_info::split(&made, to, "lib/gomp/libgomp.so.1")
 }
 
 /// Builds the modules and the library with the Fortran compiler of the system, unless they are newer than their sources.
-fn fortran_library(to: &Path) -> Result<()> {
+fn fortran_library(tools: &Tools, to: &Path) -> Result<()> {
     let compiler = std::env::var("MPIFORT_FC").unwrap_or_else(|_| "gfortran".into());
     let name = compiler.split_whitespace().next().unwrap_or_default();
     let there = Command::new(name)
@@ -288,14 +300,20 @@ fn fortran_library(to: &Path) -> Result<()> {
     let library = to.join("lib/libmargay_mpifort.so.1");
     let sources = to.join("share/margay/fortran");
     let changed = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
-    let mut newest = changed(&to.join("include/mpi.h"));
+    let mut newest = changed(&to.join("include/mpi.h")).max(changed(&tools.cc()));
     for entry in fs::read_dir(&sources)? {
         newest = newest.max(changed(&entry?.path()));
     }
     if changed(&library).is_some_and(|built| Some(built) > newest) {
         return Ok(());
     }
-    output(Command::new(to.join("bin/margay")).args(["fortran", "--fc", &compiler])).map(drop)
+    let mut margay = Command::new(to.join("bin/margay"));
+    margay.args(["fortran", "--fc", &compiler, "--cc", tools::CC]);
+    output(tools.in_path(&mut margay)?)?;
+    // As linked, it has no debug information but the names of its own functions.
+    output(Command::new("strip").arg("--strip-unneeded").arg(&library))
+        .context("strip is needed; install binutils")
+        .map(drop)
 }
 
 /// Writes all sources of the Fortran bindings: those of `abi/fortran` and those that are printed from the definitions.
@@ -360,8 +378,11 @@ fn pages(margay: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a command prints; an error when it fails.
-fn output(command: &mut Command) -> Result<Vec<u8>> {
+/// What a command prints.
+///
+/// # Errors
+/// When it cannot be started or fails, with what it says.
+pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
     let done = command
         .output()
         .with_context(|| format!("{command:?} cannot be started"))?;
@@ -420,7 +441,7 @@ fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
 }
 
 /// Writes a file beside its place and renames it; leaves a file with the same bytes and mode as it is.
-fn put(bytes: &[u8], to: &Path, mode: u32) -> Result<()> {
+pub(crate) fn put(bytes: &[u8], to: &Path, mode: u32) -> Result<()> {
     let same_mode = |file: &fs::Metadata| file.permissions().mode() & 0o777 == mode;
     if fs::symlink_metadata(to).is_ok_and(|file| file.is_file() && same_mode(&file))
         && fs::read(to)? == bytes

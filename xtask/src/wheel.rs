@@ -1,8 +1,8 @@
 //! The Python wheel: the stage tree in the form that `pip` installs into an environment.
 //!
 //! Its `data` scheme is the environment's prefix, so the tree's bin, lib, include and share become those of the environment,
-//! where loaders of MPI look for a library. A wheel has no symbolic links, so links become copies; programs and libraries
-//! are stripped.
+//! where loaders of MPI look for a library. A wheel has no symbolic links: links to programs become small programs that
+//! start them, links to libraries become stand-ins that need them, and other links become copies.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,11 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use cargo_metadata::MetadataCommand;
 use goblin::elf::Elf;
 use sha2::{Digest, Sha256};
 use zip::write::SimpleFileOptions;
 
-use crate::workspace;
+use crate::stage::{output, put};
+use crate::tools::Tools;
+use crate::verify::{self, Machine};
+use crate::{debug_info, stub, workspace};
 
 const NAME: &str = "margay_mpi";
 
@@ -27,10 +31,11 @@ struct Member {
     mode: u32,
 }
 
-/// Packs the stage tree; returns the wheel's path. Wheels of other versions in `folder` stay.
+/// Packs the stage tree; returns the wheel's path. Wheels of other versions in `folder` stay. The debug information becomes an
+/// archive beside the wheel.
 ///
 /// # Errors
-/// When there is no stage tree, or a file cannot be read or written.
+/// When there is no stage tree, a file cannot be read or written, or the wheel is not fit to be handed on ([`verify`]).
 pub fn build(stage: &Path, folder: &Path) -> Result<PathBuf> {
     if !stage.join("bin/margay").exists() {
         bail!(
@@ -39,11 +44,13 @@ pub fn build(stage: &Path, folder: &Path) -> Result<PathBuf> {
         );
     }
     let version = version(stage)?;
-    let scratch = folder.join(format!(".wheel{}", std::process::id()));
-    fs::create_dir_all(&scratch).with_context(|| format!("{}", scratch.display()))?;
-    let members = tree(stage, &version, &scratch);
-    fs::remove_dir_all(&scratch)?;
-    let mut members = members?;
+    let target = MetadataCommand::new()
+        .current_dir(workspace())
+        .no_deps()
+        .exec()?
+        .target_directory;
+    let tools = Tools::new(target.as_std_path())?;
+    let mut members = tree(stage, &version, &tools)?;
     let tag = tag(&members)?;
     members.push(Member {
         path: format!("{NAME}/__init__.py"),
@@ -73,11 +80,23 @@ pub fn build(stage: &Path, folder: &Path) -> Result<PathBuf> {
         bytes: list.into_bytes(),
         mode: 0o644,
     });
-    let wheel = folder.join(format!("{NAME}-{version}-py3-none-{tag}.whl"));
-    let partial = wheel.with_extension("partial");
-    fs::write(&partial, zipped(&members)?)
-        .and_then(|()| fs::rename(&partial, &wheel))
-        .with_context(|| format!("{}: cannot be written", wheel.display()))?;
+    let packed = zipped(&members)?;
+    verify(
+        &members,
+        &packed,
+        &Machine::of_this_build(&[target.as_std_path(), stage])?,
+    )?;
+    let debug = debug_members(&debug_info::folder(stage)?)?;
+    let wheel = write(
+        folder,
+        &format!("{NAME}-{version}-py3-none-{tag}.whl"),
+        &packed,
+    )?;
+    write(
+        folder,
+        &format!("margay-debug-{version}-{tag}.zip"),
+        &zipped(&debug)?,
+    )?;
     Ok(wheel)
 }
 
@@ -93,8 +112,38 @@ fn version(stage: &Path) -> Result<String> {
         .to_owned())
 }
 
+/// Writes a file beside its place and renames it.
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf> {
+    let path = folder.join(name);
+    put(bytes, &path, 0o644)?;
+    Ok(path)
+}
+
+/// What must be true of a wheel's files and of the whole.
+fn verify(members: &[Member], packed: &[u8], machine: &Machine) -> Result<()> {
+    let mut findings = Vec::new();
+    for member in members {
+        // The text of the tree was copied and may name any path; so was that of the package.
+        if member.bytes.starts_with(b"\x7fELF") || member.bytes.starts_with(b"\x1f\x8b") {
+            findings.extend(verify::file(&member.path, &member.bytes, machine)?);
+        }
+    }
+    let sizes = members
+        .iter()
+        .map(|member| (member.bytes.len() as u64, member.path.clone()));
+    findings.extend(verify::too_large(
+        "the wheel",
+        packed.len() as u64,
+        verify::WHEEL_LIMIT,
+        &mut sizes.collect::<Vec<_>>(),
+    ));
+    verify::refuse(&findings)
+}
+
 /// All files of the stage tree.
-fn tree(stage: &Path, version: &str, scratch: &Path) -> Result<Vec<Member>> {
+fn tree(stage: &Path, version: &str, tools: &Tools) -> Result<Vec<Member>> {
+    let scratch = tempfile::tempdir()?;
+    let alias = alias(tools, scratch.path())?;
     let mut members = Vec::new();
     let mut folders = vec![stage.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -112,10 +161,27 @@ fn tree(stage: &Path, version: &str, scratch: &Path) -> Result<Vec<Member>> {
                 Some(program) => format!("scripts/{program}"),
                 None => format!("data/{inside}"),
             };
+            let bytes =
+                fs::read(&path).with_context(|| format!("{}: cannot be read", path.display()))?;
+            let bytes = match fs::read_link(&path) {
+                Ok(_) if !bytes.starts_with(b"\x7fELF") => bytes,
+                Ok(points_at) if inside.starts_with("bin/") => {
+                    if points_at != Path::new("margay") {
+                        bail!("{inside} links to {}, not to margay", points_at.display());
+                    }
+                    alias.clone()
+                }
+                Ok(_) => {
+                    let name = path.file_name().context("a path without a name")?;
+                    stub::stand_in(&tools.cc(), &bytes, scratch.path(), &name.to_string_lossy())?
+                }
+                Err(_) => bytes,
+            };
+            let is_program = fs::metadata(&path)?.permissions().mode() & 0o100 != 0;
             members.push(Member {
                 path: format!("{NAME}-{version}.data/{place}"),
-                bytes: stripped(&path, scratch)?,
-                mode: fs::metadata(&path)?.permissions().mode() & 0o777,
+                bytes,
+                mode: if is_program { 0o755 } else { 0o644 },
             });
         }
     }
@@ -123,24 +189,32 @@ fn tree(stage: &Path, version: &str, scratch: &Path) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// A file's bytes, without symbols that only debuggers read.
-fn stripped(path: &Path, scratch: &Path) -> Result<Vec<u8>> {
-    let bytes = fs::read(path).with_context(|| format!("{}: cannot be read", path.display()))?;
-    if !bytes.starts_with(b"\x7fELF") {
-        return Ok(bytes);
-    }
-    let copy = scratch.join("program");
-    let done = Command::new("strip")
-        .arg("--strip-unneeded")
-        .arg("-o")
-        .arg(&copy)
-        .arg(path)
-        .status()
-        .context("strip cannot be started; install binutils")?;
-    if !done.success() {
-        bail!("strip failed for {}", path.display());
-    }
-    Ok(fs::read(&copy)?)
+/// The program that starts `margay` under another name.
+fn alias(tools: &Tools, scratch: &Path) -> Result<Vec<u8>> {
+    let made = scratch.join("alias");
+    output(
+        Command::new(tools.cc())
+            .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-s"])
+            .arg(workspace().join("abi/python/alias.c"))
+            .arg("-o")
+            .arg(&made),
+    )?;
+    Ok(fs::read(&made)?)
+}
+
+/// The files with debug information.
+fn debug_members(folder: &Path) -> Result<Vec<Member>> {
+    let files = verify::files(folder)?.into_iter();
+    files
+        .map(|(path, inside)| {
+            Ok(Member {
+                path: inside,
+                bytes: fs::read(&path)
+                    .with_context(|| format!("{}: cannot be read", path.display()))?,
+                mode: 0o644,
+            })
+        })
+        .collect()
 }
 
 /// Libraries that every system of the manylinux kind has.
@@ -160,9 +234,11 @@ fn tag(members: &[Member]) -> Result<String> {
     for member in members.iter().filter(|m| m.bytes.starts_with(b"\x7fELF")) {
         let elf = Elf::parse(&member.bytes).with_context(|| member.path.clone())?;
         for library in &elf.libraries {
+            // Stand-ins name it by its path from their own.
+            let name = library.strip_prefix("$ORIGIN/").unwrap_or(library);
             let own = members
                 .iter()
-                .any(|m| m.path.ends_with(&format!("/{library}")));
+                .any(|m| m.path.ends_with(&format!("/{name}")));
             if !own && !SYSTEM.contains(library) && !library.starts_with("ld-linux-") {
                 bail!(
                     "{} needs {library}, which not every system has",
@@ -247,6 +323,7 @@ fn zipped(members: &[Member]) -> Result<Vec<u8>> {
         // The same tree makes the same wheel: no times.
         let options = SimpleFileOptions::default()
             .compression_method(zip::CompressionMethod::Deflated)
+            .compression_level(Some(9))
             .last_modified_time(zip::DateTime::default())
             .unix_permissions(member.mode);
         archive.start_file(&member.path, options)?;
