@@ -1,4 +1,4 @@
-//! The routines of OpenMP that ask and set: control variables, the region, places, time. Each for
+//! The routines of OpenMP that query and set: control variables, the region, places, time. Each for
 //! C; for Fortran, with an underscore and arguments by reference; and with `_8_`, where Fortran's
 //! default integer has 64 bits.
 
@@ -15,7 +15,7 @@ use margay_sys_threads::outlined::text;
 use crate::runtime::{runtime, with};
 
 /// Routines without arguments.
-macro_rules! asks {
+macro_rules! queries {
     ($($(#[$about:meta])* $name:ident $fortran:ident -> $of:ty $body:block)*) => {$(
         $(#[$about])*
         #[unsafe(no_mangle)]
@@ -70,7 +70,7 @@ fn number(value: u32) -> c_int {
     c_int::try_from(value).unwrap_or(c_int::MAX)
 }
 
-asks! {
+queries! {
     omp_get_num_threads omp_get_num_threads_ -> c_int { with(|context| number(context.team.size)) }
     omp_get_thread_num omp_get_thread_num_ -> c_int { with(|context| number(context.id)) }
     omp_get_max_threads omp_get_max_threads_ -> c_int { number(icv().threads) }
@@ -313,8 +313,8 @@ pub unsafe extern "C-unwind" fn omp_get_schedule_8_(kind: *mut u32, chunk: *mut 
     }
 }
 
-/// Forgets the values of threadprivate variables, except those of the initial thread. Refused, as
-/// the standard asks, from within a region.
+/// Forgets the values of threadprivate variables, except those of the initial thread. Refused
+/// within a region, as the standard says.
 fn pause(kind: c_int) -> c_int {
     let is_done = matches!(kind, 1 | 2) && with(Context::forget_thread_variables);
     if is_done { 0 } else { -1 }

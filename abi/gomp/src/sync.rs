@@ -1,4 +1,4 @@
-//! Barriers, critical constructs, locks; warnings and errors that a program asks for.
+//! Barriers, critical constructs, locks; warnings and errors of `error` directives.
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::AtomicU32;
@@ -191,24 +191,24 @@ unsafe fn message(message: *const c_char, length: usize) -> String {
         return "error directive encountered".into();
     }
     // SAFETY: by the caller's promise.
-    let told = unsafe { text(message, (length != usize::MAX).then_some(length)) };
-    format!("error directive encountered: {told}")
+    let text = unsafe { text(message, (length != usize::MAX).then_some(length)) };
+    format!("error directive encountered: {text}")
 }
 
 /// # Safety
 /// As of `message`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn GOMP_warning(told: *const c_char, length: usize) {
+pub unsafe extern "C-unwind" fn GOMP_warning(text: *const c_char, length: usize) {
     // SAFETY: by the caller's promise.
-    eprintln!("\nlibgomp: {}", unsafe { message(told, length) });
+    eprintln!("\nlibgomp: {}", unsafe { message(text, length) });
 }
 
 /// # Safety
 /// As of `message`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn GOMP_error(told: *const c_char, length: usize) {
+pub unsafe extern "C-unwind" fn GOMP_error(text: *const c_char, length: usize) {
     // SAFETY: by the caller's promise.
     crate::fatal(&format!("fatal error: {}", unsafe {
-        message(told, length)
+        message(text, length)
     }));
 }

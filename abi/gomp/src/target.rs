@@ -1,5 +1,5 @@
-//! Target regions. There is no device: they run on the host, outside of the regions of who
-//! encounters them, and the data is where it is.
+//! Target regions. There is no device: they run on the host, outside the enclosing parallel
+//! regions, and their data stays where it is.
 
 use std::ffi::{c_int, c_uint, c_void};
 

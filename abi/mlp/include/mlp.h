@@ -25,7 +25,7 @@ extern "C" {
 
 /* An error ends the process with a message, and the group with it; after mlp_errors(MLP_ERRORS_RETURN) calls return a number below 0
  * instead, or a null pointer. */
-/* nthread[n - 1] threads. */
+/* Makes processes until there are numpro; process n gets n in nowpro and nthread[n - 1] threads. */
 int forkit(const int nthread[], int numpro, int *nowpro);
 /* Makes the arena with this size; without the call the first use makes one of half the memory. */
 int mlp_arena(size_t bytes);
@@ -41,13 +41,13 @@ int mlp_process(void);
 int mlp_processes(void);
 /* Returns when all processes have called it. */
 int mlp_barrier(void);
-/* has ended. */
+/* Takes the lock, an integer in the arena that was 0 at first; MLP_OWNER_DIED if its holder died. */
 int mlp_lock(int *lock);
 /* As mlp_lock if that need not wait, and got is 1; else got is 0. */
 int mlp_trylock(int *lock, int *got);
-/* Gives the lock back. */
+/* Releases the lock. */
 int mlp_unlock(int *lock);
-/* binds its threads. */
+/* How many threads this process is to use now; sets OpenMP's number and binds the threads. */
 int mlp_threads(void);
 /* Binds the calling thread to the CPU of a thread of this process, from 0. */
 int mlp_pin(int thread);
@@ -61,7 +61,7 @@ int mlp_reclaim(void);
 int mlp_return(void);
 /* How many CPUs could be borrowed now. */
 int mlp_idle(void);
-/* elsewhere all the same. */
+/* Binds a range of the part to a process's node; returns how many pages are still elsewhere. */
 long mlp_place(const char *name, size_t offset, size_t bytes, int process);
 /* How many pages of a range of the part lie on another node than that of the process. */
 long mlp_elsewhere(const char *name, size_t offset, size_t bytes, int process);
@@ -71,11 +71,11 @@ int mlp_report(void);
 long mlp_report_text(char *text, size_t size);
 /* What is done about errors and deaths: MLP_ERRORS_END or MLP_ERRORS_RETURN. */
 int mlp_errors(int mode);
-/* has. */
+/* The text of the last error that was returned, cut to size; returns the bytes of all of it. */
 long mlp_error(char *text, size_t size);
-/* MLP_UNKNOWN. */
+/* MLP_LIVING, MLP_ENDED or MLP_DEAD; in status the exit code, minus the signal, or MLP_UNKNOWN. */
 int mlp_state(int process, int *status);
-/* on. */
+/* Agrees with all living processes to go on without the ended ones; returns how many go on. */
 int mlp_shrink(void);
 
 #ifdef __cplusplus

@@ -9,8 +9,7 @@ use crate::call::{Address, exits, last, mlp};
 use crate::user::{IntPlace, Ints, Lock, Room, SizePlace, Text};
 
 mlp! {
-    /// Makes processes until there are numpro; process n gets its number in nowpro and has
-    /// nthread[n - 1] threads.
+    /// Makes processes until there are numpro; process n gets n in nowpro and nthread[n - 1] threads.
     fn forkit(nthread: Ints, numpro: c_int, nowpro: IntPlace) -> c_int |group| {
         nowpro.check("nowpro")?;
         let threads = nthread.read("nthread", numpro)?;
@@ -59,8 +58,7 @@ mlp! {
         Ok(0)
     }
 
-    /// Takes the lock, an integer in the arena that was 0 at first; MLP_OWNER_DIED when its holder
-    /// has ended.
+    /// Takes the lock, an integer in the arena that was 0 at first; MLP_OWNER_DIED if its holder died.
     fn mlp_lock(lock: Lock) -> c_int |group| {
         Ok(taken(group.lock(lock.address())?))
     }
@@ -73,14 +71,13 @@ mlp! {
         Ok(result.map_or(0, taken))
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     fn mlp_unlock(lock: Lock) -> c_int |group| {
         group.unlock(lock.address())?;
         Ok(0)
     }
 
-    /// How many threads this process is to use now; sets that number in an OpenMP runtime, and
-    /// binds its threads.
+    /// How many threads this process is to use now; sets OpenMP's number and binds the threads.
     fn mlp_threads() -> c_int |group| {
         Ok(group.use_threads()? as c_int)
     }
@@ -116,8 +113,7 @@ mlp! {
         Ok(group.idle()? as c_int)
     }
 
-    /// Binds a range of the part to the node of a process; returns how many of its pages are
-    /// elsewhere all the same.
+    /// Binds a range of the part to a process's node; returns how many pages are still elsewhere.
     fn mlp_place(name: Text, offset: usize, bytes: usize, process: c_int) -> c_long |group| {
         let name = name.read("name")?;
         Ok(group.place(&name, offset as u64, bytes as u64, process.into())? as c_long)
@@ -146,22 +142,19 @@ mlp! {
         Ok(0)
     }
 
-    /// The text of the last error that was returned, cut to size; returns how many bytes all of it
-    /// has.
+    /// The text of the last error that was returned, cut to size; returns the bytes of all of it.
     fn mlp_error(text: Room, size: usize) -> c_long |_group| {
         Ok(text.put(size, &last()) as c_long)
     }
 
-    /// MLP_LIVING, MLP_ENDED or MLP_DEAD, and in status the exit code, minus the signal, or
-    /// MLP_UNKNOWN.
+    /// MLP_LIVING, MLP_ENDED or MLP_DEAD; in status the exit code, minus the signal, or MLP_UNKNOWN.
     fn mlp_state(process: c_int, status: IntPlace) -> c_int |group| {
         let (state, how) = group.state_of(process.into())?;
         status.put(how);
         Ok(state as c_int)
     }
 
-    /// Agrees with all others that live to go on without those that have ended; returns how many go
-    /// on.
+    /// Agrees with all living processes to go on without the ended ones; returns how many go on.
     fn mlp_shrink() -> c_int |group| {
         Ok(group.shrink()? as c_int)
     }

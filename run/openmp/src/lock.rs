@@ -10,10 +10,10 @@ use crate::team::Context;
 /// A lock that can be taken.
 pub(crate) const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody waits.
+/// Held, and a thread may wait for it.
 const CONTENDED: u32 = 2;
 
-/// Takes a lock. `runtime` is asked where the lock is held.
+/// Takes a lock. `runtime` is called if the lock is held.
 #[inline]
 pub fn set(word: &AtomicU32, runtime: impl FnOnce() -> &'static Runtime) {
     if word
@@ -46,7 +46,7 @@ pub fn test(word: &AtomicU32) -> bool {
         .is_ok()
 }
 
-/// Releases a lock. `runtime` is asked where a member waits for it.
+/// Releases a lock. `runtime` is called if a thread waits for it.
 #[inline]
 pub fn unset(word: &AtomicU32, runtime: impl FnOnce() -> &'static Runtime) {
     if word.swap(FREE, Ordering::SeqCst) == CONTENDED {

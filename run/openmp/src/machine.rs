@@ -32,7 +32,7 @@ impl Topology for Machine {
     }
 }
 
-/// The processors that share a unit with `cpu`, if the system tells.
+/// The processors that share a unit with `cpu`, if the system says which.
 fn siblings(cpu: usize, unit: Unit) -> Option<Vec<usize>> {
     let base = format!("/sys/devices/system/cpu/cpu{cpu}");
     let file = match unit {

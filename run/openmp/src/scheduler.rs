@@ -1,4 +1,4 @@
-//! What teams ask of the workers below them: threads for members, and places to wait.
+//! What teams need of the workers below them: threads for members, and places to wait.
 //!
 //! The runtime's own state is that of the real thread, not of the TLS block of the member that
 //! runs, so every call goes through [`natively`].

@@ -373,7 +373,7 @@ impl Context {
         }
     }
 
-    /// The addresses of this member's copies of variables; see [`Reductions::remap`].
+    /// The addresses of this member's copies of variables; see `Reductions::remap`.
     ///
     /// # Errors
     /// The address that belongs to no reduction in force.

@@ -1,7 +1,7 @@
 //! Teams: a parallel region, its members, how they begin, wait for each other and end.
 //!
 //! A member is not a thread. A team is one offer to the workers of the
-//! [`scheduler`](crate::scheduler): any worker without other work, and the forking one, claims a
+//! `scheduler`: any worker without other work, and the forking one, claims a
 //! member and runs it. So a region of eight members on two cores, or on one that is free, is eight
 //! calls. While a member waits, its thread runs others.
 //!
@@ -104,7 +104,7 @@ struct BarrierWatched {
     is_work_cancelled: AtomicBool,
 }
 
-/// The tasks of a team that are in no member's deque, and who waits for tasks.
+/// The tasks of a team that are in no member's deque, and how many members wait for tasks.
 #[derive(Debug, Default)]
 struct TeamTasks {
     /// Whether a task has been deferred in this region.

@@ -35,6 +35,17 @@ impl TlsBlocks {
         if !*self.is_needed.get_or_init(identity::is_needed) {
             return f();
         }
+        self.with_block(persistent, id, f)
+    }
+
+    /// Out of line, for programs without thread-local variables, which are most.
+    #[inline(never)]
+    fn with_block<R>(
+        &self,
+        persistent: Option<&PersistentBlocks>,
+        id: u32,
+        f: impl FnOnce() -> R,
+    ) -> R {
         let block = match persistent {
             Some(persistent) => persistent.get(id, self),
             None => lock(&self.spare).pop().or_else(|| self.make()),

@@ -10,6 +10,26 @@ use crate::wake_queue::MAX_FIBERS;
 /// The number that stands for a thread's own stack.
 pub(crate) const ROOT: u16 = 0;
 
+/// A fiber of the pool: the slot of its worker, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FiberId {
+    pub(crate) worker: u16,
+    pub(crate) fiber: u16,
+}
+
+impl FiberId {
+    pub(crate) fn to_word(self) -> u32 {
+        u32::from(self.worker) << 16 | u32::from(self.fiber)
+    }
+
+    pub(crate) fn from_word(word: u32) -> FiberId {
+        FiberId {
+            worker: (word >> 16) as u16,
+            fiber: word as u16,
+        }
+    }
+}
+
 /// Idle fibers that a worker keeps. A fiber costs 9 µs to make, and its stack the pages that were
 /// touched.
 const IDLE_KEPT: usize = 64;

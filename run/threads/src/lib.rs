@@ -38,12 +38,12 @@ mod wake_queue;
 mod worker;
 
 pub use config::Config;
+pub use fiber_table::FiberId;
 pub use loops::Iterations;
 pub use margay_core_loops::Schedule;
 pub use margay_sys_threads::job::Group;
 pub use offer::{Offer, PublishedOffer, RetractedOffer, STEAL_DELAY_NS};
 pub use pool::{Pool, preempt_by, with_current_worker, with_worker};
-pub use pool_state::FiberId;
 pub use steal_backoff::StealBackoff;
 pub use worker::{DequeMark, Worker};
 

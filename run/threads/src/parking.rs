@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::pool_state::FiberId;
+use crate::fiber_table::FiberId;
 
 /// Buckets of the table. Waiters of different addresses may share one, which costs time only.
 const BUCKETS: usize = 256;

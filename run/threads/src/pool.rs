@@ -82,7 +82,9 @@ thread_local! {
 
 /// Runs `body` with the calling thread's worker. A thread that has none becomes a worker of the
 /// pool that `pool` returns, until the thread ends.
-#[inline]
+// Always inline: the caller mostly has looked a thread-local variable up already, and the addresses
+// of both come from one look-up then.
+#[inline(always)]
 pub fn with_worker<'p, R>(pool: impl Fn() -> &'p Pool, body: impl FnOnce(&Worker) -> R) -> R {
     let mut body = Some(body);
     let result = CURRENT.try_with(|current| {

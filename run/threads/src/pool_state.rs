@@ -12,6 +12,7 @@ use margay_sys_threads::sleepers::{Bed, Call, Sleepers};
 
 use crate::config::Config;
 use crate::contention::Contention;
+use crate::fiber_table::FiberId;
 use crate::offer::Offers;
 use crate::parking::ParkingLot;
 use crate::wake_queue::WakeQueue;
@@ -22,26 +23,6 @@ const MAX_SLOTS: usize = 1024;
 
 /// Workers that a pool can start.
 pub(crate) const MAX_WORKERS: usize = MAX_SLOTS / 2;
-
-/// A fiber of the pool: the slot of its worker, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FiberId {
-    pub(crate) worker: u16,
-    pub(crate) fiber: u16,
-}
-
-impl FiberId {
-    pub(crate) fn to_word(self) -> u32 {
-        u32::from(self.worker) << 16 | u32::from(self.fiber)
-    }
-
-    pub(crate) fn from_word(word: u32) -> FiberId {
-        FiberId {
-            worker: (word >> 16) as u16,
-            fiber: word as u16,
-        }
-    }
-}
 
 /// The part of a worker that other threads use.
 pub(crate) struct WorkerSlot<W: 'static> {

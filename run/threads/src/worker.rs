@@ -3,10 +3,10 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | [`run`] | the loop of a thread: resumes fibers, gives them work |
-//! | [`search`] | looks for work: the worker's own, published offers, jobs to steal |
+//! | [`search`] | searches for work: the worker's own, published offers, jobs to steal |
 //! | [`idle`] | the one place that waits: spins, then sleeps |
 //! | [`wait`] | fibers that wait: block and wake, parking, spinning for a condition, time slices |
-//! | [`fork`] | what `sys`' forks and groups ask of a worker |
+//! | [`fork`] | what the forks and groups of `sys` need of a worker |
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -17,9 +17,9 @@ use margay_sys_os::fence;
 use margay_sys_threads::deque::Owner;
 use margay_sys_threads::job::{Context, Home, Job, Nodes};
 
-use crate::fiber_table::FiberTable;
+use crate::fiber_table::{FiberId, FiberTable};
 use crate::offer::{Offer, PublishedOffer, RetractedOffer, STEALABLE};
-use crate::pool_state::{FiberId, PoolState, WorkerSlot};
+use crate::pool_state::{PoolState, WorkerSlot};
 use crate::time_slices::TimeSlices;
 
 mod fork;

@@ -37,6 +37,8 @@ pub struct Context {
     pub(crate) work: Position,
     /// `single` constructs that it has encountered.
     singles: Cell<u64>,
+    /// The member at which its last search for tasks stopped.
+    pub(super) victim: Cell<u32>,
     pub(super) thief: TaskThief,
     /// Taken from the member when it is needed.
     local: OnceCell<Box<MemberLocal>>,
@@ -90,7 +92,8 @@ impl Context {
             is_final: Cell::new(false),
             work: Position::new(team.shares.first),
             singles: Cell::new(0),
-            thief: TaskThief::new(id),
+            victim: Cell::new(id),
+            thief: TaskThief::new(),
             local: OnceCell::new(),
             worker,
             published: Cell::new(None),

@@ -42,8 +42,6 @@ impl TaskFilter {
 /// A member in its role as a thief of tasks.
 #[derive(Debug)]
 pub(super) struct TaskThief {
-    /// The member that the last search stopped at.
-    victim: Cell<u32>,
     /// When the task that runs here was stolen; 0 if it was not, or if a search has begun since it
     /// is over.
     stolen_ns: Cell<u64>,
@@ -51,9 +49,8 @@ pub(super) struct TaskThief {
 }
 
 impl TaskThief {
-    pub(super) fn new(id: u32) -> TaskThief {
+    pub(super) fn new() -> TaskThief {
         TaskThief {
-            victim: Cell::new(id),
             stolen_ns: Cell::new(0),
             backoff: StealBackoff::default(),
         }
@@ -218,7 +215,7 @@ impl Context {
             self.team.enqueue(task);
         }
         let size = self.team.size;
-        let mut victim = self.thief.victim.get();
+        let mut victim = self.victim.get();
         for _ in 0..size {
             victim = if victim + 1 >= size { 0 } else { victim + 1 };
             if victim == self.id {
@@ -237,8 +234,7 @@ impl Context {
                     self.thief.stolen_ns.set(clock::now_ns());
                 }
                 // The next search begins with the same victim.
-                self.thief
-                    .victim
+                self.victim
                     .set(if victim == 0 { size - 1 } else { victim - 1 });
                 return stolen;
             }

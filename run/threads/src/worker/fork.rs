@@ -1,10 +1,10 @@
-//! What `sys`' forks and groups ask of a worker.
+//! What the forks and groups of `sys` need of a worker.
 
 use margay_sys_threads::deque::Owner;
 use margay_sys_threads::job::{self, Context, Count, Home, Job, Latch, Nodes};
 
 use super::Worker;
-use crate::pool_state::FiberId;
+use crate::fiber_table::FiberId;
 
 /// The end of a worker's deque at some time; see [`Context::mark`].
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,7 @@ use margay_sys_os::{clock, cpu};
 use margay_sys_threads::fiber;
 
 use super::{Work, Worker};
-use crate::fiber_table::ROOT;
-use crate::pool_state::FiberId;
+use crate::fiber_table::{FiberId, ROOT};
 
 /// Spins before a fiber is suspended, if its worker has nothing else to run. A line that another
 /// core writes comes in 100 to 200 ns; a suspension and a wake-up cost about as much.
