@@ -19,7 +19,8 @@ use crate::task::Inherited;
 use crate::work::{Loop, Position};
 
 /// A running member, with everything that only it needs. It lives on the stack of the thread that
-/// runs the member. It has many fields because entering a region fills all of them in at once.
+/// runs the member.
+// Fields: entering a region fills all of them in at once.
 pub struct Context {
     pub team: &'static Team,
     pub member: &'static Member,
