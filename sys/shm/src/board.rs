@@ -6,20 +6,44 @@
 //! them in turn, so it may run ahead of the others; it writes a slot again only when everybody has
 //! put `n + 1 - DEPTH`, that is, has finished every operation that read the slot's old contents.
 //!
+//! **The order is enforced, not asked for.** A rank executes an operation through an [`Operation`],
+//! of which a board has one at a time; what is read is lent by it. So as long as a rank holds a
+//! slice, its operation lives, it has not put the next one, and nobody may write what the slice
+//! shows. The other steps of the argument:
+//!
+//! - Each slot, lane and arrival belongs to one rank, and a board has one [`Board`] for each rank:
+//!   [`Board::open`] claims the number by a bit in shared memory, which only goes back when all
+//!   ranks have left and the board is cleared.
+//! - A rank writes its slot and its lane only until it has put, once for each operation and only
+//!   when the ranks have come far enough, which `put`, `lay` and `stage` check themselves. They are
+//!   read only when the slot's mark is that of the operation.
+//! - A stage belongs to the first rank that claims it in an operation (a word beside the gate).
+//!   The mark of the slot, or of the result, that is written afterwards says that it was staged, and
+//!   without it nothing is lent.
+//! - The result belongs to the rank that an arrival made the last. Within an operation there is at
+//!   most one: a rank arrives once, and after one arrival that completes the count fewer ranks are
+//!   left than complete it. It is read only when its mark is that of the operation.
+//!
+//! That holds for all ranks of this process, whatever safe code does with their boards. Another
+//! process is outside of it: one whose memory is corrupt may write at any time what a slice here
+//! shows. The users of slices (copies, and arithmetic on numbers of which any bytes are a value)
+//! then have wrong data, and nothing that decides about memory is read twice from a slice.
+//!
 //! Memory orderings: a slot's bytes are written before its mark (release) and read after it
 //! (acquire). The arrival counter is one read-modify-write (acquire and release), so the last to
-//! arrive sees all slots; the release word is stored (release) after the result and loaded (acquire)
-//! before it is read.
+//! arrive sees all slots; the mark of the result is stored (release) after its bytes and loaded
+//! (acquire) before they are read.
 //!
 //! Boards are found by a key (communicator and members) in a table at the start of the heap, so
 //! making one takes no message; a board goes back to the table when all its ranks have left it.
 
+use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::owner::OwnerLock;
 use crate::segment::Segment;
-use margay_sys_os::cpu;
 
 /// Slots of a rank: operations that it may be ahead of the slowest.
 pub const DEPTH: u64 = 4;
@@ -42,18 +66,29 @@ const ENTRIES: usize = 4096;
 
 #[repr(C, align(128))]
 struct Slot {
+    /// Number of the operation, and [`STAGED`].
     mark: AtomicU64,
-    bytes: [std::cell::UnsafeCell<u8>; SLOT_BYTES],
+    bytes: [UnsafeCell<u8>; SLOT_BYTES],
 }
+
+/// In a mark: the rank that wrote it has staged before.
+const STAGED: u64 = 1 << 63;
+
+/// Ranks that a board can have: so many bits fit the page of claims.
+const MAX_RANKS: u32 = 32_768;
 
 #[repr(C, align(128))]
 struct Gate {
+    /// Ranks that have arrived at the operation; the last one sets it to 0.
     arrived: AtomicU32,
+    /// The last operation in which a rank claimed the stage of this gate.
+    staged: AtomicU64,
 }
 
 #[repr(C, align(128))]
 struct Shared {
-    released: Slot,
+    /// A bit for each rank: its [`Board`] has been opened.
+    claims: [AtomicU64; MAX_RANKS as usize / 64],
     results: [Slot; DEPTH as usize],
     gates: [Gate; DEPTH as usize],
     // Then DEPTH slots for each rank, then DEPTH stages, then LANES lanes for each rank.
@@ -71,35 +106,46 @@ struct Entry {
 
 #[repr(C, align(128))]
 pub(crate) struct Table {
-    lock: AtomicU32,
+    lock: OwnerLock,
     /// Entries that were ever used.
     used: AtomicU32,
     entries: [Entry; ENTRIES],
 }
 
-/// One rank's view of a board.
+/// One rank's place on a board.
 pub struct Board {
     segment: Arc<Segment>,
     shared: NonNull<Shared>,
     entry: usize,
     ranks: u32,
     me: u32,
-    left: AtomicU32,
+    /// Twice the number of the last operation, and 1 while it is in progress; [`LEFT`] afterwards.
+    state: AtomicU64,
 }
 
-// SAFETY: the pointer lies in the segment, which is kept; access follows the module's protocol.
+/// The state of a board that its rank has left: an operation is in progress that does not end.
+const LEFT: u64 = u64::MAX;
+
+// SAFETY: the pointer lies in the segment, which is kept; what is not atomic is reached through an
+// `Operation` only (see the module), which stays on its thread.
 unsafe impl Send for Board {}
-// SAFETY: as above; an operation is only executed by one thread of a rank at a time, which MPI asks
-// of the program.
+// SAFETY: as above; `begin` hands out one operation at a time.
 unsafe impl Sync for Board {}
 
 impl Board {
     /// The board of `key`; the first of its `ranks` makes it. `me` is this rank's number on it. None
-    /// when there is no room for another board.
+    /// when there is no room for another board, or when somebody has been `me` on this board.
+    ///
+    /// # Panics
+    /// When `me` is not below `ranks`.
     #[must_use]
     pub fn open(segment: &Arc<Segment>, key: u64, ranks: u32, me: u32) -> Option<Board> {
+        assert!(me < ranks, "rank {me} of {ranks}");
+        if ranks > MAX_RANKS {
+            return None;
+        }
         let table = segment.boards()?;
-        let _guard = table.lock();
+        let _guard = table.lock.lock();
         let key = key.max(1);
         let used = table.used.load(Ordering::Relaxed) as usize;
         let entries = &table.entries[..used.min(ENTRIES)];
@@ -130,14 +176,20 @@ impl Board {
             table.used.store(used as u32 + 1, Ordering::Relaxed);
             (used, offset)
         };
-        let shared = segment.heap_at(offset, bytes, 128)?.cast();
+        let shared: NonNull<Shared> = segment.heap_at(offset, bytes, 128)?.cast();
+        // SAFETY: inside the heap, aligned (checked); claims are atomics.
+        let claims = unsafe { &shared.as_ref().claims };
+        let bit = 1 << (me % 64);
+        if claims[me as usize / 64].fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            return None;
+        }
         Some(Board {
             segment: segment.clone(),
             shared,
             entry: index,
             ranks,
             me,
-            left: AtomicU32::new(0),
+            state: AtomicU64::new(0),
         })
     }
 
@@ -153,108 +205,27 @@ impl Board {
         self.me
     }
 
-    /// Whether this rank may put its part of operation `n`: everybody has come far enough.
+    /// Begins this rank's next operation. It ends when the value is dropped. None while one is in
+    /// progress, and when this rank has left.
     #[must_use]
     #[inline]
-    pub fn may_put(&self, n: u64) -> bool {
-        n < DEPTH || (0..self.ranks).all(|rank| self.has_put(rank, n + 1 - DEPTH))
-    }
-
-    /// Puts this rank's part of operation `n`: `fill` writes `len` bytes.
-    ///
-    /// # Panics
-    /// When `len` is more than [`SLOT_BYTES`].
-    #[inline]
-    pub fn put(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
-        self.slot(self.me, n).write(n, len, fill);
-    }
-
-    /// Whether `rank` has put its part of operation `n`.
-    #[must_use]
-    #[inline]
-    pub fn has_put(&self, rank: u32, n: u64) -> bool {
-        self.slot(rank, n).mark.load(Ordering::Acquire) >= n
-    }
-
-    /// The first `len` bytes that `rank` put in operation `n`. Only valid after
-    /// [`has_put`](Self::has_put), and until this rank puts its part of operation `n + 1`.
-    ///
-    /// # Panics
-    /// When `len` is more than [`SLOT_BYTES`].
-    #[must_use]
-    #[inline]
-    pub fn read(&self, rank: u32, n: u64, len: usize) -> &[u8] {
-        self.slot(rank, n).read(len)
-    }
-
-    /// Counts this rank in for operation `n`. Returns whether it was the last; it then sees what all
-    /// have put.
-    #[must_use]
-    #[inline]
-    pub fn arrive(&self, n: u64) -> bool {
-        let gate = &self.shared().gates[(n % DEPTH) as usize];
-        let before = gate.arrived.fetch_add(1, Ordering::AcqRel);
-        (before + 1).is_multiple_of(self.ranks)
-    }
-
-    /// Lets those go who wait for operation `n`, with a result of `len` bytes that `fill` writes.
-    /// Called by the last to arrive.
-    ///
-    /// # Panics
-    /// When `len` is more than [`SLOT_BYTES`].
-    #[inline]
-    pub fn release(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
-        if len > 0 {
-            self.shared().results[(n % DEPTH) as usize].write(n, len, fill);
+    pub fn begin(&self) -> Option<Operation<'_>> {
+        let state = self.state.load(Ordering::Relaxed);
+        if state & 1 != 0 {
+            return None;
         }
-        self.shared().released.mark.store(n, Ordering::Release);
-    }
-
-    /// Whether operation `n` has been released.
-    #[must_use]
-    #[inline]
-    pub fn is_released(&self, n: u64) -> bool {
-        self.shared().released.mark.load(Ordering::Acquire) >= n
-    }
-
-    /// The first `len` bytes of the result of operation `n`, after [`is_released`](Self::is_released)
-    /// and until this rank puts its part of operation `n + 1`.
-    ///
-    /// # Panics
-    /// When `len` is more than [`SLOT_BYTES`].
-    #[must_use]
-    #[inline]
-    pub fn result(&self, n: u64, len: usize) -> &[u8] {
-        self.shared().results[(n % DEPTH) as usize].read(len)
-    }
-
-    /// Stages `len` bytes for all in operation `n`, by `fill`; call before [`put`](Self::put), by one
-    /// rank of the board only.
-    ///
-    /// # Panics
-    /// When `len` is more than [`STAGE_BYTES`].
-    pub fn stage(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
-        assert!(len <= STAGE_BYTES, "{len} bytes staged");
-        // SAFETY: inside the board (see `stage_at`); the same rule that lets this rank put operation
-        // n says that nobody reads what was staged DEPTH operations ago.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.stage_at(n).as_ptr(), len) });
-    }
-
-    /// What was staged in operation `n`; valid as [`read`](Self::read) is.
-    ///
-    /// # Panics
-    /// When `len` is more than [`STAGE_BYTES`].
-    #[must_use]
-    pub fn staged(&self, n: u64, len: usize) -> &[u8] {
-        assert!(len <= STAGE_BYTES, "{len} bytes staged");
-        // SAFETY: inside the board; the caller has seen the mark of the rank that staged.
-        unsafe { std::slice::from_raw_parts(self.stage_at(n).as_ptr(), len) }
-    }
-
-    fn stage_at(&self, n: u64) -> NonNull<u8> {
-        let slots = slots_for(self.ranks) + (n % DEPTH) as usize * STAGE_BYTES;
-        // SAFETY: `bytes_for` counts DEPTH stages behind the slots.
-        unsafe { self.shared.cast::<u8>().add(slots) }
+        // Acquire: another thread of this rank may have ended the operation before.
+        self.state
+            .compare_exchange(state, state + 3, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        Some(Operation {
+            board: self,
+            n: (state >> 1) + 1,
+            may_put: Cell::new(false),
+            part: Cell::new(Part::Open),
+            has_staged: Cell::new(false),
+            arrival: Cell::new(Arrival::Coming),
+        })
     }
 
     /// Longest contribution in bytes that has a place in a lane.
@@ -263,34 +234,10 @@ impl Board {
         lane_bytes(self.ranks)
     }
 
-    /// Whether this rank may lay out its part of operation `n`: everybody has finished the operation in which this lane was
-    /// used before.
-    #[must_use]
-    #[inline]
-    pub fn may_lay(&self, n: u64) -> bool {
-        n < LANES || (0..self.ranks).all(|rank| self.has_put(rank, n + 1 - LANES))
-    }
-
-    /// Lays out this rank's part of operation `n`, too long for a slot: `fill` writes `len` bytes. Call when
-    /// [`may_lay`](Self::may_lay) says so and before [`put`](Self::put), which publishes it.
-    ///
-    /// # Panics
-    /// When `len` is more than [`lane_bytes`](Self::lane_bytes).
-    pub fn lay(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
-        // SAFETY: inside the board (see `lane_at`); nobody reads what this rank laid out LANES operations ago.
-        fill(unsafe {
-            std::slice::from_raw_parts_mut(self.lane_at(self.me, n, len).as_ptr(), len)
-        });
-    }
-
-    /// What `rank` laid out in operation `n`; valid as [`read`](Self::read) is.
-    ///
-    /// # Panics
-    /// When `len` is more than [`lane_bytes`](Self::lane_bytes).
-    #[must_use]
-    pub fn laid(&self, rank: u32, n: u64, len: usize) -> &[u8] {
-        // SAFETY: inside the board; the caller has seen the mark of that rank.
-        unsafe { std::slice::from_raw_parts(self.lane_at(rank, n, len).as_ptr(), len) }
+    fn stage_at(&self, n: u64) -> NonNull<u8> {
+        let slots = slots_for(self.ranks) + (n % DEPTH) as usize * STAGE_BYTES;
+        // SAFETY: `bytes_for` counts DEPTH stages behind the slots.
+        unsafe { self.shared.cast::<u8>().add(slots) }
     }
 
     fn lane_at(&self, rank: u32, n: u64, len: usize) -> NonNull<u8> {
@@ -306,6 +253,16 @@ impl Board {
         }
     }
 
+    #[inline]
+    fn has_put(&self, rank: u32, n: u64) -> bool {
+        number(self.slot(rank, n).mark.load(Ordering::Acquire)) >= n
+    }
+
+    #[inline]
+    fn have_all_put(&self, n: u64) -> bool {
+        (0..self.ranks).all(|rank| self.has_put(rank, n))
+    }
+
     /// Wakes those of `worlds` (world ranks) that sleep.
     #[inline]
     pub fn wake(&self, worlds: impl Iterator<Item = u32>) {
@@ -314,14 +271,21 @@ impl Board {
         }
     }
 
-    /// This rank needs the board no more. When all have left, it is used for other communicators, so
-    /// nothing may be asked of it afterwards.
+    /// This rank needs the board no more. When all have left, it is used for other communicators.
+    /// While an operation is in progress this does nothing; the board is left when it is dropped.
     pub fn leave(&self) {
-        if self.left.swap(1, Ordering::Relaxed) != 0 {
-            return;
+        let state = self.state.load(Ordering::Relaxed) & !1;
+        let left = self
+            .state
+            .compare_exchange(state, LEFT, Ordering::Acquire, Ordering::Relaxed);
+        if left.is_ok() {
+            self.give_back();
         }
+    }
+
+    fn give_back(&self) {
         if let Some(table) = self.segment.boards() {
-            let _guard = table.lock();
+            let _guard = table.lock.lock();
             let entry = &table.entries[self.entry];
             if entry.left.fetch_add(1, Ordering::Relaxed) + 1 == self.ranks {
                 entry.left.store(0, Ordering::Relaxed);
@@ -347,60 +311,313 @@ impl Board {
 
 impl Drop for Board {
     fn drop(&mut self) {
-        self.leave();
+        // Nothing borrows the board, so an operation that seems to be in progress was forgotten.
+        if *self.state.get_mut() != LEFT {
+            self.give_back();
+        }
+    }
+}
+
+/// One operation of one rank on a board, and what may be done in it. See the module.
+pub struct Operation<'b> {
+    board: &'b Board,
+    n: u64,
+    /// Everybody has been seen to have come far enough.
+    may_put: Cell<bool>,
+    part: Cell<Part>,
+    has_staged: Cell<bool>,
+    arrival: Cell<Arrival>,
+}
+
+/// How far a rank is with what it puts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Open,
+    /// The lane is being written.
+    Laying,
+    Put,
+}
+
+/// How far a rank is with its arrival at an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    Coming,
+    Arrived,
+    /// It was the last, and has not released the others.
+    Last,
+}
+
+impl Operation<'_> {
+    /// Its number, from 1.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.n
+    }
+
+    /// Whether this rank may put its part: everybody has come far enough.
+    #[must_use]
+    #[inline]
+    pub fn may_put(&self) -> bool {
+        let may =
+            self.may_put.get() || self.n < DEPTH || self.board.have_all_put(self.n + 1 - DEPTH);
+        self.may_put.set(may);
+        may
+    }
+
+    /// Puts this rank's part: `fill` writes `len` bytes. Once for each operation.
+    ///
+    /// # Panics
+    /// When `len` is more than [`SLOT_BYTES`], when this rank [may not put](Self::may_put) or has put.
+    #[inline]
+    pub fn put(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
+        assert!(self.may_put(), "ranks are behind");
+        assert!(self.part.get() == Part::Open, "a rank puts once");
+        self.part.set(Part::Put);
+        let slot = self.board.slot(self.board.me, self.n);
+        // SAFETY: this rank's slot, in which nobody reads operation n before its mark, nor an earlier
+        // one any more, since this rank may put; it puts for the first time.
+        unsafe { slot.write(len, fill) };
+        self.mark(slot);
+    }
+
+    /// Whether `rank` has put its part.
+    ///
+    /// # Panics
+    /// When the board has no such rank; so do the other functions.
+    #[must_use]
+    #[inline]
+    pub fn has_put(&self, rank: u32) -> bool {
+        self.board.has_put(rank, self.n)
+    }
+
+    /// The first `len` bytes that `rank` put in this operation.
+    ///
+    /// # Panics
+    /// When `rank` [has put](Self::has_put) nothing, and when `len` is more than [`SLOT_BYTES`].
+    #[must_use]
+    #[inline]
+    pub fn read(&self, rank: u32, len: usize) -> &[u8] {
+        let slot = self.board.slot(rank, self.n);
+        self.assert_is_put(slot, rank);
+        // SAFETY: the slot has been written in this operation; while the operation lives, this rank
+        // does not put the next one, so the slot is not written again.
+        unsafe { slot.bytes(len) }
+    }
+
+    /// Counts this rank in, once for each operation. Returns whether it was the last; it then sees
+    /// what all have put, and [releases](Self::release) them.
+    ///
+    /// # Panics
+    /// When this rank has put nothing, and when it has arrived.
+    #[must_use]
+    #[inline]
+    pub fn arrive(&self) -> bool {
+        let in_order = self.part.get() == Part::Put && self.arrival.get() == Arrival::Coming;
+        assert!(in_order, "a rank arrives once, after it has put");
+        let arrived = &self.gate().arrived;
+        let last = arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.board.ranks;
+        if last {
+            // Nobody arrives here again before this rank has put the next operation.
+            arrived.store(0, Ordering::Relaxed);
+        }
+        self.arrival.set(match last {
+            true => Arrival::Last,
+            false => Arrival::Arrived,
+        });
+        last
+    }
+
+    /// Lets those go who wait, with a result of `len` bytes that `fill` writes.
+    ///
+    /// # Panics
+    /// When `len` is more than [`SLOT_BYTES`], and when this rank was not the last to
+    /// [arrive](Self::arrive) or has released the others.
+    #[inline]
+    pub fn release(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
+        let arrival = self.arrival.replace(Arrival::Arrived);
+        assert!(arrival == Arrival::Last, "the last to arrive releases");
+        let result = self.result_slot();
+        // SAFETY: the last to arrive owns the result of operation n, and this is the first time.
+        // Nobody reads it before its mark, nor an earlier one any more: this rank has put.
+        unsafe { result.write(len, fill) };
+        self.mark(result);
+    }
+
+    /// Whether this operation has been released.
+    #[must_use]
+    #[inline]
+    pub fn is_released(&self) -> bool {
+        number(self.result_slot().mark.load(Ordering::Acquire)) >= self.n
+    }
+
+    /// The first `len` bytes of the result.
+    ///
+    /// # Panics
+    /// When this operation [is not released](Self::is_released), and when `len` is more than
+    /// [`SLOT_BYTES`].
+    #[must_use]
+    #[inline]
+    pub fn result(&self, len: usize) -> &[u8] {
+        let slot = self.result_slot();
+        let mark = number(slot.mark.load(Ordering::Acquire));
+        assert_eq!(mark, self.n, "the operation is released");
+        // SAFETY: the result has been written in this operation; while the operation lives, this
+        // rank does not put the next one, so nobody is the last to arrive at one that writes it.
+        unsafe { slot.bytes(len) }
+    }
+
+    /// Stages `len` bytes for all, by `fill`: before this rank [puts](Self::put) its part, or
+    /// [releases](Self::release) the others. Returns false, and stages nothing, when another rank has
+    /// staged in this operation.
+    ///
+    /// # Panics
+    /// When `len` is more than [`STAGE_BYTES`], and when this rank [may not put](Self::may_put).
+    #[must_use]
+    pub fn stage(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        assert!(len <= STAGE_BYTES, "{len} bytes staged");
+        assert!(self.may_put(), "ranks are behind");
+        let staged = &self.gate().staged;
+        let before = staged.load(Ordering::Relaxed);
+        let claimed = before < self.n
+            && staged
+                .compare_exchange(before, self.n, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if claimed {
+            let at = self.board.stage_at(self.n).as_ptr();
+            // SAFETY: inside the board (see `stage_at`). This rank has claimed the stage of operation
+            // n, nobody reads it before the mark that follows, and nobody reads what was staged
+            // DEPTH operations ago, since this rank may put.
+            fill(unsafe { std::slice::from_raw_parts_mut(at, len) });
+            self.has_staged.set(true);
+        }
+        claimed
+    }
+
+    /// What `rank` staged before it put its part; none when it has not.
+    ///
+    /// # Panics
+    /// When `len` is more than [`STAGE_BYTES`], and when `rank` [has put](Self::has_put) nothing.
+    #[must_use]
+    pub fn staged(&self, rank: u32, len: usize) -> Option<&[u8]> {
+        let slot = self.board.slot(rank, self.n);
+        self.assert_is_put(slot, rank);
+        self.staged_before(slot, len)
+    }
+
+    /// What the last to arrive staged before it released this operation; none when it has not.
+    ///
+    /// # Panics
+    /// When `len` is more than [`STAGE_BYTES`].
+    #[must_use]
+    pub fn staged_result(&self, len: usize) -> Option<&[u8]> {
+        self.staged_before(self.result_slot(), len)
+    }
+
+    fn staged_before(&self, slot: &Slot, len: usize) -> Option<&[u8]> {
+        assert!(len <= STAGE_BYTES, "{len} bytes staged");
+        let at = self.board.stage_at(self.n).as_ptr();
+        // SAFETY: inside the board. The rank that claimed the stage in this operation has filled it,
+        // which the mark says; it is not written again while the operation lives (see `read`).
+        (slot.mark.load(Ordering::Acquire) == self.n | STAGED)
+            .then(|| unsafe { std::slice::from_raw_parts(at, len) })
+    }
+
+    /// Whether this rank may lay out its part: everybody has finished the operation in which this lane was
+    /// used before.
+    #[must_use]
+    #[inline]
+    pub fn may_lay(&self) -> bool {
+        self.n < LANES || self.board.have_all_put(self.n + 1 - LANES)
+    }
+
+    /// Lays out this rank's part, too long for a slot: `fill` writes `len` bytes. Before [`put`](Self::put), which
+    /// publishes it.
+    ///
+    /// # Panics
+    /// When `len` is more than [`Board::lane_bytes`], when this rank [may not](Self::may_lay), and when it has put.
+    pub fn lay(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
+        assert!(self.may_lay(), "ranks are behind");
+        let in_order = self.part.get() == Part::Open;
+        assert!(in_order, "a rank lays out before it puts");
+        self.part.set(Part::Laying);
+        let lane = self.board.lane_at(self.board.me, self.n, len).as_ptr();
+        // SAFETY: inside the board (see `lane_at`). This rank's lane, in which nobody reads operation n before
+        // the slot's mark, nor what it laid out LANES operations ago, since this rank may lay.
+        fill(unsafe { std::slice::from_raw_parts_mut(lane, len) });
+        self.part.set(Part::Open);
+    }
+
+    /// What `rank` laid out in this operation.
+    ///
+    /// # Panics
+    /// When `len` is more than [`Board::lane_bytes`], and when `rank` [has put](Self::has_put) nothing.
+    #[must_use]
+    pub fn laid(&self, rank: u32, len: usize) -> &[u8] {
+        self.assert_is_put(self.board.slot(rank, self.n), rank);
+        let lane = self.board.lane_at(rank, self.n, len).as_ptr();
+        // SAFETY: inside the board. The rank has put, so it does not write its lane in this operation any
+        // more; nor in a later one while this operation lives (see `read`).
+        unsafe { std::slice::from_raw_parts(lane, len) }
+    }
+
+    #[inline]
+    fn gate(&self) -> &Gate {
+        &self.board.shared().gates[(self.n % DEPTH) as usize]
+    }
+
+    #[inline]
+    fn result_slot(&self) -> &Slot {
+        &self.board.shared().results[(self.n % DEPTH) as usize]
+    }
+
+    #[inline]
+    fn assert_is_put(&self, slot: &Slot, rank: u32) {
+        let mark = number(slot.mark.load(Ordering::Acquire));
+        assert_eq!(mark, self.n, "rank {rank} has put its part");
+    }
+
+    /// Marks a slot as written in this operation.
+    #[inline]
+    fn mark(&self, slot: &Slot) {
+        let staged = if self.has_staged.get() { STAGED } else { 0 };
+        slot.mark.store(self.n | staged, Ordering::Release);
+    }
+}
+
+impl Drop for Operation<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.board.state.store(self.n << 1, Ordering::Release);
     }
 }
 
 impl Slot {
+    /// # Safety
+    /// Nobody else may touch the bytes until the mark is stored.
     #[inline]
-    fn write(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+    unsafe fn write(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(len <= SLOT_BYTES, "{len} bytes in a slot");
         if len > 0 {
             let bytes = self.bytes.as_ptr().cast::<u8>().cast_mut();
-            // SAFETY: the bytes lie in `UnsafeCell`s of shared memory; by the protocol only the
-            // writer of operation n touches them until the mark below is stored.
+            // SAFETY: the bytes lie in `UnsafeCell`s of shared memory; nobody else touches them.
             fill(unsafe { std::slice::from_raw_parts_mut(bytes, len) });
         }
-        self.mark.store(n, Ordering::Release);
     }
 
+    /// # Safety
+    /// Nobody may write the bytes while the result lives.
     #[inline]
-    fn read(&self, len: usize) -> &[u8] {
+    unsafe fn bytes(&self, len: usize) -> &[u8] {
         assert!(len <= SLOT_BYTES, "{len} bytes in a slot");
-        // SAFETY: the caller has seen the mark; by the protocol nobody writes until this rank has
-        // gone on to a later operation.
+        // SAFETY: as above, for reading.
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), len) }
     }
 }
 
-impl Table {
-    fn lock(&self) -> TableGuard<'_> {
-        let me = std::process::id();
-        // Looks before somebody asks whether the holder is still alive.
-        const PATIENCE: u32 = 1000;
-        for look in 1u32.. {
-            let taken = self
-                .lock
-                .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
-            let Err(holder) = taken else { break };
-            if look.is_multiple_of(PATIENCE) && !margay_sys_os::process::is_alive(holder) {
-                // What it left half done is an entry that nobody uses.
-                let _ = self
-                    .lock
-                    .compare_exchange(holder, 0, Ordering::Relaxed, Ordering::Relaxed);
-            }
-            cpu::yield_now();
-        }
-        TableGuard(self)
-    }
-}
-
-struct TableGuard<'a>(&'a Table);
-
-impl Drop for TableGuard<'_> {
-    fn drop(&mut self) {
-        self.0.lock.store(0, Ordering::Release);
-    }
+/// The operation of a mark.
+#[inline]
+const fn number(mark: u64) -> u64 {
+    mark & !STAGED
 }
 
 /// Offset of the stages: behind the slots.
@@ -442,12 +659,15 @@ unsafe fn clear(at: NonNull<u8>, ranks: u32) {
     let shared = at.cast::<Shared>();
     // SAFETY: by the caller's promise.
     let s = unsafe { shared.as_ref() };
-    s.released.mark.store(0, Ordering::Relaxed);
+    for claim in &s.claims {
+        claim.store(0, Ordering::Relaxed);
+    }
     for slot in &s.results {
         slot.mark.store(0, Ordering::Relaxed);
     }
     for gate in &s.gates {
         gate.arrived.store(0, Ordering::Relaxed);
+        gate.staged.store(0, Ordering::Relaxed);
     }
     for index in 0..ranks as usize * DEPTH as usize {
         // SAFETY: the slots lie behind the shared part.
@@ -473,10 +693,12 @@ mod tests {
         assert_eq!(offset_of!(Entry, offset), 8);
         assert_eq!(offset_of!(Entry, ranks), 16);
         assert_eq!(offset_of!(Entry, left), 20);
-        assert_eq!(offset_of!(Shared, released), 0);
+        assert_eq!(offset_of!(Shared, claims), 0);
         assert_eq!(offset_of!(Shared, results), 4096);
         assert_eq!(offset_of!(Shared, gates), 20_480);
         assert_eq!(size_of::<Gate>(), 128);
+        assert_eq!(offset_of!(Gate, arrived), 0);
+        assert_eq!(offset_of!(Gate, staged), 8);
         assert_eq!(size_of::<Shared>(), 20_992);
         assert_eq!(size_of::<Slot>(), 4096);
         assert_eq!(offset_of!(Slot, mark), 0);
@@ -513,27 +735,25 @@ mod tests {
                             std::thread::yield_now();
                         }
                     };
-                    for n in 1..3000u64 {
-                        spin(&|| board.may_put(n));
+                    let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap());
+                    let rounds = if cfg!(miri) { 20 } else { 3000 };
+                    for n in 1..rounds {
+                        let op = board.begin().unwrap();
+                        assert_eq!(op.number(), n);
+                        spin(&|| op.may_put());
                         let mine = (n * 10 + u64::from(me)).to_ne_bytes();
-                        board.put(n, 8, |b| b.copy_from_slice(&mine));
+                        op.put(8, |b| b.copy_from_slice(&mine));
                         if n % 2 == 0 {
-                            spin(&|| (0..ranks).all(|r| board.has_put(r, n)));
+                            spin(&|| (0..ranks).all(|r| op.has_put(r)));
                             for r in 0..ranks {
-                                let got = board.read(r, n, 8).try_into().unwrap();
-                                assert_eq!(u64::from_ne_bytes(got), n * 10 + u64::from(r));
+                                assert_eq!(number(op.read(r, 8)), n * 10 + u64::from(r));
                             }
-                        } else if board.arrive(n) {
-                            let sum: u64 = (0..ranks)
-                                .map(|r| {
-                                    u64::from_ne_bytes(board.read(r, n, 8).try_into().unwrap())
-                                })
-                                .sum();
-                            board.release(n, 8, |b| b.copy_from_slice(&sum.to_ne_bytes()));
+                        } else if op.arrive() {
+                            let sum: u64 = (0..ranks).map(|r| number(op.read(r, 8))).sum();
+                            op.release(8, |b| b.copy_from_slice(&sum.to_ne_bytes()));
                         } else {
-                            spin(&|| board.is_released(n));
-                            let got = board.result(n, 8).try_into().unwrap();
-                            assert_eq!(u64::from_ne_bytes(got), 40 * n + 6);
+                            spin(&|| op.is_released());
+                            assert_eq!(number(op.result(8)), 40 * n + 6);
                         }
                     }
                 });
@@ -541,29 +761,126 @@ mod tests {
         });
     }
 
+    /// Both boards of two ranks.
+    fn pair(segment: &Arc<Segment>, key: u64) -> [Board; 2] {
+        [0, 1].map(|me| Board::open(segment, key, 2, me).unwrap())
+    }
+
     #[test]
     fn what_one_stages_all_see() {
         let segment = segment();
-        let a = Board::open(&segment, 5, 2, 0).unwrap();
-        let b = Board::open(&segment, 5, 2, 1).unwrap();
-        for n in 1..=DEPTH {
-            a.stage(n, STAGE_BYTES, |bytes| bytes.fill(n as u8));
-            a.put(n, 0, |_| {});
+        let [a, b] = pair(&segment, 5);
+        for n in 1..DEPTH {
+            let op = a.begin().unwrap();
+            assert!(op.stage(STAGE_BYTES, |bytes| bytes.fill(n as u8)));
+            op.put(0, |_| {});
         }
-        for n in 1..=DEPTH {
-            assert!(b.has_put(0, n));
-            assert!(b.staged(n, STAGE_BYTES).iter().all(|&x| x == n as u8));
+        let ahead = a.begin().unwrap();
+        for n in 1..DEPTH {
+            assert_eq!(ahead.may_put(), n > 1, "the other has not put {n}");
+            let op = b.begin().unwrap();
+            let staged = op.staged(0, STAGE_BYTES).unwrap();
+            assert!(staged.iter().all(|&x| x == n as u8));
+            op.put(0, |_| {});
+            let nothing = op.staged(1, STAGE_BYTES);
+            assert!(nothing.is_none(), "the other has staged");
         }
-        assert!(!a.may_put(DEPTH), "the other has put nothing yet");
+    }
+
+    #[test]
+    fn a_stage_belongs_to_the_first_who_claims_it() {
+        let segment = segment();
+        let [a, b] = pair(&segment, 5);
+        let [first, second] = [a.begin().unwrap(), b.begin().unwrap()];
+        assert!(first.stage(8, |bytes| bytes.fill(1)));
+        assert!(!second.stage(8, |_| panic!("it is the other's")));
+        assert!(!first.stage(8, |_| panic!("it has been written")));
+        second.put(0, |_| {});
+        assert!(first.staged(1, 8).is_none());
+        first.put(0, |_| {});
+        assert_eq!(second.staged(0, 8), Some(&[1; 8][..]));
+        assert!(!first.arrive() && second.arrive());
+        second.release(0, |_| {});
+        assert!(first.is_released() && first.staged_result(8).is_none());
+    }
+
+    #[test]
+    fn a_rank_has_one_board_and_one_operation_at_a_time() {
+        let segment = segment();
+        let [a, b] = pair(&segment, 5);
+        assert!(Board::open(&segment, 5, 2, 0).is_none(), "taken");
+        let op = a.begin().unwrap();
+        assert!(a.begin().is_none(), "one at a time");
+        a.leave();
+        drop(op);
+        a.leave();
+        assert!(a.begin().is_none(), "left");
+        assert!(
+            Board::open(&segment, 5, 2, 0).is_none(),
+            "taken until all have left"
+        );
+        drop((a, b));
+        assert!(Board::open(&segment, 5, 2, 0).is_some());
+    }
+
+    /// Whether a misuse ends in a panic before it does anything.
+    fn is_refused(misuse: impl FnOnce()) -> bool {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(misuse)).is_err()
+    }
+
+    #[test]
+    fn what_is_out_of_order_is_refused() {
+        let segment = segment();
+        let [a, b] = pair(&segment, 5);
+        let op = a.begin().unwrap();
+        assert!(is_refused(|| _ = op.read(1, 8)), "it has not put");
+        assert!(is_refused(|| _ = op.read(0, 8)), "nor has this rank");
+        assert!(is_refused(|| _ = op.laid(1, 8)));
+        assert!(is_refused(|| _ = op.staged(1, 8)));
+        assert!(is_refused(|| _ = op.result(8)), "not released");
+        assert!(is_refused(|| _ = op.arrive()), "it has not put");
+        assert!(is_refused(|| op.release(8, |_| {})), "not the last");
+        op.lay(8, |_| assert!(is_refused(|| op.put(0, |_| {}))));
+        op.put(0, |_| {});
+        drop(op);
+        b.begin().unwrap().put(0, |_| {});
+
+        let op = a.begin().unwrap();
+        op.put(8, |_| assert!(is_refused(|| op.put(8, |_| {}))));
+        assert!(is_refused(|| op.put(8, |_| {})), "it has put");
+        assert!(is_refused(|| op.lay(8, |_| {})), "it has put");
+        let other = b.begin().unwrap();
+        other.put(0, |_| {});
+        assert!(!op.arrive() && other.arrive());
+        assert!(is_refused(|| _ = op.arrive()), "it has arrived");
+        other.release(0, |_| assert!(is_refused(|| other.release(0, |_| {}))));
+        assert!(is_refused(|| other.release(0, |_| {})), "it has released");
+        drop(op);
+
+        for _ in 0..2 {
+            a.begin().unwrap().put(0, |_| {});
+        }
+        // The other reads operation 2: what it holds is not written.
+        let held = other.read(0, 8);
+        for late in [5, 6] {
+            let op = a.begin().unwrap();
+            assert_eq!((op.number(), op.may_put()), (late, late == 5));
+            match late {
+                5 => op.put(0, |_| {}),
+                _ => assert!(is_refused(|| op.put(8, |bytes| bytes.fill(1)))),
+            }
+            assert!(is_refused(|| op.lay(8, |bytes| bytes.fill(1))), "not yet");
+            assert!(late == 5 || is_refused(|| _ = op.stage(8, |bytes| bytes.fill(1))));
+        }
+        assert_eq!(held, [0; 8]);
     }
 
     #[test]
     fn a_board_that_all_have_left_is_used_again() {
         let segment = segment();
-        let a = Board::open(&segment, 1, 2, 0).unwrap();
-        let b = Board::open(&segment, 1, 2, 1).unwrap();
-        a.put(1, 0, |_| {});
-        assert!(b.has_put(0, 1));
+        let [a, b] = pair(&segment, 1);
+        a.begin().unwrap().put(0, |_| {});
+        assert!(b.begin().unwrap().has_put(0));
         let place = a.shared;
         drop(a);
         let other = Board::open(&segment, 2, 2, 0).unwrap();
@@ -571,6 +888,6 @@ mod tests {
         drop(b);
         let again = Board::open(&segment, 3, 2, 0).unwrap();
         assert_eq!(again.shared, place);
-        assert!(!again.has_put(0, 1), "starts anew");
+        assert!(!again.begin().unwrap().has_put(0), "starts anew");
     }
 }

@@ -1,4 +1,4 @@
-//! Reads a segment of version 4 that was put together byte by byte from `docs/segment.md`, with nothing of the code
+//! Reads a segment of version 5 that was put together byte by byte from `docs/segment.md`, with nothing of the code
 //! that writes segments: whoever changes the layout learns it here and gives it a new version.
 
 #![cfg(not(loom))]
@@ -64,10 +64,10 @@ impl Image {
     }
 }
 
-/// The header of version 4.
+/// The header of version 5.
 fn header() -> Image {
     let image = Image::new();
-    image.bytes(0, b"MARGAY\0\x04");
+    image.bytes(0, b"MARGAY\0\x05");
     image.u32(8, RANKS as u32);
     image.u32(12, 16);
     image.u64(16, HEAP_END + RANKS * ARENA_BYTES);
@@ -239,31 +239,48 @@ fn a_board_is_found_in_the_table_and_read() {
     image.u64(HEAP + 8 + 8, BOARD);
     image.u32(HEAP + 8 + 16, 2);
     const { assert!(HEAP + TABLE_BYTES <= PIPE) };
-    // Operation 6: rank 0 has put eight bytes, staged some more and come; rank 1 has put operation 5. Four operations
-    // have places of their own: operation 6 has the third, 5 the second.
+    // Rank 0 has a board and has put its part of operations 1 to 6: eight bytes in the last, and it has staged some more and
+    // arrived. Rank 1 has left no trace but the result of operation 5. Four operations have places of their own:
+    // operation 6 has the third, 5 the second.
     let slots = BOARD + 20_992;
     let rank_1 = slots + 4 * 4096;
     let stages = slots + 8 * 4096;
+    let staged = 1 << 63;
     assert!(
         stages + 4 * 131_072 <= HEAP_NEXT,
         "the image has room for the board"
     );
-    image.u64(slots + 2 * 4096, 6);
+    image.u64(BOARD, 1);
+    for n in 3..=5 {
+        image.u64(slots + n % 4 * 4096, n);
+    }
+    image.u64(slots + 2 * 4096, 6 | staged);
     image.bytes(slots + 2 * 4096 + 8, b"rank 0's");
     image.bytes(stages + 2 * 131_072, b"staged");
     image.u64(rank_1 + 4096, 5);
-    image.u32(BOARD + 20_480 + 2 * 128, 1);
-    image.u64(BOARD, 5);
+    let gate = BOARD + 20_480 + 2 * 128;
+    image.u32(gate, 1);
+    image.u64(gate + 8, 6);
     image.u64(BOARD + 4096 + 4096, 5);
     image.bytes(BOARD + 4096 + 4096 + 8, b"result 5");
     let segment = Arc::new(image.join());
+    assert!(Board::open(&segment, key, 2, 0).is_none(), "claimed");
     let board = Board::open(&segment, key, 2, 1).unwrap();
-    assert!(board.has_put(0, 6) && !board.has_put(1, 6) && board.has_put(1, 5));
-    assert_eq!(board.read(0, 6, 8), b"rank 0's");
-    assert_eq!(board.staged(6, 6), b"staged");
-    assert!(board.is_released(5) && !board.is_released(6));
-    assert_eq!(board.result(5, 8), b"result 5");
-    assert!(board.arrive(6), "the second of two is the last");
+    for _ in 1..5 {
+        drop(board.begin().unwrap());
+    }
+    let fifth = board.begin().unwrap();
+    assert_eq!(fifth.number(), 5);
+    assert!(fifth.has_put(0) && fifth.has_put(1) && fifth.is_released());
+    assert_eq!(fifth.result(8), b"result 5");
+    assert!(fifth.staged_result(8).is_none());
+    drop(fifth);
+    let sixth = board.begin().unwrap();
+    assert!(sixth.has_put(0) && !sixth.has_put(1) && !sixth.is_released());
+    assert_eq!(sixth.read(0, 8), b"rank 0's");
+    assert_eq!(sixth.staged(0, 6), Some(&b"staged"[..]));
+    // Rank 1 has put nothing in operation 3, so it may not put in this one.
+    assert!(!sixth.may_put());
 }
 
 #[test]
@@ -284,11 +301,11 @@ fn an_arena_is_read() {
 
 #[test]
 fn other_versions_are_refused_by_name() {
-    for version in [0, 3, 255] {
+    for version in [0, 4, 255] {
         let image = header();
         image.bytes(7, &[version]);
         let error = Segment::join(OwnedFd::from(image.0)).unwrap_err();
-        let told = format!("its format has version {version}, this one reads version 4");
+        let told = format!("its format has version {version}, this one reads version 5");
         assert!(error.to_string().contains(&told), "{error}");
         assert!(error.to_string().contains("the same Margay"), "{error}");
     }
