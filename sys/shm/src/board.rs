@@ -38,6 +38,7 @@
 //! making one takes no message; a board goes back to the table when all its ranks have left it.
 
 use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -121,7 +122,20 @@ pub struct Board {
     me: u32,
     /// Twice the number of the last operation, and 1 while it is in progress; [`LEFT`] afterwards.
     state: AtomicU64,
+    /// How far the operation in progress is, as bits. Here and not in the [`Operation`], which so has two words and passes
+    /// through calls in registers: one that was put together in memory and is copied would wait for the stores before.
+    progress: AtomicU32,
 }
+
+/// Everybody has been seen to have come far enough.
+const MAY_PUT: u32 = 1;
+/// The lane is being written.
+const LAYING: u32 = 2;
+const HAS_PUT: u32 = 4;
+const HAS_STAGED: u32 = 8;
+const HAS_ARRIVED: u32 = 16;
+/// It was the last to arrive, and has not released the others.
+const IS_LAST: u32 = 32;
 
 /// The state of a board that its rank has left: an operation is in progress that does not end.
 const LEFT: u64 = u64::MAX;
@@ -190,6 +204,7 @@ impl Board {
             ranks,
             me,
             state: AtomicU64::new(0),
+            progress: AtomicU32::new(0),
         })
     }
 
@@ -208,7 +223,7 @@ impl Board {
     /// Begins this rank's next operation. It ends when the value is dropped. None while one is in
     /// progress, and when this rank has left.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn begin(&self) -> Option<Operation<'_>> {
         let state = self.state.load(Ordering::Relaxed);
         if state & 1 != 0 {
@@ -218,13 +233,11 @@ impl Board {
         self.state
             .compare_exchange(state, state + 3, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
+        self.progress.store(0, Ordering::Relaxed);
         Some(Operation {
             board: self,
             n: (state >> 1) + 1,
-            may_put: Cell::new(false),
-            part: Cell::new(Part::Open),
-            has_staged: Cell::new(false),
-            arrival: Cell::new(Arrival::Coming),
+            stays: PhantomData,
         })
     }
 
@@ -322,32 +335,25 @@ impl Drop for Board {
 pub struct Operation<'b> {
     board: &'b Board,
     n: u64,
-    /// Everybody has been seen to have come far enough.
-    may_put: Cell<bool>,
-    part: Cell<Part>,
-    has_staged: Cell<bool>,
-    arrival: Cell<Arrival>,
-}
-
-/// How far a rank is with what it puts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Open,
-    /// The lane is being written.
-    Laying,
-    Put,
-}
-
-/// How far a rank is with its arrival at an operation.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Arrival {
-    Coming,
-    Arrived,
-    /// It was the last, and has not released the others.
-    Last,
+    /// One thread at a time executes it.
+    stays: PhantomData<Cell<()>>,
 }
 
 impl Operation<'_> {
+    #[inline]
+    fn has(&self, bits: u32) -> bool {
+        self.board.progress.load(Ordering::Relaxed) & bits != 0
+    }
+
+    /// Nobody else changes the word while the operation lives, so this needs no locked instruction.
+    #[inline]
+    fn note(&self, set: u32, cleared: u32) {
+        let progress = self.board.progress.load(Ordering::Relaxed);
+        self.board
+            .progress
+            .store(progress & !cleared | set, Ordering::Relaxed);
+    }
+
     /// Its number, from 1.
     #[must_use]
     pub fn number(&self) -> u64 {
@@ -358,9 +364,13 @@ impl Operation<'_> {
     #[must_use]
     #[inline]
     pub fn may_put(&self) -> bool {
-        let may =
-            self.may_put.get() || self.n < DEPTH || self.board.have_all_put(self.n + 1 - DEPTH);
-        self.may_put.set(may);
+        if self.has(MAY_PUT) {
+            return true;
+        }
+        let may = self.n < DEPTH || self.board.have_all_put(self.n + 1 - DEPTH);
+        if may {
+            self.note(MAY_PUT, 0);
+        }
         may
     }
 
@@ -371,8 +381,8 @@ impl Operation<'_> {
     #[inline]
     pub fn put(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(self.may_put(), "ranks are behind");
-        assert!(self.part.get() == Part::Open, "a rank puts once");
-        self.part.set(Part::Put);
+        assert!(!self.has(HAS_PUT | LAYING), "a rank puts once");
+        self.note(HAS_PUT, 0);
         let slot = self.board.slot(self.board.me, self.n);
         // SAFETY: this rank's slot, in which nobody reads operation n before its mark, nor an earlier
         // one any more, since this rank may put; it puts for the first time.
@@ -412,7 +422,7 @@ impl Operation<'_> {
     #[must_use]
     #[inline]
     pub fn arrive(&self) -> bool {
-        let in_order = self.part.get() == Part::Put && self.arrival.get() == Arrival::Coming;
+        let in_order = self.has(HAS_PUT) && !self.has(HAS_ARRIVED);
         assert!(in_order, "a rank arrives once, after it has put");
         let arrived = &self.gate().arrived;
         let last = arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.board.ranks;
@@ -420,10 +430,7 @@ impl Operation<'_> {
             // Nobody arrives here again before this rank has put the next operation.
             arrived.store(0, Ordering::Relaxed);
         }
-        self.arrival.set(match last {
-            true => Arrival::Last,
-            false => Arrival::Arrived,
-        });
+        self.note(HAS_ARRIVED | if last { IS_LAST } else { 0 }, 0);
         last
     }
 
@@ -434,8 +441,8 @@ impl Operation<'_> {
     /// [arrive](Self::arrive) or has released the others.
     #[inline]
     pub fn release(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
-        let arrival = self.arrival.replace(Arrival::Arrived);
-        assert!(arrival == Arrival::Last, "the last to arrive releases");
+        assert!(self.has(IS_LAST), "the last to arrive releases");
+        self.note(0, IS_LAST);
         let result = self.result_slot();
         // SAFETY: the last to arrive owns the result of operation n, and this is the first time.
         // Nobody reads it before its mark, nor an earlier one any more: this rank has put.
@@ -488,7 +495,7 @@ impl Operation<'_> {
             // n, nobody reads it before the mark that follows, and nobody reads what was staged
             // DEPTH operations ago, since this rank may put.
             fill(unsafe { std::slice::from_raw_parts_mut(at, len) });
-            self.has_staged.set(true);
+            self.note(HAS_STAGED, 0);
         }
         claimed
     }
@@ -537,14 +544,14 @@ impl Operation<'_> {
     /// When `len` is more than [`Board::lane_bytes`], when this rank [may not](Self::may_lay), and when it has put.
     pub fn lay(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(self.may_lay(), "ranks are behind");
-        let in_order = self.part.get() == Part::Open;
+        let in_order = !self.has(HAS_PUT | LAYING);
         assert!(in_order, "a rank lays out before it puts");
-        self.part.set(Part::Laying);
+        self.note(LAYING, 0);
         let lane = self.board.lane_at(self.board.me, self.n, len).as_ptr();
         // SAFETY: inside the board (see `lane_at`). This rank's lane, in which nobody reads operation n before
         // the slot's mark, nor what it laid out LANES operations ago, since this rank may lay.
         fill(unsafe { std::slice::from_raw_parts_mut(lane, len) });
-        self.part.set(Part::Open);
+        self.note(0, LAYING);
     }
 
     /// What `rank` laid out in this operation.
@@ -579,7 +586,7 @@ impl Operation<'_> {
     /// Marks a slot as written in this operation.
     #[inline]
     fn mark(&self, slot: &Slot) {
-        let staged = if self.has_staged.get() { STAGED } else { 0 };
+        let staged = if self.has(HAS_STAGED) { STAGED } else { 0 };
         slot.mark.store(self.n | staged, Ordering::Release);
     }
 }

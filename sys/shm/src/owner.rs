@@ -166,43 +166,35 @@ mod model {
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicBool;
 
-    /// Two processes that want the lock of a third, which gives it back or dies with it.
-    fn handed_on(dies: bool) {
-        // Without a death nobody is woken by a time limit, so no wake may be lost.
-        let slice_ns = if dies { 1 } else { u64::MAX };
+    /// Two processes, the first of which may have to wait for a third that holds the lock.
+    fn handed_on(holder: u32, alive: fn(u32) -> bool, slice_ns: u64) {
         loom::model(move || {
-            let lock = Arc::new(OwnerLock(AtomicU32::new(3)));
+            let lock = Arc::new(OwnerLock(AtomicU32::new(holder)));
             let inside = Arc::new(AtomicBool::new(false));
-            let dead = Arc::new(AtomicBool::new(dies));
-            let takers: Vec<_> = (1..=2)
-                .map(|me| {
-                    let (lock, inside, dead) = (lock.clone(), inside.clone(), dead.clone());
-                    loom::thread::spawn(move || {
-                        let alive = |pid| pid != 3 || !dead.load(Ordering::SeqCst);
-                        let guard = lock.lock_as(me, alive, slice_ns);
-                        assert!(!inside.swap(true, Ordering::Relaxed));
-                        assert!(inside.swap(false, Ordering::Relaxed));
-                        drop(guard);
-                    })
-                })
-                .collect();
-            if !dies {
-                drop(OwnerGuard(&lock));
-            }
-            for taker in takers {
-                taker.join().unwrap();
-            }
+            let take = move |me, lock: &OwnerLock, inside: &AtomicBool| {
+                let guard = lock.lock_as(me, alive, slice_ns);
+                assert!(!inside.swap(true, Ordering::Relaxed));
+                assert!(inside.swap(false, Ordering::Relaxed));
+                drop(guard);
+            };
+            let taker = {
+                let (lock, inside) = (lock.clone(), inside.clone());
+                loom::thread::spawn(move || take(1, &lock, &inside))
+            };
+            take(2, &lock, &inside);
+            taker.join().unwrap();
             assert_eq!(lock.0.load(Ordering::Relaxed), FREE);
         });
     }
 
+    /// No sleep ends by itself, so a lost wake would never end.
     #[test]
-    fn an_owner_gives_its_lock_to_one() {
-        handed_on(false);
+    fn an_owner_gives_its_lock_to_who_sleeps_for_it() {
+        handed_on(FREE, |_| true, u64::MAX);
     }
 
     #[test]
     fn one_takes_over_the_lock_of_a_dead_owner() {
-        handed_on(true);
+        handed_on(3, |pid| pid != 3, 1);
     }
 }

@@ -369,18 +369,25 @@ impl Channel {
     }
 
     /// Starts the next operation, once this rank may put.
-    #[inline]
+    #[inline(always)]
     fn begin(&self, rank: &Rank) -> Result<Operation<'_>, Disagreement> {
-        let op = self.board.begin().ok_or(Disagreement {
-            rank: self.board.me(),
-            bytes: None,
-            expected: 0,
-            trouble: Some(Trouble::Busy),
-        })?;
+        let Some(op) = self.board.begin() else {
+            return Err(self.busy());
+        };
         if !op.may_put() {
             self.wait(rank, None, || op.may_put())?;
         }
         Ok(op)
+    }
+
+    #[cold]
+    fn busy(&self) -> Disagreement {
+        Disagreement {
+            rank: self.board.me(),
+            bytes: None,
+            expected: 0,
+            trouble: Some(Trouble::Busy),
+        }
     }
 
     /// As [`put`], of up to [`Board::lane_bytes`].
