@@ -227,11 +227,9 @@ impl Channel {
                         (&operand, 0)
                     }
                 };
-                result.with_bytes_mut(0, len as usize, |inout| {
-                    left.with_bytes(from, len as usize, |left| {
-                        reduce::apply_with(cpu::Widest::FORWARDS, op, basic, inout, left)
-                            .expect("the operation was checked against the type");
-                    });
+                result.with_operands(0, left, from, len as usize, |inout, left| {
+                    reduce::apply_with(cpu::Widest::FORWARDS, op, basic, inout, left)
+                        .expect("the operation was checked against the type");
                 });
             }
             at += len;

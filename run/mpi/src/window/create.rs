@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use margay_run_engine::Inlet;
 use margay_sys_os::cma;
+use margay_sys_os::sweep::Sweep;
 use margay_sys_os::user::Mem;
 use margay_sys_shm::arena;
 use margay_sys_shm::inbox::{self, Inbox};
@@ -452,6 +453,7 @@ impl Mpi {
             .iter()
             .any(|target| matches!(target.way, Way::Attach(Some(_))));
         let window = Arc::new(Window {
+            sweep: Sweep::new(),
             handle: AtomicU32::new(MPI_WIN_NULL),
             values: Values {
                 base: own.address(),

@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU8, AtomicU32,
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_run_engine::Inlet;
+use margay_sys_os::sweep::Sweep;
 use margay_sys_os::user::Mem;
 use margay_sys_shm::window::Block;
 
@@ -78,6 +79,8 @@ pub struct Window {
     targets: Box<[Target]>,
     /// Memory that goes back when the window is freed.
     memory: Memory,
+    /// From which end long operands of this window's operations are gone through.
+    sweep: Sweep,
     /// Where the ranks share memory: the control block.
     block: Option<Arc<Block>>,
     /// The address of the block in the arena of the rank that made it.
