@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use margay_sys_os::clock;
 use margay_sys_os::cpu;
 use margay_sys_threads::identity::{self, natively};
-use margay_sys_threads::slot::{self, Word};
+use margay_sys_threads::slot;
 use margay_threads::{
     Config, Covered, Offer, Worker, configure as configure_threads, preempt_by, with_worker,
 };
@@ -67,12 +67,7 @@ fn briefly<R>(f: impl FnOnce(&Worker) -> R) -> R {
 
 /// The same in no member's context, since others may run before `f` returns.
 fn with<R>(f: impl FnOnce(&Worker) -> R) -> R {
-    natively(|| {
-        let context = slot::exchange(Word::none());
-        let result = with_worker(f);
-        slot::exchange(context);
-        result
-    })
+    natively(|| slot::aside(|| with_worker(f)))
 }
 
 /// The same for what may let others run. They may have had other places.
