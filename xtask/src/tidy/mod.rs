@@ -6,6 +6,7 @@
 //! | [`layers`] | the direction in which crates depend on each other |
 //! | [`map`] | the README's map names what is there |
 //! | [`text`] | what must not stand in any file; scripts |
+//! | [`waits`] | the list of the places that wait |
 
 use std::fmt;
 use std::path::Path;
@@ -17,6 +18,7 @@ pub mod layers;
 pub mod map;
 pub mod rust;
 pub mod text;
+pub mod waits;
 
 /// A place where a rule is broken.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +75,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     let crates = layers::crates(&metadata, root);
     let mut findings = layers::check(&crates);
     findings.extend(map::check(&files));
+    findings.extend(waits::check(&files));
     for file in &files {
         findings.extend(text::check(file));
         if file.path.ends_with(".rs") {
