@@ -19,6 +19,7 @@
 //! good part of its time, and would find nothing in the code above that reading its dozen closures does not.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -589,10 +590,10 @@ impl Mem {
 unsafe fn copy_words(from: *const u8, to: *mut u8, len: usize) {
     macro_rules! word {
         ($t:ty) => {
-            // SAFETY: by the contract; the word has `len` bytes.
+            // SAFETY: by the contract; the word has `len` bytes, which may hold anything: pointers, and bytes never written.
             unsafe {
-                to.cast::<$t>()
-                    .write_unaligned(from.cast::<$t>().read_unaligned())
+                to.cast::<MaybeUninit<$t>>()
+                    .write_unaligned(from.cast::<MaybeUninit<$t>>().read_unaligned())
             }
         };
     }
