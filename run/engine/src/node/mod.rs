@@ -568,8 +568,13 @@ fn read<'a>(
     tag: Tag,
     len: usize,
 ) -> Result<&'a [u8], Disagreement> {
-    tag.check(from, op.read(from, TAG_BYTES))?;
-    Ok(part(op, from, len))
+    let short = if len <= SHORT_BYTES { len } else { 0 };
+    let slot = op.read(from, TAG_BYTES + short);
+    tag.check(from, slot)?;
+    Ok(match len <= SHORT_BYTES {
+        true => &slot[TAG_BYTES..],
+        false => op.laid(from, len),
+    })
 }
 
 /// What `from` has contributed to an operation.
