@@ -103,7 +103,8 @@ pub extern "C-unwind" fn GOMP_parallel_end() {
         return;
     };
     begun.first.get().end();
-    slot::exchange(begun.outside);
+    // SAFETY: this thread has installed it in `begin`, and regions end in the reverse order, the last of the list first.
+    unsafe { begun.outside.put_back() };
     let team = begun.first.get().team;
     drop(begun.first);
     with(|context| context.joined(team));

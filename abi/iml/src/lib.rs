@@ -88,8 +88,10 @@ unsafe fn begun<'a>(group: *const Group) -> Option<&'a Group> {
 
 type Chunk = extern "C" fn(*const c_void, i64, i64);
 
+/// # Safety
+/// `chunk` may be called with `data` by any thread until this returns; `group` is the address of an `iml_group_t`, or null.
 #[unsafe(no_mangle)]
-extern "C" fn margay_iml_loop(
+unsafe extern "C" fn margay_iml_loop(
     count: i64,
     schedule: c_int,
     min_chunk: i64,
@@ -113,7 +115,7 @@ extern "C" fn margay_iml_loop(
             min_chunk: min_chunk.max(1) as u64,
         };
         let body = move |_: &Worker, begin: u64, count: u64| {
-            // SAFETY: the group is null or the user's, who waits for the loop in this call.
+            // SAFETY: by the caller; all chunks have run when this call returns.
             let group = unsafe { begun(group.get()) };
             if !group.is_some_and(Group::is_cancelled) {
                 chunk(data.get(), begin as i64, count as i64);

@@ -428,11 +428,9 @@ pub fn combine(reduction: &Reduction, input: &Mem, inout: &Mem, count: u64) {
         Operator::Builtin(op, basic) => {
             let len = count as usize * basic.extent() as usize;
             if input.covers(0, len) && inout.covers(0, len) {
-                inout.with_bytes_mut(0, len, |inout| {
-                    input.with_bytes(0, len, |input| {
-                        reduce::apply_with(cpu::Widest::FORWARDS, *op, *basic, inout, input)
-                            .expect("the operation was checked against the type");
-                    });
+                inout.with_operands(0, input, 0, len, |inout, input| {
+                    reduce::apply_with(cpu::Widest::FORWARDS, *op, *basic, inout, input)
+                        .expect("the operation was checked against the type");
                 });
             } else {
                 // The last element's padding is not the user's: combine in memory that has it.

@@ -125,6 +125,13 @@ fn error_of(disagreement: Disagreement) -> Error {
     match trouble {
         None => {}
         Some(Trouble::Failed(failed)) => return failure(failed, "the collective operation"),
+        Some(Trouble::Busy) => {
+            return Error::new(
+                MPI_ERR_OTHER,
+                "another thread of this rank is in a collective operation of the same communicator; order the calls, or \
+                 give each thread a duplicate of the communicator",
+            );
+        }
         Some(Trouble::Unreadable) => {
             return Error::new(
                 MPI_ERR_OTHER,

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use margay_run_threads::{Config, Offer, Pool, Worker, with_current_worker, with_worker};
 use margay_sys_threads::identity::natively;
-use margay_sys_threads::slot::{self, Word};
+use margay_sys_threads::slot;
 
 pub use margay_run_threads::{PublishedOffer, RetractedOffer, STEAL_DELAY_NS, StealBackoff};
 
@@ -154,8 +154,5 @@ pub fn slice_ended() {
 }
 
 fn without_context<R>(f: impl FnOnce() -> R) -> R {
-    let context = slot::exchange(Word::none());
-    let result = f();
-    slot::exchange(context);
-    result
+    slot::aside(f)
 }

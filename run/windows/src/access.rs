@@ -6,9 +6,11 @@ use std::sync::atomic::Ordering;
 use margay_core_datatype::Basic;
 use margay_core_reduce::Op;
 use margay_run_engine::{Pending, ReqId};
+use margay_sys_os::cpu::Widest;
+use margay_sys_os::sweep::Sweep;
 use margay_sys_os::user::{Mem, Piece};
 
-use super::combine::{apply, swap};
+use super::combine::{apply_by, swap};
 use super::operation::{Access, Dense, Job, Kind, Remote, can_swap, check_elements, fits, single};
 use super::reach::{Reach, on_memory, on_process};
 use super::sync::STORES_IN_ORDER;
@@ -54,12 +56,12 @@ impl Windows<'_> {
         }
         match dense {
             Dense::Put => {
-                far.put(at, near);
+                far.put(at, near, &window.sweep);
                 self.state.unsettled.store(true, Ordering::Relaxed);
             }
             Dense::Get => {
                 self.settle();
-                far.get(at, near);
+                far.get(at, near, &window.sweep);
                 // Where loads may come in any order, a flush orders them.
                 if !STORES_IN_ORDER {
                     self.state.unsettled.store(true, Ordering::Relaxed);
@@ -73,7 +75,7 @@ impl Windows<'_> {
                 if !turn.enter(window.rank()) {
                     return false;
                 }
-                combine_at_once(dense, near, far, at);
+                combine_at_once(dense, near, far, at, &window.sweep);
                 if turn.leave() {
                     self.wake_all(window);
                 }
@@ -139,9 +141,11 @@ impl Windows<'_> {
         match self.reach(&window, target, at, remote)? {
             Reach::Memory(mem) => {
                 if job.kind.combines() {
-                    self.atomically(&window, target, || on_memory(&job, &mem, remote))??;
+                    self.atomically(&window, target, || {
+                        on_memory(&job, &mem, remote, &window.sweep)
+                    })??;
                 } else {
-                    on_memory(&job, &mem, remote)?;
+                    on_memory(&job, &mem, remote, &window.sweep)?;
                 }
                 self.state.unsettled.store(true, Ordering::Relaxed);
             }
@@ -297,14 +301,14 @@ impl Window {
 
 /// Accumulates, fetches or swaps where the target's elements are mapped; the caller sees to it that it is atomic.
 #[inline(always)]
-fn combine_at_once(dense: Dense, near: Piece, far: &Mem, at: i64) {
+fn combine_at_once(dense: Dense, near: Piece, far: &Mem, at: i64, sweep: &Sweep) {
     if let Dense::Fetch(_, _, result) | Dense::Swap(_, result) = dense {
-        far.get(at, result);
+        far.get(at, result, sweep);
     }
     far.with_bytes_mut(at, near.size(), |there| {
         near.with_bytes(|input| match dense {
             Dense::Accumulate(op, basic) | Dense::Fetch(op, basic, _) => {
-                apply(op, basic, there, input);
+                apply_by(Widest::to_and_fro(sweep), op, basic, there, input);
             }
             Dense::Swap(compare, _) => compare.with_bytes(|compare| swap(there, input, compare)),
             Dense::Put | Dense::Get => {}

@@ -8,6 +8,12 @@ use margay_sys_os::cpu;
 /// `inout[i] = inout[i] op input[i]` for packed elements. The operation has been checked against the type.
 #[inline]
 pub(super) fn apply(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
+    apply_by(cpu::Widest::FORWARDS, op, basic, inout, input);
+}
+
+/// As [`apply`], in a way of going through long operands.
+#[inline]
+pub(super) fn apply_by(way: cpu::Widest<'_>, op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
     if op == Op::NoOp || reduce::apply_to_number(op, basic, inout, input) {
         return;
     }
@@ -16,8 +22,7 @@ pub(super) fn apply(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
         return;
     }
     if basic.size() == basic.extent() {
-        reduce::apply_with(cpu::Widest::TO_AND_FRO, op, basic, inout, input)
-            .expect("checked against the type");
+        reduce::apply_with(way, op, basic, inout, input).expect("checked against the type");
         return;
     }
     // A pair with a hole: the reduction wants elements as they lie in C.

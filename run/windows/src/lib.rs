@@ -55,6 +55,7 @@ use margay_run_mpi::handle::{Kind, Table};
 use margay_run_mpi::info::Info;
 use margay_run_mpi::{Mpi, fail};
 use margay_sys_os::lock::{RankGuard, RankLock};
+use margay_sys_os::sweep::Sweep;
 use margay_sys_os::user::Mem;
 use margay_sys_shm::window::Block;
 
@@ -134,6 +135,8 @@ pub struct Window {
     targets: Box<[Target]>,
     /// What goes back when the window is freed.
     made: Made,
+    /// From which end long operands of this window's operations are gone through.
+    sweep: Sweep,
     /// Where the ranks share memory: the control block.
     block: Option<Arc<Block>>,
     /// The inboxes, if they are in use.

@@ -247,8 +247,8 @@ fn combine(entry: &Entry, inbox: &Mem, there: &Mem, at: i64) {
     if let Some((op, basic)) = reduction(entry)
         && op != Op::NoOp
     {
-        there.with_bytes_mut(at, len, |elements| {
-            inbox.with_bytes(operand, len, |operand| apply(op, basic, elements, operand));
+        there.with_operands(at, inbox, operand, len, |elements, operand| {
+            apply(op, basic, elements, operand);
         });
     }
 }

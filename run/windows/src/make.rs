@@ -17,6 +17,7 @@ use margay_run_mpi::error::*;
 use margay_run_mpi::info::Info;
 use margay_run_mpi::{Mpi, Operation, fail};
 use margay_sys_os::cma;
+use margay_sys_os::sweep::Sweep;
 use margay_sys_os::user::Mem;
 use margay_sys_shm::arena;
 use margay_sys_shm::inbox::{self, Inbox};
@@ -247,6 +248,7 @@ impl Windows<'_> {
             .iter()
             .any(|target| matches!(target.way, Way::Attach(Some(_))));
         let window = Arc::new(Window {
+            sweep: Sweep::new(),
             handle: AtomicU32::new(MPI_WIN_NULL),
             values: Values {
                 base: own.address(),

@@ -4,11 +4,13 @@ use margay_core_datatype::{Cursor, Datatype};
 use margay_core_reduce::Op;
 use margay_run_engine::{Data, copy};
 use margay_sys_os::cma::{self, Piece};
+use margay_sys_os::cpu::Widest;
+use margay_sys_os::sweep::Sweep;
 use margay_sys_os::user::Mem;
 use margay_sys_shm::arena;
 
 use super::attach::look_up;
-use super::combine::{apply, swap};
+use super::combine::{apply_by, swap};
 use super::operation::{Job, Kind, Remote};
 use super::{Way, Window, Windows};
 use margay_run_mpi::error::*;
@@ -214,21 +216,21 @@ impl Place for There<'_> {
 }
 
 /// Does the operation on memory of this process. The caller sees to it that accumulating is atomic.
-pub(super) fn on_memory(job: &Job, mem: &Mem, remote: &Remote) -> Result<()> {
+pub(super) fn on_memory(job: &Job, mem: &Mem, remote: &Remote, sweep: &Sweep) -> Result<()> {
     let place = || Data::typed(mem.clone(), remote.count, &remote.datatype);
     let far = remote.datatype.flat().contiguous(remote.count);
     let len = job.bytes as usize;
     match (job.kind, &job.origin, &job.result) {
         (Kind::Put, Some(origin), _) => match (origin.dense(), far) {
-            (Some((from, from_at)), Some(at)) => from.copy_to_and_fro(from_at, mem, at, len),
+            (Some((from, from_at)), Some(at)) => from.copy_to_and_fro(from_at, mem, at, len, sweep),
             _ => copy(&origin.data(), &place()),
         },
         (Kind::Get, _, Some(result)) => match (result.dense(), far) {
-            (Some((to, to_at)), Some(at)) => mem.copy_to_and_fro(at, to, to_at, len),
+            (Some((to, to_at)), Some(at)) => mem.copy_to_and_fro(at, to, to_at, len, sweep),
             _ => copy(&place(), &result.data()),
         },
         _ => {
-            if !combine_dense(job, mem, remote) {
+            if !combine_dense(job, mem, remote, sweep) {
                 let datatype = &remote.datatype;
                 in_pieces(job, &Here { mem, datatype })?;
             }
@@ -238,7 +240,7 @@ pub(super) fn on_memory(job: &Job, mem: &Mem, remote: &Remote) -> Result<()> {
 }
 
 /// Accumulates in place where all operands lie in one piece. Returns false where they do not.
-fn combine_dense(job: &Job, mem: &Mem, remote: &Remote) -> bool {
+fn combine_dense(job: &Job, mem: &Mem, remote: &Remote, sweep: &Sweep) -> bool {
     let Some(at) = remote.datatype.flat().contiguous(remote.count) else {
         return false;
     };
@@ -267,8 +269,8 @@ fn combine_dense(job: &Job, mem: &Mem, remote: &Remote) -> bool {
     match origin {
         None => {}
         Some((from, from_at)) if job.op == Op::Replace => from.copy_to(from_at, mem, at, len),
-        Some((from, from_at)) => mem.with_bytes_mut(at, len, |inout| {
-            from.with_bytes(from_at, len, |input| apply(job.op, job.basic, inout, input));
+        Some((from, from_at)) => mem.with_operands(at, from, from_at, len, |inout, input| {
+            apply_by(Widest::to_and_fro(sweep), job.op, job.basic, inout, input);
         }),
     }
     true
@@ -308,6 +310,7 @@ fn in_pieces(job: &Job, place: &impl Place) -> Result<()> {
     } else {
         0
     });
+    let sweep = Sweep::new();
     let mut position = 0;
     while position < job.bytes {
         let len = piece.min(job.bytes - position);
@@ -329,7 +332,7 @@ fn in_pieces(job: &Job, place: &impl Place) -> Result<()> {
                         &Data::bytes(operand.clone(), len),
                     );
                 }
-                combine(job, &scratch, &operand, len as usize);
+                combine(job, &scratch, &operand, len as usize, &sweep);
                 place.store(position, &scratch, len)?;
             }
         }
@@ -338,11 +341,9 @@ fn in_pieces(job: &Job, place: &impl Place) -> Result<()> {
     Ok(())
 }
 
-fn combine(job: &Job, target: &Mem, operand: &Mem, len: usize) {
-    target.with_bytes_mut(0, len, |inout| {
-        operand.with_bytes(0, len, |input| match &job.compare {
-            Some(compare) => compare.with_bytes(0, len, |compare| swap(inout, input, compare)),
-            None => apply(job.op, job.basic, inout, input),
-        });
+fn combine(job: &Job, target: &Mem, operand: &Mem, len: usize, sweep: &Sweep) {
+    target.with_operands(0, operand, 0, len, |inout, input| match &job.compare {
+        Some(compare) => compare.with_bytes(0, len, |compare| swap(inout, input, compare)),
+        None => apply_by(Widest::to_and_fro(sweep), job.op, job.basic, inout, input),
     });
 }

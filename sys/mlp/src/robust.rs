@@ -3,7 +3,12 @@
 //! Both lie in memory that all processes of a group have. Who waits looks for a moment, or yields where cores are short,
 //! and then sleeps on a futex, for [`SLICE_NS`] at most: after that it looks whether the one that it waits for still
 //! lives, which `alive` and `broken` tell. So nothing has to be done for those who wait when a process dies, beyond
-//! noting it where these two look.
+//! noting it where these two look: a word of each process in the common memory, which the group's guard writes when the
+//! kernel reports the end of one. No process id is asked about, so none that was given again can be mistaken.
+//!
+//! Why no robust futexes of the kernel: it walks one list for each thread, which the C library has registered for its own
+//! mutexes, so a word on it is a `pthread_mutex_t` of whichever library each process has loaded, and not a format that can be
+//! drawn in `docs/mlp.md`. To the barrier, which nobody holds, such a list would be of no use.
 //!
 //! **The lock** is one word: 0 when free, else the holder's token (process and thread) and a bit that says that somebody may
 //! sleep. It is the mutex of Drepper's "Futexes are tricky" with an owner. A waiter that finds the holder's process

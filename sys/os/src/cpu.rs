@@ -4,7 +4,7 @@
 use std::arch::is_x86_feature_detected;
 use std::fs;
 
-use crate::sweep::{from_the_end, takes_way_back};
+use crate::sweep::{Sweep, from_the_end};
 #[cfg(target_arch = "x86_64")]
 use crate::vectors;
 
@@ -221,24 +221,28 @@ fn parse_runnable(loadavg: &str) -> Option<usize> {
 
 /// The widest vector instructions of this processor that the library's loops can use.
 #[derive(Clone, Copy, Debug)]
-pub struct Widest {
-    to_and_fro: bool,
+pub struct Widest<'a> {
+    sweep: Option<&'a Sweep>,
 }
 
-impl Widest {
+impl<'a> Widest<'a> {
     /// Operands are gone through from the start.
-    pub const FORWARDS: Widest = Widest { to_and_fro: false };
+    pub const FORWARDS: Widest<'static> = Widest { sweep: None };
 
     /// For operands that mostly stay in the caches of this core from one call to the next: long ones are gone through from the
-    /// end if the call before was of the same ones. (For operands that come from another core, that is slower.)
-    pub const TO_AND_FRO: Widest = Widest { to_and_fro: true };
+    /// end if the call before with this `sweep` was of the same ones. (For operands that come from another core, that is slower.)
+    #[must_use]
+    pub const fn to_and_fro(sweep: &'a Sweep) -> Widest<'a> {
+        Widest { sweep: Some(sweep) }
+    }
 
     /// Bytes of the blocks in which these operands are gone through from the end; all of them where that is from the start.
     #[inline]
     fn block(self, inout: &[u8], input: &[u8]) -> usize {
         let len = inout.len();
         let (changed, read) = (inout.as_ptr().addr(), input.as_ptr().addr());
-        match self.to_and_fro && takes_way_back(changed, read, len) {
+        let turns = |sweep: &Sweep| sweep.takes_way_back(changed, read, len);
+        match self.sweep.is_some_and(turns) {
             true => 8 << 10,
             false => len,
         }
@@ -258,7 +262,7 @@ pub(crate) fn has_avx512() -> bool {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl margay_core_reduce::Vectors for Widest {
+impl margay_core_reduce::Vectors for Widest<'_> {
     #[inline]
     fn run<R>(self, f: impl FnOnce() -> R) -> R {
         // Inlines `f`, so that its loops get these instructions. (No fused multiply-add: it rounds differently.)
@@ -314,7 +318,7 @@ fn without_avx512<R>(f: impl FnOnce() -> R) -> R {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-impl margay_core_reduce::Vectors for Widest {
+impl margay_core_reduce::Vectors for Widest<'_> {
     #[inline]
     fn run<R>(self, f: impl FnOnce() -> R) -> R {
         f()

@@ -51,7 +51,7 @@ pub mod process;
 #[cfg(not(loom))]
 pub mod signal;
 #[cfg(not(loom))]
-mod sweep;
+pub mod sweep;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod terminal;

@@ -5,6 +5,7 @@
 //! `MPI_THREAD_MULTIPLE` it is a futex mutex with three states (Drepper, "Futexes are tricky").
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
@@ -33,6 +34,8 @@ unsafe impl<T: Send> Sync for RankLock<T> {}
 #[derive(Debug)]
 pub struct RankGuard<'a, T> {
     lock: &'a RankLock<T>,
+    /// A guard is as much as the only reference to the value, also for the question which threads may have it.
+    value: PhantomData<&'a mut T>,
 }
 
 impl<T> RankLock<T> {
@@ -83,7 +86,10 @@ impl<T> RankLock<T> {
         } else {
             self.lock_shared();
         }
-        RankGuard { lock: self }
+        RankGuard {
+            lock: self,
+            value: PhantomData,
+        }
     }
 
     /// Takes the lock if it is free.
@@ -100,7 +106,10 @@ impl<T> RankLock<T> {
                 .ok()?;
             self.owner.store(this_thread(), Ordering::Relaxed);
         }
-        Some(RankGuard { lock: self })
+        Some(RankGuard {
+            lock: self,
+            value: PhantomData,
+        })
     }
 
     /// The value, when nobody else can have it.

@@ -67,7 +67,10 @@ impl Channel {
         if number < 0 {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
-        // SAFETY: the number is only borrowed for duplicating it; one that is not open gives an error.
+        if number < 0 {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        // SAFETY: the number is not -1, and only borrowed for duplicating it; one that is not open gives an error.
         let socket = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()?;
         Ok(Channel::over(socket))
     }

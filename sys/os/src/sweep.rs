@@ -16,26 +16,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// stays in the second.
 const WORTH: Range<usize> = 40 << 10..2 << 20;
 
-/// What the operation before changed and what it read, and whether it took the way back. Threads that mix this up only lose
-/// time.
-static BEFORE: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+/// What the operation before changed and what it read, and whether it took the way back: of those that share one of
+/// these. Threads that mix this up only lose time.
+#[derive(Debug, Default)]
+pub struct Sweep([AtomicUsize; 3]);
 
-/// Whether an operation on operands of `len` bytes at these addresses is best done from the end. To be asked once for each operation, right before
-/// it.
-#[inline]
-pub(crate) fn takes_way_back(changed: usize, read: usize, len: usize) -> bool {
-    WORTH.contains(&len) && turns(&BEFORE, [changed, read])
-}
+impl Sweep {
+    /// No operation before.
+    #[must_use]
+    pub const fn new() -> Sweep {
+        Sweep([const { AtomicUsize::new(0) }; 3])
+    }
 
-#[inline]
-fn turns(before: &[AtomicUsize; 3], now: [usize; 2]) -> bool {
-    let [changed, read, back] = before;
-    let [was_changed, was_read, was_back] = before.each_ref().map(|n| n.load(Ordering::Relaxed));
-    let turns = (was_changed == now[0] || was_read == now[1]) && was_back == 0;
-    changed.store(now[0], Ordering::Relaxed);
-    read.store(now[1], Ordering::Relaxed);
-    back.store(usize::from(turns), Ordering::Relaxed);
-    turns
+    /// Whether an operation on operands of `len` bytes at these addresses is best done from the end. To be asked once for each
+    /// operation, right before it.
+    #[inline]
+    pub(crate) fn takes_way_back(&self, changed: usize, read: usize, len: usize) -> bool {
+        WORTH.contains(&len) && self.turns([changed, read])
+    }
+
+    #[inline]
+    fn turns(&self, now: [usize; 2]) -> bool {
+        let [changed, read, back] = &self.0;
+        let before = self.0.each_ref().map(|n| n.load(Ordering::Relaxed));
+        let turns = (before[0] == now[0] || before[1] == now[1]) && before[2] == 0;
+        changed.store(now[0], Ordering::Relaxed);
+        read.store(now[1], Ordering::Relaxed);
+        back.store(usize::from(turns), Ordering::Relaxed);
+        turns
+    }
 }
 
 /// All of `0..len` in blocks, the last one first, which alone may be shorter than `block`.
@@ -71,11 +80,17 @@ mod tests {
     }
 
     #[test]
-    fn the_same_memory_is_gone_through_to_and_fro() {
-        let before = BEFORE.each_ref().map(|_| AtomicUsize::new(0));
+    fn the_same_memory_is_gone_through_to_and_fro_and_others_do_not_matter() {
+        let sweep = Sweep::new();
         let ways = [(1, 2), (1, 2), (1, 2), (3, 2), (4, 5), (1, 5), (6, 5)];
-        let back = ways.map(|(changed, read)| turns(&before, [changed, read]));
+        let other = Sweep::new();
+        let back = ways.map(|(changed, read)| {
+            other.turns([read, changed + 10]);
+            sweep.turns([changed, read])
+        });
         assert_eq!(back, [false, true, false, true, false, true, false]);
-        assert!(!takes_way_back(1, 2, WORTH.start - 1) && !takes_way_back(1, 2, WORTH.end));
+        let is_worth = |len| sweep.takes_way_back(6, 5, len);
+        assert!(!is_worth(WORTH.start - 1) && !is_worth(WORTH.end));
+        assert!(is_worth(WORTH.start) && !is_worth(WORTH.start));
     }
 }

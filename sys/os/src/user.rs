@@ -5,12 +5,25 @@
 //! complete. [`Mem`] carries that allegation (after Hubris' `USlice`): it is made in one place, by
 //! the unsafe [`Mem::claim`] in an ABI shim, with the range of bytes that may be touched. From there
 //! on every access is checked against the range, so safe code can move the bytes.
+//!
+//! **What a claim promises and what it does not.** The bytes are mapped, and readable and writable as far as the operation reads
+//! and writes, until it is complete: without that nothing is safe, and only who is given the pointer can promise it, so making
+//! a claim is unsafe. That nobody else touches the bytes meanwhile is what the standard asks of the program, but programs err
+//! (a buffer that is sent and received into at once, two operands that overlap), windows are made for ranks that write to
+//! the same memory, and claims are cloned. So almost all access is by copies between addresses, never through a reference: copies that
+//! overlap are those of `memmove`, and one that meets another thread's write brings some of either bytes. The reduction
+//! kernels and the system's calls want slices; [`Mem::with_bytes`], [`Mem::with_bytes_mut`] and [`Piece::with_bytes`] lend them, for
+//! the time of one closure. For this time the caller keeps to a rule that no type checks: what is in the closure accesses the
+//! same bytes through nothing else than the slice. Two operands are lent by [`Mem::with_operands`], which sees to it that they
+//! are apart. A check of the rule (a list of what is lent, asked by every access of every thread) would cost each message of a few bytes a
+//! good part of its time, and would find nothing in the code above that reading its dozen closures does not.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::sweep::{from_the_end, takes_way_back};
+use crate::sweep::{Sweep, from_the_end};
 
 /// A base address and the bytes around it that may be touched. Cloning is cheap.
 #[derive(Clone)]
@@ -140,12 +153,12 @@ impl Mem {
     #[must_use]
     pub fn from_vec(bytes: Vec<u8>) -> Mem {
         let hi = bytes.len() as i64;
-        let block = Box::into_raw(bytes.into_boxed_slice());
+        let bytes = Box::into_raw(bytes.into_boxed_slice());
         Mem {
-            base: block as *mut u8 as usize,
+            base: bytes.cast::<u8>().expose_provenance(),
             lo: 0,
             hi,
-            keep: Some(Arc::new(Owned::Heap(block))),
+            keep: Some(Arc::new(Owned::Heap(bytes))),
         }
     }
 
@@ -301,15 +314,15 @@ impl Mem {
     }
 
     /// As [`copy_to`](Self::copy_to), for memory that mostly stays in the caches of this core from one call to the next: from the end if
-    /// the call before was of the same memory.
+    /// the call before with this `sweep` was of the same memory.
     ///
     /// # Panics
     /// When a range is not covered by its claim.
-    pub fn copy_to_and_fro(&self, offset: i64, to: &Mem, at: i64, len: usize) {
+    pub fn copy_to_and_fro(&self, offset: i64, to: &Mem, at: i64, len: usize, sweep: &Sweep) {
         let from = self.at(offset, len);
         let to = to.at(at, len);
         // SAFETY: `at` checked both ranges.
-        unsafe { copy_to_and_fro(from, to, len) };
+        unsafe { copy_to_and_fro(from, to, len, sweep) };
     }
 
     /// Copies a piece to `offset`, as [`copy_to_and_fro`](Self::copy_to_and_fro) does.
@@ -317,10 +330,10 @@ impl Mem {
     /// # Panics
     /// When the range is not covered by the claim.
     #[inline(always)]
-    pub fn put(&self, offset: i64, from: Piece) {
+    pub fn put(&self, offset: i64, from: Piece, sweep: &Sweep) {
         let to = self.at(offset, from.len);
         // SAFETY: `at` checked the one range, the piece's claim covers the other.
-        unsafe { copy_to_and_fro(from.base as *const u8, to, from.len) };
+        unsafe { copy_to_and_fro(from.base as *const u8, to, from.len, sweep) };
     }
 
     /// Fills a piece from `offset` on, as [`copy_to_and_fro`](Self::copy_to_and_fro) does.
@@ -328,10 +341,10 @@ impl Mem {
     /// # Panics
     /// When the range is not covered by the claim.
     #[inline(always)]
-    pub fn get(&self, offset: i64, to: Piece) {
+    pub fn get(&self, offset: i64, to: Piece, sweep: &Sweep) {
         let from = self.at(offset, to.len);
         // SAFETY: as in `put`.
-        unsafe { copy_to_and_fro(from, to.base as *mut u8, to.len) };
+        unsafe { copy_to_and_fro(from, to.base as *mut u8, to.len, sweep) };
     }
 
     /// Copies `count` blocks of `block` bytes, `stride` bytes from start to start, the first at
@@ -507,6 +520,35 @@ impl Mem {
         f(unsafe { std::slice::from_raw_parts_mut(at, len) })
     }
 
+    /// Lends `len` bytes from `offset` on to `f` for changing, and as many of `input` from `from` on for reading. Of operands
+    /// that overlap, which no standard allows, the input is read from a copy.
+    ///
+    /// # Panics
+    /// When a range is not covered by its claim.
+    #[inline]
+    pub fn with_operands<R>(
+        &self,
+        offset: i64,
+        input: &Mem,
+        from: i64,
+        len: usize,
+        f: impl FnOnce(&mut [u8], &[u8]) -> R,
+    ) -> R {
+        let apart = self
+            .at(offset, len)
+            .addr()
+            .abs_diff(input.at(from, len).addr())
+            >= len;
+        if apart {
+            return self.with_bytes_mut(offset, len, |inout| {
+                input.with_bytes(from, len, |input| f(inout, input))
+            });
+        }
+        let mut copy = vec![0; len];
+        input.read(from, &mut copy);
+        self.with_bytes_mut(offset, len, |inout| f(inout, &copy))
+    }
+
     /// Address of a covered range.
     #[inline(always)]
     pub fn at(&self, offset: i64, len: usize) -> *mut u8 {
@@ -548,10 +590,10 @@ impl Mem {
 unsafe fn copy_words(from: *const u8, to: *mut u8, len: usize) {
     macro_rules! word {
         ($t:ty) => {
-            // SAFETY: by the contract; the word has `len` bytes.
+            // SAFETY: by the contract; the word has `len` bytes, which may hold anything: pointers, and bytes never written.
             unsafe {
-                to.cast::<$t>()
-                    .write_unaligned(from.cast::<$t>().read_unaligned())
+                to.cast::<MaybeUninit<$t>>()
+                    .write_unaligned(from.cast::<MaybeUninit<$t>>().read_unaligned())
             }
         };
     }
@@ -571,8 +613,8 @@ unsafe fn copy_words(from: *const u8, to: *mut u8, len: usize) {
 /// # Safety
 /// As for [`copy_words`].
 #[inline(always)]
-unsafe fn copy_to_and_fro(from: *const u8, to: *mut u8, len: usize) {
-    if takes_way_back(to.addr(), from.addr(), len) {
+unsafe fn copy_to_and_fro(from: *const u8, to: *mut u8, len: usize, sweep: &Sweep) {
+    if sweep.takes_way_back(to.addr(), from.addr(), len) {
         // SAFETY: by the contract.
         unsafe { copy_back(from, to, len) }
     } else {
@@ -630,8 +672,8 @@ enum Owned {
 impl Drop for Owned {
     fn drop(&mut self) {
         match *self {
-            // SAFETY: the box was given up in `from_vec` and nobody refers to its bytes any more.
-            Owned::Heap(block) => drop(unsafe { Box::from_raw(block) }),
+            // SAFETY: the box was given up in `from_vec`, and nobody refers to it any more.
+            Owned::Heap(bytes) => drop(unsafe { Box::from_raw(bytes) }),
             Owned::Pages(at, len) => {
                 // SAFETY: the mapping was made in `pages` and nobody refers to it any more.
                 unsafe { libc::munmap(at as *mut libc::c_void, len) };
@@ -641,7 +683,7 @@ impl Drop for Owned {
     }
 }
 
-// SAFETY: the bytes are only reached through `Mem`, whose users keep the claim's promise.
+// SAFETY: the addresses are used for giving the memory back alone, by the last who has it, on whichever thread.
 unsafe impl Send for Owned {}
 // SAFETY: as above.
 unsafe impl Sync for Owned {}
@@ -659,6 +701,21 @@ mod tests {
         let n = m.shifted(8);
         n.write(-8, &[9; 2]);
         m.with_bytes(0, 3, |b| assert_eq!(b, [9, 9, 2]));
+    }
+
+    #[test]
+    fn operands_are_apart_or_one_is_a_copy() {
+        let m = Mem::from_vec((1..=6).collect());
+        let add = |to: &mut [u8], from: &[u8]| to.iter_mut().zip(from).for_each(|(t, f)| *t += f);
+        m.with_operands(0, &m, 3, 3, add);
+        m.with_bytes(0, 6, |b| assert_eq!(b, [5, 7, 9, 4, 5, 6]));
+        m.with_operands(1, &m, 0, 5, add);
+        m.with_bytes(0, 6, |b| assert_eq!(b, [5, 12, 16, 13, 9, 11]));
+        m.with_operands(0, &m, 0, 2, add);
+        m.with_bytes(0, 2, |b| assert_eq!(b, [10, 24]));
+        m.with_operands(2, &m, 2, 0, |to, from| {
+            assert!(to.is_empty() && from.is_empty())
+        });
     }
 
     #[test]

@@ -109,10 +109,10 @@ pub fn read(segment: &Segment, rank: u32, offset: u64, to: &Mem, at: i64, len: u
     let Some(base) = segment.arena(rank) else {
         return false;
     };
-    // SAFETY: the range lies inside the mapping of that arena (checked); by the rank's claim on its
-    // send buffer nobody writes there until the message is complete.
-    let from = unsafe { std::slice::from_raw_parts(base.as_ptr().add(offset as usize), len) };
-    to.write(at, from);
+    // SAFETY: the range lies inside the mapping of that arena (checked), which lives as long as the segment. It is
+    // copied without a reference to it: a rank that writes to its send buffer too early sends other bytes.
+    let from = unsafe { Mem::claim(base.as_ptr().add(offset as usize), 0, len as i64) };
+    from.copy_to(0, to, at, len);
     true
 }
 

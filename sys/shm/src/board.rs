@@ -6,58 +6,55 @@
 //! them in turn, so it may run ahead of the others; it writes a slot again only when everybody has
 //! put `n + 1 - DEPTH`, that is, has finished every operation that read the slot's old contents.
 //!
+//! **The order is enforced, not asked for.** A rank executes an operation through an [`Operation`],
+//! of which a board has one at a time; what is read is lent by it. So as long as a rank holds a
+//! slice, its operation lives, it has not put the next one, and nobody may write what the slice
+//! shows. The other steps of the argument:
+//!
+//! - Each slot, lane and arrival belongs to one rank, and a board has one [`Board`] for each rank:
+//!   [`Board::open`] claims the number by a bit in shared memory, which only goes back when all
+//!   ranks have left and the board is cleared.
+//! - A rank writes its slot and its lane only until it has put, once for each operation and only
+//!   when the ranks have come far enough, which `put`, `lay` and `stage` check themselves. They are
+//!   read only when the slot's mark is that of the operation.
+//! - A stage belongs to the first rank that claims it in an operation (a word beside the gate).
+//!   The mark of the slot, or of the result, that is written afterwards says that it was staged, and
+//!   without it nothing is lent.
+//! - The result belongs to the rank that an arrival made the last. Within an operation there is at
+//!   most one: a rank arrives once, and after one arrival that completes the count fewer ranks are
+//!   left than complete it. It is read only when its mark is that of the operation.
+//!
+//! That holds for all ranks of this process, whatever safe code does with their boards. Another
+//! process is outside of it: one whose memory is corrupt may write at any time what a slice here
+//! shows. The users of slices (copies, and arithmetic on numbers of which any bytes are a value)
+//! then have wrong data, and nothing that decides about memory is read twice from a slice.
+//!
 //! Memory orderings: a slot's bytes are written before its mark (release) and read after it
 //! (acquire). The arrival counter is one read-modify-write (acquire and release), so the last to
-//! arrive sees all slots; the release word is stored (release) after the result and loaded (acquire)
-//! before it is read.
+//! arrive sees all slots; the mark of the result is stored (release) after its bytes and loaded
+//! (acquire) before they are read.
 //!
 //! Boards are found by a key (communicator and members) in a table at the start of the heap, so
 //! making one takes no message; a board goes back to the table when all its ranks have left it.
+
+mod layout;
+mod operation;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::owner::OwnerLock;
 use crate::segment::Segment;
-use margay_sys_os::cpu;
+use layout::{
+    LANES, MAX_RANKS, Shared, Slot, bytes_for, clear, lane_bytes, lanes_for, number, slots_for,
+};
 
-/// Slots of a rank: operations that it may be ahead of the slowest.
-pub const DEPTH: u64 = 4;
-/// Bytes of a contribution. The first of them share a cache line with the mark.
-pub const SLOT_BYTES: usize = 4096 - 8;
-
-/// Bytes that one rank can stage for all in one operation (a broadcast that does not fit a slot).
-pub const STAGE_BYTES: usize = 128 << 10;
-
-/// Contributions too long for a slot that a rank may have laid out: it writes a lane again when everybody has finished the
-/// operation before the last.
-const LANES: u64 = 2;
-/// Longest contribution in bytes.
-const LANE_BYTES: usize = 64 << 10;
-/// All lanes of a board together take no more, if the number of ranks lets them have a page each.
-const LANES_BYTES: usize = 4 << 20;
+pub use layout::{DEPTH, SLOT_BYTES, STAGE_BYTES};
+pub use operation::Operation;
 
 /// Communicators of a job that can have a board at the same time. Beyond, they do without.
 const ENTRIES: usize = 4096;
-
-#[repr(C, align(128))]
-struct Slot {
-    mark: AtomicU64,
-    bytes: [std::cell::UnsafeCell<u8>; SLOT_BYTES],
-}
-
-#[repr(C, align(128))]
-struct Gate {
-    arrived: AtomicU32,
-}
-
-#[repr(C, align(128))]
-struct Shared {
-    released: Slot,
-    results: [Slot; DEPTH as usize],
-    gates: [Gate; DEPTH as usize],
-    // Then DEPTH slots for each rank, then DEPTH stages, then LANES lanes for each rank.
-}
 
 #[repr(C)]
 struct Entry {
@@ -71,35 +68,49 @@ struct Entry {
 
 #[repr(C, align(128))]
 pub(crate) struct Table {
-    lock: AtomicU32,
+    lock: OwnerLock,
     /// Entries that were ever used.
     used: AtomicU32,
     entries: [Entry; ENTRIES],
 }
 
-/// One rank's view of a board.
+/// One rank's place on a board.
 pub struct Board {
     segment: Arc<Segment>,
     shared: NonNull<Shared>,
     entry: usize,
     ranks: u32,
     me: u32,
-    left: AtomicU32,
+    /// Twice the number of the last operation, and 1 while it is in progress; [`LEFT`] afterwards.
+    state: AtomicU64,
+    /// How far the operation in progress is, as bits. Here and not in the [`Operation`], which so has two words and passes
+    /// through calls in registers: one that was put together in memory and is copied would wait for the stores before.
+    progress: AtomicU32,
 }
 
-// SAFETY: the pointer lies in the segment, which is kept; access follows the module's protocol.
+/// The state of a board that its rank has left: an operation is in progress that does not end.
+const LEFT: u64 = u64::MAX;
+
+// SAFETY: the pointer lies in the segment, which is kept; what is not atomic is reached through an
+// `Operation` only (see the module), which stays on its thread.
 unsafe impl Send for Board {}
-// SAFETY: as above; an operation is only executed by one thread of a rank at a time, which MPI asks
-// of the program.
+// SAFETY: as above; `begin` hands out one operation at a time.
 unsafe impl Sync for Board {}
 
 impl Board {
     /// The board of `key`; the first of its `ranks` makes it. `me` is this rank's number on it. None
-    /// when there is no room for another board.
+    /// when there is no room for another board, or when somebody has been `me` on this board.
+    ///
+    /// # Panics
+    /// When `me` is not below `ranks`.
     #[must_use]
     pub fn open(segment: &Arc<Segment>, key: u64, ranks: u32, me: u32) -> Option<Board> {
+        assert!(me < ranks, "rank {me} of {ranks}");
+        if ranks > MAX_RANKS {
+            return None;
+        }
         let table = segment.boards()?;
-        let _guard = table.lock();
+        let _guard = table.lock.lock();
         let key = key.max(1);
         let used = table.used.load(Ordering::Relaxed) as usize;
         let entries = &table.entries[..used.min(ENTRIES)];
@@ -130,14 +141,21 @@ impl Board {
             table.used.store(used as u32 + 1, Ordering::Relaxed);
             (used, offset)
         };
-        let shared = segment.heap_at(offset, bytes, 128)?.cast();
+        let shared: NonNull<Shared> = segment.heap_at(offset, bytes, 128)?.cast();
+        // SAFETY: inside the heap, aligned (checked); claims are atomics.
+        let claims = unsafe { &shared.as_ref().claims };
+        let bit = 1 << (me % 64);
+        if claims[me as usize / 64].fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            return None;
+        }
         Some(Board {
             segment: segment.clone(),
             shared,
             entry: index,
             ranks,
             me,
-            left: AtomicU32::new(0),
+            state: AtomicU64::new(0),
+            progress: AtomicU32::new(0),
         })
     }
 
@@ -153,108 +171,21 @@ impl Board {
         self.me
     }
 
-    /// Whether this rank may put its part of operation `n`: everybody has come far enough.
+    /// Begins this rank's next operation. It ends when the value is dropped. None while one is in
+    /// progress, and when this rank has left.
     #[must_use]
-    #[inline]
-    pub fn may_put(&self, n: u64) -> bool {
-        n < DEPTH || (0..self.ranks).all(|rank| self.has_put(rank, n + 1 - DEPTH))
-    }
-
-    /// Puts this rank's part of operation `n`: `fill` writes `len` bytes.
-    ///
-    /// # Panics
-    /// When `len` is more than [`SLOT_BYTES`].
-    #[inline]
-    pub fn put(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
-        self.slot(self.me, n).write(n, len, fill);
-    }
-
-    /// Whether `rank` has put its part of operation `n`.
-    #[must_use]
-    #[inline]
-    pub fn has_put(&self, rank: u32, n: u64) -> bool {
-        self.slot(rank, n).mark.load(Ordering::Acquire) >= n
-    }
-
-    /// The first `len` bytes that `rank` put in operation `n`. Only valid after
-    /// [`has_put`](Self::has_put), and until this rank puts its part of operation `n + 1`.
-    ///
-    /// # Panics
-    /// When `len` is more than [`SLOT_BYTES`].
-    #[must_use]
-    #[inline]
-    pub fn read(&self, rank: u32, n: u64, len: usize) -> &[u8] {
-        self.slot(rank, n).read(len)
-    }
-
-    /// Counts this rank in for operation `n`. Returns whether it was the last; it then sees what all
-    /// have put.
-    #[must_use]
-    #[inline]
-    pub fn arrive(&self, n: u64) -> bool {
-        let gate = &self.shared().gates[(n % DEPTH) as usize];
-        let before = gate.arrived.fetch_add(1, Ordering::AcqRel);
-        (before + 1).is_multiple_of(self.ranks)
-    }
-
-    /// Lets those go who wait for operation `n`, with a result of `len` bytes that `fill` writes.
-    /// Called by the last to arrive.
-    ///
-    /// # Panics
-    /// When `len` is more than [`SLOT_BYTES`].
-    #[inline]
-    pub fn release(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
-        if len > 0 {
-            self.shared().results[(n % DEPTH) as usize].write(n, len, fill);
+    #[inline(always)]
+    pub fn begin(&self) -> Option<Operation<'_>> {
+        let state = self.state.load(Ordering::Relaxed);
+        if state & 1 != 0 {
+            return None;
         }
-        self.shared().released.mark.store(n, Ordering::Release);
-    }
-
-    /// Whether operation `n` has been released.
-    #[must_use]
-    #[inline]
-    pub fn is_released(&self, n: u64) -> bool {
-        self.shared().released.mark.load(Ordering::Acquire) >= n
-    }
-
-    /// The first `len` bytes of the result of operation `n`, after [`is_released`](Self::is_released)
-    /// and until this rank puts its part of operation `n + 1`.
-    ///
-    /// # Panics
-    /// When `len` is more than [`SLOT_BYTES`].
-    #[must_use]
-    #[inline]
-    pub fn result(&self, n: u64, len: usize) -> &[u8] {
-        self.shared().results[(n % DEPTH) as usize].read(len)
-    }
-
-    /// Stages `len` bytes for all in operation `n`, by `fill`; call before [`put`](Self::put), by one
-    /// rank of the board only.
-    ///
-    /// # Panics
-    /// When `len` is more than [`STAGE_BYTES`].
-    pub fn stage(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
-        assert!(len <= STAGE_BYTES, "{len} bytes staged");
-        // SAFETY: inside the board (see `stage_at`); the same rule that lets this rank put operation
-        // n says that nobody reads what was staged DEPTH operations ago.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.stage_at(n).as_ptr(), len) });
-    }
-
-    /// What was staged in operation `n`; valid as [`read`](Self::read) is.
-    ///
-    /// # Panics
-    /// When `len` is more than [`STAGE_BYTES`].
-    #[must_use]
-    pub fn staged(&self, n: u64, len: usize) -> &[u8] {
-        assert!(len <= STAGE_BYTES, "{len} bytes staged");
-        // SAFETY: inside the board; the caller has seen the mark of the rank that staged.
-        unsafe { std::slice::from_raw_parts(self.stage_at(n).as_ptr(), len) }
-    }
-
-    fn stage_at(&self, n: u64) -> NonNull<u8> {
-        let slots = slots_for(self.ranks) + (n % DEPTH) as usize * STAGE_BYTES;
-        // SAFETY: `bytes_for` counts DEPTH stages behind the slots.
-        unsafe { self.shared.cast::<u8>().add(slots) }
+        // Acquire: another thread of this rank may have ended the operation before.
+        self.state
+            .compare_exchange(state, state + 3, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        self.progress.store(0, Ordering::Relaxed);
+        Some(Operation::new(self, (state >> 1) + 1))
     }
 
     /// Longest contribution in bytes that has a place in a lane.
@@ -263,34 +194,10 @@ impl Board {
         lane_bytes(self.ranks)
     }
 
-    /// Whether this rank may lay out its part of operation `n`: everybody has finished the operation in which this lane was
-    /// used before.
-    #[must_use]
-    #[inline]
-    pub fn may_lay(&self, n: u64) -> bool {
-        n < LANES || (0..self.ranks).all(|rank| self.has_put(rank, n + 1 - LANES))
-    }
-
-    /// Lays out this rank's part of operation `n`, too long for a slot: `fill` writes `len` bytes. Call when
-    /// [`may_lay`](Self::may_lay) says so and before [`put`](Self::put), which publishes it.
-    ///
-    /// # Panics
-    /// When `len` is more than [`lane_bytes`](Self::lane_bytes).
-    pub fn lay(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
-        // SAFETY: inside the board (see `lane_at`); nobody reads what this rank laid out LANES operations ago.
-        fill(unsafe {
-            std::slice::from_raw_parts_mut(self.lane_at(self.me, n, len).as_ptr(), len)
-        });
-    }
-
-    /// What `rank` laid out in operation `n`; valid as [`read`](Self::read) is.
-    ///
-    /// # Panics
-    /// When `len` is more than [`lane_bytes`](Self::lane_bytes).
-    #[must_use]
-    pub fn laid(&self, rank: u32, n: u64, len: usize) -> &[u8] {
-        // SAFETY: inside the board; the caller has seen the mark of that rank.
-        unsafe { std::slice::from_raw_parts(self.lane_at(rank, n, len).as_ptr(), len) }
+    fn stage_at(&self, n: u64) -> NonNull<u8> {
+        let slots = slots_for(self.ranks) + (n % DEPTH) as usize * STAGE_BYTES;
+        // SAFETY: `bytes_for` counts DEPTH stages behind the slots.
+        unsafe { self.shared.cast::<u8>().add(slots) }
     }
 
     fn lane_at(&self, rank: u32, n: u64, len: usize) -> NonNull<u8> {
@@ -306,6 +213,16 @@ impl Board {
         }
     }
 
+    #[inline]
+    fn has_put(&self, rank: u32, n: u64) -> bool {
+        number(self.slot(rank, n).mark.load(Ordering::Acquire)) >= n
+    }
+
+    #[inline]
+    fn have_all_put(&self, n: u64) -> bool {
+        (0..self.ranks).all(|rank| self.has_put(rank, n))
+    }
+
     /// Wakes those of `worlds` (world ranks) that sleep.
     #[inline]
     pub fn wake(&self, worlds: impl Iterator<Item = u32>) {
@@ -314,14 +231,21 @@ impl Board {
         }
     }
 
-    /// This rank needs the board no more. When all have left, it is used for other communicators, so
-    /// nothing may be asked of it afterwards.
+    /// This rank needs the board no more. When all have left, it is used for other communicators.
+    /// While an operation is in progress this does nothing; the board is left when it is dropped.
     pub fn leave(&self) {
-        if self.left.swap(1, Ordering::Relaxed) != 0 {
-            return;
+        let state = self.state.load(Ordering::Relaxed) & !1;
+        let left = self
+            .state
+            .compare_exchange(state, LEFT, Ordering::Acquire, Ordering::Relaxed);
+        if left.is_ok() {
+            self.give_back();
         }
+    }
+
+    fn give_back(&self) {
         if let Some(table) = self.segment.boards() {
-            let _guard = table.lock();
+            let _guard = table.lock.lock();
             let entry = &table.entries[self.entry];
             if entry.left.fetch_add(1, Ordering::Relaxed) + 1 == self.ranks {
                 entry.left.store(0, Ordering::Relaxed);
@@ -347,79 +271,10 @@ impl Board {
 
 impl Drop for Board {
     fn drop(&mut self) {
-        self.leave();
-    }
-}
-
-impl Slot {
-    #[inline]
-    fn write(&self, n: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
-        assert!(len <= SLOT_BYTES, "{len} bytes in a slot");
-        if len > 0 {
-            let bytes = self.bytes.as_ptr().cast::<u8>().cast_mut();
-            // SAFETY: the bytes lie in `UnsafeCell`s of shared memory; by the protocol only the
-            // writer of operation n touches them until the mark below is stored.
-            fill(unsafe { std::slice::from_raw_parts_mut(bytes, len) });
+        // Nothing borrows the board, so an operation that seems to be in progress was forgotten.
+        if *self.state.get_mut() != LEFT {
+            self.give_back();
         }
-        self.mark.store(n, Ordering::Release);
-    }
-
-    #[inline]
-    fn read(&self, len: usize) -> &[u8] {
-        assert!(len <= SLOT_BYTES, "{len} bytes in a slot");
-        // SAFETY: the caller has seen the mark; by the protocol nobody writes until this rank has
-        // gone on to a later operation.
-        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), len) }
-    }
-}
-
-impl Table {
-    fn lock(&self) -> TableGuard<'_> {
-        let me = std::process::id();
-        // Looks before somebody asks whether the holder is still alive.
-        const PATIENCE: u32 = 1000;
-        for look in 1u32.. {
-            let taken = self
-                .lock
-                .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
-            let Err(holder) = taken else { break };
-            if look.is_multiple_of(PATIENCE) && !margay_sys_os::process::is_alive(holder) {
-                // What it left half done is an entry that nobody uses.
-                let _ = self
-                    .lock
-                    .compare_exchange(holder, 0, Ordering::Relaxed, Ordering::Relaxed);
-            }
-            cpu::yield_now();
-        }
-        TableGuard(self)
-    }
-}
-
-struct TableGuard<'a>(&'a Table);
-
-impl Drop for TableGuard<'_> {
-    fn drop(&mut self) {
-        self.0.lock.store(0, Ordering::Release);
-    }
-}
-
-/// Offset of the stages: behind the slots.
-const fn slots_for(ranks: u32) -> usize {
-    size_of::<Shared>() + ranks as usize * DEPTH as usize * size_of::<Slot>()
-}
-
-/// Offset of the lanes: behind the stages.
-const fn lanes_for(ranks: u32) -> usize {
-    slots_for(ranks) + DEPTH as usize * STAGE_BYTES
-}
-
-/// Bytes of a lane: whole pages.
-const fn lane_bytes(ranks: u32) -> usize {
-    let share = LANES_BYTES / LANES as usize / ranks as usize / 4096 * 4096;
-    match share {
-        0 => 4096,
-        1..LANE_BYTES => share,
-        _ => LANE_BYTES,
     }
 }
 
@@ -430,32 +285,6 @@ const fn reserve(ranks: u32) -> u64 {
     ranks * ranks * (crate::ring::size_bytes() + 128) + ranks * (1 << 20)
 }
 
-const fn bytes_for(ranks: u32) -> u64 {
-    lanes_for(ranks) as u64 + ranks as u64 * LANES * lane_bytes(ranks) as u64
-}
-
-/// Zeroes the marks and counters of a board that nobody uses.
-///
-/// # Safety
-/// `at` must point to a board of `ranks` ranks that nobody else touches.
-unsafe fn clear(at: NonNull<u8>, ranks: u32) {
-    let shared = at.cast::<Shared>();
-    // SAFETY: by the caller's promise.
-    let s = unsafe { shared.as_ref() };
-    s.released.mark.store(0, Ordering::Relaxed);
-    for slot in &s.results {
-        slot.mark.store(0, Ordering::Relaxed);
-    }
-    for gate in &s.gates {
-        gate.arrived.store(0, Ordering::Relaxed);
-    }
-    for index in 0..ranks as usize * DEPTH as usize {
-        // SAFETY: the slots lie behind the shared part.
-        let slot = unsafe { shared.add(1).cast::<Slot>().add(index).as_ref() };
-        slot.mark.store(0, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -463,7 +292,7 @@ mod tests {
     use std::mem::offset_of;
 
     #[test]
-    fn table_and_board_are_as_drawn() {
+    fn table_is_as_drawn() {
         assert_eq!((size_of::<Table>(), ENTRIES), (98_432, 4096));
         assert_eq!(offset_of!(Table, lock), 0);
         assert_eq!(offset_of!(Table, used), 4);
@@ -473,19 +302,6 @@ mod tests {
         assert_eq!(offset_of!(Entry, offset), 8);
         assert_eq!(offset_of!(Entry, ranks), 16);
         assert_eq!(offset_of!(Entry, left), 20);
-        assert_eq!(offset_of!(Shared, released), 0);
-        assert_eq!(offset_of!(Shared, results), 4096);
-        assert_eq!(offset_of!(Shared, gates), 20_480);
-        assert_eq!(size_of::<Gate>(), 128);
-        assert_eq!(size_of::<Shared>(), 20_992);
-        assert_eq!(size_of::<Slot>(), 4096);
-        assert_eq!(offset_of!(Slot, mark), 0);
-        assert_eq!(offset_of!(Slot, bytes), 8);
-        assert_eq!(slots_for(3), 20_992 + 3 * 4 * 4096);
-        assert_eq!(lanes_for(3), slots_for(3) + 4 * (128 << 10));
-        assert_eq!(bytes_for(3), lanes_for(3) as u64 + 3 * 2 * (64 << 10));
-        let lanes = [2, 32, 64, 1000].map(lane_bytes);
-        assert_eq!(lanes, [64 << 10, 64 << 10, 32 << 10, 4096]);
     }
 
     fn segment() -> Arc<Segment> {
@@ -513,27 +329,25 @@ mod tests {
                             std::thread::yield_now();
                         }
                     };
-                    for n in 1..3000u64 {
-                        spin(&|| board.may_put(n));
+                    let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap());
+                    let rounds = if cfg!(miri) { 20 } else { 3000 };
+                    for n in 1..rounds {
+                        let op = board.begin().unwrap();
+                        assert_eq!(op.number(), n);
+                        spin(&|| op.may_put());
                         let mine = (n * 10 + u64::from(me)).to_ne_bytes();
-                        board.put(n, 8, |b| b.copy_from_slice(&mine));
+                        op.put(8, |b| b.copy_from_slice(&mine));
                         if n % 2 == 0 {
-                            spin(&|| (0..ranks).all(|r| board.has_put(r, n)));
+                            spin(&|| (0..ranks).all(|r| op.has_put(r)));
                             for r in 0..ranks {
-                                let got = board.read(r, n, 8).try_into().unwrap();
-                                assert_eq!(u64::from_ne_bytes(got), n * 10 + u64::from(r));
+                                assert_eq!(number(op.read(r, 8)), n * 10 + u64::from(r));
                             }
-                        } else if board.arrive(n) {
-                            let sum: u64 = (0..ranks)
-                                .map(|r| {
-                                    u64::from_ne_bytes(board.read(r, n, 8).try_into().unwrap())
-                                })
-                                .sum();
-                            board.release(n, 8, |b| b.copy_from_slice(&sum.to_ne_bytes()));
+                        } else if op.arrive() {
+                            let sum: u64 = (0..ranks).map(|r| number(op.read(r, 8))).sum();
+                            op.release(8, |b| b.copy_from_slice(&sum.to_ne_bytes()));
                         } else {
-                            spin(&|| board.is_released(n));
-                            let got = board.result(n, 8).try_into().unwrap();
-                            assert_eq!(u64::from_ne_bytes(got), 40 * n + 6);
+                            spin(&|| op.is_released());
+                            assert_eq!(number(op.result(8)), 40 * n + 6);
                         }
                     }
                 });
@@ -541,29 +355,126 @@ mod tests {
         });
     }
 
+    /// Both boards of two ranks.
+    fn pair(segment: &Arc<Segment>, key: u64) -> [Board; 2] {
+        [0, 1].map(|me| Board::open(segment, key, 2, me).unwrap())
+    }
+
     #[test]
     fn what_one_stages_all_see() {
         let segment = segment();
-        let a = Board::open(&segment, 5, 2, 0).unwrap();
-        let b = Board::open(&segment, 5, 2, 1).unwrap();
-        for n in 1..=DEPTH {
-            a.stage(n, STAGE_BYTES, |bytes| bytes.fill(n as u8));
-            a.put(n, 0, |_| {});
+        let [a, b] = pair(&segment, 5);
+        for n in 1..DEPTH {
+            let op = a.begin().unwrap();
+            assert!(op.stage(STAGE_BYTES, |bytes| bytes.fill(n as u8)));
+            op.put(0, |_| {});
         }
-        for n in 1..=DEPTH {
-            assert!(b.has_put(0, n));
-            assert!(b.staged(n, STAGE_BYTES).iter().all(|&x| x == n as u8));
+        let ahead = a.begin().unwrap();
+        for n in 1..DEPTH {
+            assert_eq!(ahead.may_put(), n > 1, "the other has not put {n}");
+            let op = b.begin().unwrap();
+            let staged = op.staged(0, STAGE_BYTES).unwrap();
+            assert!(staged.iter().all(|&x| x == n as u8));
+            op.put(0, |_| {});
+            let nothing = op.staged(1, STAGE_BYTES);
+            assert!(nothing.is_none(), "the other has staged");
         }
-        assert!(!a.may_put(DEPTH), "the other has put nothing yet");
+    }
+
+    #[test]
+    fn a_stage_belongs_to_the_first_who_claims_it() {
+        let segment = segment();
+        let [a, b] = pair(&segment, 5);
+        let [first, second] = [a.begin().unwrap(), b.begin().unwrap()];
+        assert!(first.stage(8, |bytes| bytes.fill(1)));
+        assert!(!second.stage(8, |_| panic!("it is the other's")));
+        assert!(!first.stage(8, |_| panic!("it has been written")));
+        second.put(0, |_| {});
+        assert!(first.staged(1, 8).is_none());
+        first.put(0, |_| {});
+        assert_eq!(second.staged(0, 8), Some(&[1; 8][..]));
+        assert!(!first.arrive() && second.arrive());
+        second.release(0, |_| {});
+        assert!(first.is_released() && first.staged_result(8).is_none());
+    }
+
+    #[test]
+    fn a_rank_has_one_board_and_one_operation_at_a_time() {
+        let segment = segment();
+        let [a, b] = pair(&segment, 5);
+        assert!(Board::open(&segment, 5, 2, 0).is_none(), "taken");
+        let op = a.begin().unwrap();
+        assert!(a.begin().is_none(), "one at a time");
+        a.leave();
+        drop(op);
+        a.leave();
+        assert!(a.begin().is_none(), "left");
+        assert!(
+            Board::open(&segment, 5, 2, 0).is_none(),
+            "taken until all have left"
+        );
+        drop((a, b));
+        assert!(Board::open(&segment, 5, 2, 0).is_some());
+    }
+
+    /// Whether a misuse ends in a panic before it does anything.
+    fn is_refused(misuse: impl FnOnce()) -> bool {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(misuse)).is_err()
+    }
+
+    #[test]
+    fn what_is_out_of_order_is_refused() {
+        let segment = segment();
+        let [a, b] = pair(&segment, 5);
+        let op = a.begin().unwrap();
+        assert!(is_refused(|| _ = op.read(1, 8)), "it has not put");
+        assert!(is_refused(|| _ = op.read(0, 8)), "nor has this rank");
+        assert!(is_refused(|| _ = op.laid(1, 8)));
+        assert!(is_refused(|| _ = op.staged(1, 8)));
+        assert!(is_refused(|| _ = op.result(8)), "not released");
+        assert!(is_refused(|| _ = op.arrive()), "it has not put");
+        assert!(is_refused(|| op.release(8, |_| {})), "not the last");
+        op.lay(8, |_| assert!(is_refused(|| op.put(0, |_| {}))));
+        op.put(0, |_| {});
+        drop(op);
+        b.begin().unwrap().put(0, |_| {});
+
+        let op = a.begin().unwrap();
+        op.put(8, |_| assert!(is_refused(|| op.put(8, |_| {}))));
+        assert!(is_refused(|| op.put(8, |_| {})), "it has put");
+        assert!(is_refused(|| op.lay(8, |_| {})), "it has put");
+        let other = b.begin().unwrap();
+        other.put(0, |_| {});
+        assert!(!op.arrive() && other.arrive());
+        assert!(is_refused(|| _ = op.arrive()), "it has arrived");
+        other.release(0, |_| assert!(is_refused(|| other.release(0, |_| {}))));
+        assert!(is_refused(|| other.release(0, |_| {})), "it has released");
+        drop(op);
+
+        for _ in 0..2 {
+            a.begin().unwrap().put(0, |_| {});
+        }
+        // The other reads operation 2: what it holds is not written.
+        let held = other.read(0, 8);
+        for late in [5, 6] {
+            let op = a.begin().unwrap();
+            assert_eq!((op.number(), op.may_put()), (late, late == 5));
+            match late {
+                5 => op.put(0, |_| {}),
+                _ => assert!(is_refused(|| op.put(8, |bytes| bytes.fill(1)))),
+            }
+            assert!(is_refused(|| op.lay(8, |bytes| bytes.fill(1))), "not yet");
+            assert!(late == 5 || is_refused(|| _ = op.stage(8, |bytes| bytes.fill(1))));
+        }
+        assert_eq!(held, [0; 8]);
     }
 
     #[test]
     fn a_board_that_all_have_left_is_used_again() {
         let segment = segment();
-        let a = Board::open(&segment, 1, 2, 0).unwrap();
-        let b = Board::open(&segment, 1, 2, 1).unwrap();
-        a.put(1, 0, |_| {});
-        assert!(b.has_put(0, 1));
+        let [a, b] = pair(&segment, 1);
+        a.begin().unwrap().put(0, |_| {});
+        assert!(b.begin().unwrap().has_put(0));
         let place = a.shared;
         drop(a);
         let other = Board::open(&segment, 2, 2, 0).unwrap();
@@ -571,6 +482,6 @@ mod tests {
         drop(b);
         let again = Board::open(&segment, 3, 2, 0).unwrap();
         assert_eq!(again.shared, place);
-        assert!(!again.has_put(0, 1), "starts anew");
+        assert!(!again.begin().unwrap().has_put(0), "starts anew");
     }
 }

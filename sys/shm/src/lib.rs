@@ -17,7 +17,8 @@
 //! | [`pool`] | a rank's pool of bulk chunks, filled by it and emptied by its peers |
 //! | [`transfer`] | the cell over which two ranks share the copying of one message |
 //! | [`arena`] | memory that a rank shares on request |
-//! | [`board`] | a communicator's control block: a slot a rank, arrival counter, release word |
+//! | [`board`] | a communicator's control block: a slot a rank, arrival counters, results |
+//! | `owner` | the lock of the table of boards, whose holder may die |
 //! | [`window`] | a window's control block: locks, counters and the list of attached memory |
 //! | [`inbox`] | where an origin leaves one-sided operations, until the target or it itself does them |
 //! | [`turn`] | the lock under which ranks accumulate to one target |
@@ -33,6 +34,7 @@ pub mod inbox;
 pub mod layout;
 #[cfg(not(loom))]
 pub mod mapping;
+mod owner;
 #[cfg(not(loom))]
 pub mod pool;
 #[cfg(not(loom))]

@@ -3,6 +3,11 @@
 //!
 //! One pool serves all of a rank's peers, so its memory does not grow with their number, and the
 //! chunks that were used last are used next, so they stay in the sender's level-2 cache.
+//!
+//! A [`Place`] is the peer's word, two numbers in a message, and [`drain`] checks that they lie in the heap and no more: that the
+//! chunk is filled, and read once, is the messages' business. Whoever makes up a place reads what others are
+//! writing, as a peer can who does not keep the format; asking the flag's line before the first byte of each chunk is
+//! copied would cost its transfer between the cores once more.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

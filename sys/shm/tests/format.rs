@@ -272,31 +272,48 @@ fn a_board_is_found_in_the_table_and_read() {
     image.u64(HEAP + 8 + 8, BOARD);
     image.u32(HEAP + 8 + 16, 2);
     const { assert!(HEAP + TABLE_BYTES <= PIPE) };
-    // Operation 6: rank 0 has put eight bytes, staged some more and come; rank 1 has put operation 5. Four operations
-    // have places of their own: operation 6 has the third, 5 the second.
+    // Rank 0 has a board and has put its part of operations 1 to 6: eight bytes in the last, and it has staged some more and
+    // arrived. Rank 1 has left no trace but the result of operation 5. Four operations have places of their own:
+    // operation 6 has the third, 5 the second.
     let slots = BOARD + 20_992;
     let rank_1 = slots + 4 * 4096;
     let stages = slots + 8 * 4096;
+    let staged = 1 << 63;
     assert!(
         stages + 4 * 131_072 <= HEAP_NEXT,
         "the image has room for the board"
     );
-    image.u64(slots + 2 * 4096, 6);
+    image.u64(BOARD, 1);
+    for n in 3..=5 {
+        image.u64(slots + n % 4 * 4096, n);
+    }
+    image.u64(slots + 2 * 4096, 6 | staged);
     image.bytes(slots + 2 * 4096 + 8, b"rank 0's");
     image.bytes(stages + 2 * 131_072, b"staged");
     image.u64(rank_1 + 4096, 5);
-    image.u32(BOARD + 20_480 + 2 * 128, 1);
-    image.u64(BOARD, 5);
+    let gate = BOARD + 20_480 + 2 * 128;
+    image.u32(gate, 1);
+    image.u64(gate + 8, 6);
     image.u64(BOARD + 4096 + 4096, 5);
     image.bytes(BOARD + 4096 + 4096 + 8, b"result 5");
     let segment = Arc::new(image.join());
+    assert!(Board::open(&segment, key, 2, 0).is_none(), "claimed");
     let board = Board::open(&segment, key, 2, 1).unwrap();
-    assert!(board.has_put(0, 6) && !board.has_put(1, 6) && board.has_put(1, 5));
-    assert_eq!(board.read(0, 6, 8), b"rank 0's");
-    assert_eq!(board.staged(6, 6), b"staged");
-    assert!(board.is_released(5) && !board.is_released(6));
-    assert_eq!(board.result(5, 8), b"result 5");
-    assert!(board.arrive(6), "the second of two is the last");
+    for _ in 1..5 {
+        drop(board.begin().unwrap());
+    }
+    let fifth = board.begin().unwrap();
+    assert_eq!(fifth.number(), 5);
+    assert!(fifth.has_put(0) && fifth.has_put(1) && fifth.is_released());
+    assert_eq!(fifth.result(8), b"result 5");
+    assert!(fifth.staged_result(8).is_none());
+    drop(fifth);
+    let sixth = board.begin().unwrap();
+    assert!(sixth.has_put(0) && !sixth.has_put(1) && !sixth.is_released());
+    assert_eq!(sixth.read(0, 8), b"rank 0's");
+    assert_eq!(sixth.staged(0, 6), Some(&b"staged"[..]));
+    // Rank 1 has put nothing in operation 3, so it may not put in this one.
+    assert!(!sixth.may_put());
 }
 
 #[test]

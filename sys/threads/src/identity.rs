@@ -11,6 +11,7 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -110,6 +111,7 @@ impl Identity {
         let was_used = self.is_used.swap(true, Ordering::Acquire);
         assert!(!was_used, "an identity belongs to one stack at a time");
         let native = NATIVE.get();
+        let used = Used(&self.is_used);
         // SAFETY: the identity's thread lives as long as `self`, and sleeps; nobody else uses its set until `is_used` is false
         // again.
         let result = unsafe {
@@ -117,8 +119,17 @@ impl Identity {
                 NATIVE.set(if native == 0 { before } else { native });
             })
         };
-        self.is_used.store(false, Ordering::Release);
+        drop(used);
         result
+    }
+}
+
+/// An identity that somebody has, given back also by a panic.
+struct Used<'a>(&'a AtomicBool);
+
+impl Drop for Used<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -198,10 +209,11 @@ unsafe fn enter<R>(to: usize, f: impl FnOnce() -> R, begin: impl FnOnce(usize)) 
     let before = base();
     // SAFETY: by the caller's promise.
     unsafe { set_base(to) };
-    let result = inside(before, begin, f);
+    // A panic counts in the thread-local variables of the set in which it began, so it is caught there.
+    let result = catch_unwind(AssertUnwindSafe(|| inside(before, begin, f)));
     // SAFETY: it is the one that was in force.
     unsafe { set_base(before) };
-    result
+    result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -326,6 +338,25 @@ mod tests {
         });
         assert_eq!(value(), 2);
         one.with(|| assert_eq!(value(), 11));
+    }
+
+    #[test]
+    fn a_panic_ends_in_the_set_in_which_it_was_caught() {
+        let one = Identity::new().unwrap();
+        set(1);
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            one.with(|| {
+                set(11);
+                natively(|| panic!("as it should"));
+            });
+        }));
+        assert!(caught.is_err());
+        assert!(!thread::panicking());
+        assert_eq!(value(), 1);
+        one.with(|| {
+            assert!(!thread::panicking());
+            assert_eq!(value(), 11);
+        });
     }
 
     #[test]

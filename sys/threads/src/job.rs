@@ -148,12 +148,14 @@ where
         result: UnsafeCell::new(MaybeUninit::uninit()),
     };
     let at = NonNull::from(&frame).cast::<Header<C>>();
-    let place = context.deque().push(Job(at));
+    // The same one for both ends of this job, whatever the context answers later.
+    let deque = context.deque();
+    let place = deque.push(Job(at));
     context.pushed();
 
     let first = catch_unwind(AssertUnwindSafe(|| first(context)));
 
-    if frame.header.latch.is_open() && context.deque().take_back(place) {
+    if frame.header.latch.is_open() && deque.take_back(place) {
         // SAFETY: the job came back, so nobody else touches the frame; the closure is taken out once.
         let second = unsafe { ManuallyDrop::take(&mut *frame.second.get()) };
         return match first {

@@ -4,6 +4,7 @@
 //! runtime with the two. Making one of the types here is taking the compiler's word for both; calling it is safe from then on.
 
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use std::{hint, mem, ptr};
 
@@ -265,12 +266,12 @@ impl Default for Frame {
 #[inline]
 unsafe fn copy_words(from: *const u8, to: *mut u8, size: usize) {
     if size <= 2 * size_of::<u64>() && size.is_multiple_of(size_of::<u64>()) {
-        // A call of memcpy costs more than these.
+        // A call of memcpy costs more than these. As words that may hold anything: pointers, and bytes never written.
         for at in (0..size).step_by(size_of::<u64>()) {
             // SAFETY: by the caller's promise.
             unsafe {
-                let word = from.add(at).cast::<u64>().read_unaligned();
-                to.add(at).cast::<u64>().write_unaligned(word);
+                let word = from.add(at).cast::<MaybeUninit<u64>>().read_unaligned();
+                to.add(at).cast::<MaybeUninit<u64>>().write_unaligned(word);
             }
         }
     } else {

@@ -1,7 +1,7 @@
 //! The context of what runs here: one word, set for as long as a call lasts.
 //!
 //! A runtime that is called from anywhere in a program finds out by it on whose behalf. The word belongs to the thread, and
-//! a scheduler of fibers exchanges it when it switches ([`exchange`]).
+//! where others may run on its thread before a call returns, it is put aside ([`aside`]).
 
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
@@ -43,7 +43,9 @@ impl<T: 'static> Context<T> {
     /// Makes this the context of what runs here; returns the one before.
     ///
     /// # Safety
-    /// It lives and stays where it is until another one is installed, and no reference that [`with`] lends outlives that.
+    /// It lives and stays where it is until the word that this returns is [put back](Word::put_back), and no reference that
+    /// [`with`] lends outlives that.
+    #[must_use]
     pub unsafe fn install(&self) -> Word {
         exchange(Word(ptr::from_ref(self).cast()))
     }
@@ -93,17 +95,31 @@ impl Drop for Back {
 pub struct Word(*const Header);
 
 impl Word {
-    /// None.
-    #[must_use]
-    pub const fn none() -> Self {
+    const fn none() -> Self {
         Word(ptr::null())
     }
+
+    /// Makes this the context of what runs here again.
+    ///
+    /// # Safety
+    /// On the thread where [`Context::install`] returned it, while the context before is still there: contexts that are installed and
+    /// entered end in the reverse order.
+    pub unsafe fn put_back(self) {
+        exchange(self);
+    }
+}
+
+/// Runs `f` in no context; the one before is in force again afterwards. Others may run on this thread before `f` returns: each
+/// leaves it with its own context put aside.
+pub fn aside<R>(f: impl FnOnce() -> R) -> R {
+    let _back = Back(exchange(Word::none()));
+    f()
 }
 
 /// Puts another word in place and returns the one that was there. The lookup is never inlined: a compiler may keep the
 /// address of a thread's variable over a call in which a fiber moves to another thread.
 #[inline(never)]
-pub fn exchange(word: Word) -> Word {
+fn exchange(word: Word) -> Word {
     CURRENT.with(|current| Word(current.replace(word.0)))
 }
 
@@ -116,8 +132,8 @@ fn current() -> *const Header {
 #[inline]
 pub fn with<T: 'static, R>(f: impl FnOnce(Option<&T>) -> R) -> R {
     let at = current();
-    // SAFETY: the word is null or that of a context which lives: `enter` takes it away before it returns, and who calls
-    // `install` promises it. The kind says that it is a `Context<T>`; the layout is fixed (`repr(C)`).
+    // SAFETY: the word is null or that of a context which lives: `enter` takes it away before it returns, `root` before it
+    // is dropped, and who calls `install` or `put_back`, which are unsafe, promises it. The kind says that it is a `Context<T>`; the layout is fixed (`repr(C)`).
     let context = unsafe {
         match at.as_ref() {
             Some(header) if header.kind == TypeId::of::<T>() => {
@@ -140,6 +156,8 @@ mod tests {
             Context::new(2_u32).enter(|_| with(|there: Option<&u32>| assert_eq!(there, Some(&2))));
             with(|there: Option<&u32>| assert_eq!(there, Some(&1)));
             with::<u64, _>(|other| assert!(other.is_none()));
+            aside(|| with::<u32, _>(|none| assert!(none.is_none())));
+            with(|there: Option<&u32>| assert_eq!(there, Some(&1)));
         });
         with::<u32, _>(|none| assert!(none.is_none()));
     }

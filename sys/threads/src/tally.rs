@@ -38,7 +38,7 @@ impl Latch {
 
     /// Notes that what this latch waits for has been taken in hand on the thread that made it. To be called there, by who does it then.
     #[inline]
-    pub fn take(&self) {
+    pub(crate) fn take(&self) {
         // Who waits already knows.
         if self.is_open() {
             self.state
@@ -76,7 +76,7 @@ impl Latch {
 
     /// Done. Returns the waiter, to be woken; the latch may be gone by then and is not to be touched again.
     #[must_use]
-    pub fn set(&self) -> Option<u32> {
+    pub(crate) fn set(&self) -> Option<u32> {
         let before = state(self.state.swap(word(DONE, 0), Ordering::AcqRel));
         (before & WAITER != 0).then_some(before & !WAITER)
     }

@@ -9,6 +9,7 @@
 //! | [`statics`] | state hangs off values: no mutable statics |
 //! | [`links`] | links between pages, in the checkout and in the installed tree |
 //! | [`text`] | what must not stand in any file; scripts |
+//! | [`waits`] | the list of the places that wait |
 
 use std::fmt;
 use std::path::Path;
@@ -23,6 +24,7 @@ pub mod rust;
 pub mod size;
 pub mod statics;
 pub mod text;
+pub mod waits;
 
 /// A place where a rule is broken.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,6 +83,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(map::check(&files));
     findings.extend(statics::check(&files));
     findings.extend(links::check(&files));
+    findings.extend(waits::check(&files));
     for file in &files {
         findings.extend(text::check(file));
         findings.extend(size::check(file));

@@ -4,8 +4,9 @@ use margay_core_datatype::Basic;
 use margay_core_reduce::{self as reduce, Op};
 use margay_sys_os::user::Mem;
 use margay_sys_os::{cma, cpu};
+use margay_sys_shm::board::Operation;
 
-use super::{Channel, Disagreement, Kind, TAG_BYTES, Tag, Trouble};
+use super::{Channel, Disagreement, Kind, TAG_BYTES, Tag, Trouble, put, read};
 use crate::call::Failed;
 use crate::collective::Requests;
 use crate::data::{self, Data};
@@ -29,63 +30,30 @@ impl Channel {
         }
         const PROBE: u64 = 0x6d61_7267_6179_0a0d;
         let word = Mem::from_vec(PROBE.to_ne_bytes().to_vec());
-        let n = self.put_address(rank, word.address() as u64)?;
+        let told = self.put_address(rank, word.address() as u64)?;
         let next = (self.board.me() + 1) % self.board.ranks();
         let copy = Mem::owned(8);
-        let read = self.pull(next, n, 0, &copy, 0, 8)
+        let is_read = pull(&told, next, 0, &copy, 0, 8)
             && copy.with_bytes(0, 8, |bytes| bytes == PROBE.to_ne_bytes());
+        drop(told);
         let tag = Tag::new(Kind::Vote, None, 0);
-        let n = self.begin(rank)?;
-        self.put(n, tag, 1, |slot| slot[0] = u8::from(read));
-        self.all(rank, n, tag, 0, |_| {})?;
+        let vote = self.begin(rank)?;
+        put(&vote, tag, 1, |slot| slot[0] = u8::from(is_read));
+        self.all(rank, &vote, tag, 0, |_| {})?;
         let mut all = true;
         for member in 0..self.board.ranks() {
-            all &= self.read(member, n, tag, 1)?[0] == 1;
+            all &= read(&vote, member, tag, 1)?[0] == 1;
         }
         Ok(*self.attach.get_or_init(|| all))
     }
 
     /// Tells all where a buffer of this rank is; returns the operation in which all have told.
-    fn put_address(&self, rank: &Rank, address: u64) -> Result<u64, Disagreement> {
+    fn put_address(&self, rank: &Rank, address: u64) -> Result<Operation<'_>, Disagreement> {
         let tag = Tag::new(Kind::Address, None, 16);
-        let n = self.begin(rank)?;
-        self.put(n, tag, 16, |slot| write_address(slot, address));
-        self.all(rank, n, tag, 0, |_| {})?;
-        Ok(n)
-    }
-
-    /// Copies `len` bytes at `offset` of the buffer that `from` told in operation `n`.
-    fn pull(&self, from: u32, n: u64, offset: u64, to: &Mem, at: i64, len: u64) -> bool {
-        let told = &self.board.read(from, n, TAG_BYTES + 16)[TAG_BYTES..];
-        let word = |i: usize| u64::from_ne_bytes(told[i..i + 8].try_into().expect("eight bytes"));
-        let (address, pid) = (word(0), word(8) as u32);
-        cma::read(pid, address + offset, to, at, len as usize).is_ok()
-    }
-
-    /// As [`pull`](Self::pull), unpacked into `place`. All ranks have agreed before that it works; one that cannot be read
-    /// all the same goes to `unreadable`, and the operation goes on, so that nobody waits for this rank.
-    fn pull_into(
-        &self,
-        from: u32,
-        n: u64,
-        offset: u64,
-        place: &Data,
-        unreadable: &mut Option<u32>,
-    ) {
-        let len = place.size();
-        let ok = if let Some((mem, at)) = place.dense() {
-            self.pull(from, n, offset, mem, at, len)
-        } else {
-            let packed = Mem::owned(len as usize);
-            let ok = self.pull(from, n, offset, &packed, 0, len);
-            if ok {
-                data::copy(&Data::bytes(packed, len), place);
-            }
-            ok
-        };
-        if !ok {
-            unreadable.get_or_insert(from);
-        }
+        let op = self.begin(rank)?;
+        put(&op, tag, 16, |slot| write_address(slot, address));
+        self.all(rank, &op, tag, 0, |_| {})?;
+        Ok(op)
     }
 
     /// Every rank copies from every other; `place` says where to and from which offset. The buffers
@@ -98,14 +66,15 @@ impl Channel {
     ) -> Result<(), Disagreement> {
         let ranks = self.board.ranks();
         let me = self.board.me();
-        let n = self.put_address(rank, mine.address)?;
+        let told = self.put_address(rank, mine.address)?;
         let mut unreadable = None;
         for step in 1..ranks {
             // Staggered, so that not all read the same rank's memory at once.
             let from = (me + step) % ranks;
             let (place, offset) = place(from);
-            self.pull_into(from, n, offset, &place, &mut unreadable);
+            pull_into(&told, from, offset, &place, &mut unreadable);
         }
+        drop(told);
         self.settle(rank, unreadable)
     }
 
@@ -132,7 +101,7 @@ impl Channel {
     /// not read.
     fn settle(&self, rank: &Rank, unreadable: Option<u32>) -> Result<(), Disagreement> {
         let tag = Tag::new(Kind::Vote, None, 0);
-        let n = self.begin(rank)?;
+        let op = self.begin(rank)?;
         // 1: all could be read; 0: somebody could not; 2: since he has died.
         let own = unreadable.map(|member| self.unreadable(rank, member));
         let failed = Some(Trouble::Failed(Failed::Process));
@@ -141,10 +110,10 @@ impl Channel {
             Some(d) if d.trouble == failed => 2,
             Some(_) => 0,
         };
-        self.put(n, tag, 1, |slot| slot[0] = vote);
-        self.all(rank, n, tag, 0, |_| {})?;
+        put(&op, tag, 1, |slot| slot[0] = vote);
+        self.all(rank, &op, tag, 0, |_| {})?;
         for member in 0..self.board.ranks() {
-            let vote = self.read(member, n, tag, 1)?[0];
+            let vote = read(&op, member, tag, 1)?[0];
             if vote != 1 {
                 return Err(own.unwrap_or(Disagreement {
                     rank: member,
@@ -172,24 +141,25 @@ impl Channel {
         }
         let tag = Tag::new(Kind::Bcast, Some(root), data.size());
         let me = self.board.me();
-        let n = self.begin(rank)?;
+        let op = self.begin(rank)?;
         if me == root {
             let exposed = expose(data);
-            self.put(n, tag, 16, |slot| write_address(slot, exposed.address));
+            put(&op, tag, 16, |slot| write_address(slot, exposed.address));
             self.wake();
-            let n = self.begin(rank)?;
-            self.put(n, tag, 0, |_| {});
-            self.wait_for_all(rank, n)?;
+            drop(op);
+            let end = self.begin(rank)?;
+            put(&end, tag, 0, |_| {});
+            self.wait_for_all(rank, &end)?;
         } else {
-            self.put(n, tag, 0, |_| {});
+            put(&op, tag, 0, |_| {});
             self.wake();
-            self.wait(rank, Some(root), || self.board.has_put(root, n))?;
-            self.read(root, n, tag, 16)?;
+            self.wait(rank, Some(root), || op.has_put(root))?;
+            read(&op, root, tag, 16)?;
             let mut unreadable = None;
-            self.pull_into(root, n, 0, data, &mut unreadable);
+            pull_into(&op, root, 0, data, &mut unreadable);
+            drop(op);
             // The root waits for this before its buffer is free again; nobody else has to.
-            let n = self.begin(rank)?;
-            self.put(n, tag, 0, |_| {});
+            put(&self.begin(rank)?, tag, 0, |_| {});
             self.wake();
             if let Some(root) = unreadable {
                 return Err(self.unreadable(rank, root));
@@ -218,7 +188,7 @@ impl Channel {
             let to = count * u64::from(of + 1) / u64::from(ranks) * element;
             (from, to)
         };
-        let n = self.put_address(rank, input.address() as u64)?;
+        let told = self.put_address(rank, input.address() as u64)?;
         let (first, end) = slice(me);
         let mut unreadable = None;
         let piece = PIECE / element * element;
@@ -240,7 +210,7 @@ impl Channel {
             let result = output.shifted(at as i64);
             if me != ranks - 1 {
                 let place = Data::bytes(result.clone(), len);
-                self.pull_into(ranks - 1, n, at, &place, &mut unreadable);
+                pull_into(&told, ranks - 1, at, &place, &mut unreadable);
             } else if !in_place {
                 input.copy_to(at as i64, &result, 0, len as usize);
             }
@@ -250,15 +220,13 @@ impl Channel {
                     None if member == me => (input, at as i64),
                     _ => {
                         let place = Data::bytes(operand.clone(), len);
-                        self.pull_into(member, n, at, &place, &mut unreadable);
+                        pull_into(&told, member, at, &place, &mut unreadable);
                         (&operand, 0)
                     }
                 };
-                result.with_bytes_mut(0, len as usize, |inout| {
-                    left.with_bytes(from, len as usize, |left| {
-                        reduce::apply_with(cpu::Widest::FORWARDS, op, basic, inout, left)
-                            .expect("the operation was checked against the type");
-                    });
+                result.with_operands(0, left, from, len as usize, |inout, left| {
+                    reduce::apply_with(cpu::Widest::FORWARDS, op, basic, inout, left)
+                        .expect("the operation was checked against the type");
                 });
             }
             at += len;
@@ -268,20 +236,55 @@ impl Channel {
                 engine.spare().give(block);
             }
         });
+        drop(told);
         // All slices are reduced, so the input may be overwritten and the results may be read.
-        let n = self.put_address(rank, output.address() as u64)?;
+        let told = self.put_address(rank, output.address() as u64)?;
         for step in 1..ranks {
             let from = (me + step) % ranks;
             let (first, end) = slice(from);
             let place = Data::bytes(output.shifted(first as i64), end - first);
-            self.pull_into(from, n, first, &place, &mut unreadable);
+            pull_into(&told, from, first, &place, &mut unreadable);
         }
+        drop(told);
         self.settle(rank, unreadable)?;
         Ok(true)
     }
 }
 
-/// Address and process of a buffer, as [`Channel::pull`] reads them.
+/// Copies `len` bytes at `offset` of the buffer that `from` told in an operation.
+fn pull(told: &Operation<'_>, from: u32, offset: u64, to: &Mem, at: i64, len: u64) -> bool {
+    let words = &told.read(from, TAG_BYTES + 16)[TAG_BYTES..];
+    let word = |i: usize| u64::from_ne_bytes(words[i..i + 8].try_into().expect("eight bytes"));
+    let (address, pid) = (word(0), word(8) as u32);
+    cma::read(pid, address.wrapping_add(offset), to, at, len as usize).is_ok()
+}
+
+/// As [`pull`], unpacked into `place`. All ranks have agreed before that it works; one that cannot be read
+/// all the same goes to `unreadable`, and the operation goes on, so that nobody waits for this rank.
+fn pull_into(
+    told: &Operation<'_>,
+    from: u32,
+    offset: u64,
+    place: &Data,
+    unreadable: &mut Option<u32>,
+) {
+    let len = place.size();
+    let ok = if let Some((mem, at)) = place.dense() {
+        pull(told, from, offset, mem, at, len)
+    } else {
+        let packed = Mem::owned(len as usize);
+        let ok = pull(told, from, offset, &packed, 0, len);
+        if ok {
+            data::copy(&Data::bytes(packed, len), place);
+        }
+        ok
+    };
+    if !ok {
+        unreadable.get_or_insert(from);
+    }
+}
+
+/// Address and process of a buffer, as [`pull`] reads them.
 fn write_address(slot: &mut [u8], address: u64) {
     slot[..8].copy_from_slice(&address.to_ne_bytes());
     slot[8..16].copy_from_slice(&u64::from(std::process::id()).to_ne_bytes());

@@ -16,7 +16,6 @@ mod direct;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use margay_core_datatype::{Basic, Datatype};
@@ -24,7 +23,7 @@ use margay_core_group::Group;
 use margay_core_reduce::{self as reduce, Op};
 use margay_sys_os::cpu;
 use margay_sys_os::user::Mem;
-use margay_sys_shm::board::{Board, SLOT_BYTES, STAGE_BYTES};
+use margay_sys_shm::board::{Board, Operation, SLOT_BYTES, STAGE_BYTES};
 
 use self::direct::expose;
 use crate::call::{Failed, Pending};
@@ -53,8 +52,6 @@ pub struct Channel {
     board: Board,
     members: Arc<Group>,
     context: u32,
-    /// Number of the last operation.
-    last: AtomicU64,
     /// Every rank has a core: look at all slots rather than wait for a release.
     roomy: bool,
     /// Whether all ranks may read each other's memory; found out at the first need.
@@ -81,6 +78,8 @@ pub enum Trouble {
     Failed(Failed),
     /// The memory of the rank could be read at first and then not any more.
     Unreadable,
+    /// Another thread of this rank is in a collective operation of the same communicator.
+    Busy,
 }
 
 /// The kinds of operation, as they stand in tags.
@@ -113,12 +112,17 @@ impl Tag {
             return Ok(());
         }
         let same = other >> 32 == self.0 >> 32;
-        Err(Disagreement {
+        Err(self.other(rank, same.then_some(other & 0xffff_ffff)))
+    }
+
+    /// A rank does something else, or has other bytes.
+    fn other(self, rank: u32, bytes: Option<u64>) -> Disagreement {
+        Disagreement {
             rank,
-            bytes: same.then_some(other & 0xffff_ffff),
+            bytes,
             expected: self.0 & 0xffff_ffff,
             trouble: None,
-        })
+        }
     }
 }
 
@@ -171,7 +175,6 @@ impl Channel {
             board: Board::open(segment, hasher.finish(), ranks, me)?,
             members: members.clone(),
             context,
-            last: AtomicU64::new(0),
             // By what all ranks know alike: their policies of waiting may differ.
             roomy: segment.ranks() <= rank.peers().cores(),
             attach: OnceLock::new(),
@@ -189,9 +192,9 @@ impl Channel {
     /// When the ranks do not agree about the operation.
     pub fn barrier(&self, rank: &Rank) -> Result<(), Disagreement> {
         let tag = Tag::new(Kind::Barrier, None, 0);
-        let n = self.begin(rank)?;
-        self.put(n, tag, 0, |_| {});
-        self.all(rank, n, tag, 0, |_| {})
+        let op = self.begin(rank)?;
+        put(&op, tag, 0, |_| {});
+        self.all(rank, &op, tag, 0, |_| {})
     }
 
     /// Broadcasts `data` of `root`. Returns false when it must go by schedule.
@@ -205,27 +208,27 @@ impl Channel {
         }
         let staged = len > SHORT_BYTES;
         let tag = Tag::new(Kind::Bcast, Some(root), len as u64);
-        let n = self.begin(rank)?;
+        let op = self.begin(rank)?;
         if self.board.me() == root && staged {
-            // The root does not wait for the others: it may be several broadcasts ahead.
-            self.board
-                .stage(n, len, |stage| data.walk().pack(data, stage));
-            self.put(n, tag, 0, |_| {});
+            // The root does not wait for the others: it may be several broadcasts ahead. Where another rank
+            // takes itself for the root and has staged, the others are told so by its tag.
+            let _ = op.stage(len, |stage| data.walk().pack(data, stage));
+            put(&op, tag, 0, |_| {});
             self.wake();
         } else if self.board.me() == root {
-            self.put(n, tag, len, |slot| data.walk().pack(data, slot));
+            put(&op, tag, len, |slot| data.walk().pack(data, slot));
             self.wake();
-        } else if staged {
-            self.put(n, tag, 0, |_| {});
-            self.wake();
-            self.wait(rank, Some(root), || self.board.has_put(root, n))?;
-            self.read(root, n, tag, 0)?;
-            data.walk().unpack(data, self.board.staged(n, len));
         } else {
-            self.put(n, tag, 0, |_| {});
+            put(&op, tag, 0, |_| {});
             self.wake();
-            self.wait(rank, Some(root), || self.board.has_put(root, n))?;
-            data.walk().unpack(data, self.read(root, n, tag, len)?);
+            self.wait(rank, Some(root), || op.has_put(root))?;
+            if staged {
+                read(&op, root, tag, 0)?;
+                let bytes = op.staged(root, len).ok_or_else(|| tag.other(root, None))?;
+                data.walk().unpack(data, bytes);
+            } else {
+                data.walk().unpack(data, read(&op, root, tag, len)?);
+            }
         }
         Ok(true)
     }
@@ -258,24 +261,26 @@ impl Channel {
             };
         }
         let tag = Tag::new(Kind::Reduce, root, bytes);
-        let n = self.begin(rank)?;
-        self.contribute(rank, n, tag, len, |part| input.read(0, part))?;
-        let combine = |out: &mut [u8]| self.combine(n, op, basic, out);
+        let here = self.begin(rank)?;
+        self.contribute(rank, &here, tag, len, |part| input.read(0, part))?;
+        let combine = |out: &mut [u8]| self.combine(&here, op, basic, out);
         match root {
             None => {
-                self.all(rank, n, tag, len, combine)?;
+                self.all(rank, &here, tag, len, combine)?;
                 if self.roomy {
                     output.with_bytes_mut(0, len, combine);
                 } else if len <= SHORT_BYTES {
-                    output.write(0, &self.board.result(n, TAG_BYTES + len)[TAG_BYTES..]);
+                    output.write(0, &here.result(TAG_BYTES + len)[TAG_BYTES..]);
                 } else {
-                    output.write(0, self.board.staged(n, len));
+                    let me = self.board.me();
+                    let result = here.staged_result(len);
+                    output.write(0, result.ok_or_else(|| tag.other(me, None))?);
                 }
             }
             Some(root) if root == self.board.me() => {
                 self.wake();
-                self.wait_for_all(rank, n)?;
-                self.check_all(n, tag)?;
+                self.wait_for_all(rank, &here)?;
+                self.check_all(&here, tag)?;
                 output.with_bytes_mut(0, len, combine);
             }
             Some(_) => self.wake(),
@@ -310,14 +315,14 @@ impl Channel {
         if len > self.board.lane_bytes() {
             return Ok(false);
         }
-        let n = self.begin(rank)?;
+        let op = self.begin(rank)?;
         let own_len = (mine.size() as usize).min(len);
-        self.contribute(rank, n, tag, own_len, |part| mine.walk().pack(mine, part))?;
-        self.all(rank, n, tag, 0, |_| {})?;
+        self.contribute(rank, &op, tag, own_len, |part| mine.walk().pack(mine, part))?;
+        self.all(rank, &op, tag, 0, |_| {})?;
         for from in 0..self.board.ranks() {
             if from != me || send.is_some() {
                 let place = recv.data(from, 1);
-                place.walk().unpack(&place, self.read(from, n, tag, len)?);
+                place.walk().unpack(&place, read(&op, from, tag, len)?);
             }
         }
         Ok(true)
@@ -351,75 +356,61 @@ impl Channel {
         }
         let len = total as usize;
         let tag = Tag::new(Kind::Alltoall, None, total);
-        let n = self.begin(rank)?;
+        let op = self.begin(rank)?;
         let own_len = (all.size() as usize).min(len);
-        self.contribute(rank, n, tag, own_len, |part| all.walk().pack(&all, part))?;
-        self.all(rank, n, tag, 0, |_| {})?;
+        self.contribute(rank, &op, tag, own_len, |part| all.walk().pack(&all, part))?;
+        self.all(rank, &op, tag, 0, |_| {})?;
         let start = (block * u64::from(me)) as usize;
         for from in 0..ranks {
             let place = recv.data(from, 1);
-            let bytes = &self.read(from, n, tag, len)?[start..start + block as usize];
+            let bytes = &read(&op, from, tag, len)?[start..start + block as usize];
             place.walk().unpack(&place, bytes);
         }
         Ok(true)
     }
 
-    /// Starts the next operation: its number, once this rank may put.
-    #[inline]
-    fn begin(&self, rank: &Rank) -> Result<u64, Disagreement> {
-        let n = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        if !self.board.may_put(n) {
-            self.wait(rank, None, || self.board.may_put(n))?;
+    /// Starts the next operation, once this rank may put.
+    #[inline(always)]
+    fn begin(&self, rank: &Rank) -> Result<Operation<'_>, Disagreement> {
+        let Some(op) = self.board.begin() else {
+            return Err(self.busy());
+        };
+        if !op.may_put() {
+            self.wait(rank, None, || op.may_put())?;
         }
-        Ok(n)
+        Ok(op)
     }
 
-    /// Puts this rank's part of operation `n`: what it does, and `len` bytes of data.
-    #[inline]
-    fn put(&self, n: u64, tag: Tag, len: usize, fill: impl FnOnce(&mut [u8])) {
-        self.board.put(n, TAG_BYTES + len, |slot| {
-            slot[..TAG_BYTES].copy_from_slice(&tag.0.to_ne_bytes());
-            fill(&mut slot[TAG_BYTES..]);
-        });
+    #[cold]
+    fn busy(&self) -> Disagreement {
+        Disagreement {
+            rank: self.board.me(),
+            bytes: None,
+            expected: 0,
+            trouble: Some(Trouble::Busy),
+        }
     }
 
-    /// As [`put`](Self::put), of up to [`Board::lane_bytes`].
+    /// As [`put`], of up to [`Board::lane_bytes`].
     #[inline]
     fn contribute(
         &self,
         rank: &Rank,
-        n: u64,
+        op: &Operation<'_>,
         tag: Tag,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), Disagreement> {
         if len <= SHORT_BYTES {
-            self.put(n, tag, len, fill);
+            put(op, tag, len, fill);
             return Ok(());
         }
-        if !self.board.may_lay(n) {
-            self.wait(rank, None, || self.board.may_lay(n))?;
+        if !op.may_lay() {
+            self.wait(rank, None, || op.may_lay())?;
         }
-        self.board.lay(n, len, fill);
-        self.put(n, tag, 0, |_| {});
+        op.lay(len, fill);
+        put(op, tag, 0, |_| {});
         Ok(())
-    }
-
-    /// What `from` has put in operation `n`, if it does the same as this rank.
-    #[inline]
-    fn read(&self, from: u32, n: u64, tag: Tag, len: usize) -> Result<&[u8], Disagreement> {
-        tag.check(from, self.board.read(from, n, TAG_BYTES))?;
-        Ok(self.part(from, n, len))
-    }
-
-    /// What `from` has contributed to operation `n`.
-    #[inline]
-    fn part(&self, from: u32, n: u64, len: usize) -> &[u8] {
-        if len <= SHORT_BYTES {
-            &self.board.read(from, n, TAG_BYTES + len)[TAG_BYTES..]
-        } else {
-            self.board.laid(from, n, len)
-        }
     }
 
     /// Longest contribution to a reduction (to `root`, or to all) that goes through the board. Where every rank has a core,
@@ -443,40 +434,41 @@ impl Channel {
         self.board.lane_bytes().min(most)
     }
 
-    fn check_all(&self, n: u64, tag: Tag) -> Result<(), Disagreement> {
+    fn check_all(&self, op: &Operation<'_>, tag: Tag) -> Result<(), Disagreement> {
         for from in 0..self.board.ranks() {
-            self.read(from, n, tag, 0)?;
+            read(op, from, tag, 0)?;
         }
         Ok(())
     }
 
-    /// Waits until all have put operation `n`. Where cores are short, the last to come writes a
+    /// Waits until all have put this operation. Where cores are short, the last to come writes a
     /// result of `len` bytes by `fill` and lets the others go.
     #[inline]
     fn all(
         &self,
         rank: &Rank,
-        n: u64,
+        op: &Operation<'_>,
         tag: Tag,
         len: usize,
         fill: impl Fn(&mut [u8]),
     ) -> Result<(), Disagreement> {
         if self.roomy {
             self.wake();
-            self.wait_for_all(rank, n)?;
-            return self.check_all(n, tag);
+            self.wait_for_all(rank, op)?;
+            return self.check_all(op, tag);
         }
-        if self.board.arrive(n) {
-            let verdict = self.check_all(n, tag);
+        if op.arrive() {
+            let mut verdict = self.check_all(op, tag);
             let (short, long) = if len <= SHORT_BYTES {
                 (len, 0)
             } else {
                 (0, len)
             };
-            if long > 0 && verdict.is_ok() {
-                self.board.stage(n, long, &fill);
+            if long > 0 && verdict.is_ok() && !op.stage(long, &fill) {
+                // Somebody has staged who says by his tag that he does not.
+                verdict = Err(tag.other(self.board.me(), None));
             }
-            self.board.release(n, TAG_BYTES + short, |result| {
+            op.release(TAG_BYTES + short, |result| {
                 // The result carries the tag of those who agree with the last to come.
                 result[..TAG_BYTES].copy_from_slice(&tag.0.to_ne_bytes());
                 if verdict.is_err() {
@@ -488,19 +480,19 @@ impl Channel {
             self.wake();
             return verdict;
         }
-        self.wait(rank, None, || self.board.is_released(n))?;
-        match tag.check(self.board.me(), self.board.result(n, TAG_BYTES)) {
+        self.wait(rank, None, || op.is_released())?;
+        match tag.check(self.board.me(), op.result(TAG_BYTES)) {
             Ok(()) => Ok(()),
             // Somebody disagrees with somebody: find one who disagrees with this rank, if any.
-            Err(general) => self.check_all(n, tag).and(Err(general)),
+            Err(general) => self.check_all(op, tag).and(Err(general)),
         }
     }
 
     #[inline]
-    fn wait_for_all(&self, rank: &Rank, n: u64) -> Result<(), Disagreement> {
+    fn wait_for_all(&self, rank: &Rank, op: &Operation<'_>) -> Result<(), Disagreement> {
         let mut seen = 0;
         self.wait(rank, None, || {
-            while seen < self.board.ranks() && self.board.has_put(seen, n) {
+            while seen < self.board.ranks() && op.has_put(seen) {
                 seen += 1;
             }
             seen == self.board.ranks()
@@ -543,19 +535,55 @@ impl Channel {
         })
     }
 
-    /// What all have put in operation `n`, combined in rank order.
-    fn combine(&self, n: u64, op: Op, basic: Basic, out: &mut [u8]) {
+    /// What all have put in an operation, combined in rank order.
+    fn combine(&self, here: &Operation<'_>, op: Op, basic: Basic, out: &mut [u8]) {
         // Pieces of the result stay in the nearest cache while all contributions are added to them.
         let piece = COMBINED_PIECE / basic.extent() as usize * basic.extent() as usize;
         let (last, len) = (self.board.ranks() - 1, out.len());
         for (at, out) in out.chunks_mut(piece).enumerate() {
             let bytes = out.len();
-            let part = |member| &self.part(member, n, len)[at * piece..][..bytes];
+            let part = |member| &part(here, member, len)[at * piece..][..bytes];
             out.copy_from_slice(part(last));
             for member in (0..last).rev() {
                 reduce::apply_with(cpu::Widest::FORWARDS, op, basic, out, part(member))
                     .expect("the operation was checked against the type");
             }
         }
+    }
+}
+
+/// Puts this rank's part of an operation: what it does, and `len` bytes of data.
+#[inline]
+fn put(op: &Operation<'_>, tag: Tag, len: usize, fill: impl FnOnce(&mut [u8])) {
+    op.put(TAG_BYTES + len, |slot| {
+        slot[..TAG_BYTES].copy_from_slice(&tag.0.to_ne_bytes());
+        fill(&mut slot[TAG_BYTES..]);
+    });
+}
+
+/// What `from` has put in an operation, if it does the same as this rank.
+#[inline]
+fn read<'a>(
+    op: &'a Operation<'_>,
+    from: u32,
+    tag: Tag,
+    len: usize,
+) -> Result<&'a [u8], Disagreement> {
+    let short = if len <= SHORT_BYTES { len } else { 0 };
+    let slot = op.read(from, TAG_BYTES + short);
+    tag.check(from, slot)?;
+    Ok(match len <= SHORT_BYTES {
+        true => &slot[TAG_BYTES..],
+        false => op.laid(from, len),
+    })
+}
+
+/// What `from` has contributed to an operation.
+#[inline]
+fn part<'a>(op: &'a Operation<'_>, from: u32, len: usize) -> &'a [u8] {
+    if len <= SHORT_BYTES {
+        &op.read(from, TAG_BYTES + len)[TAG_BYTES..]
+    } else {
+        op.laid(from, len)
     }
 }

@@ -1,0 +1,486 @@
+//! The places that wait: nothing else spins, sleeps or blocks.
+//!
+//! A place waits when its code, outside of tests, has one of the words below: it lets time pass, sleeps on a futex, a
+//! condition, a descriptor, a channel, a thread or a child. Locks around short work are no such places, nor is
+//! who asks one of these places to wait (`Rank::wait`). What cannot be seen in words is a read of a pipe that blocks.
+//!
+//! The table is the list. `ARCHITECTURE.md` says the same under rule 6, for readers. Who moves a file changes its path in
+//! both; who needs a new place that waits says here why none of those that are there will do.
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use super::{File, Finding};
+
+/// Files that may wait, and on what or why.
+const PLACES: &[(&str, &str)] = &[
+    (
+        "cli/src/fortran.rs",
+        "compiles with two threads, of which one joins the other",
+    ),
+    (
+        "cli/src/live.rs",
+        "the live view of jobs pauses between two samples",
+    ),
+    (
+        "core/registry/src/markers.rs",
+        "a reader of a rank's notes under a sequence lock, while they are written",
+    ),
+    (
+        "job/launch/src/guard.rs",
+        "the guard waits for ranks, signals and the launcher: descriptors",
+    ),
+    (
+        "job/launch/src/input.rs",
+        "the launcher asks once whether a rank takes input",
+    ),
+    (
+        "job/launch/src/run.rs",
+        "the launcher waits for output, signals and the guard: descriptors",
+    ),
+    (
+        "net/seeded/src/lib.rs",
+        "worlds of tests: a rank's thread waits for its turn",
+    ),
+    (
+        "net/shm/src/bell.rs",
+        "lets the rank's wait yield and sleep on the rank's word",
+    ),
+    (
+        "run/engine/src/callbacks.rs",
+        "a thread for callbacks tells once that it has begun",
+    ),
+    (
+        "run/engine/src/helper.rs",
+        "the progress thread parks while the rank is in a call, and is joined at the end",
+    ),
+    ("run/engine/src/rank.rs", "the wait of ranks, `block`"),
+    ("run/engine/src/wait.rs", "the policy of that wait"),
+    (
+        "run/mlp/src/fork.rs",
+        "MLP's processes and their guard at the start of a group: no rank, no engine",
+    ),
+    (
+        "run/mlp/src/together.rs",
+        "MLP's processes wait until all have left, or for a debugger",
+    ),
+    (
+        "run/nx/src/control.rs",
+        "NX's controlling process waits for its children, as the program asks",
+    ),
+    (
+        "run/nx/src/cop.rs",
+        "a thread for the coprocessor's handlers tells once that it has begun",
+    ),
+    (
+        "run/openmp/src/scheduler.rs",
+        "OpenMP's waits, as waits of a worker of `run/threads`",
+    ),
+    (
+        "run/openmp/src/task.rs",
+        "`taskyield`: the worker runs others",
+    ),
+    (
+        "run/openmp/src/team/wait.rs",
+        "the waits of a team member: spins, then parks its fiber by its worker",
+    ),
+    (
+        "run/openmp/src/work.rs",
+        "a team member that comes while another one opens the work share yields for a moment",
+    ),
+    (
+        "run/threads/src/pool.rs",
+        "the threads of a pool are joined at its end",
+    ),
+    (
+        "run/threads/src/worker.rs",
+        "waits until all enqueued jobs are done",
+    ),
+    (
+        "run/threads/src/worker/idle.rs",
+        "a worker without work: spins, then sleeps",
+    ),
+    (
+        "run/threads/src/worker/wait.rs",
+        "the wait of threads that nest: a fiber yields or parks",
+    ),
+    (
+        "sys/mlp/src/robust.rs",
+        "the wait of MLP's processes: lock and barrier any of whose holders may die",
+    ),
+    (
+        "sys/os/src/cpu.rs",
+        "the instructions and calls by which a spin pauses and yields",
+    ),
+    (
+        "sys/os/src/descriptor.rs",
+        "the wait for descriptors, `PollSet`",
+    ),
+    (
+        "sys/os/src/doorbell.rs",
+        "the futex word on which a rank, a worker or a process sleeps",
+    ),
+    (
+        "sys/os/src/file.rs",
+        "locks on ranges of files, which the kernel waits for",
+    ),
+    (
+        "sys/os/src/lock.rs",
+        "the lock around a rank's state where several threads use it",
+    ),
+    (
+        "sys/os/src/port.rs",
+        "a port's channel that is full, for 100 ms at a time",
+    ),
+    (
+        "sys/os/src/process.rs",
+        "ended children, and a pause between two looks for what is left of a family",
+    ),
+    (
+        "sys/os/src/sync.rs",
+        "the pause of a spin, which a model under loom replaces",
+    ),
+    (
+        "sys/shm/src/owner.rs",
+        "the lock of the table of boards, whose holder may die",
+    ),
+    (
+        "sys/threads/src/deque.rs",
+        "the owner of a deque whose last entry a thief is looking at",
+    ),
+    (
+        "sys/threads/src/identity.rs",
+        "the thread of a TLS block, which sleeps until the block ends, and tells once that it has begun",
+    ),
+    (
+        "sys/threads/src/outlined.rs",
+        "a reader of two words under a sequence lock, while they are written",
+    ),
+    (
+        "sys/threads/src/preempt.rs",
+        "recognizes a program that waits in `sched_yield`; waits for nothing itself",
+    ),
+    (
+        "sys/threads/src/sleepers.rs",
+        "the sleep of a worker on its own futex word",
+    ),
+];
+
+/// Folders whose sources are looked at.
+const FOLDERS: [&str; 8] = [
+    "abi/", "cli/", "core/", "fs/", "job/", "net/", "run/", "sys/",
+];
+
+/// Where `ARCHITECTURE.md` has the list.
+const DOCUMENT: &str = "ARCHITECTURE.md";
+
+/// Words that wait wherever they stand.
+const WORDS: [&str; 25] = [
+    "Condvar",
+    "F_OFD_SETLKW",
+    "F_SETLKW",
+    "FUTEX_WAIT",
+    "FUTEX_WAIT_BITSET",
+    "PollSet",
+    "block_on",
+    "clock_nanosleep",
+    "epoll_wait",
+    "futex_wait",
+    "nanosleep",
+    "park",
+    "park_timeout",
+    "poll_fds",
+    "ppoll",
+    "pselect",
+    "recv_timeout",
+    "sched_yield",
+    "sigwait",
+    "spin_loop",
+    "usleep",
+    "wait_for_child",
+    "wait_timeout",
+    "wait_with_output",
+    "yield_now",
+];
+
+/// Functions that wait when they are called by a path, `thread::sleep(..)`.
+const FUNCTIONS: [&str; 3] = ["sleep", "waitid", "waitpid"];
+
+/// Methods that wait, and what they are called on as far as words tell: without arguments, and with a result that is looked
+/// at or thrown away as one (`join` of a path has an argument, that of a rank has no result).
+const METHODS: [(&str, bool); 4] = [
+    ("join", true),
+    ("recv", true),
+    ("sleep", false),
+    ("wait", true),
+];
+
+/// What stands behind a call that has a result: `thread.join().unwrap()`, `child.wait()?`, `let _ = thread.join();`.
+const RESULT: [&str; 2] = [".", "?"];
+
+/// Checks all sources against the table, and the table against the sources and the document.
+pub fn check(files: &[File]) -> Vec<Finding> {
+    check_by(files, PLACES)
+}
+
+fn check_by(files: &[File], places: &[(&str, &str)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| is_looked_at(&file.path)) {
+        let waits = waits(file.text.as_deref().unwrap_or(""));
+        let is_listed = places.iter().any(|(path, _)| *path == file.path);
+        match (waits.first(), is_listed) {
+            (Some((line, word)), false) => findings.push(Finding::new(
+                &file.path,
+                *line,
+                format!(
+                    "waits by `{word}`; leave that to a place that waits already (rule 6), or enter this one, with its \
+                     reason, in xtask/src/tidy/waits.rs and {DOCUMENT}"
+                ),
+            )),
+            (None, true) => findings.push(Finding::new(
+                &file.path,
+                0,
+                "waits no more; take it out of xtask/src/tidy/waits.rs and ARCHITECTURE.md",
+            )),
+            _ => {}
+        }
+    }
+    let document = files.iter().find(|file| file.path == DOCUMENT);
+    let document = document.and_then(|file| file.text.as_deref()).unwrap_or("");
+    for (path, _) in places {
+        if !files.iter().any(|file| file.path == *path) {
+            findings.push(Finding::new(
+                path,
+                0,
+                "is listed as a place that waits and is not there; correct xtask/src/tidy/waits.rs and ARCHITECTURE.md",
+            ));
+        }
+        if !document.contains(&format!("`{path}`")) {
+            findings.push(Finding::new(
+                DOCUMENT,
+                0,
+                format!("does not name `{path}` among the places that wait (rule 6)"),
+            ));
+        }
+    }
+    findings
+}
+
+fn is_looked_at(path: &str) -> bool {
+    let is_test = ["/tests/", "/examples/", "/benches/"];
+    path.ends_with(".rs")
+        && FOLDERS.iter().any(|folder| path.starts_with(folder))
+        && !is_test.iter().any(|folder| path.contains(folder))
+        && !path.ends_with("/tests.rs")
+}
+
+/// The waiting words of a source with their lines, without those of tests. One that does not parse has none; another rule says so.
+fn waits(source: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    if let Ok(tokens) = source.parse::<TokenStream>() {
+        walk(tokens, &mut found);
+    }
+    found
+}
+
+fn walk(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        let next = tokens.get(at + 1);
+        at += 1;
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == '#' => {
+                if let Some(TokenTree::Group(attribute)) = next {
+                    at += 1;
+                    if is_for_tests(attribute.stream()) {
+                        at = behind_item(&tokens, at);
+                    }
+                }
+            }
+            TokenTree::Ident(ident) => {
+                let word = ident.to_string();
+                if WORDS.contains(&word.as_str()) || is_call(&tokens, at - 1, &word) {
+                    found.push((ident.span().start().line, word));
+                }
+            }
+            TokenTree::Group(group) => walk(group.stream(), found),
+            _ => {}
+        }
+    }
+}
+
+/// Whether the word at `at` calls something that waits.
+fn is_call(tokens: &[TokenTree], at: usize, word: &str) -> bool {
+    let Some(TokenTree::Group(arguments)) = tokens.get(at + 1) else {
+        return false;
+    };
+    let before = at.checked_sub(1).and_then(|before| tokens.get(before));
+    match before.map(ToString::to_string).as_deref() {
+        _ if arguments.delimiter() != Delimiter::Parenthesis => false,
+        Some(":") => FUNCTIONS.contains(&word),
+        Some(".") => METHODS.iter().any(|&(name, has_result)| {
+            name == word && (!has_result || arguments.stream().is_empty() && is_result(tokens, at))
+        }),
+        _ => false,
+    }
+}
+
+/// Whether what the call at `at` returns is looked at, or thrown away by `let _ =`.
+fn is_result(tokens: &[TokenTree], at: usize) -> bool {
+    let behind = tokens.get(at + 2).map(ToString::to_string);
+    let statement = tokens[..at]
+        .iter()
+        .rposition(|token| token.to_string() == ";");
+    let start: Vec<String> = tokens[statement.map_or(0, |end| end + 1)..at]
+        .iter()
+        .take(2)
+        .map(ToString::to_string)
+        .collect();
+    behind.is_some_and(|behind| RESULT.contains(&&*behind))
+        || start.first().is_some_and(|word| word == "let")
+}
+
+/// Whether an attribute is `test`, or a `cfg` that asks for tests or for a model.
+fn is_for_tests(attribute: TokenStream) -> bool {
+    let tokens: Vec<TokenTree> = attribute.into_iter().collect();
+    match tokens.as_slice() {
+        [TokenTree::Ident(only)] => only == "test",
+        [TokenTree::Ident(cfg), TokenTree::Group(what)] if cfg == "cfg" => {
+            asks_for_tests(what.stream())
+        }
+        _ => false,
+    }
+}
+
+fn asks_for_tests(condition: TokenStream) -> bool {
+    let mut negated = false;
+    condition.into_iter().any(|token| match token {
+        TokenTree::Ident(word) => {
+            negated = word == "not";
+            word == "test" || word == "loom"
+        }
+        TokenTree::Group(group) => !negated && asks_for_tests(group.stream()),
+        _ => false,
+    })
+}
+
+/// The place behind the item that begins at `at`: its body in braces, or its semicolon.
+fn behind_item(tokens: &[TokenTree], at: usize) -> usize {
+    let ends = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+        TokenTree::Punct(punct) => punct.as_char() == ';',
+        _ => false,
+    };
+    let rest = tokens[at..].iter().position(ends);
+    rest.map_or(tokens.len(), |end| at + end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> File {
+        File {
+            path: path.into(),
+            text: Some(text.into()),
+            executable: false,
+        }
+    }
+
+    fn words(source: &str) -> Vec<String> {
+        waits(source).into_iter().map(|(_, word)| word).collect()
+    }
+
+    #[test]
+    fn what_waits_is_found() {
+        for (source, expected) in [
+            ("fn f() { std::thread::sleep(PAUSE) }", "sleep"),
+            ("fn f(bell: &Bell) { bell.sleep(5, || false) }", "sleep"),
+            ("fn f() { loop { std::hint::spin_loop() } }", "spin_loop"),
+            ("fn f() { cpu::yield_now() }", "yield_now"),
+            ("fn f(t: JoinHandle<()>) { t.join().unwrap() }", "join"),
+            ("fn f(c: Receiver<u8>) { c.recv().unwrap() }", "recv"),
+            ("fn f(mut c: Child) { c.wait().unwrap() }", "wait"),
+            ("struct S { changed: Condvar }", "Condvar"),
+            (
+                "fn f() { call(SYS_futex, w, libc::FUTEX_WAIT) }",
+                "FUTEX_WAIT",
+            ),
+            (
+                "fn f() { again(|| unsafe { libc::waitpid(p, s, 0) }) }",
+                "waitpid",
+            ),
+            ("fn f(t: JoinHandle<()>) { g(); let _ = t.join(); }", "join"),
+            (
+                "fn f() -> Option<u8> { Some(Both { c: told.recv().ok()? }) }",
+                "recv",
+            ),
+            ("#[cfg(not(test))] fn f() { park() }", "park"),
+            ("#[cfg(all(unix, not(loom)))] fn f() { park() }", "park"),
+        ] {
+            assert_eq!(words(source), [expected], "{source}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_so_is_not() {
+        for source in [
+            "fn f() { rank.wait(id); parts.join(\", \"); socket.recv(&mut bytes); }",
+            "// thread::sleep(PAUSE)\nconst A: &str = \"spin_loop\";",
+            "#[cfg(test)] mod tests { fn f() { std::thread::yield_now() } }",
+            "#[cfg(all(test, not(loom)))] mod tests { fn f() { park() } }",
+            "#[cfg(any(test, loom))] fn model() { park() }",
+            "#[test] fn f() { thread.join().unwrap() }",
+            "#[cfg(test)] use std::sync::Condvar;",
+            "fn sleep_state() { is_asleep.sleep }",
+            "fn f(mpi: &Mpi) { mpi.join(); team.join(); host::wait(); }",
+            "fn sleep(&self) { self.wait() }",
+        ] {
+            assert!(waits(source).is_empty(), "{source}");
+        }
+        assert_eq!(words("#[cfg(test)] use a::b; fn f() { park() }"), ["park"]);
+    }
+
+    #[test]
+    fn a_place_that_is_not_listed_is_found_with_its_line() {
+        let files = [
+            file("run/engine/src/rank.rs", "fn f() {}\nfn g() { park() }"),
+            file("run/engine/tests/worlds.rs", "fn g() { park() }"),
+            file("xtask/src/main.rs", "fn g() { park() }"),
+        ];
+        let findings = check_by(&files, &[]);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(
+            (&*findings[0].path, findings[0].line),
+            ("run/engine/src/rank.rs", 2)
+        );
+        assert!(findings[0].what.contains("waits by `park`"));
+    }
+
+    #[test]
+    fn the_table_and_the_document_name_what_waits_and_nothing_else() {
+        let files = [
+            file("run/a.rs", "fn g() { park() }"),
+            file("run/b.rs", "fn g() {}"),
+            file(DOCUMENT, "`run/a.rs`, `run/b.rs`, `run/c.rs`"),
+        ];
+        assert!(check_by(&files, &[("run/a.rs", "the wait")]).is_empty());
+        let stale = check_by(&files, &[("run/a.rs", "the wait"), ("run/b.rs", "")]);
+        assert_eq!(stale.len(), 1, "{stale:?}");
+        assert!(stale[0].what.contains("waits no more"));
+        let moved = check_by(&files, &[("run/a.rs", "the wait"), ("run/c.rs", "")]);
+        assert_eq!(moved.len(), 1, "{moved:?}");
+        assert!(moved[0].what.contains("is not there"));
+        let untold = check_by(&files[..2], &[("run/a.rs", "the wait")]);
+        assert_eq!(untold.len(), 1, "{untold:?}");
+        assert!(untold[0].what.contains("does not name `run/a.rs`"));
+    }
+
+    #[test]
+    fn each_place_has_a_reason_and_stands_once() {
+        for (n, (path, reason)) in PLACES.iter().enumerate() {
+            assert!(!reason.is_empty(), "{path}");
+            assert!(PLACES[..n].iter().all(|(other, _)| other != path), "{path}");
+        }
+    }
+}
