@@ -135,7 +135,7 @@ pub fn describe(call: &str, waiting: &Waiting) -> String {
         (WaitKind::Collective, None) => "for the other ranks".into(),
         (WaitKind::Several, Some(p)) => format!("for one of several requests, among them rank {p}"),
         (WaitKind::Several, None) => "for one of several requests".into(),
-        (WaitKind::Elsewhere, _) => "for processes of another job".into(),
+        (WaitKind::Elsewhere, _) => "for another job or a thread of the program".into(),
     };
     let call = if call.is_empty() { "the library" } else { call };
     match waiting.tag {

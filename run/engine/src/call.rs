@@ -92,6 +92,6 @@ pub enum Pending {
     Send(u32, u32, u32),
     /// Other ranks in a collective operation; one of them, if it is known.
     Collective(Option<u32>, u32),
-    /// Something of another job.
+    /// Something of another job, or of a thread of the program.
     Elsewhere,
 }

@@ -149,188 +149,224 @@ struct Channel {
     recvs: VecDeque<u32>,
 }
 
+/// Processes at work.
+struct World<'a, C> {
+    processes: Vec<Process<C>>,
+    /// The first process of the other group.
+    split: usize,
+    mode: Mode,
+    combine: &'a dyn Fn(&C, &C) -> C,
+    temps: Vec<Vec<Vec<C>>>,
+    progress: Vec<Progress>,
+    /// By sender, receiver and tag.
+    channels: HashMap<(usize, usize, u32), Channel>,
+    /// Data of buffered sends.
+    captured: Vec<C>,
+    events: Vec<Event>,
+}
+
+impl<'a, C: Clone + Default> World<'a, C> {
+    fn new(
+        processes: Vec<Process<C>>,
+        split: usize,
+        combine: &'a dyn Fn(&C, &C) -> C,
+        mode: Mode,
+    ) -> World<'a, C> {
+        let temps = |p: &Process<C>| {
+            let cells = |temp: &Temp| match *temp {
+                Temp::Bytes(n) => n as usize,
+                Temp::Elements(n) => n as usize * p.recv_type.extent,
+            };
+            let temps = p.schedule.temps().iter();
+            temps.map(|t| vec![C::default(); cells(t)]).collect()
+        };
+        let mut world = World {
+            split,
+            mode,
+            combine,
+            temps: processes.iter().map(temps).collect(),
+            progress: processes
+                .iter()
+                .map(|p| Progress::new(&p.schedule))
+                .collect(),
+            channels: HashMap::new(),
+            captured: vec![],
+            events: vec![],
+            processes,
+        };
+        (0..world.processes.len()).for_each(|process| world.start_next(process));
+        world
+    }
+
+    /// What a process may start now.
+    fn start_next(&mut self, process: usize) {
+        while let Some(step) = self.progress[process].next() {
+            self.events.push(Event::Start { process, step });
+        }
+    }
+
+    fn complete(&mut self, process: usize, step: u32) {
+        self.progress[process].complete(&self.processes[process].schedule, step);
+        self.start_next(process);
+    }
+
+    fn memory(&mut self, process: usize, buffer: Buffer) -> &mut Vec<C> {
+        match place(buffer) {
+            Place::Send => &mut self.processes[process].send,
+            Place::Recv => &mut self.processes[process].recv,
+            Place::Temp(i) => &mut self.temps[process][i as usize],
+        }
+    }
+
+    fn read(&mut self, process: usize, region: Region) -> Vec<C> {
+        let cells = self.processes[process].cells(region);
+        let memory = self.memory(process, region.buffer);
+        cells.map(|cell| memory[cell].clone()).collect()
+    }
+
+    fn write(&mut self, process: usize, region: Region, data: Vec<C>) {
+        let cells = self.processes[process].cells(region);
+        let memory = self.memory(process, region.buffer);
+        for (cell, value) in cells.zip(data) {
+            memory[cell] = value;
+        }
+    }
+
+    /// The process that `me` calls `peer`.
+    fn resolve(&self, me: usize, peer: Peer) -> usize {
+        let (own, other) = if me < self.split {
+            (0, self.split)
+        } else {
+            (self.split, 0)
+        };
+        match peer {
+            Peer::Local(rank) => own + rank as usize,
+            Peer::Remote(rank) => other + rank as usize,
+        }
+    }
+
+    /// Starts a step; the channel of a send or a receive.
+    fn start(&mut self, process: usize, step: u32) -> Option<(usize, usize, u32)> {
+        match self.processes[process].schedule.steps()[step as usize] {
+            Step::Send { to, tag, region } => {
+                assert!(tag < TAGS);
+                let key = (process, self.resolve(process, to), tag);
+                let is_buffered = self.mode == Mode::Buffered;
+                let data = is_buffered.then(|| {
+                    let data = self.read(process, region);
+                    let first = self.captured.len();
+                    self.captured.extend(data);
+                    (first..self.captured.len()).collect()
+                });
+                let channel = self.channels.entry(key).or_default();
+                channel.sends.push_back((step, data));
+                if is_buffered {
+                    self.complete(process, step);
+                }
+                return Some(key);
+            }
+            Step::Recv { from, tag, .. } => {
+                let key = (self.resolve(process, from), process, tag);
+                let channel = self.channels.entry(key).or_default();
+                channel.recvs.push_back(step);
+                return Some(key);
+            }
+            Step::Copy { from, to } => {
+                assert_eq!(from.bytes, to.bytes);
+                let data = self.read(process, from);
+                self.write(process, to, data);
+            }
+            Step::Combine {
+                left,
+                right,
+                out,
+                count,
+            } => {
+                let size = self.processes[process].recv_type.size as u64;
+                assert_eq!(count * size, out.bytes);
+                let (left, right) = (self.read(process, left), self.read(process, right));
+                let both = left.iter().zip(&right);
+                let data = both.map(|(l, r)| (self.combine)(l, r)).collect();
+                self.write(process, out, data);
+            }
+        }
+        self.complete(process, step);
+        None
+    }
+
+    /// Lets the first send and the first receive of a channel meet, if there are both.
+    fn meet(&mut self, key: (usize, usize, u32)) {
+        let (from, to, _) = key;
+        let channel = self.channels.entry(key).or_default();
+        if channel.sends.is_empty() || channel.recvs.is_empty() {
+            return;
+        }
+        let (send, data) = channel.sends.pop_front().unwrap();
+        let recv = channel.recvs.pop_front().unwrap();
+        self.events.push(Event::Move(Message {
+            from,
+            send,
+            to,
+            recv,
+            data,
+        }));
+    }
+
+    /// The data of a message arrives.
+    fn deliver(&mut self, message: Message) {
+        let Message {
+            from,
+            send,
+            to,
+            recv,
+            data,
+        } = message;
+        let (Step::Send { region: source, .. }, Step::Recv { region: target, .. }) = (
+            self.processes[from].schedule.steps()[send as usize],
+            self.processes[to].schedule.steps()[recv as usize],
+        ) else {
+            unreachable!()
+        };
+        assert_eq!(source.bytes, target.bytes, "message {from} -> {to}");
+        match data {
+            Some(cells) => {
+                let data = cells.iter().map(|&c| self.captured[c].clone()).collect();
+                self.write(to, target, data);
+            }
+            None => {
+                let data = self.read(from, source);
+                self.write(to, target, data);
+                self.complete(from, send);
+            }
+        }
+        self.complete(to, recv);
+    }
+}
+
 /// Executes the schedules and returns the processes with what they hold. Processes from `split` on are the other group
 /// of an intercommunicator.
 pub fn run<C: Clone + Default + PartialEq + std::fmt::Debug>(
-    mut world: Vec<Process<C>>,
+    processes: Vec<Process<C>>,
     split: Option<usize>,
     combine: &dyn Fn(&C, &C) -> C,
     mode: Mode,
     rng: &mut Rng,
 ) -> Vec<Process<C>> {
-    let split = split.unwrap_or(world.len());
-    let resolve = |me: usize, peer: Peer| {
-        let (own, other) = if me < split { (0, split) } else { (split, 0) };
-        let (base, rank) = match peer {
-            Peer::Local(rank) => (own, rank as usize),
-            Peer::Remote(rank) => (other, rank as usize),
-        };
-        base + rank
-    };
-    let originals: Vec<Vec<C>> = world.iter().map(|p| p.send.clone()).collect();
-    let mut temps: Vec<Vec<Vec<C>>> = world
-        .iter()
-        .map(|p| {
-            let cells = |temp: &Temp| match *temp {
-                Temp::Bytes(n) => n as usize,
-                Temp::Elements(n) => n as usize * p.recv_type.extent,
-            };
-            p.schedule
-                .temps()
-                .iter()
-                .map(|t| vec![C::default(); cells(t)])
-                .collect()
-        })
-        .collect();
-    let mut progress: Vec<Progress> = world.iter().map(|p| Progress::new(&p.schedule)).collect();
-    let mut channels: HashMap<(usize, usize, u32), Channel> = HashMap::new();
-    // Data captured by buffered sends.
-    let mut captured: Vec<C> = vec![];
-    let mut events = vec![];
-    for (process, progress) in progress.iter_mut().enumerate() {
-        while let Some(step) = progress.next() {
-            events.push(Event::Start { process, step });
-        }
-    }
-    macro_rules! memory {
-        ($process:expr, $buffer:expr) => {
-            match place($buffer) {
-                Place::Send => &mut world[$process].send,
-                Place::Recv => &mut world[$process].recv,
-                Place::Temp(i) => &mut temps[$process][i as usize],
-            }
-        };
-    }
-    macro_rules! read {
-        ($process:expr, $region:expr) => {{
-            let cells: Vec<usize> = world[$process].cells($region).collect();
-            let memory = memory!($process, $region.buffer);
-            cells
-                .into_iter()
-                .map(|cell| memory[cell].clone())
-                .collect::<Vec<C>>()
-        }};
-    }
-    macro_rules! write {
-        ($process:expr, $region:expr, $data:expr) => {{
-            let cells: Vec<usize> = world[$process].cells($region).collect();
-            let memory = memory!($process, $region.buffer);
-            for (cell, value) in cells.into_iter().zip($data) {
-                memory[cell] = value;
-            }
-        }};
-    }
-    macro_rules! complete {
-        ($process:expr, $step:expr) => {{
-            progress[$process].complete(&world[$process].schedule, $step);
-            while let Some(step) = progress[$process].next() {
-                events.push(Event::Start {
-                    process: $process,
-                    step,
-                });
-            }
-        }};
-    }
-    while !events.is_empty() {
-        let event = events.swap_remove(rng.below(events.len()));
-        let channel = match event {
+    let split = split.unwrap_or(processes.len());
+    let originals: Vec<Vec<C>> = processes.iter().map(|p| p.send.clone()).collect();
+    let mut world = World::new(processes, split, combine, mode);
+    while !world.events.is_empty() {
+        let chosen = rng.below(world.events.len());
+        match world.events.swap_remove(chosen) {
             Event::Start { process, step } => {
-                match world[process].schedule.steps()[step as usize] {
-                    Step::Send { to, tag, region } => {
-                        assert!(tag < TAGS);
-                        let to = resolve(process, to);
-                        assert_ne!(to, usize::MAX);
-                        let data = (mode == Mode::Buffered).then(|| {
-                            let data = read!(process, region);
-                            let first = captured.len();
-                            captured.extend(data);
-                            (first..captured.len()).collect()
-                        });
-                        let key = (process, to, tag);
-                        channels
-                            .entry(key)
-                            .or_default()
-                            .sends
-                            .push_back((step, data));
-                        if mode == Mode::Buffered {
-                            complete!(process, step);
-                        }
-                        key
-                    }
-                    Step::Recv { from, tag, .. } => {
-                        let key = (resolve(process, from), process, tag);
-                        channels.entry(key).or_default().recvs.push_back(step);
-                        key
-                    }
-                    Step::Copy { from, to } => {
-                        assert_eq!(from.bytes, to.bytes);
-                        let data = read!(process, from);
-                        write!(process, to, data);
-                        complete!(process, step);
-                        continue;
-                    }
-                    Step::Combine {
-                        left,
-                        right,
-                        out,
-                        count,
-                    } => {
-                        assert_eq!(count * world[process].recv_type.size as u64, out.bytes);
-                        let (left, right) = (read!(process, left), read!(process, right));
-                        let data: Vec<C> = left
-                            .iter()
-                            .zip(&right)
-                            .map(|(l, r)| combine(l, r))
-                            .collect();
-                        write!(process, out, data);
-                        complete!(process, step);
-                        continue;
-                    }
+                if let Some(channel) = world.start(process, step) {
+                    world.meet(channel);
                 }
             }
-            Event::Move(Message {
-                from,
-                send,
-                to,
-                recv,
-                data,
-            }) => {
-                let (Step::Send { region: source, .. }, Step::Recv { region: target, .. }) = (
-                    world[from].schedule.steps()[send as usize],
-                    world[to].schedule.steps()[recv as usize],
-                ) else {
-                    unreachable!()
-                };
-                assert_eq!(source.bytes, target.bytes, "message {from} -> {to}");
-                match data {
-                    Some(cells) => write!(to, target, cells.iter().map(|&c| captured[c].clone())),
-                    None => {
-                        let data = read!(from, source);
-                        write!(to, target, data);
-                        complete!(from, send);
-                    }
-                }
-                complete!(to, recv);
-                continue;
-            }
-        };
-        let (from, to, _) = channel;
-        let channel = channels.get_mut(&channel).unwrap();
-        if !channel.sends.is_empty() && !channel.recvs.is_empty() {
-            let ((send, data), recv) = (
-                channel.sends.pop_front().unwrap(),
-                channel.recvs.pop_front().unwrap(),
-            );
-            events.push(Event::Move(Message {
-                from,
-                send,
-                to,
-                recv,
-                data,
-            }));
+            Event::Move(message) => world.deliver(message),
         }
     }
-    for (process, progress) in progress.iter().enumerate() {
+    for (process, progress) in world.progress.iter().enumerate() {
         assert!(
             progress.is_done(),
             "deadlock: process {process} has {} steps left",
@@ -338,15 +374,16 @@ pub fn run<C: Clone + Default + PartialEq + std::fmt::Debug>(
         );
     }
     assert!(
-        channels
+        world
+            .channels
             .values()
             .all(|c| c.sends.is_empty() && c.recvs.is_empty()),
         "a message nobody receives"
     );
-    for (process, send) in world.iter().zip(originals) {
+    for (process, send) in world.processes.iter().zip(originals) {
         assert_eq!(process.send, send, "a send buffer was written to");
     }
-    world
+    world.processes
 }
 
 /// Checks that steps which may run at the same time do not touch the same cells, unless both only read; that what
