@@ -61,9 +61,7 @@ impl Combiner {
                 blocklength,
                 stride,
                 ..
-            } => {
-                numbers.extend([count, blocklength, stride]);
-            }
+            } => numbers.extend([count, blocklength, stride]),
             Combiner::Hvector {
                 count,
                 blocklength,

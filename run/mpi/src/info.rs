@@ -25,7 +25,7 @@ impl Mpi {
     pub fn info(&self, handle: u32) -> Result<Info> {
         match handle {
             MPI_INFO_NULL => Ok(Info::new()),
-            MPI_INFO_ENV => Ok(self.environment.clone()),
+            MPI_INFO_ENV => Ok(self.predefined.environment.clone()),
             _ => match self.objects().infos.get(handle) {
                 Some(info) => Ok(info.clone()),
                 None => Err(unknown(handle)),

@@ -109,7 +109,6 @@ pub struct Mpi {
     /// Memory of `MPI_Alloc_mem` that is not shared, by its address.
     allocated: Mutex<BTreeMap<usize, Mem>>,
     predefined: Predefined,
-    environment: Info,
     fortran: Mutex<Fortran>,
     life: Life,
 }
@@ -147,8 +146,10 @@ struct Fortran {
     booleans: BTreeMap<usize, (Vec<u8>, Vec<u8>)>,
 }
 
-/// The values of predefined attributes, at addresses that a program may keep.
+/// The values of predefined attributes, at addresses that a program may keep, and of the predefined info object.
 struct Predefined {
+    /// The entries of `MPI_INFO_ENV`.
+    environment: Info,
     tag_ub: AtomicI32,
     host: AtomicI32,
     io: AtomicI32,
@@ -212,6 +213,7 @@ impl Mpi {
             others: Mutex::default(),
             allocated: Mutex::default(),
             predefined: Predefined {
+                environment: environment(&rank, arguments),
                 tag_ub: AtomicI32::new(point::TAG_UB),
                 host: AtomicI32::new(MPI_PROC_NULL),
                 io: AtomicI32::new(me as i32),
@@ -222,7 +224,6 @@ impl Mpi {
                 universe_size: AtomicI32::new((size + cores) as i32),
                 last_used_code: AtomicI32::new(MPI_ERR_LASTCODE),
             },
-            environment: environment(&rank, arguments),
             fortran: Mutex::default(),
             life: Life {
                 has_world: AtomicBool::new(false),
