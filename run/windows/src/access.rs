@@ -26,7 +26,7 @@ impl Windows<'_> {
     /// another way.
     #[inline(always)]
     pub fn access_at_once(
-        &self,
+        self,
         handle: u32,
         dense: Dense,
         near: Piece,
@@ -199,7 +199,7 @@ impl Windows<'_> {
 
     /// Wakes the window's processes: a lock that some wait for is free.
     #[cold]
-    pub(super) fn wake_all(&self, window: &Window) {
+    pub(super) fn wake_all(self, window: &Window) {
         for target in &window.targets {
             self.mpi.rank().ring(target.process);
         }

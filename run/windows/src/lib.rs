@@ -89,6 +89,7 @@ impl WindowsState {
 }
 
 /// The functions of one-sided communication, on a rank's MPI and its windows.
+// Methods on the way of short operations take it by value: two registers, while a reference would need memory.
 #[derive(Clone, Copy)]
 pub struct Windows<'a> {
     mpi: &'a Mpi,
@@ -104,7 +105,7 @@ impl<'a> Windows<'a> {
     }
 
     #[inline(always)]
-    fn table(&self) -> RankGuard<'a, Table<Arc<Window>>> {
+    fn table(self) -> RankGuard<'a, Table<Arc<Window>>> {
         self.state.table.lock()
     }
 }

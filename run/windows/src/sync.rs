@@ -216,7 +216,7 @@ impl Windows<'_> {
     /// was stored before it. What a fence would add, that later loads of the own come after the stores,
     /// is left to the operations that load ([`Windows::settle`]) and, for the program's own loads, to `MPI_Win_sync`.
     #[inline(always)]
-    pub fn flush_at_once(&self, handle: u32, rank: i32) -> bool {
+    pub fn flush_at_once(self, handle: u32, rank: i32) -> bool {
         let windows = self.table();
         let Some(window) = windows.get(handle) else {
             return false;
@@ -244,7 +244,7 @@ impl Windows<'_> {
     /// Loads of other memory that come after this come after all stores to windows that came before. (With several threads
     /// the lock of the table is a fence between the stores of one and the loads of another.)
     #[inline(always)]
-    pub(super) fn settle(&self) {
+    pub(super) fn settle(self) {
         if self.state.unsettled.load(Ordering::Relaxed) {
             self.state.unsettled.store(false, Ordering::Relaxed);
             fence(Ordering::SeqCst);
@@ -253,7 +253,7 @@ impl Windows<'_> {
 
     /// What a program that polls owes to others: progress, and the core.
     #[cold]
-    fn look_around(&self) {
+    fn look_around(self) {
         self.mpi.rank().progress();
         self.mpi.rank().give_way_if_crowded();
     }
@@ -327,7 +327,7 @@ impl Windows<'_> {
     }
 
     /// Where programs poll a window without waiting in the library, others must make progress too.
-    pub(super) fn polled(&self, window: &Window) {
+    pub(super) fn polled(self, window: &Window) {
         if window.is_poll() {
             self.look_around();
         }
