@@ -172,7 +172,7 @@ impl Mpi {
             Attached::Comm(handle) | Attached::Session(handle) => handle,
             Attached::Process => crate::constants::comm::MPI_COMM_SELF,
         };
-        self.request_of(on, ids, crate::request::Finish::Nothing)
+        self.request_several(on, ids)
     }
 
     fn buffer_of(&self, of: Attached) -> Result<Option<Arc<Buffer>>> {

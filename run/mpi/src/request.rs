@@ -93,6 +93,11 @@ impl Mpi {
         })
     }
 
+    /// A request for several operations without status.
+    pub(crate) fn request_several(&self, comm: u32, parts: Vec<ReqId>) -> Result<u32> {
+        self.request_of(comm, parts, Finish::Nothing)
+    }
+
     /// A request for several operations without status, with something to do at their end.
     pub(crate) fn request_of(&self, comm: u32, parts: Vec<ReqId>, finish: Finish) -> Result<u32> {
         self.request_insert(Request {
