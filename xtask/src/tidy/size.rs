@@ -33,6 +33,10 @@ const KNOWN: [(&str, &str); 5] = [
 
 /// Checks one file.
 pub fn check(file: &File) -> Vec<Finding> {
+    check_by(file, &KNOWN)
+}
+
+fn check_by(file: &File, known: &[(&str, &str)]) -> Vec<Finding> {
     let Some(text) = &file.text else {
         return vec![];
     };
@@ -51,7 +55,7 @@ pub fn check(file: &File) -> Vec<Finding> {
         let lines: Vec<&str> = text.lines().collect();
         walk(&file.path, &lines, tokens, &mut findings);
     }
-    let is_known = |name: &str| KNOWN.contains(&(file.path.as_str(), name));
+    let is_known = |name: &str| known.contains(&(file.path.as_str(), name));
     findings
         .into_iter()
         .filter(|(name, _)| !is_known(name))
@@ -155,13 +159,17 @@ fn has_reason(lines: &[&str], first: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn found(path: &str, text: &str) -> Vec<String> {
-        let file = File {
+    fn file(path: &str, text: &str) -> File {
+        File {
             path: path.into(),
             text: Some(text.into()),
             executable: false,
-        };
-        check(&file).into_iter().map(|f| f.to_string()).collect()
+        }
+    }
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        let findings = check(&file(path, text));
+        findings.into_iter().map(|f| f.to_string()).collect()
     }
 
     fn function(lines: usize) -> String {
@@ -234,10 +242,15 @@ mod tests {
 
     #[test]
     fn what_is_known_is_known_by_file_and_name() {
-        let (path, name) = KNOWN[0];
-        let text = structure("", 16).replace("Things", name);
-        assert_eq!(found(path, &text), [""; 0]);
-        assert_eq!(found("run/x/src/a.rs", &text).len(), 1);
-        assert_eq!(found(path, &structure("", 16)).len(), 1);
+        let path = "run/x/src/known.rs";
+        let known = [(path, "Things"), ("run/x/src/long.rs", "")];
+        let found = |path: &str, text: &str| check_by(&file(path, text), &known).len();
+        let things = structure("", 16);
+        assert_eq!(found(path, &things), 0);
+        assert_eq!(found("run/x/src/a.rs", &things), 1);
+        assert_eq!(found(path, &things.replace("Things", "Others")), 1);
+        assert_eq!(found(path, &"\n".repeat(701)), 1);
+        assert_eq!(found("run/x/src/long.rs", &"\n".repeat(701)), 0);
+        assert_eq!(found("run/x/src/long.rs", &things), 1);
     }
 }
