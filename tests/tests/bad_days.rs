@@ -65,7 +65,7 @@ fn a_deadlock_burns_no_core_and_is_shown() {
     let mark = job.mark().to_owned();
     let Ended { status, err, .. } = job.ended();
     assert_eq!(status.code(), Some(124), "{err}");
-    assert!(err.contains("the job's time of 8 s is over"), "{err}");
+    assert!(err.contains("the job's time limit of 8 s is over"), "{err}");
     assert!(
         err.contains("rank 0: waiting in MPI_Send until rank 1 takes its message, tag 5"),
         "{err}"
