@@ -89,7 +89,7 @@ pub(crate) fn link(
 /// Links `folder/file` as a stand-in for a library that is installed beside it, where symbolic links cannot be had: programs that are
 /// linked with it record the library, and to load it is to load the library.
 ///
-/// Linkers go by sections, loaders by segments and the hash table ([`hide`]). None of the usual ways can both be linked and loaded: a
+/// Linkers go by sections, loaders by segments and the hash table (`hide`). None of the usual ways can both be linked and loaded: a
 /// linker's script is no library, and a library with `DT_FILTER` makes glibc before 2.33 stop at an assertion when it is opened.
 ///
 /// # Errors

@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | [`command`] | the whole: plan, run, compare, publish |
 //! | [`plan`], [`install`], [`lines`] | what is run, how it is compiled, what it prints |
-//! | [`report`], [`derive`], [`compare`] | figures of a whole run, against each other and against an older report |
+//! | [`report`], [`mod@derive`], [`compare`] | figures of a whole run, against each other and against an older report |
 //! | [`page`], [`picture`] | a report as table and files, and as SVG |
 //! | [`threads`] | the part that measures threading runtimes |
 #![forbid(unsafe_code)]

@@ -25,7 +25,7 @@ use crate::monitor::{EventKind, Monitor};
 use crate::wait::{Next, Pressure, SLEEP_NS, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
-/// May be shared between threads; see [`Rank::assume_single_thread`] for making it cheaper.
+/// May be shared between threads; [`Rank::lock`] says what makes that cheaper.
 pub struct Rank {
     engine: RankLock<Engine>,
     wake_up: Arc<dyn Bell>,

@@ -3,15 +3,15 @@
 //! | module | subject |
 //! | --- | --- |
 //! | here | open files, their properties |
-//! | [`open`] | opening, closing, deleting |
-//! | [`view`] | views, and `set_view` in [`open`] |
+//! | `open` | opening, closing, deleting |
+//! | `view` | views, and `set_view` in `open` |
 //! | [`access`] | what the functions for reading and writing have in common |
-//! | [`independent`] | access by one rank alone |
-//! | [`twophase`], [`window`] | collective access through aggregators |
-//! | [`pointer`] | the shared file pointer |
+//! | `independent` | access by one rank alone |
+//! | `twophase`, `window` | collective access through aggregators |
+//! | `pointer` | the shared file pointer |
 //! | [`datarep`] | data representations |
-//! | [`hints`] | hints |
-//! | [`runs`] | extents of a file as strided runs |
+//! | `hints` | hints |
+//! | `runs` | extents of a file as strided runs |
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! The semantics of NX, the message-passing library of the iPSC, the Paragon and ASCI Red, in safe Rust.
 //!
-//! [`Nx`] is one process's NX state on the rank that it shares with MPI: addresses ([`nodes`]), message ids ([`mids`]),
+//! [`Nx`] is one process's NX state on the rank that it shares with MPI: addresses (`nodes`), message ids ([`mids`]),
 //! handlers ([`handler`]). Messages travel in contexts of NX's own: one for each process type, so that a message waits for
 //! the process that it is addressed to. The source of an envelope is node and process type of the sender, the tag is
 //! the message's type.

@@ -428,7 +428,7 @@ impl Windows<'_> {
     /// `MPI_Win_set_attr`
     ///
     /// # Errors
-    /// As [`Windows::attribute_set`].
+    /// As [`Mpi::attribute_set`].
     pub fn set_attribute(&self, handle: u32, key: i32, value: usize) -> Result<()> {
         let window = self.window(handle)?;
         self.mpi
@@ -438,7 +438,7 @@ impl Windows<'_> {
     /// `MPI_Win_get_attr`
     ///
     /// # Errors
-    /// As [`Windows::attribute_get`].
+    /// As [`Mpi::attribute_get`].
     pub fn attribute(&self, handle: u32, key: i32) -> Result<Option<usize>> {
         let window = self.window(handle)?;
         if let Some(value) = window.predefined_attribute(key) {
@@ -452,7 +452,7 @@ impl Windows<'_> {
     /// `MPI_Win_delete_attr`
     ///
     /// # Errors
-    /// As [`Windows::attribute_delete`].
+    /// As [`Mpi::attribute_delete`].
     pub fn delete_attribute(&self, handle: u32, key: i32) -> Result<()> {
         let window = self.window(handle)?;
         self.mpi

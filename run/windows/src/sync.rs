@@ -214,7 +214,7 @@ impl Windows<'_> {
     ///
     /// Where stores become visible in the order of the program there is nothing to do: whoever learns of the flush sees what
     /// was stored before it. What a fence would add, that later loads of the own come after the stores,
-    /// is left to the operations that load ([`Windows::settle`]) and, for the program's own loads, to `MPI_Win_sync`.
+    /// is left to the operations that load (`Windows::settle`) and, for the program's own loads, to `MPI_Win_sync`.
     #[inline(always)]
     pub fn flush_at_once(self, handle: u32, rank: i32) -> bool {
         let windows = self.table();

@@ -17,7 +17,7 @@
 //! | [`clock`] | monotonic time |
 //! | [`process`] | starting processes, waiting for them, ending whole families |
 //! | [`signal`] | names of signals, receiving and sending them |
-//! | [`file`] | files: access at offsets from claimed memory, sizes, locks on ranges |
+//! | [`mod@file`] | files: access at offsets from claimed memory, sizes, locks on ranges |
 //! | [`port`] | named sockets over which processes without common memory meet |
 //! | [`descriptor`] | waiting for many descriptors, writing without blocking |
 //! | [`fence`] | a full fence between threads that only the rare side pays for |

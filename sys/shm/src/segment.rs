@@ -8,7 +8,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`layout`](crate::layout) | where the parts begin, header and cells |
-//! | [`mapping`](crate::mapping) | the file and its mappings in this process |
+//! | [`mapping`] | the file and its mappings in this process |
 //! | [`registry`](crate::registry) | who the ranks are and what they do |
 //! | [`allocator`](crate::allocator) | memory for pipes, boards and windows |
 //! | [`senders`](crate::senders) | who has begun to send to a rank |

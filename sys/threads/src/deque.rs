@@ -2,7 +2,7 @@
 //!
 //! The protocol is Cilk-5's THE (Frigo, Leiserson, Randall, "The implementation of the Cilk-5
 //! multithreaded language", 1998) with the fence of the owner's side moved to the thief's
-//! ([`fence`](margay_sys_os::fence)): owners pop millions of times for each theft.
+//! ([`fence`]): owners pop millions of times for each theft.
 //!
 //! - `tail` is written by the owner alone, `head` by whoever holds the thieves' lock. The entries are
 //!   those from `head` to `tail`.

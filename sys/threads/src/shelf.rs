@@ -5,8 +5,8 @@
 //! | state | meaning | who changes it |
 //! | --- | --- | --- |
 //! | 0 | empty | the owner, by laying something in |
-//! | [`FILLED`] + lookers | somebody may look | lookers come and go; the owner takes it where there is none |
-//! | [`TAKEN`] | the owner exchanges the value | the owner |
+//! | `FILLED` + lookers | somebody may look | lookers come and go; the owner takes it where there is none |
+//! | `TAKEN` | the owner exchanges the value | the owner |
 //!
 //! What is withdrawn stays in its slot, covered, until the slot is needed for something else: to lay it out again, as is mostly done, is to
 //! uncover it, and that and withdrawing are plain stores. The slot's mark says whether it is covered, and what the owner wants lookers to know.

@@ -11,9 +11,12 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use margay_core_registry::Facts;
+use margay_run_dynamic::{Dynamic, DynamicState};
 use margay_run_engine::Rank;
 use margay_run_mpi::Mpi;
-use margay_sys_shm::segment::{Segment, Sizes};
+use margay_sys_shm::layout::Sizes;
+use margay_sys_shm::segment::Segment;
 
 /// A word of a message: any, or one that only the machine knows, so that the fuzzer gets beyond the first check.
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -74,7 +77,12 @@ fn segment() -> Arc<Segment> {
         arena_bytes: 0,
     };
     let segment = Segment::create(sizes).expect("a segment");
-    segment.header().describe(1, 0, 1, "fuzz");
+    segment.registry().describe(&Facts {
+        job: 1,
+        cores: 1,
+        command: "fuzz".into(),
+        ..Facts::default()
+    });
     Arc::new(segment)
 }
 
@@ -109,7 +117,8 @@ fuzz_target!(|speech: Speech| {
             .shutdown(Shutdown::Write)
             .expect("the end of the speech");
         let mpi = Mpi::new(Rank::in_segment(&scene.own, 0), &[]);
-        if let Err(error) = mpi.comm_join(ours.as_raw_fd()) {
+        let state = DynamicState::default();
+        if let Err(error) = Dynamic::new(&mpi, &state).comm_join(ours.as_raw_fd()) {
             assert!(!error.to_string().is_empty());
         }
     });

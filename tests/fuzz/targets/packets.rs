@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use margay_net_platform::Platform;
+use margay_net_seeded::Weather;
 use margay_net_transport::{Advance, Bell, Head, Packet, Sink, Ticket, Transport};
 use margay_run_engine::{Data, Envelope, Limits, Mode, MsgId, Pattern, Policy, Rank, ReqId};
 use margay_sys_os::user::Mem;
@@ -190,10 +192,15 @@ impl Transport for Fake {
     fn free_shared(&mut self, _: usize) -> bool {
         false
     }
+}
 
-    fn bell(&self) -> Arc<dyn Bell> {
-        Arc::new(Silent)
-    }
+/// What the rank stands on: the registry and the clock of a model of three ranks, this transport, and nobody to wake.
+fn platform(wire: &Arc<Mutex<Wire>>) -> Platform {
+    let model = margay_net_seeded::world(RANKS, 0, Weather::of(0));
+    let mut platform = model.into_iter().next().expect("rank 0");
+    platform.transport = Box::new(Fake(wire.clone()));
+    platform.wake_up = Arc::new(Silent);
+    platform
 }
 
 fn data(bytes: u16) -> Data {
@@ -212,7 +219,7 @@ fuzz_target!(|steps: Vec<Step>| {
         tokens: 8,
         token_bytes: 8000,
     };
-    let rank = Rank::over(Box::new(Fake(wire.clone())), limits, Policy::new(2, 1));
+    let rank = Rank::over(platform(&wire), limits, Policy::new(2, 1));
     let mut requests: Vec<ReqId> = Vec::new();
     let mut taken: Vec<MsgId> = Vec::new();
     let any = Pattern::new(0, None, None);

@@ -5,11 +5,14 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use margay_core_registry::{Facts, NoteKey};
 use margay_run_engine::Rank;
-use margay_sys_shm::segment::{Segment, Sizes};
+use margay_sys_shm::layout::Sizes;
+use margay_sys_shm::segment::Segment;
 
 /// A change of a word of a sound segment.
 #[derive(Arbitrary, Debug)]
@@ -31,6 +34,7 @@ struct Input {
     /// How long the file is instead, in units of 512 bytes.
     length: Option<u32>,
     me: u32,
+    note: u32,
     bytes: u64,
 }
 
@@ -44,7 +48,12 @@ fn made(input: &Input) -> std::io::Result<File> {
         arena_bytes: 4096,
     };
     let segment = Segment::create(sizes).expect("a segment");
-    segment.header().describe(1, 0, 1, "fuzz");
+    segment.registry().describe(&Facts {
+        job: 1,
+        cores: 1,
+        command: "fuzz".into(),
+        ..Facts::default()
+    });
     let file = File::from(segment.fd().try_clone_to_owned()?);
     for change in &input.changes {
         match *change {
@@ -79,19 +88,24 @@ fuzz_target!(|input: Input| {
         }
     };
     let ranks = segment.ranks();
+    let registry = segment.registry();
     for rank in [0, input.me % ranks, ranks - 1] {
-        let cell = segment.cell(rank);
         let _ = (
-            cell.pid(),
-            cell.app(),
-            cell.phase(),
-            cell.waiting(),
-            cell.call(),
+            registry.identity(rank),
+            registry.phase(rank),
+            registry.has_failed(rank),
+            registry.waits(rank),
+            registry.call(rank),
         );
-        let _ = segment.inbox(rank);
+        let senders = segment.senders(rank);
+        let _ = senders.sender(senders.len().wrapping_sub(1));
+        for key in [input.note, 0, u32::MAX].map(NoteKey) {
+            if let Some(note) = segment.note(rank, key) {
+                let _ = note.iter().map(|word| word.load(Ordering::Relaxed)).max();
+            }
+        }
     }
-    let header = segment.header();
-    let _ = (header.command(), header.usable_cores(), header.aborted());
+    let _ = (registry.facts(), registry.failures(), registry.aborted());
     let _ = (
         segment.heap_left(),
         segment.heap_used(),

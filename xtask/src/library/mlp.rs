@@ -57,7 +57,7 @@ pub fn print(root: &Path) -> Result<Printed, String> {
 /// The source.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn source(root: &Path) -> Result<String, String> {
     let mut text = format!("{PRELUDE}{TEXT}");
     for definition in definitions(&root.join(FOLDER), "mlp")? {
@@ -91,7 +91,7 @@ pub fn source(root: &Path) -> Result<String, String> {
 /// The functions that the library has, for the linker: these, and none of those that they are made of.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn exports(root: &Path) -> Result<String, String> {
     let mut text = String::from("{\n  global:\n");
     for Definition { name, .. } in definitions(&root.join(FOLDER), "mlp")? {

@@ -56,7 +56,7 @@ pub enum Inner {
 /// The C sources of the shared libraries.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn sources(root: &Path) -> Result<Vec<Source>, String> {
     let source = |name, code, inner| Source { name, code, inner };
     Ok(vec![

@@ -60,7 +60,7 @@ pub fn print(root: &Path) -> Result<Printed, String> {
 /// them on the SP1, and return what the calls for C return.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn source(root: &Path) -> Result<String, String> {
     let mut text = format!("{PRELUDE}{TEXT}");
     for definition in definitions(&root.join(FOLDER), "mpl")? {

@@ -69,7 +69,7 @@ pub fn print(root: &Path) -> Result<Printed, String> {
 /// The source of `libnx`.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn source(root: &Path) -> Result<String, String> {
     let mut text = format!("{PRELUDE}{TEXT}");
     for definition in definitions(&root.join(FOLDER), "nx")? {

@@ -1,6 +1,6 @@
 //! State hangs off values: no mutable statics outside the libraries that hold the one look-up.
 //!
-//! Found in tokens: `static mut` anywhere, and in [`FOLDERS`] statics and thread-local variables
+//! Found in tokens: `static mut` anywhere, and in `FOLDERS` statics and thread-local variables
 //! whose types name one of the standard library's types with interior mutability. A type of the
 //! project that contains one of these is not seen through.
 
