@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use margay_sys_os::sync::{AtomicU64, Cell, Ordering};
 
-/// Tells one waiter that something is done. The waiter is a number that means something to who waits; see [`set`](Latch::set).
+/// Tells one waiter that something is done. The waiter is a number that means something to who waits; see `set`.
 ///
 /// Until it is done a latch carries a label. Both are one word, since each fork writes them, and what it writes is most of what it costs.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Latch {
         }
     }
 
-    /// Whether nobody has called [`take`](Self::take) or waits, and it is not done.
+    /// Whether nobody has called `take` or waits, and it is not done.
     #[inline]
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -60,7 +60,7 @@ impl Latch {
         state(self.state.load(Ordering::Acquire)) == DONE
     }
 
-    /// Names the waiter, a number below 2^31, that [`set`](Self::set) returns. False: it is done already.
+    /// Names the waiter, a number below 2^31, that `set` returns. False: it is done already.
     pub fn announce(&self, waiter: u32) -> bool {
         debug_assert!(waiter & WAITER == 0);
         let before = self.state.load(Ordering::Acquire);

@@ -131,8 +131,13 @@ const PLACES: &[(&str, &str)] = &[
         "sys/os/src/port.rs",
         "a port's channel that is full, for 100 ms at a time",
     ),
+    ("sys/os/src/process.rs", "a child that has ended"),
     (
-        "sys/os/src/process.rs",
+        "sys/os/src/process/start.rs",
+        "a child that could not become the program",
+    ),
+    (
+        "sys/os/src/process/watch.rs",
         "ended children, and a pause between two looks for what is left of a family",
     ),
     (

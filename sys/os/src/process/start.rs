@@ -1,0 +1,330 @@
+//! Starting a process: what it becomes, and which step failed where it does not come into being.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::descriptor::FileLimit;
+use crate::signal::SignalSet;
+
+/// A NULL-terminated array of C strings, as `execve` takes it.
+pub struct StringArray {
+    strings: Vec<CString>,
+    pointers: Vec<*const libc::c_char>,
+}
+
+impl StringArray {
+    /// The array of the given strings.
+    #[must_use]
+    pub fn new(strings: Vec<CString>) -> StringArray {
+        let pointers = strings
+            .iter()
+            .map(|s| s.as_ptr())
+            .chain([std::ptr::null()])
+            .collect();
+        StringArray { strings, pointers }
+    }
+
+    /// The strings.
+    #[must_use]
+    pub fn strings(&self) -> &[CString] {
+        &self.strings
+    }
+
+    fn as_ptr(&self) -> *const *const libc::c_char {
+        self.pointers.as_ptr()
+    }
+}
+
+impl std::fmt::Debug for StringArray {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.strings).finish()
+    }
+}
+
+/// What to start and how. The new process leads its own process group, gets SIGKILL when the
+/// thread that started it ends, and has SIGPIPE at its default.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// Path of the program; there is no search.
+    pub program: &'a CStr,
+    /// Arguments, the program's name first.
+    pub arguments: &'a StringArray,
+    /// The whole environment, `NAME=VALUE` each.
+    pub environment: &'a StringArray,
+    /// Working directory, or the caller's.
+    pub directory: Option<&'a CStr>,
+    /// Standard input, output and error.
+    pub standard: [BorrowedFd<'a>; 3],
+    /// A descriptor that the program inherits under its number.
+    pub inherit: Option<BorrowedFd<'a>>,
+    /// Cores to which the process is bound; none leaves it as it is.
+    pub cores: &'a [usize],
+    /// Limit of open files.
+    pub files: FileLimit,
+    /// Blocked signals of the new program.
+    pub blocked: SignalSet,
+}
+
+/// Which step of a start failed.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Making the process.
+    Process = 0,
+    /// Binding it to its cores.
+    Bind = 1,
+    /// Entering the working directory.
+    Directory = 2,
+    /// Setting up standard input, output and error.
+    Standard = 3,
+    /// Executing the program.
+    Execute = 4,
+}
+
+impl Step {
+    /// The step of a number, as `self as i32` gives it.
+    #[must_use]
+    pub fn from_number(number: i32) -> Option<Step> {
+        [
+            Step::Process,
+            Step::Bind,
+            Step::Directory,
+            Step::Standard,
+            Step::Execute,
+        ]
+        .into_iter()
+        .find(|&s| s as i32 == number)
+    }
+}
+
+/// Why a start failed.
+#[derive(Debug)]
+pub struct StartError {
+    /// The step that failed.
+    pub step: Step,
+    /// What the kernel said.
+    pub error: io::Error,
+}
+
+/// Starts processes one after the other. Keeps the stack that the first instructions of a new
+/// process run on.
+///
+/// The new process shares our memory until it executes the program (`CLONE_VM | CLONE_VFORK`, as
+/// `posix_spawn` does), so starting costs the same however big we are.
+#[derive(Debug)]
+pub struct Starter {
+    stack: Vec<u128>,
+}
+
+/// What the new process needs before it executes the program; it lives on our stack.
+struct Birth<'a> {
+    start: &'a Start<'a>,
+    cores: libc::cpu_set_t,
+    parent: libc::pid_t,
+    step: i32,
+    errno: i32,
+}
+
+impl Default for Starter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Starter {
+    /// A starter.
+    #[must_use]
+    pub fn new() -> Starter {
+        Starter {
+            stack: vec![0; (128 << 10) / size_of::<u128>()],
+        }
+    }
+
+    /// Starts a program; returns its process id once it executes.
+    ///
+    /// # Errors
+    /// When a step fails; no process is left then.
+    pub fn start(&mut self, start: &Start<'_>) -> Result<u32, StartError> {
+        // SAFETY: an all-zero cpu_set_t is a valid, empty set.
+        let mut cores: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        for &core in start.cores {
+            if core < libc::CPU_SETSIZE as usize {
+                // SAFETY: `core` is below CPU_SETSIZE.
+                unsafe { libc::CPU_SET(core, &mut cores) };
+            }
+        }
+        let mut birth = Birth {
+            start,
+            cores,
+            // SAFETY: no memory involved.
+            parent: unsafe { libc::getpid() },
+            step: 0,
+            errno: 0,
+        };
+        let everything = SignalSet::all().block();
+        let top = self.stack.as_mut_ptr_range().end;
+        // SAFETY: the child runs `be_born` on `stack`, which nobody else uses: this thread is
+        // suspended until the child executes or exits (CLONE_VFORK), and `&mut self` keeps other
+        // threads away. `birth` lives longer than that. All signals are blocked, so no handler of
+        // ours runs in the shared memory. `be_born` makes async-signal-safe calls only.
+        let pid = unsafe {
+            libc::clone(
+                be_born,
+                top.cast(),
+                libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+                (&raw mut birth).cast(),
+            )
+        };
+        let failed = io::Error::last_os_error();
+        everything.block_exactly();
+        if pid < 0 {
+            return Err(StartError {
+                step: Step::Process,
+                error: failed,
+            });
+        }
+        if let Some(step) = Step::from_number(birth.step)
+            && birth.errno != 0
+        {
+            // SAFETY: reaps the child that has just exited; the status is not wanted.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            return Err(StartError {
+                step,
+                error: io::Error::from_raw_os_error(birth.errno),
+            });
+        }
+        Ok(pid as u32)
+    }
+}
+
+/// The first instructions of a new process. Shares the parent's memory: nothing here may allocate,
+/// panic or return.
+extern "C" fn be_born(birth: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `start` hands over a live `Birth` that only this process uses until it executes. All
+    // calls are async-signal-safe and get pointers into that value.
+    unsafe {
+        let birth = &mut *birth.cast::<Birth<'_>>();
+        let start = birth.start;
+        libc::setpgid(0, 0);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != birth.parent {
+            // The parent died before it could be asked to take us along.
+            libc::_exit(127);
+        }
+        // A new process starts with the parent's mask of cores, so an empty list needs no call.
+        if !start.cores.is_empty()
+            && libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const birth.cores) != 0
+        {
+            give_up(birth, Step::Bind);
+        }
+        for target in 0..3 {
+            let source = start.standard[target].as_raw_fd();
+            let target = target as libc::c_int;
+            let done = if source == target {
+                libc::fcntl(target, libc::F_SETFD, 0)
+            } else {
+                libc::dup2(source, target)
+            };
+            if done < 0 {
+                give_up(birth, Step::Standard);
+            }
+        }
+        if let Some(fd) = start.inherit {
+            libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0);
+        }
+        if let Some(directory) = start.directory
+            && libc::chdir(directory.as_ptr()) != 0
+        {
+            give_up(birth, Step::Directory);
+        }
+        let files = libc::rlimit {
+            rlim_cur: start.files.soft,
+            rlim_max: start.files.hard,
+        };
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
+        // Rust programs ignore SIGPIPE, and what is ignored stays so across exec.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::sigprocmask(
+            libc::SIG_SETMASK,
+            &raw const start.blocked.0,
+            std::ptr::null_mut(),
+        );
+        libc::execve(
+            start.program.as_ptr(),
+            start.arguments.as_ptr(),
+            start.environment.as_ptr(),
+        );
+        give_up(birth, Step::Execute)
+    }
+}
+
+/// Reports the failed step to the parent and ends.
+///
+/// # Safety
+/// Only for [`be_born`].
+unsafe fn give_up(birth: &mut Birth<'_>, step: Step) -> ! {
+    birth.step = step as i32;
+    // SAFETY: reads this thread's errno and ends the process without running anything else.
+    unsafe {
+        birth.errno = *libc::__errno_location();
+        libc::_exit(127)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::process::reap_one;
+
+    fn strings(list: &[&str]) -> StringArray {
+        StringArray::new(list.iter().map(|s| CString::new(*s).unwrap()).collect())
+    }
+
+    fn run(
+        program: &CStr,
+        arguments: &StringArray,
+        directory: Option<&CStr>,
+    ) -> Result<(u32, String), StartError> {
+        let null = fs::File::open("/dev/null").unwrap();
+        let (mut reader, writer) = io::pipe().unwrap();
+        let environment = strings(&["A=b"]);
+        let pid = Starter::new().start(&Start {
+            program,
+            arguments,
+            environment: &environment,
+            directory,
+            standard: [null.as_fd(), writer.as_fd(), writer.as_fd()],
+            inherit: None,
+            cores: &[],
+            files: FileLimit::now(),
+            blocked: SignalSet::of(&[]),
+        })?;
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        Ok((pid, text))
+    }
+
+    #[test]
+    fn a_started_program_gets_its_arguments_environment_and_directory() {
+        let arguments = strings(&["sh", "-c", "echo $1 $A $PWD; exit 3", "x", "arg"]);
+        let (pid, text) = run(c"/bin/sh", &arguments, Some(c"/usr")).unwrap();
+        assert_eq!(text, "arg b /usr\n");
+        assert_eq!(reap_one(pid).unwrap().code(), Some(3));
+    }
+
+    #[test]
+    fn the_failed_step_is_told() {
+        let arguments = strings(&["x"]);
+        let error = run(c"/no/such", &arguments, None).unwrap_err();
+        assert_eq!(error.step, Step::Execute);
+        assert_eq!(error.error.kind(), io::ErrorKind::NotFound);
+        let error = run(c"/bin/sh", &arguments, Some(c"/no/such")).unwrap_err();
+        assert_eq!(error.step, Step::Directory);
+    }
+}
