@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use margay_core_registry::markers::{self, Row};
-use margay_core_registry::{Phase, WaitKind};
+use margay_core_registry::{Locality, Phase, WaitKind};
 use margay_job_observe::state::{analysis, state_in_words};
 use margay_net_platform::{Peers, Platform};
 use margay_net_seeded::{Model, Weather, world_on};
@@ -60,6 +60,8 @@ fn identities_hosts_and_clocks_are_the_registrys() {
         rank.set_phase(Phase::Running);
         assert_eq!(model.phase(me), Phase::Running);
     }
+    assert_eq!(model.locality(0, 1), Locality::Host);
+    assert_eq!(model.locality(1, 2), Locality::Remote);
     ranks[2].wake_peer(0);
     assert_eq!(model.wakes(), 1);
 }

@@ -44,12 +44,7 @@ pub trait Peers: Send + Sync {
     fn host_name(&self, host: u32) -> String;
 
     /// How near two ranks are.
-    fn locality(&self, one: u32, other: u32) -> Locality {
-        match self.host(one) == self.host(other) {
-            true => Locality::Memory,
-            false => Locality::Remote,
-        }
-    }
+    fn locality(&self, one: u32, other: u32) -> Locality;
 
     /// The phase of a rank.
     fn phase(&self, rank: u32) -> Phase;

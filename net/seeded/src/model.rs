@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use margay_core_registry::{Facts, Identity, NoteKey, Phase, Waiting, Waits, call_of};
+use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Waiting, Waits, call_of};
 use margay_net_platform::{Clock, Noted, Peers};
 use margay_sys_os::kept::Words;
 
@@ -151,6 +151,13 @@ impl Peers for Model {
 
     fn host(&self, rank: u32) -> u32 {
         self.hosts[rank as usize]
+    }
+
+    fn locality(&self, one: u32, other: u32) -> Locality {
+        match self.host(one) == self.host(other) {
+            true => Locality::Host,
+            false => Locality::Remote,
+        }
     }
 
     fn host_name(&self, host: u32) -> String {

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use margay_core_registry::{Facts, Identity, NoteKey, Phase, Waiting, Waits};
+use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Waiting, Waits};
 use margay_net_platform::{JobAddress, Noted, Outside, Peers, Platform, SystemClock};
 use margay_net_transport::Transport;
 use margay_sys_os::kept::Words;
@@ -95,6 +95,12 @@ impl Peers for SegmentPeers {
         let ranks = self.size();
         assert!(rank < ranks, "rank {rank} of {ranks}");
         0
+    }
+
+    fn locality(&self, one: u32, other: u32) -> Locality {
+        let ranks = self.size();
+        assert!(one.max(other) < ranks, "ranks {one}, {other} of {ranks}");
+        Locality::Memory
     }
 
     fn host_name(&self, _host: u32) -> String {

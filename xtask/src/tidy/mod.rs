@@ -2,6 +2,7 @@
 //!
 //! | module | rules |
 //! | --- | --- |
+//! | [`registry`] | who may touch the registry in the shared segment; all others ask `Peers` |
 //! | [`rust`] | where unsafe code and system calls may stand, what is left open, tests that are switched off |
 //! | [`layers`] | the direction in which crates depend on each other |
 //! | [`map`] | the README's map names what is there |
@@ -20,6 +21,7 @@ use ignore::WalkBuilder;
 pub mod layers;
 pub mod links;
 pub mod map;
+pub mod registry;
 pub mod rust;
 pub mod size;
 pub mod statics;
@@ -87,6 +89,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     for file in &files {
         findings.extend(text::check(file));
         findings.extend(size::check(file));
+        findings.extend(registry::check(file));
         if file.path.ends_with(".rs") {
             findings.extend(rust::check(&file.path, file.text.as_deref().unwrap_or("")));
         }
