@@ -176,6 +176,9 @@ mod tests {
             scope.spawn(|| {
                 for i in 0..writes {
                     row.set_text(&texts[i % 2]);
+                    // A text that never stays is shown as it is; under emulation a reading takes
+                    // longer than a writing.
+                    std::thread::yield_now();
                 }
             });
             for _ in 0..reads {
