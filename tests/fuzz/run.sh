@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the fuzz targets and runs each of them, two at a time. What they learn stays in target/fuzz/corpus; an input
-# that breaks something is kept in target/fuzz/found, and its name is printed.
+# that breaks something is kept in target/fuzz/found, and its name is printed. The same seed and corpus give the same
+# inputs, so a check of a change does not fail for what was there before; FUZZ_SEED=0 explores anew.
 # Usage: run.sh [<seconds for each target>] [<target>...]
 #        run.sh replay <target> <file>      runs one input
 set -eu
@@ -33,7 +34,7 @@ one() {
     [ -d "$seeds" ] || seeds=
     log=$target/$1.log
     # shellcheck disable=SC2086 # no seeds, no word
-    if "$programs/$1" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=2048 -max_len=4096 \
+    if "$programs/$1" -seed="${FUZZ_SEED:-1}" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=2048 -max_len=4096 \
         -artifact_prefix="$target/found/$1-" "$corpus" $seeds >"$log" 2>&1; then
         echo "fuzz: $1: $(sed -n 's/^Done \([0-9]*\) runs in \([0-9]*\) second.*/\1 runs in \2 s/p' "$log")"
     else

@@ -325,7 +325,8 @@ impl State {
         let limits = self.monitor.tuning.limits();
         let peer = &mut self.peers[from as usize];
         peer.owed += 1;
-        peer.owed_bytes += total;
+        // What a sender claims may be any number.
+        peer.owed_bytes = peer.owed_bytes.saturating_add(total);
         if peer.credit_is_due(&limits) {
             self.list(from);
         }
