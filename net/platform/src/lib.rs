@@ -91,7 +91,7 @@ pub trait Peers: Send + Sync {
     /// The note of a rank with that key; none where nobody has made it.
     fn note(&self, rank: u32, key: NoteKey) -> Option<Words>;
 
-    /// The same, made with so many words of 0 where there is none yet. For one key and rank, one thread at a time may call
+    /// As [`note`](Self::note), but makes the note, with `words` words of 0, where there is none yet. For one key and rank, one thread at a time may call
     /// this. None when the rank has no room for a further note.
     fn make_note(&self, rank: u32, key: NoteKey, words: usize) -> Option<Words>;
 }
@@ -154,7 +154,7 @@ pub struct JobAddress {
 /// How processes of other jobs are reached. Where processes of several jobs meet, one makes a *bridge*, a
 /// place in which each of them has a rank and through which they talk.
 pub trait Outside: Send + Sync {
-    /// Where the own job is found, by way of this process.
+    /// Where the job of this process is found, by way of this process.
     fn address(&self) -> JobAddress;
 
     /// The registry of another job.
@@ -163,7 +163,7 @@ pub trait Outside: Send + Sync {
     /// When it is not there (any more), or of another version.
     fn find(&self, job: JobAddress) -> io::Result<Arc<dyn Peers>>;
 
-    /// A new bridge for so many processes, which lives as long as somebody holds it.
+    /// A new bridge for `ranks` processes. It lives as long as a process holds it.
     ///
     /// # Errors
     /// When the system has no memory for it.

@@ -30,25 +30,17 @@ const FOREIGN: u32 = 1 << 31;
 impl Worlds {
     /// Takes the place of `home`, which stays as the transport of the own job.
     pub fn around(home: &mut Box<dyn Transport>) {
-        let worlds = Worlds {
-            home: None,
-            me: home.me(),
-            own: home.size(),
+        let (me, own) = (home.me(), home.size());
+        let around = |home| Worlds {
+            home,
+            me,
+            own,
             worlds: Vec::new(),
             routes: Vec::new(),
             copies: Vec::new(),
         };
-        let nowhere = Worlds {
-            routes: Vec::new(),
-            worlds: Vec::new(),
-            copies: Vec::new(),
-            ..worlds
-        };
-        let inner = std::mem::replace(home, Box::new(nowhere));
-        *home = Box::new(Worlds {
-            home: Some(inner),
-            ..worlds
-        });
+        let inner = std::mem::replace(home, Box::new(around(None)));
+        *home = Box::new(around(Some(inner)));
     }
 
     fn home(&mut self) -> &mut dyn Transport {

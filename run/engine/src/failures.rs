@@ -17,7 +17,7 @@ use crate::rank::Rank;
 #[derive(Default)]
 pub(crate) struct Failures {
     watching: AtomicBool,
-    /// The own job goes on when one of its ranks dies.
+    /// The job of this rank goes on when one of its ranks dies.
     is_tolerant: AtomicBool,
     /// The own job's count when it was looked at.
     seen: AtomicU32,
@@ -35,7 +35,7 @@ const LOOK_NS: u64 = 5_000_000;
 const ASK_NS: u64 = 200_000_000;
 
 impl Failures {
-    /// Watches the own job, which goes on when one of its ranks dies.
+    /// Watches the job of this rank, which goes on when one of its ranks dies.
     pub(crate) fn watch_own_job(&self) {
         self.is_tolerant.store(true, Ordering::Relaxed);
         self.begin();

@@ -1,4 +1,4 @@
-//! Processes of other jobs: a bridge for them and the own one is a further world.
+//! Processes of other jobs: a bridge between them and this process is a further world.
 
 use std::io;
 use std::sync::Arc;

@@ -254,7 +254,7 @@ impl Segment {
         Some(unsafe { Words::kept_by(self.clone(), at.cast(), words) })
     }
 
-    /// The same, made with so many words of 0 where there is none yet. For one key and rank, one
+    /// As [`note`](Self::note), but makes the note, with `words` words of 0, where there is none yet. For one key and rank, one
     /// thread at a time may call this. None when the rank has no room for a further note.
     #[must_use]
     pub fn make_note(self: &Arc<Self>, rank: u32, key: NoteKey, words: usize) -> Option<Words> {
