@@ -8,7 +8,7 @@ use margay_core_registry::markers::{self, Row};
 use margay_core_registry::{Locality, Phase, WaitKind};
 use margay_job_observe::state::{analysis, state_in_words};
 use margay_net_platform::{Peers, Platform};
-use margay_net_seeded::{Model, Weather, world_on};
+use margay_net_seeded::{Conditions, Model, world_on};
 use margay_run_engine::{Data, Envelope, Failed, Limits, Mode, Pattern, Policy, Rank};
 use margay_run_mpi::Mpi;
 use margay_run_nx::Nx;
@@ -18,7 +18,7 @@ use margay_sys_os::user::Mem;
 const HOSTS: [u32; 4] = [0, 0, 1, 1];
 
 fn ranks(seed: u64) -> (Arc<Model>, Vec<Rank>) {
-    let (model, platforms) = world_on(&HOSTS, seed, Weather::of(seed));
+    let (model, platforms) = world_on(&HOSTS, seed, Conditions::of(seed));
     let rank = |platform: Platform| Rank::over(platform, Limits::default(), Policy::new(4, 1));
     (model, platforms.into_iter().map(rank).collect())
 }
@@ -43,7 +43,7 @@ fn send(rank: &Rank, to: u32, tag: u32) {
 fn until(rank: &Rank, is_true: impl Fn() -> bool) {
     while !is_true() {
         rank.progress();
-        rank.give_way();
+        rank.yield_core();
     }
 }
 

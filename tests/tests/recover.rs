@@ -70,7 +70,7 @@ fn who_lives_agrees_whoever_dies_when_over_both_transports() {
     }
 }
 
-/// The moment of death moves through the operations, most of which hold the key of an inbox or the lock of elements. How often an error told of it
+/// The moment of death moves through the operations, most of which hold the key of an RMA queue or the lock of elements. How often an error told of it
 /// is no matter of the test, but that everybody ends, nobody waits and who lives works on.
 #[test]
 fn who_dies_in_a_window_leaves_nobody_waiting() {

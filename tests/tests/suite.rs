@@ -423,7 +423,7 @@ fn kernels_of_threads_are_right_by_iml() {
 }
 
 #[test]
-fn the_command_measures_threading_runtimes_and_presses() {
+fn the_command_measures_threading_runtimes_with_background_load() {
     let folder = scratch();
     let output = bench(
         folder.path(),
@@ -434,7 +434,7 @@ fn the_command_measures_threading_runtimes_and_presses() {
     for part in [
         "Median of the rounds",
         "Longest round",
-        "2 pressed",
+        "2 contended",
         "iml/ideal",
         "sequential",
         "written: first/",
@@ -454,9 +454,9 @@ fn the_command_measures_threading_runtimes_and_presses() {
     assert!(file("md").starts_with("# Threading runtimes"));
     let json: serde_json::Value = serde_json::from_str(&file("json")).expect("JSON");
     let runs = json["runs"].as_array().expect("runs");
-    let pressed = |run: &&serde_json::Value| run["pressed"] == true;
+    let contended = |run: &&serde_json::Value| run["contended"] == true;
     assert_eq!(
-        runs.iter().filter(pressed).count(),
+        runs.iter().filter(contended).count(),
         4,
         "each kernel with the larger team: {runs:?}"
     );

@@ -19,9 +19,9 @@ fn the_environment_sets_control_variables() {
     let mut command = Words::mpiexec(60, 2, &built.path(), "12288").command(90);
     let output = run(command
         .env("MARGAY_EAGER_LIMIT", "12k")
-        .env("MARGAY_TOKENS", "few"));
+        .env("MARGAY_CREDITS", "few"));
     let said = text(&output);
     assert!(output.status.success(), "{said}");
-    let complaint = "MPI_Init: MARGAY_TOKENS is 'few', which is not a number from 0 to 4294967295";
+    let complaint = "MPI_Init: MARGAY_CREDITS is 'few', which is not a number from 0 to 4294967295";
     assert_eq!(said.matches(complaint).count(), 1, "{said}");
 }

@@ -60,7 +60,7 @@ impl Group {
     fn begin(worker: &Worker) -> Group {
         Group {
             magic: BEGUN,
-            worker: Context::seat(worker),
+            worker: Context::worker_slot(worker),
             is_cancelled: false.into(),
             since: worker.mark(),
             count: Count::new(worker.home()),
@@ -312,7 +312,7 @@ unsafe extern "C" fn margay_iml_wait(group: *mut Group) -> c_int {
         return 1;
     };
     with_worker(|worker| {
-        if begun_group.worker != Context::seat(worker) {
+        if begun_group.worker != Context::worker_slot(worker) {
             return 2;
         }
         worker.wait_for_tasks(&begun_group.count, begun_group.since);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use margay_abi_process::{enter_library, share};
 use margay_core_registry::markers::MOST_LIGHTS;
-use margay_run_engine::monitor::Knob;
+use margay_run_engine::monitor::Tunable;
 use margay_run_mpl::Mpl;
 use margay_run_mpl::error::{Error, Result};
 
@@ -92,7 +92,7 @@ pub fn joined(name: &str) -> Result<&'static Mpl> {
 fn join(name: &str) -> Result<&'static Mpl> {
     let mpi = enter_library(name);
     if let Some(limit) = number("MP_EAGER_LIMIT") {
-        mpi.rank().monitor().tuning.set(Knob::Eager, limit);
+        mpi.rank().monitor().tuning.set(Tunable::Eager, limit);
     }
     if std::env::var("MP_CSS_INTERRUPT").is_ok_and(|v| v.eq_ignore_ascii_case("yes")) {
         share(mpi);

@@ -301,7 +301,7 @@ nx! {
 
     /// Lets another process have the core.
     fn flick() |nx| {
-        nx.give_way();
+        nx.yield_core();
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Commands that are run to their end: what they print, and why they failed; and processes that press meanwhile.
+//! Commands that are run to their end: what they print, and why they failed; and a background load.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -56,28 +56,28 @@ pub fn run_quietly(command: &mut Command) -> Result<String> {
 
 /// Other processes that use the cores while something is measured; they end when this is dropped, or with this process.
 #[derive(Debug, Default)]
-pub struct Press(Vec<Child>);
+pub struct BackgroundLoad(Vec<Child>);
 
-impl Press {
-    /// Starts `count` processes of `program` (`programs/threads/press.c`), each for at most `limit_s` seconds.
+impl BackgroundLoad {
+    /// Starts `count` processes of `program` (`programs/threads/busy.c`), each for at most `limit_s` seconds.
     ///
     /// # Errors
     /// When the program cannot be started.
     pub fn start(program: &Path, count: usize, limit_s: u32) -> Result<Self> {
-        let mut press = Self::default();
+        let mut load = Self::default();
         for _ in 0..count {
             let child = Command::new(program)
                 .arg(limit_s.to_string())
                 .stdin(Stdio::null())
                 .spawn()
                 .with_context(|| format!("{} cannot be started", program.display()))?;
-            press.0.push(child);
+            load.0.push(child);
         }
-        Ok(press)
+        Ok(load)
     }
 }
 
-impl Drop for Press {
+impl Drop for BackgroundLoad {
     fn drop(&mut self) {
         for child in &mut self.0 {
             // A process that has ended by itself cannot be ended, and that is as good.
@@ -115,17 +115,17 @@ mod tests {
     }
 
     #[test]
-    fn what_presses_ends_with_its_owner() {
-        // `sleep` takes the same argument as the program that presses.
-        let press = Press::start(Path::new("sleep"), 2, 60).unwrap();
-        let folders: Vec<PathBuf> = press
+    fn a_background_load_ends_with_its_owner() {
+        // `sleep` takes the same argument as the program.
+        let load = BackgroundLoad::start(Path::new("sleep"), 2, 60).unwrap();
+        let folders: Vec<PathBuf> = load
             .0
             .iter()
             .map(|child| PathBuf::from(format!("/proc/{}", child.id())))
             .collect();
         assert!(folders.iter().all(|folder| folder.exists()));
-        drop(press);
+        drop(load);
         assert!(folders.iter().all(|folder| !folder.exists()));
-        assert!(Press::start(Path::new("nothing-of-this-name"), 1, 1).is_err());
+        assert!(BackgroundLoad::start(Path::new("nothing-of-this-name"), 1, 1).is_err());
     }
 }

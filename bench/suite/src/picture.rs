@@ -116,7 +116,7 @@ fn machine_panels(report: &Report) -> Vec<Panel> {
     ]
 }
 
-/// A panel for each figure: the sizes of teams beside each other, a colour for each runtime. Where others pressed, the longest
+/// A panel for each figure: the sizes of teams beside each other, a colour for each runtime. Where others contended, the longest
 /// rounds stand beside the medians.
 fn thread_panels(report: &Report) -> Vec<Panel> {
     let rows = table::rows(report);
@@ -133,8 +133,8 @@ fn thread_panels(report: &Report) -> Vec<Panel> {
             .iter()
             .filter(|other| (&other.program, &other.figure) == (&row.program, &row.figure))
         {
-            if same.pressed {
-                bars.push((format!("{} pressed", same.threads), same, ""));
+            if same.contended {
+                bars.push((format!("{} contended", same.threads), same, ""));
                 bars.push((format!("{} longest", same.threads), same, table::MAXIMUM));
             } else {
                 bars.push((same.threads.to_string(), same, ""));
@@ -549,7 +549,7 @@ mod tests {
             "Threading runtimes",
             "fork flat, us",
             "libgomp",
-            "2 pressed",
+            "2 contended",
             "2 longest",
         ] {
             assert!(svg.contains(text), "{text}");

@@ -39,7 +39,7 @@ pub struct Run {
     pub threads: Option<usize>,
     /// Whether other processes used all cores meanwhile.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub pressed: bool,
+    pub contended: bool,
     /// `margay`, or the peer's name.
     pub implementation: String,
     /// Arguments of the program.
@@ -60,7 +60,7 @@ impl Run {
 
     /// Whether `other` measured the same in the same way, perhaps at another time.
     pub fn is_like(&self, other: &Self) -> bool {
-        let way = |run: &Self| (run.ranks, run.threads, run.pressed);
+        let way = |run: &Self| (run.ranks, run.threads, run.contended);
         (&self.program, &self.implementation, way(self))
             == (&other.program, &other.implementation, way(other))
     }
@@ -71,8 +71,8 @@ impl Run {
             Some(threads) => format!("{threads} threads"),
             None => format!("{} ranks", self.ranks),
         };
-        let pressed = if self.pressed { ", pressed" } else { "" };
-        format!("{}, {size}{pressed}", self.implementation)
+        let contended = if self.contended { ", contended" } else { "" };
+        format!("{}, {size}{contended}", self.implementation)
     }
 }
 

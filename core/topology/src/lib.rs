@@ -11,5 +11,5 @@ mod place;
 mod topology;
 
 pub use list::{list_text, parse_list};
-pub use place::{Seat, place};
+pub use place::{Placement, place};
 pub use topology::{Cpu, Topology};

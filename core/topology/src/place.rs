@@ -6,7 +6,7 @@ use crate::topology::{Cpu, Topology};
 
 /// A thread's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct Placement {
     /// The process, from 0.
     pub process: u32,
     /// The thread of the process, from 0.
@@ -21,7 +21,7 @@ pub struct Seat {
 ///
 /// Empty when no CPU is usable.
 #[must_use]
-pub fn place(topology: &Topology, threads: &[u32]) -> Vec<Seat> {
+pub fn place(topology: &Topology, threads: &[u32]) -> Vec<Placement> {
     let total: usize = threads.iter().map(|&t| t as usize).sum();
     let mut cpus = topology.cpus().to_vec();
     cpus.sort_by_key(|cpu| (cpu.node, cpu.core, cpu.number));
@@ -34,13 +34,13 @@ pub fn place(topology: &Topology, threads: &[u32]) -> Vec<Seat> {
     if total <= first.len() {
         cpus = first;
     }
-    let seats = threads.iter().zip(0..).flat_map(|(&threads, process)| {
-        let seat = move |thread| (process, thread);
-        (0..threads).map(seat)
+    let placements = threads.iter().zip(0..).flat_map(|(&threads, process)| {
+        let placement = move |thread| (process, thread);
+        (0..threads).map(placement)
     });
-    let seats = seats.zip(cpus.iter().cycle());
-    seats
-        .map(|((process, thread), &cpu)| Seat {
+    let placements = placements.zip(cpus.iter().cycle());
+    placements
+        .map(|((process, thread), &cpu)| Placement {
             process,
             thread,
             cpu,
@@ -73,12 +73,12 @@ mod tests {
             }
         };
         let topology = Topology::read(&(0..64).collect::<Vec<_>>(), read);
-        let seats = place(&topology, &[8, 13, 16]);
-        let seat = seats.iter().find(|s| (s.process, s.thread) == (1, 1));
+        let placements = place(&topology, &[8, 13, 16]);
+        let placement = placements.iter().find(|s| (s.process, s.thread) == (1, 1));
         assert_eq!(
-            seat.map(|s| (s.cpu.number, s.cpu.node)),
+            placement.map(|s| (s.cpu.number, s.cpu.node)),
             Some((9, 4)),
-            "{seats:?}"
+            "{placements:?}"
         );
         assert_eq!(
             numbers(&topology, &[8, 13, 16]),

@@ -129,7 +129,7 @@ const COMMAND_BYTES: usize = 8;
 /// When the kernel refuses to fork.
 pub fn start<T>(plan: Plan, segment: &Segment, launcher_side: T) -> io::Result<(Guard, T)> {
     let (ours, its) = UnixStream::pair()?;
-    process::adopt_orphans()?;
+    process::become_subreaper()?;
     match process::fork()? {
         Forked::Child => {
             drop((ours, launcher_side));
@@ -238,7 +238,7 @@ fn guard(plan: Plan, segment: &Segment, socket: UnixStream) -> ! {
     process::leave_group();
     process::set_name(c"margay-guard");
     SignalSet::all().block_exactly();
-    let _ = process::adopt_orphans();
+    let _ = process::become_subreaper();
     let mut state = State {
         pids: vec![0; plan.ranks.len()],
         next: 0,

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Waiting, Waits};
-use margay_net_transport::{Bell, Transport};
+use margay_net_transport::{Transport, WakeUp};
 use margay_sys_os::clock;
 use margay_sys_os::kept::Words;
 use margay_sys_shm::segment::Segment;
@@ -129,7 +129,7 @@ pub struct Platform {
     /// Moves packets.
     pub transport: Box<dyn Transport>,
     /// How the rank sleeps, and how its own threads wake each other.
-    pub wake_up: Arc<dyn Bell>,
+    pub wake_up: Arc<dyn WakeUp>,
     /// Its time.
     pub clock: Arc<dyn Clock>,
     /// Who the others are.

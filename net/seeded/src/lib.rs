@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use margay_net_platform::Platform;
-use margay_net_transport::{Advance, Bell, Head, Packet, Sink, Ticket, Transport, WHOLE};
+use margay_net_transport::{Advance, Head, Packet, Sink, Ticket, Transport, WHOLE, WakeUp};
 use margay_sys_os::user::Mem;
 
 pub use model::Model;
@@ -28,7 +28,7 @@ const STUCK: u64 = 200_000;
 
 /// What a world's network is like.
 #[derive(Clone, Copy, Debug)]
-pub struct Weather {
+pub struct Conditions {
     /// Packets that a pipe holds, at least 1.
     pub pipe: usize,
     /// Longest delay of a packet in turns.
@@ -39,12 +39,12 @@ pub struct Weather {
     pub fragment: usize,
 }
 
-impl Weather {
+impl Conditions {
     /// A network whose character comes from the seed too.
     #[must_use]
-    pub fn of(seed: u64) -> Weather {
+    pub fn of(seed: u64) -> Conditions {
         let mut dice = Dice::new(seed ^ 0x5bd1_e995);
-        Weather {
+        Conditions {
             pipe: 1 + dice.below(8) as usize,
             delay: dice.below(30),
             turn_every: 1 + dice.below(16),
@@ -61,14 +61,14 @@ struct Seeded {
 
 /// Makes a world of `size` ranks, each on a host of its own. What each stands on belongs into a thread of its own.
 #[must_use]
-pub fn world(size: u32, seed: u64, weather: Weather) -> Vec<Platform> {
+pub fn world(size: u32, seed: u64, conditions: Conditions) -> Vec<Platform> {
     let hosts: Vec<u32> = (0..size).collect();
-    world_on(&hosts, seed, weather).1
+    world_on(&hosts, seed, conditions).1
 }
 
 /// Makes a world whose rank `r` is on host `hosts[r]`, and its registry.
 #[must_use]
-pub fn world_on(hosts: &[u32], seed: u64, weather: Weather) -> (Arc<Model>, Vec<Platform>) {
+pub fn world_on(hosts: &[u32], seed: u64, conditions: Conditions) -> (Arc<Model>, Vec<Platform>) {
     let n = hosts.len();
     let now = Arc::new(AtomicU64::new(0));
     let world = Arc::new(World {
@@ -83,7 +83,7 @@ pub fn world_on(hosts: &[u32], seed: u64, weather: Weather) -> (Arc<Model>, Vec<
         changed: (0..n).map(|_| Condvar::new()).collect(),
         size: n as u32,
         seed,
-        weather,
+        conditions,
     });
     let model = Arc::new(Model::new(hosts, now));
     let platform = |me| Platform {
@@ -132,7 +132,7 @@ struct World {
     changed: Vec<Condvar>,
     size: u32,
     seed: u64,
-    weather: Weather,
+    conditions: Conditions,
 }
 
 struct State {
@@ -185,7 +185,7 @@ impl World {
     }
 
     fn maybe_pass(&self, state: &mut State) {
-        if state.dice.below(self.weather.turn_every) == 0 {
+        if state.dice.below(self.conditions.turn_every) == 0 {
             self.pass(state);
         }
     }
@@ -199,9 +199,9 @@ impl World {
         let mut guard = self.enter(from);
         let state = &mut *guard;
         let pipe = (from * self.size + to) as usize;
-        let full = state.pipes[pipe].len() >= self.weather.pipe || state.dice.below(16) == 0;
+        let full = state.pipes[pipe].len() >= self.conditions.pipe || state.dice.below(16) == 0;
         if !full {
-            let delay = state.dice.below(self.weather.delay + 1);
+            let delay = state.dice.below(self.conditions.delay + 1);
             let before = state.pipes[pipe].back().map_or(0, |p| p.due);
             let now = state.now();
             let (head, args, payload) = parcel();
@@ -259,7 +259,7 @@ impl Transport for Seeded {
     }
 
     fn fragment(&self, remaining: u64) -> usize {
-        remaining.min(self.world.weather.fragment as u64) as usize
+        remaining.min(self.world.conditions.fragment as u64) as usize
     }
 
     fn poll(&mut self, sink: &mut dyn Sink, _: u32) -> bool {
@@ -342,17 +342,17 @@ struct Turn {
     me: u32,
 }
 
-impl Bell for Turn {
+impl WakeUp for Turn {
     fn pause(&self) {}
 
-    fn give_way(&self) {
+    fn yield_core(&self) {
         let mut state = self.world.enter(self.me);
         self.world.pass(&mut state);
     }
 
     fn sleep(&self, _: u64, look: &mut dyn FnMut() -> bool) {
         if !look() {
-            self.give_way();
+            self.yield_core();
         }
     }
 

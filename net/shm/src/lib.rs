@@ -14,24 +14,24 @@
 
 #![forbid(unsafe_code)]
 
-mod bell;
 mod direct;
 mod line;
 mod platform;
+mod wake_up;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use margay_net_transport::{Advance, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE};
-use margay_sys_os::doorbell;
+use margay_sys_os::event_count;
 use margay_sys_os::user::Mem;
 use margay_sys_shm::pool::{self, Place, Pool};
 use margay_sys_shm::ring::{self, Consumer, LINE_BYTES, Producer};
 use margay_sys_shm::segment::Segment;
 
-use bell::ShmBell;
 use direct::Direct;
 use line::Form;
+use wake_up::ShmWakeUp;
 
 pub use direct::Thresholds;
 pub use platform::{SegmentPeers, platform};
@@ -39,8 +39,8 @@ pub use platform::{SegmentPeers, platform};
 /// Packets taken from one sender before the next one has its turn.
 const BURST: usize = 32;
 
-/// Looks for the next line of a packet before its sender counts as interrupted.
-const LOOKS: u32 = 200;
+/// Spins for the next line of a packet before its sender counts as interrupted.
+const SPINS: u32 = 200;
 
 /// One rank's end of the shared segment.
 pub struct Shm {
@@ -71,7 +71,7 @@ impl Shm {
     #[must_use]
     pub fn new(segment: &Arc<Segment>, me: u32, thresholds: Arc<Thresholds>) -> Shm {
         assert!(me < segment.ranks(), "rank {me} of {}", segment.ranks());
-        doorbell::register();
+        event_count::register();
         Shm {
             segment: segment.clone(),
             me,
@@ -192,7 +192,7 @@ impl Shm {
     }
 
     #[inline]
-    fn ring_bell(&self, of: u32) {
+    fn wake(&self, of: u32) {
         self.segment.wake(of);
     }
 
@@ -251,7 +251,7 @@ impl Incoming {
         let (start, rest) = to.split_at_mut(SHORT);
         start.copy_from_slice(first);
         let mut done = 0;
-        for _ in 0..LOOKS {
+        for _ in 0..SPINS {
             done = self.ring.copy_run(rest, done);
             if done == rest.len() {
                 return true;
@@ -284,7 +284,7 @@ impl Transport for Shm {
             ring.push_run(top, first, &payload[SHORT..])
         };
         if sent {
-            self.ring_bell(to);
+            self.wake(to);
         }
         sent
     }
@@ -314,7 +314,7 @@ impl Transport for Shm {
         let words = line::in_chunk(head, args, place);
         let ring = self.outgoing[to as usize].as_mut().expect("it has room");
         let sent = ring.push(line::top(head.kind, Form::Chunk, len), |line| *line = words);
-        self.ring_bell(to);
+        self.wake(to);
         sent
     }
 
@@ -326,14 +326,14 @@ impl Transport for Shm {
             .min(remaining) as usize
     }
 
-    fn poll(&mut self, sink: &mut dyn Sink, looks: u32) -> bool {
+    fn poll(&mut self, sink: &mut dyn Sink, spins: u32) -> bool {
         // The loop that waits for a message: nothing in it but the loads that tell.
-        let mut looks = looks;
-        while looks > 1
+        let mut spins = spins;
+        while spins > 1
             && self.counter().load(Ordering::Relaxed) == self.welcomed
             && self.incoming.iter().all(|i| i.ring.awaits_next())
         {
-            looks -= 1;
+            spins -= 1;
             margay_sys_os::cpu::pause();
         }
         self.take_arrived(sink)

@@ -15,7 +15,7 @@ use margay_sys_shm::segment::Segment;
 use margay_sys_shm::waits;
 
 use crate::direct::Thresholds;
-use crate::{Shm, ShmBell};
+use crate::{Shm, ShmWakeUp};
 
 /// The platform of rank `me` of the job in `segment`. Where ranks may not share memory, they exchange
 /// bytes through it all the same.
@@ -35,7 +35,7 @@ pub fn platform(
     };
     Platform {
         transport: Box::new(Shm::new(segment, me, thresholds)),
-        wake_up: Arc::new(ShmBell::new(segment, me)),
+        wake_up: Arc::new(ShmWakeUp::new(segment, me)),
         clock: Arc::new(SystemClock),
         peers: SegmentPeers::of(segment),
         memory: shares_memory.then(|| segment.clone()),

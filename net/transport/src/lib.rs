@@ -111,9 +111,9 @@ pub trait Transport: Send {
     /// How many of `remaining` bytes the next fragment should carry, at least 1 when any remain.
     fn fragment(&self, remaining: u64) -> usize;
 
-    /// Hands packets that have arrived to `sink`, a bounded number of them; looks up to `looks` times
+    /// Hands packets that have arrived to `sink`, a bounded number of them; looks up to `spins` times
     /// before it gives up. Returns whether there were any.
-    fn poll(&mut self, sink: &mut dyn Sink, looks: u32) -> bool;
+    fn poll(&mut self, sink: &mut dyn Sink, spins: u32) -> bool;
 
     /// Offers `len` bytes at `offset` of `from` for direct copying to `to`. The words go to the
     /// receiver. None when that is not possible or not worth it.
@@ -181,12 +181,12 @@ impl World {
 
 /// How a rank gives its core away while it waits. The engine's wait policy chooses among these; no
 /// other code waits.
-pub trait Bell: Send + Sync {
+pub trait WakeUp: Send + Sync {
     /// A moment, without giving the core away.
     fn pause(&self);
 
     /// Lets others run first.
-    fn give_way(&self);
+    fn yield_core(&self);
 
     /// Sleeps until something may have arrived, at most `timeout_ns`. `look` is called once after
     /// the rank has announced that it sleeps; when it returns true there is no sleep.

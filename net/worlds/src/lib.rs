@@ -142,10 +142,10 @@ impl Transport for Worlds {
         home.fragment(remaining)
     }
 
-    fn poll(&mut self, sink: &mut dyn Sink, looks: u32) -> bool {
+    fn poll(&mut self, sink: &mut dyn Sink, spins: u32) -> bool {
         let others = self.worlds.iter().any(Option::is_some);
-        let looks = if others { 1 } else { looks };
-        let mut any = self.home().poll(sink, looks);
+        let spins = if others { 1 } else { spins };
+        let mut any = self.home().poll(sink, spins);
         for world in self.worlds.iter_mut().flatten() {
             let mut sink = Numbered {
                 sink,

@@ -11,14 +11,14 @@
 //!   <──────────────────────────────────────────────── DONE
 //! ```
 //!
-//! A rank sleeps on its doorbell while it waits for a message of the socket, so whoever writes one rings it: the name of a
-//! port tells where the doorbell is.
+//! A rank sleeps on its event count while it waits for a message of the socket, so whoever writes one wakes it: the name of a
+//! port tells where the event count is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use margay_core_group::Group;
-use margay_run_engine::monitor::Knob;
+use margay_run_engine::monitor::Tunable;
 use margay_run_engine::{Clock, Peers, Pending};
 use margay_sys_os::port::{Channel, Listener};
 
@@ -56,21 +56,21 @@ pub(crate) struct Peer {
     /// Its job's registry and its rank there, to wake it.
     home: Option<(Arc<dyn Peers>, u32)>,
     /// How long its first words are waited for.
-    patience: Patience,
+    deadline: Deadline,
 }
 
 /// How long the other side is waited for: until when, and how many seconds that were at first; none: without end.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Patience(Option<(u64, u64)>);
+pub(crate) struct Deadline(Option<(u64, u64)>);
 
-impl Patience {
+impl Deadline {
     /// So many seconds from now on; 0 is without end.
-    fn seconds(seconds: u64, clock: &dyn Clock) -> Patience {
+    fn seconds(seconds: u64, clock: &dyn Clock) -> Deadline {
         let until_ns = || {
             let time_ns = seconds.saturating_mul(1_000_000_000);
             clock.now_ns().saturating_add(time_ns)
         };
-        Patience((seconds != 0).then(|| (until_ns(), seconds)))
+        Deadline((seconds != 0).then(|| (until_ns(), seconds)))
     }
 
     /// An error when it is over.
@@ -88,11 +88,11 @@ impl Patience {
 }
 
 /// How roots come together.
-pub(crate) enum Dial<'a> {
+pub(crate) enum Role<'a> {
     /// By waiting at a port; asked now and then whether there is still hope.
     Accept(&'a Port, &'a mut dyn FnMut() -> Result<()>),
     /// By connecting to a port.
-    Connect(&'a str, Patience),
+    Connect(&'a str, Deadline),
     /// Over a socket that is there.
     Socket(Channel),
 }
@@ -202,10 +202,10 @@ impl Dynamic<'_> {
                 let ports = self.state.ports.lock().expect("no panic under this lock");
                 ports.open.get(&name).cloned()
             };
-            let patience = self.patience(info)?;
-            let mut hope = || patience.check(self.mpi.rank().clock(), "connected to the port");
+            let deadline = self.deadline(info)?;
+            let mut hope = || deadline.check(self.mpi.rank().clock(), "connected to the port");
             match port {
-                Some(port) => self.dial(Dial::Accept(&port, &mut hope)),
+                Some(port) => self.join(Role::Accept(&port, &mut hope)),
                 None => Err(no_port(&name)),
             }
         })
@@ -225,22 +225,22 @@ impl Dynamic<'_> {
         let root = self.root_of(comm, root)?;
         self.unite(comm, root, || {
             let name = name()?;
-            self.dial(Dial::Connect(&name, self.patience(info)?))
+            self.join(Role::Connect(&name, self.deadline(info)?))
         })
     }
 
     /// How long the other side is waited for: the info key `timeout` in seconds, else the control variable.
-    fn patience(&self, info: u32) -> Result<Patience> {
+    fn deadline(&self, info: u32) -> Result<Deadline> {
         let entries = self.mpi.info(info)?;
         let Some((_, value)) = entries.into_iter().find(|(key, _)| key == "timeout") else {
             let tuning = &self.mpi.rank().monitor().tuning;
-            return Ok(Patience::seconds(
-                tuning.get(Knob::ConnectTimeout),
+            return Ok(Deadline::seconds(
+                tuning.get(Tunable::ConnectTimeout),
                 self.mpi.rank().clock(),
             ));
         };
         match value.trim().parse() {
-            Ok(seconds) => Ok(Patience::seconds(seconds, self.mpi.rank().clock())),
+            Ok(seconds) => Ok(Deadline::seconds(seconds, self.mpi.rank().clock())),
             Err(_) => fail!(
                 MPI_ERR_INFO_VALUE,
                 "timeout is '{value}', which is not a number of seconds"
@@ -261,7 +261,7 @@ impl Dynamic<'_> {
                     format!("descriptor {descriptor} is not a connected socket ({e})"),
                 )
             })?;
-            self.dial(Dial::Socket(channel))
+            self.join(Role::Socket(channel))
         })
     }
 
@@ -286,9 +286,9 @@ impl Dynamic<'_> {
     }
 
     /// Meets the other root. Returns it, and whether this side makes the bridge.
-    pub(crate) fn dial(&self, how: Dial<'_>) -> Result<(Peer, bool)> {
+    pub(crate) fn join(&self, how: Role<'_>) -> Result<(Peer, bool)> {
         match how {
-            Dial::Connect(name, patience) => {
+            Role::Connect(name, deadline) => {
                 let (socket, address) = parse(name).ok_or_else(|| no_port(name))?;
                 let home = self.mpi.find_home(&address).map_err(|_| no_port(name))?;
                 if address.rank >= home.size() {
@@ -299,11 +299,11 @@ impl Dynamic<'_> {
                 let peer = Peer {
                     channel,
                     home,
-                    patience,
+                    deadline,
                 };
                 Ok((peer, false))
             }
-            Dial::Accept(port, hope) => {
+            Role::Accept(port, hope) => {
                 let accepted = self.mpi.rank().block(
                     |_| match port.listener.accept() {
                         Ok(None) => hope().err().map(Err),
@@ -317,15 +317,15 @@ impl Dynamic<'_> {
                 let peer = Peer {
                     channel: accepted,
                     home: None,
-                    patience: Patience::default(),
+                    deadline: Deadline::default(),
                 };
                 Ok((peer, true))
             }
-            Dial::Socket(channel) => {
+            Role::Socket(channel) => {
                 let mut peer = Peer {
                     channel,
                     home: None,
-                    patience: Patience::default(),
+                    deadline: Deadline::default(),
                 };
                 let own = self.mpi.own_address();
                 let mut words = vec![HELLO];
@@ -333,7 +333,7 @@ impl Dynamic<'_> {
                 peer.send(&words)?;
                 let words = self.hear_root(&mut peer, HELLO, Address::WORDS)?;
                 let other = Address::from_words(&words);
-                self.find_bell(&mut peer, &other)?;
+                self.find_event_count(&mut peer, &other)?;
                 if own.same(&other) {
                     fail!(
                         MPI_ERR_ARG,
@@ -345,7 +345,7 @@ impl Dynamic<'_> {
         }
     }
 
-    fn find_bell(&self, peer: &mut Peer, address: &Address) -> Result<()> {
+    fn find_event_count(&self, peer: &mut Peer, address: &Address) -> Result<()> {
         let home = self.mpi.find_home(address);
         let home = home.map_err(|e| Error::new(MPI_ERR_PORT, e.to_string()))?;
         if address.rank >= home.size() {
@@ -360,7 +360,7 @@ impl Dynamic<'_> {
         let message = self.mpi.rank().block(
             |_| match peer.channel.receive() {
                 Ok(None) => peer
-                    .patience
+                    .deadline
                     .check(self.mpi.rank().clock(), "accepted at the port")
                     .err()
                     .map(Err),
@@ -369,7 +369,7 @@ impl Dynamic<'_> {
             },
             |_| Some(Pending::Elsewhere),
         )?;
-        peer.patience = Patience::default();
+        peer.deadline = Deadline::default();
         let mut words = words_of(&message);
         match words.first() {
             Some(&first) if first == kind && words.len() > least => Ok(words.split_off(1)),
@@ -381,12 +381,12 @@ impl Dynamic<'_> {
         }
     }
 
-    /// Makes an inter-communicator of `comm` and of the group of the root whom `dial` finds. The handle.
+    /// Makes an inter-communicator of `comm` and of the group of the root whom `join` finds. The handle.
     pub(crate) fn unite(
         &self,
         comm: &Arc<Comm>,
         root: u32,
-        dial: impl FnOnce() -> Result<(Peer, bool)>,
+        join: impl FnOnce() -> Result<(Peer, bool)>,
     ) -> Result<u32> {
         let own = self.mpi.addresses(comm)?;
         let leads = comm.rank == root;
@@ -394,7 +394,7 @@ impl Dynamic<'_> {
         let mut words = Vec::new();
         let mut problem = None;
         if leads {
-            match dial().and_then(|(peer, makes)| self.shake(comm, &own, peer, makes)) {
+            match join().and_then(|(peer, makes)| self.shake(comm, &own, peer, makes)) {
                 Ok((peer, bridge, agreed)) => {
                     held = Some((peer, bridge));
                     words = agreed;
@@ -463,7 +463,7 @@ impl Dynamic<'_> {
         let Some(root) = remote.get(hello[0] as usize) else {
             fail!(MPI_ERR_PORT, "the other side has no root");
         };
-        self.find_bell(&mut peer, root)?;
+        self.find_event_count(&mut peer, root)?;
         if let Some(both) = remote.iter().find(|r| own.iter().any(|o| o.same(r))) {
             let _ = peer.send(&[REFUSED]);
             fail!(

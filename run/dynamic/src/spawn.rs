@@ -20,7 +20,7 @@ use margay_run_mpi::launcher::launcher;
 use margay_run_mpi::{fail, host_name};
 
 use super::Dynamic;
-use super::port::{Dial, Peer};
+use super::port::{Peer, Role};
 
 /// One program of a spawn.
 #[derive(Clone, Debug)]
@@ -248,7 +248,7 @@ impl Dynamic<'_> {
                 ),
             }
         };
-        self.dial(Dial::Accept(&port, &mut hope))
+        self.join(Role::Accept(&port, &mut hope))
     }
 }
 

@@ -19,9 +19,9 @@ pub struct Limits {
     /// Longest eager message in bytes.
     pub eager: u64,
     /// Eager messages that may be unmatched at one receiver.
-    pub tokens: u32,
+    pub credits: u32,
     /// Eager bytes that may be unmatched at one receiver.
-    pub token_bytes: u64,
+    pub credit_bytes: u64,
 }
 
 impl Default for Limits {
@@ -31,8 +31,8 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             eager: 64 << 10,
-            tokens: 2048,
-            token_bytes: 512 << 10,
+            credits: 2048,
+            credit_bytes: 512 << 10,
         }
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! | protocol | when | packets |
 //! | --- | --- | --- |
-//! | eager | up to [`Limits::eager`] bytes while the receiver's tokens last | `EAGER`, or `FIRST` and `MORE` |
+//! | eager | up to [`Limits::eager`] bytes while the receiver's credits last | `EAGER`, or `FIRST` and `MORE` |
 //! | rendezvous, direct | the transport can copy between the two memories | `RTS`, then the copy itself |
 //! | rendezvous, bytes | else | `RTS`, `CTS`, `DATA` … |
 //!
-//! Tokens bound what a sender may have unmatched at a receiver (as the SP2's pipes did per pair): a
-//! receiver that is not ready costs memory once. Out of tokens, a message goes by rendezvous, so
+//! Credits bound what a sender may have unmatched at a receiver (as the SP2's pipes did per pair): a
+//! receiver that is not ready costs memory once. Out of credits, a message goes by rendezvous, so
 //! only its envelope waits at the receiver and order and matching stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,9 +27,9 @@ use crate::data::{Data, Walk};
 use crate::spare::Spare;
 use margay_sys_os::user::Piece;
 
-use crate::inlet::Inlet;
 use crate::monitor::counters;
 use crate::monitor::{EventKind, Level, Monitor, Protocol};
+use crate::progress_hook::ProgressHook;
 use crate::slab::Slab;
 
 mod direct;
@@ -76,7 +76,7 @@ pub struct Engine {
     state: State,
     /// A progress thread does what takes long, so that calls that only begin something need not.
     is_helped: bool,
-    inlets: Vec<Arc<dyn Inlet>>,
+    progress_hooks: Vec<Arc<dyn ProgressHook>>,
 }
 
 /// Everything of an engine but its transport, so that packets can be taken in while the transport is borrowed.
@@ -206,18 +206,19 @@ impl Engine {
             },
             transport,
             is_helped: false,
-            inlets: Vec::new(),
+            progress_hooks: Vec::new(),
         }
     }
 
     /// From now on progress looks there too.
-    pub fn add_inlet(&mut self, inlet: Arc<dyn Inlet>) {
-        self.inlets.push(inlet);
+    pub fn add_progress_hook(&mut self, hook: Arc<dyn ProgressHook>) {
+        self.progress_hooks.push(hook);
     }
 
     /// Ends that.
-    pub fn remove_inlet(&mut self, inlet: &Arc<dyn Inlet>) {
-        self.inlets.retain(|other| !Arc::ptr_eq(other, inlet));
+    pub fn remove_progress_hook(&mut self, hook: &Arc<dyn ProgressHook>) {
+        self.progress_hooks
+            .retain(|other| !Arc::ptr_eq(other, hook));
     }
 
     /// Whether a progress thread works on what is under way: then calls that begin something leave copies to it.
@@ -235,7 +236,7 @@ impl Engine {
         }
         let limits = state.monitor.tuning.limits();
         let peer = &mut state.peers[to as usize];
-        if !peer.queue.is_empty() || !peer.has_tokens(size, &limits) || state.recovery.hurt {
+        if !peer.queue.is_empty() || !peer.has_credits(size, &limits) || state.recovery.restricted {
             return false;
         }
         let head = head(EAGER, envelope, 0);
@@ -249,17 +250,17 @@ impl Engine {
     }
 
     /// Receives with no request of its own: posts the receive behind all that are posted and looks
-    /// up to `looks` times. None when nothing came, or a message for which a request is needed; the
+    /// up to `spins` times. None when nothing came, or a message for which a request is needed; the
     /// caller then posts the receive with [`irecv`](Self::irecv).
     #[inline]
-    pub fn recv_at_once(&mut self, piece: Piece, pattern: Pattern, looks: u32) -> Option<&Outcome> {
+    pub fn recv_at_once(&mut self, piece: Piece, pattern: Pattern, spins: u32) -> Option<&Outcome> {
         if self.state.matching.unexpected_len() != 0 {
             return None;
         }
         self.state.waiting = Some(Waiting { pattern, piece });
         // Looking long in one go is right while there is nothing else to do.
         const GO: u32 = 64;
-        let mut left = looks;
+        let mut left = spins;
         while left > 0 {
             let go = if self.state.is_busy() {
                 1
@@ -279,7 +280,7 @@ impl Engine {
         self.state.waiting = None;
         self.state.received_waiting = false;
         if self.state.is_busy() {
-            // Tokens and acknowledgements that the receive made due.
+            // Credits and acknowledgements that the receive made due.
             self.progress_rest();
         }
         received.then_some(&self.state.received)
@@ -444,8 +445,8 @@ impl Engine {
     #[inline]
     pub fn progress(&mut self) -> bool {
         let mut any = self.transport.poll(&mut self.state, 1);
-        for inlet in &self.inlets {
-            any |= inlet.look();
+        for hook in &self.progress_hooks {
+            any |= hook.progress();
         }
         if self.state.is_busy() {
             self.progress_rest() || any

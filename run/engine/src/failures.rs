@@ -1,7 +1,7 @@
 //! Who has died: looked for while a rank waits or polls, where somebody may die without the job ending.
 //!
 //! Of the own job (`mpiexec -continue-on-failure`) the launcher's guard knows: it marks the cell, counts up the job's failures
-//! and rings all ranks. Of other jobs the same marks are looked at now and then, and whether the process is there at all: a
+//! and wakes all ranks. Of other jobs the same marks are looked at now and then, and whether the process is there at all: a
 //! program that was started without a launcher has nobody who would mark it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -30,7 +30,7 @@ pub(crate) struct Failures {
 type Other = (u32, Arc<dyn Peers>, u32);
 
 /// How often marks of other jobs are looked at, in nanoseconds.
-const LOOK_NS: u64 = 5_000_000;
+const CHECK_NS: u64 = 5_000_000;
 /// How often the system is asked whether a process is there, in nanoseconds.
 const ASK_NS: u64 = 200_000_000;
 
@@ -93,7 +93,7 @@ impl Rank {
             }
             due
         };
-        if due(&self.failures.looked_ns, LOOK_NS) {
+        if due(&self.failures.looked_ns, CHECK_NS) {
             let ask = due(&self.failures.asked_ns, ASK_NS);
             let mut failed = Vec::new();
             self.failures.others().retain(|(process, home, rank)| {

@@ -7,10 +7,10 @@
 //! It works only while something is under way and no thread of the program waits in a call (who waits
 //! makes progress anyway, and faster alone). Between arrivals it looks for a moment if a core is free
 //! for that, since waking a core that ran dry takes as long as a large message; else it sleeps on the
-//! rank's doorbell.
+//! rank's event count.
 //!
 //! It never takes the core from a thread that computes: the kernel lets it wait for a free core, or for its
-//! turn, when it is woken ([`cpu::be_patient`]). Woken by a nonblocking call, it would else run at once in the
+//! turn, when it is woken ([`cpu::set_batch_scheduling`]). Woken by a nonblocking call, it would else run at once in the
 //! caller's place, and the call would last as long as the copies that it should leave to others.
 
 use std::io;
@@ -81,7 +81,7 @@ pub(crate) struct Helper {
     waiting: AtomicU32,
     thread: Mutex<Option<Thread>>,
     /// So long the progress thread looks for more after something has moved, in nanoseconds.
-    look_ns: AtomicU64,
+    spin_ns: AtomicU64,
 }
 
 impl Default for Helper {
@@ -91,7 +91,7 @@ impl Default for Helper {
             is_parked: AtomicBool::default(),
             waiting: AtomicU32::default(),
             thread: Mutex::default(),
-            look_ns: AtomicU64::new(LOOK_NS),
+            spin_ns: AtomicU64::new(SPIN_NS),
         }
     }
 }
@@ -112,7 +112,7 @@ impl Helper {
 
     /// A thread of the program is about to wait and make progress.
     #[inline]
-    pub(crate) fn relieve<'a>(&self, rank: &'a Rank) -> Option<InWait<'a>> {
+    pub(crate) fn pause<'a>(&self, rank: &'a Rank) -> Option<InWait<'a>> {
         self.is_there().then(|| {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             InWait(rank)
@@ -122,7 +122,7 @@ impl Helper {
     /// Something is under way that nobody waits for. Call with the engine locked, or after a wait: then either this sees
     /// that the progress thread has parked, or the progress thread sees what is under way before it parks.
     #[inline]
-    pub(crate) fn take_over(&self) {
+    pub(crate) fn resume(&self) {
         if self.is_parked.load(Ordering::SeqCst) && self.waiting.load(Ordering::SeqCst) == 0 {
             self.unpark();
         }
@@ -141,31 +141,31 @@ impl Drop for InWait<'_> {
         let helper = &self.0.helper;
         helper.waiting.fetch_sub(1, Ordering::SeqCst);
         if helper.is_parked.load(Ordering::SeqCst) && self.0.is_under_way() {
-            helper.take_over();
+            helper.resume();
         }
     }
 }
 
 /// So long it looks for more unless it is told otherwise.
-const LOOK_NS: u64 = 200_000;
+const SPIN_NS: u64 = 200_000;
 /// How often it asks the kernel whether a core is still free for it, in nanoseconds.
 const ASK_NS: u64 = 50_000;
 
 impl Rank {
     /// How long a progress thread looks for more after something has moved, before it sleeps, in nanoseconds.
     #[must_use]
-    pub fn look_ns(&self) -> u64 {
-        self.helper.look_ns.load(Ordering::Relaxed)
+    pub fn spin_ns(&self) -> u64 {
+        self.helper.spin_ns.load(Ordering::Relaxed)
     }
 
     /// Sets it.
-    pub fn set_look_ns(&self, look_ns: u64) {
-        self.helper.look_ns.store(look_ns, Ordering::Relaxed);
+    pub fn set_spin_ns(&self, spin_ns: u64) {
+        self.helper.spin_ns.store(spin_ns, Ordering::Relaxed);
     }
 
     /// What a progress thread does until `stop` is set and it is woken. `program` tells whether the program computes.
     fn serve(&self, stop: &AtomicBool, program: Option<&ThreadState>) {
-        cpu::be_patient();
+        cpu::set_batch_scheduling();
         // While the program computes, a core is free only where all ranks' programs leave one for each of their threads.
         let has_core = || {
             let computes = program.is_none_or(ThreadState::is_running);
@@ -183,7 +183,7 @@ impl Rank {
             }
             let mut moved = self.clock().now_ns();
             let mut now = moved;
-            while now - moved < self.look_ns() && !self.is_idle(stop) && has_core() {
+            while now - moved < self.spin_ns() && !self.is_idle(stop) && has_core() {
                 let until = now + ASK_NS;
                 while now < until && !self.is_idle(stop) {
                     if self.progress() {
@@ -194,7 +194,7 @@ impl Rank {
                 }
             }
             if !self.is_idle(stop) {
-                self.bell_sleep(SLEEP_NS, &mut || {
+                self.sleep_until_woken(SLEEP_NS, &mut || {
                     self.is_idle(stop) || stopped() || self.progress()
                 });
             }

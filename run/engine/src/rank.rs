@@ -7,7 +7,7 @@ use margay_core_matching::{Envelope, Pattern};
 use margay_core_registry::{CallName, Phase, WaitKind, Waiting};
 use margay_net_platform::{Clock, Noted, Outside, Peers, Platform};
 use margay_net_shm::Thresholds;
-use margay_net_transport::{Bell, World};
+use margay_net_transport::{WakeUp, World};
 use margay_sys_os::cpu;
 use margay_sys_os::kept::Words;
 use margay_sys_os::lock::RankLock;
@@ -22,13 +22,13 @@ use crate::engine::{Engine, Sent, Task};
 use crate::failures::Failures;
 use crate::helper::Helper;
 use crate::monitor::{EventKind, Monitor};
-use crate::wait::{Next, Pressure, SLEEP_NS, Wait};
+use crate::wait::{Contention, Next, SLEEP_NS, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
 /// May be shared between threads; [`Rank::lock`] says what makes that cheaper.
 pub struct Rank {
     engine: RankLock<Engine>,
-    wake_up: Arc<dyn Bell>,
+    wake_up: Arc<dyn WakeUp>,
     clock: Arc<dyn Clock>,
     peers: Arc<dyn Peers>,
     /// Where the name of the current call is written.
@@ -37,7 +37,7 @@ pub struct Rank {
     memory: Option<Arc<Segment>>,
     outside: Option<Arc<dyn Outside>>,
     monitor: Arc<Monitor>,
-    pressure: Pressure,
+    contention: Contention,
     me: u32,
     size: u32,
     /// Processes of other jobs were met.
@@ -45,7 +45,7 @@ pub struct Rank {
     pub(crate) failures: Failures,
     pub(crate) helper: Helper,
     /// Set by the engine when somebody has died or a communicator was revoked.
-    trouble: Arc<AtomicBool>,
+    failure_pending: Arc<AtomicBool>,
 }
 
 impl Rank {
@@ -67,7 +67,7 @@ impl Rank {
             failures.watch_own_job();
         }
         Rank {
-            trouble: engine.trouble().clone(),
+            failure_pending: engine.failure_pending().clone(),
             engine: RankLock::new(engine),
             wake_up,
             clock,
@@ -76,7 +76,7 @@ impl Rank {
             memory,
             outside,
             monitor: monitor.clone(),
-            pressure: Pressure::default(),
+            contention: Contention::default(),
             me,
             size,
             met_others: AtomicBool::new(false),
@@ -171,7 +171,7 @@ impl Rank {
         self.call(|engine| engine.isend_at_once(piece, to, envelope))
     }
 
-    /// Looks for a message for a moment. `take` sees the outcome when it has come; else
+    /// Spins for a message for a moment. `take` sees the outcome when it has come; else
     /// [`recv_posted`](Self::recv_posted) has to wait for it.
     #[inline(always)]
     pub fn recv_at_once<R>(
@@ -180,12 +180,12 @@ impl Rank {
         pattern: Pattern,
         take: impl FnOnce(&Outcome) -> R,
     ) -> Option<R> {
-        let looks = if self.engine.is_shared() {
+        let spins = if self.engine.is_shared() {
             1
         } else {
-            self.pressure.policy(self.monitor.tuning.policy()).looks()
+            self.contention.policy(self.monitor.tuning.policy()).spins()
         };
-        self.call(|engine| engine.recv_at_once(piece, pattern, looks).map(take))
+        self.call(|engine| engine.recv_at_once(piece, pattern, spins).map(take))
     }
 
     /// Sends and waits until the buffer may be used again. Returns why it could not be sent, if so.
@@ -340,7 +340,7 @@ impl Rank {
         self.engine.lock().detach(id);
     }
 
-    /// Looks for a message that has arrived.
+    /// Spins for a message that has arrived.
     #[must_use]
     pub fn iprobe(&self, pattern: Pattern) -> Option<Arrived> {
         let mut engine = self.engine.lock();
@@ -352,7 +352,7 @@ impl Rank {
         let found = engine.probe(pattern);
         drop(engine);
         if found.is_none() {
-            self.give_way_if_crowded();
+            self.yield_if_oversubscribed();
         }
         found
     }
@@ -416,7 +416,7 @@ impl Rank {
             if now_ns >= until_ns {
                 return false;
             }
-            self.bell_sleep(RETRY_NS.min(until_ns - now_ns), &mut || {
+            self.sleep_until_woken(RETRY_NS.min(until_ns - now_ns), &mut || {
                 self.engine.try_lock().is_some_and(|mut engine| {
                     let moved = self.advance(&mut engine) || self.watch(&mut engine);
                     drained = engine.has_sent_all();
@@ -454,7 +454,7 @@ impl Rank {
     pub fn join(&self, world: World, ranks: u32) {
         self.met_others.store(true, Ordering::Relaxed);
         if ranks > self.peers.cores() {
-            self.pressure.crowd();
+            self.contention.set_oversubscribed();
         }
         self.engine.lock().join(world);
     }
@@ -487,8 +487,8 @@ impl Rank {
     /// Whether somebody has died or a communicator was revoked.
     #[must_use]
     #[inline]
-    pub fn has_trouble(&self) -> bool {
-        self.trouble.load(Ordering::Relaxed)
+    pub fn has_failures(&self) -> bool {
+        self.failure_pending.load(Ordering::Relaxed)
     }
 
     /// Revokes the communicator with this number.
@@ -503,25 +503,25 @@ impl Rank {
 
     /// Whether cores are short: more ranks than the job may use cores.
     #[must_use]
-    pub fn is_crowded(&self) -> bool {
-        self.monitor.tuning.policy().is_crowded()
+    pub fn is_oversubscribed(&self) -> bool {
+        self.monitor.tuning.policy().is_oversubscribed()
     }
 
     /// Gives the core away.
-    pub fn give_way(&self) {
-        self.wake_up.give_way();
+    pub fn yield_core(&self) {
+        self.wake_up.yield_core();
     }
 
     /// Where cores are short, gives the core away: for calls in which programs poll.
     #[inline]
-    pub fn give_way_if_crowded(&self) {
-        if self.monitor.tuning.policy().is_crowded() {
-            self.wake_up.give_way();
+    pub fn yield_if_oversubscribed(&self) {
+        if self.monitor.tuning.policy().is_oversubscribed() {
+            self.wake_up.yield_core();
         }
     }
 
-    /// Sleeps on the rank's doorbell until it is rung, `look` finds something, or the time is over.
-    pub(crate) fn bell_sleep(&self, timeout_ns: u64, look: &mut dyn FnMut() -> bool) {
+    /// Sleeps on the rank's event count until it is woken, `look` finds something, or the time is over.
+    pub(crate) fn sleep_until_woken(&self, timeout_ns: u64, look: &mut dyn FnMut() -> bool) {
         self.wake_up.sleep(timeout_ns, look);
     }
 
@@ -536,7 +536,7 @@ impl Rank {
     pub(crate) fn serve_with(&self, mut turn: impl FnMut() -> bool, has_work: impl Fn() -> bool) {
         loop {
             if !(self.progress() | turn()) {
-                self.bell_sleep(SLEEP_NS, &mut || self.progress() || has_work());
+                self.sleep_until_woken(SLEEP_NS, &mut || self.progress() || has_work());
             }
         }
     }
@@ -546,13 +546,13 @@ impl Rank {
         self.wake_up.wake_own();
     }
 
-    /// Looks for a short while whether memory that others write to is `ready`, before a wait for it: with cores for all
+    /// Spins for a short while whether memory that others write to is `ready`, before a wait for it: with cores for all
     /// that is usually enough. Returns whether it is.
     pub fn look_for(&self, mut ready: impl FnMut() -> bool) -> bool {
         // Longer than a cache line takes, shorter than anybody would notice who waits for progress.
-        const LOOKS: u32 = 32;
-        let looks = self.pressure.policy(self.monitor.tuning.policy()).looks();
-        for _ in 0..looks.min(LOOKS) {
+        const SPINS: u32 = 32;
+        let spins = self.contention.policy(self.monitor.tuning.policy()).spins();
+        for _ in 0..spins.min(SPINS) {
             if ready() {
                 return true;
             }
@@ -570,7 +570,7 @@ impl Rank {
     ) -> R {
         let mut wait = Wait::new(
             self.monitor.tuning.policy(),
-            &self.pressure,
+            &self.contention,
             &self.monitor.waiting,
             &*self.wake_up,
             &*self.clock,
@@ -578,7 +578,7 @@ impl Rank {
         let mut found = None;
         // Displays see the wait until this goes.
         let mut noted = None;
-        let _waits = self.helper.relieve(self);
+        let _waits = self.helper.pause(self);
         loop {
             let mut engine = self.engine.lock();
             if let Some(result) = ready(&mut engine) {
@@ -590,7 +590,7 @@ impl Rank {
             let moved = self.advance(&mut engine) || self.watch(&mut engine);
             drop(engine);
             match wait.step(moved) {
-                Next::Look => {}
+                Next::Spin => {}
                 Next::Note => noted = Some(self.note_wait(&pending, wait.since_ns())),
                 Next::Sleep(timeout_ns) => {
                     let events = &self.monitor.events;
@@ -667,7 +667,7 @@ impl Rank {
             self.wake_up.wake_own();
         }
         if engine.has_requests() {
-            self.helper.take_over();
+            self.helper.resume();
         }
         result
     }

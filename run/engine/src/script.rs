@@ -19,10 +19,10 @@ use crate::engine::{Engine, Task};
 
 /// What a script starts operations with. Cloning gives another handle of the same port.
 #[derive(Clone, Default)]
-pub struct Port(Arc<Mutex<Mail>>);
+pub struct Port(Arc<Mutex<Exchange>>);
 
 #[derive(Default)]
-struct Mail {
+struct Exchange {
     next: u64,
     commands: Vec<(u64, Command)>,
     ended: BTreeMap<u64, Outcome>,
@@ -72,17 +72,17 @@ impl Port {
     }
 
     fn start(&self, command: Command) -> Started {
-        let mut mail = self.mail();
-        let ticket = mail.next;
-        mail.next += 1;
-        mail.commands.push((ticket, command));
+        let mut exchange = self.exchange();
+        let ticket = exchange.next;
+        exchange.next += 1;
+        exchange.commands.push((ticket, command));
         Started {
             port: self.clone(),
             ticket,
         }
     }
 
-    fn mail(&self) -> MutexGuard<'_, Mail> {
+    fn exchange(&self) -> MutexGuard<'_, Exchange> {
         self.0.lock().expect("no panic under this lock")
     }
 }
@@ -91,7 +91,7 @@ impl Future for Started {
     type Output = Outcome;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Outcome> {
-        match self.port.mail().ended.remove(&self.ticket) {
+        match self.port.exchange().ended.remove(&self.ticket) {
             Some(outcome) => Poll::Ready(outcome),
             None => Poll::Pending,
         }
@@ -133,7 +133,7 @@ impl Task for Script {
             while at < self.children.len() {
                 let (id, ticket) = self.children[at];
                 if let Some(outcome) = engine.take(id) {
-                    self.port.mail().ended.insert(ticket, outcome);
+                    self.port.exchange().ended.insert(ticket, outcome);
                     self.children.swap_remove(at);
                     news = true;
                 } else {
@@ -146,7 +146,7 @@ impl Task for Script {
             let over = (self.body.as_mut())
                 .poll(&mut Context::from_waker(Waker::noop()))
                 .is_ready();
-            let commands = std::mem::take(&mut self.port.mail().commands);
+            let commands = std::mem::take(&mut self.port.exchange().commands);
             for (ticket, command) in commands {
                 let id = match command {
                     Command::Send { data, to, envelope } => {

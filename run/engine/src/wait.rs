@@ -1,7 +1,7 @@
 //! The one place that waits, and its policy.
 //!
 //! A waiting rank goes through three stages. It *looks*: polls without giving its core away. It
-//! *yields*: lets others on its core run between looks. It *sleeps* on its futex word. When every
+//! *yields*: lets others on its core run between spins. It *sleeps* on its futex word. When every
 //! rank has a core, looking longest is right: a message comes 60 ns after it was sent, a yield costs
 //! 0.4 µs, and waking a core that ran dry costs 25 µs in a virtual machine. When ranks outnumber the
 //! cores, looking steals the core from the very rank that is waited for, so the rank yields at once
@@ -18,7 +18,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use margay_net_platform::Clock;
-use margay_net_transport::Bell;
+use margay_net_transport::WakeUp;
 use margay_sys_os::cpu;
 
 use crate::monitor::WaitCounters;
@@ -26,9 +26,9 @@ use crate::monitor::WaitCounters;
 /// How a rank waits; see the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// Looks without anything between them.
-    looks: u32,
-    /// From then on the core is given away between looks, in nanoseconds of waiting.
+    /// Spins without anything between them.
+    spins: u32,
+    /// From then on the core is given away between spins, in nanoseconds of waiting.
     yield_after_ns: u64,
     /// From then on the rank sleeps, in nanoseconds of waiting.
     sleep_after_ns: u64,
@@ -47,32 +47,32 @@ impl Policy {
     pub fn new(ranks: u32, cores: u32) -> Policy {
         if ranks <= cores {
             Policy {
-                looks: 2000,
+                spins: 2000,
                 yield_after_ns: 50_000,
                 sleep_after_ns: 2_000_000,
             }
         } else {
-            Policy::CROWDED
+            Policy::OVERSUBSCRIBED
         }
     }
 
-    const CROWDED: Policy = Policy {
-        looks: 1,
+    const OVERSUBSCRIBED: Policy = Policy {
+        spins: 1,
         yield_after_ns: 0,
         sleep_after_ns: 400_000,
     };
 
-    /// When others press. A yield forfeits a turn to all of them (the kernel's fair scheduler has it so), a sleep gives
+    /// Under contention. A yield forfeits a turn to all of them (the kernel's fair scheduler has it so), a sleep gives
     /// the core away and keeps the turn: the wake brings the rank back at once.
-    const PRESSED: Policy = Policy {
-        looks: 200,
+    const CONTENDED: Policy = Policy {
+        spins: 200,
         yield_after_ns: u64::MAX,
         sleep_after_ns: 50_000,
     };
 
-    /// When others press where cores are short anyway.
-    const OUTDONE: Policy = Policy {
-        looks: 1,
+    /// Contended and oversubscribed.
+    const OVERSUBSCRIBED_AND_CONTENDED: Policy = Policy {
+        spins: 1,
         yield_after_ns: u64::MAX,
         sleep_after_ns: 0,
     };
@@ -81,10 +81,10 @@ impl Policy {
 /// Whether somebody else wants the core of a rank that should have it alone: foreign processes, or a
 /// quota. Found out from the kernel's count of involuntary switches.
 #[derive(Debug, Default)]
-pub(crate) struct Pressure {
-    pressed: AtomicBool,
+pub(crate) struct Contention {
+    contended: AtomicBool,
     /// Ranks of several jobs outnumber the cores.
-    crowded: AtomicBool,
+    oversubscribed: AtomicBool,
     switches: AtomicU64,
     checked_ns: AtomicU64,
 }
@@ -95,24 +95,24 @@ const CHECK_NS: u64 = 5_000_000;
 /// the core away now and then.
 const SWITCHES: u64 = 3;
 
-impl Pressure {
+impl Contention {
     /// The policy for now.
     #[inline]
     pub(crate) fn policy(&self, usual: Policy) -> Policy {
-        if usual.is_crowded() {
+        if usual.is_oversubscribed() {
             usual
-        } else if self.crowded.load(Ordering::Relaxed) {
-            Policy::CROWDED
-        } else if self.pressed.load(Ordering::Relaxed) {
-            Policy::PRESSED
+        } else if self.oversubscribed.load(Ordering::Relaxed) {
+            Policy::OVERSUBSCRIBED
+        } else if self.contended.load(Ordering::Relaxed) {
+            Policy::CONTENDED
         } else {
             usual
         }
     }
 
     /// From now on ranks count as more than cores.
-    pub(crate) fn crowd(&self) {
-        self.crowded.store(true, Ordering::Relaxed);
+    pub(crate) fn set_oversubscribed(&self) {
+        self.oversubscribed.store(true, Ordering::Relaxed);
     }
 
     fn check(&self, now: u64) {
@@ -122,16 +122,16 @@ impl Pressure {
         self.checked_ns.store(now, Ordering::Relaxed);
         let count = cpu::involuntary_switches();
         let before = self.switches.swap(count, Ordering::Relaxed);
-        let pressed = count.saturating_sub(before) >= SWITCHES;
-        self.pressed.store(pressed, Ordering::Relaxed);
+        let contended = count.saturating_sub(before) >= SWITCHES;
+        self.contended.store(contended, Ordering::Relaxed);
     }
 }
 
 impl Policy {
-    /// Looks, nanoseconds until it yields, nanoseconds until it sleeps.
+    /// Spins, nanoseconds until it yields, nanoseconds until it sleeps.
     pub(crate) fn numbers(&self) -> [u64; 3] {
         [
-            u64::from(self.looks),
+            u64::from(self.spins),
             self.yield_after_ns,
             self.sleep_after_ns,
         ]
@@ -140,9 +140,9 @@ impl Policy {
     /// The policy with these [`numbers`](Self::numbers).
     #[inline]
     pub(crate) fn of_numbers(numbers: [u64; 3]) -> Policy {
-        let [looks, yield_after_ns, sleep_after_ns] = numbers;
+        let [spins, yield_after_ns, sleep_after_ns] = numbers;
         Policy {
-            looks: looks as u32,
+            spins: spins as u32,
             yield_after_ns,
             sleep_after_ns,
         }
@@ -151,14 +151,14 @@ impl Policy {
     /// How often to look before anything else is done.
     #[must_use]
     #[inline]
-    pub fn looks(&self) -> u32 {
-        self.looks
+    pub fn spins(&self) -> u32 {
+        self.spins
     }
 
     /// Whether cores are short.
     #[must_use]
     #[inline]
-    pub fn is_crowded(&self) -> bool {
+    pub fn is_oversubscribed(&self) -> bool {
         self.yield_after_ns == 0
     }
 }
@@ -166,11 +166,11 @@ impl Policy {
 /// One wait.
 pub(crate) struct Wait<'a> {
     policy: Policy,
-    bell: &'a dyn Bell,
+    wake_up: &'a dyn WakeUp,
     clock: &'a dyn Clock,
-    pressure: &'a Pressure,
+    contention: &'a Contention,
     counters: &'a WaitCounters,
-    looks: u32,
+    spins: u32,
     untimed: u32,
     since_ns: u64,
     /// When it was counted last, and what was counted.
@@ -191,8 +191,8 @@ const SLOW_YIELD: u64 = 1 << 21;
 /// What the wait asks for next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    Look,
-    /// As `Look`, and tell displays what is waited for.
+    Spin,
+    /// As `Spin`, and tell displays what is waited for.
     Note,
     /// Sleep with this timeout.
     Sleep(u64),
@@ -201,18 +201,18 @@ pub(crate) enum Next {
 impl<'a> Wait<'a> {
     pub(crate) fn new(
         policy: Policy,
-        pressure: &'a Pressure,
+        contention: &'a Contention,
         counters: &'a WaitCounters,
-        bell: &'a dyn Bell,
+        wake_up: &'a dyn WakeUp,
         clock: &'a dyn Clock,
     ) -> Self {
         Wait {
-            policy: pressure.policy(policy),
-            bell,
+            policy: contention.policy(policy),
+            wake_up,
             clock,
-            pressure,
+            contention,
             counters,
-            looks: 0,
+            spins: 0,
             untimed: 0,
             since_ns: 0,
             counted_ns: 0,
@@ -227,19 +227,19 @@ impl<'a> Wait<'a> {
     #[inline]
     pub(crate) fn step(&mut self, moved: bool) -> Next {
         if moved {
-            self.looks = 0;
+            self.spins = 0;
             self.untimed = 0;
             self.since_ns = 0;
-            return Next::Look;
+            return Next::Spin;
         }
-        self.looks += 1;
-        if self.looks <= self.policy.looks {
-            return Next::Look;
+        self.spins += 1;
+        if self.spins <= self.policy.spins {
+            return Next::Spin;
         }
-        if self.policy.is_crowded() && self.untimed < YIELDS_UNTIMED {
+        if self.policy.is_oversubscribed() && self.untimed < YIELDS_UNTIMED {
             self.untimed += 1;
-            self.give_way();
-            return Next::Look;
+            self.yield_core();
+            return Next::Spin;
         }
         self.later()
     }
@@ -249,8 +249,8 @@ impl<'a> Wait<'a> {
         if self.since_ns == 0 {
             self.since_ns = now;
             self.counted_ns = now;
-            if !self.policy.is_crowded() {
-                self.pressure.check(now);
+            if !self.policy.is_oversubscribed() {
+                self.contention.check(now);
             }
         }
         self.spent_ns += now - self.counted_ns;
@@ -268,22 +268,24 @@ impl<'a> Wait<'a> {
             return Next::Note;
         }
         if waited >= self.policy.yield_after_ns {
-            self.give_way();
+            self.yield_core();
         } else {
             for _ in 0..8 {
-                self.bell.pause();
+                self.wake_up.pause();
             }
-            self.looks = self.policy.looks;
+            self.spins = self.policy.spins;
         }
-        Next::Look
+        Next::Spin
     }
 
-    fn give_way(&mut self) {
+    fn yield_core(&mut self) {
         self.yields += 1;
         let before = self.clock.ticks();
-        self.bell.give_way();
-        if self.policy.is_crowded() && self.clock.ticks().saturating_sub(before) >= SLOW_YIELD {
-            self.policy = Policy::OUTDONE;
+        self.wake_up.yield_core();
+        if self.policy.is_oversubscribed()
+            && self.clock.ticks().saturating_sub(before) >= SLOW_YIELD
+        {
+            self.policy = Policy::OVERSUBSCRIBED_AND_CONTENDED;
         }
     }
 
@@ -296,7 +298,7 @@ impl<'a> Wait<'a> {
     pub(crate) fn sleep(&mut self, timeout_ns: u64, look: &mut dyn FnMut() -> bool) -> u64 {
         let counters = self.counters;
         counters.asleep.fetch_add(1, Ordering::Relaxed);
-        self.bell.sleep(timeout_ns, look);
+        self.wake_up.sleep(timeout_ns, look);
         counters.asleep.fetch_sub(1, Ordering::Relaxed);
         let now = self.clock.now_ns();
         let slept = now - self.counted_ns;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use margay_core_datatype::{Basic, Datatype};
 use margay_core_registry::Facts;
-use margay_net_seeded::{Dice, Weather, world};
+use margay_net_seeded::{Conditions, Dice, world};
 use margay_run_engine::{Data, Envelope, Limits, Mode, Pattern, Policy, Rank, ReqId};
 use margay_sys_os::user::Mem;
 use margay_sys_shm::layout::Sizes;
@@ -200,10 +200,10 @@ fn seeded_worlds_keep_the_rules() {
         let messages = program(seed, size, 8_000);
         let limits = Limits {
             eager: dice.below(9000),
-            tokens: 1 + dice.below(6) as u32,
-            token_bytes: 1 + dice.below(9000),
+            credits: 1 + dice.below(6) as u32,
+            credit_bytes: 1 + dice.below(9000),
         };
-        let ranks = world(size, seed, Weather::of(seed))
+        let ranks = world(size, seed, Conditions::of(seed))
             .into_iter()
             .map(|end| Rank::over(end, limits, Policy::new(2, 1)))
             .collect();
@@ -227,7 +227,7 @@ fn shared_memory_keeps_the_rules() {
 fn a_seed_replays() {
     // The order of arrival at a wildcard receive is the network's choice; the seed fixes it.
     let history = |seed| {
-        let mut ranks: Vec<Rank> = world(3, seed, Weather::of(seed))
+        let mut ranks: Vec<Rank> = world(3, seed, Conditions::of(seed))
             .into_iter()
             .map(|end| Rank::over(end, Limits::default(), Policy::new(2, 1)))
             .collect();
@@ -287,7 +287,10 @@ fn a_flood_is_bounded_and_delivered_in_order() {
             // The receiver is busy with something else: it makes progress, but does not receive.
             receiver.progress();
             let (_, waiting) = receiver.lock().lock().outstanding();
-            assert!(waiting <= limits.tokens as usize + 1, "{waiting} unmatched");
+            assert!(
+                waiting <= limits.credits as usize + 1,
+                "{waiting} unmatched"
+            );
         }
         for i in 0..n {
             let mem = Mem::owned(4);
@@ -303,7 +306,7 @@ fn nothing_is_under_way_after_a_message_in_fragments() {
     // Longer than a packet, shorter than what is offered first.
     const SIZE: u64 = 40_000;
     for seed in 0..20 {
-        let mut ranks: Vec<Rank> = world(2, seed, Weather::of(seed))
+        let mut ranks: Vec<Rank> = world(2, seed, Conditions::of(seed))
             .into_iter()
             .map(|end| Rank::over(end, Limits::default(), Policy::new(2, 1)))
             .collect();
@@ -335,7 +338,7 @@ fn nothing_is_under_way_after_a_message_in_fragments() {
 
 #[test]
 fn unmatched_receives_and_queued_sends_can_be_cancelled() {
-    let mut ends = world(1, 3, Weather::of(3));
+    let mut ends = world(1, 3, Conditions::of(3));
     let end = ends.pop().expect("one rank");
     assert_eq!(end.transport.size(), 1);
     let rank = Rank::over(end, Limits::default(), Policy::new(1, 1));
@@ -440,10 +443,10 @@ fn a_message_is_received_or_cancelled() {
         let mut dice = Dice::new(seed);
         let limits = Limits {
             eager: dice.below(9000),
-            tokens: 1 + dice.below(30) as u32,
-            token_bytes: 1 + dice.below(60_000),
+            credits: 1 + dice.below(30) as u32,
+            credit_bytes: 1 + dice.below(60_000),
         };
-        let mut ends = world(2, seed, Weather::of(seed))
+        let mut ends = world(2, seed, Conditions::of(seed))
             .into_iter()
             .map(|end| Rank::over(end, limits, Policy::new(2, 1)));
         let ranks = std::array::from_fn(|_| ends.next().expect("two ranks"));

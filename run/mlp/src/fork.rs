@@ -22,8 +22,8 @@ use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use margay_core_topology::{Seat, place};
-use margay_sys_mlp::group::{Arena, MAX_SEATS, Phase, State, UNKNOWN};
+use margay_core_topology::{Placement, place};
+use margay_sys_mlp::group::{Arena, MAX_SLOTS, Phase, State, UNKNOWN};
 use margay_sys_mlp::openmp::flush_output;
 use margay_sys_mlp::robust::MAX_PROCESSES;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
@@ -58,8 +58,8 @@ impl Group {
             );
         }
         let arena = self.arena()?;
-        let seats = place(self.topology(), &threads);
-        self.describe(arena, &threads, &seats);
+        let slots = place(self.topology(), &threads);
+        self.describe(arena, &threads, &slots);
         if threads.len() == 1 {
             arena.header().set_phase(Phase::Running);
         } else {
@@ -71,16 +71,16 @@ impl Group {
     }
 
     /// Records the processes and threads that the group will have.
-    fn describe(&self, arena: &Arena, threads: &[u32], seats: &[Seat]) {
+    fn describe(&self, arena: &Arena, threads: &[u32], slots: &[Placement]) {
         let header = arena.header();
-        header.seats.store(seats.len() as u32, Ordering::Release);
-        for (cell, seat) in arena.seats().iter().zip(seats) {
-            cell.assign(seat.cpu.number, seat.cpu.node);
+        header.slots.store(slots.len() as u32, Ordering::Release);
+        for (cell, slot) in arena.slots().iter().zip(slots) {
+            cell.assign(slot.cpu.number, slot.cpu.node);
         }
         let mut first = 0;
         for (process, &threads) in (1..).zip(threads) {
             let member = arena.member(process);
-            member.first_seat.store(first, Ordering::Relaxed);
+            member.first_slot.store(first, Ordering::Relaxed);
             member.threads.store(threads, Ordering::Relaxed);
             member.active.store(threads, Ordering::Relaxed);
             first += threads;
@@ -140,7 +140,7 @@ impl Group {
                     PidFd::open(guard).map_err(|e| system("no handle of the guard", &e))?;
                 while header.phase() == Phase::Forking && !handle.has_ended() {
                     let settled = || header.phase() != Phase::Forking;
-                    header.bell.sleep(START_SLICE_NS, settled);
+                    header.event_count.sleep(START_SLICE_NS, settled);
                 }
                 if header.phase() != Phase::Running {
                     let _ = process::reap_one(guard);
@@ -192,7 +192,7 @@ impl Group {
         // The guard learns from the system how its children end, and reports it.
         if (code == 0 || first) && member.set_gone(state, code & 0xff) {
             header.gone.fetch_add(1, Ordering::SeqCst);
-            header.bell.ring();
+            header.event_count.wake();
             header.barrier.wake();
         }
         if let Some((_, wake_writer)) = self.wake_pipe.get() {
@@ -221,18 +221,18 @@ fn checked_threads(threads: &[i32]) -> Result<Vec<u32>> {
     let mut all = Vec::new();
     for (&threads, process) in threads.iter().zip(1..) {
         match u32::try_from(threads) {
-            Ok(threads @ 1..=MAX_SEATS) => all.push(threads),
+            Ok(threads @ 1..=MAX_SLOTS) => all.push(threads),
             _ => refuse!(
                 MLP_ERR_ARGUMENT,
-                "{threads} threads are asked for process {process}; it has at least one, and all together at most {MAX_SEATS}"
+                "{threads} threads are asked for process {process}; it has at least one, and all together at most {MAX_SLOTS}"
             ),
         }
     }
     let total: u32 = all.iter().sum();
-    if total > MAX_SEATS {
+    if total > MAX_SLOTS {
         refuse!(
             MLP_ERR_ARGUMENT,
-            "{total} threads are asked for; all processes together have at most {MAX_SEATS}"
+            "{total} threads are asked for; all processes together have at most {MAX_SLOTS}"
         );
     }
     Ok(all)
@@ -288,7 +288,7 @@ impl Guard<'_> {
         let header = self.arena.header();
         while header.phase() == Phase::Forking && process::parent() == guard {
             header
-                .bell
+                .event_count
                 .sleep(START_SLICE_NS, || header.phase() != Phase::Forking);
         }
         // A guard that was killed before this process asked to end with it does not end it.
@@ -381,7 +381,7 @@ impl Guard<'_> {
         let is_news = member.set_gone(state, status);
         if is_news {
             header.gone.fetch_add(1, Ordering::SeqCst);
-            header.bell.ring();
+            header.event_count.wake();
             header.barrier.wake();
         }
         let told_itself = number == 1 && member.state() == State::Dead;

@@ -1,7 +1,7 @@
 //! Lending CPUs: a process lends CPUs that it does not use, others borrow them, and it may reclaim
 //! them.
 //!
-//! Each seat (a thread's CPU) has one word that says which process uses the CPU. Every change is
+//! Each slot (a thread's CPU) has one word that says which process uses the CPU. Every change is
 //! one compare-and-swap of that word:
 //!
 //! | from | to | by | |
@@ -19,12 +19,12 @@
 
 use std::sync::atomic::Ordering;
 
-use margay_sys_mlp::group::{Arena, SeatCell, Use};
+use margay_sys_mlp::group::{Arena, ThreadSlot, Use};
 
 use crate::constants::*;
 use crate::error::Result;
 use crate::names::is_alive;
-use crate::threads::own_seats;
+use crate::threads::own_slots;
 use crate::{Group, refuse};
 
 impl Group {
@@ -36,8 +36,8 @@ impl Group {
     pub fn lend(&self, count: i64) -> Result<u32> {
         let count = checked_count(count)?;
         let arena = self.arena()?;
-        let own = own_seats(arena, self.process()).iter().rev();
-        let lent = own.filter(|seat| seat.change(Use::Own, Use::Lent));
+        let own = own_slots(arena, self.process()).iter().rev();
+        let lent = own.filter(|slot| slot.change(Use::Own, Use::Lent));
         Ok(lent.take(count).count() as u32)
     }
 
@@ -50,15 +50,15 @@ impl Group {
         let count = checked_count(count)?;
         let arena = self.arena()?;
         let me = self.process();
-        let home = own_seats(arena, me).first();
-        let home = home.map_or(0, |seat| seat.node.load(Ordering::Relaxed));
-        let mut seats = others(arena, me);
-        seats.sort_by_key(|(_, seat)| {
-            let node = seat.node.load(Ordering::Relaxed);
+        let home = own_slots(arena, me).first();
+        let home = home.map_or(0, |slot| slot.node.load(Ordering::Relaxed));
+        let mut slots = others(arena, me);
+        slots.sort_by_key(|(_, slot)| {
+            let node = slot.node.load(Ordering::Relaxed);
             self.topology().distance(home, node)
         });
-        let taken = seats.iter().filter(|(owner, seat)| {
-            free(arena, *owner, seat).is_some_and(|usage| seat.change(usage, Use::Borrowed(me)))
+        let taken = slots.iter().filter(|(owner, slot)| {
+            free(arena, *owner, slot).is_some_and(|usage| slot.change(usage, Use::Borrowed(me)))
         });
         Ok(taken.take(count).count() as u32)
     }
@@ -69,10 +69,10 @@ impl Group {
     /// When the arena cannot be made.
     pub fn idle(&self) -> Result<u32> {
         let arena = self.arena()?;
-        let seats = others(arena, self.process());
-        let idle = seats
+        let slots = others(arena, self.process());
+        let idle = slots
             .iter()
-            .filter(|(owner, seat)| free(arena, *owner, seat).is_some());
+            .filter(|(owner, slot)| free(arena, *owner, slot).is_some());
         Ok(idle.count() as u32)
     }
 
@@ -84,18 +84,18 @@ impl Group {
     pub fn reclaim(&self) -> Result<u32> {
         let arena = self.arena()?;
         let mut out = 0;
-        for seat in own_seats(arena, self.process()) {
+        for slot in own_slots(arena, self.process()) {
             // Each failed change means that another process has made one; after few of those the
             // state stays.
             loop {
-                let usage = seat.usage();
+                let usage = slot.usage();
                 let next = match usage {
                     Use::Own => break,
                     Use::Lent => Use::Own,
                     Use::Borrowed(p) | Use::Wanted(p) if !is_alive(arena, p) => Use::Own,
                     Use::Borrowed(p) | Use::Wanted(p) => Use::Wanted(p),
                 };
-                if usage == next || seat.change(usage, next) {
+                if usage == next || slot.change(usage, next) {
                     out += u32::from(next != Use::Own);
                     break;
                 }
@@ -126,27 +126,27 @@ impl Group {
 /// Changes the use of all CPUs that this process uses in one way. Its threads are no longer bound
 /// there.
 fn hand_over(arena: &Arena, from: Use, to: Use) -> u32 {
-    let seats = arena.seats().iter().filter(|seat| {
-        let is_here = seat.usage() == from;
+    let slots = arena.slots().iter().filter(|slot| {
+        let is_here = slot.usage() == from;
         if is_here {
-            seat.thread.store(0, Ordering::Relaxed);
+            slot.thread.store(0, Ordering::Relaxed);
         }
-        is_here && seat.change(from, to)
+        is_here && slot.change(from, to)
     });
-    seats.count() as u32
+    slots.count() as u32
 }
 
-/// The seats of all other processes, with their owners.
-fn others(arena: &Arena, me: u32) -> Vec<(u32, &SeatCell)> {
+/// The slots of all other processes, with their owners.
+fn others(arena: &Arena, me: u32) -> Vec<(u32, &ThreadSlot)> {
     let processes = arena.header().processes.load(Ordering::Relaxed);
     let processes = (1..=processes).filter(|&process| process != me);
-    let seats = processes.flat_map(|owner| own_seats(arena, owner).iter().map(move |s| (owner, s)));
-    seats.collect()
+    let slots = processes.flat_map(|owner| own_slots(arena, owner).iter().map(move |s| (owner, s)));
+    slots.collect()
 }
 
-/// How a seat is used, if that means that it may be borrowed.
-fn free(arena: &Arena, owner: u32, seat: &SeatCell) -> Option<Use> {
-    let usage = seat.usage();
+/// How a slot is used, if that means that it may be borrowed.
+fn free(arena: &Arena, owner: u32, slot: &ThreadSlot) -> Option<Use> {
+    let usage = slot.usage();
     let has_owner = is_alive(arena, owner);
     let is_free = match usage {
         Use::Own => !has_owner,

@@ -38,7 +38,7 @@ use constants::*;
 use error::{Error, Result};
 use margay_core_topology::Topology;
 use margay_sys_mlp::group::{Arena, Phase, State};
-use margay_sys_mlp::robust::{Patience, Token};
+use margay_sys_mlp::robust::{Holder, WaitPolicy};
 use margay_sys_os::cpu;
 use margay_sys_os::process::PidFd;
 
@@ -182,7 +182,7 @@ impl Group {
         let cores = cpu::usable_cores() as u32;
         let header = arena.header();
         header.usable_cores.store(cores, Ordering::Relaxed);
-        margay_sys_os::doorbell::register();
+        margay_sys_os::event_count::register();
         self.arena.get_or_init(|| arena)
     }
 
@@ -198,19 +198,19 @@ impl Group {
     }
 
     /// How the processes wait for each other.
-    fn patience(&self, arena: &Arena) -> Patience {
+    fn policy(&self, arena: &Arena) -> WaitPolicy {
         let header = arena.header();
         let cores = header.usable_cores.load(Ordering::Relaxed);
-        if header.seats.load(Ordering::Relaxed) > cores {
-            Patience::SHARED_CORES
+        if header.slots.load(Ordering::Relaxed) > cores {
+            WaitPolicy::SHARED_CORES
         } else {
-            Patience::CORE_EACH
+            WaitPolicy::CORE_EACH
         }
     }
 
     /// The calling thread as a holder of locks.
     #[inline]
-    fn token(&self) -> Token {
+    fn holder(&self) -> Holder {
         // The only thread of a copied process has another number than the one in the inherited
         // variable.
         thread_local!(static HERE: Cell<(u32, u32)> = const { Cell::new((0, 0)) });
@@ -223,7 +223,7 @@ impl Group {
                 thread
             }
         });
-        Token::new(me, thread)
+        Holder::new(me, thread)
     }
 
     /// Whether the group was made.

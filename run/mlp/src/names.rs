@@ -120,12 +120,12 @@ impl Group {
 
     /// Runs `f` while no other thread changes the table of names.
     fn with_names<R>(&self, arena: &Arena, f: impl FnOnce() -> Result<R>) -> Result<R> {
-        let me = self.token();
+        let me = self.holder();
         let lock = &arena.header().names_lock;
         // The table is whole at any time, so it does not matter whether a process died while it
         // held the lock.
         if lock
-            .lock(me, self.patience(arena), |p| is_alive(arena, p))
+            .lock(me, self.policy(arena), |p| is_alive(arena, p))
             .is_err()
         {
             refuse!(

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use margay_core_topology::list_text;
-use margay_sys_mlp::group::{Arena, SeatCell, State, Use};
+use margay_sys_mlp::group::{Arena, State, ThreadSlot, Use};
 use margay_sys_os::{cpu, memory};
 
 use crate::error::Result;
-use crate::threads::own_seats;
+use crate::threads::own_slots;
 use crate::{Binding, Group, binding, bytes_text, how};
 
 /// Pages of one part that are looked at: where more are, this many from its beginning.
@@ -39,13 +39,13 @@ impl Group {
             if !end.is_empty() {
                 line(out, format_args!("{process:7} {pid:8} {end}"));
             }
-            for (seat, thread) in own_seats(arena, process).iter().zip(0..) {
-                let cpu = seat.cpu.load(Ordering::Relaxed);
-                let node = seat.node.load(Ordering::Relaxed);
+            for (slot, thread) in own_slots(arena, process).iter().zip(0..) {
+                let cpu = slot.cpu.load(Ordering::Relaxed);
+                let node = slot.node.load(Ordering::Relaxed);
                 let state = if end.is_empty() {
-                    state(seat)
+                    state(slot)
                 } else {
-                    lending(seat.usage()).unwrap_or_default()
+                    lending(slot.usage()).unwrap_or_default()
                 };
                 line(
                     out,
@@ -68,12 +68,12 @@ impl Group {
     fn head(&self, arena: &Arena, out: &mut String) -> Result<()> {
         let header = arena.header();
         let processes = header.processes.load(Ordering::Relaxed);
-        let seats = arena.seats().len();
+        let slots = arena.slots().len();
         let usable: Vec<u32> = self.topology().cpus().iter().map(|c| c.number).collect();
         line(
             out,
             format_args!(
-                "MLP: {processes} processes, {seats} threads; usable CPUs {}",
+                "MLP: {processes} processes, {slots} threads; usable CPUs {}",
                 list_text(&usable)
             ),
         );
@@ -84,11 +84,11 @@ impl Group {
                 format_args!("the CPU quota keeps {cores} of them busy"),
             );
         }
-        if seats > usable.len() {
+        if slots > usable.len() {
             line(
                 out,
                 format_args!(
-                    "more threads than CPUs: {seats} threads share {}",
+                    "more threads than CPUs: {slots} threads share {}",
                     usable.len()
                 ),
             );
@@ -162,16 +162,16 @@ fn pages_text(address: usize, bytes: u64) -> String {
     text
 }
 
-/// The remark about a seat.
-fn state(seat: &SeatCell) -> String {
-    let thread = seat.thread.load(Ordering::Relaxed);
-    let own = seat.cpu.load(Ordering::Relaxed) as usize;
+/// The remark about a slot.
+fn state(slot: &ThreadSlot) -> String {
+    let thread = slot.thread.load(Ordering::Relaxed);
+    let own = slot.cpu.load(Ordering::Relaxed) as usize;
     let bound = match cpu::affinity_of(thread).filter(|_| thread != 0) {
         Some(cpus) if cpus == [own] => format!("thread {thread} is bound"),
         Some(cpus) => format!("thread {thread} is not bound: it may use CPUs {cpus:?}"),
         None => "no thread is bound".to_owned(),
     };
-    match lending(seat.usage()) {
+    match lending(slot.usage()) {
         Some(usage) => format!("{usage}; {bound}"),
         None => bound,
     }

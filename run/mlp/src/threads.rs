@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use margay_sys_mlp::group::{Arena, SeatCell, Use};
+use margay_sys_mlp::group::{Arena, ThreadSlot, Use};
 use margay_sys_mlp::openmp::OpenMp;
 use margay_sys_os::{cpu, memory, process};
 
@@ -21,7 +21,7 @@ impl Group {
     /// When it is called in a parallel region, or the system does not bind a thread.
     pub fn use_threads(&self) -> Result<u32> {
         let arena = self.arena()?;
-        if arena.seats().is_empty() {
+        if arena.slots().is_empty() {
             refuse!(MLP_ERR_STATE, "there is no group yet; forkit makes it");
         }
         let runtime = OpenMp::find();
@@ -32,8 +32,8 @@ impl Group {
             );
         }
         self.give_back_wanted(arena);
-        let seats = self.seats_in_use(arena);
-        let threads = seats.len() as u32;
+        let slots = self.slots_in_use(arena);
+        let threads = slots.len() as u32;
         let member = arena.member(self.process());
         member.active.store(threads, Ordering::Relaxed);
         process::set_variable("OMP_NUM_THREADS", &threads.to_string());
@@ -44,14 +44,14 @@ impl Group {
             }
             return Ok(threads);
         }
-        let all: BTreeSet<usize> = seats.iter().map(|seat| number(seat)).collect();
+        let all: BTreeSet<usize> = slots.iter().map(|slot| number(slot)).collect();
         let all: Vec<usize> = all.into_iter().collect();
         // Threads that a runtime makes now inherit the CPUs of the calling thread; each is bound to
         // its own below.
         bind(0, &all)?;
         match runtime {
             _ if threads == 1 => self.pin(0)?,
-            Some(runtime) => self.bind_team(arena, runtime, &seats, binding)?,
+            Some(runtime) => self.bind_team(arena, runtime, &slots, binding)?,
             None => {}
         }
         if let Some(runtime) = runtime {
@@ -65,11 +65,11 @@ impl Group {
         &self,
         arena: &Arena,
         runtime: OpenMp,
-        seats: &[&SeatCell],
+        slots: &[&ThreadSlot],
         binding: Binding,
     ) -> Result<()> {
-        let threads = seats.len() as u32;
-        let numbers: Vec<AtomicU32> = seats.iter().map(|_| AtomicU32::new(0)).collect();
+        let threads = slots.len() as u32;
+        let numbers: Vec<AtomicU32> = slots.iter().map(|_| AtomicU32::new(0)).collect();
         let note = |thread: u32| {
             if let Some(number) = numbers.get(thread as usize) {
                 number.store(cpu::thread_number(), Ordering::Relaxed);
@@ -84,21 +84,21 @@ impl Group {
         if distinct.len() < there.len() {
             // The runtime runs several members of a team by one thread of the system, and moves
             // them itself.
-            for seat in seats {
-                seat.thread.store(0, Ordering::Relaxed);
+            for slot in slots {
+                slot.thread.store(0, Ordering::Relaxed);
             }
             return Ok(());
         }
-        for (seat, &thread) in seats.iter().zip(&numbers) {
+        for (slot, &thread) in slots.iter().zip(&numbers) {
             if thread != 0 {
-                bind(thread, &[number(seat)])?;
+                bind(thread, &[number(slot)])?;
             }
-            seat.thread.store(thread, Ordering::Relaxed);
+            slot.thread.store(thread, Ordering::Relaxed);
         }
         if binding == Binding::Memory && self.topology().has_nodes() {
             runtime.in_each_thread(threads, &|thread| {
-                if let Some(seat) = seats.get(thread as usize) {
-                    self.take_memory_of(arena, seat);
+                if let Some(slot) = slots.get(thread as usize) {
+                    self.take_memory_of(arena, slot);
                 }
             });
         }
@@ -110,18 +110,18 @@ impl Group {
     /// Tells the runtime, or the user when it cannot be told.
     pub(crate) fn care_for_shared_cpus(&self, arena: &Arena) {
         let header = arena.header();
-        let (seats, cores) = (
-            header.seats.load(Ordering::Relaxed),
+        let (slots, cores) = (
+            header.slots.load(Ordering::Relaxed),
             header.usable_cores.load(Ordering::Relaxed),
         );
-        let Some(runtime) = OpenMp::find().filter(|_| seats > cores) else {
+        let Some(runtime) = OpenMp::find().filter(|_| slots > cores) else {
             return;
         };
         if runtime.wait_asleep() || self.process() != 1 || !teams_spin(arena) {
             return;
         }
         eprintln!(
-            "forkit: {seats} threads share {cores} CPUs, and those of OpenMP spin while they wait; set OMP_WAIT_POLICY=passive, \
+            "forkit: {slots} threads share {cores} CPUs, and those of OpenMP spin while they wait; set OMP_WAIT_POLICY=passive, \
              or use fewer threads"
         );
     }
@@ -133,30 +133,30 @@ impl Group {
     /// When the process has no such thread, or the system does not bind it.
     pub fn pin(&self, thread: i64) -> Result<()> {
         let arena = self.arena()?;
-        let seats = self.seats_in_use(arena);
-        let Some(seat) = usize::try_from(thread).ok().and_then(|t| seats.get(t)) else {
+        let slots = self.slots_in_use(arena);
+        let Some(slot) = usize::try_from(thread).ok().and_then(|t| slots.get(t)) else {
             refuse!(
                 MLP_ERR_ARGUMENT,
                 "there is no thread {thread}; this process has {} (from 0) now",
-                seats.len()
+                slots.len()
             );
         };
         let binding = binding()?;
         if binding == Binding::Nothing {
             return Ok(());
         }
-        bind(0, &[number(seat)])?;
-        seat.thread.store(cpu::thread_number(), Ordering::Relaxed);
+        bind(0, &[number(slot)])?;
+        slot.thread.store(cpu::thread_number(), Ordering::Relaxed);
         if binding == Binding::Memory && self.topology().has_nodes() {
-            self.take_memory_of(arena, seat);
+            self.take_memory_of(arena, slot);
         }
         Ok(())
     }
 
-    /// The calling thread gets memory from the node of a seat's CPU from now on. Whether the system
+    /// The calling thread gets memory from the node of a slot's CPU from now on. Whether the system
     /// accepts that is recorded for the report.
-    fn take_memory_of(&self, arena: &Arena, seat: &SeatCell) {
-        let code = match memory::take_from(seat.node.load(Ordering::Relaxed)) {
+    fn take_memory_of(&self, arena: &Arena, slot: &ThreadSlot) {
+        let code = match memory::take_from(slot.node.load(Ordering::Relaxed)) {
             Ok(()) => 1,
             Err(error) => -error.raw_os_error().unwrap_or(1),
         };
@@ -167,15 +167,14 @@ impl Group {
         }
     }
 
-    /// The seats whose CPUs this process uses: its own that it has not lent, and those that it has
+    /// The slots whose CPUs this process uses: its own that it has not lent, and those that it has
     /// borrowed. At least one.
-    pub(crate) fn seats_in_use<'a>(&self, arena: &'a Arena) -> Vec<&'a SeatCell> {
+    pub(crate) fn slots_in_use<'a>(&self, arena: &'a Arena) -> Vec<&'a ThreadSlot> {
         let me = self.process();
-        let own = own_seats(arena, me);
-        let mut used: Vec<&SeatCell> = own.iter().filter(|s| s.usage() == Use::Own).collect();
-        let borrowed =
-            |seat: &&SeatCell| matches!(seat.usage(), Use::Borrowed(p) | Use::Wanted(p) if p == me);
-        used.extend(arena.seats().iter().filter(borrowed));
+        let own = own_slots(arena, me);
+        let mut used: Vec<&ThreadSlot> = own.iter().filter(|s| s.usage() == Use::Own).collect();
+        let borrowed = |slot: &&ThreadSlot| matches!(slot.usage(), Use::Borrowed(p) | Use::Wanted(p) if p == me);
+        used.extend(arena.slots().iter().filter(borrowed));
         if used.is_empty() {
             used.extend(own.first());
         }
@@ -236,8 +235,8 @@ impl Group {
         let arena = self.arena()?;
         let first = (part.offset + offset).next_multiple_of(PAGE);
         let end = (part.offset + end).next_multiple_of(PAGE);
-        let node = own_seats(arena, process).first();
-        let node = node.map_or(0, |seat| seat.node.load(Ordering::Relaxed));
+        let node = own_slots(arena, process).first();
+        let node = node.map_or(0, |slot| slot.node.load(Ordering::Relaxed));
         let bytes = end.min(arena.data().end).saturating_sub(first);
         Ok((arena.address(first), bytes as usize, node))
     }
@@ -259,19 +258,19 @@ fn teams_spin(arena: &Arena) -> bool {
     (1..=processes).any(is_team) && !is_passive && !is_ours
 }
 
-/// The seats that a process was given.
-pub(crate) fn own_seats(arena: &Arena, process: u32) -> &[SeatCell] {
+/// The slots that a process was given.
+pub(crate) fn own_slots(arena: &Arena, process: u32) -> &[ThreadSlot] {
     let member = arena.member(process);
-    let first = member.first_seat.load(Ordering::Relaxed) as usize;
+    let first = member.first_slot.load(Ordering::Relaxed) as usize;
     let threads = member.threads.load(Ordering::Relaxed) as usize;
     arena
-        .seats()
+        .slots()
         .get(first..first.saturating_add(threads))
         .unwrap_or_default()
 }
 
-fn number(seat: &SeatCell) -> usize {
-    seat.cpu.load(Ordering::Relaxed) as usize
+fn number(slot: &ThreadSlot) -> usize {
+    slot.cpu.load(Ordering::Relaxed) as usize
 }
 
 fn bind(thread: u32, cpus: &[usize]) -> Result<()> {

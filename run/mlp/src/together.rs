@@ -33,7 +33,7 @@ impl Group {
         };
         let done = header
             .barrier
-            .wait(accepted, members, self.patience(arena), broken);
+            .wait(accepted, members, self.policy(arena), broken);
         done.map_err(|_| self.death(arena))
     }
 
@@ -44,12 +44,12 @@ impl Group {
     pub fn lock(&self, address: usize) -> Result<Taken> {
         let arena = self.arena()?;
         let lock = lock_at(arena, address)?;
-        let me = self.token();
+        let me = self.holder();
         let alive = |process| {
             self.check_guard(arena);
             is_alive(arena, process)
         };
-        let taken = lock.lock(me, self.patience(arena), alive);
+        let taken = lock.lock(me, self.policy(arena), alive);
         taken.map_err(|_| {
             let text = "the calling thread has the lock already, and would wait for itself";
             Error::new(MLP_ERR_LOCK, text)
@@ -64,7 +64,7 @@ impl Group {
     pub fn try_lock(&self, address: usize) -> Result<Option<Taken>> {
         let arena = self.arena()?;
         let lock = lock_at(arena, address)?;
-        Ok(lock.try_lock(self.token(), |p| is_alive(arena, p)).ok())
+        Ok(lock.try_lock(self.holder(), |p| is_alive(arena, p)).ok())
     }
 
     /// `mlp_unlock`: releases the lock.
@@ -73,7 +73,7 @@ impl Group {
     /// When the calling thread does not have it.
     pub fn unlock(&self, address: usize) -> Result<()> {
         let lock = lock_at(self.arena()?, address)?;
-        match lock.unlock(self.token()) {
+        match lock.unlock(self.holder()) {
             Ok(()) => Ok(()),
             Err(HeldBy(None)) => refuse!(MLP_ERR_LOCK, "the lock is free"),
             Err(HeldBy(Some(holder))) => refuse!(
@@ -100,7 +100,7 @@ impl Group {
                 return Ok(all - gone);
             }
             me.ready.store(gone, Ordering::SeqCst);
-            header.bell.ring();
+            header.event_count.wake();
             let settled = || {
                 let waits_for = |p| {
                     let member = arena.member(p);
@@ -109,7 +109,7 @@ impl Group {
                 header.gone.load(Ordering::SeqCst) != gone || !(1..=all).any(waits_for)
             };
             while !settled() {
-                header.bell.sleep(SLICE_NS, settled);
+                header.event_count.sleep(SLICE_NS, settled);
                 self.check_guard(arena);
             }
             if header.gone.load(Ordering::SeqCst) == gone {

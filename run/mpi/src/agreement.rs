@@ -1,6 +1,6 @@
 //! How processes agree on a value although some of them die: one member's part, without messages' ways.
 //!
-//! There is a failure detector that is never wrong (the launcher's, `margay_run_engine`), though members may hear of deaths at
+//! There is a failure detector that is never wrong (the launcher's, `margay_run_engine`), though members may receive of deaths at
 //! different times and in different orders, and messages between two stay in order. Then handing over from coordinator to
 //! coordinator is enough; it is Paxos (L. Lamport, "Paxos Made Simple", 2001) in which a ballot is a member and a quorum is
 //! all who live, as in the early-returning agreement of ULFM (Herault et al., "Practical scalable consensus for
@@ -21,7 +21,7 @@
 //! decisions that `c` heard it takes the latest, of `b` or of a coordinator between the two, which by induction has the value
 //! `v`. And `X` has not returned before `c` accepted something too, unless `c` was dead. So whoever returns, or lives, has the same value.
 //!
-//! **It ends.** Let `c` be the first that lives in the end. All others that live hear of the deaths before it; then each that has no
+//! **It ends.** Let `c` be the first that lives in the end. All others that live receive of the deaths before it; then each that has no
 //! decision has sent `c` a contribution, and each that has one sent it that. So `c` decides or has decided; what it then sends
 //! to all bears `c` or a later one, or it answers, and nobody has promised more than `c`.
 
@@ -35,7 +35,7 @@ pub(crate) trait Value: Clone {
 
 /// What members tell each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told<V> {
+pub(crate) enum Message<V> {
     /// To the sender's coordinator.
     Contribution(V),
     /// Made by that coordinator.
@@ -92,16 +92,16 @@ impl<V: Value> Agreement<V> {
     /// Whether a message of that member may still come: it lives, as far as is known, and owes one.
     pub(crate) fn awaits(&self, from: usize) -> bool {
         let peer = &self.peers[from];
-        let told = |&(by, _): &(usize, V)| !peer.asked || by >= from;
-        from != self.me && !peer.dead && !peer.decision.as_ref().is_some_and(told)
+        let is_final = |&(by, _): &(usize, V)| !peer.asked || by >= from;
+        from != self.me && !peer.dead && !peer.decision.as_ref().is_some_and(is_final)
     }
 
     /// A message has come.
-    pub(crate) fn hear(&mut self, from: usize, told: Told<V>) {
+    pub(crate) fn receive(&mut self, from: usize, message: Message<V>) {
         let peer = &mut self.peers[from];
-        match told {
-            Told::Contribution(value) => peer.contribution = Some(value),
-            Told::Decision(by, value) => peer.decision = Some((by, value)),
+        match message {
+            Message::Contribution(value) => peer.contribution = Some(value),
+            Message::Decision(by, value) => peer.decision = Some((by, value)),
         }
     }
 
@@ -111,13 +111,13 @@ impl<V: Value> Agreement<V> {
     }
 
     /// What is to be done now: calls `send` with receivers and messages.
-    pub(crate) fn step(&mut self, mut send: impl FnMut(usize, Told<V>)) {
+    pub(crate) fn step(&mut self, mut send: impl FnMut(usize, Message<V>)) {
         if self.accepted.is_none() {
             self.ask(&mut send);
             self.accepted = self.decide();
             if let Some((by, value)) = &self.accepted {
                 for (to, _) in self.others() {
-                    send(to, Told::Decision(*by, value.clone()));
+                    send(to, Message::Decision(*by, value.clone()));
                 }
             }
         }
@@ -128,7 +128,7 @@ impl<V: Value> Agreement<V> {
         for (to, peer) in self.peers.iter_mut().enumerate() {
             if peer.contribution.is_some() && !peer.answered && !peer.dead {
                 peer.answered = true;
-                send(to, Told::Decision(self.me, value.clone()));
+                send(to, Message::Decision(self.me, value.clone()));
             }
         }
     }
@@ -145,7 +145,7 @@ impl<V: Value> Agreement<V> {
     }
 
     /// Sends a new coordinator the contribution.
-    fn ask(&mut self, send: &mut impl FnMut(usize, Told<V>)) {
+    fn ask(&mut self, send: &mut impl FnMut(usize, Message<V>)) {
         let coordinator = self.others().map(|(rank, _)| rank).next();
         let coordinator = coordinator.map_or(self.me, |first| first.min(self.me));
         if self.coordinator == Some(coordinator) {
@@ -154,7 +154,7 @@ impl<V: Value> Agreement<V> {
         self.coordinator = Some(coordinator);
         if coordinator != self.me {
             self.peers[coordinator].asked = true;
-            send(coordinator, Told::Contribution(self.own.clone()));
+            send(coordinator, Message::Contribution(self.own.clone()));
         }
     }
 
@@ -231,7 +231,7 @@ mod tests {
         alive: Vec<bool>,
         returned: Vec<Option<Set>>,
         /// Messages from, to, in order.
-        pipes: Vec<Vec<VecDeque<Told<Set>>>>,
+        pipes: Vec<Vec<VecDeque<Message<Set>>>>,
         /// Of whose death who has heard.
         known: Vec<Vec<bool>>,
     }
@@ -271,17 +271,17 @@ mod tests {
                 return;
             };
             let mut out = Vec::new();
-            member.step(|to, told| out.push((to, told)));
+            member.step(|to, message| out.push((to, message)));
             // Pipes to different members have room at different times.
             let first = self.random.below(self.alive.len());
             out.sort_by_key(|(to, _)| to ^ first);
-            for (to, told) in out {
+            for (to, message) in out {
                 if *deaths > 0 && self.random.below(self.mortality) == 0 {
                     *deaths -= 1;
                     self.alive[me] = false;
                     return;
                 }
-                self.pipes[me][to].push_back(told);
+                self.pipes[me][to].push_back(message);
             }
             let member = self.members[me].as_ref().expect("it has begun");
             if let Some(value) = member.result() {
@@ -309,8 +309,8 @@ mod tests {
             let member = self.members[me].as_mut().expect("it has begun");
             if member.awaits(from) {
                 // What the dead sent is heard before their death is.
-                if let Some(told) = self.pipes[from][me].pop_front() {
-                    member.hear(from, told);
+                if let Some(message) = self.pipes[from][me].pop_front() {
+                    member.receive(from, message);
                 } else if !self.alive[from] {
                     member.lose(from);
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use margay_core_datatype::Basic;
 use margay_core_reduce as reduce;
 use margay_run_engine::Data;
-use margay_run_engine::node::{Blocks, Channel, Disagreement, SHORT_BYTES, Trouble};
+use margay_run_engine::node::{Blocks, Cause, Channel, Disagreement, SHORT_BYTES};
 use margay_sys_os::user::{Mem, Piece};
 
 use crate::Mpi;
@@ -120,19 +120,19 @@ fn error_of(disagreement: Disagreement) -> Error {
         rank,
         bytes,
         expected,
-        trouble,
+        cause,
     } = disagreement;
-    match trouble {
+    match cause {
         None => {}
-        Some(Trouble::Failed(failed)) => return failure(failed, "the collective operation"),
-        Some(Trouble::Busy) => {
+        Some(Cause::Failed(failed)) => return failure(failed, "the collective operation"),
+        Some(Cause::Busy) => {
             return Error::new(
                 MPI_ERR_OTHER,
                 "another thread of this rank is in a collective operation of the same communicator; order the calls, or \
                  give each thread a duplicate of the communicator",
             );
         }
-        Some(Trouble::Unreadable) => {
+        Some(Cause::Unreadable) => {
             return Error::new(
                 MPI_ERR_OTHER,
                 format!(

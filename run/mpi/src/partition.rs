@@ -171,7 +171,7 @@ impl Mpi {
         self.rank.progress();
         let arrived = here();
         if !arrived {
-            self.rank.give_way_if_crowded();
+            self.rank.yield_if_oversubscribed();
         }
         Ok(arrived)
     }

@@ -486,7 +486,7 @@ impl Mpi {
 
     /// An error when no message can come from there.
     fn check_source(&self, source: &Source) -> Result<()> {
-        if !self.rank.has_trouble() {
+        if !self.rank.has_failures() {
             return Ok(());
         }
         let engine = self.rank.lock().lock();
@@ -521,7 +521,7 @@ impl Mpi {
             Some(source) => match self.rank.improbe(source.pattern) {
                 Some((id, arrived)) => Ok(Some((self.message_add(id, comm)?, status_of(&arrived)))),
                 None => {
-                    self.rank.give_way_if_crowded();
+                    self.rank.yield_if_oversubscribed();
                     self.check_source(&source).map(|()| None)
                 }
             },

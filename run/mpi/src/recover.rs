@@ -12,7 +12,7 @@ use margay_run_engine::{
 };
 use margay_sys_os::user::Mem;
 
-use crate::agreement::{self, Agreement, Told};
+use crate::agreement::{self, Agreement, Message};
 use crate::comm::{Comm, Parts};
 use crate::error::*;
 use crate::outcome::failure;
@@ -74,10 +74,10 @@ const CONTRIBUTION: u8 = 0;
 const DECISION: u8 = 1;
 
 /// Kind, coordinator, value.
-fn encode(told: &Told<Value>) -> Vec<u8> {
-    let (kind, by, value) = match told {
-        Told::Contribution(value) => (CONTRIBUTION, 0, value),
-        Told::Decision(by, value) => (DECISION, *by as u32, value),
+fn encode(message: &Message<Value>) -> Vec<u8> {
+    let (kind, by, value) = match message {
+        Message::Contribution(value) => (CONTRIBUTION, 0, value),
+        Message::Decision(by, value) => (DECISION, *by as u32, value),
     };
     let mut bytes = vec![kind];
     bytes.extend(by.to_ne_bytes());
@@ -85,13 +85,13 @@ fn encode(told: &Told<Value>) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Told<Value> {
+fn decode(bytes: &[u8]) -> Message<Value> {
     let by = u32::from_ne_bytes(bytes[1..5].try_into().expect("four bytes"));
     let value = Value::decode(&bytes[5..]);
     if bytes[0] == DECISION {
-        Told::Decision(by as usize, value)
+        Message::Decision(by as usize, value)
     } else {
-        Told::Contribution(value)
+        Message::Contribution(value)
     }
 }
 
@@ -111,7 +111,7 @@ struct Agreeing {
 
 impl Agreeing {
     /// Takes what has come from a process.
-    fn hear(&mut self, engine: &mut Engine, from: usize) {
+    fn receive(&mut self, engine: &mut Engine, from: usize) {
         while self.agreement.awaits(from) {
             let (id, mem) = self.receives[from].take().unwrap_or_else(|| {
                 let mem = Mem::owned(self.length);
@@ -126,15 +126,15 @@ impl Agreeing {
             if outcome.failed.is_some() {
                 self.agreement.lose(from);
             } else {
-                let told = mem.with_bytes(0, self.length, decode);
-                self.agreement.hear(from, told);
+                let message = mem.with_bytes(0, self.length, decode);
+                self.agreement.receive(from, message);
             }
         }
     }
 
     fn step(&mut self, engine: &mut Engine) {
         for from in 0..self.processes.len() {
-            self.hear(engine, from);
+            self.receive(engine, from);
         }
         let envelope = Envelope {
             context: self.context,
@@ -142,15 +142,15 @@ impl Agreeing {
             tag: self.tag,
         };
         let (processes, sends) = (&self.processes, &mut self.sends);
-        self.agreement.step(|to, told| {
-            let bytes = encode(&told);
+        self.agreement.step(|to, message| {
+            let bytes = encode(&message);
             let length = bytes.len() as u64;
             let data = Data::bytes(Mem::from_vec(bytes), length);
             sends.push(engine.isend(Mode::Standard, data, processes[to], envelope));
         });
         // What was sent may have made more due.
         for from in 0..self.processes.len() {
-            self.hear(engine, from);
+            self.receive(engine, from);
         }
     }
 }
@@ -186,7 +186,7 @@ impl Mpi {
 
     /// An error if a collective on the communicator cannot be completed.
     pub(crate) fn check_whole(&self, comm: &Comm) -> Result<()> {
-        if !self.rank.has_trouble() {
+        if !self.rank.has_failures() {
             return Ok(());
         }
         let engine = self.rank.lock().lock();

@@ -365,7 +365,7 @@ impl Mpl {
         self.requests.lock().entry(id)?;
         self.rank.progress();
         if !self.is_done(id)? {
-            self.rank.give_way_if_crowded();
+            self.rank.yield_if_oversubscribed();
             return Ok(None);
         }
         let bytes = self.complete(id, &mut note)?;

@@ -124,7 +124,7 @@ impl Mpl {
     /// `mpc_queryintrdelay`: how long the thread looks for more after it has moved something, in microseconds.
     #[must_use]
     pub fn interrupt_delay(&self) -> i32 {
-        i32::try_from(self.rank.look_ns() / 1000).unwrap_or(MOST_DELAY)
+        i32::try_from(self.rank.spin_ns() / 1000).unwrap_or(MOST_DELAY)
     }
 
     /// `mpc_setintrdelay`: sets it. 0 has the thread sleep at once.
@@ -138,7 +138,7 @@ impl Mpl {
                 "the delay is {delay_us}; it is 0 to {MOST_DELAY} microseconds"
             );
         }
-        self.rank.set_look_ns(delay_us as u64 * 1000);
+        self.rank.set_spin_ns(delay_us as u64 * 1000);
         Ok(())
     }
 }

@@ -151,8 +151,8 @@ impl Nx {
     }
 
     /// `flick`: lets another process have the core.
-    pub fn give_way(&self) {
-        self.rank.give_way();
+    pub fn yield_core(&self) {
+        self.rank.yield_core();
     }
 
     /// `killproc`: ends the process of that type on that node, and so the job; -1 is all.

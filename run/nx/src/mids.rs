@@ -166,7 +166,7 @@ impl Nx {
             self.wait(mid, note)?;
             self.mids.lock().tell(mid);
         } else {
-            self.rank.give_way_if_crowded();
+            self.rank.yield_if_oversubscribed();
         }
         Ok(done)
     }

@@ -9,7 +9,7 @@ use margay_core_openmp::environment::Bind;
 use margay_core_openmp::format::{self, Field};
 use margay_sys_os::cpu;
 use margay_sys_os::process;
-use margay_sys_threads::identity::{self, natively};
+use margay_sys_threads::tls_block::{self, natively};
 
 use crate::claims::group_of;
 use crate::environment::{self, Environment};
@@ -121,7 +121,7 @@ fn bind(place: usize, processors: &[usize]) {
             let _ = cpu::bind_thread(thread, processors);
         }
     };
-    if let Some(thread) = identity::number() {
+    if let Some(thread) = tls_block::number() {
         bind(thread);
     }
     natively(|| bind(0));

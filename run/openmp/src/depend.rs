@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use margay_sys_threads::link::Link;
+use margay_sys_threads::static_ref::StaticRef;
 
 use crate::node::TaskNode;
 use crate::task::Task;
@@ -53,7 +53,7 @@ enum Successor {
 pub struct DependenceWaiter {
     /// Predecessors that are not done.
     pub pending: AtomicU32,
-    member: Link<Member>,
+    member: StaticRef<Member>,
 }
 
 /// The accesses of a task's children to each address.
@@ -189,7 +189,7 @@ pub fn wait_for(
     let predecessors = siblings(parent).predecessors(accesses, None);
     let waiter = Arc::new(DependenceWaiter {
         pending: AtomicU32::new(0),
-        member: Link::to(member),
+        member: StaticRef::to(member),
     });
     for predecessor in predecessors {
         waiter.pending.fetch_add(1, Ordering::SeqCst);

@@ -24,7 +24,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use margay_sys_threads::link::Link;
+use margay_sys_threads::static_ref::StaticRef;
 
 use crate::depend::{Dependence, Siblings};
 use crate::team::Member;
@@ -51,8 +51,8 @@ pub struct TaskNode {
     /// How often it has been recycled: a reference with the serial number at that time shows
     /// whether the task is over.
     pub serial: AtomicU32,
-    pub parent: Link<TaskNode>,
-    pub owner: Link<Member>,
+    pub parent: StaticRef<TaskNode>,
+    pub owner: StaticRef<Member>,
     depth: AtomicU32,
     local: AtomicU64,
     remote: AtomicU64,
@@ -63,7 +63,7 @@ pub struct TaskNode {
     /// program.
     pub is_workshare: AtomicBool,
     /// Of a taskgroup: the one around it.
-    pub outer_group: Link<TaskNode>,
+    pub outer_group: StaticRef<TaskNode>,
     /// Whether it has been an element of a dependence.
     pub has_dependence: AtomicBool,
     pub dependence: Mutex<Dependence>,
@@ -122,15 +122,15 @@ impl TaskNode {
         Box::leak(Box::new(TaskNode {
             number,
             serial: AtomicU32::new(0),
-            parent: Link::none(),
-            owner: Link::none(),
+            parent: StaticRef::none(),
+            owner: StaticRef::none(),
             depth: AtomicU32::new(0),
             local: AtomicU64::new(0),
             remote: AtomicU64::new(ZERO),
             is_shared: AtomicBool::new(false),
             is_cancelled: AtomicBool::new(false),
             is_workshare: AtomicBool::new(false),
-            outer_group: Link::none(),
+            outer_group: StaticRef::none(),
             has_dependence: AtomicBool::new(false),
             dependence: Mutex::default(),
             has_siblings: AtomicBool::new(false),

@@ -6,8 +6,8 @@
 use std::sync::{Arc, OnceLock};
 
 use margay_run_threads::{Config, Offer, Pool, Worker, with_current_worker, with_worker};
-use margay_sys_threads::identity::natively;
 use margay_sys_threads::slot;
+use margay_sys_threads::tls_block::natively;
 
 pub use margay_run_threads::{PublishedOffer, RetractedOffer, STEAL_DELAY_NS, StealBackoff};
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_core_openmp::schedule::Iterations;
 use margay_core_openmp::taskloop::{Cut, Tasks};
-use margay_sys_threads::link::Link;
 use margay_sys_threads::outlined::{Frame, Table, TaskCall};
+use margay_sys_threads::static_ref::StaticRef;
 
 use crate::depend::{self, Access};
 use crate::icv::Icv;
@@ -57,9 +57,9 @@ pub struct Event {
     /// The handle that the program has.
     number: usize,
     /// The task's node, and the team.
-    node: Link<TaskNode>,
-    team: Link<Team>,
-    waiter: Link<Member>,
+    node: StaticRef<TaskNode>,
+    team: StaticRef<Team>,
+    waiter: StaticRef<Member>,
 }
 
 const BODY_RUN: u8 = 1;
@@ -572,9 +572,9 @@ impl Runtime {
         let event = Arc::new(Event {
             state: AtomicU8::new(0),
             number,
-            node: Link::none(),
-            team: Link::none(),
-            waiter: Link::none(),
+            node: StaticRef::none(),
+            team: StaticRef::none(),
+            waiter: StaticRef::none(),
         });
         self.events.lock().insert(number, Arc::clone(&event));
         (event, number)

@@ -16,7 +16,7 @@ use margay_run_threads::{Offer, Worker, with_current_worker};
 use margay_sys_os::clock;
 use margay_sys_os::fence;
 use margay_sys_threads::deque::{self, Owner, Stealer};
-use margay_sys_threads::link::{Handoff, Link};
+use margay_sys_threads::static_ref::{Handoff, StaticRef};
 
 use crate::claims::Claims;
 use crate::icv::Icv;
@@ -60,7 +60,7 @@ pub struct Team {
 #[derive(Debug)]
 struct Nesting {
     /// The member that encountered the region; none for the team of an initial thread.
-    parent: Link<Member>,
+    parent: StaticRef<Member>,
     level: AtomicU32,
     active_level: AtomicU32,
 }
@@ -157,7 +157,7 @@ pub struct InitialThread {
 #[repr(align(128))]
 pub struct Member {
     pub id: u32,
-    team: Link<Team>,
+    team: StaticRef<Team>,
     implicit: &'static TaskNode,
     tasks: Stealer<Box<Task>>,
     local: Handoff<MemberLocal>,
@@ -242,7 +242,7 @@ impl Team {
                 }));
                 Member {
                     id,
-                    team: Link::none(),
+                    team: StaticRef::none(),
                     implicit: runtime.nodes.make(),
                     tasks: stealer,
                     local: Handoff::empty(),
@@ -260,7 +260,7 @@ impl Team {
             members,
             start: RegionStart::new(),
             nesting: Nesting {
-                parent: Link::none(),
+                parent: StaticRef::none(),
                 level: AtomicU32::new(0),
                 active_level: AtomicU32::new(0),
             },

@@ -7,17 +7,17 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use margay_sys_threads::identity::{self, Identity};
+use margay_sys_threads::tls_block::{self, TlsBlock};
 
 /// The TLS blocks of the members under one initial thread, by thread number.
 #[derive(Debug, Default)]
-pub(crate) struct PersistentBlocks(Mutex<Vec<Option<Arc<Identity>>>>);
+pub(crate) struct PersistentBlocks(Mutex<Vec<Option<Arc<TlsBlock>>>>);
 
 /// The TLS blocks of a process.
 #[derive(Debug, Default)]
 pub(crate) struct TlsBlocks {
     /// For members of nested regions.
-    spare: Mutex<Vec<Arc<Identity>>>,
+    spare: Mutex<Vec<Arc<TlsBlock>>>,
     /// Whether the program has thread-local variables.
     is_needed: OnceLock<bool>,
     has_warned: OnceLock<()>,
@@ -32,7 +32,7 @@ impl TlsBlocks {
         id: u32,
         f: impl FnOnce() -> R,
     ) -> R {
-        if !*self.is_needed.get_or_init(identity::is_needed) {
+        if !*self.is_needed.get_or_init(tls_block::is_needed) {
             return f();
         }
         self.with_block(persistent, id, f)
@@ -64,8 +64,8 @@ impl TlsBlocks {
         lock(&self.spare).clear();
     }
 
-    fn make(&self) -> Option<Arc<Identity>> {
-        let made = Identity::new();
+    fn make(&self) -> Option<Arc<TlsBlock>> {
+        let made = TlsBlock::new();
         if made.is_none() {
             self.has_warned.get_or_init(|| {
                 eprintln!(
@@ -79,7 +79,7 @@ impl TlsBlocks {
 }
 
 impl PersistentBlocks {
-    fn get(&self, id: u32, blocks: &TlsBlocks) -> Option<Arc<Identity>> {
+    fn get(&self, id: u32, blocks: &TlsBlocks) -> Option<Arc<TlsBlock>> {
         let mut all = lock(&self.0);
         let at = id as usize;
         if all.len() <= at {

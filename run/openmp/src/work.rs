@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use margay_core_openmp::schedule::{
     Iterations, Kind, Schedule, guided_share, static_chunk, static_owner,
 };
-use margay_sys_threads::link::Link;
 use margay_sys_threads::outlined::{Table, Zeroed};
+use margay_sys_threads::static_ref::StaticRef;
 
 use crate::reduction::Reductions;
 use crate::scheduler::Scheduler;
@@ -32,7 +32,7 @@ pub struct Loop {
 pub struct WorkShare {
     /// [`FRESH`], [`OPENING`] or [`OPEN`].
     state: AtomicU32,
-    next: Link<WorkShare>,
+    next: StaticRef<WorkShare>,
     /// Members that have left it.
     left: AtomicU32,
     /// The first iteration that no member has taken.
@@ -108,7 +108,7 @@ impl WorkShare {
     fn make() -> &'static WorkShare {
         Box::leak(Box::new(WorkShare {
             state: AtomicU32::new(FRESH),
-            next: Link::none(),
+            next: StaticRef::none(),
             left: AtomicU32::new(0),
             taken: AtomicU64::new(0),
             turn: AtomicU64::new(0),

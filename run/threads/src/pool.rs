@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use margay_sys_os::{cpu, doorbell, fence};
+use margay_sys_os::{cpu, event_count, fence};
 use margay_sys_threads::preempt;
 
 use crate::config::Config;
@@ -28,7 +28,7 @@ impl Pool {
     #[must_use]
     pub fn new(config: Config) -> Pool {
         fence::register();
-        doorbell::register();
+        event_count::register();
         let workers = config.workers.clamp(1, MAX_WORKERS);
         let cores = cpu::affinity();
         let state = Arc::new(PoolState::new(Config { workers, ..config }));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use margay_sys_os::cpu;
 use margay_sys_threads::deque::{Owner, Stealer, deque};
 use margay_sys_threads::job::Job;
-use margay_sys_threads::sleepers::{Bed, Call, Sleepers};
+use margay_sys_threads::sleepers::{SleepState, Sleepers, WakeRequest};
 
 use crate::config::Config;
 use crate::contention::Contention;
@@ -30,7 +30,7 @@ pub(crate) struct WorkerSlot<W: 'static> {
     pub(crate) offers: Offers<W>,
     pub(crate) wake_queue: WakeQueue,
     /// Where it sleeps.
-    pub(crate) sleep: Bed,
+    pub(crate) sleep: SleepState,
     /// Jobs that this worker has enqueued, and enqueued jobs that it has completed, ever. Only it
     /// writes them.
     pub(crate) enqueued: AtomicU64,
@@ -121,7 +121,7 @@ impl<W> PoolState<W> {
             stealer,
             offers: Offers::new(),
             wake_queue: WakeQueue::new(),
-            sleep: Bed::new(),
+            sleep: SleepState::new(),
             enqueued: AtomicU64::new(0),
             completed: AtomicU64::new(0),
         };
@@ -175,7 +175,7 @@ impl<W> PoolState<W> {
 
     fn wake_all(&self) {
         for slot in self.slots() {
-            slot.sleep.bell().ring();
+            slot.sleep.event_count().wake();
         }
     }
 
@@ -205,7 +205,7 @@ impl<W> PoolState<W> {
 
     /// The same for a publisher that has found a wake request.
     #[cold]
-    pub(crate) fn answer_wake_request(&self, request: &Call, tag: u32) {
+    pub(crate) fn answer_wake_request(&self, request: &WakeRequest, tag: u32) {
         self.sleepers.answer(request, || self.wake_one(tag));
     }
 
@@ -226,7 +226,7 @@ impl<W> PoolState<W> {
     pub(crate) fn wake_remote(&self, id: FiberId) {
         let slot = self.slot(id.worker);
         if slot.wake_queue.push(u32::from(id.fiber)) {
-            slot.sleep.bell().ring();
+            slot.sleep.event_count().wake();
         }
     }
 

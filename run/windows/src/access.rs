@@ -14,7 +14,7 @@ use super::combine::{apply_by, swap};
 use super::operation::{Access, Dense, Job, Kind, Remote, can_swap, check_elements, fits, single};
 use super::reach::{Reach, on_memory, on_process};
 use super::sync::STORES_IN_ORDER;
-use super::{Flavor, Way, Window, Windows};
+use super::{AccessPath, Flavor, Window, Windows};
 use margay_run_mpi::error::*;
 use margay_run_mpi::op;
 use margay_run_mpi::{Status, fail};
@@ -24,7 +24,7 @@ pub const SHORT: usize = 64 << 10;
 
 impl Windows<'_> {
     /// Does a dense operation at once, or leaves it for its target, where nothing stands in the way: an epoch is open, the
-    /// target's memory is mapped, or it has an inbox, and the displacement inside of it. Returns false otherwise; [`Windows::access`] then tells what is wrong or goes
+    /// target's memory is mapped, or it has an RMA queue, and the displacement inside of it. Returns false otherwise; [`Windows::access`] then tells what is wrong or goes
     /// another way.
     #[inline(always)]
     pub fn access_at_once(
@@ -44,10 +44,12 @@ impl Windows<'_> {
         let Some(at) = disp.checked_mul(target.unit) else {
             return false;
         };
-        let far = match &target.way {
-            Way::Mapped(far) => far,
-            Way::Attach(Some(outbox)) if window.is_open(target) && target.has(at, near.size()) => {
-                return outbox.post(dense, near, at as u64);
+        let far = match &target.path {
+            AccessPath::Mapped(far) => far,
+            AccessPath::Attach(Some(origin))
+                if window.is_open(target) && target.has(at, near.size()) =>
+            {
+                return origin.post(dense, near, at as u64);
             }
             _ => return false,
         };
@@ -150,11 +152,11 @@ impl Windows<'_> {
                 self.state.unsettled.store(true, Ordering::Relaxed);
             }
             Reach::Attach(pid, address) if job.kind.combines() => {
-                self.complete_mail(&window, Some(target))?;
+                self.complete_queues(&window, Some(target))?;
                 self.atomically(&window, target, || on_process(&job, pid, address, remote))??;
             }
             Reach::Attach(pid, address) => {
-                self.complete_mail(&window, Some(target))?;
+                self.complete_queues(&window, Some(target))?;
                 on_process(&job, pid, address, remote)?;
             }
             Reach::Message if self.is_dead(&window, target) => {
@@ -308,7 +310,7 @@ fn combine_at_once(dense: Dense, near: Piece, far: &Mem, at: i64, sweep: &Sweep)
     far.with_bytes_mut(at, near.size(), |there| {
         near.with_bytes(|input| match dense {
             Dense::Accumulate(op, basic) | Dense::Fetch(op, basic, _) => {
-                apply_by(Widest::to_and_fro(sweep), op, basic, there, input);
+                apply_by(Widest::alternating(sweep), op, basic, there, input);
             }
             Dense::Swap(compare, _) => compare.with_bytes(|compare| swap(there, input, compare)),
             Dense::Put | Dense::Get => {}

@@ -158,10 +158,10 @@ impl Windows<'_> {
         for table in window.attachments().take_made() {
             let _ = self.mpi.rank().free_shared(table);
         }
-        if let Some(inlet) = &window.inlet {
+        if let Some(hook) = &window.hook {
             self.mpi
                 .rank()
-                .with_engine(|engine| engine.remove_inlet(inlet));
+                .with_engine(|engine| engine.remove_progress_hook(hook));
         }
         self.give_memory_back(&window.made);
         completed

@@ -10,7 +10,7 @@
 //! | `operation.rs` | put, get, accumulate and their kin as values, and their checks |
 //! | `access.rs` | which way they go |
 //! | `reach.rs` | the ways to a target's memory: mapped here, or through the system |
-//! | `mail.rs` | short operations left for a target that is reached through the system |
+//! | `rma.rs` | short operations left for a target that is reached through the system |
 //! | `combine.rs` | accumulating packed elements |
 //! | `epoch.rs` | which epochs are open, and what may be called in them |
 //! | `sync.rs` | fence, post-start-complete-wait, flush |
@@ -29,11 +29,11 @@ mod create;
 mod epoch;
 mod hints;
 mod lock;
-mod mail;
 mod make;
 pub mod operation;
 mod queue;
 mod reach;
+mod rma;
 mod server;
 mod sync;
 mod task;
@@ -42,7 +42,7 @@ mod wire;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use margay_run_engine::Inlet;
+use margay_run_engine::ProgressHook;
 use margay_run_mpi::attribute::{Access, Attributes, Carrier};
 use margay_run_mpi::comm::Comm;
 use margay_run_mpi::constants::keyval::*;
@@ -61,8 +61,8 @@ use margay_sys_shm::window::Block;
 
 use attach::Attachments;
 use epoch::Epoch;
-use mail::Outbox;
 use make::Made;
+use rma::OriginQueue;
 use server::Serving;
 
 /// The windows of a rank.
@@ -139,10 +139,10 @@ pub struct Window {
     sweep: Sweep,
     /// Where the ranks share memory: the control block.
     block: Option<Arc<Block>>,
-    /// The inboxes, if they are in use.
-    inlet: Option<Arc<dyn Inlet>>,
+    /// The queues, if they are in use.
+    hook: Option<Arc<dyn ProgressHook>>,
     /// Operations may be left for some target.
-    has_mail: bool,
+    uses_queues: bool,
     /// All ranks may attach to each other.
     attach: bool,
     /// Where some target's memory is out of reach.
@@ -171,15 +171,15 @@ struct Target {
     unit: i64,
     /// An epoch is open that covers it: a kind of [`epoch`].
     open: AtomicU8,
-    way: Way,
+    path: AccessPath,
 }
 
 /// How this process gets to a target's memory.
-enum Way {
+enum AccessPath {
     /// By loads and stores.
     Mapped(Mem),
-    /// Through the system; short operations by leaving them for the target, if it has an inbox.
-    Attach(Option<Box<Outbox>>),
+    /// Through the system; short operations by leaving them for the target, if it has an RMA queue.
+    Attach(Option<Box<OriginQueue>>),
     /// By asking the target.
     Message,
     /// The target has several pieces of memory, each with its way.
@@ -361,9 +361,9 @@ impl Windows<'_> {
         let part = |rank: usize| {
             let target = &window.targets[rank];
             let none = target.size == 0 && hints::is_set(&window.info(), "alloc_shared_noncontig");
-            let address = match &target.way {
+            let address = match &target.path {
                 _ if none => None,
-                Way::Mapped(mem) => Some(mem.address()),
+                AccessPath::Mapped(mem) => Some(mem.address()),
                 // The own memory is always here.
                 _ => (rank as u32 == window.rank()).then_some(window.values.base),
             };

@@ -2,12 +2,12 @@
 //!
 //! It takes two exchanges. In the first everybody tells where its memory is, and rank 0 the number of the window's
 //! communicator and where the control block is. In the second everybody votes whether it can map what the others have
-//! told and attach to their processes; so all know alike which ways there are.
+//! told and attach to their processes; so all know alike which paths there are.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use margay_run_engine::Inlet;
+use margay_run_engine::ProgressHook;
 use margay_run_mpi::attribute::Attributes;
 use margay_run_mpi::comm::{Comm, Parts};
 use margay_run_mpi::constants::errhandler::MPI_ERRORS_ARE_FATAL;
@@ -20,15 +20,15 @@ use margay_sys_os::cma;
 use margay_sys_os::sweep::Sweep;
 use margay_sys_os::user::Mem;
 use margay_sys_shm::arena;
-use margay_sys_shm::inbox::{self, Inbox};
+use margay_sys_shm::rma_queue::{self, RmaQueue};
 use margay_sys_shm::segment::Segment;
 use margay_sys_shm::window::Block;
 
 use super::attach::Attachments;
 use super::epoch::{CLOSED, Epoch};
-use super::mail::{self, Inboxes, Outbox};
+use super::rma::{self, OriginQueue, RmaQueues};
 use super::server::{Served, Serving};
-use super::{Flavor, State, Target, Values, Way, Window, Windows, hints};
+use super::{AccessPath, Flavor, State, Target, Values, Window, Windows, hints};
 
 /// The memory of one process's part of a window.
 #[derive(Clone)]
@@ -48,8 +48,8 @@ pub(super) struct Made {
     memory: Memory,
     /// The address of the control block in its arena, if it made it.
     block: Option<usize>,
-    /// The address of the inboxes in its arena, if it made some: its memory is not mapped by others.
-    inboxes: Option<usize>,
+    /// The address of the queues in its arena, if it made some: its memory is not mapped by others.
+    queues: Option<usize>,
 }
 
 /// The window that the program asks for.
@@ -124,8 +124,8 @@ struct WindowInfo {
     block: (u64, u64),
     /// Where the memory is, if it is in an arena.
     place: (u64, u64),
-    /// Where its inboxes are: 1 + process, offset in its arena.
-    inboxes: (u64, u64),
+    /// Where its queues are: 1 + process, offset in its arena.
+    queues: (u64, u64),
     base: u64,
     size: u64,
     unit: u64,
@@ -152,8 +152,8 @@ impl WindowInfo {
             self.probe,
             self.pid,
             self.fine,
-            self.inboxes.0,
-            self.inboxes.1,
+            self.queues.0,
+            self.queues.1,
         ]
     }
 
@@ -168,7 +168,7 @@ impl WindowInfo {
             probe: w[8],
             pid: w[9],
             fine: w[10],
-            inboxes: (w[11], w[12]),
+            queues: (w[11], w[12]),
         }
     }
 }
@@ -184,14 +184,14 @@ struct Offer {
     info: WindowInfo,
     /// The control block, if this process made it.
     block: Option<Block>,
-    /// The inboxes of the other processes, with their process numbers.
-    inboxes: Vec<(u32, Inbox)>,
+    /// The queues of the other processes, with their process numbers.
+    queues: Vec<(u32, RmaQueue)>,
     /// What others read and write to find out whether they may attach.
     probe: Mem,
 }
 
 /// What all have agreed on by their votes.
-struct Ways {
+struct AccessPaths {
     block: Option<Arc<Block>>,
     /// All can map all memory that is in arenas.
     map: bool,
@@ -219,7 +219,7 @@ impl Windows<'_> {
             arena::view(wanted.segment?, owner as u32, part.place.1, part.size)
         };
         let mut views: Vec<Option<Mem>> = all.iter().map(view).collect();
-        let ways = self.vote(wanted, &comm, &mut offer, &all, &views)?;
+        let paths = self.vote(wanted, &comm, &mut offer, &all, &views)?;
         if all.iter().any(|part| part.fine == 0) {
             self.give_memory_back(&offer.made);
             fail!(
@@ -237,16 +237,16 @@ impl Windows<'_> {
             (_, None) => Mem::empty(),
         };
         *view = Some(own.clone());
-        let targets = self.targets(wanted, &all, views, &ways);
+        let targets = self.targets(wanted, &all, views, &paths);
         let attachments = Arc::new(Mutex::new(Attachments::default()));
-        let serving = self.serving(wanted, &comm, &ways, &targets, || match wanted.flavor {
+        let serving = self.serving(wanted, &comm, &paths, &targets, || match wanted.flavor {
             Flavor::Dynamic => Served::Attached(attachments.clone()),
             _ => Served::Fixed(own.clone()),
         });
-        let inlet = self.inlet(wanted, &ways, offer.inboxes, &own);
-        let has_mail = targets
+        let hook = self.hook(wanted, &paths, offer.queues, &own);
+        let uses_queues = targets
             .iter()
-            .any(|target| matches!(target.way, Way::Attach(Some(_))));
+            .any(|target| matches!(target.path, AccessPath::Attach(Some(_))));
         let window = Arc::new(Window {
             sweep: Sweep::new(),
             handle: AtomicU32::new(MPI_WIN_NULL),
@@ -261,10 +261,10 @@ impl Windows<'_> {
             flavor: wanted.flavor,
             targets,
             made: offer.made,
-            block: ways.block,
-            inlet,
-            has_mail,
-            attach: ways.attach,
+            block: paths.block,
+            hook,
+            uses_queues,
+            attach: paths.attach,
             serving,
             attachments,
             all: AtomicBool::new(false),
@@ -314,9 +314,9 @@ impl Windows<'_> {
         let mut made = Made {
             memory,
             block: None,
-            inboxes: None,
+            queues: None,
         };
-        let inboxes = self.make_inboxes(wanted, &mut info, &mut made);
+        let queues = self.make_queues(wanted, &mut info, &mut made);
         let mut block = None;
         if wanted.me() == 0 {
             info.id = u64::from(self.mpi.propose(wanted.parent)?);
@@ -326,39 +326,39 @@ impl Windows<'_> {
             made,
             info,
             block,
-            inboxes,
+            queues,
             probe,
         })
     }
 
-    /// Makes inboxes where the own memory is not mapped by others. They are of no use where the others cannot attach, but
+    /// Makes queues where the own memory is not mapped by others. They are of no use where the others cannot attach, but
     /// that is not known yet.
-    fn make_inboxes(
+    fn make_queues(
         &self,
         wanted: &Wanted<'_>,
         info: &mut WindowInfo,
         made: &mut Made,
-    ) -> Vec<(u32, Inbox)> {
+    ) -> Vec<(u32, RmaQueue)> {
         let (ranks, me) = (wanted.ranks(), wanted.me());
         let is_of_use = wanted.flavor != Flavor::Dynamic && wanted.size > 0 && info.place.0 == 0;
         let Some(segment) = wanted.segment else {
             return Vec::new();
         };
-        if !is_of_use || !(2..=mail::RANKS).contains(&ranks) {
+        if !is_of_use || !(2..=rma::RANKS).contains(&ranks) {
             return Vec::new();
         }
-        let bytes = u64::from(ranks) * inbox::BYTES;
-        made.inboxes = self.mpi.rank().alloc_shared(bytes);
-        let Some((owner, offset)) = made.inboxes.and_then(|at| segment.place_of(at, bytes)) else {
+        let bytes = u64::from(ranks) * rma_queue::BYTES;
+        made.queues = self.mpi.rank().alloc_shared(bytes);
+        let Some((owner, offset)) = made.queues.and_then(|at| segment.place_of(at, bytes)) else {
             return Vec::new();
         };
-        info.inboxes = (u64::from(owner) + 1, offset);
-        let inboxes = (0..ranks).filter(|&origin| origin != me).map(|origin| {
-            let offset = offset + u64::from(origin) * inbox::BYTES;
+        info.queues = (u64::from(owner) + 1, offset);
+        let queues = (0..ranks).filter(|&origin| origin != me).map(|origin| {
+            let offset = offset + u64::from(origin) * rma_queue::BYTES;
             let process = wanted.parent.group.process(origin)?;
-            Some((process, Inbox::create(segment, owner, offset)?))
+            Some((process, RmaQueue::create(segment, owner, offset)?))
         });
-        inboxes.flatten().collect()
+        queues.flatten().collect()
     }
 
     /// Makes the control block where the ranks share memory.
@@ -400,7 +400,7 @@ impl Windows<'_> {
         offer: &mut Offer,
         all: &[WindowInfo],
         views: &[Option<Mem>],
-    ) -> Result<Ways> {
+    ) -> Result<AccessPaths> {
         let (ranks, me) = (wanted.ranks(), wanted.me());
         let block = match (offer.block.take(), wanted.segment) {
             (Some(block), _) => Some(block),
@@ -440,7 +440,7 @@ impl Windows<'_> {
             Flavor::Dynamic => BLOCK | VIEWS,
             _ => BLOCK,
         };
-        Ok(Ways {
+        Ok(AccessPaths {
             block: block.filter(|_| agreed & needed == needed).map(Arc::new),
             map: agreed & VIEWS != 0,
             attach: agreed & ATTACH != 0,
@@ -453,25 +453,28 @@ impl Windows<'_> {
         wanted: &Wanted<'_>,
         all: &[WindowInfo],
         views: Vec<Option<Mem>>,
-        ways: &Ways,
+        paths: &AccessPaths,
     ) -> Box<[Target]> {
         let me = wanted.me();
-        let outbox = |part: &WindowInfo| {
-            let owner = part.inboxes.0.checked_sub(1)?;
-            let offset = part.inboxes.1 + u64::from(me) * inbox::BYTES;
-            let inbox = Inbox::open(wanted.segment?, owner as u32, offset)?;
-            Some(Box::new(Outbox::new(inbox, !self.mpi.rank().is_crowded())))
+        let origin = |part: &WindowInfo| {
+            let owner = part.queues.0.checked_sub(1)?;
+            let offset = part.queues.1 + u64::from(me) * rma_queue::BYTES;
+            let queue = RmaQueue::open(wanted.segment?, owner as u32, offset)?;
+            Some(Box::new(OriginQueue::new(
+                queue,
+                !self.mpi.rank().is_oversubscribed(),
+            )))
         };
         let target = |(rank, (part, view)): (u32, (&WindowInfo, Option<Mem>))| {
             let mapped = rank == me || (part.place.0 != 0 && view.is_some());
-            let all_map = ways.map && part.place.0 != 0;
-            let may_map = mapped && (all_map || ways.attach || wanted.ranks() == 1);
-            let way = match view {
-                _ if wanted.flavor == Flavor::Dynamic => Way::Dynamic,
-                _ if ways.block.is_none() => Way::Message,
-                Some(mem) if may_map => Way::Mapped(mem),
-                _ if ways.attach => Way::Attach(outbox(part)),
-                _ => Way::Message,
+            let all_map = paths.map && part.place.0 != 0;
+            let may_map = mapped && (all_map || paths.attach || wanted.ranks() == 1);
+            let path = match view {
+                _ if wanted.flavor == Flavor::Dynamic => AccessPath::Dynamic,
+                _ if paths.block.is_none() => AccessPath::Message,
+                Some(mem) if may_map => AccessPath::Mapped(mem),
+                _ if paths.attach => AccessPath::Attach(origin(part)),
+                _ => AccessPath::Message,
             };
             Target {
                 process: wanted.parent.group.process(rank).expect("a rank of it"),
@@ -480,7 +483,7 @@ impl Windows<'_> {
                 size: part.size,
                 unit: part.unit as i64,
                 open: AtomicU8::new(CLOSED),
-                way,
+                path,
             }
         };
         (0u32..).zip(all.iter().zip(views)).map(target).collect()
@@ -492,47 +495,47 @@ impl Windows<'_> {
         &self,
         wanted: &Wanted<'_>,
         comm: &Comm,
-        ways: &Ways,
+        paths: &AccessPaths,
         targets: &[Target],
         served: impl FnOnce() -> Served,
     ) -> Option<Serving> {
-        let asks = |target: &Target| match target.way {
-            Way::Message => true,
-            Way::Dynamic => ways.block.is_none() || !ways.attach,
+        let asks = |target: &Target| match target.path {
+            AccessPath::Message => true,
+            AccessPath::Dynamic => paths.block.is_none() || !paths.attach,
             _ => false,
         };
-        let is_needed = ways.block.is_none() || targets.iter().any(asks);
+        let is_needed = paths.block.is_none() || targets.iter().any(asks);
         is_needed.then(|| {
             let context = comm.point_to_point();
             Serving::start(self.mpi.rank(), context, wanted.me(), &comm.group, served())
         })
     }
 
-    /// Puts the own inboxes to use, if there are some and the others can attach.
-    fn inlet(
+    /// Puts the own queues to use, if there are some and the others can attach.
+    fn hook(
         &self,
         wanted: &Wanted<'_>,
-        ways: &Ways,
-        inboxes: Vec<(u32, Inbox)>,
+        paths: &AccessPaths,
+        queues: Vec<(u32, RmaQueue)>,
         own: &Mem,
-    ) -> Option<Arc<dyn Inlet>> {
-        let (block, segment) = (ways.block.as_ref()?, wanted.segment?);
-        if !ways.attach || inboxes.is_empty() {
+    ) -> Option<Arc<dyn ProgressHook>> {
+        let (block, segment) = (paths.block.as_ref()?, wanted.segment?);
+        if !paths.attach || queues.is_empty() {
             return None;
         }
-        let inlet: Arc<dyn Inlet> = Arc::new(Inboxes {
-            inboxes,
+        let hook: Arc<dyn ProgressHook> = Arc::new(RmaQueues {
+            queues,
             mem: own.clone(),
             me: wanted.me(),
             block: block.clone(),
             segment: segment.clone(),
             processes: wanted.parent.group.processes().collect(),
         });
-        let added = inlet.clone();
+        let added = hook.clone();
         self.mpi
             .rank()
-            .with_engine(|engine| engine.add_inlet(added));
-        Some(inlet)
+            .with_engine(|engine| engine.add_progress_hook(added));
+        Some(hook)
     }
 
     /// Gives back what this process has made for a window.
@@ -541,7 +544,7 @@ impl Windows<'_> {
             Memory::Arena(address, _) => Some(address),
             _ => None,
         };
-        for address in [made.block, made.inboxes, shared].into_iter().flatten() {
+        for address in [made.block, made.queues, shared].into_iter().flatten() {
             let _ = self.mpi.rank().free_shared(address);
         }
     }

@@ -12,7 +12,7 @@ use margay_sys_shm::arena;
 use super::attach::look_up;
 use super::combine::{apply_by, swap};
 use super::operation::{Job, Kind, Remote};
-use super::{Way, Window, Windows};
+use super::{AccessPath, Window, Windows};
 use margay_run_mpi::error::*;
 use margay_run_mpi::operation::Operand;
 
@@ -44,14 +44,14 @@ impl Windows<'_> {
             return Err(beyond(window, target, remote));
         };
         let part = &window.targets[target as usize];
-        if !matches!(part.way, Way::Dynamic) && (first < 0 || end as u64 > part.size) {
+        if !matches!(part.path, AccessPath::Dynamic) && (first < 0 || end as u64 > part.size) {
             return Err(beyond(window, target, remote));
         }
-        Ok(match &part.way {
-            Way::Mapped(mem) => Reach::Memory(mem.shifted(at)),
-            Way::Attach(_) => Reach::Attach(part.pid, part.base.wrapping_add_signed(at)),
-            Way::Message => Reach::Message,
-            Way::Dynamic => {
+        Ok(match &part.path {
+            AccessPath::Mapped(mem) => Reach::Memory(mem.shifted(at)),
+            AccessPath::Attach(_) => Reach::Attach(part.pid, part.base.wrapping_add_signed(at)),
+            AccessPath::Message => Reach::Message,
+            AccessPath::Dynamic => {
                 let bytes = (end - first) as u64;
                 return self.reach_attached(window, target, at, (first as u64, bytes));
             }
@@ -222,11 +222,13 @@ pub(super) fn on_memory(job: &Job, mem: &Mem, remote: &Remote, sweep: &Sweep) ->
     let len = job.bytes as usize;
     match (job.kind, &job.origin, &job.result) {
         (Kind::Put, Some(origin), _) => match (origin.dense(), far) {
-            (Some((from, from_at)), Some(at)) => from.copy_to_and_fro(from_at, mem, at, len, sweep),
+            (Some((from, from_at)), Some(at)) => {
+                from.copy_alternating(from_at, mem, at, len, sweep)
+            }
             _ => copy(&origin.data(), &place()),
         },
         (Kind::Get, _, Some(result)) => match (result.dense(), far) {
-            (Some((to, to_at)), Some(at)) => mem.copy_to_and_fro(at, to, to_at, len, sweep),
+            (Some((to, to_at)), Some(at)) => mem.copy_alternating(at, to, to_at, len, sweep),
             _ => copy(&place(), &result.data()),
         },
         _ => {
@@ -270,7 +272,7 @@ fn combine_dense(job: &Job, mem: &Mem, remote: &Remote, sweep: &Sweep) -> bool {
         None => {}
         Some((from, from_at)) if job.op == Op::Replace => from.copy_to(from_at, mem, at, len),
         Some((from, from_at)) => mem.with_operands(at, from, from_at, len, |inout, input| {
-            apply_by(Widest::to_and_fro(sweep), job.op, job.basic, inout, input);
+            apply_by(Widest::alternating(sweep), job.op, job.basic, inout, input);
         }),
     }
     true
@@ -344,6 +346,6 @@ fn in_pieces(job: &Job, place: &impl Place) -> Result<()> {
 fn combine(job: &Job, target: &Mem, operand: &Mem, len: usize, sweep: &Sweep) {
     target.with_operands(0, operand, 0, len, |inout, input| match &job.compare {
         Some(compare) => compare.with_bytes(0, len, |compare| swap(inout, input, compare)),
-        None => apply_by(Widest::to_and_fro(sweep), job.op, job.basic, inout, input),
+        None => apply_by(Widest::alternating(sweep), job.op, job.basic, inout, input),
     });
 }

@@ -380,7 +380,7 @@ impl Server {
 
     /// Nobody waits any more for processes that have died: not for a lock that they hold, not for an answer of theirs.
     fn lose_the_dead(&mut self, engine: &mut Engine) {
-        if !engine.has_trouble() {
+        if !engine.has_failures() {
             return;
         }
         for rank in 0..self.members.size() {

@@ -175,7 +175,7 @@ impl Windows<'_> {
             window.unexpose(&expected);
             return Err(window.lost(origin, INCOMPLETE));
         }
-        self.mpi.rank().give_way_if_crowded();
+        self.mpi.rank().yield_if_oversubscribed();
         Ok(false)
     }
 
@@ -255,7 +255,7 @@ impl Windows<'_> {
     #[cold]
     fn look_around(self) {
         self.mpi.rank().progress();
-        self.mpi.rank().give_way_if_crowded();
+        self.mpi.rank().yield_if_oversubscribed();
     }
 
     /// `MPI_Win_flush_all` and `MPI_Win_flush_local_all`.
@@ -282,7 +282,7 @@ impl Windows<'_> {
             self.mpi.rank().progress();
         }
         // Programs call it while they look at memory for what another rank stores there.
-        self.mpi.rank().give_way_if_crowded();
+        self.mpi.rank().yield_if_oversubscribed();
         self.polled(&window);
         Ok(())
     }
@@ -293,7 +293,7 @@ impl Windows<'_> {
         window: &Arc<Window>,
         target: Option<u32>,
     ) -> Result<()> {
-        let completed = self.complete_mail(window, target);
+        let completed = self.complete_queues(window, target);
         fence(Ordering::SeqCst);
         let Some(serving) = &window.serving else {
             return completed;
@@ -319,7 +319,7 @@ impl Windows<'_> {
     /// Whether it is known that a rank of the window has died.
     pub(super) fn is_dead(&self, window: &Window, rank: u32) -> bool {
         let process = window.targets[rank as usize].process;
-        self.mpi.rank().has_trouble()
+        self.mpi.rank().has_failures()
             && self
                 .mpi
                 .rank()

@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::robust::{MAX_PROCESSES, RobustBarrier, RobustLock};
-use margay_sys_os::doorbell::Doorbell;
+use margay_sys_os::event_count::EventCount;
 
 /// The version of everything in the first part of the arena. A changed layout gets a new version.
 pub const VERSION: u8 = 1;
@@ -23,7 +23,7 @@ pub const VERSION: u8 = 1;
 pub const MAGIC: u64 = u64::from_ne_bytes([b'M', b'A', b'R', b'G', b'M', b'L', b'P', VERSION]);
 
 /// How many threads the processes of a group may have together.
-pub const MAX_SEATS: u32 = 8192;
+pub const MAX_SLOTS: u32 = 8192;
 /// How many allocations an arena may have.
 pub const MAX_NAMES: u32 = 4096;
 /// The longest name of an allocation, in bytes.
@@ -31,8 +31,8 @@ pub const NAME_BYTES: usize = 96;
 
 const PAGE: u64 = 4096;
 const MEMBERS: u64 = PAGE;
-const SEATS: u64 = MEMBERS + (MAX_PROCESSES as u64 + 1) * size_of::<Member>() as u64;
-const NAMES: u64 = SEATS + MAX_SEATS as u64 * size_of::<SeatCell>() as u64;
+const SLOTS: u64 = MEMBERS + (MAX_PROCESSES as u64 + 1) * size_of::<Member>() as u64;
+const NAMES: u64 = SLOTS + MAX_SLOTS as u64 * size_of::<ThreadSlot>() as u64;
 /// Where the program's part begins: huge pages start at such addresses.
 const DATA: u64 = 2 << 20;
 
@@ -86,7 +86,7 @@ pub struct Header {
     /// Processes of the group; 1 before the fork.
     pub processes: AtomicU32,
     /// Threads of all processes together.
-    pub seats: AtomicU32,
+    pub slots: AtomicU32,
     /// CPUs that the group can keep busy: the affinity mask, cut by the CPU quota.
     pub usable_cores: AtomicU32,
     phase: AtomicU32,
@@ -106,7 +106,7 @@ pub struct Header {
     /// The barrier of all processes.
     pub barrier: RobustBarrier,
     /// Rung when a process starts, goes, or is ready to go on.
-    pub bell: Doorbell,
+    pub event_count: EventCount,
 }
 
 /// A process of the group.
@@ -118,9 +118,9 @@ pub struct Member {
     state: AtomicU32,
     /// How it ended: its exit code, or minus the signal's number, or [`UNKNOWN`].
     pub status: AtomicI32,
-    /// Its first seat.
-    pub first_seat: AtomicU32,
-    /// Its seats.
+    /// Its first slot.
+    pub first_slot: AtomicU32,
+    /// Its slots.
     pub threads: AtomicU32,
     /// How many threads it uses now, as `mlp_threads` has told it.
     pub active: AtomicU32,
@@ -134,7 +134,7 @@ pub struct Member {
 /// A thread's place.
 #[repr(C)]
 #[derive(Debug)]
-pub struct SeatCell {
+pub struct ThreadSlot {
     /// The CPU's number.
     pub cpu: AtomicU32,
     /// The CPU's memory node.
@@ -145,7 +145,7 @@ pub struct SeatCell {
     pub thread: AtomicU32,
 }
 
-/// Who uses the CPU of a seat. A process is told by its number in the group.
+/// Who uses the CPU of a slot. A process is told by its number in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// The process that has it.
@@ -330,11 +330,11 @@ impl Arena {
         unsafe { self.at::<Member>(MEMBERS).add(process as usize).as_ref() }
     }
 
-    /// All seats.
-    pub fn seats(&self) -> &[SeatCell] {
-        let seats = self.header().seats.load(Ordering::Acquire).min(MAX_SEATS);
-        // SAFETY: the table has MAX_SEATS entries; all fields are atomics.
-        unsafe { std::slice::from_raw_parts(self.at(SEATS).as_ptr(), seats as usize) }
+    /// All slots.
+    pub fn slots(&self) -> &[ThreadSlot] {
+        let slots = self.header().slots.load(Ordering::Acquire).min(MAX_SLOTS);
+        // SAFETY: the table has MAX_SLOTS entries; all fields are atomics.
+        unsafe { std::slice::from_raw_parts(self.at(SLOTS).as_ptr(), slots as usize) }
     }
 
     fn names(&self) -> &[NameCell] {
@@ -567,7 +567,7 @@ impl Header {
     /// Tells where the group stands, and wakes those who wait for that.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u32, Ordering::Release);
-        self.bell.ring();
+        self.event_count.wake();
     }
 }
 
@@ -629,7 +629,7 @@ impl Use {
     }
 }
 
-impl SeatCell {
+impl ThreadSlot {
     /// Who uses the CPU.
     pub fn usage(&self) -> Use {
         Use::of(self.used.load(Ordering::Acquire))
@@ -642,7 +642,7 @@ impl SeatCell {
             .is_ok()
     }
 
-    /// Sets CPU and node of a seat that nobody uses yet.
+    /// Sets CPU and node of a slot that nobody uses yet.
     pub fn assign(&self, cpu: u32, node: u32) {
         self.cpu.store(cpu, Ordering::Relaxed);
         self.node.store(node, Ordering::Relaxed);

@@ -10,9 +10,9 @@
 //! mutexes, so a word on it is a `pthread_mutex_t` of whichever library each process has loaded, and not a format that can be
 //! drawn in `docs/mlp.md`. To the barrier, which nobody holds, such a list would be of no use.
 //!
-//! **The lock** is one word: 0 when free, else the holder's token (process and thread) and a bit that says that somebody may
+//! **The lock** is one word: 0 when free, else the holder's holder (process and thread) and a bit that says that somebody may
 //! sleep. It is the mutex of Drepper's "Futexes are tricky" with an owner. A waiter that finds the holder's process
-//! dead takes the lock over by compare-and-swap and is told so; the dead holder's token never becomes valid again,
+//! dead takes the lock over by compare-and-swap and is told so; the dead holder's holder never becomes valid again,
 //! because a group's process numbers are not used twice. Memory order: the winning compare-and-swap acquires what the
 //! former holder released by its swap. After a death there is no release; what the dead process wrote before is in
 //! the common memory all the same, since its cores' caches are coherent and the kernel's death notice came after.
@@ -26,7 +26,7 @@
 //! release sequence, and the last arriver, who acquires it, has seen what all wrote before; it releases that by
 //! `passed` (or the word), which the others acquire.
 
-use margay_sys_os::doorbell::{Doorbell, futex_wait, futex_wake_one};
+use margay_sys_os::event_count::{EventCount, futex_wait, futex_wake_one};
 use margay_sys_os::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The longest sleep before a waiter looks whether the one that it waits for still lives.
@@ -42,18 +42,18 @@ const THREAD_BITS: u32 = 22;
 
 /// Who holds a lock: a process of the group and the kernel's number of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token(u32);
+pub struct Holder(u32);
 
-impl Token {
-    /// The token of a thread (the kernel's number, which has 22 bits at most) of a process from 1 to [`MAX_PROCESSES`].
+impl Holder {
+    /// The holder of a thread (the kernel's number, which has 22 bits at most) of a process from 1 to [`MAX_PROCESSES`].
     ///
     /// # Panics
     /// When the process has another number.
     #[must_use]
     #[inline]
-    pub fn new(process: u32, thread: u32) -> Token {
+    pub fn new(process: u32, thread: u32) -> Holder {
         assert!((1..=MAX_PROCESSES).contains(&process));
-        Token(process << THREAD_BITS | thread & ((1 << THREAD_BITS) - 1))
+        Holder(process << THREAD_BITS | thread & ((1 << THREAD_BITS) - 1))
     }
 
     /// The process.
@@ -66,19 +66,19 @@ impl Token {
 
 /// How long a waiter looks and yields before it sleeps.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct WaitPolicy {
     looks: u32,
     yields: u32,
 }
 
-impl Patience {
+impl WaitPolicy {
     /// Where everybody has a core: looks for about as long as it takes to wake a sleeper.
-    pub const CORE_EACH: Patience = Patience {
+    pub const CORE_EACH: WaitPolicy = WaitPolicy {
         looks: 3000,
         yields: 20,
     };
     /// Where the one that is waited for may need this core.
-    pub const SHARED_CORES: Patience = Patience {
+    pub const SHARED_CORES: WaitPolicy = WaitPolicy {
         looks: 0,
         yields: 200,
     };
@@ -119,25 +119,25 @@ pub enum Taken {
 
 /// Why a lock was not taken or not given back: who holds it, none when it is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldBy(pub Option<Token>);
+pub struct HeldBy(pub Option<Holder>);
 
 impl RobustLock {
     /// Takes the lock if nobody alive holds it.
     ///
     /// # Errors
     /// When somebody does.
-    pub fn try_lock(&self, me: Token, alive: impl Fn(u32) -> bool) -> Result<Taken, HeldBy> {
+    pub fn try_lock(&self, me: Holder, alive: impl Fn(u32) -> bool) -> Result<Taken, HeldBy> {
         let word = match self.swap_word(FREE, me.0) {
             Ok(()) => return Ok(Taken::InOrder),
             Err(word) => word,
         };
-        let holder = Token(word & !SLEEPERS);
+        let holder = Holder(word & !SLEEPERS);
         if word == FREE || holder == me || alive(holder.process()) {
             return Err(HeldBy((word != FREE).then_some(holder)));
         }
         match self.swap_word(word, me.0 | word & SLEEPERS) {
             Ok(()) => Ok(Taken::FromDead(holder.process())),
-            Err(word) => Err(HeldBy((word != FREE).then_some(Token(word & !SLEEPERS)))),
+            Err(word) => Err(HeldBy((word != FREE).then_some(Holder(word & !SLEEPERS)))),
         }
     }
 
@@ -148,21 +148,21 @@ impl RobustLock {
     #[inline]
     pub fn lock(
         &self,
-        me: Token,
-        patience: Patience,
+        me: Holder,
+        policy: WaitPolicy,
         alive: impl Fn(u32) -> bool,
     ) -> Result<Taken, HeldBy> {
         match self.swap_word(FREE, me.0) {
             Ok(()) => Ok(Taken::InOrder),
-            Err(_) => self.lock_contended(me, patience, alive, SLICE_NS),
+            Err(_) => self.lock_contended(me, policy, alive, SLICE_NS),
         }
     }
 
     #[cold]
     fn lock_contended(
         &self,
-        me: Token,
-        mut patience: Patience,
+        me: Holder,
+        mut policy: WaitPolicy,
         alive: impl Fn(u32) -> bool,
         slice_ns: u64,
     ) -> Result<Taken, HeldBy> {
@@ -175,11 +175,11 @@ impl RobustLock {
                 }
                 continue;
             }
-            let holder = Token(word & !SLEEPERS);
+            let holder = Holder(word & !SLEEPERS);
             if holder == me {
                 return Err(HeldBy(Some(me)));
             }
-            if patience.wait() {
+            if policy.wait() {
                 continue;
             }
             if !alive(holder.process()) {
@@ -202,10 +202,10 @@ impl RobustLock {
     /// # Errors
     /// When the caller does not hold it.
     #[inline]
-    pub fn unlock(&self, me: Token) -> Result<(), HeldBy> {
+    pub fn unlock(&self, me: Holder) -> Result<(), HeldBy> {
         let word = self.0.load(Ordering::Relaxed);
         if word & !SLEEPERS != me.0 {
-            return Err(HeldBy((word != FREE).then_some(Token(word & !SLEEPERS))));
+            return Err(HeldBy((word != FREE).then_some(Holder(word & !SLEEPERS))));
         }
         // Between the two only the bit of the sleepers can change.
         if self.0.swap(FREE, Ordering::Release) & SLEEPERS != 0 {
@@ -238,7 +238,7 @@ pub struct RobustBarrier {
     word: AtomicU64,
     unused: [u64; 7],
     passed: AtomicU64,
-    bell: Doorbell,
+    event_count: EventCount,
     unused2: [u64; 6],
 }
 
@@ -256,7 +256,7 @@ impl RobustBarrier {
         &self,
         generation: u32,
         members: u32,
-        mut patience: Patience,
+        mut policy: WaitPolicy,
         broken: impl Fn() -> bool,
     ) -> Result<(), Broken> {
         let now = self.word.load(Ordering::Relaxed);
@@ -280,21 +280,21 @@ impl RobustBarrier {
                 return Err(Broken);
             }
             self.passed.store(next, Ordering::Release);
-            self.bell.ring();
+            self.event_count.wake();
             return Ok(());
         }
         loop {
             if self.passed.load(Ordering::Acquire) == next {
                 return Ok(());
             }
-            if patience.wait() {
+            if policy.wait() {
                 continue;
             }
             match self.verdict(old, next) {
                 Some(verdict) => return verdict,
                 None if broken() => self.fail(old & IDENTITY),
                 None => self
-                    .bell
+                    .event_count
                     .sleep(SLICE_NS, || self.verdict(old, next).is_some() || broken()),
             }
         }
@@ -321,7 +321,7 @@ impl RobustBarrier {
                 Ordering::Relaxed,
             );
             match failed {
-                Ok(_) => return self.bell.ring(),
+                Ok(_) => return self.event_count.wake(),
                 Err(other) => word = other,
             }
         }
@@ -344,7 +344,7 @@ impl RobustBarrier {
 
     /// Wakes those who sleep here, so that they look whether a member has gone.
     pub fn wake(&self) {
-        self.bell.ring();
+        self.event_count.wake();
     }
 }
 
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(size_of::<RobustLock>(), 4);
         assert_eq!(size_of::<RobustBarrier>(), 128);
         assert_eq!(std::mem::offset_of!(RobustBarrier, passed), 64);
-        assert_eq!(std::mem::offset_of!(RobustBarrier, bell), 72);
+        assert_eq!(std::mem::offset_of!(RobustBarrier, event_count), 72);
     }
 
     #[test]
@@ -384,9 +384,9 @@ mod tests {
             for thread in 1..=4 {
                 let (lock, count) = (&lock, &count);
                 s.spawn(move || {
-                    let me = Token::new(1, thread);
+                    let me = Holder::new(1, thread);
                     for _ in 0..20_000 {
-                        lock.lock(me, Patience::SHARED_CORES, living).unwrap();
+                        lock.lock(me, WaitPolicy::SHARED_CORES, living).unwrap();
                         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                         lock.unlock(me).unwrap();
                     }
@@ -399,11 +399,11 @@ mod tests {
     #[test]
     fn who_does_not_hold_a_lock_cannot_give_it_back_and_who_does_cannot_take_it() {
         let lock = RobustLock::default();
-        let (me, other) = (Token::new(1, 7), Token::new(2, 7));
+        let (me, other) = (Holder::new(1, 7), Holder::new(2, 7));
         assert_eq!(lock.unlock(me), Err(HeldBy(None)));
-        lock.lock(me, Patience::CORE_EACH, living).unwrap();
+        lock.lock(me, WaitPolicy::CORE_EACH, living).unwrap();
         let held = Err(HeldBy(Some(me)));
-        assert_eq!(lock.lock(me, Patience::CORE_EACH, living), held);
+        assert_eq!(lock.lock(me, WaitPolicy::CORE_EACH, living), held);
         assert_eq!(lock.try_lock(other, living), held);
         assert_eq!(lock.unlock(other), Err(HeldBy(Some(me))));
         lock.unlock(me).unwrap();
@@ -414,16 +414,16 @@ mod tests {
     fn a_dead_holders_lock_is_taken_over_by_those_who_wait_one_after_the_other() {
         let lock = RobustLock::default();
         let dead = AtomicBool::new(false);
-        lock.lock(Token::new(3, 1), Patience::CORE_EACH, living)
+        lock.lock(Holder::new(3, 1), WaitPolicy::CORE_EACH, living)
             .unwrap();
         let taken = std::thread::scope(|s| {
             let waiters: Vec<_> = (1..=2)
                 .map(|process| {
                     let (lock, dead) = (&lock, &dead);
                     s.spawn(move || {
-                        let me = Token::new(process, 1);
+                        let me = Holder::new(process, 1);
                         let alive = |p| p != 3 || !dead.load(Ordering::SeqCst);
-                        let taken = lock.lock(me, Patience::SHARED_CORES, alive).unwrap();
+                        let taken = lock.lock(me, WaitPolicy::SHARED_CORES, alive).unwrap();
                         lock.unlock(me).unwrap();
                         taken
                     })
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn nobody_passes_before_all_have_arrived() {
         const MEMBERS: u32 = 5;
-        margay_sys_os::doorbell::register();
+        margay_sys_os::event_count::register();
         let barrier = RobustBarrier::default();
         let arrived = AtomicU32::new(0);
         std::thread::scope(|s| {
@@ -452,15 +452,15 @@ mod tests {
                 s.spawn(move || {
                     for round in 1..=2000 {
                         arrived.fetch_add(1, Ordering::Relaxed);
-                        let patience = if round % 2 == 0 {
-                            Patience::SHARED_CORES
+                        let policy = if round % 2 == 0 {
+                            WaitPolicy::SHARED_CORES
                         } else {
-                            Patience {
+                            WaitPolicy {
                                 looks: 0,
                                 yields: 0,
                             }
                         };
-                        barrier.wait(0, MEMBERS, patience, || false).unwrap();
+                        barrier.wait(0, MEMBERS, policy, || false).unwrap();
                         assert!(arrived.load(Ordering::Relaxed) >= round * MEMBERS);
                     }
                 });
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn all_members_get_the_same_answer_and_go_on_in_the_next_generation() {
-        margay_sys_os::doorbell::register();
+        margay_sys_os::event_count::register();
         for round in 0..200 {
             let barrier = RobustBarrier::default();
             let gone = AtomicBool::new(false);
@@ -483,7 +483,7 @@ mod tests {
                                 std::thread::yield_now();
                             }
                             let is_gone = || gone.load(Ordering::SeqCst);
-                            barrier.wait(0, 3, Patience::SHARED_CORES, is_gone)
+                            barrier.wait(0, 3, WaitPolicy::SHARED_CORES, is_gone)
                         })
                     })
                     .collect();
@@ -498,10 +498,10 @@ mod tests {
             barrier.renew(1);
             barrier.renew(1);
             assert_eq!(
-                barrier.wait(0, 3, Patience::CORE_EACH, || false),
+                barrier.wait(0, 3, WaitPolicy::CORE_EACH, || false),
                 Err(Broken)
             );
-            assert_eq!(barrier.wait(1, 1, Patience::CORE_EACH, || false), Ok(()));
+            assert_eq!(barrier.wait(1, 1, WaitPolicy::CORE_EACH, || false), Ok(()));
         }
     }
 
@@ -525,12 +525,12 @@ mod model {
         loom::model(|| {
             let shared = Arc::new((RobustLock::default(), UnsafeCell::new(0)));
             let take = |shared: &(RobustLock, UnsafeCell<i32>), process| {
-                let me = Token::new(process, 1);
+                let me = Holder::new(process, 1);
                 if shared.0.swap_word(FREE, me.0).is_err() {
                     let taken =
                         shared
                             .0
-                            .lock_contended(me, Patience::CORE_EACH, |_| true, u64::MAX);
+                            .lock_contended(me, WaitPolicy::CORE_EACH, |_| true, u64::MAX);
                     assert_eq!(taken, Ok(Taken::InOrder));
                 }
                 // SAFETY: the lock is held, so nobody else is here; loom checks just that.
@@ -551,10 +551,10 @@ mod model {
     fn a_dead_holders_lock_goes_to_one_under_loom() {
         loom::model(|| {
             let lock = Arc::new(RobustLock::default());
-            lock.swap_word(FREE, Token::new(3, 1).0).unwrap();
+            lock.swap_word(FREE, Holder::new(3, 1).0).unwrap();
             let take = |lock: &RobustLock, process| {
-                let me = Token::new(process, 1);
-                let taken = lock.lock_contended(me, Patience::CORE_EACH, |p| p != 3, 1);
+                let me = Holder::new(process, 1);
+                let taken = lock.lock_contended(me, WaitPolicy::CORE_EACH, |p| p != 3, 1);
                 lock.unlock(me).unwrap();
                 taken.unwrap()
             };
@@ -583,13 +583,16 @@ mod model {
             let thread = loom::thread::spawn(move || {
                 // SAFETY: before the barrier this thread alone uses the first cell; loom checks just that.
                 other.1.with_mut(|cell| unsafe { *cell = 1 });
-                other.0.wait(0, 2, Patience::CORE_EACH, || false).unwrap();
+                other.0.wait(0, 2, WaitPolicy::CORE_EACH, || false).unwrap();
                 // SAFETY: behind the barrier nobody writes; loom checks just that.
                 other.2.with(|cell| assert_eq!(unsafe { *cell }, 2));
             });
             // SAFETY: as above, with the second cell.
             shared.2.with_mut(|cell| unsafe { *cell = 2 });
-            shared.0.wait(0, 2, Patience::CORE_EACH, || false).unwrap();
+            shared
+                .0
+                .wait(0, 2, WaitPolicy::CORE_EACH, || false)
+                .unwrap();
             // SAFETY: as above.
             shared.1.with(|cell| assert_eq!(unsafe { *cell }, 1));
             thread.join().unwrap();
@@ -605,11 +608,14 @@ mod model {
             let other = shared.clone();
             let thread = loom::thread::spawn(move || {
                 let gone = || other.1.load(Ordering::SeqCst) != 0;
-                other.0.wait(0, 3, Patience::CORE_EACH, gone)
+                other.0.wait(0, 3, WaitPolicy::CORE_EACH, gone)
             });
             shared.1.store(1, Ordering::SeqCst);
             let gone = || shared.1.load(Ordering::SeqCst) != 0;
-            assert_eq!(shared.0.wait(0, 3, Patience::CORE_EACH, gone), Err(Broken));
+            assert_eq!(
+                shared.0.wait(0, 3, WaitPolicy::CORE_EACH, gone),
+                Err(Broken)
+            );
             assert_eq!(thread.join().unwrap(), Err(Broken));
         });
     }
@@ -625,14 +631,14 @@ mod model {
             let (other, third) = (shared.clone(), shared.clone());
             let thread = loom::thread::spawn(move || {
                 let gone = || other.1.load(Ordering::SeqCst) != 0;
-                other.0.wait(0, 2, Patience::CORE_EACH, gone)
+                other.0.wait(0, 2, WaitPolicy::CORE_EACH, gone)
             });
             let death = loom::thread::spawn(move || {
                 third.1.store(1, Ordering::SeqCst);
                 third.0.wake();
             });
             let gone = || shared.1.load(Ordering::SeqCst) != 0;
-            let mine = shared.0.wait(0, 2, Patience::CORE_EACH, gone);
+            let mine = shared.0.wait(0, 2, WaitPolicy::CORE_EACH, gone);
             let others = thread.join().unwrap();
             death.join().unwrap();
             assert_eq!(mine, others);

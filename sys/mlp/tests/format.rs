@@ -10,10 +10,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 use margay_sys_mlp::group::{Arena, ArenaError, Named, Phase, State, Use};
-use margay_sys_mlp::robust::{HeldBy, Patience, Token};
+use margay_sys_mlp::robust::{HeldBy, Holder, WaitPolicy};
 
 const MEMBERS: u64 = 4096;
-const SEATS: u64 = 36_864;
+const SLOTS: u64 = 36_864;
 const NAMES: u64 = 167_936;
 const DATA: u64 = 2_097_152;
 const TOTAL: u64 = DATA + 65_536;
@@ -75,16 +75,16 @@ fn an_arena_of_version_1_is_read() {
     // In generation 1 five barriers are complete.
     image.u64(128, 1 << 49 | 5 << 16);
     image.u64(192, 1 << 49 | 5 << 16);
-    // Process 2: pid, state, status, first seat, threads, active, ready, memory.
+    // Process 2: pid, state, status, first slot, threads, active, ready, memory.
     for (n, value) in [1002, 3, 11u32.wrapping_neg(), 1, 2, 1, 0, 1]
         .into_iter()
         .enumerate()
     {
         image.u32(MEMBERS + 2 * 64 + 4 * n as u64, value);
     }
-    // The third seat: CPU, node, wanted back from process 1, thread.
+    // The third slot: CPU, node, wanted back from process 1, thread.
     for (n, value) in [6, 1, 3 << 16 | 1, 4321].into_iter().enumerate() {
-        image.u32(SEATS + 2 * 16 + 4 * n as u64, value);
+        image.u32(SLOTS + 2 * 16 + 4 * n as u64, value);
     }
     // The second name.
     image.u32(NAMES + 128, 1);
@@ -109,15 +109,15 @@ fn an_arena_of_version_1_is_read() {
         number(&header.gone),
     ];
     assert_eq!(numbers, [2, 4, 1, 77, 1]);
-    assert!(header.names_lock.unlock(Token::new(2, 9)).is_ok());
+    assert!(header.names_lock.unlock(Holder::new(2, 9)).is_ok());
     assert_eq!(
-        header.barrier.wait(1, 1, Patience::CORE_EACH, || false),
+        header.barrier.wait(1, 1, WaitPolicy::CORE_EACH, || false),
         Ok(())
     );
     assert!(
         header
             .barrier
-            .wait(2, 1, Patience::CORE_EACH, || false)
+            .wait(2, 1, WaitPolicy::CORE_EACH, || false)
             .is_err()
     );
 
@@ -127,18 +127,18 @@ fn an_arena_of_version_1_is_read() {
     assert_eq!(member.memory.load(Ordering::Relaxed), 1);
     let fields = [
         &member.pid,
-        &member.first_seat,
+        &member.first_slot,
         &member.threads,
         &member.active,
     ];
     assert_eq!(fields.map(number), [1002, 1, 2, 1]);
 
-    let seats = arena.seats();
-    assert_eq!(seats.len(), 3);
-    let seat = &seats[2];
-    assert_eq!(seat.usage(), Use::Wanted(1));
+    let slots = arena.slots();
+    assert_eq!(slots.len(), 3);
+    let slot = &slots[2];
+    assert_eq!(slot.usage(), Use::Wanted(1));
     assert_eq!(
-        [&seat.cpu, &seat.node, &seat.thread].map(number),
+        [&slot.cpu, &slot.node, &slot.thread].map(number),
         [6, 1, 4321]
     );
 
@@ -150,8 +150,8 @@ fn an_arena_of_version_1_is_read() {
     };
     assert_eq!(arena.named(), [flow]);
     let lock = arena.lock_at(BASE as usize + DATA as usize + 8).unwrap();
-    let holder = Token::new(1, 5);
-    assert_eq!(lock.unlock(Token::new(1, 6)), Err(HeldBy(Some(holder))));
+    let holder = Holder::new(1, 5);
+    assert_eq!(lock.unlock(Holder::new(1, 6)), Err(HeldBy(Some(holder))));
     assert!(lock.unlock(holder).is_ok());
 }
 

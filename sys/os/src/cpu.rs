@@ -82,7 +82,7 @@ pub fn bind_thread(thread: u32, cores: &[usize]) -> std::io::Result<()> {
 
 /// Tells the kernel that the calling thread is in no hurry: when it wakes, it takes its core from nobody, but waits until that
 /// is free or its turn comes (`SCHED_BATCH`). Does nothing to a thread that has a policy of another kind than the usual one.
-pub fn be_patient() {
+pub fn set_batch_scheduling() {
     // SAFETY: an all-zero sched_param is valid.
     let usual: libc::sched_param = unsafe { std::mem::zeroed() };
     // SAFETY: no memory but `usual`, which is read.
@@ -232,7 +232,7 @@ impl<'a> Widest<'a> {
     /// For operands that mostly stay in the caches of this core from one call to the next: long ones are gone through from the
     /// end if the call before with this `sweep` was of the same ones. (For operands that come from another core, that is slower.)
     #[must_use]
-    pub const fn to_and_fro(sweep: &'a Sweep) -> Widest<'a> {
+    pub const fn alternating(sweep: &'a Sweep) -> Widest<'a> {
         Widest { sweep: Some(sweep) }
     }
 

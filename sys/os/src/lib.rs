@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`user`] | memory that the user claims to own: checked copies, strided copies |
 //! | [`cma`] | cross-memory attach: reading and writing another process |
-//! | [`doorbell`] | the futex word on which a rank sleeps |
+//! | [`event_count`] | the futex word on which a rank sleeps |
 //! | [`memory`] | how much memory there is, on which node it lies, binding it |
 //! | [`kept`] | rows of atomic words in memory that something else keeps |
 //! | [`heap`] | memory for the program, with a description in front of it |
@@ -32,7 +32,7 @@ pub mod cma;
 pub mod cpu;
 #[cfg(not(loom))]
 pub mod descriptor;
-pub mod doorbell;
+pub mod event_count;
 pub mod fence;
 #[cfg(not(loom))]
 pub mod file;

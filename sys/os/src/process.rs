@@ -162,7 +162,7 @@ pub fn wait_for_child() -> io::Result<(u32, ExitStatus)> {
 ///
 /// # Errors
 /// When the kernel is older than 3.4.
-pub fn adopt_orphans() -> io::Result<()> {
+pub fn become_subreaper() -> io::Result<()> {
     // SAFETY: sets an attribute of the process; no memory involved.
     if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());

@@ -27,7 +27,7 @@ use crate::sweep::Sweep;
 mod copies;
 mod owned;
 
-use copies::{copy_to_and_fro, copy_words};
+use copies::{copy_alternating, copy_words};
 use owned::Owned;
 
 /// A base address and the bytes around it that may be touched. Cloning is cheap.
@@ -323,14 +323,14 @@ impl Mem {
     ///
     /// # Panics
     /// When a range is not covered by its claim.
-    pub fn copy_to_and_fro(&self, offset: i64, to: &Mem, at: i64, len: usize, sweep: &Sweep) {
+    pub fn copy_alternating(&self, offset: i64, to: &Mem, at: i64, len: usize, sweep: &Sweep) {
         let from = self.at(offset, len);
         let to = to.at(at, len);
         // SAFETY: `at` checked both ranges.
-        unsafe { copy_to_and_fro(from, to, len, sweep) };
+        unsafe { copy_alternating(from, to, len, sweep) };
     }
 
-    /// Copies a piece to `offset`, as [`copy_to_and_fro`](Self::copy_to_and_fro) does.
+    /// Copies a piece to `offset`, as [`copy_alternating`](Self::copy_alternating) does.
     ///
     /// # Panics
     /// When the range is not covered by the claim.
@@ -338,10 +338,10 @@ impl Mem {
     pub fn put(&self, offset: i64, from: Piece, sweep: &Sweep) {
         let to = self.at(offset, from.len);
         // SAFETY: `at` checked the one range, the piece's claim covers the other.
-        unsafe { copy_to_and_fro(from.base as *const u8, to, from.len, sweep) };
+        unsafe { copy_alternating(from.base as *const u8, to, from.len, sweep) };
     }
 
-    /// Fills a piece from `offset` on, as [`copy_to_and_fro`](Self::copy_to_and_fro) does.
+    /// Fills a piece from `offset` on, as [`copy_alternating`](Self::copy_alternating) does.
     ///
     /// # Panics
     /// When the range is not covered by the claim.
@@ -349,7 +349,7 @@ impl Mem {
     pub fn get(&self, offset: i64, to: Piece, sweep: &Sweep) {
         let from = self.at(offset, to.len);
         // SAFETY: as in `put`.
-        unsafe { copy_to_and_fro(from, to.base as *mut u8, to.len, sweep) };
+        unsafe { copy_alternating(from, to.base as *mut u8, to.len, sweep) };
     }
 
     /// Copies `count` blocks of `block` bytes, `stride` bytes from start to start, the first at

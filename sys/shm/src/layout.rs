@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
-use margay_sys_os::doorbell::Doorbell;
+use margay_sys_os::event_count::EventCount;
 
 use crate::waits::WaitList;
 
@@ -32,7 +32,7 @@ pub(crate) struct Header {
     pub(crate) usable_cores: AtomicU32,
     pub(crate) total_bytes: AtomicU64,
     pub(crate) cells_offset: AtomicU64,
-    pub(crate) inbox_offset: AtomicU64,
+    pub(crate) senders_offset: AtomicU64,
     pub(crate) heap_offset: AtomicU64,
     pub(crate) heap_end: AtomicU64,
     pub(crate) arena_offset: AtomicU64,
@@ -69,11 +69,11 @@ pub(crate) struct NoteSlot {
 }
 
 /// One rank's cell: the word it sleeps on, who it is, what it does. Written by its own rank
-/// except for the doorbell and for what the launcher enters before the rank starts.
+/// except for the event count and for what the launcher enters before the rank starts.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct RankCell {
-    pub(crate) bell: Line<Doorbell>,
+    pub(crate) event_count: Line<EventCount>,
     pub(crate) pid: AtomicU32,
     /// 1 + the core to which the launcher bound the rank, 0 when it is not bound.
     pub(crate) core: AtomicU32,
@@ -131,7 +131,7 @@ impl Sizes {
 pub(crate) struct Layout {
     pub(crate) ranks: u32,
     pub(crate) cells_offset: u64,
-    pub(crate) inbox_offset: u64,
+    pub(crate) senders_offset: u64,
     pub(crate) heap_offset: u64,
     pub(crate) heap_end: u64,
     pub(crate) arena_offset: u64,
@@ -143,16 +143,19 @@ impl Layout {
     pub(crate) fn new(sizes: Sizes, table_bytes: u64) -> Layout {
         let ranks = sizes.ranks.max(1);
         let cells_offset = round_up(size_of::<Header>() as u64, PAGE);
-        let inbox_offset = round_up(
+        let senders_offset = round_up(
             cells_offset + u64::from(ranks) * size_of::<RankCell>() as u64,
             PAGE,
         );
-        let heap_offset = round_up(inbox_offset + u64::from(ranks) * inbox_bytes(ranks), PAGE);
+        let heap_offset = round_up(
+            senders_offset + u64::from(ranks) * senders_bytes(ranks),
+            PAGE,
+        );
         let heap_end = round_up(heap_offset + table_bytes + sizes.heap_bytes, 2 << 20);
         Layout {
             ranks,
             cells_offset,
-            inbox_offset,
+            senders_offset,
             heap_offset,
             heap_end,
             arena_offset: heap_end,
@@ -171,7 +174,7 @@ impl Layout {
         header.ranks.store(self.ranks, Relaxed);
         header.total_bytes.store(self.total_bytes(), Relaxed);
         header.cells_offset.store(self.cells_offset, Relaxed);
-        header.inbox_offset.store(self.inbox_offset, Relaxed);
+        header.senders_offset.store(self.senders_offset, Relaxed);
         header.heap_offset.store(self.heap_offset, Relaxed);
         header.heap_end.store(self.heap_end, Relaxed);
         header.arena_offset.store(self.arena_offset, Relaxed);
@@ -184,7 +187,7 @@ impl Layout {
         let layout = Layout {
             ranks: header.ranks.load(Relaxed),
             cells_offset: header.cells_offset.load(Relaxed),
-            inbox_offset: header.inbox_offset.load(Relaxed),
+            senders_offset: header.senders_offset.load(Relaxed),
             heap_offset: header.heap_offset.load(Relaxed),
             heap_end: header.heap_end.load(Relaxed),
             arena_offset: header.arena_offset.load(Relaxed),
@@ -199,7 +202,7 @@ impl Layout {
         let after = |offset: u64, each: u64| offset.saturating_add(r.saturating_mul(each));
         let parts = [
             self.cells_offset,
-            self.inbox_offset,
+            self.senders_offset,
             self.heap_offset,
             self.arena_offset,
             self.arena_stride,
@@ -207,8 +210,8 @@ impl Layout {
         self.ranks >= 1
             && parts.iter().all(|part| part.is_multiple_of(PAGE))
             && self.cells_offset >= size_of::<Header>() as u64
-            && self.inbox_offset >= after(self.cells_offset, size_of::<RankCell>() as u64)
-            && self.heap_offset >= after(self.inbox_offset, inbox_bytes(self.ranks))
+            && self.senders_offset >= after(self.cells_offset, size_of::<RankCell>() as u64)
+            && self.heap_offset >= after(self.senders_offset, senders_bytes(self.ranks))
             && self.heap_end >= self.heap_offset
             && self.arena_offset >= self.heap_end
             && length >= after(self.arena_offset, self.arena_stride)
@@ -218,7 +221,7 @@ impl Layout {
 const _: () = assert!(size_of::<Header>() <= PAGE as usize);
 
 /// Bytes of the list of those who send to one rank.
-pub(crate) const fn inbox_bytes(ranks: u32) -> u64 {
+pub(crate) const fn senders_bytes(ranks: u32) -> u64 {
     round_up(64 + 12 * ranks as u64, 64)
 }
 
@@ -243,7 +246,7 @@ mod tests {
             (offset_of!(Header, usable_cores), 12),
             (offset_of!(Header, total_bytes), 16),
             (offset_of!(Header, cells_offset), 24),
-            (offset_of!(Header, inbox_offset), 32),
+            (offset_of!(Header, senders_offset), 32),
             (offset_of!(Header, heap_offset), 40),
             (offset_of!(Header, heap_end), 48),
             (offset_of!(Header, arena_offset), 56),
@@ -260,7 +263,7 @@ mod tests {
         assert_eq!(header.map(|(is, _)| is), header.map(|(_, drawn)| drawn));
         assert_eq!(size_of::<RankCell>(), 768);
         let cell = [
-            (offset_of!(RankCell, bell), 0),
+            (offset_of!(RankCell, event_count), 0),
             (offset_of!(RankCell, pid), 64),
             (offset_of!(RankCell, core), 68),
             (offset_of!(RankCell, phase), 72),
@@ -287,7 +290,7 @@ mod tests {
             (offset_of!(WaitList, unlisted), 512),
         ];
         assert_eq!(wait.map(|(is, _)| is), wait.map(|(_, drawn)| drawn));
-        assert_eq!(inbox_bytes(1), 128);
-        assert_eq!(inbox_bytes(16), 256);
+        assert_eq!(senders_bytes(1), 128);
+        assert_eq!(senders_bytes(16), 256);
     }
 }

@@ -20,7 +20,7 @@
 //! | [`board`] | a communicator's control block: a slot a rank, arrival counters, results |
 //! | `owner` | the lock of the table of boards, whose holder may die |
 //! | [`window`] | a window's control block: locks, counters and the list of attached memory |
-//! | [`inbox`] | where an origin leaves one-sided operations, until the target or it itself does them |
+//! | [`rma_queue`] | where an origin leaves one-sided operations, until the target or it itself does them |
 //! | [`turn`] | the lock under which ranks accumulate to one target |
 
 #[cfg(not(loom))]
@@ -29,7 +29,6 @@ pub mod allocator;
 pub mod arena;
 #[cfg(not(loom))]
 pub mod board;
-pub mod inbox;
 #[cfg(not(loom))]
 pub mod layout;
 #[cfg(not(loom))]
@@ -40,6 +39,7 @@ pub mod pool;
 #[cfg(not(loom))]
 pub mod registry;
 pub mod ring;
+pub mod rma_queue;
 #[cfg(not(loom))]
 pub mod segment;
 #[cfg(not(loom))]

@@ -20,7 +20,7 @@
 //! After a death there is no release; what the dead process wrote is in the common memory all the
 //! same, since caches are coherent and it was seen to be dead later.
 
-use margay_sys_os::doorbell::{futex_wait, futex_wake_one};
+use margay_sys_os::event_count::{futex_wait, futex_wake_one};
 use margay_sys_os::sync::{AtomicU32, Ordering};
 
 /// The longest sleep before a waiter looks whether the holder still lives.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use margay_core_registry::{Facts, Identity, NoteKey, Phase, Waiting, Waits, call_of};
-use margay_sys_os::doorbell::Doorbell;
+use margay_sys_os::event_count::EventCount;
 use margay_sys_os::kept::Words;
 
 use crate::layout::{COMMAND_BYTES, Header, NoteSlot, RankCell};
@@ -217,11 +217,11 @@ impl<'a> Registry<'a> {
         self.cell(rank).waits.0.end(noted);
     }
 
-    /// The doorbell on which a rank sleeps.
+    /// The event count on which a rank sleeps.
     #[must_use]
     #[inline]
-    pub fn bell(self, rank: u32) -> &'a Doorbell {
-        &self.cell(rank).bell.0
+    pub fn event_count(self, rank: u32) -> &'a EventCount {
+        &self.cell(rank).event_count.0
     }
 
     /// The offset in the heap of a rank's note, and its words.

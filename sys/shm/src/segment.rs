@@ -175,7 +175,7 @@ impl Segment {
     /// When `rank` is not in the job.
     #[inline]
     pub fn wake(&self, rank: u32) {
-        self.cell(rank).bell.0.ring();
+        self.cell(rank).event_count.0.wake();
     }
 
     pub(crate) fn header(&self) -> &Header {

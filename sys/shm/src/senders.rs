@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::layout::inbox_bytes;
+use crate::layout::senders_bytes;
 use crate::segment::Segment;
 
 impl Segment {
@@ -15,7 +15,7 @@ impl Segment {
     pub fn senders(&self, rank: u32) -> SenderList<'_> {
         let ranks = self.layout.ranks;
         assert!(rank < ranks, "rank {rank} of {ranks}");
-        let at = self.layout.inbox_offset + u64::from(rank) * inbox_bytes(ranks);
+        let at = self.layout.senders_offset + u64::from(rank) * senders_bytes(ranks);
         // SAFETY: the layout was checked to have all lists inside the mapping; each starts
         // with a count on its own line, then one pipe offset for every rank, then the order of
         // arrival, all of them atomics.

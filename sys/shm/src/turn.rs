@@ -1,15 +1,15 @@
 //! The lock under which ranks accumulate to one target.
 //!
 //! Taking it is one atomic instruction, giving it back a plain store. Who finds it taken counts itself as
-//! waiting before it sleeps on a [doorbell](margay_sys_os::doorbell) until a look at the lock succeeds; who gives the
-//! lock back looks for waiters and rings. That is the doorbell's protocol with one step more, and between
+//! waiting before it sleeps on a [event count](margay_sys_os::event count) until a look at the lock succeeds; who gives the
+//! lock back looks for waiters and wakes them. That is the event count's protocol with one step more, and between
 //! giving back and looking for waiters there is no fence either: the sleeper's heavy barrier pays for it too.
 //! Either the holder's store came before that barrier, then the sleeper's last look finds the lock free; or
 //! its look for waiters comes after, then it sees the count, which does not go back before the sleeper has
 //! the lock. (A mark that the holder takes away could not do this: set again after the barrier, it may not be
 //! seen.)
 
-use margay_sys_os::doorbell::light_barrier;
+use margay_sys_os::event_count::light_barrier;
 use margay_sys_os::sync::{AtomicU32, Ordering};
 
 /// A lock that one rank holds, for moments; lies in shared memory. See the module.
@@ -84,7 +84,7 @@ impl Drop for Waits<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use margay_sys_os::doorbell::{Doorbell, register};
+    use margay_sys_os::event_count::{EventCount, register};
 
     #[test]
     fn one_at_a_time() {
@@ -100,14 +100,14 @@ mod tests {
     #[test]
     fn who_waits_is_woken() {
         register();
-        let (turn, bell) = (Turn::new(), Doorbell::new());
+        let (turn, event_count) = (Turn::new(), EventCount::new());
         let mut count = 0u32;
         let counter = std::ptr::from_mut(&mut count).addr();
         let add = || {
             // SAFETY: the lock is held, so no other thread touches the number, which outlives the threads.
             unsafe { *(counter as *mut u32) += 1 };
             if turn.leave() {
-                bell.ring();
+                event_count.wake();
             }
         };
         std::thread::scope(|s| {
@@ -118,7 +118,7 @@ mod tests {
                             let _waits = turn.waits();
                             let mut has = turn.enter(0);
                             while !has {
-                                bell.sleep(20_000_000_000, || {
+                                event_count.sleep(20_000_000_000, || {
                                     has = turn.enter(0);
                                     has
                                 });
@@ -138,27 +138,27 @@ mod tests {
 mod model {
     use super::*;
     use loom::sync::Arc;
-    use margay_sys_os::doorbell::Doorbell;
+    use margay_sys_os::event_count::EventCount;
 
     /// Every interleaving of one who gives the lock back and one who sleeps until it has it: no wake is lost, or the
-    /// sleeper would never see the doorbell's word change.
+    /// sleeper would never see the event count's word change.
     #[test]
     fn no_turn_is_lost_under_loom() {
         loom::model(|| {
-            let shared = Arc::new((Turn::new(), Doorbell::new()));
+            let shared = Arc::new((Turn::new(), EventCount::new()));
             let shared2 = shared.clone();
             assert!(shared.0.enter(1));
             let holder = loom::thread::spawn(move || {
                 if shared2.0.leave() {
-                    shared2.1.ring();
+                    shared2.1.wake();
                 }
             });
-            let (turn, bell) = &*shared;
+            let (turn, event_count) = &*shared;
             if !turn.enter(0) {
                 let _waits = turn.waits();
                 let mut has = false;
                 while !has {
-                    bell.sleep(u64::MAX, || {
+                    event_count.sleep(u64::MAX, || {
                         has = turn.enter(0);
                         has
                     });

@@ -20,7 +20,7 @@ use margay_sys_shm::transfer::{self, End};
 
 const CELLS: u64 = 4096;
 const CELL_BYTES: u64 = 768;
-const INBOX: u64 = 8192;
+const SENDERS: u64 = 8192;
 const HEAP: u64 = 12_288;
 /// The table of boards comes first in the heap.
 const TABLE_BYTES: u64 = 98_432;
@@ -74,7 +74,7 @@ fn header() -> Image {
     image.u32(12, 16);
     image.u64(16, HEAP_END + RANKS * ARENA_BYTES);
     image.u64(24, CELLS);
-    image.u64(32, INBOX);
+    image.u64(32, SENDERS);
     image.u64(40, HEAP);
     image.u64(48, HEAP_END);
     image.u64(56, HEAP_END);
@@ -130,8 +130,8 @@ fn the_cell_of_a_rank_is_read() {
     image.u32(cell + 192 + 8 * 64, 1);
     let segment = image.join();
     let registry = segment.registry();
-    assert!(registry.bell(1).has_sleepers());
-    assert!(!registry.bell(0).has_sleepers());
+    assert!(registry.event_count(1).has_sleepers());
+    assert!(!registry.event_count(0).has_sleepers());
     let identity = registry.identity(1);
     assert_eq!(
         (identity.pid, identity.core, identity.program),
@@ -192,10 +192,10 @@ fn a_row_of_markers_is_read() {
 fn a_pipe_and_its_runs_of_lines_are_read() {
     let image = header();
     // Rank 0 has begun to send to rank 1.
-    let inbox = INBOX + 128;
-    image.u32(inbox, 1);
-    image.u64(inbox + 64, PIPE);
-    image.u32(inbox + 64 + 8 * RANKS, 1);
+    let senders = SENDERS + 128;
+    image.u32(senders, 1);
+    image.u64(senders + 64, PIPE);
+    image.u32(senders + 64 + 8 * RANKS, 1);
     image.u32(PIPE + 8, 1);
     // A message of one line, then one of three; the caller's word is in the high half.
     let line = |position: u64| PIPE + 128 + 64 * position;

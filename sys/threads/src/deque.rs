@@ -35,7 +35,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::sleepers::Call;
+use crate::sleepers::WakeRequest;
 use margay_sys_os::fence;
 use margay_sys_os::sync::{AtomicU32, AtomicU64, Cell, Ordering, fence as full_fence};
 
@@ -97,7 +97,7 @@ struct Shared<T: Word> {
 struct Tail {
     tail: AtomicU64,
     /// Raised by who sleeps and wants to be woken for what is pushed.
-    call: Call,
+    call: WakeRequest,
     /// Not 0: the owner fences for itself. Raised by each theft, cleared by the owner where it need not; both under the lock.
     fences: AtomicU32,
 }
@@ -150,7 +150,7 @@ pub fn deque<T: Word>() -> (Owner<T>, Stealer<T>) {
     let shared = Arc::new(Shared {
         tail: Line(Tail {
             tail: AtomicU64::new(0),
-            call: Call::new(),
+            call: WakeRequest::new(),
             fences: AtomicU32::new(u32::from(!fence::is_light())),
         }),
         thieves: Line(Thieves {
@@ -201,7 +201,7 @@ impl<T: Word> Owner<T> {
     /// Whether somebody sleeps who may have to be woken for what is pushed; in the line that a push writes.
     #[inline]
     #[must_use]
-    pub fn call(&self) -> &Call {
+    pub fn call(&self) -> &WakeRequest {
         &self.shared.tail.0.call
     }
 
@@ -407,7 +407,7 @@ impl<T: Word> Stealer<T> {
 
     /// To be raised by who sleeps and wants to be woken for what is pushed.
     #[must_use]
-    pub fn call(&self) -> &Call {
+    pub fn call(&self) -> &WakeRequest {
         &self.shared.tail.0.call
     }
 

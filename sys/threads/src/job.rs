@@ -105,10 +105,10 @@ pub trait Context: Sized + 'static {
     fn wait_for_tasks(&self, count: &Count, mark: Self::Mark);
 
     /// Which worker of all this is.
-    fn seat(&self) -> u16;
+    fn worker_slot(&self) -> u16;
 
-    /// Wakes a waiter that a count of the worker at a seat returned.
-    fn wake_task(&self, seat: u16, waiter: u32);
+    /// Wakes a waiter that a count of the worker at a worker_slot returned.
+    fn wake_task(&self, worker_slot: u16, waiter: u32);
 
     /// Where nodes come from and go to.
     fn nodes(&self) -> &Nodes<Self>;
@@ -349,7 +349,7 @@ type Invariant<'s> = fn(&'s ()) -> &'s ();
 pub struct Group<'s, C: Context> {
     count: Count,
     /// Where to wake the waiter.
-    seat: u16,
+    worker_slot: u16,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     is_cancelled: AtomicBool,
     scope: PhantomData<Invariant<'s>>,
@@ -361,7 +361,7 @@ pub struct Group<'s, C: Context> {
 pub fn group<'s, C: Context, R>(context: &C, body: impl FnOnce(&C, &Group<'s, C>) -> R) -> R {
     let group = Group {
         count: Count::new(context.home()),
-        seat: context.seat(),
+        worker_slot: context.worker_slot(),
         panic: Mutex::new(None),
         is_cancelled: AtomicBool::new(false),
         scope: PhantomData,
@@ -412,9 +412,9 @@ impl<'s, C: Context> Group<'s, C> {
                 }
             }
             // Read before: the group may be gone when this was its last task.
-            let seat = group.seat;
+            let worker_slot = group.worker_slot;
             if let Some(waiter) = group.count.finish(context.home()) {
-                context.wake_task(seat, waiter);
+                context.wake_task(worker_slot, waiter);
             }
         };
         // SAFETY: the closure runs before `group` returns, and so within `'s`; it is never discarded, since a deque

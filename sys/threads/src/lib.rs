@@ -6,8 +6,8 @@
 //!
 //! | module | mechanism |
 //! | --- | --- |
-//! | [`identity`] | sets of thread-local variables that a stack takes on |
-//! | [`link`] | shared references to what is never freed, boxes that are handed over |
+//! | [`tls_block`] | sets of thread-local variables that a stack takes on |
+//! | [`static_ref`] | shared references to what is never freed, boxes that are handed over |
 //! | [`outlined`] | functions and data into which a compiler outlines OpenMP constructs |
 //! | [`slot`] | the context of what runs here |
 //! | [`deque`] | a worker's deque, with thieves at the other end |
@@ -22,11 +22,7 @@ pub mod deque;
 #[cfg(not(loom))]
 pub mod fiber;
 #[cfg(not(loom))]
-pub mod identity;
-#[cfg(not(loom))]
 pub mod job;
-#[cfg(not(loom))]
-pub mod link;
 #[cfg(not(loom))]
 pub mod outlined;
 #[cfg(not(loom))]
@@ -36,4 +32,8 @@ pub mod shelf;
 pub mod sleepers;
 #[cfg(not(loom))]
 pub mod slot;
+#[cfg(not(loom))]
+pub mod static_ref;
 pub mod tally;
+#[cfg(not(loom))]
+pub mod tls_block;

@@ -1,40 +1,40 @@
 //! Who of several sleeps and may be woken for work: a mark for each, and how many marks are set.
 //!
-//! A sleeper sets its mark, raises the count, and goes to its doorbell, which executes the heavy fence and lets it look once more before
+//! A sleeper sets its mark, raises the count, and goes to its event count, which executes the heavy fence and lets it look once more before
 //! it sleeps. Who publishes work executes the light fence and reads the count: either that look sees the work or the count
-//! is seen. Then the publisher takes one mark away, whoever takes it first, and rings that bell; the bell's own protocol covers a sleeper that has set
+//! is seen. Then the publisher takes one mark away, whoever takes it first, and wakes that event count; the event count's own protocol covers a sleeper that has set
 //! its mark and is not asleep yet.
 //!
-//! Who publishes millions of times a second need not even read the count, which lies in a line that all share: it has a [`Call`] of its own,
+//! Who publishes millions of times a second need not even read the count, which lies in a line that all share: it has a [`WakeRequest`] of its own,
 //! which sleepers raise after the count and before their look. It takes the call back, executes a full fence and reads the count, and raises it again while
 //! marks are left. So of a sleeper that found it raised and a publisher that takes it back one at least sees the other; had the publisher only the light
 //! fence there, its write could come after that of a sleeper that it has not counted.
 
-use margay_sys_os::doorbell::Doorbell;
+use margay_sys_os::event_count::EventCount;
 use margay_sys_os::fence;
 use margay_sys_os::sync::{AtomicU32, Ordering, fence as full_fence};
 
 /// Where one of them sleeps.
 #[derive(Debug)]
-pub struct Bed {
+pub struct SleepState {
     is_marked: AtomicU32,
-    bell: Doorbell,
+    event_count: EventCount,
 }
 
-impl Bed {
+impl SleepState {
     #[must_use]
-    pub fn new() -> Bed {
-        Bed {
+    pub fn new() -> SleepState {
+        SleepState {
             is_marked: AtomicU32::new(0),
-            bell: Doorbell::new(),
+            event_count: EventCount::new(),
         }
     }
 
-    /// The bell, for waking this one for something of its own.
+    /// The event count, for waking this one for something of its own.
     #[inline]
     #[must_use]
-    pub fn bell(&self) -> &Doorbell {
-        &self.bell
+    pub fn event_count(&self) -> &EventCount {
+        &self.event_count
     }
 
     /// Whether it seems to sleep.
@@ -45,7 +45,7 @@ impl Bed {
     }
 }
 
-impl Default for Bed {
+impl Default for SleepState {
     fn default() -> Self {
         Self::new()
     }
@@ -53,13 +53,13 @@ impl Default for Bed {
 
 /// Whether somebody sleeps, for one who publishes often.
 #[derive(Debug)]
-pub struct Call(AtomicU32);
+pub struct WakeRequest(AtomicU32);
 
-impl Call {
+impl WakeRequest {
     /// A raised call: somebody may sleep already.
     #[must_use]
-    pub fn new() -> Call {
-        Call(AtomicU32::new(1))
+    pub fn new() -> WakeRequest {
+        WakeRequest(AtomicU32::new(1))
     }
 
     /// Whether [`Sleepers::answer`] is to be called, asked after work has been published. Always, where the kernel does not fence for us.
@@ -78,7 +78,7 @@ impl Call {
     }
 }
 
-impl Default for Call {
+impl Default for WakeRequest {
     fn default() -> Self {
         Self::new()
     }
@@ -103,7 +103,7 @@ impl Sleepers {
     }
 
     /// A raised call is answered: if somebody sleeps, `wake` is called, which may rouse one.
-    pub fn answer(&self, call: &Call, wake: impl FnOnce()) {
+    pub fn answer(&self, call: &WakeRequest, wake: impl FnOnce()) {
         if fence::is_light() {
             call.0.store(0, Ordering::Relaxed);
         }
@@ -116,36 +116,36 @@ impl Sleepers {
         }
     }
 
-    /// Sleeps until roused, until the bell is rung, or for `timeout_ns`; not at all when `look` finds something. The calls are those of
+    /// Sleeps until roused, until the event count is woken, or for `timeout_ns`; not at all when `look` finds something. The calls are those of
     /// all who publish by one.
     pub fn sleep<'a>(
         &self,
-        bed: &Bed,
+        state: &SleepState,
         timeout_ns: u64,
-        calls: impl Iterator<Item = &'a Call>,
+        calls: impl Iterator<Item = &'a WakeRequest>,
         look: impl FnOnce() -> bool,
     ) {
-        bed.is_marked.store(1, Ordering::SeqCst);
+        state.is_marked.store(1, Ordering::SeqCst);
         self.0.fetch_add(1, Ordering::SeqCst);
         full_fence(Ordering::SeqCst);
         for call in calls {
             call.raise();
         }
-        bed.bell.sleep(timeout_ns, look);
-        self.take_mark(bed);
+        state.event_count.sleep(timeout_ns, look);
+        self.take_mark(state);
     }
 
     /// Wakes one, if nobody has done so already. Tells whether it was this call.
-    pub fn rouse(&self, bed: &Bed) -> bool {
-        let was_marked = self.take_mark(bed);
+    pub fn rouse(&self, state: &SleepState) -> bool {
+        let was_marked = self.take_mark(state);
         if was_marked {
-            bed.bell.ring();
+            state.event_count.wake();
         }
         was_marked
     }
 
-    fn take_mark(&self, bed: &Bed) -> bool {
-        let was_marked = bed.is_marked.swap(0, Ordering::SeqCst) != 0;
+    fn take_mark(&self, state: &SleepState) -> bool {
+        let was_marked = state.is_marked.swap(0, Ordering::SeqCst) != 0;
         if was_marked {
             self.0.fetch_sub(1, Ordering::SeqCst);
         }
@@ -171,17 +171,22 @@ mod model {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(2);
         builder.check(|| {
-            let all = Arc::new((Sleepers::new(), Bed::new(), AtomicU32::new(0), Call::new()));
+            let all = Arc::new((
+                Sleepers::new(),
+                SleepState::new(),
+                AtomicU32::new(0),
+                WakeRequest::new(),
+            ));
             let publishers: Vec<_> = [false, true]
                 .into_iter()
                 .map(|by_call| {
                     let all = all.clone();
                     loom::thread::spawn(move || {
-                        let (sleepers, bed, work, call) = &*all;
+                        let (sleepers, state, work, call) = &*all;
                         work.fetch_add(1, Ordering::Release);
                         let wake = || {
-                            if bed.is_marked() {
-                                sleepers.rouse(bed);
+                            if state.is_marked() {
+                                sleepers.rouse(state);
                             }
                         };
                         if by_call {
@@ -194,10 +199,10 @@ mod model {
                     })
                 })
                 .collect();
-            let (sleepers, bed, work, call) = &*all;
+            let (sleepers, state, work, call) = &*all;
             for seen in 0..2 {
                 while work.load(Ordering::Acquire) == seen {
-                    sleepers.sleep(bed, u64::MAX, std::iter::once(call), || {
+                    sleepers.sleep(state, u64::MAX, std::iter::once(call), || {
                         work.load(Ordering::Acquire) != seen
                     });
                 }
@@ -205,7 +210,7 @@ mod model {
             for publisher in publishers {
                 publisher.join().unwrap();
             }
-            assert!(!bed.is_marked());
+            assert!(!state.is_marked());
         });
     }
 
@@ -215,19 +220,24 @@ mod model {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(2);
         builder.check(|| {
-            let all = Arc::new((Sleepers::new(), Bed::new(), AtomicU32::new(0), Call::new()));
-            let (sleepers, bed, work, call) = &*all;
+            let all = Arc::new((
+                Sleepers::new(),
+                SleepState::new(),
+                AtomicU32::new(0),
+                WakeRequest::new(),
+            ));
+            let (sleepers, state, work, call) = &*all;
             sleepers.answer(call, || unreachable!("nobody sleeps yet"));
             assert!(!call.is_raised());
             let publisher = {
                 let all = all.clone();
                 loom::thread::spawn(move || {
-                    let (sleepers, bed, work, call) = &*all;
+                    let (sleepers, state, work, call) = &*all;
                     for _ in 0..2 {
                         work.fetch_add(1, Ordering::Release);
                         if call.is_raised() {
                             sleepers.answer(call, || {
-                                sleepers.rouse(bed);
+                                sleepers.rouse(state);
                             });
                         }
                     }
@@ -235,7 +245,7 @@ mod model {
             };
             for seen in 0..2 {
                 while work.load(Ordering::Acquire) <= seen {
-                    sleepers.sleep(bed, u64::MAX, std::iter::once(call), || {
+                    sleepers.sleep(state, u64::MAX, std::iter::once(call), || {
                         work.load(Ordering::Acquire) > seen
                     });
                 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use margay_net_platform::Platform;
-use margay_net_seeded::Weather;
-use margay_net_transport::{Advance, Bell, Head, Packet, Sink, Ticket, Transport};
+use margay_net_seeded::Conditions;
+use margay_net_transport::{Advance, WakeUp, Head, Packet, Sink, Ticket, Transport};
 use margay_run_engine::{Data, Envelope, Limits, Mode, MsgId, Pattern, Policy, Rank, ReqId};
 use margay_sys_os::user::Mem;
 
@@ -89,9 +89,9 @@ impl Fake {
 
 struct Silent;
 
-impl Bell for Silent {
+impl WakeUp for Silent {
     fn pause(&self) {}
-    fn give_way(&self) {}
+    fn yield_core(&self) {}
     fn sleep(&self, _: u64, _: &mut dyn FnMut() -> bool) {}
     fn wake_own(&self) {}
 }
@@ -196,7 +196,7 @@ impl Transport for Fake {
 
 /// What the rank stands on: the registry and the clock of a model of three ranks, this transport, and nobody to wake.
 fn platform(wire: &Arc<Mutex<Wire>>) -> Platform {
-    let model = margay_net_seeded::world(RANKS, 0, Weather::of(0));
+    let model = margay_net_seeded::world(RANKS, 0, Conditions::of(0));
     let mut platform = model.into_iter().next().expect("rank 0");
     platform.transport = Box::new(Fake(wire.clone()));
     platform.wake_up = Arc::new(Silent);
@@ -216,8 +216,8 @@ fuzz_target!(|steps: Vec<Step>| {
     let wire = Arc::new(Mutex::new(Wire::default()));
     let limits = Limits {
         eager: 3000,
-        tokens: 8,
-        token_bytes: 8000,
+        credits: 8,
+        credit_bytes: 8000,
     };
     let rank = Rank::over(platform(&wire), limits, Policy::new(2, 1));
     let mut requests: Vec<ReqId> = Vec::new();

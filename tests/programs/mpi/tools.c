@@ -294,15 +294,15 @@ static void effects(void)
     MPI_T_pvar_handle asked = open_variable(session, "margay_streamed_messages_sent", MPI_T_PVAR_CLASS_COUNTER, NULL),
                       direct = open_variable(session, "margay_direct_messages_sent", MPI_T_PVAR_CLASS_COUNTER, NULL),
                       fragments = open_variable(session, "margay_fragmented_messages_sent", MPI_T_PVAR_CLASS_COUNTER, NULL),
-                      tokens = open_variable(session, "margay_out_of_tokens", MPI_T_PVAR_CLASS_COUNTER, NULL),
+                      credits = open_variable(session, "margay_out_of_credits", MPI_T_PVAR_CLASS_COUNTER, NULL),
                       yields = open_variable(session, "margay_yields", MPI_T_PVAR_CLASS_COUNTER, NULL),
                       sleeps = open_variable(session, "margay_sleeps", MPI_T_PVAR_CLASS_COUNTER, NULL),
                       waits = open_variable(session, "margay_wait_time", MPI_T_PVAR_CLASS_TIMER, NULL),
                       asleep = open_variable(session, "margay_sleep_time", MPI_T_PVAR_CLASS_TIMER, NULL);
     number eager = read_number("margay_eager_limit"), attach = read_number("margay_attach_limit"),
-           arena = read_number("margay_arena_limit"), least = read_number("margay_tokens"),
+           arena = read_number("margay_arena_limit"), least = read_number("margay_credits"),
            yield_after = read_number("margay_wait_yield_after"), sleep_after = read_number("margay_wait_sleep_after"),
-           looks = read_number("margay_wait_looks");
+           looks = read_number("margay_wait_spins");
     OK(MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES));
     write_number("margay_attach_limit", 1ull << 40);
     write_number("margay_arena_limit", 1ull << 40);
@@ -320,15 +320,15 @@ static void effects(void)
     write_number("margay_attach_limit", attach);
     write_number("margay_arena_limit", arena);
     MPI_Barrier(MPI_COMM_WORLD);
-    write_number("margay_tokens", 0);
+    write_number("margay_credits", 0);
     ring(5000, MPI_COMM_WORLD);
-    CHECK(value_of(session, tokens) == 1);
-    write_number("margay_tokens", least);
+    CHECK(value_of(session, credits) == 1);
+    write_number("margay_credits", least);
     MPI_Barrier(MPI_COMM_WORLD);
     if (size > 1) {
         int x = 0;
         /* Asleep without a yield, then yielding without sleep. On a busy machine a rank may come too late to wait long. */
-        write_number("margay_wait_looks", 1);
+        write_number("margay_wait_spins", 1);
         for (int yielding = 0; yielding < 2; yielding++) {
             write_number("margay_wait_yield_after", yielding ? 0 : 1ull << 60);
             write_number("margay_wait_sleep_after", yielding ? 1ull << 60 : 100000);
@@ -353,7 +353,7 @@ static void effects(void)
                 if (attempt == 19) CHECK(seen);
             }
         }
-        write_number("margay_wait_looks", looks);
+        write_number("margay_wait_spins", looks);
         write_number("margay_wait_yield_after", yield_after);
         write_number("margay_wait_sleep_after", sleep_after);
     }
@@ -464,7 +464,7 @@ static void *watch(void *argument)
         number now = value_of(session, sent);
         CHECK(now >= last);
         last = now;
-        (void)read_number("margay_wait_looks");
+        (void)read_number("margay_wait_spins");
     }
     OK(MPI_T_pvar_session_free(&session));
     return NULL;

@@ -42,7 +42,7 @@ const PLACES: &[(&str, &str)] = &[
         "worlds of tests: a rank's thread waits for its turn",
     ),
     (
-        "net/shm/src/bell.rs",
+        "net/shm/src/wake_up.rs",
         "lets the rank's wait yield and sleep on the rank's word",
     ),
     (
@@ -116,7 +116,7 @@ const PLACES: &[(&str, &str)] = &[
         "the wait for descriptors, `PollSet`",
     ),
     (
-        "sys/os/src/doorbell.rs",
+        "sys/os/src/event_count.rs",
         "the futex word on which a rank, a worker or a process sleeps",
     ),
     (
@@ -153,7 +153,7 @@ const PLACES: &[(&str, &str)] = &[
         "the owner of a deque whose last entry a thief is looking at",
     ),
     (
-        "sys/threads/src/identity.rs",
+        "sys/threads/src/tls_block.rs",
         "the thread of a TLS block, which sleeps until the block ends, and tells once that it has begun",
     ),
     (
@@ -400,7 +400,10 @@ mod tests {
     fn what_waits_is_found() {
         for (source, expected) in [
             ("fn f() { std::thread::sleep(PAUSE) }", "sleep"),
-            ("fn f(bell: &Bell) { bell.sleep(5, || false) }", "sleep"),
+            (
+                "fn f(event_count: &WakeUp) { event_count.sleep(5, || false) }",
+                "sleep",
+            ),
             ("fn f() { loop { std::hint::spin_loop() } }", "spin_loop"),
             ("fn f() { cpu::yield_now() }", "yield_now"),
             ("fn f(t: JoinHandle<()>) { t.join().unwrap() }", "join"),

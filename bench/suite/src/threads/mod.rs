@@ -1,4 +1,4 @@
-//! `margay bench threads`: threading runtimes side by side, in turn in one run, alone and while other processes press.
+//! `margay bench threads`: threading runtimes side by side, in turn in one run, alone and under a background load.
 
 pub mod plan;
 pub mod runtime;
@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use margay_bench_common::mpi::Installation;
 use margay_bench_common::page::progress_bar;
-use margay_bench_common::process::{self, Press};
+use margay_bench_common::process::{self, BackgroundLoad};
 use margay_bench_common::statistics::median;
 use margay_cli_bench_options::ThreadsOptions;
 
@@ -18,18 +18,18 @@ use crate::install;
 use crate::lines::{self, Figure, Reported};
 use crate::report::{Report, Run, Suite};
 use plan::Unit;
-use runtime::{Runtime, press};
+use runtime::{Runtime, busy};
 
 /// Measures everything that the options choose.
 ///
 /// # Errors
-/// When this program stands in no installed tree or what presses does not compile. What fails later is in the report.
+/// When this program stands in no installed tree or the background load does not compile. What fails later is in the report.
 pub fn measure(options: &ThreadsOptions) -> Result<Report> {
     let ours = install::ours()?;
     let mut report = Report::new(Suite::Threads, options.quick);
     let (runtimes, missing) = runtime::find(ours.prefix(), &options.with);
     report.left_out = missing;
-    let press_program = press(&install::sources(&ours))?;
+    let busy_program = busy(&install::sources(&ours))?;
     let cores = report.host.cores;
     let units = plan::units(&options.only, &options.threads, cores, options.quick);
     let repetitions = |unit: &plan::Unit| unit.repetitions(options.quick);
@@ -41,7 +41,7 @@ pub fn measure(options: &ThreadsOptions) -> Result<Report> {
             for (runtime, run) in runtimes.iter().zip(&mut measured) {
                 bar.set_message(format!("{}: {}", runtime.name, unit.label()));
                 if runtime.measures(unit) {
-                    let another = one(unit, runtime, &ours, &press_program, cores);
+                    let another = one(unit, runtime, &ours, &busy_program, cores);
                     *run = Some(match run.take() {
                         Some(Ok(before)) => another.map(|run| merged(before, run)),
                         Some(error) => error,
@@ -68,7 +68,7 @@ fn one(
     unit: &Unit,
     runtime: &Runtime,
     ours: &Installation,
-    press_program: &Path,
+    busy_program: &Path,
     cores: usize,
 ) -> Result<Run> {
     let program = runtime.compile(&install::sources(ours), unit.kernel)?;
@@ -76,19 +76,19 @@ fn one(
     let mut command = process::bounded(plan::LIMIT_S);
     runtime.prepare(&mut command, unit.threads)?;
     command.arg(program).args(&arguments);
-    let beside = if unit.pressed { cores } else { 0 };
-    let press = Press::start(press_program, beside, plan::LIMIT_S)?;
+    let beside = if unit.contended { cores } else { 0 };
+    let load = BackgroundLoad::start(busy_program, beside, plan::LIMIT_S)?;
     let started = Instant::now();
     let output = process::run(&mut command, true)?;
     let seconds = started.elapsed().as_secs_f64();
-    drop(press);
+    drop(load);
     let mut reported = lines::parse(&String::from_utf8_lossy(&output.stdout))
         .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
     reported.library = runtime.verified(&reported.library)?;
     Ok(Run {
         program: unit.kernel.name(),
         threads: Some(unit.threads),
-        pressed: unit.pressed,
+        contended: unit.contended,
         implementation: runtime.name.to_owned(),
         arguments: arguments.join(" "),
         seconds,

@@ -1,4 +1,4 @@
-//! What is run: kernels, sizes of teams, and whether other processes press.
+//! What is run: kernels, sizes of teams, and under what background load.
 
 use clap::ValueEnum;
 use margay_cli_bench_options::ThreadKernel as Kernel;
@@ -11,7 +11,7 @@ pub struct Unit {
     /// Size of teams, on each level.
     pub threads: usize,
     /// Whether other processes use all cores.
-    pub pressed: bool,
+    pub contended: bool,
 }
 
 /// How long a figure is measured in one run, in milliseconds. The machine changes in seconds: several runs say more than a long one.
@@ -23,7 +23,7 @@ pub const LIMIT_S: u32 = 100;
 /// The largest team of a kernel that nests regions of it in itself: a runtime may start the square of that many threads.
 const NESTED_MOST: usize = 32;
 
-/// How often a unit that is not pressed is run with every runtime.
+/// How often a unit that is not contended is run with every runtime.
 const REPETITIONS: usize = 3;
 
 /// All units of the chosen kernels (none: all) and sizes of teams (none: those that fit `cores` cores).
@@ -50,7 +50,7 @@ pub fn units(kernels: &[Kernel], threads: &[u32], cores: usize, quick: bool) -> 
         if !kernels.is_empty() && !kernels.contains(kernel) {
             continue;
         }
-        for (pressed, sizes) in [(false, &sizes), (true, &under_pressure)] {
+        for (contended, sizes) in [(false, &sizes), (true, &under_pressure)] {
             let most = match kernel {
                 Kernel::Mandelbrot => NESTED_MOST,
                 _ => usize::MAX,
@@ -59,7 +59,7 @@ pub fn units(kernels: &[Kernel], threads: &[u32], cores: usize, quick: bool) -> 
             units.extend(sizes.map(|&threads| Unit {
                 kernel: *kernel,
                 threads,
-                pressed,
+                contended,
             }));
         }
     }
@@ -69,7 +69,7 @@ pub fn units(kernels: &[Kernel], threads: &[u32], cores: usize, quick: bool) -> 
 impl Unit {
     /// How often it is run with every runtime. Pressed once: time slices of milliseconds make its rounds long, and some runtimes' very long.
     pub fn repetitions(&self, quick: bool) -> usize {
-        if quick || self.pressed {
+        if quick || self.contended {
             1
         } else {
             REPETITIONS
@@ -78,8 +78,12 @@ impl Unit {
 
     /// For the progress line.
     pub fn label(&self) -> String {
-        let pressed = if self.pressed { ", pressed" } else { "" };
-        format!("{}, {} threads{pressed}", self.kernel.name(), self.threads)
+        let contended = if self.contended { ", contended" } else { "" };
+        format!(
+            "{}, {} threads{contended}",
+            self.kernel.name(),
+            self.threads
+        )
     }
 
     /// Arguments of the program.
@@ -97,13 +101,13 @@ impl Unit {
 mod tests {
     use super::*;
 
-    fn sizes(units: &[Unit], pressed: bool) -> Vec<usize> {
-        let chosen = units.iter().filter(|unit| unit.pressed == pressed);
+    fn sizes(units: &[Unit], contended: bool) -> Vec<usize> {
+        let chosen = units.iter().filter(|unit| unit.contended == contended);
         chosen.map(|unit| unit.threads).collect()
     }
 
     #[test]
-    fn teams_fit_the_machine_and_some_are_pressed() {
+    fn teams_fit_the_machine_and_some_are_contended() {
         let two = units(&[Kernel::Fib], &[], 2, false);
         assert_eq!(sizes(&two, false), [1, 2, 4, 8]);
         assert_eq!(sizes(&two, true), [2, 8]);
@@ -140,6 +144,6 @@ mod tests {
             let one = units(&[*kernel], &[], 2, true);
             assert!(!one.is_empty() && one.iter().all(|unit| unit.kernel == *kernel));
         }
-        assert_eq!(all[3].label(), "fork, 2 threads, pressed");
+        assert_eq!(all[3].label(), "fork, 2 threads, contended");
     }
 }

@@ -295,19 +295,19 @@ fn probe(compiler: &Path, language: &str, header: &str) -> Result<()> {
         .with_context(|| format!("{} does not find {header}", compiler.display()))
 }
 
-/// Compiles the program that presses.
+/// Compiles the program that keeps a core busy.
 ///
 /// # Errors
 /// When it does not compile.
-pub fn press(sources: &Path) -> Result<PathBuf> {
-    let folder = format!("threads-press-{:016x}", key(Path::new(CC), sources)?);
-    cached(&folder, "press", |executable| {
+pub fn busy(sources: &Path) -> Result<PathBuf> {
+    let folder = format!("threads-busy-{:016x}", key(Path::new(CC), sources)?);
+    cached(&folder, "busy", |executable| {
         let mut command = bounded(60);
         command
             .args([CC, "-std=gnu11", "-O2"])
-            .arg(sources.join("threads/press.c"));
+            .arg(sources.join("threads/busy.c"));
         run_quietly(command.arg("-o").arg(executable))
-            .context("threads/press.c does not compile; install gcc and libc6-dev")
+            .context("threads/busy.c does not compile; install gcc and libc6-dev")
     })
 }
 

@@ -33,8 +33,8 @@ pub struct Row {
     pub unit: String,
     /// Size of teams.
     pub threads: usize,
-    /// Whether others pressed.
-    pub pressed: bool,
+    /// Whether others contended.
+    pub contended: bool,
 }
 
 /// Every line, in the order of the runs.
@@ -47,7 +47,7 @@ pub fn rows(report: &Report) -> Vec<Row> {
                 figure: figure.name.clone(),
                 unit: figure.unit.clone(),
                 threads: run.threads.unwrap_or(1),
-                pressed: run.pressed,
+                contended: run.contended,
             };
             let derived = figure.name.ends_with(MAXIMUM) || figure.name.ends_with(PROCESSOR);
             if !derived && !rows.contains(&row) {
@@ -65,7 +65,7 @@ impl Row {
             run.program == self.program
                 && run.implementation == runtime
                 && run.threads == Some(self.threads)
-                && run.pressed == self.pressed
+                && run.contended == self.contended
         };
         let run = report.runs.iter().find(fits)?;
         run.figure(&format!("{}{ending}", self.figure))
@@ -75,12 +75,12 @@ impl Row {
     fn of_ideal(&self, report: &Report, runtime: &str) -> Option<f64> {
         let alone = Self {
             threads: 1,
-            pressed: false,
+            contended: false,
             ..self.clone()
         };
         let sequential = alone.value(report, SEQUENTIAL, "")?;
         let cores = self.threads.min(report.host.cores) as f64;
-        let ideal = (!self.pressed && sequential > 0.0).then_some(sequential / cores)?;
+        let ideal = (!self.contended && sequential > 0.0).then_some(sequential / cores)?;
         Some(self.value(report, runtime, "")? / ideal)
     }
 
@@ -101,9 +101,9 @@ impl Row {
 pub fn derive(report: &Report) -> Vec<Figure> {
     let mut derived = Vec::new();
     for row in rows(report) {
-        let pressed = if row.pressed { ", pressed" } else { "" };
+        let contended = if row.contended { ", contended" } else { "" };
         let what = format!(
-            "{} {}, {} threads{pressed}",
+            "{} {}, {} threads{contended}",
             row.program, row.figure, row.threads
         );
         for name in [OURS, IML] {
@@ -153,7 +153,7 @@ pub fn tables(report: &Report, markdown: bool) -> String {
         let mut table = empty_table(markdown);
         table.set_header(&head);
         for row in &rows {
-            let pressed = if row.pressed { " pressed" } else { "" };
+            let contended = if row.contended { " contended" } else { "" };
             let unit = if compared {
                 row.unit.clone()
             } else {
@@ -162,7 +162,7 @@ pub fn tables(report: &Report, markdown: bool) -> String {
             let mut cells = vec![
                 row.program.clone(),
                 row.figure.clone(),
-                format!("{}{pressed}", row.threads),
+                format!("{}{contended}", row.threads),
                 unit,
             ];
             cells.extend(names.iter().map(|name| {
@@ -195,7 +195,7 @@ pub(crate) mod tests {
     /// A report of canned figures.
     pub(crate) fn canned() -> Report {
         let mut report = Report::new(Suite::Threads, true);
-        for (implementation, median, pressed) in [
+        for (implementation, median, contended) in [
             (OURS, 0.5, false),
             (IML, 0.1, false),
             ("libgomp", 1.0, false),
@@ -207,7 +207,7 @@ pub(crate) mod tests {
             report.runs.push(Run {
                 program: "fork".into(),
                 threads: Some(2),
-                pressed,
+                contended,
                 implementation: implementation.into(),
                 reported: parse(&format!(
                     "library x\nfigure flat us {median} 2\nfigure flat.max us {} -\nfigure flat.cpu-wall cpu/wall 1.5 -",
@@ -238,7 +238,7 @@ pub(crate) mod tests {
             "Longest round",
             "2950",
             "29500",
-            "2 pressed",
+            "2 contended",
             "margay/best",
             "1.500",
         ] {

@@ -13,7 +13,7 @@ impl Sink for State {
             args,
             payload,
         } = packet;
-        if self.recovery.hurt && self.refuse(from, head, args, payload) {
+        if self.recovery.restricted && self.refuse(from, head, args, payload) {
             return;
         }
         match head.kind {
@@ -277,7 +277,7 @@ impl State {
         }
     }
 
-    /// A receive has found its message: notes size and sender, returns the token.
+    /// A receive has found its message: notes size and sender, returns the credit.
     #[inline]
     fn matched(
         &mut self,
@@ -286,7 +286,7 @@ impl State {
         envelope: Envelope,
         total: u64,
         ack: u32,
-        token: bool,
+        credit: bool,
     ) {
         if let Some(request) = self.requests.at(index)
             && let Kind::Receive(receive) = &mut request.kind
@@ -302,12 +302,12 @@ impl State {
                 request.outcome.split = receive.data.splits(total);
             }
         }
-        self.account(from, total, ack, token);
+        self.account(from, total, ack, credit);
     }
 
-    /// Tells the sender of a matched message what it wants to know: acknowledgement and token.
+    /// Tells the sender of a matched message what it wants to know: acknowledgement and credit.
     #[inline]
-    pub(super) fn account(&mut self, from: u32, total: u64, ack: u32, token: bool) {
+    pub(super) fn account(&mut self, from: u32, total: u64, ack: u32, credit: bool) {
         self.monitor.counters.received.add(total);
         if ack != 0 {
             self.peers[from as usize]
@@ -315,13 +315,13 @@ impl State {
                 .push_back(Control::Ack { sender: ack });
             self.list(from);
         }
-        if token {
-            self.return_token(from, total);
+        if credit {
+            self.return_credit(from, total);
         }
     }
 
     #[inline]
-    pub(super) fn return_token(&mut self, from: u32, total: u64) {
+    pub(super) fn return_credit(&mut self, from: u32, total: u64) {
         let limits = self.monitor.tuning.limits();
         let peer = &mut self.peers[from as usize];
         peer.owed += 1;
@@ -414,11 +414,11 @@ impl State {
             body,
             ..
         } = message_;
-        let token = !matches!(body, Body::Rendezvous { .. });
-        if token {
+        let credit = !matches!(body, Body::Rendezvous { .. });
+        if credit {
             self.peers[from as usize].kept -= 1;
         }
-        self.matched(index, from, envelope, total, ack, token);
+        self.matched(index, from, envelope, total, ack, credit);
         match body {
             Body::Short(bytes) => {
                 self.data(index, &bytes[..total as usize]);

@@ -159,7 +159,7 @@ impl Engine {
                     .and_then(|(mem, at)| self.transport.offer(to, mem, at, size))
             };
             let short = offer.is_none() && size <= limits.eager;
-            if !short || !self.state.peers[to as usize].has_tokens(size, &limits) {
+            if !short || !self.state.peers[to as usize].has_credits(size, &limits) {
                 return self.push_offer(index, offer, short);
             }
         }
@@ -196,10 +196,10 @@ impl Engine {
         }
         let monitor = &self.state.monitor;
         if short {
-            counters::add(&monitor.counters.out_of_tokens, 1);
+            counters::add(&monitor.counters.out_of_credits, 1);
             monitor
                 .events
-                .note(EventKind::OutOfTokens, || [u64::from(to), size, 0, 0]);
+                .note(EventKind::OutOfCredits, || [u64::from(to), size, 0, 0]);
         }
         let protocol = match ticket {
             Some(_) => Protocol::Direct,
@@ -381,13 +381,13 @@ enum Pushed {
 
 impl Peer {
     #[inline]
-    pub(super) fn has_tokens(&self, size: u64, limits: &Limits) -> bool {
-        self.unmatched < limits.tokens && self.unmatched_bytes + size <= limits.token_bytes
+    pub(super) fn has_credits(&self, size: u64, limits: &Limits) -> bool {
+        self.unmatched < limits.credits && self.unmatched_bytes + size <= limits.credit_bytes
     }
 
     #[inline]
     pub(super) fn credit_is_due(&self, limits: &Limits) -> bool {
-        self.owed > limits.tokens / 4 || self.owed_bytes > limits.token_bytes / 4
+        self.owed > limits.credits / 4 || self.owed_bytes > limits.credit_bytes / 4
     }
 
     /// Eager messages that have been sent to the peer, modulo 2^32.

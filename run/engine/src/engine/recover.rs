@@ -19,9 +19,9 @@ use super::*;
 #[derive(Default)]
 pub(super) struct Recovery {
     /// Something in here matters for sends: a revoked communicator that is not freed.
-    pub hurt: bool,
+    pub restricted: bool,
     /// Something is in here; also for those who do not hold the engine.
-    trouble: Arc<AtomicBool>,
+    failure_pending: Arc<AtomicBool>,
     dead: BTreeSet<u32>,
     /// Numbers of revoked communicators; kept, since messages for them may still come.
     revoked: BTreeSet<u32>,
@@ -61,15 +61,15 @@ fn communicator(context: u32) -> Option<u32> {
 impl Engine {
     /// Set when somebody has died or a communicator was revoked.
     #[must_use]
-    pub fn trouble(&self) -> &Arc<AtomicBool> {
-        &self.state.recovery.trouble
+    pub fn failure_pending(&self) -> &Arc<AtomicBool> {
+        &self.state.recovery.failure_pending
     }
 
     /// Whether anybody has died or a communicator was revoked.
     #[must_use]
     #[inline]
-    pub fn has_trouble(&self) -> bool {
-        self.state.recovery.trouble.load(Ordering::Relaxed)
+    pub fn has_failures(&self) -> bool {
+        self.state.recovery.failure_pending.load(Ordering::Relaxed)
     }
 
     /// Whether that process has died.
@@ -126,7 +126,7 @@ impl Engine {
         }
         recovery.members.insert(number, members);
         if recovery.revoked.contains(&number) {
-            recovery.hurt = true;
+            recovery.restricted = true;
         }
     }
 
@@ -135,7 +135,7 @@ impl Engine {
         let recovery = &mut self.state.recovery;
         recovery.members.remove(&number);
         recovery.stalled.remove(&(2 * number));
-        recovery.hurt = recovery
+        recovery.restricted = recovery
             .revoked
             .iter()
             .any(|n| recovery.members.contains_key(n));
@@ -152,8 +152,8 @@ impl Engine {
             return;
         }
         // Its last messages are in its pipe; each look takes a bounded number of them.
-        const LOOKS: u32 = 4096;
-        for _ in 0..LOOKS {
+        const SPINS: u32 = 4096;
+        for _ in 0..SPINS {
             if !self.transport.poll(&mut self.state, 1) {
                 break;
             }
@@ -161,7 +161,7 @@ impl Engine {
         }
         let recovery = &mut self.state.recovery;
         recovery.dead.insert(process);
-        recovery.trouble.store(true, Ordering::Relaxed);
+        recovery.failure_pending.store(true, Ordering::Relaxed);
         for (&number, members) in &recovery.members {
             if members.iter().any(|group| group.rank(process).is_some()) {
                 recovery.stalled.insert(2 * number);
@@ -291,9 +291,12 @@ impl Engine {
         if !self.state.recovery.revoked.insert(number) {
             return;
         }
-        self.state.recovery.trouble.store(true, Ordering::Relaxed);
+        self.state
+            .recovery
+            .failure_pending
+            .store(true, Ordering::Relaxed);
         let members = self.state.recovery.members.get(&number).cloned();
-        self.state.recovery.hurt |= members.is_some();
+        self.state.recovery.restricted |= members.is_some();
         let members: BTreeSet<u32> = members
             .iter()
             .flatten()
@@ -414,7 +417,7 @@ impl State {
         true
     }
 
-    /// Tells the sender of a message that will not be received, if it waits; its tokens go back.
+    /// Tells the sender of a message that will not be received, if it waits; its credits go back.
     fn refuse_message(&mut self, message: &Message) {
         let Message {
             from, total, ack, ..

@@ -3,7 +3,7 @@
 //! What has not left is taken back here. A message that has gone out is asked back by WITHDRAW: it is dropped where it
 //! waits unmatched, and only there, so either it is received or it is cancelled. WITHDRAW follows its message in the pipe,
 //! so the message is there or matched when it comes. An offer is known by its request. An eager message is known by its
-//! number among those of its sender, which both sides count anyway, for the tokens: what has been sent is what was
+//! number among those of its sender, which both sides count anyway, for the credits: what has been sent is what was
 //! credited and what is unmatched, what has arrived is what was returned, what is owed and what is kept.
 //!
 //! The answer needs the receiver to make progress, not to receive.
@@ -180,7 +180,7 @@ impl State {
             self.note_unexpected();
             if message.number.is_some() {
                 self.peers[from as usize].kept -= 1;
-                self.return_token(from, message.total);
+                self.return_credit(from, message.total);
             }
         }
         let gone = message.is_some();

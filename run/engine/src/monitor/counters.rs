@@ -80,8 +80,8 @@ pub struct Counters {
     pub match_attempts: AtomicU64,
     /// Requests that have ended.
     pub ended: AtomicU64,
-    /// Messages that had to ask because the receiver's tokens were used up.
-    pub out_of_tokens: AtomicU64,
+    /// Messages that had to ask because the receiver's credits were used up.
+    pub out_of_credits: AtomicU64,
     levels: [AtomicU64; 2],
     /// Whether there are marks to look at.
     marked: AtomicU32,

@@ -21,8 +21,8 @@ pub enum EventKind {
     Sleep,
     /// It woke up: nanoseconds that it slept.
     Wake,
-    /// A receiver's tokens are used up: its world rank, bytes of the message that has to ask.
-    OutOfTokens,
+    /// A receiver's credits are used up: its world rank, bytes of the message that has to ask.
+    OutOfCredits,
 }
 
 /// How many kinds there are.

@@ -15,7 +15,7 @@ use margay_net_platform::Clock;
 
 pub use counters::{Counters, Flow, Level, Mark, Protocol};
 pub use events::{Event, EventKind, Events};
-pub use tuning::{Knob, Tuning};
+pub use tuning::{Tunable, Tuning};
 
 /// What can be seen and set of a rank.
 pub struct Monitor {
@@ -71,7 +71,7 @@ impl Monitor {
 /// hurry.
 #[derive(Default)]
 pub struct WaitCounters {
-    /// Waits that were not over after the first looks.
+    /// Waits that were not over after the first spins.
     pub waits: AtomicU64,
     /// Nanoseconds in them.
     pub wait_ns: AtomicU64,

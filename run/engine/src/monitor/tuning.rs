@@ -11,13 +11,13 @@ use crate::wait::Policy;
 /// Something that may be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Knob {
+pub enum Tunable {
     /// [`Limits::eager`]
     Eager,
-    /// [`Limits::tokens`]
-    Tokens,
-    /// [`Limits::token_bytes`]
-    TokenBytes,
+    /// [`Limits::credits`]
+    Credits,
+    /// [`Limits::credit_bytes`]
+    CreditBytes,
     /// [`Thresholds::arena`]
     Arena,
     /// [`Thresholds::arena_end`]
@@ -26,8 +26,8 @@ pub enum Knob {
     Attach,
     /// [`Thresholds::part`]
     Part,
-    /// Looks before a waiting rank does anything else.
-    Looks,
+    /// Spins before a waiting rank does anything else.
+    Spins,
     /// Nanoseconds of waiting from which on it yields.
     YieldAfter,
     /// Nanoseconds of waiting from which on it sleeps.
@@ -42,7 +42,7 @@ pub struct Tuning {
     thresholds: Arc<Thresholds>,
     policy: [AtomicU64; 3],
     connect_timeout: AtomicU64,
-    /// A bit for each [`Knob`] that somebody has set.
+    /// A bit for each [`Tunable`] that somebody has set.
     set: AtomicU32,
 }
 
@@ -50,11 +50,11 @@ impl Default for Tuning {
     fn default() -> Self {
         let Limits {
             eager,
-            tokens,
-            token_bytes,
+            credits,
+            credit_bytes,
         } = Limits::default();
         Tuning {
-            limits: [eager, u64::from(tokens), token_bytes].map(AtomicU64::new),
+            limits: [eager, u64::from(credits), credit_bytes].map(AtomicU64::new),
             thresholds: Arc::new(Thresholds::measured()),
             policy: Policy::new(1, 1).numbers().map(AtomicU64::new),
             connect_timeout: AtomicU64::new(0),
@@ -66,25 +66,25 @@ impl Default for Tuning {
 impl Tuning {
     /// The value in force.
     #[must_use]
-    pub fn get(&self, knob: Knob) -> u64 {
-        self.cell(knob).load(Ordering::Relaxed)
+    pub fn get(&self, tunable: Tunable) -> u64 {
+        self.cell(tunable).load(Ordering::Relaxed)
     }
 
     /// Sets a value; from then on nothing else changes it.
-    pub fn set(&self, knob: Knob, value: u64) {
-        self.set.fetch_or(1 << knob as u32, Ordering::Relaxed);
-        self.cell(knob).store(value, Ordering::Relaxed);
+    pub fn set(&self, tunable: Tunable, value: u64) {
+        self.set.fetch_or(1 << tunable as u32, Ordering::Relaxed);
+        self.cell(tunable).store(value, Ordering::Relaxed);
     }
 
     /// The limits in force.
     #[must_use]
     #[inline]
     pub fn limits(&self) -> Limits {
-        let [eager, tokens, token_bytes] = &self.limits;
+        let [eager, credits, credit_bytes] = &self.limits;
         Limits {
             eager: eager.load(Ordering::Relaxed),
-            tokens: tokens.load(Ordering::Relaxed) as u32,
-            token_bytes: token_bytes.load(Ordering::Relaxed),
+            credits: credits.load(Ordering::Relaxed) as u32,
+            credit_bytes: credit_bytes.load(Ordering::Relaxed),
         }
     }
 
@@ -92,9 +92,9 @@ impl Tuning {
     #[must_use]
     #[inline]
     pub fn policy(&self) -> Policy {
-        let [looks, yield_after, sleep_after] = &self.policy;
+        let [spins, yield_after, sleep_after] = &self.policy;
         Policy::of_numbers([
-            looks.load(Ordering::Relaxed),
+            spins.load(Ordering::Relaxed),
             yield_after.load(Ordering::Relaxed),
             sleep_after.load(Ordering::Relaxed),
         ])
@@ -108,44 +108,44 @@ impl Tuning {
 
     /// Other limits, but where somebody has set one.
     pub(crate) fn suggest_limits(&self, limits: Limits) {
-        let values = [limits.eager, u64::from(limits.tokens), limits.token_bytes];
-        for (knob, value) in [Knob::Eager, Knob::Tokens, Knob::TokenBytes]
+        let values = [limits.eager, u64::from(limits.credits), limits.credit_bytes];
+        for (tunable, value) in [Tunable::Eager, Tunable::Credits, Tunable::CreditBytes]
             .into_iter()
             .zip(values)
         {
-            self.suggest(knob, value);
+            self.suggest(tunable, value);
         }
     }
 
     /// The policy that fits the job, but where somebody has set a number of it.
     pub fn suggest_policy(&self, policy: Policy) {
-        for (knob, value) in [Knob::Looks, Knob::YieldAfter, Knob::SleepAfter]
+        for (tunable, value) in [Tunable::Spins, Tunable::YieldAfter, Tunable::SleepAfter]
             .into_iter()
             .zip(policy.numbers())
         {
-            self.suggest(knob, value);
+            self.suggest(tunable, value);
         }
     }
 
-    fn suggest(&self, knob: Knob, value: u64) {
-        if self.set.load(Ordering::Relaxed) & (1 << knob as u32) == 0 {
-            self.cell(knob).store(value, Ordering::Relaxed);
+    fn suggest(&self, tunable: Tunable, value: u64) {
+        if self.set.load(Ordering::Relaxed) & (1 << tunable as u32) == 0 {
+            self.cell(tunable).store(value, Ordering::Relaxed);
         }
     }
 
-    fn cell(&self, knob: Knob) -> &AtomicU64 {
-        match knob {
-            Knob::Eager => &self.limits[0],
-            Knob::Tokens => &self.limits[1],
-            Knob::TokenBytes => &self.limits[2],
-            Knob::Arena => &self.thresholds.arena,
-            Knob::ArenaEnd => &self.thresholds.arena_end,
-            Knob::Attach => &self.thresholds.attach,
-            Knob::Part => &self.thresholds.part,
-            Knob::Looks => &self.policy[0],
-            Knob::YieldAfter => &self.policy[1],
-            Knob::SleepAfter => &self.policy[2],
-            Knob::ConnectTimeout => &self.connect_timeout,
+    fn cell(&self, tunable: Tunable) -> &AtomicU64 {
+        match tunable {
+            Tunable::Eager => &self.limits[0],
+            Tunable::Credits => &self.limits[1],
+            Tunable::CreditBytes => &self.limits[2],
+            Tunable::Arena => &self.thresholds.arena,
+            Tunable::ArenaEnd => &self.thresholds.arena_end,
+            Tunable::Attach => &self.thresholds.attach,
+            Tunable::Part => &self.thresholds.part,
+            Tunable::Spins => &self.policy[0],
+            Tunable::YieldAfter => &self.policy[1],
+            Tunable::SleepAfter => &self.policy[2],
+            Tunable::ConnectTimeout => &self.connect_timeout,
         }
     }
 }
@@ -157,13 +157,13 @@ mod tests {
     #[test]
     fn what_was_set_stays() {
         let tuning = Tuning::default();
-        tuning.set(Knob::Looks, 7);
+        tuning.set(Tunable::Spins, 7);
         tuning.suggest_policy(Policy::new(1, 4));
-        assert_eq!(tuning.get(Knob::Looks), 7);
-        assert_eq!(tuning.policy().looks(), 7);
+        assert_eq!(tuning.get(Tunable::Spins), 7);
+        assert_eq!(tuning.policy().spins(), 7);
         tuning.suggest_policy(Policy::new(4, 1));
-        assert!(tuning.policy().is_crowded());
-        tuning.set(Knob::Eager, 100);
+        assert!(tuning.policy().is_oversubscribed());
+        tuning.set(Tunable::Eager, 100);
         tuning.suggest_limits(Limits::default());
         assert_eq!(tuning.limits().eager, 100);
     }

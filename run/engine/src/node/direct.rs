@@ -6,7 +6,7 @@ use margay_sys_os::user::Mem;
 use margay_sys_os::{cma, cpu};
 use margay_sys_shm::board::Operation;
 
-use super::{Channel, Disagreement, Kind, TAG_BYTES, Tag, Trouble, put, read};
+use super::{Cause, Channel, Disagreement, Kind, TAG_BYTES, Tag, put, read};
 use crate::call::Failed;
 use crate::collective::Requests;
 use crate::data::{self, Data};
@@ -89,10 +89,10 @@ impl Channel {
             rank: member,
             bytes: None,
             expected: 0,
-            trouble: Some(if gone {
-                Trouble::Failed(Failed::Process)
+            cause: Some(if gone {
+                Cause::Failed(Failed::Process)
             } else {
-                Trouble::Unreadable
+                Cause::Unreadable
             }),
         }
     }
@@ -104,10 +104,10 @@ impl Channel {
         let op = self.begin(rank)?;
         // 1: all could be read; 0: somebody could not; 2: since he has died.
         let own = unreadable.map(|member| self.unreadable(rank, member));
-        let failed = Some(Trouble::Failed(Failed::Process));
+        let failed = Some(Cause::Failed(Failed::Process));
         let vote = match &own {
             None => 1,
-            Some(d) if d.trouble == failed => 2,
+            Some(d) if d.cause == failed => 2,
             Some(_) => 0,
         };
         put(&op, tag, 1, |slot| slot[0] = vote);
@@ -119,10 +119,10 @@ impl Channel {
                     rank: member,
                     bytes: None,
                     expected: 0,
-                    trouble: if vote == 2 {
+                    cause: if vote == 2 {
                         failed
                     } else {
-                        Some(Trouble::Unreadable)
+                        Some(Cause::Unreadable)
                     },
                 }));
             }

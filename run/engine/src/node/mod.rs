@@ -68,12 +68,12 @@ pub struct Disagreement {
     /// This rank's bytes.
     pub expected: u64,
     /// They may agree, but something else went wrong.
-    pub trouble: Option<Trouble>,
+    pub cause: Option<Cause>,
 }
 
 /// Why an operation through shared memory could not be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum Cause {
     /// A rank has died, or the communicator was revoked.
     Failed(Failed),
     /// The memory of the rank could be read at first and then not any more.
@@ -121,7 +121,7 @@ impl Tag {
             rank,
             bytes,
             expected: self.0 & 0xffff_ffff,
-            trouble: None,
+            cause: None,
         }
     }
 }
@@ -387,7 +387,7 @@ impl Channel {
             rank: self.board.me(),
             bytes: None,
             expected: 0,
-            trouble: Some(Trouble::Busy),
+            cause: Some(Cause::Busy),
         }
     }
 
@@ -531,7 +531,7 @@ impl Channel {
             rank: on.unwrap_or(self.board.me()),
             bytes: None,
             expected: 0,
-            trouble: Some(Trouble::Failed(failed)),
+            cause: Some(Cause::Failed(failed)),
         })
     }
 

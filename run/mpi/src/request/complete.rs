@@ -218,7 +218,7 @@ impl Mpi {
         if !self.is_over(&active) {
             self.rank.progress();
             if !self.is_over(&active) {
-                self.rank.give_way_if_crowded();
+                self.rank.yield_if_oversubscribed();
                 return Ok(None);
             }
         }
@@ -244,7 +244,7 @@ impl Mpi {
                 progressed = true;
             }
             if !self.is_over(&active) {
-                self.rank.give_way_if_crowded();
+                self.rank.yield_if_oversubscribed();
                 return Ok(None);
             }
         }
@@ -281,7 +281,7 @@ impl Mpi {
                 self.rank.progress();
             }
         }
-        self.rank.give_way_if_crowded();
+        self.rank.yield_if_oversubscribed();
         Ok(None)
     }
 
@@ -304,7 +304,7 @@ impl Mpi {
             }
         }
         if ended.is_empty() {
-            self.rank.give_way_if_crowded();
+            self.rank.yield_if_oversubscribed();
         }
         Ok(any.then_some(ended))
     }
@@ -379,7 +379,7 @@ impl Mpi {
         if !self.is_over(&active) {
             self.rank.progress();
             if !self.is_over(&active) {
-                self.rank.give_way_if_crowded();
+                self.rank.yield_if_oversubscribed();
                 return Ok(None);
             }
         }

@@ -103,7 +103,7 @@ impl Tools {
     #[must_use]
     pub fn control_value(&self, control: &Control) -> Value {
         let number = match control.setting {
-            Setting::Knob(knob, ..) => self.monitor.tuning.get(knob),
+            Setting::Tunable(tunable, ..) => self.monitor.tuning.get(tunable),
             Setting::ProgressThread => u64::from(self.wants_progress_thread()),
             Setting::EventRoom => self.monitor.events.room(),
             Setting::Fact(fact) => fact(&self.monitor),
@@ -142,7 +142,7 @@ impl Tools {
             return Err(MPI_T_ERR_INVALID);
         }
         match control.setting {
-            Setting::Knob(knob, ..) => self.monitor.tuning.set(knob, value),
+            Setting::Tunable(tunable, ..) => self.monitor.tuning.set(tunable, value),
             Setting::ProgressThread => self.progress_thread.store(value != 0, Ordering::Relaxed),
             Setting::EventRoom => self.monitor.events.set_room(value),
             Setting::Fact(_) => return Err(MPI_T_ERR_CVAR_SET_NEVER),
@@ -154,7 +154,7 @@ impl Tools {
 /// Smallest and largest value.
 fn bounds(control: &Control) -> (u64, u64) {
     match control.setting {
-        Setting::Knob(_, least, most) => (least, most),
+        Setting::Tunable(_, least, most) => (least, most),
         Setting::ProgressThread => (0, 1),
         Setting::EventRoom => (0, 1 << 24),
         Setting::Fact(_) => (0, u64::MAX),
@@ -185,7 +185,7 @@ mod tests {
         let tools = Tools::with_environment(Arc::new(SystemClock), |name| {
             let value = match name {
                 "MARGAY_EAGER_LIMIT" => "8k",
-                "MARGAY_WAIT_LOOKS" => "many",
+                "MARGAY_WAIT_SPINS" => "many",
                 "MARGAY_PROGRESS_THREAD" => "2",
                 _ => return None,
             };

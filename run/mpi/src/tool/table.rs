@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use margay_run_engine::monitor::{EventKind, Knob, Level, Monitor, Protocol};
+use margay_run_engine::monitor::{EventKind, Level, Monitor, Protocol, Tunable};
 
 use crate::comm::Traffic;
 use crate::constants::tools::*;
@@ -93,7 +93,7 @@ pub const ENUMERATIONS: &[Enumeration] = &[
 #[derive(Clone, Copy)]
 pub enum Setting {
     /// In the engine, a number between two bounds.
-    Knob(Knob, u64, u64),
+    Tunable(Tunable, u64, u64),
     /// The progress thread.
     ProgressThread,
     /// Room for events.
@@ -139,7 +139,7 @@ pub const CONTROLS: &[Control] = &[
         verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
         enumeration: None,
-        setting: Setting::Knob(Knob::Eager, 0, MOST_EAGER),
+        setting: Setting::Tunable(Tunable::Eager, 0, MOST_EAGER),
     },
     Control {
         name: "margay_attach_limit",
@@ -149,7 +149,7 @@ pub const CONTROLS: &[Control] = &[
         verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
         enumeration: None,
-        setting: Setting::Knob(Knob::Attach, 1, MOST_BYTES),
+        setting: Setting::Tunable(Tunable::Attach, 1, MOST_BYTES),
     },
     Control {
         name: "margay_arena_limit",
@@ -159,7 +159,7 @@ pub const CONTROLS: &[Control] = &[
         verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
         scope: MPI_T_SCOPE_LOCAL,
         enumeration: None,
-        setting: Setting::Knob(Knob::Arena, 1, MOST_BYTES),
+        setting: Setting::Tunable(Tunable::Arena, 1, MOST_BYTES),
     },
     Control {
         name: "margay_arena_end",
@@ -169,7 +169,7 @@ pub const CONTROLS: &[Control] = &[
         verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
         scope: MPI_T_SCOPE_LOCAL,
         enumeration: None,
-        setting: Setting::Knob(Knob::ArenaEnd, 1, MOST_BYTES),
+        setting: Setting::Tunable(Tunable::ArenaEnd, 1, MOST_BYTES),
     },
     Control {
         name: "margay_part_limit",
@@ -179,37 +179,37 @@ pub const CONTROLS: &[Control] = &[
         verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
         scope: MPI_T_SCOPE_LOCAL,
         enumeration: None,
-        setting: Setting::Knob(Knob::Part, PAGE, MOST_BYTES),
+        setting: Setting::Tunable(Tunable::Part, PAGE, MOST_BYTES),
     },
     Control {
-        name: "margay_tokens",
-        environment: Some("MARGAY_TOKENS"),
+        name: "margay_credits",
+        environment: Some("MARGAY_CREDITS"),
         about: "Credits in messages: eager messages that may be unmatched at one receiver. Later messages use the rendezvous protocol. The value should be the same on all ranks, because a receiver returns credits after each quarter of it.",
         category: "margay_flow_control",
         verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
         scope: MPI_T_SCOPE_ALL,
         enumeration: None,
-        setting: Setting::Knob(Knob::Tokens, 0, u32::MAX as u64),
+        setting: Setting::Tunable(Tunable::Credits, 0, u32::MAX as u64),
     },
     Control {
-        name: "margay_token_bytes",
-        environment: Some("MARGAY_TOKEN_BYTES"),
+        name: "margay_credit_bytes",
+        environment: Some("MARGAY_CREDIT_BYTES"),
         about: "Credits in bytes: bytes of eager messages that may be unmatched at one receiver. The value should be the same on all ranks.",
         category: "margay_flow_control",
         verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
         scope: MPI_T_SCOPE_ALL,
         enumeration: None,
-        setting: Setting::Knob(Knob::TokenBytes, 0, MOST_EAGER),
+        setting: Setting::Tunable(Tunable::CreditBytes, 0, MOST_EAGER),
     },
     Control {
-        name: "margay_wait_looks",
-        environment: Some("MARGAY_WAIT_LOOKS"),
+        name: "margay_wait_spins",
+        environment: Some("MARGAY_WAIT_SPINS"),
         about: "Spins of a waiting rank before it pauses, yields or sleeps. The default is high where every rank has a core, else 1.",
         category: "margay_waiting",
         verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
         enumeration: None,
-        setting: Setting::Knob(Knob::Looks, 1, 1 << 31),
+        setting: Setting::Tunable(Tunable::Spins, 1, 1 << 31),
     },
     Control {
         name: "margay_wait_yield_after",
@@ -219,7 +219,7 @@ pub const CONTROLS: &[Control] = &[
         verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
         enumeration: None,
-        setting: Setting::Knob(Knob::YieldAfter, 0, MOST_BYTES),
+        setting: Setting::Tunable(Tunable::YieldAfter, 0, MOST_BYTES),
     },
     Control {
         name: "margay_wait_sleep_after",
@@ -229,7 +229,7 @@ pub const CONTROLS: &[Control] = &[
         verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
         enumeration: None,
-        setting: Setting::Knob(Knob::SleepAfter, 0, MOST_BYTES),
+        setting: Setting::Tunable(Tunable::SleepAfter, 0, MOST_BYTES),
     },
     Control {
         name: "margay_progress_thread",
@@ -249,7 +249,7 @@ pub const CONTROLS: &[Control] = &[
         verbosity: MPI_T_VERBOSITY_USER_BASIC,
         scope: MPI_T_SCOPE_LOCAL,
         enumeration: None,
-        setting: Setting::Knob(Knob::ConnectTimeout, 0, MOST_SECONDS),
+        setting: Setting::Tunable(Tunable::ConnectTimeout, 0, MOST_SECONDS),
     },
     Control {
         name: "margay_event_room",
@@ -388,7 +388,7 @@ pub const PERFORMANCE: &[Performance] = &[
     row("margay_direct_bytes_sent", "Their bytes.", "margay_protocols", AGGREGATE, Measure::Sum(|m| get(&m.counters.sent(Protocol::Direct).bytes))),
     row("margay_streamed_messages_sent", "Rendezvous messages that were sent in packets.", "margay_protocols", COUNTER, Measure::Sum(|m| get(&m.counters.sent(Protocol::Streamed).messages))),
     row("margay_streamed_bytes_sent", "Their bytes.", "margay_protocols", AGGREGATE, Measure::Sum(|m| get(&m.counters.sent(Protocol::Streamed).bytes))),
-    row("margay_out_of_tokens", "Short messages that used the rendezvous protocol because no credits were left.", "margay_flow_control", COUNTER, Measure::Sum(|m| get(&m.counters.out_of_tokens))),
+    row("margay_out_of_credits", "Short messages that used the rendezvous protocol because no credits were left.", "margay_flow_control", COUNTER, Measure::Sum(|m| get(&m.counters.out_of_credits))),
     row("margay_unexpected_messages", "Messages that arrived before their receive was posted.", "margay_queues", COUNTER, Measure::Sum(|m| get(&m.counters.unexpected.messages))),
     row("margay_unexpected_bytes", "Their bytes.", "margay_queues", AGGREGATE, Measure::Sum(|m| get(&m.counters.unexpected.bytes))),
     row("margay_unexpected_share", "Share of all messages since the start that arrived before their receive was posted.", "margay_queues", MPI_T_PVAR_CLASS_PERCENTAGE, Measure::Share(unexpected_share)),
@@ -495,10 +495,10 @@ pub const EVENTS: &[EventType] = &[
         elements: &[("slept", Element::Number)],
     },
     EventType {
-        name: "margay_out_of_tokens",
+        name: "margay_out_of_credits",
         about: "A short message uses the rendezvous protocol because no credits are left: rank of the receiver in MPI_COMM_WORLD, bytes of the message.",
         category: "margay_flow_control",
-        kind: EventKind::OutOfTokens,
+        kind: EventKind::OutOfCredits,
         elements: &[("receiver", Element::Int), ("bytes", Element::Number)],
     },
 ];

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use margay_sys_threads::link::Link;
 use margay_sys_threads::outlined::Posted;
+use margay_sys_threads::static_ref::StaticRef;
 
 use super::{InitialThread, lock};
 use crate::icv::Icv;
@@ -16,12 +16,12 @@ use crate::reduction::Reductions;
 #[derive(Debug)]
 pub(super) struct RegionStart {
     pub(super) body: Posted,
-    pub(super) icv: Link<Icv>,
+    pub(super) icv: StaticRef<Icv>,
     /// Number and count of the league's teams, the number in the upper half.
     league: AtomicU64,
     has_reductions: AtomicBool,
     reductions: Mutex<Option<Arc<Reductions>>>,
-    pub(super) initial: Link<InitialThread>,
+    pub(super) initial: StaticRef<InitialThread>,
     /// Whether members show their affinity when they begin.
     pub(super) shows_affinity: AtomicBool,
 }
@@ -30,11 +30,11 @@ impl RegionStart {
     pub(super) fn new() -> RegionStart {
         RegionStart {
             body: Posted::default(),
-            icv: Link::none(),
+            icv: StaticRef::none(),
             league: AtomicU64::new(0),
             has_reductions: AtomicBool::new(false),
             reductions: Mutex::default(),
-            initial: Link::none(),
+            initial: StaticRef::none(),
             shows_affinity: AtomicBool::new(false),
         }
     }

@@ -78,7 +78,7 @@ impl Context for Worker {
     }
 
     #[inline]
-    fn seat(&self) -> u16 {
+    fn worker_slot(&self) -> u16 {
         self.slot
     }
 

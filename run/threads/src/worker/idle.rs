@@ -62,12 +62,12 @@ impl Worker {
         // A program thread waits for something of its own, which will wake it.
         let polls = is_contended && self.number != 0 && self.idle.polls.get() < POLLS;
         if !is_active() {
-            let doorbell = self.own.sleep.bell();
-            doorbell.sleep(SLEEP_NS, || is_active() || self.sees_work(true));
+            let event_count = self.own.sleep.event_count();
+            event_count.sleep(SLEEP_NS, || is_active() || self.sees_work(true));
         } else if polls {
             self.idle.polls.set(self.idle.polls.get() + 1);
-            let doorbell = self.own.sleep.bell();
-            doorbell.sleep(POLL_NS, || self.sees_work(true));
+            let event_count = self.own.sleep.event_count();
+            event_count.sleep(POLL_NS, || self.sees_work(true));
         } else {
             self.sleep_until_woken();
         }

@@ -11,12 +11,12 @@ fn the_tables_are_as_drawn() {
     assert_eq!(offset_of!(Header, tolerant), 48);
     assert_eq!(offset_of!(Header, names_lock), 68);
     assert_eq!(offset_of!(Header, barrier), 128);
-    assert_eq!(offset_of!(Header, bell), 256);
+    assert_eq!(offset_of!(Header, event_count), 256);
     assert_eq!(size_of::<Member>(), 64);
     assert_eq!(offset_of!(Member, memory), 28);
-    assert_eq!(size_of::<SeatCell>(), 16);
+    assert_eq!(size_of::<ThreadSlot>(), 16);
     assert_eq!((size_of::<NameCell>(), NAME_AT), (128, 24));
-    assert_eq!((MEMBERS, SEATS, NAMES), (4096, 36_864, 167_936));
+    assert_eq!((MEMBERS, SLOTS, NAMES), (4096, 36_864, 167_936));
     const { assert!(NAMES + MAX_NAMES as u64 * 128 <= DATA) };
 }
 
@@ -50,7 +50,7 @@ fn cleared_memory_is_zero_and_its_neighbours_are_not() {
     let arena = Arena::create(1 << 20).unwrap();
     let (start, bytes) = (DATA + 100, 3 * PAGE);
     let word = |offset: u64| arena.lock_at(arena.address(offset)).unwrap();
-    let me = crate::robust::Token::new(1, 1);
+    let me = crate::robust::Holder::new(1, 1);
     let set = [
         start - 4,
         start,

@@ -118,7 +118,7 @@ pub struct Starter {
 }
 
 /// What the new process needs before it executes the program; it lives on our stack.
-struct Birth<'a> {
+struct ChildStart<'a> {
     start: &'a Start<'a>,
     cores: libc::cpu_set_t,
     parent: libc::pid_t,
@@ -154,7 +154,7 @@ impl Starter {
                 unsafe { libc::CPU_SET(core, &mut cores) };
             }
         }
-        let mut birth = Birth {
+        let mut child = ChildStart {
             start,
             cores,
             // SAFETY: no memory involved.
@@ -164,16 +164,16 @@ impl Starter {
         };
         let everything = SignalSet::all().block();
         let top = self.stack.as_mut_ptr_range().end;
-        // SAFETY: the child runs `be_born` on `stack`, which nobody else uses: this thread is
+        // SAFETY: the child runs `child_main` on `stack`, which nobody else uses: this thread is
         // suspended until the child executes or exits (CLONE_VFORK), and `&mut self` keeps other
-        // threads away. `birth` lives longer than that. All signals are blocked, so no handler of
-        // ours runs in the shared memory. `be_born` makes async-signal-safe calls only.
+        // threads away. `child` lives longer than that. All signals are blocked, so no handler of
+        // ours runs in the shared memory. `child_main` makes async-signal-safe calls only.
         let pid = unsafe {
             libc::clone(
-                be_born,
+                child_main,
                 top.cast(),
                 libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
-                (&raw mut birth).cast(),
+                (&raw mut child).cast(),
             )
         };
         let failed = io::Error::last_os_error();
@@ -184,14 +184,14 @@ impl Starter {
                 error: failed,
             });
         }
-        if let Some(step) = Step::from_number(birth.step)
-            && birth.errno != 0
+        if let Some(step) = Step::from_number(child.step)
+            && child.errno != 0
         {
             // SAFETY: reaps the child that has just exited; the status is not wanted.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
             return Err(StartError {
                 step,
-                error: io::Error::from_raw_os_error(birth.errno),
+                error: io::Error::from_raw_os_error(child.errno),
             });
         }
         Ok(pid as u32)
@@ -200,23 +200,23 @@ impl Starter {
 
 /// The first instructions of a new process. Shares the parent's memory: nothing here may allocate,
 /// panic or return.
-extern "C" fn be_born(birth: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `start` hands over a live `Birth` that only this process uses until it executes. All
+extern "C" fn child_main(child: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `start` hands over a live `ChildStart` that only this process uses until it executes. All
     // calls are async-signal-safe and get pointers into that value.
     unsafe {
-        let birth = &mut *birth.cast::<Birth<'_>>();
-        let start = birth.start;
+        let child = &mut *child.cast::<ChildStart<'_>>();
+        let start = child.start;
         libc::setpgid(0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if libc::getppid() != birth.parent {
+        if libc::getppid() != child.parent {
             // The parent died before it could be asked to take us along.
             libc::_exit(127);
         }
         // A new process starts with the parent's mask of cores, so an empty list needs no call.
         if !start.cores.is_empty()
-            && libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const birth.cores) != 0
+            && libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const child.cores) != 0
         {
-            give_up(birth, Step::Bind);
+            give_up(child, Step::Bind);
         }
         for target in 0..3 {
             let source = start.standard[target].as_raw_fd();
@@ -227,7 +227,7 @@ extern "C" fn be_born(birth: *mut libc::c_void) -> libc::c_int {
                 libc::dup2(source, target)
             };
             if done < 0 {
-                give_up(birth, Step::Standard);
+                give_up(child, Step::Standard);
             }
         }
         if let Some(fd) = start.inherit {
@@ -236,7 +236,7 @@ extern "C" fn be_born(birth: *mut libc::c_void) -> libc::c_int {
         if let Some(directory) = start.directory
             && libc::chdir(directory.as_ptr()) != 0
         {
-            give_up(birth, Step::Directory);
+            give_up(child, Step::Directory);
         }
         let files = libc::rlimit {
             rlim_cur: start.files.soft,
@@ -255,19 +255,19 @@ extern "C" fn be_born(birth: *mut libc::c_void) -> libc::c_int {
             start.arguments.as_ptr(),
             start.environment.as_ptr(),
         );
-        give_up(birth, Step::Execute)
+        give_up(child, Step::Execute)
     }
 }
 
 /// Reports the failed step to the parent and ends.
 ///
 /// # Safety
-/// Only for [`be_born`].
-unsafe fn give_up(birth: &mut Birth<'_>, step: Step) -> ! {
-    birth.step = step as i32;
+/// Only for [`child_main`].
+unsafe fn give_up(child: &mut ChildStart<'_>, step: Step) -> ! {
+    child.step = step as i32;
     // SAFETY: reads this thread's errno and ends the process without running anything else.
     unsafe {
-        birth.errno = *libc::__errno_location();
+        child.errno = *libc::__errno_location();
         libc::_exit(127)
     }
 }

@@ -177,11 +177,11 @@ pub fn descendants(except: &[u32]) -> Vec<ProcessFacts> {
 }
 
 /// Kills all descendants of this process, also those that left their group or session, and reaps
-/// them. Orphans come to this process ([`adopt_orphans`](super::adopt_orphans)), so nobody escapes by forking: the round
+/// them. Orphans come to this process ([`become_subreaper`](super::become_subreaper)), so nobody escapes by forking: the round
 /// is repeated until there are no children. Children in `except` and theirs are left alone. Returns
-/// whether all are gone within `patience` (a process in uninterruptible sleep stays).
-pub fn kill_descendants(except: &[u32], patience: Duration) -> bool {
-    let end = Instant::now() + patience;
+/// whether all are gone within `within` (a process in uninterruptible sleep stays).
+pub fn kill_descendants(except: &[u32], within: Duration) -> bool {
+    let end = Instant::now() + within;
     let mut pause = Duration::from_micros(200);
     loop {
         loop {

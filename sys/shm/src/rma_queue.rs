@@ -1,6 +1,6 @@
 //! Where an origin leaves one-sided operations for a target that it can reach only through the system.
 //!
-//! An inbox belongs to one origin and one target and lies in the target's arena. It has slots, used in turn, and room for
+//! An RMA queue belongs to one origin and one target and lies in the target's arena. It has slots, used in turn, and room for
 //! data that does not fit a slot. The origin alone *posts*. Entries are done in the order in which they were
 //! posted, by whoever holds the *key*: the target, when it looks, or the origin, which so takes back what the target has not
 //! done. Nobody waits for the key but an origin whose target is just at work, which is so for moments, or longer where the target has lost
@@ -38,7 +38,7 @@ pub const IN_SLOT: usize = 32;
 /// Bytes of data beside the slots.
 pub const ROOM: usize = BYTES as usize - ROOM_AT;
 
-/// Bytes of an inbox.
+/// Bytes of an RMA queue.
 pub const BYTES: u64 = 80 << 10;
 
 const ROOM_AT: usize = size_of::<Entries>();
@@ -62,7 +62,7 @@ struct Slot {
     _bytes: [AtomicU64; IN_SLOT / 8],
 }
 
-/// What is in an inbox in front of the data.
+/// What is in an RMA queue in front of the data.
 #[repr(C)]
 pub struct Entries {
     lock: Line<Lock>,
@@ -84,54 +84,54 @@ pub struct Entry {
     pub at: u64,
     /// How many bytes of it.
     pub bytes: u32,
-    /// Where the entry's data begins in the inbox.
+    /// Where the entry's data begins in the queue.
     pub data: u32,
 }
 
-/// One side's view of an inbox.
+/// One side's view of an RMA queue.
 #[cfg(not(loom))]
-pub struct Inbox {
+pub struct RmaQueue {
     mem: Mem,
     entries: NonNull<Entries>,
 }
 
 // SAFETY: the pointer is into memory that `mem` keeps mapped; what is shared through it is atomic.
 #[cfg(not(loom))]
-unsafe impl Send for Inbox {}
+unsafe impl Send for RmaQueue {}
 // SAFETY: as above.
 #[cfg(not(loom))]
-unsafe impl Sync for Inbox {}
+unsafe impl Sync for RmaQueue {}
 
 #[cfg(not(loom))]
-impl Inbox {
-    /// The target makes the zeroed memory at `offset` of the arena of `owner` an inbox. None when it cannot be mapped.
+impl RmaQueue {
+    /// The target makes the zeroed memory at `offset` of the arena of `owner` an RMA queue. None when it cannot be mapped.
     #[must_use]
-    pub fn create(segment: &Arc<Segment>, owner: u32, offset: u64) -> Option<Inbox> {
-        let inbox = Inbox::map(segment, owner, offset)?;
-        let version = &inbox.lock.0.version;
+    pub fn create(segment: &Arc<Segment>, owner: u32, offset: u64) -> Option<RmaQueue> {
+        let queue = RmaQueue::map(segment, owner, offset)?;
+        let version = &queue.lock.0.version;
         version.store(VERSION, Ordering::Release);
-        Some(inbox)
+        Some(queue)
     }
 
-    /// Views the inbox there. None when it cannot be mapped or is none of this version.
+    /// Views the queue there. None when it cannot be mapped or is none of this version.
     #[must_use]
-    pub fn open(segment: &Arc<Segment>, owner: u32, offset: u64) -> Option<Inbox> {
-        let inbox = Inbox::map(segment, owner, offset)?;
-        let version = inbox.lock.0.version.load(Ordering::Acquire);
-        (version == VERSION).then_some(inbox)
+    pub fn open(segment: &Arc<Segment>, owner: u32, offset: u64) -> Option<RmaQueue> {
+        let queue = RmaQueue::map(segment, owner, offset)?;
+        let version = queue.lock.0.version.load(Ordering::Acquire);
+        (version == VERSION).then_some(queue)
     }
 
-    fn map(segment: &Arc<Segment>, owner: u32, offset: u64) -> Option<Inbox> {
+    fn map(segment: &Arc<Segment>, owner: u32, offset: u64) -> Option<RmaQueue> {
         if !offset.is_multiple_of(64) || owner >= segment.ranks() {
             return None;
         }
         let mem = arena::view(segment, owner, offset, BYTES)?;
         // SAFETY: inside of the arena (checked by the view).
         let entries = unsafe { segment.arena(owner)?.add(offset as usize) }.cast();
-        Some(Inbox { mem, entries })
+        Some(RmaQueue { mem, entries })
     }
 
-    /// The memory of the inbox, for the data of entries.
+    /// The memory of the queue, for the data of entries.
     #[must_use]
     #[inline]
     pub fn mem(&self) -> &Mem {
@@ -156,7 +156,7 @@ impl Inbox {
 }
 
 #[cfg(not(loom))]
-impl std::ops::Deref for Inbox {
+impl std::ops::Deref for RmaQueue {
     type Target = Entries;
 
     #[inline]
@@ -264,7 +264,7 @@ mod tests {
     };
 
     #[test]
-    fn the_inbox_is_as_drawn() {
+    fn the_queue_is_as_drawn() {
         assert_eq!(size_of::<Slot>(), 64);
         assert_eq!(
             (offset_of!(Entries, done), offset_of!(Entries, slots)),
@@ -273,15 +273,15 @@ mod tests {
         assert_eq!((offset_of!(Lock, key), size_of::<Lock>()), (4, 12));
         assert_eq!(offset_of!(Slot, data), 24);
         assert_eq!((ROOM_AT, ROOM), (2176, 79744));
-        assert_eq!((Inbox::in_slot(0), Inbox::in_slot(33)), (160, 224));
-        assert_eq!(Inbox::in_room(8), 2184);
+        assert_eq!((RmaQueue::in_slot(0), RmaQueue::in_slot(33)), (160, 224));
+        assert_eq!(RmaQueue::in_room(8), 2184);
     }
 
-    /// An inbox of this version, written byte by byte as `docs/windows.md` draws it.
+    /// An RMA queue of this version, written byte by byte as `docs/windows.md` draws it.
     #[test]
     fn this_version_is_read_and_others_are_refused() {
         let (segment, offset) = place();
-        assert!(Inbox::open(&segment, 1, offset).is_none());
+        assert!(RmaQueue::open(&segment, 1, offset).is_none());
         let raw = arena::view(&segment, 1, offset, BYTES).unwrap();
         raw.write(0, &2u32.to_ne_bytes());
         raw.write(4, &1u32.to_ne_bytes());
@@ -293,14 +293,14 @@ mod tests {
         raw.write(slot + 16, &(1u64 << 40).to_ne_bytes());
         raw.write(slot + 24, &24u32.to_ne_bytes());
         raw.write(slot + 28, &160u32.to_ne_bytes());
-        let inbox = Inbox::open(&segment, 1, offset).unwrap();
-        assert!(!inbox.enter(), "somebody holds the key");
-        assert_eq!(inbox.done(), 5);
-        assert_eq!(inbox.entry(5), Some(ENTRY));
-        assert_eq!(inbox.entry(6), None);
-        assert!(inbox.leave(6), "somebody waits");
+        let queue = RmaQueue::open(&segment, 1, offset).unwrap();
+        assert!(!queue.enter(), "somebody holds the key");
+        assert_eq!(queue.done(), 5);
+        assert_eq!(queue.entry(5), Some(ENTRY));
+        assert_eq!(queue.entry(6), None);
+        assert!(queue.leave(6), "somebody waits");
         raw.write(0, &1u32.to_ne_bytes());
-        assert!(Inbox::open(&segment, 1, offset).is_none());
+        assert!(RmaQueue::open(&segment, 1, offset).is_none());
     }
 
     /// An origin that posts numbers, and two that do what was posted: each is done once and in turn.
@@ -308,25 +308,25 @@ mod tests {
     fn entries_are_done_once_and_in_turn() {
         const ENTRIES: u64 = 200_000;
         let (segment, offset) = place();
-        let target = Inbox::create(&segment, 1, offset).unwrap();
-        let origin = Inbox::open(&segment, 1, offset).unwrap();
+        let target = RmaQueue::create(&segment, 1, offset).unwrap();
+        let origin = RmaQueue::open(&segment, 1, offset).unwrap();
         let next = AtomicU64::new(0);
-        let work = |inbox: &Inbox, most: u64| {
-            if !inbox.enter() {
+        let work = |queue: &RmaQueue, most: u64| {
+            if !queue.enter() {
                 return;
             }
-            let mut done = inbox.done();
+            let mut done = queue.done();
             for _ in 0..most {
-                let Some(entry) = inbox.entry(done) else {
+                let Some(entry) = queue.entry(done) else {
                     break;
                 };
                 let mut data = [0; 8];
-                inbox.mem().read(i64::from(entry.data), &mut data);
+                queue.mem().read(i64::from(entry.data), &mut data);
                 assert_eq!(u64::from_ne_bytes(data), done * 3);
                 assert_eq!(next.fetch_add(1, Ordering::Relaxed), done);
                 done += 1;
             }
-            assert!(!inbox.leave(done), "nobody waits");
+            assert!(!queue.leave(done), "nobody waits");
         };
         std::thread::scope(|s| {
             s.spawn(|| {
@@ -338,7 +338,7 @@ mod tests {
                 while number - origin.done() >= SLOTS {
                     work(&origin, SLOTS);
                 }
-                let data = Inbox::in_slot(number);
+                let data = RmaQueue::in_slot(number);
                 let bytes = (number * 3).to_ne_bytes();
                 origin.mem().write(i64::from(data), &bytes);
                 origin.post(number, Entry { data, ..ENTRY });
@@ -355,7 +355,7 @@ mod tests {
 mod model {
     use super::*;
     use loom::sync::Arc;
-    use margay_sys_os::doorbell::Doorbell;
+    use margay_sys_os::event_count::EventCount;
     use margay_sys_os::sync::Cell;
 
     const ENTRIES: u64 = 3;
@@ -367,7 +367,7 @@ mod model {
         /// The numbers that were done, one after the other: what is done to the target's memory.
         effect: Cell<Vec<u64>>,
         /// That of the origin.
-        bell: Doorbell,
+        event_count: EventCount,
     }
 
     // SAFETY: what is not atomic is watched by loom, which is what the model is for.
@@ -396,7 +396,7 @@ mod model {
                 },
                 data: std::array::from_fn(|_| Cell::new(0)),
                 effect: Cell::new(Vec::new()),
-                bell: Doorbell::new(),
+                event_count: EventCount::new(),
             }
         }
 
@@ -420,7 +420,7 @@ mod model {
                 let _waits = self.entries.waits();
                 let mut has = self.entries.enter();
                 while !has {
-                    self.bell.sleep(u64::MAX, || {
+                    self.event_count.sleep(u64::MAX, || {
                         has = self.entries.enter();
                         has
                     });
@@ -448,7 +448,7 @@ mod model {
                     {
                         let done = target.serve();
                         if target.entries.leave(done) {
-                            target.bell.ring();
+                            target.event_count.wake();
                         }
                     }
                 }

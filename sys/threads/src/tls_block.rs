@@ -2,7 +2,7 @@
 //!
 //! A program's `threadprivate` variables, `errno`, and a C++ library's state of exceptions are thread-local: the compiler
 //! reaches them through one register (`fs` on x86-64). Where several of a program's logical threads share one thread of the
-//! system, each needs its own set. An [`Identity`] is that of a thread made for the purpose, which sleeps for good; while
+//! system, each needs its own set. An [`TlsBlock`] is that of a thread made for the purpose, which sleeps for good; while
 //! the register points to its set, everything but the kernel takes the running thread for that one. So addresses of
 //! variables are as they would be with real threads, initial values and constructors come from the loader, and nothing is
 //! copied. One stack at a time may have an identity.
@@ -22,14 +22,14 @@ use margay_sys_os::cpu;
 
 /// A set of thread-local variables. Ends with its value.
 #[derive(Debug)]
-pub struct Identity {
+pub struct TlsBlock {
     base: usize,
     is_used: AtomicBool,
     /// Set when the value is dropped, and the thread ends.
     end: Arc<AtomicU32>,
 }
 
-impl Drop for Identity {
+impl Drop for TlsBlock {
     fn drop(&mut self) {
         self.end.store(1, Ordering::Release);
         // SAFETY: the word lives as long as somebody waits for it.
@@ -71,11 +71,11 @@ thread_local! {
     static NUMBER: Cell<u32> = const { Cell::new(0) };
 }
 
-impl Identity {
+impl TlsBlock {
     /// A fresh set, as a new thread has it. None where that is not possible (another processor than x86-64, no more
     /// threads).
     #[must_use]
-    pub fn new() -> Option<Identity> {
+    pub fn new() -> Option<TlsBlock> {
         if !cfg!(target_arch = "x86_64") {
             return None;
         }
@@ -94,7 +94,7 @@ impl Identity {
                     sleep_until_set(&ended);
                 })
                 .ok()?;
-            Some(Identity {
+            Some(TlsBlock {
                 base: told.recv().ok()?,
                 is_used: AtomicBool::new(false),
                 end,
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn each_identity_has_its_own_variables() {
-        let (one, two) = (Identity::new().unwrap(), Identity::new().unwrap());
+        let (one, two) = (TlsBlock::new().unwrap(), TlsBlock::new().unwrap());
         set(1);
         one.with(|| {
             assert_eq!(value(), 5);
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_in_the_set_in_which_it_was_caught() {
-        let one = Identity::new().unwrap();
+        let one = TlsBlock::new().unwrap();
         set(1);
         let caught = catch_unwind(AssertUnwindSafe(|| {
             one.with(|| {
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn the_processor_is_that_of_the_real_thread() {
-        let one = Identity::new().unwrap();
+        let one = TlsBlock::new().unwrap();
         thread::spawn(move || {
             assert_eq!(number(), None);
             for core in cpu::affinity() {

@@ -1,21 +1,21 @@
 //! Operations that an origin leaves for a target whose memory it reaches only through the system.
 //!
 //! A system call for each put costs more than all else about a short operation. So short dense operations are *posted* in an
-//! inbox ([`margay_sys_shm::inbox`]) that the target looks at whenever it makes progress, and completed where the standard asks for
+//! queue ([`margay_sys_shm::rma_queue`]) that the target looks at whenever it makes progress, and completed where the standard asks for
 //! it: by a flush, an unlock, the end of another epoch. By then the target has done them, or the origin takes them back and
 //! does them by system calls, of which one moves many pieces. So no operation needs the target, and those that can have its
 //! help cost two cache lines instead of a system call.
 //!
 //! What the standard asks for, and why it holds:
 //!
-//! - *Accumulates of one origin to one target are ordered* (all four orders, the default of `accumulate_ordering`): an inbox is done
-//!   in the order in which it was posted, whoever does it, and before an operation goes any other way to the same target the inbox
+//! - *Accumulates of one origin to one target are ordered* (all four orders, the default of `accumulate_ordering`): an RMA queue is done
+//!   in the order in which it was posted, whoever does it, and before an operation goes any other way to the same target the queue
 //!   is completed. So it is for all operations, which is more than asked for.
 //! - *Accumulates are atomic for each element*, against those of other origins and of the target itself: whoever does one holds
 //!   the target's turn ([`margay_sys_shm::turn`]) meanwhile, as on every other way. The target, which may not wait for it inside of
 //!   progress, leaves the entry and what follows for its next look.
 //! - *Completion*: every call that completes operations at a target, at the origin only (`MPI_Win_flush_local`) or at both,
-//!   completes the inbox; results are copied to the program's buffers then. Operands are copied when they are posted, so their
+//!   completes the queue; results are copied to the program's buffers then. Operands are copied when they are posted, so their
 //!   buffers are free at once. Operations with a request take the other way, so none can be complete before its time.
 //! - *The target sees what was done* as after every other way: its own loads find the stores of its own process, and those of the
 //!   system calls, before whatever the origin does after the completing call.
@@ -30,17 +30,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_core_datatype::Basic;
 use margay_core_reduce::{self as reduce, Op};
-use margay_run_engine::{Inlet, Pending};
+use margay_run_engine::{Pending, ProgressHook};
 use margay_sys_os::cma::{self, Pair};
 use margay_sys_os::user::{Mem, Piece};
-use margay_sys_shm::inbox::{self, Entry, IN_SLOT, Inbox, ROOM, SLOTS};
+use margay_sys_shm::rma_queue::{self, Entry, IN_SLOT, ROOM, RmaQueue, SLOTS};
 use margay_sys_shm::segment::Segment;
 use margay_sys_shm::window::Block;
 
 use super::combine::{apply, swap};
 use super::operation::Dense;
 use super::wire::Verb;
-use super::{Target, Way, Window, Windows};
+use super::{AccessPath, Target, Window, Windows};
 use margay_run_mpi::error::*;
 use margay_run_mpi::fail;
 
@@ -52,7 +52,7 @@ const LONGEST: usize = 1024;
 /// Elements of all sizes that come without holes divide it.
 const PIECE: usize = 8 << 10;
 
-/// Windows of more ranks have no inboxes: a target looks at all of them.
+/// Windows of more ranks have no queues: a target looks at all of them.
 pub(super) const RANKS: u32 = 64;
 
 /// How often an origin looks for its target to be done, with progress of its own in between, before it takes entries back.
@@ -62,10 +62,10 @@ const ROUNDS: u32 = 4;
 const MISSES: u32 = 6;
 
 /// What an origin has posted to one target.
-pub(super) struct Outbox {
-    inbox: Inbox,
+pub(super) struct OriginQueue {
+    queue: RmaQueue,
     /// There are cores for both sides at the same time.
-    is_patient: bool,
+    may_wait: bool,
     state: Mutex<State>,
 }
 
@@ -77,7 +77,7 @@ struct State {
     complete: u64,
     /// Bytes of the room beside the slots that are in use.
     used: usize,
-    /// Results: the number of the entry, where in the inbox it will lie, and the program's memory to which it goes.
+    /// Results: the number of the entry, where in the queue it will lie, and the program's memory to which it goes.
     results: VecDeque<(u64, u32, Mem)>,
     /// In how many completions in turn the target was not there.
     misses: u32,
@@ -85,11 +85,11 @@ struct State {
     skips: u32,
 }
 
-impl Outbox {
-    pub(super) fn new(inbox: Inbox, is_patient: bool) -> Outbox {
-        Outbox {
-            inbox,
-            is_patient,
+impl OriginQueue {
+    pub(super) fn new(queue: RmaQueue, may_wait: bool) -> OriginQueue {
+        OriginQueue {
+            queue,
+            may_wait,
             state: Mutex::default(),
         }
     }
@@ -112,7 +112,7 @@ impl Outbox {
         };
         // Long ones are worth it only if the target copies its pieces meanwhile.
         let is_long = len > LONGEST;
-        if len == 0 || data > ROOM || is_long && !self.is_patient {
+        if len == 0 || data > ROOM || is_long && !self.may_wait {
             return false;
         }
         if is_long && state.skips > 0 {
@@ -125,7 +125,7 @@ impl Outbox {
                 && state.used + data.next_multiple_of(64) <= ROOM
         };
         if !fits(state) {
-            let is_free = state.finish(&self.inbox);
+            let is_free = state.finish(&self.queue);
             if !(is_free && fits(state)) {
                 return false;
             }
@@ -152,13 +152,13 @@ impl Outbox {
             Dense::Swap(..) => (Verb::Swap, 0, 0, 2 * len),
         };
         let data = if bytes <= IN_SLOT {
-            Inbox::in_slot(number)
+            RmaQueue::in_slot(number)
         } else {
-            let data = Inbox::in_room(state.used);
+            let data = RmaQueue::in_room(state.used);
             state.used += bytes.next_multiple_of(64);
             data
         };
-        let mem = self.inbox.mem();
+        let mem = self.queue.mem();
         let store = |at: u32, piece: Piece| piece.with_bytes(|b| mem.write(i64::from(at), b));
         let behind = data + len as u32;
         let mut bring = |at: u32, to: Piece| state.results.push_back((number, at, to.mem()));
@@ -186,7 +186,7 @@ impl Outbox {
             bytes: len as u32,
             data,
         };
-        self.inbox.post(number, entry);
+        self.queue.post(number, entry);
         state.posted = number + 1;
     }
 
@@ -200,17 +200,17 @@ impl Outbox {
 
 impl State {
     /// Copies the results of what is done where they belong. Returns how many entries are done.
-    fn fetch(&mut self, inbox: &Inbox) -> u64 {
-        let done = inbox.done();
+    fn fetch(&mut self, queue: &RmaQueue) -> u64 {
+        let done = queue.done();
         while let Some((_, at, to)) = self.results.pop_front_if(|result| result.0 < done) {
-            inbox.mem().copy_to(i64::from(at), &to, 0, to.reach());
+            queue.mem().copy_to(i64::from(at), &to, 0, to.reach());
         }
         done
     }
 
     /// Makes room if everything is done. Returns whether it is.
-    fn finish(&mut self, inbox: &Inbox) -> bool {
-        if self.fetch(inbox) != self.posted {
+    fn finish(&mut self, queue: &RmaQueue) -> bool {
+        if self.fetch(queue) != self.posted {
             return false;
         }
         self.complete = self.posted;
@@ -227,36 +227,36 @@ fn reduction(entry: &Entry) -> Option<(Op, Basic)> {
 }
 
 /// Does an accumulation, fetch or swap of an entry to the elements at `at` of `there`. The caller has the target's turn.
-fn combine(entry: &Entry, inbox: &Mem, there: &Mem, at: i64) {
+fn combine(entry: &Entry, queue: &Mem, there: &Mem, at: i64) {
     let len = entry.bytes as usize;
     let (operand, behind) = (i64::from(entry.data), i64::from(entry.data) + len as i64);
     if entry.verb == Verb::Swap as u8 {
         let mut before = vec![0; len];
         there.read(at, &mut before);
         there.with_bytes_mut(at, len, |elements| {
-            inbox.with_bytes(operand, len, |new| {
-                inbox.with_bytes(behind, len, |compare| swap(elements, new, compare));
+            queue.with_bytes(operand, len, |new| {
+                queue.with_bytes(behind, len, |compare| swap(elements, new, compare));
             });
         });
-        inbox.write(behind, &before);
+        queue.write(behind, &before);
         return;
     }
     if entry.verb == Verb::Fetch as u8 {
-        there.copy_to(at, inbox, behind, len);
+        there.copy_to(at, queue, behind, len);
     }
     if let Some((op, basic)) = reduction(entry)
         && op != Op::NoOp
     {
-        there.with_operands(at, inbox, operand, len, |elements, operand| {
+        there.with_operands(at, queue, operand, len, |elements, operand| {
             apply(op, basic, elements, operand);
         });
     }
 }
 
-/// A target's inboxes, one for each other rank.
-pub(super) struct Inboxes {
+/// A target's queues, one for each other rank.
+pub(super) struct RmaQueues {
     /// With the process of their origin.
-    pub(super) inboxes: Vec<(u32, Inbox)>,
+    pub(super) queues: Vec<(u32, RmaQueue)>,
     /// The target's memory.
     pub(super) mem: Mem,
     /// The target's rank in the window.
@@ -267,20 +267,20 @@ pub(super) struct Inboxes {
     pub(super) processes: Vec<u32>,
 }
 
-impl Inlet for Inboxes {
-    fn look(&self) -> bool {
+impl ProgressHook for RmaQueues {
+    fn progress(&self) -> bool {
         let mut any = false;
-        for (origin, inbox) in &self.inboxes {
+        for (origin, queue) in &self.queues {
             // The origin may do it meanwhile, then there is nothing any more for who gets the key.
-            if inbox.entry(inbox.done()).is_some() && inbox.enter() {
-                let mut done = inbox.done();
-                while let Some(entry) = inbox.entry(done)
-                    && self.serve(inbox.mem(), &entry)
+            if queue.entry(queue.done()).is_some() && queue.enter() {
+                let mut done = queue.done();
+                while let Some(entry) = queue.entry(done)
+                    && self.serve(queue.mem(), &entry)
                 {
                     done += 1;
                     any = true;
                 }
-                if inbox.leave(done) {
+                if queue.leave(done) {
                     self.segment.wake(*origin);
                 }
             }
@@ -289,24 +289,24 @@ impl Inlet for Inboxes {
     }
 }
 
-impl Inboxes {
+impl RmaQueues {
     /// Does an operation; false if it cannot be done now.
-    fn serve(&self, inbox: &Mem, entry: &Entry) -> bool {
+    fn serve(&self, queue: &Mem, entry: &Entry) -> bool {
         let (at, data, len) = (entry.at as i64, i64::from(entry.data), entry.bytes as usize);
         if !self.mem.covers(at, len) {
             // The origin has checked that; whoever sends something else gets nothing.
             return true;
         }
         if entry.verb == Verb::Put as u8 {
-            inbox.copy_to(data, &self.mem, at, len);
+            queue.copy_to(data, &self.mem, at, len);
         } else if entry.verb == Verb::Get as u8 {
-            self.mem.copy_to(at, inbox, data, len);
+            self.mem.copy_to(at, queue, data, len);
         } else {
             let turn = self.block.accumulate(self.me);
             if !turn.enter(self.me) {
                 return false;
             }
-            combine(entry, inbox, &self.mem, at);
+            combine(entry, queue, &self.mem, at);
             if turn.leave() {
                 for &process in &self.processes {
                     self.segment.wake(process);
@@ -330,8 +330,8 @@ impl Target {
     /// Whether nothing that was posted to it is incomplete.
     #[inline(always)]
     pub(super) fn has_all(&self) -> bool {
-        match &self.way {
-            Way::Attach(Some(outbox)) => outbox.is_complete(),
+        match &self.path {
+            AccessPath::Attach(Some(origin)) => origin.is_complete(),
             _ => true,
         }
     }
@@ -339,36 +339,36 @@ impl Target {
 
 impl Windows<'_> {
     /// Completes what was posted to a target, or to all.
-    pub(super) fn complete_mail(&self, window: &Arc<Window>, target: Option<u32>) -> Result<()> {
-        if !window.has_mail {
+    pub(super) fn complete_queues(&self, window: &Arc<Window>, target: Option<u32>) -> Result<()> {
+        if !window.uses_queues {
             return Ok(());
         }
         match target {
-            Some(target) => self.complete_outbox(window, target),
+            Some(target) => self.complete_queue(window, target),
             None => (0..window.targets.len() as u32)
-                .map(|target| self.complete_outbox(window, target))
+                .map(|target| self.complete_queue(window, target))
                 .fold(Ok(()), Result::and),
         }
     }
 
-    fn complete_outbox(&self, window: &Arc<Window>, target: u32) -> Result<()> {
+    fn complete_queue(&self, window: &Arc<Window>, target: u32) -> Result<()> {
         let part = &window.targets[target as usize];
-        let Way::Attach(Some(outbox)) = &part.way else {
+        let AccessPath::Attach(Some(origin)) = &part.path else {
             return Ok(());
         };
-        let inbox = &outbox.inbox;
-        let state = &mut *outbox.state();
+        let queue = &origin.queue;
+        let state = &mut *origin.state();
         if state.posted == state.complete {
             return Ok(());
         }
-        if state.skips > 0 || !outbox.is_patient {
+        if state.skips > 0 || !origin.may_wait {
             state.skips = state.skips.saturating_sub(1);
         } else {
-            let (mut done, mut rounds) = (state.fetch(inbox), 0);
+            let (mut done, mut rounds) = (state.fetch(queue), 0);
             while done != state.posted && rounds < ROUNDS {
                 rounds += 1;
-                if self.mpi.rank().look_for(|| inbox.done() != done) {
-                    done = state.fetch(inbox);
+                if self.mpi.rank().look_for(|| queue.done() != done) {
+                    done = state.fetch(queue);
                     rounds = 0;
                 } else {
                     self.mpi.rank().progress();
@@ -384,10 +384,10 @@ impl Windows<'_> {
             }
             state.skips = (1 << state.misses) - 1;
         }
-        if state.finish(inbox) {
+        if state.finish(queue) {
             return Ok(());
         }
-        let gone = !inbox.enter() && self.key_is_lost(window, part.process, inbox);
+        let gone = !queue.enter() && self.key_is_lost(window, part.process, queue);
         if gone {
             // It died with the key; what it has not done will never be.
             state.results.clear();
@@ -398,23 +398,23 @@ impl Windows<'_> {
                 window.describe()
             );
         }
-        let taken = self.take_back(window, target, inbox, state.posted);
+        let taken = self.take_back(window, target, queue, state.posted);
         // The target does not wait for it.
-        let _ = inbox.leave(state.posted);
+        let _ = queue.leave(state.posted);
         if taken.is_err() {
             state.results.clear();
         }
-        state.finish(inbox);
+        state.finish(queue);
         taken
     }
 
-    /// Waits for the key of an inbox that its target holds. Returns true when that will not give it back: it has died with it.
+    /// Waits for the key of an RMA queue that its target holds. Returns true when that will not give it back: it has died with it.
     #[cold]
-    fn key_is_lost(&self, window: &Window, target: u32, inbox: &Inbox) -> bool {
-        let _waits = inbox.waits();
+    fn key_is_lost(&self, window: &Window, target: u32, queue: &RmaQueue) -> bool {
+        let _waits = queue.waits();
         self.mpi.rank().block(
             |engine| {
-                let got = inbox.enter();
+                let got = queue.enter();
                 (got || engine.is_dead(target)).then_some(!got)
             },
             |_| Some(Pending::Collective(Some(target), window.comm.collective())),
@@ -426,7 +426,7 @@ impl Windows<'_> {
         &self,
         window: &Arc<Window>,
         target: u32,
-        inbox: &Inbox,
+        queue: &RmaQueue,
         posted: u64,
     ) -> Result<()> {
         let part = &window.targets[target as usize];
@@ -441,15 +441,15 @@ impl Windows<'_> {
             )
         };
         let address = |entry: &Entry| part.base.wrapping_add(entry.at);
-        let mut number = inbox.done();
-        let mut pairs: Vec<Pair> = Vec::with_capacity(inbox::SLOTS as usize);
+        let mut number = queue.done();
+        let mut pairs: Vec<Pair> = Vec::with_capacity(rma_queue::SLOTS as usize);
         while number < posted {
-            let first = inbox.entry(number).expect("posted by this process");
+            let first = queue.entry(number).expect("posted by this process");
             if [Verb::Put as u8, Verb::Get as u8].contains(&first.verb) {
                 // All of its kind that follow, in one call.
                 pairs.clear();
                 while number < posted
-                    && let Some(entry) = inbox.entry(number)
+                    && let Some(entry) = queue.entry(number)
                     && entry.verb == first.verb
                 {
                     let data = i64::from(entry.data);
@@ -457,8 +457,8 @@ impl Windows<'_> {
                     number += 1;
                 }
                 let moved = match first.verb == Verb::Put as u8 {
-                    true => cma::write_pairs(part.pid, &pairs, inbox.mem()),
-                    false => cma::read_pairs(part.pid, &pairs, inbox.mem()),
+                    true => cma::write_pairs(part.pid, &pairs, queue.mem()),
+                    false => cma::read_pairs(part.pid, &pairs, queue.mem()),
                 };
                 moved.map_err(refused)?;
                 continue;
@@ -467,7 +467,7 @@ impl Windows<'_> {
             let elements = Mem::owned(len);
             self.atomically(window, target, || {
                 cma::read(part.pid, address(&first), &elements, 0, len)?;
-                combine(&first, inbox.mem(), &elements, 0);
+                combine(&first, queue.mem(), &elements, 0);
                 let is_stored = first.verb == Verb::Accumulate as u8
                     || first.verb == Verb::Swap as u8
                     || reduction(&first).is_some_and(|(op, _)| op != Op::NoOp);

@@ -9,32 +9,32 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A shared word that holds a reference to an object that is never freed, or none.
-pub struct Link<T: 'static>(AtomicPtr<T>, PhantomData<&'static T>);
+pub struct StaticRef<T: 'static>(AtomicPtr<T>, PhantomData<&'static T>);
 
 // SAFETY: a reference gets into a link only where `T` is `Sync` (`to`, `set`, `set_first`). The bound stands there and not
 // here, because types that refer to each other through links could not be told to be `Sync` otherwise.
-unsafe impl<T> Send for Link<T> {}
+unsafe impl<T> Send for StaticRef<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Link<T> {}
+unsafe impl<T> Sync for StaticRef<T> {}
 
-impl<T> std::fmt::Debug for Link<T> {
+impl<T> std::fmt::Debug for StaticRef<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Not what it refers to: links make circles.
-        write!(f, "Link({:p})", self.0.load(Ordering::Relaxed))
+        write!(f, "StaticRef({:p})", self.0.load(Ordering::Relaxed))
     }
 }
 
-impl<T: Sync + 'static> Link<T> {
+impl<T: Sync + 'static> StaticRef<T> {
     /// None.
     #[must_use]
     pub const fn none() -> Self {
-        Link(AtomicPtr::new(ptr::null_mut()), PhantomData)
+        StaticRef(AtomicPtr::new(ptr::null_mut()), PhantomData)
     }
 
     /// A reference to `to`.
     #[must_use]
     pub const fn to(to: &'static T) -> Self {
-        Link(AtomicPtr::new(ptr::from_ref(to).cast_mut()), PhantomData)
+        StaticRef(AtomicPtr::new(ptr::from_ref(to).cast_mut()), PhantomData)
     }
 
     /// What it refers to.
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn the_first_link_stays() {
         static NUMBERS: [u32; 2] = [1, 2];
-        let link = Link::none();
+        let link = StaticRef::none();
         assert_eq!(link.set_first(&NUMBERS[0]), Ok(()));
         assert_eq!(link.set_first(&NUMBERS[1]), Err(&1));
         link.set(Some(&NUMBERS[1]), Ordering::Relaxed);

@@ -1,6 +1,6 @@
 /*
  * Presses: computes on the processor and nothing else, until the time is over or the process that started it is gone.
- * Usage: press SECONDS
+ * Usage: busy SECONDS
  */
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 int main(int argc, char **argv) {
     const int seconds = argc == 2 ? atoi(argv[1]) : 0;
     if (seconds <= 0) {
-        fprintf(stderr, "press: usage: press SECONDS\n");
+        fprintf(stderr, "busy: usage: busy SECONDS\n");
         return 2;
     }
     const pid_t parent = getppid();

@@ -1,9 +1,9 @@
 //! The futex word on which a rank sleeps.
 //!
 //! Protocol (Dekker's, with the futex as the arbiter). A waiter announces itself in `sleepers`,
-//! executes a heavy barrier, looks once more for work and only then sleeps on `bell` with the value
+//! executes a heavy barrier, looks once more for work and only then sleeps on `word` with the value
 //! that it read before it looked. A notifier publishes its work and reads `sleepers`; when somebody
-//! is announced it changes `bell` and wakes.
+//! is announced it changes `word` and wakes.
 //!
 //! Between publishing and reading, a notifier would need a full fence, which costs more than all
 //! the rest of a small message (70 ns where a fence has to wait for a line that another core polls).
@@ -22,35 +22,35 @@ const PIECE_NS: u64 = 1_000_000;
 /// A futex word and the count of those who sleep on it; lies in shared memory.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Doorbell {
-    bell: AtomicU32,
+pub struct EventCount {
+    word: AtomicU32,
     sleepers: AtomicU32,
 }
 
-impl Doorbell {
-    /// A doorbell at rest, for memory that is not shared. (Zeroed shared memory is one too.)
+impl EventCount {
+    /// An event count at rest, for memory that is not shared. (Zeroed shared memory is one too.)
     #[must_use]
     pub fn new() -> Self {
-        Doorbell {
-            bell: AtomicU32::new(0),
+        EventCount {
+            word: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
         }
     }
 
     /// Wakes whoever sleeps here. Call after the work has been published.
     #[inline]
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         light_barrier();
         if self.sleepers.load(Ordering::Relaxed) != 0 {
-            self.wake();
+            self.wake_sleepers();
         }
     }
 
-    /// Sleeps until [`ring`](Self::ring) is called, `look` finds work, or `timeout_ns` has passed.
+    /// Sleeps until [`wake`](Self::wake) is called, `look` finds work, or `timeout_ns` has passed.
     /// `look` is called once, after this thread has announced itself: when it returns true nobody
     /// sleeps. May return early without a reason, as futexes do.
     pub fn sleep(&self, timeout_ns: u64, look: impl FnOnce() -> bool) {
-        let seen = self.bell.load(Ordering::SeqCst);
+        let seen = self.word.load(Ordering::SeqCst);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let timeout_ns = if heavy_barrier() {
             timeout_ns
@@ -58,7 +58,7 @@ impl Doorbell {
             timeout_ns.min(PIECE_NS)
         };
         if !look() {
-            futex_wait(&self.bell, seen, timeout_ns);
+            futex_wait(&self.word, seen, timeout_ns);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
@@ -70,13 +70,13 @@ impl Doorbell {
     }
 
     #[cold]
-    fn wake(&self) {
-        self.bell.fetch_add(1, Ordering::SeqCst);
-        futex_wake(&self.bell);
+    fn wake_sleepers(&self) {
+        self.word.fetch_add(1, Ordering::SeqCst);
+        futex_wake(&self.word);
     }
 }
 
-impl Default for Doorbell {
+impl Default for EventCount {
     fn default() -> Self {
         Self::new()
     }
@@ -103,7 +103,7 @@ fn heavy_barrier() -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL_EXPEDITED, 0, 0) == 0 }
 }
 
-/// Registers this process for the heavy barriers of others. Every process that rings doorbells calls
+/// Registers this process for the heavy barriers of others. Every process that rings event counts calls
 /// it once before; forked children inherit it.
 #[cfg(not(loom))]
 pub fn register() {
@@ -198,36 +198,36 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[test]
-    fn the_doorbell_is_as_drawn() {
-        assert_eq!(size_of::<Doorbell>(), 8);
-        assert_eq!(std::mem::offset_of!(Doorbell, bell), 0);
-        assert_eq!(std::mem::offset_of!(Doorbell, sleepers), 4);
+    fn the_event_count_is_as_drawn() {
+        assert_eq!(size_of::<EventCount>(), 8);
+        assert_eq!(std::mem::offset_of!(EventCount, word), 0);
+        assert_eq!(std::mem::offset_of!(EventCount, sleepers), 4);
     }
 
     #[test]
     fn a_ring_after_the_work_always_wakes() {
         register();
         for _ in 0..2000 {
-            let bell = Arc::new(Doorbell::new());
+            let event_count = Arc::new(EventCount::new());
             let work = Arc::new(AtomicBool::new(false));
-            let (bell2, work2) = (bell.clone(), work.clone());
+            let (event2, work2) = (event_count.clone(), work.clone());
             let waiter = std::thread::spawn(move || {
                 while !work2.load(Ordering::Acquire) {
-                    bell2.sleep(20_000_000_000, || work2.load(Ordering::Acquire));
+                    event2.sleep(20_000_000_000, || work2.load(Ordering::Acquire));
                 }
             });
             work.store(true, Ordering::Release);
-            bell.ring();
+            event_count.wake();
             waiter.join().unwrap();
-            assert!(!bell.has_sleepers());
+            assert!(!event_count.has_sleepers());
         }
     }
 
     #[test]
     fn a_sleep_ends_at_its_timeout() {
-        let bell = Doorbell::new();
-        bell.sleep(1_000_000, || false);
-        assert!(!bell.has_sleepers());
+        let event_count = EventCount::new();
+        event_count.sleep(1_000_000, || false);
+        assert!(!event_count.has_sleepers());
     }
 }
 
@@ -236,20 +236,20 @@ mod model {
     use super::*;
     use loom::sync::Arc;
 
-    /// Every interleaving of one who sleeps and one who publishes and rings: no wake is lost, or the
+    /// Every interleaving of one who sleeps and one who publishes and wakes: no wake is lost, or the
     /// sleeper would never see the word change.
     #[test]
     fn no_ring_is_lost_under_loom() {
         loom::model(|| {
-            let bell = Arc::new(Doorbell::new());
+            let event_count = Arc::new(EventCount::new());
             let work = Arc::new(AtomicU32::new(0));
-            let (bell2, work2) = (bell.clone(), work.clone());
+            let (event2, work2) = (event_count.clone(), work.clone());
             let notifier = loom::thread::spawn(move || {
                 work2.store(1, Ordering::Release);
-                bell2.ring();
+                event2.wake();
             });
             while work.load(Ordering::Acquire) == 0 {
-                bell.sleep(u64::MAX, || work.load(Ordering::Acquire) != 0);
+                event_count.sleep(u64::MAX, || work.load(Ordering::Acquire) != 0);
             }
             notifier.join().unwrap();
         });

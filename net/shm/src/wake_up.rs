@@ -2,38 +2,38 @@
 
 use std::sync::Arc;
 
-use margay_net_transport::Bell;
+use margay_net_transport::WakeUp;
 use margay_sys_os::cpu;
 use margay_sys_shm::segment::Segment;
 
-pub(crate) struct ShmBell {
+pub(crate) struct ShmWakeUp {
     segment: Arc<Segment>,
     me: u32,
 }
 
-impl ShmBell {
+impl ShmWakeUp {
     pub(crate) fn new(segment: &Arc<Segment>, me: u32) -> Self {
-        ShmBell {
+        ShmWakeUp {
             segment: segment.clone(),
             me,
         }
     }
 }
 
-impl Bell for ShmBell {
+impl WakeUp for ShmWakeUp {
     #[inline]
     fn pause(&self) {
         cpu::pause();
     }
 
-    fn give_way(&self) {
+    fn yield_core(&self) {
         cpu::yield_now();
     }
 
     fn sleep(&self, timeout_ns: u64, look: &mut dyn FnMut() -> bool) {
         self.segment
             .registry()
-            .bell(self.me)
+            .event_count(self.me)
             .sleep(timeout_ns, look);
     }
 
