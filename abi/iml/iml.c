@@ -52,32 +52,32 @@ struct Call {
 
 typedef void *P;
 
-/* Calls `p` with as many of the parameters `w` as `call` has, at least one, behind others. */
+/* Calls `f` with as many of the parameters `w` as `call` has, at least one, behind others. */
 #define CALL_WITH_SOME(TYPES, VALUES)                                                                                 \
     switch (call->count) {                                                                                            \
-    case 1: ((void (*)(TYPES P))p)(VALUES w[0]); break;                                                               \
-    case 2: ((void (*)(TYPES P, P))p)(VALUES w[0], w[1]); break;                                                      \
-    case 3: ((void (*)(TYPES P, P, P))p)(VALUES w[0], w[1], w[2]); break;                                             \
-    case 4: ((void (*)(TYPES P, P, P, P))p)(VALUES w[0], w[1], w[2], w[3]); break;                                    \
-    case 5: ((void (*)(TYPES P, P, P, P, P))p)(VALUES w[0], w[1], w[2], w[3], w[4]); break;                           \
-    case 6: ((void (*)(TYPES P, P, P, P, P, P))p)(VALUES w[0], w[1], w[2], w[3], w[4], w[5]); break;                  \
-    case 7: ((void (*)(TYPES P, P, P, P, P, P, P))p)(VALUES w[0], w[1], w[2], w[3], w[4], w[5], w[6]); break;         \
-    case 8: ((void (*)(TYPES P, P, P, P, P, P, P, P))p)(VALUES w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]); break;\
-    case 9: ((void (*)(TYPES P, P, P, P, P, P, P, P, P))p)(VALUES w[0], w[1], w[2], w[3], w[4], w[5], w[6],           \
+    case 1: ((void (*)(TYPES P))f)(VALUES w[0]); break;                                                               \
+    case 2: ((void (*)(TYPES P, P))f)(VALUES w[0], w[1]); break;                                                      \
+    case 3: ((void (*)(TYPES P, P, P))f)(VALUES w[0], w[1], w[2]); break;                                             \
+    case 4: ((void (*)(TYPES P, P, P, P))f)(VALUES w[0], w[1], w[2], w[3]); break;                                    \
+    case 5: ((void (*)(TYPES P, P, P, P, P))f)(VALUES w[0], w[1], w[2], w[3], w[4]); break;                           \
+    case 6: ((void (*)(TYPES P, P, P, P, P, P))f)(VALUES w[0], w[1], w[2], w[3], w[4], w[5]); break;                  \
+    case 7: ((void (*)(TYPES P, P, P, P, P, P, P))f)(VALUES w[0], w[1], w[2], w[3], w[4], w[5], w[6]); break;         \
+    case 8: ((void (*)(TYPES P, P, P, P, P, P, P, P))f)(VALUES w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]); break;\
+    case 9: ((void (*)(TYPES P, P, P, P, P, P, P, P, P))f)(VALUES w[0], w[1], w[2], w[3], w[4], w[5], w[6],           \
              w[7], w[8]); break;                                                                                      \
-    case 10: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P))p)(VALUES w[0], w[1], w[2], w[3], w[4], w[5],             \
+    case 10: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P))f)(VALUES w[0], w[1], w[2], w[3], w[4], w[5],             \
              w[6], w[7], w[8], w[9]); break;                                                                          \
-    case 11: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P, P))p)(VALUES w[0], w[1], w[2], w[3], w[4], w[5],          \
+    case 11: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P, P))f)(VALUES w[0], w[1], w[2], w[3], w[4], w[5],          \
              w[6], w[7], w[8], w[9], w[10]); break;                                                                   \
-    case 12: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P, P, P))p)(VALUES w[0], w[1], w[2], w[3], w[4],             \
+    case 12: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P, P, P))f)(VALUES w[0], w[1], w[2], w[3], w[4],             \
              w[5], w[6], w[7], w[8], w[9], w[10], w[11]); break;                                                      \
-    case 13: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P, P, P, P))p)(VALUES w[0], w[1], w[2], w[3], w[4],          \
+    case 13: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P, P, P, P))f)(VALUES w[0], w[1], w[2], w[3], w[4],          \
              w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12]); break;                                               \
-    case 14: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P, P, P, P, P))p)(VALUES w[0], w[1], w[2], w[3],             \
+    case 14: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P, P, P, P, P))f)(VALUES w[0], w[1], w[2], w[3],             \
              w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13]); break;                                  \
-    case 15: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P, P, P, P, P, P))p)(VALUES w[0], w[1], w[2], w[3],          \
+    case 15: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P, P, P, P, P, P))f)(VALUES w[0], w[1], w[2], w[3],          \
              w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13], w[14]); break;                           \
-    case 16: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, P))p)(VALUES w[0], w[1], w[2],             \
+    case 16: ((void (*)(TYPES P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, P))f)(VALUES w[0], w[1], w[2],             \
              w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13], w[14], w[15]); break;              \
     }
 
@@ -87,9 +87,9 @@ typedef void *P;
 
 static void call_task(const struct Call *call) {
     P const *w = call->with;
-    void (*p)(void) = call->procedure;
+    void (*f)(void) = call->procedure;
     if (call->count == 0)
-        p();
+        f();
     else
         CALL_WITH_SOME(NOTHING, NOTHING)
 }
@@ -98,9 +98,9 @@ static void call_chunk(const void *loop, int64_t begin, int64_t count) {
     const struct Call *call = loop;
     int start = (int)begin, iterations = (int)count;
     P const *w = call->with;
-    void (*p)(void) = call->procedure;
+    void (*f)(void) = call->procedure;
     if (call->count == 0)
-        ((void (*)(P, P))p)(&start, &iterations);
+        ((void (*)(P, P))f)(&start, &iterations);
     else
         CALL_WITH_SOME(TWO_TYPES, START_AND_ITERATIONS)
 }

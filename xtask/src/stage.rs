@@ -55,7 +55,11 @@ const FILES: [(&str, &str, u32); 11] = [
     ("abi/iml/include/iml.h", "include/iml.h", 0o644),
     ("abi/mlp/include/mlp.h", "include/mlp.h", 0o644),
     ("abi/mlp/include/fmlp.h", "include/fmlp.h", 0o644),
-    ("abi/fortran/mpi_fortran.h", "include/mpi_fortran.h", 0o644),
+    (
+        "abi/mpi/include/mpi_fortran.h",
+        "include/mpi_fortran.h",
+        0o644,
+    ),
     ("abi/mpi/include/mpi_ext.h", "include/mpi_ext.h", 0o644),
     (
         "abi/wrappers/MPIConfig.cmake",

@@ -1,17 +1,16 @@
 //! Who has died: looked for while a rank waits or polls, where somebody may die without the job ending.
 //!
-//! Of the own job (`mpiexec -continue-on-failure`) the launcher's guard knows: it marks the cell, counts up the job's failures
-//! and wakes all ranks. Of other jobs the same marks are looked at now and then, and whether the process is there at all: a
-//! program that was started without a launcher has nobody who would mark it.
+//! In the rank's own job (`mpiexec -continue-on-failure`) the launcher's guard marks the cell of a dead rank, counts up the
+//! job's failures and wakes all ranks. In other jobs the same marks are read now and then, and the system is asked whether
+//! the process exists: nobody marks a program that was started without a launcher.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use margay_core_registry::Phase;
-use margay_net_platform::Peers;
+use margay_net_platform::{Clock, Peers};
 
 use crate::engine::Engine;
-use crate::rank::Rank;
 
 /// What a rank knows of failures.
 #[derive(Default)]
@@ -19,7 +18,7 @@ pub(crate) struct Failures {
     watching: AtomicBool,
     /// The job of this rank goes on when one of its ranks dies.
     is_tolerant: AtomicBool,
-    /// The own job's count when it was looked at.
+    /// The count of this rank's job when it was last read.
     seen: AtomicU32,
     looked_ns: AtomicU64,
     asked_ns: AtomicU64,
@@ -57,35 +56,26 @@ impl Failures {
     pub(crate) fn forget(&self, processes: &[u32]) {
         self.others().retain(|(p, ..)| !processes.contains(p));
     }
-}
 
-impl Rank {
     /// Whether somebody may die without this rank being ended too.
-    #[must_use]
     #[inline]
-    pub fn is_watching(&self) -> bool {
-        self.failures.watching.load(Ordering::Relaxed)
+    pub(crate) fn is_watching(&self) -> bool {
+        self.watching.load(Ordering::Relaxed)
     }
 
-    /// Looks for those who have died. Returns whether there are any new ones.
-    #[inline]
-    pub(crate) fn watch(&self, engine: &mut Engine) -> bool {
-        self.is_watching() && self.look_around(engine)
-    }
-
-    fn look_around(&self, engine: &mut Engine) -> bool {
+    /// Looks for processes that have died and reports them to `engine`. Returns whether there are any new ones.
+    pub(crate) fn look(&self, peers: &dyn Peers, clock: &dyn Clock, engine: &mut Engine) -> bool {
         let mut any = false;
-        let peers = self.peers();
-        if self.failures.is_tolerant.load(Ordering::Relaxed) {
+        if self.is_tolerant.load(Ordering::Relaxed) {
             let failures = peers.failures();
-            if self.failures.seen.swap(failures, Ordering::Relaxed) != failures {
+            if self.seen.swap(failures, Ordering::Relaxed) != failures {
                 for rank in (0..peers.size()).filter(|&r| peers.has_failed(r)) {
                     any |= !engine.is_dead(rank);
                     engine.fail(rank);
                 }
             }
         }
-        let now = self.clock().now_ns();
+        let now = clock.now_ns();
         let due = |last: &AtomicU64, every| {
             let due = now.saturating_sub(last.load(Ordering::Relaxed)) >= every;
             if due {
@@ -93,10 +83,10 @@ impl Rank {
             }
             due
         };
-        if due(&self.failures.looked_ns, CHECK_NS) {
-            let ask = due(&self.failures.asked_ns, ASK_NS);
+        if due(&self.looked_ns, CHECK_NS) {
+            let ask = due(&self.asked_ns, ASK_NS);
             let mut failed = Vec::new();
-            self.failures.others().retain(|(process, home, rank)| {
+            self.others().retain(|(process, home, rank)| {
                 let gone = home.phase(*rank) != Phase::Finalized
                     && (home.has_exited(*rank) || (ask && !home.is_alive(*rank)));
                 if gone {
@@ -110,10 +100,5 @@ impl Rank {
             }
         }
         any
-    }
-
-    /// Watches a process of another job, which is a rank of `home`.
-    pub fn watch_other(&self, process: u32, home: &Arc<dyn Peers>, rank: u32) {
-        self.failures.add(process, home.clone(), rank);
     }
 }

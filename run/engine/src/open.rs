@@ -14,8 +14,8 @@ use margay_sys_shm::segment::{ENV_RANK, ENV_SEGMENT, Segment};
 
 use crate::call::Limits;
 use crate::monitor::Monitor;
-use crate::rank::{Rank, thresholds};
-use crate::wait::Policy;
+use crate::policy::Policy;
+use crate::rank::Rank;
 
 /// The environment variable that makes the ranks of a job exchange bytes through pipes only: no memory
 /// is shared, no rank attaches to another. For tests of what a transport without memory has to do.
@@ -110,7 +110,7 @@ impl Rank {
         let cores = segment.registry().cores().max(1);
         let policy = Policy::new(segment.ranks(), cores);
         monitor.tuning.suggest_policy(policy);
-        let thresholds = thresholds(monitor, shares_memory);
+        let thresholds = monitor.tuning.thresholds(shares_memory);
         Rank::new(platform(segment, me, thresholds, shares_memory), monitor)
     }
 

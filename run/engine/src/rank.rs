@@ -22,7 +22,7 @@ use crate::engine::{Engine, Sent, Task};
 use crate::failures::Failures;
 use crate::helper::Helper;
 use crate::monitor::{EventKind, Monitor};
-use crate::wait::{Contention, Next, SLEEP_NS, Wait};
+use crate::wait::{Contention, Next, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
 /// May be shared between threads; [`Rank::lock`] says what makes that cheaper.
@@ -462,7 +462,7 @@ impl Rank {
     /// From which sizes on messages go which way.
     #[must_use]
     pub fn thresholds(&self) -> Arc<Thresholds> {
-        thresholds(&self.monitor, self.memory.is_some())
+        self.monitor.tuning.thresholds(self.memory.is_some())
     }
 
     /// Gives up the world with this key if nothing is on its way to or from `processes`. Returns
@@ -489,6 +489,24 @@ impl Rank {
     #[inline]
     pub fn has_failures(&self) -> bool {
         self.failure_pending.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody may die without this rank being ended too.
+    #[must_use]
+    #[inline]
+    pub fn is_watching(&self) -> bool {
+        self.failures.is_watching()
+    }
+
+    /// Watches a process of another job, which is a rank of `home`.
+    pub fn watch_other(&self, process: u32, home: &Arc<dyn Peers>, rank: u32) {
+        self.failures.add(process, home.clone(), rank);
+    }
+
+    /// Looks for processes that have died. Returns whether there are any new ones.
+    #[inline]
+    fn watch(&self, engine: &mut Engine) -> bool {
+        self.failures.is_watching() && self.failures.look(&*self.peers, &*self.clock, engine)
     }
 
     /// Revokes the communicator with this number.
@@ -530,17 +548,6 @@ impl Rank {
         self.engine.lock().has_requests()
     }
 
-    /// What a thread of a library does that acts on what arrives while the program computes: makes progress whenever
-    /// something comes, asleep in between, without end. Whenever something has happened, `turn` does what the thread is
-    /// there for, and returns whether there was anything to do; `has_work` tells that before the thread sleeps.
-    pub(crate) fn serve_with(&self, mut turn: impl FnMut() -> bool, has_work: impl Fn() -> bool) {
-        loop {
-            if !(self.progress() | turn()) {
-                self.sleep_until_woken(SLEEP_NS, &mut || self.progress() || has_work());
-            }
-        }
-    }
-
     /// Wakes all threads that sleep on this rank.
     pub fn wake(&self) {
         self.wake_up.wake_own();
@@ -578,7 +585,7 @@ impl Rank {
         let mut found = None;
         // Displays see the wait until this goes.
         let mut noted = None;
-        let _waits = self.helper.pause(self);
+        let _waits = self.helper.pause(&self.engine);
         loop {
             let mut engine = self.engine.lock();
             if let Some(result) = ready(&mut engine) {
@@ -684,13 +691,5 @@ impl Rank {
             self.wake_up.wake_own();
         }
         moved
-    }
-}
-
-pub(crate) fn thresholds(monitor: &Monitor, shares_memory: bool) -> Arc<Thresholds> {
-    if shares_memory {
-        monitor.tuning.thresholds().clone()
-    } else {
-        Arc::new(Thresholds::bytes_only())
     }
 }

@@ -22,17 +22,7 @@ use margay_net_transport::WakeUp;
 use margay_sys_os::cpu;
 
 use crate::monitor::WaitCounters;
-
-/// How a rank waits; see the module.
-#[derive(Clone, Copy, Debug)]
-pub struct Policy {
-    /// Spins without anything between them.
-    spins: u32,
-    /// From then on the core is given away between spins, in nanoseconds of waiting.
-    yield_after_ns: u64,
-    /// From then on the rank sleeps, in nanoseconds of waiting.
-    sleep_after_ns: u64,
-}
+use crate::policy::Policy;
 
 /// Longest single sleep in nanoseconds. Every sleep ends by a wake; this bounds what a lost one
 /// could cost.
@@ -40,43 +30,6 @@ pub(crate) const SLEEP_NS: u64 = 500_000_000;
 
 /// Waiting is noted for displays from this many nanoseconds on.
 const NOTE_AFTER_NS: u64 = 100_000;
-
-impl Policy {
-    /// The policy for `ranks` on `cores`.
-    #[must_use]
-    pub fn new(ranks: u32, cores: u32) -> Policy {
-        if ranks <= cores {
-            Policy {
-                spins: 2000,
-                yield_after_ns: 50_000,
-                sleep_after_ns: 2_000_000,
-            }
-        } else {
-            Policy::OVERSUBSCRIBED
-        }
-    }
-
-    const OVERSUBSCRIBED: Policy = Policy {
-        spins: 1,
-        yield_after_ns: 0,
-        sleep_after_ns: 400_000,
-    };
-
-    /// Under contention. A yield forfeits a turn to all of them (the kernel's fair scheduler has it so), a sleep gives
-    /// the core away and keeps the turn: the wake brings the rank back at once.
-    const CONTENDED: Policy = Policy {
-        spins: 200,
-        yield_after_ns: u64::MAX,
-        sleep_after_ns: 50_000,
-    };
-
-    /// Contended and oversubscribed.
-    const OVERSUBSCRIBED_AND_CONTENDED: Policy = Policy {
-        spins: 1,
-        yield_after_ns: u64::MAX,
-        sleep_after_ns: 0,
-    };
-}
 
 /// Whether somebody else wants the core of a rank that should have it alone: foreign processes, or a
 /// quota. Found out from the kernel's count of involuntary switches.
@@ -124,42 +77,6 @@ impl Contention {
         let before = self.switches.swap(count, Ordering::Relaxed);
         let contended = count.saturating_sub(before) >= SWITCHES;
         self.contended.store(contended, Ordering::Relaxed);
-    }
-}
-
-impl Policy {
-    /// Spins, nanoseconds until it yields, nanoseconds until it sleeps.
-    pub(crate) fn numbers(&self) -> [u64; 3] {
-        [
-            u64::from(self.spins),
-            self.yield_after_ns,
-            self.sleep_after_ns,
-        ]
-    }
-
-    /// The policy with these [`numbers`](Self::numbers).
-    #[inline]
-    pub(crate) fn of_numbers(numbers: [u64; 3]) -> Policy {
-        let [spins, yield_after_ns, sleep_after_ns] = numbers;
-        Policy {
-            spins: spins as u32,
-            yield_after_ns,
-            sleep_after_ns,
-        }
-    }
-
-    /// How often to look before anything else is done.
-    #[must_use]
-    #[inline]
-    pub fn spins(&self) -> u32 {
-        self.spins
-    }
-
-    /// Whether cores are short.
-    #[must_use]
-    #[inline]
-    pub fn is_oversubscribed(&self) -> bool {
-        self.yield_after_ns == 0
     }
 }
 

@@ -50,7 +50,7 @@ const PLACES: &[(&str, &str)] = &[
         "a thread for callbacks tells once that it has begun",
     ),
     (
-        "run/engine/src/helper.rs",
+        "run/engine/src/progress_thread.rs",
         "the progress thread parks while the rank is in a call, and is joined at the end",
     ),
     ("run/engine/src/rank.rs", "the wait of ranks, `block`"),

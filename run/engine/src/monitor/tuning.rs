@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use margay_net_shm::Thresholds;
 
 use crate::call::Limits;
-use crate::wait::Policy;
+use crate::policy::Policy;
 
 /// Something that may be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,10 +100,14 @@ impl Tuning {
         ])
     }
 
-    /// From which sizes on messages are copied directly.
+    /// From which sizes on messages are copied directly: never, where ranks share no memory.
     #[must_use]
-    pub fn thresholds(&self) -> &Arc<Thresholds> {
-        &self.thresholds
+    pub fn thresholds(&self, shares_memory: bool) -> Arc<Thresholds> {
+        if shares_memory {
+            self.thresholds.clone()
+        } else {
+            Arc::new(Thresholds::bytes_only())
+        }
     }
 
     /// Other limits, but where somebody has set one.
