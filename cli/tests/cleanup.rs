@@ -18,7 +18,7 @@ fn family() -> Running {
     let mut running = Running::start(&mut shell("-n 2", FAMILY));
     running.until("ready 0");
     running.until("ready 1");
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + PROMPT;
     while running.processes().len() < 2 + 2 * 5 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -32,7 +32,7 @@ fn sigkill_of_the_launcher_takes_everything_along() {
     let start = Instant::now();
     send("KILL", running.pid());
     assert_nothing_left(&mark);
-    assert!(start.elapsed() < Duration::from_secs(1));
+    assert!(start.elapsed() < PROMPT);
     assert_eq!(running.end().code(), -9);
 }
 
@@ -54,7 +54,7 @@ fn sigkill_of_the_guard_ends_the_job() {
 #[test]
 fn sigkill_of_launcher_and_guard_kills_the_ranks() {
     let mut running = Running::start(&mut command("-n 2 sleep 100"));
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + PROMPT;
     while running.processes().len() < 4 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -67,7 +67,7 @@ fn sigkill_of_launcher_and_guard_kills_the_ranks() {
 }
 
 #[test]
-fn sigkill_of_a_rank_ends_the_job_within_a_second() {
+fn sigkill_of_a_rank_ends_the_job() {
     let mut running = Running::start(&mut shell("-n 3", "echo pid $$; sleep 100"));
     running.until("pid ");
     running.until("\n");
@@ -78,7 +78,7 @@ fn sigkill_of_a_rank_ends_the_job_within_a_second() {
     send("KILL", pid);
     let done = running.end();
     assert!(
-        start.elapsed() < Duration::from_secs(1),
+        start.elapsed() < PROMPT,
         "{:?}",
         start.elapsed()
     );
@@ -101,7 +101,7 @@ fn what_ranks_leave_running_goes_at_the_end() {
     let mark = Running::start(&mut command);
     let (name, done) = (mark.mark(), mark.end());
     assert_eq!((done.code(), done.err.as_str()), (0, ""));
-    assert!(done.took < Duration::from_secs(2), "{:?}", done.took);
+    assert!(done.took < PROMPT, "{:?}", done.took);
     assert_nothing_left(&name);
 }
 
@@ -192,7 +192,7 @@ fn a_stopped_rank_does_not_keep_the_job() {
     let script = "[ $MARGAY_RANK = 1 ] && kill -STOP $$; sleep 0.3; exit 4";
     let done = run(&mut shell("-n 2", script));
     assert_eq!(done.code(), 4);
-    assert!(done.took < Duration::from_secs(3));
+    assert!(done.took < PROMPT);
 }
 
 #[test]

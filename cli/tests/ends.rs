@@ -26,22 +26,16 @@ fn success_is_silent() {
 }
 
 #[test]
-fn many_ranks_start_and_end_quickly() {
-    let best = (0..5)
-        .map(|_| run(&mut command("-n 64 true")))
-        .inspect(|done| assert_eq!(done.code(), 0, "{}", done.err))
-        .map(|done| done.took)
-        .min()
-        .unwrap();
-    // Well below 0.1 s where nothing else runs; tests share their cores.
-    assert!(best < Duration::from_millis(500), "{best:?}");
+fn many_ranks_start_and_end() {
+    let done = run(&mut command("-n 64 true"));
+    assert_eq!((done.code(), done.err.as_str()), (0, ""));
 }
 
 #[test]
 fn the_first_failure_gives_the_status_and_one_report() {
     let done = run(&mut shell(
         "-n 4",
-        "[ $MARGAY_RANK = 2 ] && exit 7; sleep 20",
+        "[ $MARGAY_RANK = 2 ] && exit 7; sleep 100",
     ));
     assert_eq!(done.code(), 7);
     assert_eq!(done.err.lines().count(), 1, "{}", done.err);
@@ -54,7 +48,7 @@ fn the_first_failure_gives_the_status_and_one_report() {
         " on {}) exited with code 7 before MPI_Init",
         host()
     )));
-    assert!(done.took < Duration::from_secs(2), "{:?}", done.took);
+    assert!(done.took < PROMPT, "{:?}", done.took);
 }
 
 #[test]
@@ -74,7 +68,7 @@ fn a_crash_is_reported_with_its_last_call() {
     );
     assert!(report.ends_with("the job has been ended"), "{report}");
     assert_eq!(done.err.lines().count(), 2, "report and hint: {}", done.err);
-    assert!(done.took < Duration::from_secs(2));
+    assert!(done.took < PROMPT);
     let done = run(command("-quiet")
         .args(["-n", "2"])
         .arg(act())
@@ -102,7 +96,7 @@ fn leaving_without_finalize_ends_the_job() {
         "{}",
         done.err
     );
-    assert!(done.took < Duration::from_secs(2));
+    assert!(done.took < PROMPT);
 }
 
 #[test]
@@ -137,7 +131,7 @@ fn an_abort_is_reported_with_its_code() {
         done.err
     );
     assert_eq!(done.err.lines().count(), 1);
-    assert!(done.took < Duration::from_secs(2));
+    assert!(done.took < PROMPT);
 }
 
 #[test]
@@ -158,7 +152,7 @@ fn ranks_that_resist_are_killed_within_a_second() {
     let script = "trap '' TERM; [ $MARGAY_RANK = 0 ] && exit 3; while :; do sleep 0.1; done";
     let done = run(&mut shell("-n 3", script));
     assert_eq!(done.code(), 3);
-    assert!(done.took < Duration::from_secs(2), "{:?}", done.took);
+    assert!(done.took < PROMPT, "{:?}", done.took);
 }
 
 #[test]
@@ -249,7 +243,7 @@ fn programs_that_cannot_run_take_one_line() {
         "{}",
         done.err
     );
-    assert!(done.took < Duration::from_secs(2));
+    assert!(done.took < PROMPT);
 }
 
 #[test]

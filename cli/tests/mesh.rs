@@ -84,13 +84,13 @@ fn a_busy_rank_is_seen_busy() {
         "echo ready; [ $MARGAY_RANK = 0 ] && while :; do :; done; sleep 60",
     ));
     running.until("ready\nready\n");
-    // Where other tests use the cores too, it takes a while until the rank gets its share.
-    let end = Instant::now() + Duration::from_secs(20);
+    // Where other processes use the cores too, it takes a while until the rank gets its share.
+    let end = Instant::now() + Duration::from_secs(60);
     loop {
         let shown = json(&["--json", "--job", &running.pid().to_string()]);
         let ranks = &shown["jobs"][0]["rank"];
         let percent = |r: usize| ranks[r]["cpu_percent"].as_f64().unwrap();
-        if percent(0) > 10.0 && percent(1) < 1.0 {
+        if percent(0) > 1.0 && percent(1) < percent(0) / 10.0 {
             break;
         }
         assert!(Instant::now() < end, "{ranks}");
@@ -112,7 +112,7 @@ fn live(words: &[&str], text: &str, times: usize) -> String {
     master.write_all(b"q").unwrap();
     let start = Instant::now();
     assert_eq!(wait(&mut child).code(), Some(0));
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < PROMPT);
     seen
 }
 

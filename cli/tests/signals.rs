@@ -37,7 +37,7 @@ fn an_interrupt_ends_the_job_quietly() {
         send(signal, running.pid());
         let done = running.end();
         assert_eq!((done.code(), done.err.as_str()), (code, ""), "{signal}");
-        assert!(done.took < Duration::from_secs(2));
+        assert!(done.took < PROMPT);
         assert_nothing_left(&mark);
     }
 }
@@ -75,7 +75,7 @@ fn ranks_that_ignore_the_signal_are_killed_after_the_grace_time() {
     send("INT", running.pid());
     let done = running.end();
     assert_eq!(done.code(), 130, "{}", done.err);
-    assert!(done.took > Duration::from_secs(2) && done.took < Duration::from_secs(6));
+    assert!(done.took > Duration::from_secs(2) && done.took < PROMPT);
     assert_nothing_left(&mark);
 }
 
@@ -90,7 +90,7 @@ fn a_second_interrupt_kills_at_once() {
     send("INT", running.pid());
     let done = running.end();
     assert_eq!(done.code(), 130);
-    assert!(done.took < Duration::from_secs(2), "{:?}", done.took);
+    assert!(done.took < Duration::from_secs(3), "{:?}", done.took);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn output_that_nobody_takes_does_not_hold_up_the_end() {
     let start = Instant::now();
     // `running` keeps the pipe open and does not read it.
     assert_eq!(wait(&mut running.child).code(), Some(143));
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < PROMPT);
     assert_nothing_left(&mark);
 }
 
@@ -221,7 +221,7 @@ fn a_terminal_that_hangs_up_ends_the_job() {
     drop(master);
     let status = wait(&mut child);
     assert_eq!(status.code(), Some(129));
-    assert!(start.elapsed() < Duration::from_secs(3));
+    assert!(start.elapsed() < PROMPT);
     assert_nothing_left(&mark);
 }
 
@@ -256,7 +256,7 @@ fn the_suspend_key_stops_the_ranks_and_fg_goes_on() {
             .all(|&p| state(p).is_some_and(|s| wanted.contains(&s)))
     };
     let reached = |wanted: &[char]| {
-        let end = Instant::now() + Duration::from_secs(3);
+        let end = Instant::now() + PROMPT;
         while !all(wanted) {
             assert!(
                 Instant::now() < end,

@@ -7,7 +7,7 @@ use margay_tests::succeed;
 /// Runs the program over both transports.
 fn passes(built: &Built, ranks: u32, arguments: &str) {
     for bytes_only in ["0", "1"] {
-        let job = Words::mpiexec(100, ranks, &built.path(), arguments);
+        let job = Words::mpiexec(300, ranks, &built.path(), arguments);
         let mut command = job.command(120);
         let said = succeed(command.env("MARGAY_BYTES_ONLY", bytes_only));
         assert_eq!(
@@ -24,7 +24,7 @@ fn what_is_not_matched_is_cancelled_and_nothing_else() {
         passes(&built, ranks, "");
     }
     let refuse = Built::plain("days/refuse.c", &[]);
-    let job = Words::mpiexec(100, 2, &built.path(), "");
+    let job = Words::mpiexec(300, 2, &built.path(), "");
     let refused = Words::default()
         .and(refuse.path())
         .and_all("EPERM both")
