@@ -77,11 +77,7 @@ fn sigkill_of_a_rank_ends_the_job() {
     let start = Instant::now();
     send("KILL", pid);
     let done = running.end();
-    assert!(
-        start.elapsed() < PROMPT,
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
     assert_nothing_left(&mark);
     assert_eq!(done.code(), 137);
     assert!(

@@ -142,8 +142,8 @@ fn view(peers: &dyn Peers, now_ns: u64, mut percent: impl FnMut(u32, f64, f64) -
             let call = peers.call(rank);
             let (state, waiting) = match state::doing(peers, rank, now_ns) {
                 Doing::Finished => (State::Finished, None),
-                Doing::Going if peers.phase(rank) == Phase::Starting => (State::Starting, None),
-                Doing::Going => (State::Computing, None),
+                Doing::Running if peers.phase(rank) == Phase::Starting => (State::Starting, None),
+                Doing::Running => (State::Computing, None),
                 Doing::Waiting(waits) => {
                     let (w, since_s) = waits.first();
                     let view = WaitView {
@@ -211,6 +211,12 @@ mod tests {
     fn a_job_of_this_process_is_seen() {
         let segment = segment(3);
         let me = std::process::id();
+        // The ranks' process: it sleeps, while this one computes.
+        let mut sleeper = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .unwrap();
+        let pid = sleeper.id();
         segment.registry().describe(&Facts {
             job: u64::from(me),
             launcher: me,
@@ -223,13 +229,13 @@ mod tests {
         let mut waits = Vec::new();
         let long_ago = now_ns().saturating_sub(3_000_000_000);
         for (rank, peer) in [(0, 1), (1, 0)] {
-            segment.registry().identify(rank, me, Some(rank), 0);
+            segment.registry().identify(rank, pid, Some(rank), 0);
             peers.set_phase(rank, Phase::Running);
             for (word, value) in peers.call_words(rank).iter().zip(call_name("MPI_Send")) {
                 word.store(value, Ordering::Relaxed);
             }
             let waiting = Waiting {
-                thread: me,
+                thread: pid,
                 kind: WaitKind::Send,
                 peer: Some(peer),
                 tag: Some(7),
@@ -253,6 +259,8 @@ mod tests {
         let wait = job.rank[1].waiting.as_ref().unwrap();
         assert_eq!(wait.text, "MPI_Send until rank 0 takes its message, tag 7");
         assert!(wait.since_s >= 3.0);
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
         drop(waits);
         drop((peers, segment, mesh));
         assert!(

@@ -11,10 +11,24 @@ pub const SETTLED_S: f64 = 0.5;
 /// Who waits for whom at `now_ns` of the registry's clock.
 #[must_use]
 pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
-    let doing: Vec<Doing> = (0..peers.size())
+    let mut doing: Vec<Doing> = (0..peers.size())
         .map(|rank| doing(peers, rank, now_ns))
         .collect();
-    analyse(&doing, SETTLED_S)
+    let mut analysis = analyse(&doing, SETTLED_S);
+    // A thread that computes may send what the others wait for. The system is asked only about ranks that seem stuck.
+    let mut any = false;
+    for &rank in &analysis.stuck {
+        if let Doing::Waiting(waits) = &doing[rank as usize]
+            && peers.computes(rank, &waits.threads())
+        {
+            doing[rank as usize] = Doing::Running;
+            any = true;
+        }
+    }
+    if any {
+        analysis = analyse(&doing, SETTLED_S);
+    }
+    analysis
 }
 
 /// What a rank does at `now_ns`.
@@ -29,7 +43,7 @@ pub fn doing(peers: &dyn Peers, rank: u32, now_ns: u64) -> Doing {
     match Lasting::new(waits.listed.into_iter().map(lasting).collect()) {
         // What a thread that is not listed waits for is not known.
         Some(waits) if waits_unlisted == 0 => Doing::Waiting(waits),
-        _ => Doing::Going,
+        _ => Doing::Running,
     }
 }
 
@@ -42,8 +56,8 @@ pub fn state_in_words(peers: &dyn Peers, rank: u32, now_ns: u64) -> String {
         (Doing::Waiting(waits), _) => {
             format!("waiting in {}", describe(&call, &waits.first().0))
         }
-        (Doing::Going, Phase::Starting) => "running, has not called MPI_Init".into(),
-        (Doing::Going, _) if call.is_empty() => "computing".into(),
-        (Doing::Going, _) => format!("computing, last MPI call {call}"),
+        (Doing::Running, Phase::Starting) => "running, has not called MPI_Init".into(),
+        (Doing::Running, _) if call.is_empty() => "computing".into(),
+        (Doing::Running, _) => format!("computing, last MPI call {call}"),
     }
 }

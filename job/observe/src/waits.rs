@@ -16,7 +16,7 @@ use margay_core_registry::{WaitKind, Waiting};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Doing {
     /// Computing, starting, or outside of the library.
-    Going,
+    Running,
     /// Finalized, or its process has ended.
     Finished,
     /// Waiting, with all threads that are in the library.
@@ -32,6 +32,12 @@ impl Lasting {
     #[must_use]
     pub fn new(waits: Vec<(Waiting, f64)>) -> Option<Lasting> {
         (!waits.is_empty()).then_some(Lasting(waits))
+    }
+
+    /// The threads that wait: the kernel's numbers.
+    #[must_use]
+    pub fn threads(&self) -> Vec<u32> {
+        self.0.iter().map(|(waiting, _)| waiting.thread).collect()
     }
 
     /// The wait that has lasted longest.
@@ -264,13 +270,13 @@ mod tests {
     fn a_cycle_is_a_deadlock() {
         assert_eq!(lines(&[from(1), from(0)]), ["deadlock: 0 → 1 → 0"]);
         assert_eq!(lines(&[from(0)]), ["deadlock: 0 → 0"]);
-        let three = [Doing::Going, from(3), from(1), from(2)];
+        let three = [Doing::Running, from(3), from(1), from(2)];
         assert_eq!(lines(&three), ["deadlock: 1 → 3 → 2 → 1"]);
     }
 
     #[test]
     fn who_waits_for_the_cycle_is_stuck_too() {
-        let ranks = [from(1), from(0), from(0), from(2), Doing::Going];
+        let ranks = [from(1), from(0), from(0), from(2), Doing::Running];
         let analysis = analyse(&ranks, 1.0);
         assert_eq!(analysis.cycles, [[0, 1]]);
         assert_eq!(analysis.stuck, [0, 1, 2, 3]);
@@ -293,9 +299,9 @@ mod tests {
     fn somebody_who_computes_may_free_all() {
         let barrier = on(WaitKind::Collective, None);
         let any = on(WaitKind::Receive, None);
-        assert!(lines(&[barrier.clone(), barrier, Doing::Going]).is_empty());
-        assert!(lines(&[any, from(2), Doing::Going]).is_empty());
-        assert!(lines(&[from(1), Doing::Going]).is_empty());
+        assert!(lines(&[barrier.clone(), barrier, Doing::Running]).is_empty());
+        assert!(lines(&[any, from(2), Doing::Running]).is_empty());
+        assert!(lines(&[from(1), Doing::Running]).is_empty());
     }
 
     #[test]
@@ -329,7 +335,7 @@ mod tests {
                 (WaitKind::Receive, Some(2), seconds),
             ])
         };
-        assert!(lines(&[two(5.0), from(0), Doing::Going]).is_empty());
+        assert!(lines(&[two(5.0), from(0), Doing::Running]).is_empty());
         assert!(lines(&[two(0.01), from(0), from(0)]).is_empty());
         let expected = ["deadlock: ranks 0-2 wait for each other, and none of them can continue"];
         assert_eq!(lines(&[two(5.0), from(0), from(0)]), expected);
@@ -378,13 +384,13 @@ mod tests {
                         let mut wait = || (WaitKind::Receive, Some(random(n as u64) as u32), 5.0);
                         threads(&[wait(), wait()])
                     }
-                    0 => Doing::Going,
+                    0 => Doing::Running,
                     1 => Doing::Finished,
                     2 => on(WaitKind::Receive, None),
                     _ => from(random(n as u64) as u32),
                 })
                 .collect();
-            let mut free: Vec<bool> = ranks.iter().map(|d| *d == Doing::Going).collect();
+            let mut free: Vec<bool> = ranks.iter().map(|d| *d == Doing::Running).collect();
             for _ in 0..n {
                 for r in 0..n {
                     if let Doing::Waiting(Lasting(waits)) = &ranks[r] {

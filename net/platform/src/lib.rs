@@ -75,6 +75,10 @@ pub trait Peers: Send + Sync {
     /// Whether the process of a rank is there. Asks the system, which costs microseconds; nobody may have noticed a death yet.
     fn is_alive(&self, rank: u32) -> bool;
 
+    /// Whether a thread of a rank's process runs, or is ready to, that is not one of `waiting` (the kernel's numbers).
+    /// Asks the system, which costs microseconds for each thread.
+    fn computes(&self, rank: u32, waiting: &[u32]) -> bool;
+
     /// How many ranks have died before they were finalized. Cheap, to be looked at often: who they are
     /// tells [`has_failed`](Self::has_failed).
     fn failures(&self) -> u32;

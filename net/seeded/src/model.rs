@@ -34,6 +34,8 @@ struct State {
 struct Known {
     phase: Option<Phase>,
     exited: bool,
+    /// A thread of the rank computes, beside those that wait.
+    computes: bool,
     /// Waits by the number of their entry.
     waits: BTreeMap<u64, Waiting>,
     entered: u64,
@@ -65,6 +67,11 @@ impl Model {
         if !std::mem::replace(&mut known.exited, true) && known.phase != Some(Phase::Finalized) {
             state.failures += 1;
         }
+    }
+
+    /// From now on a thread of the rank computes beside those that wait, or none does.
+    pub fn set_computes(&self, rank: u32, computes: bool) {
+        self.lock().ranks[rank as usize].computes = computes;
     }
 
     /// How often a rank was woken by another.
@@ -210,6 +217,10 @@ impl Peers for Model {
 
     fn is_alive(&self, rank: u32) -> bool {
         !self.has_exited(rank)
+    }
+
+    fn computes(&self, rank: u32, _waiting: &[u32]) -> bool {
+        self.lock().ranks[rank as usize].computes
     }
 
     fn failures(&self) -> u32 {

@@ -141,6 +141,14 @@ impl Peers for SegmentPeers {
         !self.has_exited(rank) && (pid == 0 || process::is_alive(pid))
     }
 
+    fn computes(&self, rank: u32, waiting: &[u32]) -> bool {
+        let pid = self.identity(rank).pid;
+        pid != 0
+            && process::running_threads(pid)
+                .iter()
+                .any(|thread| !waiting.contains(thread))
+    }
+
     fn failures(&self) -> u32 {
         self.0.registry().failures()
     }

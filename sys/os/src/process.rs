@@ -12,7 +12,7 @@ mod watch;
 pub use start::{Start, StartError, Starter, Step, StringArray};
 pub use watch::{
     PidFd, ProcessFacts, Reaped, ThreadState, all_processes, children, descendants, has_thread,
-    is_alive, kill_descendants, reap, reap_one,
+    is_alive, kill_descendants, reap, reap_one, running_threads,
 };
 
 /// The name of this host.

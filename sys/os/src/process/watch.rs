@@ -139,6 +139,21 @@ pub fn has_thread(thread: u32) -> bool {
     }
 }
 
+/// The kernel's numbers of those threads of a process that run or are ready to. Empty when there is no such process.
+#[must_use]
+pub fn running_threads(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    let is_running = |thread: &u32| {
+        fs::File::open(format!("/proc/{pid}/task/{thread}/stat"))
+            .is_ok_and(|file| ThreadState(file).is_running())
+    };
+    let threads = threads.flatten().filter_map(number);
+    threads.filter(is_running).collect()
+}
+
 /// Whether a process can still touch memory: it exists, is no zombie and not about to become one. (A killed process has no
 /// memory any more for some time before it is a zombie; attaching to it fails from then on.)
 #[must_use]
