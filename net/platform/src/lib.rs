@@ -16,8 +16,8 @@ use margay_sys_os::clock;
 use margay_sys_os::kept::Words;
 use margay_sys_shm::segment::Segment;
 
-/// Who the ranks of a job are, where they are and what they do. Ranks are world ranks; a rank that is
-/// not in the job is a panic. May be used from any thread.
+/// Tells what the ranks of a job are, where they are and what they do. Ranks are world ranks; a
+/// rank that is not in the job is a panic. May be used from any thread.
 pub trait Peers: Send + Sync {
     /// What tells this job from all others that can be reached.
     fn id(&self) -> u64;
@@ -34,7 +34,7 @@ pub trait Peers: Send + Sync {
     /// Whether the ranks go on when one of them dies.
     fn is_tolerant(&self) -> bool;
 
-    /// Who a rank is.
+    /// Returns the identity of a rank.
     fn identity(&self, rank: u32) -> Identity;
 
     /// The host of a rank, as a number from 0.
@@ -75,8 +75,8 @@ pub trait Peers: Send + Sync {
     /// Whether the process of a rank is there. Asks the system, which costs microseconds; nobody may have noticed a death yet.
     fn is_alive(&self, rank: u32) -> bool;
 
-    /// How many ranks have died before they were finalized. Cheap, to be looked at often: who they are
-    /// tells [`has_failed`](Self::has_failed).
+    /// How many ranks have died before they were finalized. Cheap, so it can be polled;
+    /// [`has_failed`](Self::has_failed) tells which ranks they are.
     fn failures(&self) -> u32;
 
     /// Enters that a rank aborts the job with `code`. Only the first one counts. Returns whether this was the first.
@@ -132,7 +132,7 @@ pub struct Platform {
     pub wake_up: Arc<dyn WakeUp>,
     /// Its time.
     pub clock: Arc<dyn Clock>,
-    /// Who the others are.
+    /// The other ranks of its job.
     pub peers: Arc<dyn Peers>,
     /// Memory that all ranks of the job share, where data may be exchanged through it.
     pub memory: Option<Arc<Segment>>,

@@ -33,7 +33,7 @@ pub struct Conditions {
     pub pipe: usize,
     /// Longest delay of a packet in turns.
     pub delay: u64,
-    /// One call in so many hands the turn over; 1 is each.
+    /// One call in this many hands the turn over; with 1 each call does.
     pub turn_every: u64,
     /// Longest fragment in bytes.
     pub fragment: usize,
@@ -336,7 +336,7 @@ impl Transport for Seeded {
     }
 }
 
-/// Waiting in a seeded world is giving the turn away.
+/// Waits in a seeded world by handing the turn over.
 struct Turn {
     world: Arc<World>,
     me: u32,

@@ -45,8 +45,8 @@ impl Thresholds {
     /// | AMD EPYC (Zen 5), shared level-3 cache | 1.5 µs | 3.1 µs | 17 µs | 41 µs (huge pages: 9) |
     /// | Intel Xeon (Sapphire Rapids), mesh | 9.5 µs | 3.7 µs | 95 µs | 40 µs |
     ///
-    /// Where a line that another core wrote is dear to read, copying once beats copying twice from
-    /// 16 KiB on, in spite of the system calls. Where it is cheap, a well-fed pipe wins up to the
+    /// Where a line that another core wrote is slow to read, copying once beats copying twice from
+    /// 16 KiB on, in spite of the system calls. Where it is fast, a well-fed pipe wins up to the
     /// sizes of huge pages. The arena saves the system call and the second copy on both. A message
     /// is split into two parts, one for each side, as long as each part stays in a level-2 cache.
     #[must_use]
@@ -311,7 +311,7 @@ impl Direct {
                 }
             }
         };
-        // A pull that just moved its last bytes is done now, not at the next look.
+        // A pull that just moved its last bytes is done now, not at the next call.
         let step = match (step, copy) {
             (Advance::Pending(true), Copy::Pull { cell, .. })
                 if transfer::at(&self.segment, *cell).is_some_and(transfer::Cell::is_complete) =>

@@ -8,9 +8,9 @@
 //! | direct, buffer in the arena | the receiver copies once from the sender's arena |
 //! | direct, any buffer | cross-memory attach, parts claimed by both sides ([`margay_sys_shm::transfer`]) |
 //!
-//! A pair's ring is made the first time that the pair talks, and a rank polls the rings of those
-//! who have talked to it, as the SP2 kept a list of its active pipes (Snir et al., IBM Systems
-//! Journal 34(2), 1995): memory and polling grow with the pairs that are active.
+//! A pair's ring is made the first time that the pair talks, and a rank polls the rings of the
+//! ranks that have talked to it, as the SP2 kept a list of its active pipes (Snir et al., IBM
+//! Systems Journal 34(2), 1995): memory and polling grow with the pairs that are active.
 
 #![forbid(unsafe_code)]
 
@@ -102,7 +102,7 @@ impl Shm {
         }
     }
 
-    /// Opens the rings of those who have begun to talk since the last look.
+    /// Opens the rings of the ranks that have begun to send since the last call.
     #[cold]
     fn welcome(&mut self) {
         let senders = self.segment.senders(self.me);
@@ -120,7 +120,7 @@ impl Shm {
                     ring,
                     whole: Vec::new(),
                 }),
-                // It is being entered, or who entered it died over it.
+                // It is being entered, or the rank that entered it died meanwhile.
                 _ => self.holes.push(place),
             }
         }
@@ -244,8 +244,8 @@ impl Incoming {
         complete
     }
 
-    /// Copies a packet into `to` as far as it has arrived. Since the sender is writing it right now,
-    /// a few looks are well spent before giving up.
+    /// Copies a packet into `to` as far as it has arrived. Since the sender is writing it right
+    /// now, a few spins are well spent before giving up.
     #[inline]
     fn copy(&self, first: &[u8], to: &mut [u8]) -> bool {
         let (start, rest) = to.split_at_mut(SHORT);

@@ -1,10 +1,12 @@
 //! Several transports as one: the job's own, and one for each group of processes of other jobs that this one has met.
 //!
-//! Processes of the own job keep their numbers; those of others get the numbers behind, in the order in which they were
-//! met. A process that is reachable no more keeps its number too; what is sent to it is dropped.
+//! Processes of this rank's job keep their numbers; those of other jobs get the numbers that
+//! follow, in the order in which they were met. A process that can no longer be reached keeps its
+//! number, too; messages to it are dropped.
 //!
-//! A rank sleeps in one place, the futex word of its own job's registry. A transport to others wakes words of its own, on
-//! which nobody sleeps, so this one rings the right ones after each step that a peer may be waiting for.
+//! A rank sleeps in one place, the futex word of its own job's registry. A transport to others
+//! wakes words of its own, on which nobody sleeps, so this transport wakes the right ranks after
+//! each step that a peer may be waiting for.
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +30,7 @@ pub struct Worlds {
 const FOREIGN: u32 = 1 << 31;
 
 impl Worlds {
-    /// Takes the place of `home`, which stays as the transport of the own job.
+    /// Takes the place of `home`, which stays as the transport of this rank's job.
     pub fn around(home: &mut Box<dyn Transport>) {
         let (me, own) = (home.me(), home.size());
         let around = |home| Worlds {
