@@ -38,7 +38,8 @@ impl Data {
     /// `count` elements of `datatype` at the base of `mem`.
     ///
     /// # Panics
-    /// When the elements together exceed 2^63 bytes; the caller has told the user before.
+    /// When the elements together exceed 2^63 bytes; the caller has reported that to the user
+    /// before.
     #[must_use]
     pub fn typed(mem: Mem, count: u64, datatype: &Arc<Datatype>) -> Data {
         let flat = datatype.flat();
@@ -80,7 +81,7 @@ impl Data {
     /// Packed bytes `from .. from + bytes` of this data.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are fewer than `from + bytes`.
     #[must_use]
     pub fn range(&self, from: u64, bytes: u64) -> Data {
         assert!(
@@ -101,7 +102,8 @@ impl Data {
         }
     }
 
-    /// Whether a message of so many packed bytes ends within a basic element. Of data in one piece that is not known.
+    /// Whether a message of this many packed bytes ends within a basic element. Of data in one
+    /// piece that is not known.
     #[must_use]
     pub fn splits(&self, bytes: u64) -> bool {
         match &self.shape {

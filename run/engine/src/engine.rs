@@ -134,15 +134,15 @@ struct Peer {
     streams: VecDeque<u32>,
     /// In `State::active`.
     listed: bool,
-    /// Eager messages and bytes sent and not yet matched, as far as we have been told.
+    /// Eager messages and bytes sent and not yet matched, as far as the peer has reported.
     unmatched: u32,
     unmatched_bytes: u64,
-    /// Eager messages of which we have been told that they are matched, modulo 2^32.
+    /// Eager messages that the peer has reported as matched, modulo 2^32.
     credited: u32,
-    /// Matched here and not yet told to the peer.
+    /// Matched here and not yet reported to the peer.
     owed: u32,
     owed_bytes: u64,
-    /// Eager messages of which the peer has been told that they are matched, modulo 2^32.
+    /// Eager messages that have been reported to the peer as matched, modulo 2^32.
     returned: u32,
     /// Eager messages that are here and not matched.
     kept: u32,
@@ -210,7 +210,7 @@ impl Engine {
         }
     }
 
-    /// From now on progress looks there too.
+    /// Makes progress call this hook, too, from now on.
     pub fn add_progress_hook(&mut self, hook: Arc<dyn ProgressHook>) {
         self.progress_hooks.push(hook);
     }
@@ -249,7 +249,7 @@ impl Engine {
         sent
     }
 
-    /// Receives with no request of its own: posts the receive behind all that are posted and looks
+    /// Receives with no request of its own: posts the receive behind all that are posted and polls
     /// up to `spins` times. None when nothing came, or a message for which a request is needed; the
     /// caller then posts the receive with [`irecv`](Self::irecv).
     #[inline]
@@ -499,7 +499,7 @@ impl Engine {
     }
 
     /// Whether everything that goes out has gone out: no send waits in a queue, no detached request
-    /// is unfinished but those that only wait to hear whether what is sent was cancelled.
+    /// is unfinished but those that only wait for the answer whether what is sent was cancelled.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.state.active.is_empty()
@@ -560,7 +560,7 @@ impl Engine {
 }
 
 impl State {
-    /// Whether there is more to do than to look for packets.
+    /// Whether there is more to do than to poll for packets.
     #[inline]
     fn is_busy(&self) -> bool {
         !self.active.is_empty()

@@ -1,8 +1,10 @@
-//! Who has died: looked for while a rank waits or polls, where somebody may die without the job ending.
+//! Finds the processes that have died, while a rank waits or polls, where one may die without the
+//! job ending.
 //!
-//! Of the own job (`mpiexec -continue-on-failure`) the launcher's guard knows: it marks the cell, counts up the job's failures
-//! and wakes all ranks. Of other jobs the same marks are looked at now and then, and whether the process is there at all: a
-//! program that was started without a launcher has nobody who would mark it.
+//! In the rank's own job (`mpiexec -continue-on-failure`) the launcher's guard notices: it marks
+//! the cell, increments the job's count of failures and wakes all ranks. For other jobs the rank
+//! now and then checks the same marks, and whether the process still exists: a program that was
+//! started without a launcher has no guard to mark it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,7 +69,7 @@ impl Rank {
         self.failures.watching.load(Ordering::Relaxed)
     }
 
-    /// Looks for those who have died. Returns whether there are any new ones.
+    /// Looks for processes that have died. Returns whether there are any new ones.
     #[inline]
     pub(crate) fn watch(&self, engine: &mut Engine) -> bool {
         self.is_watching() && self.look_around(engine)

@@ -1,13 +1,14 @@
 //! The optional progress thread: a rank's messages move while the program computes.
 //!
-//! The Paragon gave each node a second processor for messages; here it is a thread, and only for who
-//! asks for it. Large messages then flow and nonblocking collectives go on without calls; the price is
-//! that the rank's state is locked and that each arrival may have to wake a thread.
+//! The Paragon gave each node a second processor for messages; here it is a thread, and only for
+//! programs that ask for it. Large messages then flow and nonblocking collectives go on without
+//! calls; the price is that the rank's state is locked and that each arrival may have to wake a
+//! thread.
 //!
-//! It works only while something is under way and no thread of the program waits in a call (who waits
-//! makes progress anyway, and faster alone). Between arrivals it looks for a moment if a core is free
-//! for that, since waking a core that ran dry takes as long as a large message; else it sleeps on the
-//! rank's event count.
+//! It works only while something is under way and no thread of the program waits in a call (a
+//! thread that waits makes progress anyway, and faster alone). Between arrivals it spins for a
+//! moment if a core is free for that, since waking a core that ran dry takes as long as a large
+//! message; else it sleeps on the rank's event count.
 //!
 //! It never takes the core from a thread that computes: the kernel lets it wait for a free core, or for its
 //! turn, when it is woken ([`cpu::set_batch_scheduling`]). Woken by a nonblocking call, it would else run at once in the
@@ -32,8 +33,8 @@ pub struct ProgressThread {
 }
 
 impl ProgressThread {
-    /// Starts a progress thread; call from the thread that computes. The rank must not have been told that it has a single
-    /// thread, and it may have one progress thread at a time.
+    /// Starts a progress thread; call from the thread that computes. The rank must not have been
+    /// declared single-threaded, and it may have one progress thread at a time.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -65,7 +66,7 @@ impl Drop for ProgressThread {
             thread.unpark();
         }
         if let Some(thread) = self.thread.take() {
-            // A panic in it has been told on stderr; there is nobody here to tell more.
+            // A panic in it has been reported on stderr; there is no caller here to report it to.
             let _ = thread.join();
         }
     }
@@ -80,7 +81,7 @@ pub(crate) struct Helper {
     /// Threads of the program that wait in a call and make progress there.
     waiting: AtomicU32,
     thread: Mutex<Option<Thread>>,
-    /// So long the progress thread looks for more after something has moved, in nanoseconds.
+    /// How long the progress thread spins for more after something has moved, in nanoseconds.
     spin_ns: AtomicU64,
 }
 
@@ -146,13 +147,14 @@ impl Drop for InWait<'_> {
     }
 }
 
-/// So long it looks for more unless it is told otherwise.
+/// The default of `spin_ns`: how long it spins for more.
 const SPIN_NS: u64 = 200_000;
 /// How often it asks the kernel whether a core is still free for it, in nanoseconds.
 const ASK_NS: u64 = 50_000;
 
 impl Rank {
-    /// How long a progress thread looks for more after something has moved, before it sleeps, in nanoseconds.
+    /// Returns how long a progress thread spins for more after something has moved, before it
+    /// sleeps, in nanoseconds.
     #[must_use]
     pub fn spin_ns(&self) -> u64 {
         self.helper.spin_ns.load(Ordering::Relaxed)

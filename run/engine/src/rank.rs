@@ -106,7 +106,7 @@ impl Rank {
         self.size
     }
 
-    /// Who the ranks of the job are and what they do.
+    /// Returns what is known of the job's ranks: what they are and what they do.
     #[must_use]
     #[inline]
     pub fn peers(&self) -> &Arc<dyn Peers> {
@@ -335,7 +335,7 @@ impl Rank {
         self.call(|engine| engine.withdraw_sent(sent))
     }
 
-    /// Lets a request go on without anybody who asks for its outcome.
+    /// Lets a request go on; its outcome will not be asked for.
     pub fn detach(&self, id: ReqId) {
         self.engine.lock().detach(id);
     }
@@ -507,12 +507,12 @@ impl Rank {
         self.monitor.tuning.policy().is_oversubscribed()
     }
 
-    /// Gives the core away.
+    /// Yields the core.
     pub fn yield_core(&self) {
         self.wake_up.yield_core();
     }
 
-    /// Where cores are short, gives the core away: for calls in which programs poll.
+    /// Yields the core where cores are short: for calls in which programs poll.
     #[inline]
     pub fn yield_if_oversubscribed(&self) {
         if self.monitor.tuning.policy().is_oversubscribed() {
@@ -549,7 +549,8 @@ impl Rank {
     /// Spins for a short while whether memory that others write to is `ready`, before a wait for it: with cores for all
     /// that is usually enough. Returns whether it is.
     pub fn look_for(&self, mut ready: impl FnMut() -> bool) -> bool {
-        // Longer than a cache line takes, shorter than anybody would notice who waits for progress.
+        // Longer than a cache line takes, shorter than a thread that waits for progress would
+        // notice.
         const SPINS: u32 = 32;
         let spins = self.contention.policy(self.monitor.tuning.policy()).spins();
         for _ in 0..spins.min(SPINS) {

@@ -63,7 +63,7 @@ impl<T> Slab<T> {
         self.slots.get_mut(index as usize)?.1.as_mut()
     }
 
-    /// As [`at`](Self::at), to look.
+    /// As [`at`](Self::at), read-only.
     pub(crate) fn look(&self, index: u32) -> Option<&T> {
         self.slots.get(index as usize)?.1.as_ref()
     }

@@ -8,7 +8,7 @@ pub(super) struct Request {
     pub(super) done: bool,
     /// Nobody will ask for the outcome.
     pub(super) detached: bool,
-    /// Let go of: it failed for whoever asks, and stays for what the other side may still say.
+    /// Let go of: it has failed for the program, and stays for what the other side may still send.
     pub(super) lost: bool,
 }
 

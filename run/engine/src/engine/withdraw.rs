@@ -30,9 +30,9 @@ impl Engine {
         sent.then(|| self.state.peers[to as usize].sent())
     }
 
-    /// Cancels a receive that has not been matched or a send whose message has not been. What has gone out needs the
-    /// receiver's answer, also where the request was done already; the outcome tells whether it worked. Of messages to the
-    /// own rank that is known at once.
+    /// Cancels a receive that has not been matched or a send whose message has not been. What has
+    /// gone out needs the receiver's answer, also where the request was done already; the outcome
+    /// tells whether it worked. For messages of the rank to itself that is known at once.
     pub fn cancel(&mut self, id: ReqId) {
         if self.take_back(id) {
             return;

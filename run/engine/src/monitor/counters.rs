@@ -83,7 +83,7 @@ pub struct Counters {
     /// Messages that had to ask because the receiver's credits were used up.
     pub out_of_credits: AtomicU64,
     levels: [AtomicU64; 2],
-    /// Whether there are marks to look at.
+    /// Whether there are marks to update.
     marked: AtomicU32,
     marks: Mutex<Vec<Arc<Mark>>>,
 }

@@ -1,7 +1,8 @@
-//! Events: what happened, kept until somebody who listens is told.
+//! Events: what happened, kept until it is reported to the listener.
 //!
-//! They are noted where they happen, perhaps under the engine's lock, and told later without any lock, so who is told may
-//! call the library. The queue is bounded; what does not fit is counted.
+//! They are noted where they happen, perhaps under the engine's lock, and reported later without
+//! any lock, so the listener may call the library. The queue is bounded; what does not fit is
+//! counted.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -72,7 +73,7 @@ impl Events {
         }
     }
 
-    /// Who is told; the first call counts.
+    /// Sets the listener; only the first call has an effect.
     pub fn listen(&self, listener: Listener) {
         let _ = self.listener.set(listener);
     }

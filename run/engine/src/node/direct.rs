@@ -47,7 +47,8 @@ impl Channel {
         Ok(*self.attach.get_or_init(|| all))
     }
 
-    /// Tells all where a buffer of this rank is; returns the operation in which all have told.
+    /// Publishes where a buffer of this rank is; returns the operation in which all ranks have done
+    /// so.
     fn put_address(&self, rank: &Rank, address: u64) -> Result<Operation<'_>, Disagreement> {
         let tag = Tag::new(Kind::Address, None, 16);
         let op = self.begin(rank)?;
@@ -251,7 +252,7 @@ impl Channel {
     }
 }
 
-/// Copies `len` bytes at `offset` of the buffer that `from` told in an operation.
+/// Copies `len` bytes at `offset` of the buffer that `from` published in an operation.
 fn pull(told: &Operation<'_>, from: u32, offset: u64, to: &Mem, at: i64, len: u64) -> bool {
     let words = &told.read(from, TAG_BYTES + 16)[TAG_BYTES..];
     let word = |i: usize| u64::from_ne_bytes(words[i..i + 8].try_into().expect("eight bytes"));
