@@ -91,7 +91,7 @@ struct State {
     /// Peers with something in a queue.
     active: Vec<u32>,
     /// Receives that were matched with a rendezvous and need the transport.
-    meetings: Vec<Meeting>,
+    rendezvous: Vec<PendingRendezvous>,
     copies: Vec<Direct>,
     /// Offers that were answered with a CTS.
     declined: Vec<Ticket>,
@@ -160,7 +160,8 @@ enum Control {
     Withdrawn { request: u64, gone: bool },
 }
 
-struct Meeting {
+/// An offer that a receive has matched and that is not answered yet.
+struct PendingRendezvous {
     request: u32,
     from: u32,
     sender: u64,
@@ -188,7 +189,7 @@ impl Engine {
                 messages: Slab::new(),
                 peers,
                 active: Vec::new(),
-                meetings: Vec::new(),
+                rendezvous: Vec::new(),
                 copies: Vec::new(),
                 declined: Vec::new(),
                 loopback: VecDeque::new(),
@@ -565,7 +566,7 @@ impl State {
     fn is_busy(&self) -> bool {
         !self.active.is_empty()
             || !self.copies.is_empty()
-            || !self.meetings.is_empty()
+            || !self.rendezvous.is_empty()
             || !self.declined.is_empty()
             || !self.loopback.is_empty()
             || !self.revocations.is_empty()

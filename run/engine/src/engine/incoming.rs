@@ -204,7 +204,7 @@ impl State {
         match self.arrive(envelope) {
             Some(index) => {
                 self.matched(index, from, envelope, total, 0, false);
-                self.meetings.push(Meeting {
+                self.rendezvous.push(PendingRendezvous {
                     request: index,
                     from,
                     sender,
@@ -434,7 +434,7 @@ impl State {
                 }
                 self.data(index, &bytes);
             }
-            Body::Rendezvous { sender, words } => self.meetings.push(Meeting {
+            Body::Rendezvous { sender, words } => self.rendezvous.push(PendingRendezvous {
                 request: index,
                 from,
                 sender,

@@ -177,7 +177,7 @@ impl Engine {
         peer.assembling = None;
         // So that nothing goes to it on the short way.
         peer.unmatched = u32::MAX;
-        self.state.meetings.retain(|m| m.from != process);
+        self.state.rendezvous.retain(|m| m.from != process);
         for index in self.state.requests.indices() {
             self.fail_request(index, process);
         }
@@ -287,7 +287,7 @@ impl Engine {
         };
         request.lost = true;
         self.state.copies.retain(|copy| copy.request != id.index);
-        self.state.meetings.retain(|m| m.request != id.index);
+        self.state.rendezvous.retain(|m| m.request != id.index);
     }
 
     /// Revokes the communicator with this number: here, and by a message to all of its processes.

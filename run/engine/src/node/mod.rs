@@ -39,7 +39,7 @@ const TAG_BYTES: usize = 8;
 const LEAST_PULL: u64 = 4096;
 
 /// Contributions to an exchange longer than this are copied from the peer's buffer where every rank has a core.
-const LAID_IF_ROOMY: usize = 16 << 10;
+const PUBLISHED_IF_ROOMY: usize = 16 << 10;
 
 /// Up to this many ranks with a core each, every rank combines all contributions by itself.
 const COMBINED_BY_ALL: u32 = 4;
@@ -305,7 +305,7 @@ impl Channel {
         let mine = send.unwrap_or(&own);
         let len = recv.bytes() as usize;
         let tag = Tag::new(Kind::Allgather, None, len as u64);
-        if len > self.laid_bytes() && self.may_attach(rank)? {
+        if len > self.published_bytes() && self.may_attach(rank)? {
             if send.is_some() {
                 data::copy(mine, &own);
             }
@@ -344,7 +344,10 @@ impl Channel {
         let block = recv.bytes();
         let total = block * u64::from(ranks);
         let all = send.data(0, ranks);
-        if total as usize > self.laid_bytes() && block >= LEAST_PULL && self.may_attach(rank)? {
+        if total as usize > self.published_bytes()
+            && block >= LEAST_PULL
+            && self.may_attach(rank)?
+        {
             data::copy(&send.data(me, 1), &recv.data(me, 1));
             let exposed = expose(&all);
             self.pull_all(rank, &exposed, |from| {
@@ -426,9 +429,9 @@ impl Channel {
 
     /// Longest contribution to an exchange that goes through the board where ranks can copy from each other: copying twice
     /// is better than a system call for each pair, above all where the calls are made one after the other.
-    fn laid_bytes(&self) -> usize {
+    fn published_bytes(&self) -> usize {
         let most = if self.roomy {
-            LAID_IF_ROOMY
+            PUBLISHED_IF_ROOMY
         } else {
             usize::MAX
         };
