@@ -115,7 +115,7 @@ impl Mpi {
     /// When there is no such key, or it is one of the standard's.
     pub fn keyval_free(&self, carrier: Carrier, key: i32) -> Result<()> {
         self.callbacks(carrier, key)?;
-        // As long as attributes use it, the key stays valid for those who kept its number.
+        // As long as attributes use it, the key stays valid for code that kept its number.
         let mut objects = self.objects();
         if let Some(keyval) = objects.keyvals.get_mut(&key) {
             keyval.freed = true;

@@ -297,7 +297,8 @@ impl Mpi {
     ) -> Result<u32> {
         check_subgroup(parent, group)?;
         let here = group.rank(self.rank.world_rank());
-        // Only the first of a group needs numbers, but who that is may differ from process to process.
+        // Only the first of a group needs numbers, but which process that is may differ from
+        // process to process.
         let words = match here {
             Some(rank) => [
                 rank as i32,

@@ -309,7 +309,7 @@ impl Mpi {
         self.attribute_delete(Carrier::Datatype, handle, key, || entry.attributes())
     }
 
-    /// `MPI_Type_match_size`: the type of a class with so many bytes.
+    /// `MPI_Type_match_size`: the type of a class with this many bytes.
     ///
     /// # Errors
     /// When there is none.

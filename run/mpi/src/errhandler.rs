@@ -24,7 +24,8 @@ pub enum Action {
     Call(Arc<dyn Callback>, u32),
 }
 
-/// An error handler of the program and who refers to it: the handles given out and the communicators that use it.
+/// An error handler of the program and its references: the handles given out and the communicators
+/// that use it.
 pub(crate) struct Handler {
     callback: Arc<dyn Callback>,
     references: usize,

@@ -1,4 +1,4 @@
-//! What goes wrong and how it is told.
+//! Errors and how they are reported.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl Error {
         }))
     }
 
-    /// The same error, to be handled by this error handler, which is told the handle `on`.
+    /// Returns the same error, to be handled by this error handler, which receives the handle `on`.
     #[must_use]
     pub fn by(mut self, errhandler: u32, on: u32) -> Error {
         self.0.errhandler = Some((errhandler, on));
@@ -69,7 +69,8 @@ impl Error {
         self.0.comm
     }
 
-    /// The error handler that is asked, if the function was passed one, and what handle it is told.
+    /// Returns the error handler that is called, if the function was passed one, and the handle
+    /// that it receives.
     #[must_use]
     pub fn errhandler(&self) -> Option<(u32, u32)> {
         self.0.errhandler

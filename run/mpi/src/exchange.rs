@@ -102,7 +102,7 @@ impl Mpi {
             tag,
         };
         let data = Data::bytes(Mem::from_vec(bytes), length);
-        // Whoever waits for it finds out himself that it does not come.
+        // A process that waits for it finds out by itself that it does not come.
         let _ = self.rank.send(Mode::Standard, &data, process, envelope);
     }
 

@@ -1,9 +1,12 @@
-//! Processes of other jobs: who they are, how they are reached, and when they are reached no more.
+//! Processes of other jobs: their identity, how they are reached, and when they are reached no
+//! more.
 //!
-//! A process is known everywhere by the registry of its own job and its rank there ([`Address`]); here by a number:
-//! its rank if it is of the own job, else a number from the size of the own world on, in the order in which they were met.
-//! When two groups meet, one process makes a *bridge*, a place in which everybody of both has a rank; messages between
-//! processes of different jobs go through it. A bridge is given up when no communicator has any of its foreign processes.
+//! A process is known everywhere by the registry of its own job and its rank there ([`Address`]);
+//! here by a number: its rank if it is of this process's job, else a number from the size of this
+//! job's world on, in the order in which they were met. When two groups meet, one process makes a
+//! *bridge*, a place in which every process of both has a rank; messages between processes of
+//! different jobs go through it. A bridge is given up when no communicator has any of its foreign
+//! processes.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -17,7 +20,7 @@ use crate::constants::comm::MPI_COMM_NULL;
 use crate::error::*;
 use crate::{Mpi, fail};
 
-/// Who a process is, alike for all processes of the machine.
+/// The identity of a process, the same for all processes of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     /// The id of its job's registry.
@@ -89,11 +92,11 @@ impl Address {
 
 /// The processes of other jobs that this one has met.
 pub(crate) struct Others {
-    /// The handle of the communicator with those who spawned this job.
+    /// The handle of the communicator with the processes that spawned this job.
     parent: u32,
     known: Vec<Foreign>,
     bridges: Vec<Bridge>,
-    /// Meetings begun so far, and those of them that have ended.
+    /// Connections to groups begun so far, and those of them that have ended.
     begun: u64,
     ended: u64,
 }
@@ -123,8 +126,9 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// From what a root tells its group, whose processes are `own`: `[number, inner number, how, bridge, remote
-    /// addresses]`, `how` being 0 without a bridge, 1 when the own group comes first in it, 2 when the other does.
+    /// From what a root tells its group, whose processes are `own`: `[number, inner number, how,
+    /// bridge, remote addresses]`, `how` being 0 without a bridge, 1 when this process's group
+    /// comes first in it, 2 when the other does.
     #[must_use]
     pub fn from_words(own: &[Address], words: &[i32]) -> Agreed {
         let (how, rest) = (words[2], &words[3..]);
@@ -187,12 +191,12 @@ impl Mpi {
         self.others().parent
     }
 
-    /// Enters the communicator with those who spawned this job.
+    /// Enters the communicator with the processes that spawned this job.
     pub fn set_parent(&self, handle: u32) {
         self.others().parent = handle;
     }
 
-    /// A communicator is freed, which may be the one with those who spawned this job.
+    /// A communicator is freed, which may be the one with the processes that spawned this job.
     pub(crate) fn lose_parent(&self, handle: u32) {
         let mut others = self.others();
         if others.parent == handle {
@@ -211,7 +215,7 @@ impl Mpi {
         }
     }
 
-    /// The registry of the job at `address`; that of the own job is at hand.
+    /// Returns the registry of the job at `address`; that of this process's job is at hand.
     pub fn find_home(&self, address: &Address) -> std::io::Result<Arc<dyn Peers>> {
         let own = self.rank.peers();
         match self.rank.outside() {
@@ -259,7 +263,7 @@ impl Mpi {
         }
     }
 
-    /// A bridge for so many processes.
+    /// Makes a bridge for this many processes.
     pub fn make_bridge(&self, ranks: usize) -> Result<NewBridge> {
         match self.outside()?.make_bridge(ranks as u32) {
             Ok((job, peers)) => Ok(NewBridge {
@@ -270,7 +274,8 @@ impl Mpi {
         }
     }
 
-    /// To be held from before [`meet`](Self::meet) until those who were met are in a communicator.
+    /// To be held from before [`meet`](Self::meet) until the processes that were met are in a
+    /// communicator.
     pub fn begin_meeting(&self) -> Meeting<'_> {
         self.others().begun += 1;
         Meeting(self)
@@ -315,7 +320,10 @@ impl Mpi {
         let system = |error: std::io::Error| Error::new(MPI_ERR_OTHER, error.to_string());
         let own = self.own_address();
         let Some(me) = members.iter().position(|m| m.same(&own)) else {
-            fail!(MPI_ERR_INTERN, "this process is not among those who meet");
+            fail!(
+                MPI_ERR_INTERN,
+                "this process is not among those that connect"
+            );
         };
         let joined = self.rank.join_bridge(bridge.job_address(), me as u32);
         let joined = joined.map_err(system)?;
@@ -404,8 +412,8 @@ impl Mpi {
         Ok(())
     }
 
-    /// Gives up the bridges none of whose foreign processes is in a communicator any more, unless a thread is meeting
-    /// some: then that one does it at the end.
+    /// Gives up the bridges none of whose foreign processes is in a communicator any more, unless a thread is connecting
+    /// to some: then that one does it at the end.
     pub(crate) fn give_up_bridges(&self) {
         let begun = {
             let others = self.others();

@@ -104,7 +104,7 @@ pub struct Mpi {
     sent: SentRequests,
     codes: Mutex<Codes>,
     buffer: Mutex<Option<Arc<Buffer>>>,
-    /// Numbers for communicators that this process has given away.
+    /// Numbers for communicators that this process has assigned.
     proposals: AtomicU64,
     others: Mutex<Others>,
     /// Memory of `MPI_Alloc_mem` that is not shared, by its address.
@@ -139,7 +139,7 @@ pub struct Objects {
     next_key: i32,
 }
 
-/// What a Fortran library has told about Fortran.
+/// What a Fortran library has reported about Fortran.
 #[derive(Default)]
 struct Fortran {
     info: Option<Info>,
@@ -235,7 +235,7 @@ impl Mpi {
         }
     }
 
-    /// Starts the progress thread; the rank must not have been told that it has a single thread.
+    /// Starts the progress thread; the rank must not have been declared single-threaded.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -351,7 +351,7 @@ impl Mpi {
         Ok(())
     }
 
-    /// True and false of the Fortran logical with so many bytes.
+    /// Returns true and false of the Fortran logical with this many bytes.
     #[must_use]
     pub fn fortran_booleans(&self, size: i32) -> Option<(Vec<u8>, Vec<u8>)> {
         let size = usize::try_from(size).ok()?;
@@ -379,7 +379,8 @@ impl Mpi {
         self.fortran.lock().expect("no panic under this lock")
     }
 
-    /// Ends the job with an exit code: enters who did it, so that the launcher ends the others, and exits.
+    /// Ends the job with an exit code: enters the rank that did it, so that the launcher ends the
+    /// others, and exits.
     pub fn abort(&self, code: i32) -> ! {
         self.rank.peers().abort(self.rank.world_rank(), code);
         std::process::exit(code)

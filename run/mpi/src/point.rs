@@ -56,7 +56,7 @@ pub(crate) struct Source {
 }
 
 impl Mpi {
-    /// Where a send goes; `None` is `MPI_PROC_NULL`. `sending`: so many bytes go now.
+    /// Returns where a send goes; `None` is `MPI_PROC_NULL`. `sending`: this many bytes go now.
     #[inline]
     pub(crate) fn target(
         &self,
@@ -88,7 +88,7 @@ impl Mpi {
         })
     }
 
-    /// Where a receive looks; `None` is `MPI_PROC_NULL`.
+    /// Returns where a receive looks; `None` is `MPI_PROC_NULL`.
     #[inline]
     pub(crate) fn source(&self, comm: u32, source: i32, tag: i32) -> Result<Option<Source>> {
         self.with_comm(comm, |comm| {

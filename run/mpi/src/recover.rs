@@ -177,7 +177,7 @@ impl Task for Agreeing {
 type Agreed = Arc<Mutex<Option<Value>>>;
 
 impl Mpi {
-    /// Tells the engine who is in a communicator, for the case that somebody dies.
+    /// Tells the engine the members of a communicator, for the case that one of them dies.
     pub(crate) fn enter_members(&self, comm: &Comm) {
         let groups = std::iter::once(&comm.group).chain(comm.remote.as_ref());
         let groups = groups.cloned().collect();
@@ -360,7 +360,7 @@ impl Mpi {
         Ok(self.start_agreement(comm, u32::MAX, numbers))
     }
 
-    /// `MPIX_Comm_shrink`: a communicator of those who live.
+    /// `MPIX_Comm_shrink`: a communicator of the live processes.
     ///
     /// # Errors
     /// When the communicator is invalid.

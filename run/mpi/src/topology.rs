@@ -191,7 +191,7 @@ impl Mpi {
         self.comm_split(&parent, 0, 0, Some(Topology::DistGraph(Arc::new(graph))))
     }
 
-    /// `MPI_Dist_graph_create`: every process names some edges; all are told to all.
+    /// `MPI_Dist_graph_create`: every process names some edges; all processes learn all edges.
     ///
     /// # Errors
     /// When a rank is invalid.

@@ -1,7 +1,8 @@
-//! Events: registrations, callbacks, and telling.
+//! Events: registrations, callbacks, and delivery.
 //!
-//! What happened is told at the end of the call in which it was noticed, without any lock, by one thread at a time; so a
-//! callback may call what it likes, and is told that ([`MPI_T_CB_REQUIRE_NONE`](NONE)).
+//! Events are delivered at the end of the call in which they were noticed, without any lock, by one
+//! thread at a time; so a callback may call any function, and that is what it is promised
+//! ([`MPI_T_CB_REQUIRE_NONE`](NONE)).
 
 use std::sync::Arc;
 
@@ -167,7 +168,7 @@ impl Tools {
             state.freed.push((handle, freed));
         }
         drop(state);
-        // Whoever tells now does it at the end.
+        // A thread that delivers events now does it at the end.
         if let Ok(turn) = self.telling.try_lock() {
             let freed = std::mem::take(&mut self.state().freed);
             drop(turn);

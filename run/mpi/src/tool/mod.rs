@@ -36,7 +36,7 @@ pub struct Tools {
     progress_thread: AtomicBool,
     /// Whether a rank runs in this process, so that some variables can no longer be set.
     running: AtomicBool,
-    /// Held by who calls callbacks, so that they run one after the other.
+    /// Held by the thread that calls callbacks, so that they run one after the other.
     telling: Mutex<()>,
     state: Mutex<State>,
     /// What the environment asked for and could not have, for the start to tell.
