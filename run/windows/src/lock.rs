@@ -14,7 +14,8 @@ use super::server::Which;
 use super::sync::not_locked;
 use super::{Window, Windows};
 
-/// Classes of the lock of all targets: it is held for all, or by who locks a target exclusively.
+/// Classes of the lock of all targets: it is held for all targets, or by a rank that locks one
+/// target exclusively.
 const FOR_ALL: usize = 0;
 const FOR_ONE: usize = 1;
 
@@ -196,7 +197,7 @@ impl Windows<'_> {
                 let process = window.targets[keeper as usize].process;
                 self.mpi.rank().block(
                     |engine| match serving.take_granted(which) {
-                        Some(told) => Some(told.or_else(lost)),
+                        Some(answer) => Some(answer.or_else(lost)),
                         None => engine.is_dead(process).then(|| lost(keeper)),
                     },
                     |_| pending(),

@@ -52,7 +52,7 @@ pub(super) struct Head {
     pub basic: u16,
     /// The origin's number of the operation.
     pub task: u32,
-    /// Position in the operation's packed bytes; of a lock, who has died.
+    /// Position in the operation's packed bytes; of a lock, the rank that has died.
     pub position: u64,
     /// Packed bytes that this message is about.
     pub bytes: u32,
