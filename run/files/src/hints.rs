@@ -54,7 +54,7 @@ const KEPT: [&str; 14] = [
 ];
 
 impl Hints {
-    /// The defaults for so many ranks on so many cores.
+    /// Returns the defaults for this many ranks on this many cores.
     ///
     /// Four mebibytes fit into a core's share of the last cache together with what is copied from; a core more than there
     /// are copies nothing faster.

@@ -177,7 +177,7 @@ pub(super) async fn collective(
     atomic: bool,
 ) -> Result<u64> {
     let summary = access.as_ref().map_or(Ok(Summary::default()), Summary::of);
-    // What is wrong is told after all have heard of it.
+    // An error is reported after all ranks have learned of it.
     let (access, summary) = match (access, summary) {
         (Ok(access), Ok(summary)) => (Ok(access), summary),
         (Err(error), _) | (_, Err(error)) => (Err(error), Summary::default()),
@@ -286,7 +286,7 @@ fn two_phase(all: &[Summary], hints: &Hints, write: bool, atomic: bool) -> bool 
     }
 }
 
-/// Who aggregates what.
+/// Which rank aggregates which part of the file.
 struct Plan {
     /// Ranks of the aggregators and where their domains begin and end.
     domains: Vec<(u32, i64, i64)>,
@@ -415,7 +415,8 @@ async fn exchange(
     (failed, if write { data.size() } else { moved })
 }
 
-/// Sends every aggregator the extents of its domain. Returns those of all ranks for the own domain.
+/// Sends every aggregator the extents of its domain. Returns those of all ranks for this rank's
+/// domain.
 async fn tell(
     io: &Io,
     port: &Port,

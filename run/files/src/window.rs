@@ -54,7 +54,7 @@ impl Aggregator {
         }
     }
 
-    /// Opens window number `round` of so many bytes.
+    /// Opens window number `round`, of this many bytes.
     pub fn open(&mut self, window: i64, round: i64) {
         let begin = (self.begin).saturating_add(round.saturating_mul(window));
         let limit = begin.saturating_add(window).min(self.end);
