@@ -135,7 +135,7 @@ impl Group {
         }
         let result = f();
         lock.unlock(me)
-            .map_err(|_| Error::new(MLP_ERR_STATE, "the arena's lock was given away meanwhile"))?;
+            .map_err(|_| Error::new(MLP_ERR_STATE, "the arena's lock was released meanwhile"))?;
         result
     }
 }

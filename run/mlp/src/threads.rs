@@ -107,7 +107,7 @@ impl Group {
 
     /// Where more threads share a CPU, those that wait must not keep it: a region of a few
     /// microseconds takes milliseconds when the threads that it waits for have to wait for a CPU.
-    /// Tells the runtime, or the user when it cannot be told.
+    /// Informs the runtime of that, or the user where the runtime has no such call.
     pub(crate) fn care_for_shared_cpus(&self, arena: &Arena) {
         let header = arena.header();
         let (slots, cores) = (

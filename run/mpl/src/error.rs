@@ -1,4 +1,4 @@
-//! What goes wrong and how it is told.
+//! Errors and how they are reported.
 
 use std::fmt;
 

@@ -51,12 +51,12 @@ pub struct Mpl {
     routines: Callbacks<(i32, Routine)>,
     /// Lights of this task's row of markers.
     lights: u32,
-    /// Held by who marks.
+    /// Held by the thread that marks.
     marking: Mutex<()>,
 }
 
 impl Mpl {
-    /// MPL on the rank that it shares with MPI; a row of markers has so many lights.
+    /// Returns MPL on the rank that it shares with MPI; a row of markers has `lights` lights.
     ///
     /// # Errors
     /// When the job cannot be a group.

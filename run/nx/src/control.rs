@@ -47,7 +47,7 @@ pub enum Side {
 }
 
 impl Control {
-    /// `nx_initve`: an application of so many nodes; 0: one for each usable core.
+    /// `nx_initve`: an application of this many nodes; 0: one for each usable core.
     ///
     /// # Errors
     /// When the number is wrong, or there is no shared memory for it.
@@ -207,7 +207,7 @@ impl Control {
             let aborted = self.segment.registry().aborted();
             first = Some(Error::new(EQFAULT, end_of(node, status, aborted)));
             for &other in self.children.keys() {
-                // Who is gone already need not be ended.
+                // A process that has ended already need not be ended.
                 let _ = signal::send(other, signal::SIGTERM);
             }
         }

@@ -63,9 +63,10 @@ pub struct Nx {
     mpi: &'static Mpi,
     rank: Arc<Rank>,
     nodes: Nodes,
-    /// The own address, as it stands in envelopes.
+    /// This process's address, as it stands in envelopes.
     own: AtomicU32,
-    /// All processes that were started with the own type, in the order of their nodes; since the first global operation.
+    /// All processes that were started with this process's type, in the order of their nodes; since
+    /// the first global operation.
     everybody: OnceLock<Arc<Comm>>,
     mids: RankLock<Table>,
     handlers: Callbacks<Handled>,
@@ -137,7 +138,7 @@ impl Nx {
         Ok(())
     }
 
-    /// `nodedim`: the dimension of the smallest hypercube that has so many nodes.
+    /// `nodedim`: the dimension of the smallest hypercube that has this many nodes.
     #[must_use]
     pub fn dimension(&self) -> i64 {
         i64::from(self.nodes.count().next_power_of_two().trailing_zeros())

@@ -1,4 +1,4 @@
-//! Who is where: nodes, the types of the processes on them, and the ranks that these are.
+//! Which process is where: nodes, the types of the processes on them, and the ranks that these are.
 
 use margay_core_registry::place::{self, UNPLACED};
 use margay_run_engine::{Pending, Rank};
@@ -138,7 +138,7 @@ impl Nodes {
         Ok(found)
     }
 
-    /// All nodes on which there is a process but the own.
+    /// All nodes on which there is a process, but this process's node.
     pub(crate) fn others(&self) -> impl Iterator<Item = i64> + '_ {
         let own = i64::from(self.own.0);
         let used = |node: &i64| {

@@ -173,7 +173,8 @@ pub fn keep_rectangle(rows: i64, columns: i64) {
     margay_sys_os::process::set_variable(ENV_RECTANGLE, &format!("{rows}x{columns}"));
 }
 
-/// Rows and columns of so many nodes: as asked for when the job was started, else as square as possible.
+/// Rows and columns of this many nodes: as asked for when the job was started, else as square as
+/// possible.
 #[must_use]
 pub fn rectangle(count: u32) -> (i64, i64) {
     let asked = std::env::var(ENV_RECTANGLE).ok();

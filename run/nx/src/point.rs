@@ -210,7 +210,7 @@ impl Nx {
         wanted: Wanted,
         place: usize,
     ) -> Result<Vec<Part>> {
-        // What is wrong about the send must be told before the receive is posted.
+        // Errors of the send must be reported before the receive is posted.
         let probe = match out.node {
             -1 => self.node(),
             node => node,
