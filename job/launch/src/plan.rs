@@ -174,8 +174,9 @@ impl Job {
         Ok(counts)
     }
 
-    /// Node and process type of each rank, for NX, with so many ranks of each program. Programs with the same process type
-    /// have nodes of their own, one after the other; those with another type begin at the first node again.
+    /// Node and process type of each rank, for NX, with the given number of ranks of each program.
+    /// Programs with the same process type have nodes of their own, one after the other; those with
+    /// another type begin at the first node again.
     ///
     /// # Errors
     /// When two processes would have the same node and type, or a program has not as many ranks as nodes.

@@ -74,7 +74,7 @@ pub(crate) struct Stream {
     pub(crate) rank: u32,
     pub(crate) sink: usize,
     pub(crate) id: StreamId,
-    /// Standard output, where it is told apart.
+    /// Standard output, where it is distinguished from standard error.
     pub(crate) is_output: bool,
     /// The rank has ended: read what is there without waiting, then flush its last line.
     pub(crate) flush: bool,
@@ -87,8 +87,8 @@ pub(crate) struct Stream {
 pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchError> {
     let usable = cpu::usable_cores();
     let counts = job.counts(usable)?;
-    // Whoever started us may ignore the end of its children, which is inherited and would hide the
-    // ranks' exit status.
+    // The process that started us may ignore the end of its children, which is inherited and would
+    // hide the ranks' exit status.
     signal::take_default(signal::SIGCHLD);
     let ranks: u32 = counts.iter().sum();
     let places = job.places(&counts)?;
@@ -101,7 +101,7 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
         usable,
     };
     let placement = place(ranks, &job.binding, &cores, Lease::take)?;
-    // What the ranks can keep busy together, so that they know when to give way to each other.
+    // What the ranks can keep busy together, so that they know when to yield to each other.
     let usable = placement.distinct_cores().unwrap_or(usable).min(usable);
     let segment = Segment::create(Sizes::for_job(ranks)).map_err(|e| {
         LaunchError::system(format!(

@@ -71,8 +71,8 @@ impl Verdict {
         }
     }
 
-    /// A rank's process ended. `aborted` is who called abort, if anybody. Returns a failure when it
-    /// is the first one and nobody has been told of it.
+    /// Takes note that a rank's process ended. `aborted` is the rank that called abort, if any.
+    /// Returns a failure when it is the first one and has not been reported.
     pub fn rank_ended(
         &mut self,
         rank: u32,

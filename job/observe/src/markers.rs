@@ -27,7 +27,7 @@ pub struct TaskView {
     pub text: String,
 }
 
-/// Looks at the markers of this machine's jobs again and again.
+/// Reads the markers of this machine's jobs again and again.
 #[derive(Default)]
 pub struct Markers {
     jobs: Jobs,

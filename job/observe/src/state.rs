@@ -5,10 +5,10 @@ use margay_net_platform::Peers;
 
 use crate::waits::{Analysis, Doing, Lasting, analyse, describe};
 
-/// A wait that has lasted so long is taken for a wait and not for a message on its way.
+/// A wait that has lasted this long is taken for a wait and not for a message on its way.
 pub const SETTLED_S: f64 = 0.5;
 
-/// Who waits for whom at `now_ns` of the registry's clock.
+/// Finds out which rank waits for which at `now_ns` of the registry's clock.
 #[must_use]
 pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
     let doing: Vec<Doing> = (0..peers.size())
