@@ -148,7 +148,8 @@ nx! {
         nx.set_ptype(ptype)
     }
 
-    /// Makes this process the controlling process of an application of so many nodes; how many it has.
+    /// Makes this process the controlling process of an application of this many nodes; how many it
+    /// has.
     free fn nx_initve(part: Text, size: Small, account: Text, argc: Argc, argv: Argv) -> c_long {
         let _ = account;
         initialize(size, part, argc, argv)
@@ -232,10 +233,11 @@ nx! {
         Ok(0)
     }
 
-    /// The numbers of the application's nodes, in an array that the program frees; pid is 0 for the own application.
+    /// The numbers of the application's nodes, in an array that the program frees; pid is 0 for the
+    /// caller's application.
     fn nx_app_nodes(pid: Small, nodes: LongsPlace, n: Longs) -> c_long |nx| {
         if pid != 0 {
-            refuse!(EQPARAM, "the application {pid} cannot be asked; 0 is the own one");
+            refuse!(EQPARAM, "the application {pid} cannot be asked; 0 is the caller's");
         }
         let all: Vec<c_long> = (0..nx.nodes()).collect();
         n.put("n", &[nx.nodes()])?;
@@ -250,7 +252,7 @@ nx! {
         cols.put("cols", &[c])
     }
 
-    /// The dimension of the smallest hypercube that has so many nodes.
+    /// The dimension of the smallest hypercube that has this many nodes.
     fn nodedim() -> c_long |nx| {
         Ok(nx.dimension())
     }

@@ -45,7 +45,7 @@ static USERS: Mutex<Users> = Mutex::new(Users {
     first: None,
 });
 
-/// Who uses the rank.
+/// The libraries that use the rank.
 struct Users {
     /// The world and sessions of MPI.
     mpi: u32,
