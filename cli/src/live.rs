@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::options::ViewOptions;
 
-/// Between the two looks of a single display, so that the CPU use is that of now.
+/// Between the two samples of a single display, so that the CPU use is the current one.
 const SAMPLE: Duration = Duration::from_millis(100);
 
 /// A piece of a line, with one of a terminal's 256 colours or as it is.
@@ -39,7 +39,7 @@ pub trait View {
     /// A job, as it is printed in JSON.
     type Job: Serialize;
 
-    /// Looks at the jobs.
+    /// Samples the jobs.
     fn look(&mut self) -> Vec<Self::Job>;
 
     /// The number of a job.

@@ -310,7 +310,7 @@ fn named(command: clap::Command, name: &str) -> clap::Command {
     }
 }
 
-/// The error of a parser in one line: what is wrong, and where help is.
+/// Returns the error of a parser in one line: what is wrong, and where help is.
 #[must_use]
 pub fn one_line(error: &clap::Error, name: &str) -> String {
     let text = error.to_string();

@@ -98,7 +98,8 @@ fn a_busy_rank_is_seen_busy() {
     send("KILL", running.pid());
 }
 
-/// What a live display shows in a terminal until a text has come so many times; then it is told to quit.
+/// Returns what a live display shows in a terminal until `text` has come `times` times; then it
+/// gets the key to quit.
 fn live(words: &[&str], text: &str, times: usize) -> String {
     let mut command = fresh(margay());
     command.args(words).env("TERM", "xterm");

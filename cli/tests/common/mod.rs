@@ -45,7 +45,7 @@ pub fn margay() -> &'static str {
     env!("CARGO_BIN_EXE_margay")
 }
 
-/// The program that plays a rank. `cargo test` builds it, unless it is told to build one test alone.
+/// The program that plays a rank. `cargo test` builds it, unless one test alone is to be built.
 pub fn act() -> PathBuf {
     let path = Path::new(margay()).parent().unwrap().join("examples/act");
     assert!(
