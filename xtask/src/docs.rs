@@ -189,7 +189,7 @@ mod tests {
         assert!(fill("<!-- begin events: -->\n").is_err());
     }
 
-    /// Whoever reads a variable of the environment that is ours has to name it in the table.
+    /// Code that reads a variable of the environment that is ours has to name it in the table.
     #[test]
     fn every_environment_variable_is_in_the_table() {
         let known: BTreeSet<&str> = CONTROLS

@@ -242,8 +242,8 @@ fn libraries(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Links `libgomp.so.1` with the names and versions of its list. In a folder of its own, so that only who asks for it gets it
-/// in place of the compiler's.
+/// Links `libgomp.so.1` with the names and versions of its list. In a folder of its own, so that
+/// only programs that ask for it get it in place of the compiler's.
 fn openmp(tools: &Tools, built: &Path, to: &Path) -> Result<()> {
     let list = workspace().join("abi/gomp/symbols.txt");
     let list = fs::read_to_string(&list).with_context(|| list.display().to_string())?;

@@ -49,7 +49,8 @@ pub enum Width {
 pub enum Kind {
     /// A choice buffer.
     Buffer(Passing),
-    /// An address that is put out: `TYPE(C_PTR)`, or an integer for those who have no such type.
+    /// An address that is put out: `TYPE(C_PTR)`, or an integer for programs that have no such
+    /// type.
     Address,
     /// A number; `true`: C gets its address.
     Integer(Width, bool),

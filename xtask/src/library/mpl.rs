@@ -21,7 +21,7 @@ const PRELUDE: &str = r#"/* libmpl: the names of MPL for the functions of libmpi
 #undef mpc_wait
 #undef mpc_probe
 
-/* The address of Fortran's integer, told by its lowest bit. */
+/* The address of Fortran's integer, marked by its lowest bit. */
 #define INTEGER(place) ((void *)((size_t)(place) | 1))
 
 void margay_mpl_start(int *mperrno, const size_t *functions);

@@ -27,7 +27,7 @@ struct routine {
 /* A program without prototypes passes an int where a long is wanted: a number below zero has lost the upper half of its signs. */
 #define SMALL(number) ((number) >> 31 == 1 ? (long)(int)(number) : (number))
 
-/* The address of Fortran's integers, told by its lowest bit. */
+/* The address of Fortran's integers, marked by its lowest bit. */
 #define INTEGERS(place) ((void *)((size_t)(place) | 1))
 
 void margay_nx_start(void *msginfo, int controls);

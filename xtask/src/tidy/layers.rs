@@ -159,7 +159,7 @@ pub fn check(crates: &[Crate]) -> Vec<Finding> {
             };
             if from.layer() == to.layer() && !may_use_beside(from, to) {
                 let what = format!(
-                    "{} ({}) depends on {} ({}); within a layer, ARCHITECTURE.md's table says who may use whom",
+                    "{} ({}) depends on {} ({}); within a layer, ARCHITECTURE.md's table says which may use which",
                     from.name,
                     from.folder(),
                     to.name,

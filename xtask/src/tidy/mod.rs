@@ -2,7 +2,7 @@
 //!
 //! | module | rules |
 //! | --- | --- |
-//! | [`registry`] | who may touch the registry in the shared segment; all others ask `Peers` |
+//! | [`registry`] | which code may touch the registry in the shared segment; all other code asks `Peers` |
 //! | [`rust`] | where unsafe code and system calls may stand, what is left open, tests that are switched off |
 //! | [`layers`] | the direction in which crates depend on each other |
 //! | [`map`] | the README's map names what is there |
