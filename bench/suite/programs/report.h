@@ -6,7 +6,8 @@
  *   note <text>
  * A program ends with 0 when all its checks passed, with 1 when one failed, with 2 after wrong options. C and C++.
  *
- * Who includes this says how a process leaves: suite_abort ends everything at once, suite_leave in order.
+ * The program that includes this says how a process leaves: suite_abort ends everything at once,
+ * suite_leave in order.
  */
 #ifndef SUITE_REPORT_H
 #define SUITE_REPORT_H

@@ -7,10 +7,10 @@ use margay_bench_common::page::significant;
 use crate::lines::Figure;
 use crate::report::{DIGITS, Report, Run};
 
-/// Changes below so many percent say nothing, however small the noise.
+/// Changes below this many percent say nothing, however small the noise.
 const LEAST_PERCENT: f64 = 2.0;
 
-/// A change counts when it is so many times the noise of both runs together.
+/// A change counts when it is this many times the noise of both runs together.
 const NOISES: f64 = 2.0;
 
 /// One figure that both reports have.

@@ -56,7 +56,7 @@ pub const PROGRAMS: [Program; 10] = [
 /// # Errors
 /// When the program stands in no installed tree.
 pub fn ours() -> Result<Installation> {
-    let program = std::env::current_exe().context("cannot find the own program")?;
+    let program = std::env::current_exe().context("cannot find the running program")?;
     let prefix = program
         .parent()
         .and_then(Path::parent)

@@ -163,7 +163,7 @@ fn thread_panels(report: &Report) -> Vec<Panel> {
     panels
 }
 
-/// Several runs beside each other are told apart by their ranks.
+/// Several runs beside each other are distinguished by their ranks.
 fn ranks(run: &Run) -> String {
     match run.ranks {
         1 => "1 rank".into(),

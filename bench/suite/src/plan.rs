@@ -30,7 +30,7 @@ const MATRIX_BYTES: u64 = (2 << 30) / 16 * 15;
 /// runs in turn: 192: 135, 256: 144 GFLOPS; 128 and 384 are slower than 192.
 const BLOCK: u64 = 256;
 
-/// The largest order of LINPACK in whole blocks, when so many bytes are free.
+/// Returns the largest order of LINPACK in whole blocks, when this many bytes are free.
 fn largest_order(free: Option<u64>) -> u64 {
     let bytes = free.map_or(MATRIX_BYTES, |free| (free / 2).min(MATRIX_BYTES));
     ((bytes / 8).isqrt() / BLOCK).max(1) * BLOCK

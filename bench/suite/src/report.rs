@@ -136,7 +136,7 @@ impl Report {
         }
     }
 
-    /// Our run of a program on so many ranks.
+    /// Returns our run of a program on this many ranks.
     pub fn ours(&self, program: &str, ranks: Option<usize>) -> Option<&Run> {
         self.runs.iter().find(|run| {
             run.program == program

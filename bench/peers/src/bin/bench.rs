@@ -154,7 +154,8 @@ fn compile(implementation: &Installation) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// One run. An implementation that fails a unit once is told so once; its figures of the other repetitions stay.
+/// One run. A unit that an implementation fails once is reported once; the figures of the other
+/// repetitions stay.
 fn run(
     unit: &Unit,
     implementation: &Installation,

@@ -58,7 +58,7 @@ pub struct Runtime {
     form: Form,
     /// The library that must be loaded, where there could be others.
     library: Option<PathBuf>,
-    /// Our own tree, which names of files are told without.
+    /// Our own tree, which is left out of names of files.
     prefix: PathBuf,
     /// What the compiler says of its version.
     compiler: String,
@@ -251,7 +251,7 @@ fn stand_in(name: &str, library: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A library of the system, where the C compiler looks.
+/// Returns a library of the system, where the C compiler finds it.
 fn library(file: &str, package: &str) -> Result<PathBuf> {
     let told = run_quietly(bounded(10).arg(CC).arg(format!("-print-file-name={file}")))
         .context("install gcc")?;
