@@ -40,7 +40,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// A network whose character comes from the seed too.
+    /// Returns a network whose character comes from the seed too.
     #[must_use]
     pub fn of(seed: u64) -> Conditions {
         let mut dice = Dice::new(seed ^ 0x5bd1_e995);
@@ -115,7 +115,7 @@ impl Dice {
         Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number in `0..n`.
+    /// Returns a number in `0..n`.
     ///
     /// # Panics
     /// When `n` is 0.

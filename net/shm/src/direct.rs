@@ -37,8 +37,8 @@ impl Thresholds {
         }
     }
 
-    /// The thresholds for this processor, from measurements (`make bench`, two ranks on two cores,
-    /// half round trip).
+    /// Returns the thresholds for this processor, from measurements (`make bench`, two ranks on two
+    /// cores, half round trip).
     ///
     /// | processor | pipe, 64 KiB | attach, 64 KiB | pipe, 1 MiB | attach, 1 MiB |
     /// | --- | --- | --- | --- | --- |
@@ -60,7 +60,8 @@ impl Thresholds {
         }
     }
 
-    /// The part of a message of `bytes` that one side claims at a time: half of it, in whole pages.
+    /// Returns the part of a message of `bytes` that one side claims at a time: half of it, in
+    /// whole pages.
     fn part_of(&self, bytes: u64) -> u64 {
         let longest = self.part.load(Ordering::Relaxed).max(4096);
         (bytes / 2).next_multiple_of(4096).min(longest)
@@ -70,7 +71,7 @@ impl Thresholds {
 const BY_ARENA: u64 = 1;
 const BY_ATTACH: u64 = 2;
 
-/// The end from which this rank copies messages from and to another.
+/// Returns the end from which this rank copies messages from and to another.
 fn end(me: u32, other: u32) -> End {
     if me < other { End::Front } else { End::Back }
 }

@@ -64,7 +64,7 @@ struct Incoming {
 }
 
 impl Shm {
-    /// The transport of rank `me` over `segment`.
+    /// Returns the transport of rank `me` over `segment`.
     ///
     /// # Panics
     /// When `me` is not a rank of the segment.
@@ -84,8 +84,8 @@ impl Shm {
         }
     }
 
-    /// The producer of the pipe to `to`; makes it at the first use. None when the segment's address
-    /// space is used up.
+    /// Returns the producer of the pipe to `to`; makes it at the first use. None when the segment's
+    /// address space is used up.
     #[inline]
     fn producer(&mut self, to: u32) -> Option<&mut Producer> {
         if self.outgoing[to as usize].is_none() {

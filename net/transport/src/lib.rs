@@ -47,10 +47,10 @@ pub trait Sink {
     /// One packet from world rank `from`. Packets of one sender come in the order of sending.
     fn packet(&mut self, from: u32, packet: Packet<'_>);
 
-    /// Where the `len` bytes of the next packet from `from` shall go, if that is known from its head
-    /// alone. A transport that writes them there calls [`landed`](Self::landed) instead of
-    /// [`packet`](Self::packet). Where the place is [`exclusive`](Destination::exclusive) it may also
-    /// write a part of them and come back later.
+    /// Returns where the `len` bytes of the next packet from `from` shall go, if that is known from
+    /// its head alone. A transport that writes them there calls [`landed`](Self::landed) instead of
+    /// [`packet`](Self::packet). Where the place is [`exclusive`](Destination::exclusive) it may
+    /// also write a part of them and come back later.
     fn destination(&mut self, from: u32, head: &Head, len: usize) -> Option<Destination>;
 
     /// The next packet from `from` has been written to its [`destination`](Self::destination).
@@ -89,7 +89,7 @@ pub trait Transport: Send {
     /// This rank.
     fn me(&self) -> u32;
 
-    /// Ranks in the world.
+    /// Returns the number of ranks in the world.
     fn size(&self) -> u32;
 
     /// Sends a packet of at most [`WHOLE`] bytes. Returns false when there is no room now: nothing
@@ -108,7 +108,8 @@ pub trait Transport: Send {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> bool;
 
-    /// How many of `remaining` bytes the next fragment should carry, at least 1 when any remain.
+    /// Returns how many of `remaining` bytes the next fragment should carry, at least 1 when any
+    /// remain.
     fn fragment(&self, remaining: u64) -> usize;
 
     /// Hands packets that have arrived to `sink`, a bounded number of them; polls up to `spins`

@@ -15,7 +15,7 @@ use margay_sys_os::user::Mem;
 
 /// The transport; see the module.
 pub struct Worlds {
-    /// The own job's; none only while this value takes its place.
+    /// The transport of this rank's job; none only while this value takes its place.
     home: Option<Box<dyn Transport>>,
     me: u32,
     own: u32,
@@ -63,13 +63,13 @@ impl Worlds {
 struct Numbered<'a> {
     sink: &'a mut dyn Sink,
     processes: &'a [u32],
-    heard: Vec<u32>,
+    senders: Vec<u32>,
 }
 
 impl Numbered<'_> {
     fn number(&mut self, from: u32) -> u32 {
-        if self.heard.last() != Some(&from) {
-            self.heard.push(from);
+        if self.senders.last() != Some(&from) {
+            self.senders.push(from);
         }
         self.processes[from as usize]
     }
@@ -152,10 +152,10 @@ impl Transport for Worlds {
             let mut sink = Numbered {
                 sink,
                 processes: &world.processes,
-                heard: Vec::new(),
+                senders: Vec::new(),
             };
             any |= world.transport.poll(&mut sink, 1);
-            for rank in sink.heard {
+            for rank in sink.senders {
                 (world.wakes[rank as usize])();
             }
         }
