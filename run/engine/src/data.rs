@@ -112,7 +112,8 @@ impl Data {
         }
     }
 
-    /// The mean length of its dense pieces in bytes; of data in one piece, beyond all lengths.
+    /// Returns the mean length of its dense pieces in bytes; of data in one piece, beyond all
+    /// lengths.
     #[must_use]
     pub fn mean_piece(&self) -> u64 {
         match &self.shape {
@@ -121,7 +122,7 @@ impl Data {
         }
     }
 
-    /// Its dense pieces in their order.
+    /// Returns its dense pieces in their order.
     #[must_use]
     pub fn pieces(&self) -> Vec<Slice> {
         let piece = |at, len: u64| Slice {
@@ -145,7 +146,7 @@ impl Data {
         }
     }
 
-    /// The memory, and the displacement of the data in it, when the data is in one piece.
+    /// Returns the memory, and the displacement of the data in it, when the data is in one piece.
     #[must_use]
     #[inline]
     pub(crate) fn dense(&self) -> Option<(&Mem, i64)> {
@@ -155,7 +156,7 @@ impl Data {
         }
     }
 
-    /// The bytes as a piece, when they are in one piece and the user's.
+    /// Returns the bytes as a piece, when they are in one piece and the user's.
     #[must_use]
     #[inline]
     pub(crate) fn piece(&self) -> Option<Piece> {

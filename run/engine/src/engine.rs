@@ -66,7 +66,7 @@ pub trait Task: std::marker::Send {
     /// engine locked. The outcome when nothing is left to do; it is not called again then.
     fn run(&mut self, engine: &mut Engine) -> Option<Outcome>;
 
-    /// What it waits for, for displays.
+    /// Returns what it waits for, for displays.
     fn pending(&self) -> Pending;
 }
 
@@ -176,7 +176,7 @@ struct Direct {
 }
 
 impl Engine {
-    /// The engine of the rank that `transport` belongs to.
+    /// Returns the engine of the rank that `transport` belongs to.
     #[must_use]
     pub fn new(transport: Box<dyn Transport>, monitor: Arc<Monitor>) -> Engine {
         let peers = (0..transport.size()).map(|_| Peer::default()).collect();
@@ -358,7 +358,7 @@ impl Engine {
         key
     }
 
-    /// The oldest message that has arrived and matches.
+    /// Returns the oldest message that has arrived and matches.
     #[must_use]
     pub fn probe(&mut self, pattern: Pattern) -> Option<Arrived> {
         let (envelope, index) = self.state.matching.peek(pattern)?;
@@ -384,7 +384,7 @@ impl Engine {
         self.state.requests.get(id).is_none_or(over)
     }
 
-    /// The outcome of a request that has ended; the request is gone then.
+    /// Returns the outcome of a request that has ended; the request is gone then.
     #[inline]
     pub fn take(&mut self, id: ReqId) -> Option<Outcome> {
         let request = self.state.requests.get_mut(id)?;
@@ -420,7 +420,7 @@ impl Engine {
         }
     }
 
-    /// What a request waits for; none when it has ended.
+    /// Returns what a request waits for; none when it has ended.
     #[must_use]
     pub fn pending(&self, id: ReqId) -> Option<Pending> {
         let request = self.state.requests.get(id).filter(|r| !r.done)?;
@@ -487,7 +487,7 @@ impl Engine {
         !self.state.requests.is_empty()
     }
 
-    /// A count that changes when a request ends or a message comes unexpected.
+    /// Returns a count that changes when a request ends or a message comes unexpected.
     #[must_use]
     pub fn news(&self) -> u64 {
         self.state.ended.wrapping_add(self.state.kept)
@@ -554,7 +554,7 @@ impl Engine {
         self.transport.part(key);
     }
 
-    /// The transport, for what only some transports have.
+    /// Returns the transport, for what only some transports have.
     pub fn transport(&mut self) -> &mut dyn Transport {
         &mut *self.transport
     }
@@ -574,7 +574,7 @@ impl State {
             || (!self.executions.is_empty() && self.looked != self.ended)
     }
 
-    /// A request for a receive, of which nothing has arrived.
+    /// Returns a request for a receive, of which nothing has arrived.
     #[inline]
     fn add_receive(&mut self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
         let walk = data.walk();

@@ -21,7 +21,7 @@ pub(crate) struct Failures {
     watching: AtomicBool,
     /// The job of this rank goes on when one of its ranks dies.
     is_tolerant: AtomicBool,
-    /// The own job's count when it was looked at.
+    /// The failures of this rank's job at the last check.
     seen: AtomicU32,
     looked_ns: AtomicU64,
     asked_ns: AtomicU64,

@@ -49,7 +49,7 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// A rank that stands on `platform`.
+    /// Returns a rank that stands on `platform`.
     #[must_use]
     pub fn new(platform: Platform, monitor: &Arc<Monitor>) -> Rank {
         let Platform {
@@ -85,7 +85,7 @@ impl Rank {
         }
     }
 
-    /// What can be seen and set of the rank from outside.
+    /// Returns what can be seen and set of the rank from outside.
     #[must_use]
     #[inline]
     pub fn monitor(&self) -> &Arc<Monitor> {
@@ -99,7 +99,7 @@ impl Rank {
         self.me
     }
 
-    /// Ranks in the job.
+    /// Returns the number of ranks in the job.
     #[must_use]
     #[inline]
     pub fn world_size(&self) -> u32 {
@@ -113,14 +113,14 @@ impl Rank {
         &self.peers
     }
 
-    /// The time of this rank.
+    /// Returns the time of this rank.
     #[must_use]
     #[inline]
     pub fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
 
-    /// How other jobs are reached, where they can be.
+    /// Returns how other jobs are reached, where they can be.
     #[must_use]
     pub fn outside(&self) -> Option<&dyn Outside> {
         self.outside.as_deref()
@@ -144,8 +144,8 @@ impl Rank {
         self.call(f)
     }
 
-    /// The lock around the engine; tells whether threads share the rank, and makes it cheap when
-    /// they do not (`RankLock::assume_single_thread`).
+    /// Returns the lock around the engine; tells whether threads share the rank, and makes it cheap
+    /// when they do not (`RankLock::assume_single_thread`).
     #[must_use]
     pub fn lock(&self) -> &RankLock<Engine> {
         &self.engine

@@ -43,7 +43,7 @@ pub(crate) const SLEEP_NS: u64 = 500_000_000;
 const NOTE_AFTER_NS: u64 = 100_000;
 
 impl Policy {
-    /// The policy for `ranks` on `cores`.
+    /// Returns the policy for `ranks` on `cores`.
     #[must_use]
     pub fn new(ranks: u32, cores: u32) -> Policy {
         if ranks <= cores {
@@ -98,7 +98,7 @@ const CHECK_NS: u64 = 5_000_000;
 const SWITCHES: u64 = 3;
 
 impl Contention {
-    /// The policy for now.
+    /// Returns the policy for now.
     #[inline]
     pub(crate) fn policy(&self, usual: Policy) -> Policy {
         if usual.is_oversubscribed() {
@@ -139,7 +139,7 @@ impl Policy {
         ]
     }
 
-    /// The policy with these [`numbers`](Self::numbers).
+    /// Returns the policy with these [`numbers`](Self::numbers).
     #[inline]
     pub(crate) fn of_numbers(numbers: [u64; 3]) -> Policy {
         let [spins, yield_after_ns, sleep_after_ns] = numbers;

@@ -65,7 +65,7 @@ fn contents(number: usize, size: u64) -> Vec<u8> {
     bytes
 }
 
-/// Every second 4-byte element, or all of them.
+/// Returns every second 4-byte element, or all of them.
 fn layout(strided: bool) -> (Arc<Datatype>, usize) {
     let int = Arc::new(Datatype::basic(Basic::Int32));
     if strided {

@@ -55,7 +55,7 @@ const BESIDE: u32 = 1 << 31;
 /// Numbers of communicators are below this, so that each has its contexts.
 pub(super) const NUMBERS: u32 = BESIDE / 2;
 
-/// The number of the communicator with which a context is revoked.
+/// Returns the number of the communicator with which a context is revoked.
 fn communicator(context: u32) -> Option<u32> {
     let stays = context & BESIDE != 0 && context.is_multiple_of(2);
     (!stays).then_some((context & !BESIDE) / 2)
@@ -81,7 +81,7 @@ impl Engine {
         self.state.recovery.is_dead(process)
     }
 
-    /// Those that have died.
+    /// Returns those that have died.
     #[must_use]
     pub fn dead(&self) -> Vec<u32> {
         self.state.recovery.dead.iter().copied().collect()

@@ -64,7 +64,7 @@ impl Engine {
         self.push_asked(to);
     }
 
-    /// Sends what asks a message back. The own rank answers at once.
+    /// Sends what asks a message back. This rank itself answers at once.
     fn push_asked(&mut self, to: u32) {
         self.push_peer(to);
         if to == self.state.me {
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// What a request that still asks its message back says of it: envelope and number.
+    /// Returns what a request that still asks its message back says of it: envelope and number.
     pub(super) fn asks_back(&self, id: ReqId) -> Option<(Envelope, Option<u32>)> {
         match self.requests.get(id)? {
             Request {

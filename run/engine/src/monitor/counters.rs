@@ -55,7 +55,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The highest so far.
+    /// Returns the highest so far.
     #[must_use]
     pub fn highest(&self) -> u64 {
         self.highest.load(Ordering::Relaxed)
@@ -89,7 +89,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What was sent by a protocol.
+    /// Returns what was sent by a protocol.
     #[must_use]
     #[inline]
     pub fn sent(&self, protocol: Protocol) -> &Flow {
@@ -106,7 +106,7 @@ impl Counters {
         (sum(|f| &f.messages), sum(|f| &f.bytes))
     }
 
-    /// How high a level is now.
+    /// Returns how high a level is now.
     #[must_use]
     pub fn level(&self, level: Level) -> u64 {
         self.levels[level as usize].load(Ordering::Relaxed)

@@ -60,7 +60,7 @@ impl Events {
     /// How many events wait at most, unless set otherwise.
     pub const ROOM: u64 = 1024;
 
-    /// An empty queue, whose events happen at the time of that clock.
+    /// Returns an empty queue, whose events happen at the time of that clock.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Events {
         Events {
             clock,
@@ -88,7 +88,7 @@ impl Events {
         self.room.store(room, Ordering::Relaxed);
     }
 
-    /// How many may wait.
+    /// Returns how many may wait.
     #[must_use]
     pub fn room(&self) -> u64 {
         self.room.load(Ordering::Relaxed)
@@ -139,7 +139,7 @@ impl Events {
         }
     }
 
-    /// The oldest event.
+    /// Returns the oldest event.
     #[must_use]
     pub fn take(&self) -> Option<Event> {
         let mut queue = self.queue();
@@ -150,7 +150,7 @@ impl Events {
         event
     }
 
-    /// How many of a kind did not fit since this was asked last.
+    /// Returns how many of a kind did not fit since this was asked last.
     #[must_use]
     pub fn take_dropped(&self, kind: EventKind) -> u64 {
         self.dropped[kind as usize].swap(0, Ordering::Relaxed)

@@ -44,7 +44,7 @@ impl Monitor {
         })
     }
 
-    /// The clock by which events are dated.
+    /// Returns the clock by which events are dated.
     #[must_use]
     pub fn clock(&self) -> &dyn Clock {
         &*self.events.clock

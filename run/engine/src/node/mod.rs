@@ -156,9 +156,9 @@ impl Blocks<'_> {
 }
 
 impl Channel {
-    /// The channel of the communicator with that context and these members, of which this rank is
-    /// number `me`. Every member calls it. None where the ranks share no memory or boards are used
-    /// up.
+    /// Returns the channel of the communicator with that context and these members, of which this
+    /// rank is number `me`. Every member calls it. None where the ranks share no memory or boards
+    /// are used up.
     #[must_use]
     pub fn open(rank: &Rank, members: &Arc<Group>, me: u32, context: u32) -> Option<Channel> {
         let segment = rank.common_memory()?;
@@ -565,7 +565,7 @@ fn put(op: &Operation<'_>, tag: Tag, len: usize, fill: impl FnOnce(&mut [u8])) {
     });
 }
 
-/// What `from` has put in an operation, if it does the same as this rank.
+/// Returns what `from` has put in an operation, if it does the same as this rank.
 #[inline]
 fn read<'a>(
     op: &'a Operation<'_>,
@@ -582,7 +582,7 @@ fn read<'a>(
     })
 }
 
-/// What `from` has contributed to an operation.
+/// Returns what `from` has contributed to an operation.
 #[inline]
 fn part<'a>(op: &'a Operation<'_>, from: u32, len: usize) -> &'a [u8] {
     if len <= SHORT_BYTES {
