@@ -142,7 +142,7 @@ impl<V: Value> Agreement<V> {
         }
     }
 
-    /// What was agreed upon, when it is over.
+    /// Returns what was agreed upon, when it is over.
     pub(crate) fn result(&self) -> Option<&V> {
         let (_, value) = self.accepted.as_ref()?;
         (!(0..self.peers.len()).any(|from| self.awaits(from))).then_some(value)
@@ -167,7 +167,7 @@ impl<V: Value> Agreement<V> {
         }
     }
 
-    /// The decision to accept, if there is one.
+    /// Returns the decision to accept, if there is one.
     fn decide(&self) -> Option<(usize, V)> {
         let coordinator = self.coordinator?;
         let decisions = self.peers.iter().filter_map(|p| p.decision.as_ref());

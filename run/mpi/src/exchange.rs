@@ -134,7 +134,7 @@ impl Mpi {
         }))
     }
 
-    /// The addresses of a communicator's processes.
+    /// Returns the addresses of a communicator's processes.
     pub fn addresses(&self, comm: &Arc<Comm>) -> Result<Vec<Address>> {
         let all = self.gather_all(comm, &self.own_address().words())?;
         Ok(all.iter().map(|words| Address::from_words(words)).collect())

@@ -47,7 +47,7 @@ impl Address {
         }
     }
 
-    /// Where its job is found.
+    /// Returns where its job is found.
     pub(crate) fn job_address(&self) -> JobAddress {
         JobAddress {
             id: self.job,
@@ -79,7 +79,7 @@ impl Address {
         }
     }
 
-    /// The addresses one after the other in `words`.
+    /// Returns the addresses one after the other in `words`.
     pub fn list(words: &[i32]) -> Vec<Address> {
         let all = words.chunks_exact(Address::WORDS);
         all.map(Address::from_words).collect()
@@ -174,7 +174,7 @@ pub struct NewBridge {
 
 struct Bridge {
     peers: Arc<dyn Peers>,
-    /// The own rank in it.
+    /// This process's rank in it.
     me: u32,
     /// The processes of other jobs in it, and their ranks in it.
     foreign: Vec<(u32, u32)>,
@@ -204,7 +204,7 @@ impl Mpi {
         }
     }
 
-    /// How other jobs are reached.
+    /// Returns how other jobs are reached.
     pub fn outside(&self) -> Result<&dyn Outside> {
         match self.rank.outside() {
             Some(outside) => Ok(outside),
@@ -224,7 +224,7 @@ impl Mpi {
         }
     }
 
-    /// What tells a process from all others, alike for all processes.
+    /// Returns what tells a process from all others, alike for all processes.
     #[must_use]
     pub fn identity(&self, process: u32) -> (u64, u32) {
         match process.checked_sub(self.rank.world_size()) {
@@ -249,7 +249,7 @@ impl Mpi {
         self.is_foreign(&comm.group) || comm.remote.as_ref().is_some_and(|r| self.is_foreign(r))
     }
 
-    /// The own address.
+    /// Returns this process's address.
     pub fn own_address(&self) -> Address {
         let me = self.rank.world_rank();
         match self.rank.outside() {
@@ -281,8 +281,8 @@ impl Mpi {
         Meeting(self)
     }
 
-    /// The numbers of the other group's processes. Those of other jobs are reached through the bridge from now on unless
-    /// they are reached already.
+    /// Returns the numbers of the other group's processes. Those of other jobs are reached through
+    /// the bridge from now on unless they are reached already.
     ///
     /// # Errors
     /// When this process cannot join the bridge.

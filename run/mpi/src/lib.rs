@@ -266,7 +266,7 @@ impl Mpi {
             .is_some()
     }
 
-    /// The rank of the engine.
+    /// Returns the rank of the engine.
     #[must_use]
     #[inline]
     pub fn rank(&self) -> &Rank {
@@ -279,13 +279,13 @@ impl Mpi {
         self.rank.clone()
     }
 
-    /// The lock around the tables, to be made cheap where the program has one thread.
+    /// Returns the lock around the tables, to be made cheap where the program has one thread.
     #[must_use]
     pub fn lock(&self) -> &RankLock<Objects> {
         &self.objects
     }
 
-    /// The own rank in `MPI_COMM_WORLD`.
+    /// Returns this process's rank in `MPI_COMM_WORLD`.
     #[must_use]
     pub fn world_rank(&self) -> u32 {
         self.rank.world_rank()
@@ -297,7 +297,7 @@ impl Mpi {
         self.rank.note_call(name);
     }
 
-    /// The level of thread support in force.
+    /// Returns the level of thread support in force.
     #[must_use]
     pub fn thread_level(&self) -> i32 {
         self.life.thread_level.load(Ordering::Relaxed)
@@ -309,7 +309,8 @@ impl Mpi {
         this_thread() == self.life.main_thread.load(Ordering::Relaxed)
     }
 
-    /// The value of a predefined attribute; the outer `None` is another key, the inner one an attribute that is not set.
+    /// Returns the value of a predefined attribute; the outer `None` is another key, the inner one
+    /// an attribute that is not set.
     #[must_use]
     pub fn predefined_attribute(&self, key: i32) -> Option<Option<&AtomicI32>> {
         let p = &self.predefined;
@@ -329,7 +330,7 @@ impl Mpi {
         })
     }
 
-    /// The entries of `MPI_Abi_set_fortran_info`.
+    /// Returns the entries of `MPI_Abi_set_fortran_info`.
     #[must_use]
     pub fn fortran_info(&self) -> Option<Info> {
         self.fortran().info.clone()
@@ -446,7 +447,7 @@ impl Mpi {
         self.codes.lock().expect("no panic under this lock")
     }
 
-    /// A predefined type.
+    /// Returns a predefined type.
     #[must_use]
     pub fn basic(&self, basic: Basic) -> Arc<Datatype> {
         let place = (basic.handle() - 0x200) as usize;
@@ -461,7 +462,7 @@ fn on_one_host(rank: &Rank) -> bool {
     (1..peers.size()).all(|other| peers.host(other) == peers.host(0))
 }
 
-/// What `MPI_INFO_ENV` says of a process that was started with these arguments.
+/// Returns what `MPI_INFO_ENV` says of a process that was started with these arguments.
 #[must_use]
 pub fn environment(rank: &Rank, arguments: &[String]) -> Info {
     let mut info = Info::new();
@@ -483,7 +484,7 @@ pub fn environment(rank: &Rank, arguments: &[String]) -> Info {
     info
 }
 
-/// The name of the machine.
+/// Returns the name of the machine.
 #[must_use]
 pub fn host_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -493,7 +494,7 @@ pub fn host_name() -> String {
     }
 }
 
-/// The name of a level of thread support.
+/// Returns the name of a level of thread support.
 #[must_use]
 pub fn thread_level_name(level: i32) -> &'static str {
     match level {
@@ -504,8 +505,8 @@ pub fn thread_level_name(level: i32) -> &'static str {
     }
 }
 
-/// A number that differs between the threads that are alive. (The standard library's would keep an
-/// allocation for the main thread, which memory checkers report as lost.)
+/// Returns a number that differs between the threads that are alive. (The standard library's would
+/// keep an allocation for the main thread, which memory checkers report as lost.)
 fn this_thread() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
     HERE.with(|here| std::ptr::from_ref(here).addr())

@@ -448,7 +448,7 @@ impl Mpi {
         })
     }
 
-    /// A packed copy of `data`, for the operations that send and receive in one buffer.
+    /// Returns a packed copy of `data`, for the operations that send and receive in one buffer.
     #[must_use]
     pub fn packed_copy(&self, data: &Data) -> Data {
         let packed = Data::bytes(Mem::owned(data.size() as usize), data.size());

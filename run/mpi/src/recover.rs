@@ -223,7 +223,7 @@ impl Mpi {
         Ok(self.rank.lock().lock().is_revoked(comm.collective()))
     }
 
-    /// The processes of a communicator, of both groups in an order on which all agree.
+    /// Returns the processes of a communicator, of both groups in an order on which all agree.
     fn participants(&self, comm: &Comm) -> Vec<u32> {
         match &comm.remote {
             None => comm.group.processes().collect(),
@@ -234,7 +234,7 @@ impl Mpi {
         }
     }
 
-    /// The processes of a communicator that are known to have died.
+    /// Returns the processes of a communicator that are known to have died.
     fn dead_of(&self, comm: &Comm) -> Vec<u32> {
         self.rank.progress();
         let dead = self.rank.lock().lock().dead();

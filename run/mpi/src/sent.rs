@@ -139,7 +139,7 @@ impl SentRequests {
         }
     }
 
-    /// What is under way for one that is being cancelled.
+    /// Returns what is under way for one that is being cancelled.
     pub(crate) fn cancelling(&self, handle: u32) -> Option<Active> {
         if self.state.load(Ordering::Relaxed) & CANCELLED == 0 {
             return None;

@@ -37,7 +37,8 @@ pub struct Session {
     info: Info,
 }
 
-/// The level of thread support that the hints of a session ask for; `MPI_THREAD_MULTIPLE` when they do not ask.
+/// Returns the level of thread support that the hints of a session ask for; `MPI_THREAD_MULTIPLE`
+/// when they do not ask.
 ///
 /// # Errors
 /// When the value of `thread_level` is not a name of the standard.
@@ -144,7 +145,8 @@ impl Mpi {
         self.errhandler_share(errhandler)
     }
 
-    /// The process sets by name: the standard's two, one for each program of the job, one for each host.
+    /// Returns the process sets by name: the standard's two, one for each program of the job, one
+    /// for each host.
     #[must_use]
     pub fn psets(&self) -> Vec<(String, Group)> {
         let (me, size) = (self.rank.world_rank(), self.rank.world_size());
@@ -171,7 +173,7 @@ impl Mpi {
         sets
     }
 
-    /// The processes of a set.
+    /// Returns the processes of a set.
     ///
     /// # Errors
     /// When there is no set of that name.
@@ -186,7 +188,7 @@ impl Mpi {
         }
     }
 
-    /// What `MPI_Session_get_pset_info` tells of a set.
+    /// Returns what `MPI_Session_get_pset_info` tells of a set.
     ///
     /// # Errors
     /// When there is no set of that name.

@@ -47,7 +47,7 @@ impl Instance {
         self.what.time_ns as i64
     }
 
-    /// An element's bytes.
+    /// Returns an element's bytes.
     ///
     /// # Errors
     /// When there is no such element.
@@ -60,7 +60,7 @@ impl Instance {
         })
     }
 
-    /// All elements at their displacements.
+    /// Returns all elements at their displacements.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -73,7 +73,7 @@ impl Instance {
 }
 
 impl EventType {
-    /// Where the elements are in a copy of all, in bytes: as in a C structure.
+    /// Returns where the elements are in a copy of all, in bytes: as in a C structure.
     #[must_use]
     pub fn displacements(&self) -> Vec<usize> {
         let mut end = 0usize;
@@ -94,7 +94,7 @@ impl State {
     }
 }
 
-/// The place of a level of safety.
+/// Returns the place of a level of safety.
 fn level(safety: i32) -> Result<usize> {
     let found = LEVELS.iter().position(|&l| l == safety);
     found.ok_or(MPI_T_ERR_INVALID)
@@ -179,7 +179,7 @@ impl Tools {
         Ok(())
     }
 
-    /// What a callback was called with.
+    /// Returns what a callback was called with.
     ///
     /// # Errors
     /// When no callback runs for it any more.
