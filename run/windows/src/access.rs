@@ -275,7 +275,7 @@ impl Windows<'_> {
         Ok(job)
     }
 
-    /// The operation of an accumulation.
+    /// Returns the operation of an accumulation.
     fn accumulation(&self, handle: u32) -> Result<Op> {
         match self.mpi.op(handle)? {
             op::Op::Builtin(op) => Ok(op),

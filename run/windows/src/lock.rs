@@ -221,7 +221,7 @@ impl Windows<'_> {
 }
 
 impl Window {
-    /// The lock in the control block, and whether its class 1 excludes itself.
+    /// Returns the lock in the control block, and whether its class 1 excludes itself.
     fn lock_of(&self, which: Which) -> Option<(&Lock, bool)> {
         let block = self.block.as_ref()?;
         Some(match which {
@@ -237,7 +237,8 @@ impl Window {
         }
     }
 
-    /// A rank that has died and says to the end that it holds the lock, or waits for it, so that it is not to be had in this class.
+    /// Returns a rank that has died and says to the end that it holds the lock, or waits for it, so
+    /// that it is not to be had in this class.
     fn dead_holder(&self, engine: &Engine, which: Which, class: usize) -> Option<u32> {
         let block = self.block.as_ref()?;
         let claims = |by, of| block.claim(by, of).load(Ordering::Relaxed);

@@ -97,7 +97,7 @@ impl<'a> Wanted<'a> {
         self.parent.rank
     }
 
-    /// Where memory of this process is, if it is in an arena: 1 + process, offset there.
+    /// Returns where memory of this process is, if it is in an arena: 1 + process, offset there.
     fn place(&self, address: usize, bytes: u64) -> Option<(u64, u64)> {
         let (owner, offset) = self.segment?.place_of(address, bytes)?;
         Some((u64::from(owner) + 1, offset))
@@ -448,7 +448,7 @@ impl Windows<'_> {
         })
     }
 
-    /// The parts of the window, each with the way to it.
+    /// Returns the parts of the window, each with the way to it.
     fn targets(
         &self,
         wanted: &Wanted<'_>,
@@ -490,8 +490,8 @@ impl Windows<'_> {
         (0u32..).zip(all.iter().zip(views)).map(target).collect()
     }
 
-    /// The server, where the memory of some process is out of reach. What is asked of one is served by all: they made the
-    /// window with the same votes.
+    /// Returns the server, where the memory of some process is out of reach. What is asked of one
+    /// is served by all: they made the window with the same votes.
     fn serving(
         &self,
         wanted: &Wanted<'_>,

@@ -224,7 +224,7 @@ impl State {
     }
 }
 
-/// The reduction of an entry.
+/// Returns the reduction of an entry.
 fn reduction(entry: &Entry) -> Option<(Op, Basic)> {
     let op = Op::from_handle(u64::from(entry.op))?;
     let basic = Basic::from_handle(u64::from(entry.basic))?;

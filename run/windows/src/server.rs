@@ -527,7 +527,7 @@ impl Server {
 }
 
 impl Served {
-    /// The memory of a run, and the run with its offset in that memory.
+    /// Returns the memory of a run, and the run with its offset in that memory.
     fn find(&self, run: &Run) -> Option<(Mem, Run)> {
         let reach = (run.count.checked_sub(1)? as i64).checked_mul(run.stride)?;
         let first = run.offset.checked_add(reach.min(0))?;

@@ -179,7 +179,8 @@ impl Windows<'_> {
         Ok(false)
     }
 
-    /// The origins of the exposure epoch and the number of completions that ends it for each.
+    /// Returns the origins of the exposure epoch and the number of completions that ends it for
+    /// each.
     fn awaited(&self, window: &Window, call: &str) -> Result<Vec<(u32, u32)>> {
         let epoch = window.epoch();
         let Some(origins) = &epoch.exposed else {
@@ -450,7 +451,7 @@ pub(super) fn not_locked(window: &Window, target: u32) -> Error {
     )
 }
 
-/// The ranks in the window of a group's processes.
+/// Returns the ranks in the window of a group's processes.
 fn members(window: &Arc<Window>, group: &Group) -> Result<Vec<u32>> {
     group
         .processes()
