@@ -64,7 +64,7 @@ pub(crate) struct Peer {
 pub(crate) struct Deadline(Option<(u64, u64)>);
 
 impl Deadline {
-    /// This many seconds from now on; 0 is without end.
+    /// Returns the deadline this many seconds from now; 0 is without end.
     fn seconds(seconds: u64, clock: &dyn Clock) -> Deadline {
         let until_ns = || {
             let time_ns = seconds.saturating_mul(1_000_000_000);
@@ -120,7 +120,8 @@ fn words_of(bytes: &[u8]) -> Vec<i32> {
     bytes.chunks_exact(4).map(word).collect()
 }
 
-/// The parts of a port's name: process, number of the port in it, descriptor, id of the segment and rank there.
+/// Returns the parts of a port's name: process, number of the port in it, descriptor, id of the
+/// segment and rank there.
 fn parse(name: &str) -> Option<(String, Address)> {
     let mut parts = name.strip_prefix("margay:")?.split(':');
     let pid = parts.next()?.parse().ok()?;
@@ -229,7 +230,8 @@ impl Dynamic<'_> {
         })
     }
 
-    /// How long the other side is waited for: the info key `timeout` in seconds, else the control variable.
+    /// Returns how long the other side is waited for: the info key `timeout` in seconds, else the
+    /// control variable.
     fn deadline(&self, info: u32) -> Result<Deadline> {
         let entries = self.mpi.info(info)?;
         let Some((_, value)) = entries.into_iter().find(|(key, _)| key == "timeout") else {
@@ -272,7 +274,7 @@ impl Dynamic<'_> {
         }
     }
 
-    /// A communicator of this process alone.
+    /// Returns a communicator of this process alone.
     fn solitary(&self) -> Result<Arc<Comm>> {
         let me = self.mpi.rank().world_rank();
         Ok(Arc::new(Comm::new(Parts {
@@ -522,7 +524,7 @@ fn no_port(name: &str) -> Error {
 }
 
 impl Port {
-    /// What others connect to.
+    /// Returns what others connect to.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

@@ -41,7 +41,7 @@ impl Spawned {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The number of processes: the largest that `soft` allows.
+    /// Returns the number of processes: the largest that `soft` allows.
     fn processes(&self) -> Result<u32> {
         let Ok(most) = u32::try_from(self.most) else {
             fail!(
@@ -89,7 +89,7 @@ impl Spawned {
         }
     }
 
-    /// The launcher's words for this program.
+    /// Returns the launcher's words for this program.
     fn words(&self, processes: u32) -> Result<Vec<String>> {
         let mut words = vec!["-n".to_string(), processes.to_string()];
         if let Some(host) = self.hint("host")
@@ -122,7 +122,7 @@ impl Spawned {
         Ok(words)
     }
 
-    /// The program, looked for in the folders of `path`.
+    /// Returns the program, looked for in the folders of `path`.
     fn program(&self) -> String {
         if self.command.contains('/') {
             return self.command.clone();
@@ -252,7 +252,7 @@ impl Dynamic<'_> {
     }
 }
 
-/// The words for the launcher, and the numbers of processes.
+/// Returns the words for the launcher, and the numbers of processes.
 fn prepare(programs: Vec<Spawned>) -> Result<(Vec<i32>, Vec<String>)> {
     let mut counts = Vec::new();
     let mut words = Vec::new();

@@ -114,7 +114,7 @@ impl Hints {
         }
     }
 
-    /// The hints in force, for the program.
+    /// Returns the hints in force, for the program.
     pub fn info(&self) -> Info {
         let mut info = Info::new();
         let mut add = |key: &str, value: String| info.push((key.into(), value));
@@ -135,7 +135,7 @@ impl Hints {
         info
     }
 
-    /// What has to be the same on all ranks, as words.
+    /// Returns what has to be the same on all ranks, as words.
     pub fn common(&self) -> [i32; 5] {
         [
             self.cb_read.word(),

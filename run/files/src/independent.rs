@@ -31,7 +31,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// The extents, in the order of the view.
+    /// Returns the extents, in the order of the view.
     pub fn extents(&self) -> Result<Extents> {
         self.view.extents(self.start, self.data.size())
     }

@@ -325,7 +325,7 @@ impl Plan {
         }
     }
 
-    /// The end of a window of a domain.
+    /// Returns the end of a window of a domain.
     fn limit(&self, domain: (u32, i64, i64), round: i64) -> i64 {
         let (_, begin, end) = domain;
         begin
