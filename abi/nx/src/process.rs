@@ -148,8 +148,7 @@ nx! {
         nx.set_ptype(ptype)
     }
 
-    /// Makes this process the controlling process of an application of this many nodes; how many it
-    /// has.
+    /// Makes this process control an application of this many nodes; how many it has.
     free fn nx_initve(part: Text, size: Small, account: Text, argc: Argc, argv: Argv) -> c_long {
         let _ = account;
         initialize(size, part, argc, argv)
@@ -233,8 +232,7 @@ nx! {
         Ok(0)
     }
 
-    /// The numbers of the application's nodes, in an array that the program frees; pid is 0 for the
-    /// caller's application.
+    /// Numbers of the application's nodes, in an array that the program frees; pid 0: the caller's.
     fn nx_app_nodes(pid: Small, nodes: LongsPlace, n: Longs) -> c_long |nx| {
         if pid != 0 {
             refuse!(EQPARAM, "the application {pid} cannot be asked; 0 is the caller's");

@@ -274,7 +274,7 @@ impl Mpl {
         Ok(())
     }
 
-    /// How many tasks a group has.
+    /// Returns how many tasks a group has.
     ///
     /// # Errors
     /// When there is no such group.

@@ -149,7 +149,7 @@ impl Table {
         Ok(taken)
     }
 
-    /// The ids that a wait for any or all means.
+    /// Returns the ids that a wait for any or all means.
     fn waited(&self) -> Vec<i32> {
         let used = (0u32..)
             .zip(&self.entries)
@@ -159,7 +159,7 @@ impl Table {
 }
 
 impl Mpl {
-    /// The data of blocks in `mem`.
+    /// Returns the data of blocks in `mem`.
     ///
     /// # Errors
     /// When they overlap or are too large.
@@ -501,7 +501,7 @@ impl Mpl {
     }
 }
 
-/// What comes from no task.
+/// Returns what comes from no task.
 fn nothing(kind: i32) -> Received {
     Received {
         source: NULLTASK,

@@ -2,8 +2,7 @@
 
 /// No process type.
 pub const INVALID_PTYPE: i64 = -1;
-/// The first force type: messages of these types are received only by calls that ask for exactly
-/// that type.
+/// The first force type: only calls that ask for exactly such a type receive its messages.
 pub const FORCE_TYPE: i64 = 0x4000_0000;
 /// Scheduling of a partition: each process by itself.
 pub const NX_STD: i64 = 0;

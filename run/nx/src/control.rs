@@ -95,7 +95,7 @@ impl Control {
         let _ = self.handed_down.into_raw_fd();
     }
 
-    /// How many nodes the application has.
+    /// Returns how many nodes the application has.
     #[must_use]
     pub fn nodes(&self) -> i64 {
         i64::from(self.nodes)
@@ -214,7 +214,7 @@ impl Control {
         first.map_or(Ok(()), Err)
     }
 
-    /// The nodes of a list, if all are there and free.
+    /// Returns the nodes of a list, if all are there and free.
     fn free(&self, nodes: Option<&[i64]>) -> Result<Vec<u32>> {
         let Some(nodes) = nodes else {
             let all: Vec<i64> = (0..self.nodes()).collect();

@@ -106,7 +106,7 @@ impl Nx {
         self.collect(x, own, y, known)
     }
 
-    /// How many nodes take part in global operations, and which of them this one is.
+    /// Returns how many nodes take part in global operations, and which of them this one is.
     ///
     /// # Errors
     /// As [`global_sync`](Self::global_sync).

@@ -94,7 +94,7 @@ impl Nx {
         })
     }
 
-    /// The rank under it.
+    /// Returns the rank under it.
     #[must_use]
     pub fn mpi(&self) -> &'static Mpi {
         self.mpi
@@ -176,7 +176,7 @@ impl Nx {
         Ok(())
     }
 
-    /// The communicator for global operations.
+    /// Returns the communicator for global operations.
     #[inline]
     fn everybody(&self) -> Result<&Arc<Comm>> {
         match self.everybody.get() {

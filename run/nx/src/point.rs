@@ -33,7 +33,8 @@ pub struct Outgoing {
 }
 
 impl Nx {
-    /// What messages of these types to this process are wanted, from this node and process type (-1: any).
+    /// Returns what messages of these types to this process are wanted, from this node and process
+    /// type (-1: any).
     ///
     /// # Errors
     /// When there is no such node or type.
@@ -265,8 +266,8 @@ impl Nx {
     }
 }
 
-/// The pattern for a type selector: a type, or a mask, in which bits 0 to 29 select the types 0 to 29, and bit 30 all other
-/// types but the force types. -1 is the mask of all.
+/// Returns the pattern for a type selector: a type, or a mask, in which bits 0 to 29 select the
+/// types 0 to 29, and bit 30 all other types but the force types. -1 is the mask of all.
 #[inline]
 fn select(pattern: Pattern, typesel: i64) -> Result<Pattern> {
     let selector = match u32::try_from(typesel) {
