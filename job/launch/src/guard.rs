@@ -149,7 +149,7 @@ pub fn start<T>(plan: Plan, segment: &Segment, launcher_side: T) -> io::Result<(
 }
 
 impl Guard {
-    /// The guard's process id.
+    /// Returns the guard's process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
@@ -167,7 +167,7 @@ impl Guard {
         let _ = self.socket.write_all(&bytes);
     }
 
-    /// The events that have arrived, and whether the guard is still there. Does not block.
+    /// Returns the events that have arrived, and whether the guard is still there. Does not block.
     pub fn events(&mut self) -> (Vec<Event>, bool) {
         let mut buffer = [0; 256 * EVENT_BYTES];
         let alive = loop {

@@ -105,7 +105,7 @@ pub fn inputs(to: StdinTo, ranks: u32) -> io::Result<Inputs> {
     Ok(Inputs { ranks: list, pump })
 }
 
-/// A second opening of the regular file that is our standard input, at the same place.
+/// Returns a second opening of the regular file that is our standard input, at the same place.
 fn own_opening(stdin: &io::Stdin) -> io::Result<File> {
     let place = File::from(stdin.as_fd().try_clone_to_owned()?).stream_position()?;
     let mut file = File::open("/proc/self/fd/0")?;

@@ -67,7 +67,7 @@ struct Stream {
 }
 
 impl Merger {
-    /// A merger without streams; `label` puts the rank before each line.
+    /// Returns a merger without streams; `label` puts the rank before each line.
     #[must_use]
     pub fn new(label: bool) -> Merger {
         Merger {
@@ -220,7 +220,7 @@ impl Merger {
         }
     }
 
-    /// The bytes that the sink should get next.
+    /// Returns the bytes that the sink should get next.
     #[must_use]
     pub fn pending(&self) -> &[u8] {
         &self.pending[self.taken..]

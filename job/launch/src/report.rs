@@ -10,7 +10,7 @@ use margay_sys_os::signal;
 use crate::plan::Job;
 use crate::verdict::{Cause, Failure};
 
-/// The name of this machine, without asking anybody.
+/// Returns the name of this machine, without asking anybody.
 #[must_use]
 pub fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")

@@ -200,7 +200,7 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
     })
 }
 
-/// The signals that the launcher passes on: those that it does not ignore.
+/// Returns the signals that the launcher passes on: those that it does not ignore.
 fn wanted_signals() -> SignalSet {
     let wanted: Vec<i32> = [
         signal::SIGINT,
@@ -283,8 +283,8 @@ fn programs(
         .collect()
 }
 
-/// The launcher's standard output and error: one sink when they are the same file, so that their
-/// lines are not mixed, else two.
+/// Returns the launcher's standard output and error: one sink when they are the same file, so that
+/// their lines are not mixed, else two.
 fn sinks(job: &Job) -> io::Result<Vec<Sink>> {
     let (out, err) = (io::stdout(), io::stderr());
     let identity = |fd: OwnedFd| -> io::Result<(u64, u64)> {
@@ -308,7 +308,7 @@ fn sinks(job: &Job) -> io::Result<Vec<Sink>> {
 
 type RankOutput = [OwnedFd; 2];
 
-/// The pipes of all ranks: our ends as streams of the sinks, and the ranks' ends.
+/// Returns the pipes of all ranks: our ends as streams of the sinks, and the ranks' ends.
 fn streams(
     job: &Job,
     ranks: u32,

@@ -39,7 +39,7 @@ impl Spawner {
         }
     }
 
-    /// The port at which the program waits for the spawned processes.
+    /// Returns the port at which the program waits for the spawned processes.
     #[must_use]
     pub fn port(&self) -> &str {
         &self.port

@@ -34,7 +34,7 @@ pub struct Markers {
 }
 
 impl Markers {
-    /// The markers of the jobs that run now, the oldest job first.
+    /// Returns the markers of the jobs that run now, the oldest job first.
     pub fn look(&mut self) -> Vec<MarkersView> {
         self.jobs.look().into_iter().map(view).collect()
     }

@@ -98,8 +98,8 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// The jobs that run now, the oldest first. The CPU percentage counts from the last sample, or
-    /// from the job's start.
+    /// Returns the jobs that run now, the oldest first. The CPU percentage counts from the last
+    /// sample, or from the job's start.
     pub fn look(&mut self) -> Vec<JobView> {
         let now = Instant::now();
         let mut next = HashMap::new();

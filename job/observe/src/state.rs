@@ -17,7 +17,7 @@ pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
     analyse(&doing, SETTLED_S)
 }
 
-/// What a rank does at `now_ns`.
+/// Returns what a rank does at `now_ns`.
 #[must_use]
 pub fn doing(peers: &dyn Peers, rank: u32, now_ns: u64) -> Doing {
     if peers.has_exited(rank) || peers.phase(rank) == Phase::Finalized {
@@ -33,7 +33,8 @@ pub fn doing(peers: &dyn Peers, rank: u32, now_ns: u64) -> Doing {
     }
 }
 
-/// The state of a rank in words, without times, so that ranks in the same state can be grouped.
+/// Returns the state of a rank in words, without times, so that ranks in the same state can be
+/// grouped.
 #[must_use]
 pub fn state_in_words(peers: &dyn Peers, rank: u32, now_ns: u64) -> String {
     let call = peers.call(rank);

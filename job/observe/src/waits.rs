@@ -35,7 +35,7 @@ impl Lasting {
         (!waits.is_empty()).then_some(Lasting(waits))
     }
 
-    /// The wait that has lasted longest.
+    /// Returns the wait that has lasted longest.
     #[must_use]
     pub fn first(&self) -> (Waiting, f64) {
         let longest = self.0.iter().max_by(|a, b| a.1.total_cmp(&b.1));
@@ -118,7 +118,7 @@ pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
 }
 
 impl Analysis {
-    /// The analysis in words, one finding a line; empty when everybody may go on.
+    /// Returns the analysis in words, one finding a line; empty when everybody may go on.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
@@ -157,7 +157,7 @@ impl Analysis {
     }
 }
 
-/// What a waiting rank waits for, in words: `MPI_Recv for rank 1, tag 5`.
+/// Returns what a waiting rank waits for, in words: `MPI_Recv for rank 1, tag 5`.
 #[must_use]
 pub fn describe(call: &str, waiting: &Waiting) -> String {
     let whom = match (waiting.kind, waiting.peer) {
@@ -178,7 +178,7 @@ pub fn describe(call: &str, waiting: &Waiting) -> String {
     }
 }
 
-/// Ranks as text: `0-3, 8`.
+/// Returns ranks as text: `0-3, 8`.
 #[must_use]
 pub fn rank_ranges(ranks: &[u32]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
@@ -199,7 +199,7 @@ pub fn rank_ranges(ranks: &[u32]) -> String {
     parts.join(", ")
 }
 
-/// The cycles of a graph in which every node has at most one successor.
+/// Returns the cycles of a graph in which every node has at most one successor.
 fn cycles(n: usize, next: impl Fn(usize) -> Option<usize>) -> Vec<Vec<u32>> {
     // 0 is not seen; else 1 + the walk that saw it.
     let mut seen = vec![0usize; n];
