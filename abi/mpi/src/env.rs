@@ -127,8 +127,7 @@ mpi! {
         info.put("info", MPI_Info::new(handle))
     }
 
-    /// What Fortran's true and false look like: not known, as long as no Fortran library has
-    /// reported it.
+    /// What Fortran's true and false look like; not known before a Fortran library reports it.
     always fn MPI_Abi_get_fortran_booleans(logical_size: c_int, logical_true: Buf, logical_false: Buf, is_set: Place<c_int>) |mpi| {
         let known = mpi.fortran_booleans(logical_size);
         if let Some((yes, no)) = &known {
