@@ -26,7 +26,7 @@ pub struct Piece {
 /// One line of a display.
 pub type Line = Vec<Piece>;
 
-/// A line without colours.
+/// Returns a line without colours.
 pub fn plain(text: impl Into<String>) -> Line {
     vec![Piece {
         text: text.into(),
@@ -42,10 +42,10 @@ pub trait View {
     /// Samples the jobs.
     fn look(&mut self) -> Vec<Self::Job>;
 
-    /// The number of a job.
+    /// Returns the number of a job.
     fn id(job: &Self::Job) -> u64;
 
-    /// The jobs as lines. `is_live`: for a terminal, with colours.
+    /// Returns the jobs as lines. `is_live`: for a terminal, with colours.
     fn lines(jobs: &[Self::Job], is_live: bool) -> Vec<Line>;
 }
 
@@ -181,7 +181,7 @@ fn chosen<V: View>(view: &mut V, options: &ViewOptions) -> Vec<V::Job> {
         .collect()
 }
 
-/// A text of a program without what could disturb the terminal.
+/// Returns a text of a program without what could disturb the terminal.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

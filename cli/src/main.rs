@@ -56,7 +56,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
     launch(name, job)
 }
 
-/// The job that the words of `poe` describe.
+/// Returns the job that the words of `poe` describe.
 fn poe_job(arguments: Vec<OsString>) -> Result<Job, ExitCode> {
     let command = poe::command();
     let usage = |text: String| told(poe::NAME, &text, 2);
