@@ -268,7 +268,8 @@ fn kind(function: &str, raw: &Raw, all: &[Raw], at: usize) -> Result<Kind, Strin
     }
 }
 
-/// How a section reaches C: as a datatype where a count and a datatype follow the buffer and describe all of it.
+/// Returns how a section reaches C: as a datatype where a count and a datatype follow the buffer
+/// and describe all of it.
 fn passing(function: &str, all: &[Raw], at: usize) -> Passing {
     if let Some(passing) = table::passing(function) {
         return passing;

@@ -66,7 +66,7 @@ pub fn print(root: &Path) -> Result<Printed, String> {
     Ok(Printed { files, symbols })
 }
 
-/// The source of `libnx`.
+/// Returns the source of `libnx`.
 ///
 /// # Errors
 /// As [`print()`].
@@ -113,7 +113,7 @@ fn fortran_result(c: &str) -> &str {
     }
 }
 
-/// The C types of the result of a function and of its twin.
+/// Returns the C types of the result of a function and of its twin.
 fn results(definition: &Definition) -> Result<(&'static str, &'static str), String> {
     Ok(match definition.result.as_deref() {
         None => ("void", "long"),

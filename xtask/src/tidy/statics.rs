@@ -131,7 +131,8 @@ fn collect(tokens: TokenStream, statics: &mut Vec<Static>) {
     }
 }
 
-/// The declaration behind the word `static`; none where that is a lifetime or begins a closure.
+/// Returns the declaration behind the word `static`; none where that is a lifetime or begins a
+/// closure.
 fn declaration(rest: &[TokenTree], line: usize) -> Option<Static> {
     let is_mut = matches!(rest.first(), Some(TokenTree::Ident(word)) if *word == "mut");
     let rest = &rest[usize::from(is_mut)..];
@@ -153,7 +154,7 @@ fn declaration(rest: &[TokenTree], line: usize) -> Option<Static> {
     })
 }
 
-/// The first type with interior mutability that the tokens of a type name.
+/// Returns the first type with interior mutability that the tokens of a type name.
 fn mutable_type(of: TokenStream) -> Option<String> {
     of.into_iter().find_map(|token| match token {
         TokenTree::Ident(word) => {

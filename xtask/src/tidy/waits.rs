@@ -280,7 +280,8 @@ fn is_looked_at(path: &str) -> bool {
         && !path.ends_with("/tests.rs")
 }
 
-/// The waiting words of a source with their lines, without those of tests. One that does not parse has none; another rule says so.
+/// Returns the waiting words of a source with their lines, without those of tests. One that does
+/// not parse has none; another rule says so.
 fn waits(source: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     if let Ok(tokens) = source.parse::<TokenStream>() {
@@ -371,7 +372,7 @@ fn asks_for_tests(condition: TokenStream) -> bool {
     })
 }
 
-/// The place behind the item that begins at `at`: its body in braces, or its semicolon.
+/// Returns the place behind the item that begins at `at`: its body in braces, or its semicolon.
 fn behind_item(tokens: &[TokenTree], at: usize) -> usize {
     let ends = |token: &TokenTree| match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
