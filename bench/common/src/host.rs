@@ -26,7 +26,7 @@ impl Host {
         }
     }
 
-    /// A name for files: cores and processor in small letters, without marks.
+    /// Returns a name for files: cores and processor in small letters, without marks.
     pub fn class(&self) -> String {
         let processor = self
             .processor

@@ -36,7 +36,8 @@ fn largest_order(free: Option<u64>) -> u64 {
     ((bytes / 8).isqrt() / BLOCK).max(1) * BLOCK
 }
 
-/// All runs of the chosen kernels on `cores` cores with `free` bytes of memory. `quick` takes smaller sizes.
+/// Returns all runs of the chosen kernels on `cores` cores with `free` bytes of memory. `quick`
+/// takes smaller sizes.
 pub fn units(kernels: &[Kernel], cores: usize, free: Option<u64>, quick: bool) -> Vec<Unit> {
     let pick = |full: &'static str, small: &'static str| if quick { small } else { full };
     let mut units = Vec::new();

@@ -116,7 +116,8 @@ fn bench(options: &Options) -> Result<bool> {
     Ok(!ours_failed)
 }
 
-/// Every implementation with the folder of its executables. A peer that cannot be had is named among the failures.
+/// Returns every implementation with the folder of its executables. A peer that cannot be had is
+/// named among the failures.
 fn install(options: &Options, failures: &mut Vec<String>) -> Result<Vec<(Installation, PathBuf)>> {
     let mut installed = Vec::new();
     if !options.peers_only {
