@@ -19,7 +19,7 @@ use margay_sys_shm::segment::Segment;
 /// Tells what the ranks of a job are, where they are and what they do. Ranks are world ranks; a
 /// rank that is not in the job is a panic. May be used from any thread.
 pub trait Peers: Send + Sync {
-    /// Returns what tells this job from all others that can be reached.
+    /// Returns what distinguishes this job from all others that can be reached.
     fn id(&self) -> u64;
 
     /// Returns the number of ranks in the job.

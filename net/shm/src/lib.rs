@@ -327,7 +327,7 @@ impl Transport for Shm {
     }
 
     fn poll(&mut self, sink: &mut dyn Sink, spins: u32) -> bool {
-        // The loop that waits for a message: nothing in it but the loads that tell.
+        // The loop that waits for a message: nothing in it but the loads that find one.
         let mut spins = spins;
         while spins > 1
             && self.counter().load(Ordering::Relaxed) == self.welcomed

@@ -98,7 +98,8 @@ struct State {
     loopback: VecDeque<(Head, [u64; 2], Vec<u8>)>,
     executions: Vec<u32>,
     spare: Spare,
-    /// Requests that ended, as a count; tells collectives and other threads that there is news.
+    /// Requests that ended, as a count; by it collectives and other threads see that something has
+    /// changed.
     ended: u64,
     /// Messages that came unexpected, as a count; news for threads that probe.
     kept: u64,

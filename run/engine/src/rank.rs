@@ -165,7 +165,7 @@ impl Rank {
         self.call(|engine| engine.send_at_once(piece, to, envelope))
     }
 
-    /// As [`send_at_once`](Self::send_at_once), telling the message's [`Sent::number`].
+    /// As [`send_at_once`](Self::send_at_once), and returns the message's [`Sent::number`].
     #[inline(always)]
     pub fn isend_at_once(&self, piece: Piece, to: u32, envelope: Envelope) -> Option<u32> {
         self.call(|engine| engine.isend_at_once(piece, to, envelope))
@@ -324,8 +324,8 @@ impl Rank {
         self.watch(&mut engine) || moved
     }
 
-    /// Cancels a request if that is still possible; the outcome tells. A send of which something has gone out is not
-    /// done then until its receiver, in any call, has answered.
+    /// Cancels a request if that is still possible; the outcome says whether it was. A send of
+    /// which something has gone out is not done then until its receiver, in any call, has answered.
     pub fn cancel(&self, id: ReqId) {
         self.call(|engine| engine.cancel(id));
     }

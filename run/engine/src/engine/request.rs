@@ -118,7 +118,7 @@ impl Request {
         }
     }
 
-    /// Returns what an event tells of it: kind, source, tag, bytes.
+    /// Returns what an event reports of it: kind, source, tag, bytes.
     pub(super) fn words(&self) -> [u64; 4] {
         let Outcome {
             source, tag, bytes, ..

@@ -23,7 +23,7 @@ pub struct Sent {
 }
 
 impl Engine {
-    /// As [`send_at_once`](Self::send_at_once), telling the message's [`Sent::number`].
+    /// As [`send_at_once`](Self::send_at_once), and returns the message's [`Sent::number`].
     #[inline]
     pub fn isend_at_once(&mut self, piece: Piece, to: u32, envelope: Envelope) -> Option<u32> {
         let sent = self.send_at_once(piece, to, envelope);

@@ -40,7 +40,7 @@ pub struct Event {
     pub words: [u64; 4],
 }
 
-/// Called when there may be events to tell; takes them itself.
+/// Called when there may be events to report; takes them itself.
 type Listener = Box<dyn Fn() + Send + Sync>;
 
 /// The queue of events.

@@ -1,4 +1,4 @@
-//! Large operations: ranks tell each other where their buffers are, and copy straight from there.
+//! Large operations: ranks publish where their buffers are, and copy straight from there.
 
 use margay_core_datatype::Basic;
 use margay_core_reduce::{self as reduce, Op};
@@ -98,8 +98,8 @@ impl Channel {
         }
     }
 
-    /// The end of an operation in which ranks read each other's memory: waits for all, and tells all when somebody could
-    /// not read.
+    /// The end of an operation in which ranks read each other's memory: waits for all, and reports
+    /// to all when a rank could not read.
     fn settle(&self, rank: &Rank, unreadable: Option<u32>) -> Result<(), Disagreement> {
         let tag = Tag::new(Kind::Vote, None, 0);
         let op = self.begin(rank)?;

@@ -181,7 +181,7 @@ impl Channel {
         })
     }
 
-    /// This rank needs the channel no more (the communicator is freed).
+    /// Ends this rank's use of the channel (the communicator is freed).
     pub fn close(&self) {
         self.board.leave();
     }
