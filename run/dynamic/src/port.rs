@@ -6,7 +6,7 @@
 //! connecting root                                    accepting root
 //!   HELLO its processes' addresses ──────────────────────>   makes the bridge
 //!   <──────────────── WELCOME addresses, bridge, number of the communicator
-//!   both tell their groups, everybody joins the bridge
+//!   both inform their groups, everybody joins the bridge
 //!   DONE ────────────────────────────────────────────────>
 //!   <──────────────────────────────────────────────── DONE
 //! ```

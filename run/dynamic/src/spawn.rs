@@ -1,8 +1,9 @@
 //! Spawning: a new job, started by a launcher of its own, whose processes connect back.
 //!
-//! The root runs the launcher beside this library with the port at which it waits. That launcher leaves the root's
-//! family (it becomes an orphan, which the launcher of this job adopts), keeps a connection to the root until its job has
-//! ended, and tells over it when it could not start the processes.
+//! The root runs the launcher beside this library with the port at which it waits. That launcher
+//! leaves the root's family (it becomes an orphan, which the launcher of this job adopts), keeps a
+//! connection to the root until its job has ended, and reports over it when it could not start the
+//! processes.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -225,7 +226,7 @@ impl Dynamic<'_> {
                 "the launcher '{}' ended at once ({status})",
                 launcher.display()
             ),
-            // Where nobody waits for children, the status is not to be had.
+            // Where nobody waits for children, the status cannot be read.
             Err(e) if e.raw_os_error() != Some(10) => {
                 let what = format!("cannot run the launcher '{}'", launcher.display());
                 return Err(failed(&what, e));

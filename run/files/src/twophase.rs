@@ -2,11 +2,12 @@
 //! extents (del Rosario, Bordawekar and Choudhary, "Improved parallel I/O via a two-phase run-time access strategy",
 //! 1993; Thakur, Gropp and Lusk, "Data sieving and collective I/O in ROMIO", 1999).
 //!
-//! The range of the file that the ranks access is cut into one domain for each aggregator, each domain into windows
-//! of `cb_buffer_size` bytes. Every rank tells each aggregator which extents of its domain it accesses; then, window by
-//! window, data travels in one message between a rank and an aggregator, without a head: both know its length
-//! from the extents. An aggregator writes exactly the bytes that it was given: it never reads what nobody wrote in order
-//! to write it back, so other processes may write in between.
+//! The range of the file that the ranks access is cut into one domain for each aggregator, each
+//! domain into windows of `cb_buffer_size` bytes. Every rank sends each aggregator the extents of
+//! its domain that the rank accesses; then, window by window, data travels in one message between a
+//! rank and an aggregator, without a head: both know its length from the extents. An aggregator
+//! writes exactly the bytes that it was given: it never reads what nobody wrote in order to write
+//! it back, so other processes may write in between.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -213,7 +214,7 @@ pub(super) async fn collective(
     }
 }
 
-/// What a rank tells the others about its access.
+/// What a rank sends the others about its access.
 #[derive(Clone, Copy, Default)]
 struct Summary {
     low: i64,

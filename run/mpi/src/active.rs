@@ -29,7 +29,7 @@ pub(crate) enum Active {
         receive: ReqId,
         room: u64,
     },
-    /// A one-sided operation: cancelled if the target has not such memory.
+    /// A one-sided operation: cancelled if the target has no such memory.
     Access(ReqId),
     /// Several operations of which none has a status.
     Several(Arc<[ReqId]>),

@@ -42,7 +42,7 @@ pub(crate) trait Value: Clone {
     fn without(&mut self, member: usize);
 }
 
-/// What members tell each other.
+/// What members send each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message<V> {
     /// To the sender's coordinator.

@@ -171,7 +171,8 @@ fn check(comm: &Comm, operation: &Operation) -> Result<()> {
     }
 }
 
-/// What a process sends to itself must be what it receives from itself. Between processes the messages tell.
+/// What a process sends to itself must be what it receives from itself. Between processes the
+/// messages show it.
 fn same_bytes(sent: u64, received: u64) -> Result<()> {
     if sent == received {
         return Ok(());

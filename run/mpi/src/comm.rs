@@ -57,7 +57,8 @@ const NO_CONTEXT: u32 = u32::MAX;
 const SEQUENCES: u32 = 1 << 22;
 const SPECIAL_TAGS: u32 = 1 << 30;
 
-/// The bit of a context that tells partitioned communication; numbers of communicators stay below 2^30.
+/// The bit of a context that marks partitioned communication; numbers of communicators stay below
+/// 2^30.
 const PARTITIONED: u32 = 1 << 31;
 
 /// A communicator. Immutable but for its name, attributes, error handler and the like.

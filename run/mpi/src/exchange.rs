@@ -1,4 +1,5 @@
-//! Words that the processes of a communicator tell each other: what making and freeing objects takes.
+//! Words that the processes of a communicator send each other: what making and freeing objects
+//! takes.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::operation::{Operation, Root};
 use crate::outcome::failure;
 use crate::{Mpi, fail};
 
-/// What every process tells the others.
+/// What every process sends the others.
 pub(crate) type Words = Vec<i32>;
 
 impl Mpi {

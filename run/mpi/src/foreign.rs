@@ -126,7 +126,7 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// From what a root tells its group, whose processes are `own`: `[number, inner number, how,
+    /// Decodes what a root sends its group, whose processes are `own`: `[number, inner number, how,
     /// bridge, remote addresses]`, `how` being 0 without a bridge, 1 when this process's group
     /// comes first in it, 2 when the other does.
     #[must_use]
@@ -224,7 +224,7 @@ impl Mpi {
         }
     }
 
-    /// Returns what tells a process from all others, alike for all processes.
+    /// Returns what distinguishes a process from all others, the same for all processes.
     #[must_use]
     pub fn identity(&self, process: u32) -> (u64, u32) {
         match process.checked_sub(self.rank.world_size()) {

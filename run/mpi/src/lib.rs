@@ -78,7 +78,7 @@ use request::Request;
 use sent::SentRequests;
 use session::Session;
 
-/// The end of an operation, as a status tells it.
+/// The end of an operation, as a status reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Rank of the sender, or a value of the standard.
@@ -418,7 +418,8 @@ impl Mpi {
     /// world is closed then.
     pub fn close_world(&self) {
         let attributes = std::mem::take(&mut *self.own.attributes());
-        // There is no way to tell an error here: the program has no call left in which it could get it.
+        // There is no way to report an error here: the program has no call left in which it could
+        // get it.
         let _ = attributes.delete_all(MPI_COMM_SELF);
         let attributes = std::mem::take(&mut *self.world.attributes());
         let _ = attributes.delete_all(MPI_COMM_WORLD);

@@ -78,7 +78,7 @@ pub fn received(outcome: &Outcome, room: u64) -> (Status, Option<Error>) {
     (status, error)
 }
 
-/// Returns the error of a one-sided operation whose target has not such memory.
+/// Returns the error of a one-sided operation whose target has no such memory.
 pub(crate) fn refused(outcome: &Outcome) -> Option<Error> {
     if let Some(failed) = outcome.failed {
         return Some(failure(failed, "the operation on the window"));

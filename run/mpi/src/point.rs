@@ -233,7 +233,7 @@ impl Mpi {
         Ok(received(&outcome, room))
     }
 
-    /// As [`recv`](Self::recv), after [`recv_at_once`](Self::recv_at_once) has looked in vain.
+    /// As [`recv`](Self::recv), after [`recv_at_once`](Self::recv_at_once) has found nothing.
     ///
     /// # Errors
     /// When an argument is invalid.

@@ -252,8 +252,8 @@ impl Mpi {
         group_of(self.dead_of(&comm))
     }
 
-    /// `MPIX_Comm_ack_failed`: acknowledges the first `most` of those that `MPIX_Comm_get_failed` tells; how many of them
-    /// are acknowledged then.
+    /// `MPIX_Comm_ack_failed`: acknowledges the first `most` of those that `MPIX_Comm_get_failed`
+    /// returns; how many of them are acknowledged then.
     ///
     /// # Errors
     /// When the communicator is invalid.

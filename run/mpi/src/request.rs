@@ -135,7 +135,8 @@ impl Mpi {
         self.request_add(on, Active::Done(status))
     }
 
-    /// The same for a one-sided operation under way: it is cancelled if the target has not such memory.
+    /// Makes a request for a one-sided operation under way; it is cancelled if the target has no
+    /// such memory.
     ///
     /// # Errors
     /// When there are too many requests.

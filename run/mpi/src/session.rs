@@ -188,7 +188,7 @@ impl Mpi {
         }
     }
 
-    /// Returns what `MPI_Session_get_pset_info` tells of a set.
+    /// Returns what `MPI_Session_get_pset_info` returns for a set.
     ///
     /// # Errors
     /// When there is no set of that name.

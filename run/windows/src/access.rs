@@ -25,7 +25,7 @@ pub const SHORT: usize = 64 << 10;
 impl Windows<'_> {
     /// Does a dense operation at once, or leaves it for its target, where that is possible: an
     /// epoch is open, the target's memory is mapped or it has an RMA queue, and the displacement is
-    /// inside the memory. Returns false otherwise; [`Windows::access`] then tells what is wrong or
+    /// inside the memory. Returns false otherwise; [`Windows::access`] then reports the error or
     /// goes another way.
     #[inline(always)]
     pub fn access_at_once(

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `lib.rs` | the window and what is asked of it without communicating |
 //! | `create.rs` | the functions that make and free windows |
-//! | `make.rs` | making a window: what its processes tell each other, and the ways that follow |
+//! | `make.rs` | making a window: what its processes send each other, and the paths that follow |
 //! | `hints.rs` | the hints of a window |
 //! | `attach.rs` | memory of dynamic windows |
 //! | `operation.rs` | put, get, accumulate and their kin as values, and their checks |
@@ -203,7 +203,7 @@ struct State {
     info: Info,
 }
 
-/// A part of a window as `MPI_Win_shared_query` tells it.
+/// A part of a window as `MPI_Win_shared_query` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its size in bytes.

@@ -116,7 +116,7 @@ impl<'a> Wanted<'a> {
 /// What a process that tries to attach to another one reads there, and writes behind it.
 const PROBE: u64 = 0x7769_6e64_6f77_0a0d;
 
-/// What a process tells the others about its part of the window.
+/// What a process sends the others about its part of the window.
 #[derive(Clone, Copy, Default)]
 struct WindowInfo {
     /// Of rank 0: the number of the window's communicator.
@@ -291,7 +291,7 @@ impl Windows<'_> {
         Ok(handle)
     }
 
-    /// Makes what this process has to make, and what it tells the others of it.
+    /// Makes what this process has to make, and what it sends the others about it.
     fn offer(&self, wanted: &Wanted<'_>, memory: Memory) -> Result<Offer> {
         let base = match &memory {
             Memory::User(mem) | Memory::Pages(mem) => mem.address(),

@@ -335,7 +335,7 @@ impl Windows<'_> {
         }
     }
 
-    /// Waits for something that `on` stores or tells. Returns false when that has died before.
+    /// Waits for something that `on` stores or sends. Returns false when that has died before.
     fn comes(&self, window: &Window, on: u32, mut ready: impl FnMut() -> bool) -> bool {
         let process = window.targets[on as usize].process;
         self.mpi.rank().block(

@@ -39,7 +39,7 @@ pub struct Tools {
     /// Held by the thread that calls callbacks, so that they run one after the other.
     telling: Mutex<()>,
     state: Mutex<State>,
-    /// What the environment asked for and could not have, for the start to tell.
+    /// What the environment asked for and could not have, for the start to report.
     complaints: Vec<String>,
 }
 
