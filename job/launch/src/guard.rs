@@ -80,7 +80,7 @@ pub struct RankStart {
     pub cores: Vec<usize>,
 }
 
-/// What the guard tells.
+/// Messages of the guard to the launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A rank could not be started; no further ones are.
@@ -103,7 +103,7 @@ pub enum Event {
     Empty,
 }
 
-/// What the launcher tells.
+/// Messages of the launcher to the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Send a signal to the process group of every living rank.

@@ -115,7 +115,7 @@ fn own_opening(stdin: &io::Stdin) -> io::Result<File> {
 
 impl Pump {
     /// Adds what the pump waits for. Returns the places, and whether it cannot read only because
-    /// the terminal belongs to somebody else now, which nothing tells.
+    /// the terminal belongs to somebody else now, which nothing reports.
     pub fn register(&self, poll: &mut PollSet) -> (Places, bool) {
         let drained = self.targets.iter().all(|t| t.got == self.chunk.len());
         let wants = drained && !self.ended && !self.targets.is_empty();

@@ -94,7 +94,7 @@ impl Group {
         Ok(part.map(|part| (arena.address(part.offset), part.bytes)))
     }
 
-    /// `mlp_free`: the part is there no more, and its memory is the system's again.
+    /// `mlp_free`: the part no longer exists, and its memory is returned to the system.
     ///
     /// # Errors
     /// When there is no such part.

@@ -318,8 +318,8 @@ impl Mpl {
         self.requests.lock().insert(part, places, called)
     }
 
-    /// `mpc_wait`: waits for a message, for any (the id tells which) or for all. The id and the bytes; of all messages, those
-    /// of all. `note` gets what is known of each that was received.
+    /// `mpc_wait`: waits for a message, for any (the id says which) or for all. The id and the
+    /// bytes; of all messages, those of all. `note` gets what is known of each that was received.
     ///
     /// # Errors
     /// When there is no such id, or a message cannot be completed.

@@ -6,7 +6,7 @@ use margay_sys_os::user::{Mem, Piece};
 use crate::error::*;
 use crate::{CONTEXT, Info, Nx, ptype_of, refuse};
 
-/// The bit that tells force types.
+/// The bit that marks force types.
 const FORCE: u32 = 1 << 30;
 /// The bit of a type selector that makes it a mask.
 const MASK: u32 = 1 << 31;
@@ -289,7 +289,7 @@ fn select(pattern: Pattern, typesel: i64) -> Result<Pattern> {
     })
 }
 
-/// What an ended receive tells.
+/// Returns the information about an ended receive.
 #[inline]
 fn received(outcome: &Outcome, room: u64) -> Result<Info> {
     let info = info(outcome.source, outcome.tag, outcome.bytes);
