@@ -137,7 +137,7 @@ mpi! {
         is_set.put("is_set", c_int::from(known.is_some()))
     }
 
-    /// Takes from a Fortran library what its true and false look like.
+    /// Takes what true and false of a Fortran library look like.
     always fn MPI_Abi_set_fortran_booleans(logical_size: c_int, logical_true: Buf, logical_false: Buf) |mpi| {
         if !matches!(logical_size, 1 | 2 | 4 | 8 | 16) {
             fail!(MPI_ERR_ARG, "logical_size is {logical_size}; 1, 2, 4, 8 and 16 are sizes of a Fortran logical");
@@ -147,7 +147,7 @@ mpi! {
         mpi.set_fortran_booleans(values)
     }
 
-    /// A Fortran library tells its sizes.
+    /// Takes the sizes that a Fortran library reports.
     always fn MPI_Abi_set_fortran_info(info: MPI_Info) |mpi| {
         mpi.set_fortran_info(mpi.info(info.value())?)
     }

@@ -14,8 +14,8 @@ use crate::call::{control, die, joined, last, nx};
 use crate::info;
 use crate::user::{Argc, Argv, Esize, Longs, LongsPlace, Small, Strings, Text, given};
 
-/// `libnx` calls this before `main`: tells where `msginfo` is, and lets a program that was started alone with options start
-/// itself anew, unless it is one that controls its application itself.
+/// `libnx` calls this before `main`: passes where `msginfo` is, and lets a program that was started
+/// alone with options start itself anew, unless it is one that controls its application itself.
 #[unsafe(export_name = "margay_nx_start")]
 extern "C" fn start(msginfo: Longs, controls: c_int) {
     info::keep_at(msginfo);
