@@ -1,5 +1,5 @@
-/* Rank 1 posts a receive and computes without calling MPI; rank 0 sends synchronously and tells how long that took,
- * and whether rank 1 was still computing when it was done. */
+/* Rank 1 posts a receive and computes without calling MPI; rank 0 sends synchronously and reports
+ * how long that took, and whether rank 1 was still computing when it was done. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -41,7 +41,8 @@ static int length(int thread, int round)
     return lengths[(thread * 5 + round) % 9];
 }
 
-/* Every exchange that a thread can do without others of its rank; `tag` tells the threads apart. */
+/* Every exchange that a thread can do without others of its rank; `tag` distinguishes the threads.
+ * */
 static void exchange(MPI_Comm comm, int thread, int tag, int round, int *out, int *in)
 {
     int right = (rank + 1) % size, left = (rank + size - 1) % size, n = length(thread, round), count;

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use margay_sys_os::cpu;
 use margay_tests::{command, program, run, scratch, stage, succeed};
 
-/// The words that compile and link with the library alone, as pkg-config tells them.
+/// The words that compile and link with the library alone, as pkg-config prints them.
 fn flags() -> Vec<String> {
     let flags = succeed(
         command("pkg-config", 60)

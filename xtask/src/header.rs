@@ -116,7 +116,7 @@ pub(crate) struct Function {
 /// A constant of the ABI.
 pub(crate) struct Constant {
     pub name: String,
-    /// The name of its Rust type, which tells how it is written in C.
+    /// The name of its Rust type, which determines how it is written in C.
     pub ty: String,
     /// A number in decimal, or the name of another constant.
     pub value: String,

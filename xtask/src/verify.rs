@@ -1,5 +1,5 @@
-//! What must be true of everything that leaves the house: it runs with an old glibc, tells nothing of the machine on which it was
-//! built, and is small.
+//! What must be true of everything that leaves the house: it runs with an old glibc, names nothing
+//! of the machine on which it was built, and is small.
 
 use std::fs;
 use std::io::Read as _;
@@ -162,7 +162,7 @@ pub fn too_large(
     ))
 }
 
-/// Folders of the machine on which is built, of which nothing may tell.
+/// Folders of the machine on which is built, which nothing may name.
 pub struct Machine(Option<Regex>);
 
 impl Machine {

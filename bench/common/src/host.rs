@@ -40,7 +40,7 @@ impl Host {
     }
 }
 
-/// Free memory of this machine in bytes, as the kernel estimates it; `None` where it does not tell.
+/// Free memory of this machine in bytes, as the kernel estimates it; `None` where it does not say.
 pub fn free_bytes() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info

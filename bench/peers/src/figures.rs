@@ -151,7 +151,7 @@ pub struct Figure {
 pub struct Reported {
     /// First line of the library's version string.
     pub library: Option<String>,
-    /// The file of the OpenMP library that was loaded, of programs that tell.
+    /// The file of the OpenMP library that was loaded, of programs that report it.
     pub openmp: Option<String>,
     /// The figures in the order of the output.
     pub figures: Vec<(Point, Figure)>,

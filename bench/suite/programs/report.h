@@ -152,7 +152,7 @@ static inline void *suite_memory(size_t bytes) {
     return memory;
 }
 
-/* Bytes of the data cache of `level` as the kernel tells; 0 when it does not. */
+/* Bytes of the data cache of `level` as the kernel reports them; 0 when it does not. */
 static inline long suite_cache(int level) {
     for (int index = 0; index < 8; index++) {
         char name[96], type[32] = "", unit = 0;

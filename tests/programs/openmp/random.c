@@ -3,7 +3,7 @@
  * Usage: random [-s SEED] [-n PROGRAMS] [-t SECONDS] [-u THREADS] [-w SECONDS] [-b FAULT] [-o CONSTRUCT] [-p] [-x] [-g]
  *   -s  seed of the first program (1); program k has the seed SEED + k
  *   -n  how many programs (100), 0: until -t is over
- *   -t  stop to begin new ones after so many seconds
+ *   -t  stop to begin new ones after this many seconds
  *   -u  user's threads that execute programs at the same time (1)
  *   -w  seconds after which a program that has not ended counts as hanging (60)
  *   -b  a fault to be found: count, barrier, critical, depend, ordered, threadprivate, taskwait, hang

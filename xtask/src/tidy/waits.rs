@@ -212,8 +212,9 @@ const WORDS: [&str; 25] = [
 /// Functions that wait when they are called by a path, `thread::sleep(..)`.
 const FUNCTIONS: [&str; 3] = ["sleep", "waitid", "waitpid"];
 
-/// Methods that wait, and what they are called on as far as words tell: without arguments, and with a result that is looked
-/// at or thrown away as one (`join` of a path has an argument, that of a rank has no result).
+/// Methods that wait, and what they are called on as far as words show: without arguments, and with
+/// a result that is looked at or thrown away as one (`join` of a path has an argument, that of a
+/// rank has no result).
 const METHODS: [(&str, bool); 4] = [
     ("join", true),
     ("recv", true),
