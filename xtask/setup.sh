@@ -31,7 +31,8 @@ has_library() { ldconfig -p | grep -qF "$1"; }
 # A C compiler with the C library's headers.
 compiles() { echo '#include <stdio.h>' | "$1" -x "$2" -E -; }
 
-# Rust first: nothing works without, and what cargo says of a version that is too old does not tell the remedy.
+# Rust first: nothing works without, and what cargo says of a version that is too old does not name
+# the remedy.
 wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
 if ! have "${CARGO:-cargo}" >/dev/null; then
     echo "missing for 'make $purpose': cargo; install Rust $wanted or later: https://rustup.rs" >&2

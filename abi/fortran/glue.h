@@ -154,7 +154,7 @@ void margay_no_gaps(const CFI_cdesc_t *buffer, int *error);
 
 /* pending.c: copies that live until a request is complete. */
 void margay_scratch_keep(int error, MPI_Fint request, int persistent, margay_scratch *first, margay_scratch *second);
-/* Whether there are any, so that those who complete requests need to ask. */
+/* Whether there are any, so that functions that complete requests need to ask. */
 int margay_any_pending(void);
 void margay_pending_start(MPI_Fint request);
 void margay_pending_complete(MPI_Fint request);

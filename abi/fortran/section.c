@@ -1,4 +1,4 @@
-/* Sections of arrays with gaps between their elements, as descriptors tell them.
+/* Sections of arrays with gaps between their elements, as descriptors describe them.
  *
  * A section stands for the array without gaps that its elements would make. Where count and datatype say what is sent or
  * received, that array's elements are described where they lie, by a derived datatype; elsewhere they are copied to an
@@ -93,7 +93,8 @@ static int regular(const CFI_cdesc_t *buffer, MPI_Count n, MPI_Count per_element
     return error;
 }
 
-/* Any datatype: the bytes that it names, found by packing a buffer in which every byte tells a digit of its own place. */
+/* Any datatype: the bytes that it names, found by packing a buffer in which every byte holds a
+ * digit of its own place. */
 static int irregular(const CFI_cdesc_t *buffer, MPI_Count n, MPI_Datatype type, MPI_Datatype *new)
 {
     MPI_Count lb, extent, size, packed_size, true_lb, true_extent;

@@ -16,7 +16,7 @@ use margay_cli_bench_options::PROGRAM;
 pub fn run(arguments: &[OsString]) -> String {
     match env::current_exe() {
         Ok(own) => replace(&own.with_file_name(PROGRAM), arguments),
-        Err(error) => format!("cannot find the own program: {error}"),
+        Err(error) => format!("cannot find the running program: {error}"),
     }
 }
 

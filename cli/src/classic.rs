@@ -68,7 +68,8 @@ fn segment(
     Ok((segment, false))
 }
 
-/// How the parser wants an option to be written, and how many of the following words are its.
+/// Returns how the parser wants an option to be written, and how many of the following words are
+/// its.
 ///
 /// # Errors
 /// When there is no such option.

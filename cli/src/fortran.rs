@@ -54,7 +54,7 @@ pub fn build(options: &FortranOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// The installed tree that this program stands in.
+/// Returns the installed tree that this program stands in.
 fn tree() -> Result<PathBuf, String> {
     let program = std::env::current_exe()
         .map_err(|e| format!("cannot find the path of this program: {e}"))?;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::options::ViewOptions;
 
-/// Between the two looks of a single display, so that the CPU use is that of now.
+/// Between the two samples of a single display, so that the CPU use is the current one.
 const SAMPLE: Duration = Duration::from_millis(100);
 
 /// A piece of a line, with one of a terminal's 256 colours or as it is.
@@ -26,7 +26,7 @@ pub struct Piece {
 /// One line of a display.
 pub type Line = Vec<Piece>;
 
-/// A line without colours.
+/// Returns a line without colours.
 pub fn plain(text: impl Into<String>) -> Line {
     vec![Piece {
         text: text.into(),
@@ -39,13 +39,13 @@ pub trait View {
     /// A job, as it is printed in JSON.
     type Job: Serialize;
 
-    /// Looks at the jobs.
+    /// Samples the jobs.
     fn look(&mut self) -> Vec<Self::Job>;
 
-    /// The number of a job.
+    /// Returns the number of a job.
     fn id(job: &Self::Job) -> u64;
 
-    /// The jobs as lines. `is_live`: for a terminal, with colours.
+    /// Returns the jobs as lines. `is_live`: for a terminal, with colours.
     fn lines(jobs: &[Self::Job], is_live: bool) -> Vec<Line>;
 }
 
@@ -181,7 +181,7 @@ fn chosen<V: View>(view: &mut V, options: &ViewOptions) -> Vec<V::Job> {
         .collect()
 }
 
-/// A text of a program without what could disturb the terminal.
+/// Returns a text of a program without what could disturb the terminal.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

@@ -56,7 +56,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
     launch(name, job)
 }
 
-/// The job that the words of `poe` describe.
+/// Returns the job that the words of `poe` describe.
 fn poe_job(arguments: Vec<OsString>) -> Result<Job, ExitCode> {
     let command = poe::command();
     let usage = |text: String| told(poe::NAME, &text, 2);
@@ -117,7 +117,7 @@ fn parse<T: FromArgMatches>(
     parse_with(command, arguments, |error| options::one_line(error, &name))
 }
 
-/// The same, with a say in how an error is told.
+/// Does the same; `text` words an error.
 fn parse_with<T: FromArgMatches>(
     command: clap::Command,
     arguments: Vec<OsString>,
@@ -140,7 +140,7 @@ fn parse_with<T: FromArgMatches>(
     })
 }
 
-/// Tells an error in one line.
+/// Reports an error in one line.
 fn told(name: &str, text: &str, status: u8) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "{name}: {text}");
     ExitCode::from(status)

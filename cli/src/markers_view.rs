@@ -43,8 +43,8 @@ impl View for Markers {
     }
 }
 
-/// A task's lights and text. On a terminal lights have their colours, elsewhere a colour is its number, and a light that is
-/// off a dot.
+/// Returns a task's lights and text. On a terminal lights have their colours, elsewhere a colour is
+/// its number, and a light that is off a dot.
 fn row(task: &TaskView, width: usize, is_live: bool) -> Line {
     let mut line = plain(format!("{:>5}  ", task.task));
     let each = if is_live { 2 } else { 3 };

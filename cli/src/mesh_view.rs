@@ -20,7 +20,7 @@ impl View for Mesh {
     }
 }
 
-/// The jobs as lines of text.
+/// Returns the jobs as lines of text.
 fn table(jobs: &[JobView]) -> Vec<String> {
     if jobs.is_empty() {
         return vec!["no jobs are running".into()];

@@ -42,7 +42,7 @@ pub fn run(options: &OmpOptions) -> Result<(), String> {
     Err(format!("{}: cannot be run: {failed}", program.display()))
 }
 
-/// The folder with `libgomp.so.1`, beside this command.
+/// Returns the folder with `libgomp.so.1`, beside this command.
 fn library() -> Result<PathBuf, String> {
     let command =
         env::current_exe().map_err(|e| format!("cannot find the path of this program: {e}"))?;
@@ -59,7 +59,7 @@ fn library() -> Result<PathBuf, String> {
     })
 }
 
-/// The program's file: the name itself if it has a slash, otherwise as the shell finds it.
+/// Returns the program's file: the name itself if it has a slash, otherwise as the shell finds it.
 fn find(name: &OsStr) -> Result<PathBuf, String> {
     let is_program = |path: &Path| {
         fs::metadata(path)

@@ -251,21 +251,21 @@ pub enum OutputOption {
     Labelled,
 }
 
-/// The parser of the launcher under one of its names.
+/// Returns the parser of the launcher under one of its names.
 #[must_use]
 pub fn run_command(name: &str) -> clap::Command {
     let command = clap::Command::new("run").version(env!("CARGO_PKG_VERSION"));
     named(RunOptions::augment_args(command), name)
 }
 
-/// The parser of the display of jobs under one of its names.
+/// Returns the parser of the display of jobs under one of its names.
 #[must_use]
 pub fn mesh_command(name: &str) -> clap::Command {
     let about = "Show the jobs that run on this machine: their ranks, their cores, and what each rank does or waits for";
     view_command(name, about)
 }
 
-/// The parser of the display of markers.
+/// Returns the parser of the display of markers.
 #[must_use]
 pub fn markers_command() -> clap::Command {
     let about = "Show the lights and texts that MPL tasks set (the Program Marker Array)";
@@ -284,7 +284,7 @@ fn view_command(name: &str, about: &'static str) -> clap::Command {
     )
 }
 
-/// The parser of `margay` itself.
+/// Returns the parser of `margay` itself.
 #[must_use]
 pub fn margay_command() -> clap::Command {
     Margay::command()
@@ -310,7 +310,7 @@ fn named(command: clap::Command, name: &str) -> clap::Command {
     }
 }
 
-/// The error of a parser in one line: what is wrong, and where help is.
+/// Returns the error of a parser in one line: what is wrong, and where help is.
 #[must_use]
 pub fn one_line(error: &clap::Error, name: &str) -> String {
     let text = error.to_string();

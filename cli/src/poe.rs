@@ -110,7 +110,7 @@ pub struct PoeOptions {
     pub program: Vec<OsString>,
 }
 
-/// The parser of `poe`.
+/// Returns the parser of `poe`.
 #[must_use]
 pub fn command() -> clap::Command {
     let command = clap::Command::new(NAME)
@@ -149,7 +149,8 @@ impl Division {
     }
 }
 
-/// The words as the parser wants them: options with two dashes, then `--`, the program and its arguments.
+/// Returns the words as the parser wants them: options with two dashes, then `--`, the program and
+/// its arguments.
 ///
 /// # Errors
 /// When an option before the program does not exist.
@@ -324,7 +325,8 @@ pub fn job(options: PoeOptions) -> Result<Job, String> {
     })
 }
 
-/// The programs of a command file: words between blanks; empty lines and those that begin with # or ! are left out.
+/// Returns the programs of a command file: words between blanks; empty lines and those that begin
+/// with # or ! are left out.
 fn command_file(path: &Path) -> Result<Vec<Vec<OsString>>, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|e| format!("cannot read the command file '{}': {e}", path.display()))?;

@@ -1,4 +1,4 @@
-//! Nothing is left behind, whoever is killed and whatever the ranks have started.
+//! Nothing is left behind, whichever process is killed and whatever the ranks have started.
 
 mod common;
 

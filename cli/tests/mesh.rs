@@ -19,7 +19,7 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&done.out).unwrap()
 }
 
-/// A job in which 0 and 1 wait for each other, 2 computes and 3 has finished.
+/// Returns a job in which 0 and 1 wait for each other, 2 computes and 3 has finished.
 fn deadlocked() -> Running {
     let line = "-n 4 %act init only:0 call:MPI_Recv wait:recv:1:5 all only:1 call:MPI_Recv \
                 wait:recv:0:any all only:3 fin all print:ready only:3 exit:0 all sleep:60000";
@@ -98,7 +98,8 @@ fn a_busy_rank_is_seen_busy() {
     send("KILL", running.pid());
 }
 
-/// What a live display shows in a terminal until a text has come so many times; then it is told to quit.
+/// Returns what a live display shows in a terminal until `text` has come `times` times; then it
+/// gets the key to quit.
 fn live(words: &[&str], text: &str, times: usize) -> String {
     let mut command = fresh(margay());
     command.args(words).env("TERM", "xterm");
@@ -128,7 +129,7 @@ fn the_live_display_refreshes_until_q() {
     send("KILL", running.pid());
 }
 
-/// A job in which tasks 0 and 2 of three show markers.
+/// Returns a job in which tasks 0 and 2 of three show markers.
 fn marked() -> Running {
     let line = "-n 3 %act init only:0 mark:1:2:step-7 all only:2 mark:0:9:done all print:ready sleep:60000";
     let mut running = Running::start(&mut command(line));

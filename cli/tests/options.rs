@@ -7,7 +7,7 @@ use std::process::Command;
 
 use common::*;
 
-/// The command under another of its names.
+/// Returns the command under another of its names.
 fn named(directory: &tempfile::TempDir, name: &str) -> Command {
     let path = directory.path().join(name);
     symlink(margay(), &path).unwrap();

@@ -1,5 +1,5 @@
-/* Rank 1 posts a receive and computes without calling MPI; rank 0 sends synchronously and tells how long that took,
- * and whether rank 1 was still computing when it was done. */
+/* Rank 1 posts a receive and computes without calling MPI; rank 0 sends synchronously and reports
+ * how long that took, and whether rank 1 was still computing when it was done. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
     } else {
         while (MPI_Wtime() - begun < 2.0) { }
     }
-    /* One clock for both: who leaves the barrier late must not seem to be done early. */
+    /* One clock for both: a rank that leaves the barrier late must not seem to be done early. */
     ended[rank] = MPI_Wtime();
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     for (int i = 0; rank == 1 && i < BYTES; i++)

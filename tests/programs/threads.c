@@ -12,7 +12,7 @@
 enum { MOST_THREADS = 16, MOST_INTS = 60000 };
 static int rank, size, threads, rounds;
 static MPI_Comm own[MOST_THREADS], shared;
-static pthread_barrier_t meeting;
+static pthread_barrier_t barrier;
 
 static void require(int holds, const char *what, int thread, int round)
 {
@@ -41,7 +41,8 @@ static int length(int thread, int round)
     return lengths[(thread * 5 + round) % 9];
 }
 
-/* Every exchange that a thread can do without others of its rank; `tag` tells the threads apart. */
+/* Every exchange that a thread can do without others of its rank; `tag` distinguishes the threads.
+ * */
 static void exchange(MPI_Comm comm, int thread, int tag, int round, int *out, int *in)
 {
     int right = (rank + 1) % size, left = (rank + size - 1) % size, n = length(thread, round), count;
@@ -122,11 +123,11 @@ static void together(int thread, int *out, int *in)
                 require(is(in, n, rank, thread + 1, round), "wrong data from a thread of this rank", thread, round);
             }
         }
-    pthread_barrier_wait(&meeting);
+    pthread_barrier_wait(&barrier);
     /* One thread begins, another waits, while a third makes progress in a wait of its own. */
     for (int round = 0; round < 50; round++) {
         if (thread == 0) MPI_Irecv(handed_in, 100, MPI_INT, left, 2000, shared, &handed_over);
-        pthread_barrier_wait(&meeting);
+        pthread_barrier_wait(&barrier);
         if (thread == 1 % threads) {
             MPI_Wait(&handed_over, MPI_STATUS_IGNORE);
             require(is(handed_in, 100, left, 0, round), "wrong data in a request that was handed over", thread, round);
@@ -135,7 +136,7 @@ static void together(int thread, int *out, int *in)
             fill(out, 100, rank, 0, round);
             MPI_Send(out, 100, MPI_INT, right, 2000, shared);
         }
-        pthread_barrier_wait(&meeting);
+        pthread_barrier_wait(&barrier);
     }
     /* All threads take from one queue what the left neighbour's threads send: each message once. */
     for (int round = 0; round < rounds; round++) {
@@ -159,7 +160,7 @@ static void *work(void *argument)
         collectives(thread, round);
     }
     for (int round = 0; round < rounds; round++) exchange(shared, thread, thread, round, out, in);
-    pthread_barrier_wait(&meeting);
+    pthread_barrier_wait(&barrier);
     together(thread, out, in);
     free(out), free(in);
     return NULL;
@@ -178,7 +179,7 @@ int main(int argc, char **argv)
     require(threads <= MOST_THREADS && rounds <= 100000, "too many", 0, 0);
     for (int t = 0; t < threads; t++) MPI_Comm_dup(MPI_COMM_WORLD, &own[t]);
     MPI_Comm_dup(MPI_COMM_WORLD, &shared);
-    pthread_barrier_init(&meeting, NULL, (unsigned)threads);
+    pthread_barrier_init(&barrier, NULL, (unsigned)threads);
     for (int t = 1; t < threads; t++) pthread_create(&others[t], NULL, work, (void *)(intptr_t)t);
     work((void *)0);
     for (int t = 1; t < threads; t++) pthread_join(others[t], NULL);

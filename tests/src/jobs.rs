@@ -190,7 +190,7 @@ impl Job {
         &self.mark
     }
 
-    /// Waits until the output holds `text` so many times.
+    /// Waits until the output holds `text` this many times.
     ///
     /// # Panics
     /// When the time is over.

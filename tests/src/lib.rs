@@ -32,7 +32,8 @@ pub fn program(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Whether no two of the CPUs that this process may use belong to one core, as far as the system tells.
+/// Whether no two of the CPUs that this process may use belong to one core, as far as the system
+/// reports.
 pub fn one_cpu_a_core() -> bool {
     let cores: Vec<String> = margay_sys_os::cpu::affinity()
         .iter()

@@ -11,7 +11,7 @@ use crate::{command, program, scratch, stage, succeed};
 pub struct Voice {
     /// Its name, and the folder of its programs.
     pub name: &'static str,
-    /// How the linker is told of it, and of others that its programs use.
+    /// The linker's options for it, and for others that its programs use.
     pub libraries: &'static [&'static str],
     /// Variables that its programs run with.
     pub environment: &'static [(&'static str, &'static str)],

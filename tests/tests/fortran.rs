@@ -23,7 +23,7 @@ fn compiled(folder: &Path, wrapper_name: &str, sources: &[&str], name: &str) -> 
     executable
 }
 
-/// What a program prints on so many ranks.
+/// Returns what a program prints on this many ranks.
 fn printed(executable: &Path, ranks: u32) -> String {
     succeed(
         command(stage().join("bin/mpiexec"), 60)

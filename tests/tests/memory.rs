@@ -7,7 +7,7 @@ use margay_tests::jobs::{Built, Words};
 
 const RANKS: u32 = 64;
 
-/// The largest private and shared KiB at each stage that the ranks tell.
+/// The largest private and shared KiB at each stage that the ranks report.
 fn largest(built: &Built) -> HashMap<String, (i64, i64)> {
     let out = Words::mpiexec(100, RANKS, &built.path(), "").succeed(120);
     let mut stages: HashMap<String, (i64, i64)> = HashMap::new();

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use margay_sys_os::cpu;
 use margay_tests::{command, program, run, scratch, stage, succeed};
 
-/// The words that compile and link with the library alone, as pkg-config tells them.
+/// The words that compile and link with the library alone, as pkg-config prints them.
 fn flags() -> Vec<String> {
     let flags = succeed(
         command("pkg-config", 60)
@@ -175,7 +175,8 @@ fn the_survivors_of_a_death_go_on() {
             assert_eq!(output.status.code(), Some(0), "{phase}: {}", said(&output));
         }
     }
-    // When the first process dies the others go on too, but whoever waits for it does not wait for them; so ask them.
+    // When the first process dies the others go on too, but a command that waits for it does not
+    // wait for them; so ask them.
     for phase in ["first", "first exit code"] {
         let output = run(command("sh", 60)
             .args(["-c", "\"$1\" \"$2\" 'go on' | cat", "sh"])
@@ -268,7 +269,7 @@ fn threads_are_pinned_in_the_inherited_set() {
     assert_eq!(report.contains(&shared), usable.len() < 4, "{report}");
     assert!(report.contains("lines"), "{report}");
 
-    // Spinning threads that share CPUs take a thousand times as long; the user is told once.
+    // Spinning threads that share CPUs take a thousand times as long; the user is warned once.
     let threads = (usable.len() + 1).to_string();
     let output = run(command(&executable, 60).args(["1", &threads]));
     let told = format!(

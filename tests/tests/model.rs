@@ -70,7 +70,8 @@ fn files_hold_what_the_model_says() {
     }
 }
 
-/// Where the system refuses cross-memory attach, all goes through pipes; on one core, everybody waits by giving way.
+/// Where the system refuses cross-memory attach, all goes through pipes; on one core, everybody
+/// waits by yielding.
 #[test]
 fn the_model_holds_in_narrow_surroundings() {
     let refuse = Built::plain("days/refuse.c", &[]);

@@ -1,5 +1,6 @@
-//! Random nested OpenMP programs on Margay's library, against what executing them in order would give. All are interpreted by one C
-//! program (`tests/programs/openmp/random.c`), so that a seed is a program; what differs or hangs is told with the seed.
+//! Random nested OpenMP programs on Margay's library, against what executing them in order would
+//! give. All are interpreted by one C program (`tests/programs/openmp/random.c`), so that a seed is
+//! a program; what differs or hangs is reported with the seed.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -151,7 +152,7 @@ fn faults_are_found_and_told_with_the_seed() {
         let output = run(&mut random);
         let told = text(&output);
         let expected = if fault == "hang" { 3 } else { 1 };
-        // A fault in the middle of a program may also make it hang, which is told all the same.
+        // A fault in the middle of a program may also make it hang, which is reported all the same.
         assert!(
             matches!(output.status.code(), Some(1 | 3)),
             "{fault}: {told}"

@@ -47,8 +47,8 @@ fn ranks_die_at_any_moment_and_the_others_finish() {
     }
 }
 
-/// A seed chooses what is done, who dies, when, and how many at once; all who live must have seen the same agreements.
-/// MARGAY_TEST_SEEDS widens the search: so many times twelve jobs.
+/// A seed chooses what is done, which ranks die, when, and how many at once; all live ranks must
+/// have seen the same agreements. MARGAY_TEST_SEEDS widens the search: this many times twelve jobs.
 #[test]
 fn who_lives_agrees_whoever_dies_when_over_both_transports() {
     let built = Built::mpi("mpi/deaths.c");
@@ -70,8 +70,9 @@ fn who_lives_agrees_whoever_dies_when_over_both_transports() {
     }
 }
 
-/// The moment of death moves through the operations, most of which hold the key of an RMA queue or the lock of elements. How often an error told of it
-/// is no matter of the test, but that everybody ends, nobody waits and who lives works on.
+/// The moment of death moves through the operations, most of which hold the key of an RMA queue or
+/// the lock of elements. How often an error reported it is no matter of the test, but that
+/// everybody ends, nobody waits and the live ranks work on.
 #[test]
 fn who_dies_in_a_window_leaves_nobody_waiting() {
     let built = Built::mpi("mpi/window_deaths.c");

@@ -17,7 +17,8 @@ fn threads_may_do_anything_at_any_time() {
     }
 }
 
-/// Every seed is a program. MARGAY_TEST_SEEDS widens the search: by so many times 20 programs for each shape of job.
+/// Every seed is a program. MARGAY_TEST_SEEDS widens the search: by this many times 20 programs for
+/// each shape of job.
 #[test]
 fn random_programs_give_what_the_model_says() {
     let built = Built::mpi("model/programs.c");

@@ -31,7 +31,7 @@ fn is_about_examples(block: &[String]) -> bool {
     block.iter().any(about)
 }
 
-/// A script that runs each line as an interactive shell would, and tells its status.
+/// A script that runs each line as an interactive shell would, and prints its status.
 fn script(block: &[String]) -> String {
     // Jobs have numbers, and one that is still running does not outlive the script.
     let mut script = String::from("set -m\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\n");

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use crate::stage::{output, put};
 
-/// The folder beside the stage tree.
+/// Returns the folder beside the stage tree.
 ///
 /// # Errors
 /// When the tree's folder has no name.

@@ -27,7 +27,7 @@ pub fn run(root: &Path, check: bool) -> Result<(), String> {
     std::fs::write(&file, new).map_err(|e| format!("cannot write {GUIDE}: {e}"))
 }
 
-/// The text with its lists printed anew.
+/// Returns the text with its lists printed anew.
 ///
 /// # Errors
 /// When a list is not known or does not end.
@@ -59,7 +59,7 @@ fn list(name: &str) -> Option<String> {
     })
 }
 
-/// A table for each category that has rows; `row` gives a row's category and cells.
+/// Returns a table for each category that has rows; `row` gives a row's category and cells.
 fn tables<T>(heads: &[&str], all: &[T], row: impl Fn(&T) -> (&'static str, Vec<String>)) -> String {
     let mut text = String::new();
     for category in CATEGORIES {
@@ -189,7 +189,7 @@ mod tests {
         assert!(fill("<!-- begin events: -->\n").is_err());
     }
 
-    /// Whoever reads a variable of the environment that is ours has to name it in the table.
+    /// Code that reads a variable of the environment that is ours has to name it in the table.
     #[test]
     fn every_environment_variable_is_in_the_table() {
         let known: BTreeSet<&str> = CONTROLS

@@ -53,7 +53,7 @@ pub fn run(root: &Path, check: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The texts of all files.
+/// Returns the texts of all files.
 ///
 /// # Errors
 /// When a source cannot be read or understood.
@@ -116,7 +116,7 @@ pub(crate) struct Function {
 /// A constant of the ABI.
 pub(crate) struct Constant {
     pub name: String,
-    /// The name of its Rust type, which tells how it is written in C.
+    /// The name of its Rust type, which determines how it is written in C.
     pub ty: String,
     /// A number in decimal, or the name of another constant.
     pub value: String,
@@ -133,7 +133,7 @@ impl Function {
     }
 }
 
-/// All functions, file by file in alphabetical order, each in the order of its file.
+/// Returns all functions, file by file in alphabetical order, each in the order of its file.
 pub(crate) fn functions(folder: &Path) -> Result<Vec<Function>, String> {
     let mut all = Vec::new();
     for file in library::rust_files(folder)? {
@@ -260,7 +260,7 @@ fn function(
     })
 }
 
-/// The C declaration of `name` with a Rust type as `abi/mpi/src/types.rs` names them.
+/// Returns the C declaration of `name` with a Rust type as `abi/mpi/src/types.rs` names them.
 fn declare(ty: &Type, name: &str, c: bool) -> Result<String, String> {
     match ty {
         Type::Path(path) => {
@@ -321,7 +321,7 @@ fn declare(ty: &Type, name: &str, c: bool) -> Result<String, String> {
     }
 }
 
-/// All constants in their order.
+/// Returns all constants in their order.
 pub(crate) fn constant_list(root: &Path) -> Result<Vec<Constant>, String> {
     let mut all = Vec::new();
     for item in &parse(&root.join("run/mpi/src/constants.rs"))?.items {
@@ -412,7 +412,7 @@ fn type_name(ty: &Type) -> String {
     }
 }
 
-/// A number in decimal, or the name of another constant.
+/// Returns a number in decimal, or the name of another constant.
 fn value(expr: &Expr) -> Result<String, String> {
     match expr {
         Expr::Lit(literal) => match &literal.lit {

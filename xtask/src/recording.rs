@@ -41,7 +41,7 @@ pub fn write(stage: &Path) -> Result<()> {
         .with_context(|| format!("{}: cannot be written", file.display()))
 }
 
-/// The text of the session: commands after a prompt, and their output.
+/// Returns the text of the session: commands after a prompt, and their output.
 fn run(stage: &Path) -> Result<String> {
     let folder = stage.join(format!(".recording{}", std::process::id()));
     std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;

@@ -61,7 +61,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// The files and links in which two folders differ.
+/// Returns the files and links in which two folders differ.
 fn differences(a: &Path, b: &Path) -> Result<Vec<String>> {
     let (first, second) = (contents(a)?, contents(b)?);
     let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();

@@ -14,7 +14,7 @@ use crate::tools::{self, Tools};
 use crate::verify::{self, Machine};
 use crate::{debug_info, fortran, header, library, tidy, workspace};
 
-/// The stage tree's folder: `MARGAY_STAGE`, else `stage/` in the workspace.
+/// Returns the stage tree's folder: `MARGAY_STAGE`, else `stage/` in the workspace.
 pub fn folder() -> PathBuf {
     std::env::var_os("MARGAY_STAGE").map_or_else(|| workspace().join("stage"), PathBuf::from)
 }
@@ -68,9 +68,9 @@ const FILES: [(&str, &str, u32); 11] = [
     ),
 ];
 
-/// The place in the tree of a page, a picture or an example of the workspace, both as relative
-/// paths; `None` for other files. Pages keep their relative places, so that links between them
-/// work in the workspace and in the tree.
+/// Returns the place in the tree of a page, a picture or an example of the workspace, both as
+/// relative paths; `None` for other files. Pages keep their relative places, so that links between
+/// them work in the workspace and in the tree.
 #[must_use]
 pub fn installed(path: &str) -> Option<String> {
     if path.starts_with("examples/") {
@@ -246,8 +246,8 @@ fn libraries(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Links `libgomp.so.1` with the names and versions of its list. In a folder of its own, so that only who asks for it gets it
-/// in place of the compiler's.
+/// Links `libgomp.so.1` with the names and versions of its list. In a folder of its own, so that
+/// only programs that ask for it get it in place of the compiler's.
 fn openmp(tools: &Tools, built: &Path, to: &Path) -> Result<()> {
     let list = workspace().join("abi/gomp/symbols.txt");
     let list = fs::read_to_string(&list).with_context(|| list.display().to_string())?;
@@ -382,7 +382,7 @@ fn pages(margay: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a command prints.
+/// Returns what a command prints.
 ///
 /// # Errors
 /// When it cannot be started or fails, with what it says.
@@ -469,7 +469,7 @@ fn relink(target: &str, link: &Path) -> Result<()> {
         .with_context(|| format!("{}: cannot be written", link.display()))
 }
 
-/// A free name beside `path`, in a folder that exists.
+/// Returns a free name beside `path`, in a folder that exists.
 fn partial(path: &Path) -> Result<PathBuf> {
     let folder = path.parent().context("a path without a folder")?;
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;

@@ -26,7 +26,7 @@ pub(crate) struct Symbol<'a> {
     pub data: Option<(u64, u64)>,
 }
 
-/// The symbols that a library defines, but those of threads' own data.
+/// Returns the symbols that a library defines, but those of threads' own data.
 pub(crate) fn defined<'a>(elf: &Elf<'a>) -> Vec<Symbol<'a>> {
     let mut names = BTreeMap::new();
     for definition in elf.verdef.iter().flat_map(|section| section.iter()) {
@@ -169,7 +169,7 @@ const ENTRY: usize = 16;
 /// Where a section header of a 64-bit file has the section's size.
 const SECTION_SIZE_AT: usize = 32;
 
-/// The symbols, all at one place but for data.
+/// Returns the symbols, all at one place but for data.
 fn assembly(symbols: &[&Symbol]) -> String {
     let mut text = String::from(".text\n");
     let mut data: BTreeMap<u64, Vec<&Symbol>> = BTreeMap::new();

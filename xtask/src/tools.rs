@@ -63,13 +63,13 @@ impl Tools {
         Ok(Self { folder })
     }
 
-    /// The C compiler.
+    /// Returns the C compiler.
     #[must_use]
     pub fn cc(&self) -> PathBuf {
         self.folder.join(CC)
     }
 
-    /// What cargo calls with rustc and its arguments.
+    /// Returns what cargo calls with rustc and its arguments.
     #[must_use]
     pub fn rustc_wrapper(&self) -> PathBuf {
         self.folder.join("rustc")
@@ -88,7 +88,7 @@ impl Tools {
     }
 }
 
-/// The names by which folders are recorded. Of several that match, the last one counts.
+/// Returns the names by which folders are recorded. Of several that match, the last one counts.
 fn renamed<'a>(
     workspace: &Path,
     target: &Path,
@@ -103,7 +103,7 @@ fn renamed<'a>(
     ]
 }
 
-/// A word of a shell's command.
+/// Returns a word of a shell's command.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,5 +1,5 @@
-//! What must be true of everything that leaves the house: it runs with an old glibc, tells nothing of the machine on which it was
-//! built, and is small.
+//! What must be true of everything that leaves the house: it runs with an old glibc, names nothing
+//! of the machine on which it was built, and is small.
 
 use std::fs;
 use std::io::Read as _;
@@ -54,7 +54,7 @@ pub fn refuse(findings: &[String]) -> Result<()> {
     bail!("this must not be handed on:\n{}", findings.join("\n"))
 }
 
-/// All regular files below a folder, links left out, with their paths inside; in order.
+/// Returns all regular files below a folder, links left out, with their paths inside; in order.
 ///
 /// # Errors
 /// When a folder cannot be read.
@@ -79,7 +79,7 @@ pub fn files(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
     Ok(all)
 }
 
-/// What is wrong with a file.
+/// Returns what is wrong with a file.
 ///
 /// # Errors
 /// When it looks like a program or an archive and is none.
@@ -108,7 +108,8 @@ pub fn file(name: &str, bytes: &[u8], machine: &Machine) -> Result<Vec<String>> 
     Ok(findings)
 }
 
-/// What a program or library needs from the C library or the compiler's that the oldest does not have, as `name@version`.
+/// Returns what a program or library needs from the C library or the compiler's that the oldest
+/// does not have, as `name@version`.
 ///
 /// # Errors
 /// When the bytes are no such file.
@@ -138,7 +139,8 @@ pub fn too_new(bytes: &[u8]) -> Result<Vec<String>> {
     Ok(needs)
 }
 
-/// A finding when something has more bytes than the limit, with the largest of the files in it.
+/// Returns a finding when something has more bytes than the limit, with the largest of the files in
+/// it.
 pub fn too_large(
     what: &str,
     total: u64,
@@ -160,11 +162,12 @@ pub fn too_large(
     ))
 }
 
-/// Folders of the machine on which is built, of which nothing may tell.
+/// Folders of the machine on which is built, which nothing may name.
 pub struct Machine(Option<Regex>);
 
 impl Machine {
-    /// The workspace, the build folder, the toolchain, the packages of others, and what is named.
+    /// Returns the workspace, the build folder, the toolchain, the packages of others, and what is
+    /// named.
     ///
     /// # Errors
     /// When the compiler does not say where it is.
@@ -196,14 +199,14 @@ impl Machine {
         Self((!names.is_empty()).then(|| Regex::new(&any).expect("names are escaped")))
     }
 
-    /// The first place that names one of them.
+    /// Returns the first place that names one of them.
     fn found(&self, bytes: &[u8]) -> Option<String> {
         let found = self.0.as_ref()?.find(bytes)?;
         Some(String::from_utf8_lossy(found.as_bytes()).into_owned())
     }
 }
 
-/// Where cargo keeps packages.
+/// Returns where cargo keeps packages.
 ///
 /// # Errors
 /// When neither `CARGO_HOME` nor `HOME` is set.
@@ -215,7 +218,7 @@ pub fn cargo_home() -> Result<PathBuf> {
     Ok(Path::new(&home).join(".cargo"))
 }
 
-/// Where the compiler and its standard library are.
+/// Returns where the compiler and its standard library are.
 ///
 /// # Errors
 /// When the compiler does not say so.

@@ -140,7 +140,7 @@ fn verify(members: &[Member], packed: &[u8], machine: &Machine) -> Result<()> {
     verify::refuse(&findings)
 }
 
-/// All files of the stage tree.
+/// Returns all files of the stage tree.
 fn tree(stage: &Path, version: &str, tools: &Tools) -> Result<Vec<Member>> {
     let scratch = tempfile::tempdir()?;
     let alias = alias(tools, scratch.path())?;
@@ -189,7 +189,7 @@ fn tree(stage: &Path, version: &str, tools: &Tools) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// The program that starts `margay` under another name.
+/// Returns the program that starts `margay` under another name.
 fn alias(tools: &Tools, scratch: &Path) -> Result<Vec<u8>> {
     let made = scratch.join("alias");
     output(
@@ -202,7 +202,7 @@ fn alias(tools: &Tools, scratch: &Path) -> Result<Vec<u8>> {
     Ok(fs::read(&made)?)
 }
 
-/// The files with debug information.
+/// Returns the files with debug information.
 fn debug_members(folder: &Path) -> Result<Vec<Member>> {
     let files = verify::files(folder)?.into_iter();
     files
@@ -228,7 +228,8 @@ const SYSTEM: [&str; 7] = [
     "ld-linux-x86-64.so.2",
 ];
 
-/// The platform's tag: the oldest glibc that has all symbols that the programs and libraries want.
+/// Returns the platform's tag: the oldest glibc that has all symbols that the programs and
+/// libraries want.
 fn tag(members: &[Member]) -> Result<String> {
     let mut glibc = (2, 17); // the oldest of the manylinux tags with a number
     for member in members.iter().filter(|m| m.bytes.starts_with(b"\x7fELF")) {

@@ -1,4 +1,4 @@
-//! The runtime of this process: the one look-up.
+//! The runtime of this process: the one place that looks it up.
 
 use std::sync::OnceLock;
 

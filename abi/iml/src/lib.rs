@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_run_threads::{Config, DequeMark, Iterations, Pool, Schedule, Worker};
 
-/// The pool of this process: the one look-up. Its threads are started at the first call.
+/// The pool of this process: the one place that looks it up. Its threads are started at the first
+/// call.
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     POOL.get_or_init(|| Pool::new(Config::default()))
@@ -284,7 +285,7 @@ unsafe extern "C" fn margay_iml_spawn(
             if !group.is_cancelled() {
                 match (task, with_result) {
                     (Some(task), _) => task(argument),
-                    // SAFETY: the user's place for the result, who reads it after the wait.
+                    // SAFETY: the user's place for the result, which the user reads after the wait.
                     (None, Some(task)) => unsafe { result.write(task(argument)) },
                     (None, None) => {}
                 }

@@ -16,7 +16,7 @@ use crate::types::*;
 use crate::user::{Place, Text, TextOut};
 
 mpi! {
-    /// The own rank.
+    /// The calling process's rank.
     fn MPI_Comm_rank(comm: MPI_Comm, rank: Place<c_int>) |mpi| on comm {
         rank.put("rank", mpi.with_comm(comm.value(), |c| Ok(c.rank))? as c_int)
     }

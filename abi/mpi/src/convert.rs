@@ -96,8 +96,8 @@ pub fn wide<T: Int>(name: &str, array: In<T>, n: usize) -> Result<Vec<i64>> {
     Ok(array.slice(name, n)?.iter().map(|v| v.wide()).collect())
 }
 
-/// The bytes of `count` elements at `buf`, if the datatype is a predefined one without holes and nothing is unusual;
-/// else [`data`] converts the arguments or says what is wrong.
+/// The bytes of `count` elements at `buf`, if the datatype is a predefined one without holes and
+/// nothing is unusual; else [`data`] converts the arguments or reports the error.
 #[inline(always)]
 pub fn piece(buf: Buf, count: i64, datatype: MPI_Datatype) -> Option<Piece> {
     let bytes = (count as u64).checked_mul(basic_size(datatype.value())?)?;

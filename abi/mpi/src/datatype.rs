@@ -114,7 +114,7 @@ mpi! {
         newtype.put("newtype", MPI_Datatype::new(mpi.datatype_f90(MPI_COMBINER_F90_INTEGER, 0, r)?))
     }
 
-    /// The type of a class with so many bytes.
+    /// The type of a class with this many bytes.
     fn MPI_Type_match_size(typeclass: c_int, size: c_int, datatype: Place<MPI_Datatype>) |mpi| {
         datatype.put("datatype", MPI_Datatype::new(mpi.datatype_of_size(typeclass, size)?))
     }

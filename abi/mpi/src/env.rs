@@ -118,7 +118,7 @@ mpi! {
         info.put("info", MPI_Info::new(mpi.info_create(entries)?))
     }
 
-    /// The sizes that a Fortran library has told; `MPI_INFO_NULL` as long as none has.
+    /// The sizes that a Fortran library has reported; `MPI_INFO_NULL` as long as none has.
     always fn MPI_Abi_get_fortran_info(info: Place<MPI_Info>) |mpi| {
         let handle = match mpi.fortran_info() {
             Some(entries) => mpi.info_create(entries)?,
@@ -127,7 +127,7 @@ mpi! {
         info.put("info", MPI_Info::new(handle))
     }
 
-    /// What Fortran's true and false look like: not known, as long as no Fortran library has told it.
+    /// What Fortran's true and false look like; not known before a Fortran library reports it.
     always fn MPI_Abi_get_fortran_booleans(logical_size: c_int, logical_true: Buf, logical_false: Buf, is_set: Place<c_int>) |mpi| {
         let known = mpi.fortran_booleans(logical_size);
         if let Some((yes, no)) = &known {
@@ -137,7 +137,7 @@ mpi! {
         is_set.put("is_set", c_int::from(known.is_some()))
     }
 
-    /// A Fortran library tells what its true and false look like.
+    /// Takes what true and false of a Fortran library look like.
     always fn MPI_Abi_set_fortran_booleans(logical_size: c_int, logical_true: Buf, logical_false: Buf) |mpi| {
         if !matches!(logical_size, 1 | 2 | 4 | 8 | 16) {
             fail!(MPI_ERR_ARG, "logical_size is {logical_size}; 1, 2, 4, 8 and 16 are sizes of a Fortran logical");
@@ -147,7 +147,7 @@ mpi! {
         mpi.set_fortran_booleans(values)
     }
 
-    /// A Fortran library tells its sizes.
+    /// Takes the sizes that a Fortran library reports.
     always fn MPI_Abi_set_fortran_info(info: MPI_Info) |mpi| {
         mpi.set_fortran_info(mpi.info(info.value())?)
     }

@@ -23,7 +23,7 @@ mpi! {
         size.put("size", mpi.group(group.value())?.size() as c_int)
     }
 
-    /// The own rank, `MPI_UNDEFINED` outside.
+    /// The calling process's rank, `MPI_UNDEFINED` outside.
     fn MPI_Group_rank(group: MPI_Group, rank: Place<c_int>) |mpi| {
         let own = mpi.group(group.value())?.rank(mpi.world_rank());
         rank.put("rank", own.map_or(MPI_UNDEFINED, |r| r as c_int))

@@ -23,7 +23,7 @@ mpi! {
         finish_one(request, status, mpi.wait(request.take("request")?.value())?)
     }
 
-    /// Looks whether an operation has ended.
+    /// Tests whether an operation has ended.
     fn MPI_Test(request: Place<MPI_Request>, flag: Place<c_int>, status: Place<MPI_Status>) |mpi| {
         let ended = mpi.test(request.take("request")?.value())?;
         flag.put("flag", c_int::from(ended.is_some()))?;
@@ -42,7 +42,7 @@ mpi! {
         in_status(failed)
     }
 
-    /// Looks whether all of several operations have ended.
+    /// Tests whether all of several operations have ended.
     fn MPI_Testall(count: c_int, array_of_requests: Out<MPI_Request>, flag: Place<c_int>, array_of_statuses: Out<MPI_Status>) |mpi| {
         let handles = array_of_requests.slice("array_of_requests", request_count(count)?)?;
         let all = mpi.test_all(&values(handles))?;
@@ -61,7 +61,7 @@ mpi! {
         finish_any(handles, array_of_requests, indx, status, mpi.wait_any(&values(handles))?)
     }
 
-    /// Looks whether one of several operations has ended.
+    /// Tests whether one of several operations has ended.
     fn MPI_Testany(count: c_int, array_of_requests: Out<MPI_Request>, indx: Place<c_int>, flag: Place<c_int>, status: Place<MPI_Status>) |mpi| {
         let handles = array_of_requests.slice("array_of_requests", request_count(count)?)?;
         let found = mpi.test_any(&values(handles))?;
@@ -79,7 +79,7 @@ mpi! {
         finish_some(handles, outcount, array_of_indices, array_of_statuses, some)
     }
 
-    /// Looks which of several operations have ended.
+    /// Tests which of several operations have ended.
     fn MPI_Testsome(incount: c_int, array_of_requests: Out<MPI_Request>, outcount: Place<c_int>, array_of_indices: Out<c_int>, array_of_statuses: Out<MPI_Status>) |mpi| {
         let handles = array_of_requests.slice("array_of_requests", request_count(incount)?)?;
         let some = mpi.test_some(&values(handles))?;
@@ -92,7 +92,7 @@ mpi! {
         request.put("request", MPI_Request::new(MPI_REQUEST_NULL))
     }
 
-    /// Looks whether an operation has ended; the request stays.
+    /// Tests whether an operation has ended; the request stays.
     fn MPI_Request_get_status(request: MPI_Request, flag: Place<c_int>, status: Place<MPI_Status>) |mpi| {
         let found = mpi.request_status(request.value())?;
         if let Some(found) = &found {
@@ -101,7 +101,7 @@ mpi! {
         flag.put("flag", c_int::from(found.is_some()))
     }
 
-    /// Looks whether all of several operations have ended; the requests stay.
+    /// Tests whether all of several operations have ended; the requests stay.
     fn MPI_Request_get_status_all(count: c_int, array_of_requests: In<MPI_Request>, flag: Place<c_int>, array_of_statuses: Out<MPI_Status>) |mpi| {
         let handles = array_of_requests.slice("array_of_requests", request_count(count)?)?;
         let all: Option<Vec<Status>> = handles.iter().map(|h| mpi.request_status(h.value())).collect::<Result<_>>()?;
@@ -111,7 +111,7 @@ mpi! {
         flag.put("flag", c_int::from(all.is_some()))
     }
 
-    /// Looks whether one of several operations has ended; the requests stay.
+    /// Tests whether one of several operations has ended; the requests stay.
     fn MPI_Request_get_status_any(count: c_int, array_of_requests: In<MPI_Request>, indx: Place<c_int>, flag: Place<c_int>, status: Place<MPI_Status>) |mpi| {
         let handles = array_of_requests.slice("array_of_requests", request_count(count)?)?;
         let mut active = false;
@@ -133,7 +133,7 @@ mpi! {
         flag.put("flag", c_int::from(!active))
     }
 
-    /// Looks which of several operations have ended; the requests stay.
+    /// Tests which of several operations have ended; the requests stay.
     fn MPI_Request_get_status_some(incount: c_int, array_of_requests: In<MPI_Request>, outcount: Place<c_int>, array_of_indices: Out<c_int>, array_of_statuses: Out<MPI_Status>) |mpi| {
         let handles = array_of_requests.slice("array_of_requests", request_count(incount)?)?;
         let mut active = false;

@@ -155,7 +155,7 @@ fn element(buf: Buf, datatype: MPI_Datatype) -> Option<Piece> {
     (buf.address() > MPI_IN_PLACE).then(|| buf.piece(bytes as usize))
 }
 
-/// Keeps the longer way out of the way of the short one, which needs neither its registers nor its stack.
+/// Keeps the slow path apart from the fast one, which needs neither its registers nor its stack.
 #[cold]
 #[inline(never)]
 fn else_way(access: impl FnOnce() -> Result<()>) -> Result<()> {

@@ -137,7 +137,7 @@ mpi! {
         })
     }
 
-    /// Sets the function that is told how many events were dropped.
+    /// Sets the function that receives the number of dropped events.
     fn MPI_T_event_set_dropped_handler(event_registration: MPI_T_event_registration, dropped_cb_function: MPI_T_event_dropped_cb_function) -> c_int {
         with(|tools| {
             let dropped = dropped_cb_function.map(|function| -> Dropped {

@@ -42,7 +42,7 @@ mpi! {
         ndims.put("ndims", mpi.comm(comm.value())?.cart()?.dims().len() as c_int)
     }
 
-    /// The grid and the own place in it.
+    /// The grid and this process's place in it.
     fn MPI_Cart_get(comm: MPI_Comm, maxdims: c_int, dims: Out<c_int>, periods: Out<c_int>, coords: Out<c_int>) |mpi| on comm {
         let object = mpi.comm(comm.value())?;
         let cart = object.cart()?;

@@ -1,9 +1,10 @@
 //! What a C program passes: pointers that are allegations, and what can be done with them.
 //!
-//! The types here appear only as parameters of the exported functions, so a value of one comes from a C caller, who is
-//! bound by the MPI standard: an argument points to what its name in the prototype says, for the time of the call (a
-//! buffer: until the operation is complete). That is the argument of every `SAFETY` line in this file. Null is checked
-//! wherever the standard does not allow it. The types' names also decide what the header prints.
+//! The types here appear only as parameters of the exported functions, so a value of one comes from
+//! a C caller, which is bound by the MPI standard: an argument points to what its name in the
+//! prototype says, for the time of the call (a buffer: until the operation is complete). That is
+//! the argument of every `SAFETY` line in this file. Null is checked wherever the standard does not
+//! allow it. The types' names also decide what the header prints.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

@@ -119,9 +119,9 @@ int mpc_queryintr(void);
 int mpc_enableintr(void);
 /* From now on messages move inside calls only, but those with a routine. */
 int mpc_disableintr(void);
-/* How long the thread that moves messages looks for more, in microseconds. */
+/* How long the thread that moves messages spins for more, in microseconds. */
 int mpc_queryintrdelay(void);
-/* Sets how long it looks for more. */
+/* Sets how long it spins for more. */
 int mpc_setintrdelay(int delay);
 /* The bytes of a complete message, whose id is invalid afterwards; -1 when it is not complete, -2 for an invalid id. */
 int mpc_status(int msgid);

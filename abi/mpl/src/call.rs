@@ -139,12 +139,12 @@ fn number(name: &str) -> Option<u64> {
     }
 }
 
-/// `libmpl` tells where its `mperrno` is.
+/// Takes from `libmpl` where its `mperrno` is.
 pub fn keep_errno_at(place: usize) {
     MPERRNO.store(place, Ordering::Release);
 }
 
-/// Notes an error and tells it, unless `MP_INFOLEVEL` is 0.
+/// Notes an error and reports it, unless `MP_INFOLEVEL` is 0.
 #[cold]
 pub fn tell(name: &str, error: &Error) -> c_int {
     crate::user::put_errno(MPERRNO.load(Ordering::Acquire), error.number());

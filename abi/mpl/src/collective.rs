@@ -74,7 +74,7 @@ fn combine(
     who: Getters,
     gid: c_int,
 ) -> Result<()> {
-    // Only those who get something need room for it.
+    // Only tasks that get something need room for it.
     let is_mine = match who {
         Getters::Root(root) => mpl.task_at(root, gid)? == mpl.task(),
         _ => true,
@@ -90,7 +90,7 @@ fn combine(
     }
 }
 
-/// The bytes of so many blocks.
+/// Returns the bytes of this many blocks.
 fn all_blocks(mpl: &Mpl, block: usize, gid: c_int) -> Result<usize> {
     match block.checked_mul(mpl.size_of(gid)? as usize) {
         Some(bytes) => Ok(bytes),

@@ -17,7 +17,7 @@ use margay_sys_os::user::{Mem, Piece};
 #[derive(Clone, Copy)]
 pub struct Ints(*mut c_int);
 
-/// `size_t *`; in Fortran an integer of four bytes, which the lowest bit of the address tells.
+/// `size_t *`; in Fortran an integer of four bytes, which the lowest bit of the address marks.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct SizePlace(usize);

@@ -42,12 +42,12 @@ mpl! {
         Ok(())
     }
 
-    /// How long the thread that moves messages looks for more, in microseconds.
+    /// How long the thread that moves messages spins for more, in microseconds.
     fn queryintrdelay() -> c_int |mpl| {
         Ok(mpl.interrupt_delay())
     }
 
-    /// Sets how long it looks for more.
+    /// Sets how long it spins for more.
     fn setintrdelay(delay: c_int) |mpl| {
         mpl.set_interrupt_delay(delay)
     }

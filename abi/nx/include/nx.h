@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 #define INVALID_PTYPE (-1) /* No process type. */
-#define FORCE_TYPE 1073741824 /* The first force type: messages of these types are received only by who asks for exactly that type. */
+#define FORCE_TYPE 1073741824 /* The first force type: only calls that ask for exactly such a type receive its messages. */
 #define NX_STD 0 /* Scheduling of a partition: each process by itself. */
 #define NX_GANG 1 /* Scheduling of a partition: gangs. */
 #define NX_SPS 2 /* Scheduling of a partition: the space alone is shared. */
@@ -22,7 +22,7 @@ extern "C" {
 #define NX_ATTR_END (-1) /* End of the attributes. */
 #define NX_ATTR_SZ 1 /* Number of nodes: an `int`. */
 #define NX_ATTR_RECT 2 /* Rows and columns: two `int`. */
-#define NX_ATTR_MAP 3 /* Nodes one by one: an `int` and an array of so many `long`. */
+#define NX_ATTR_MAP 3 /* Nodes one by one: an `int` and an array of as many `long`s. */
 #define NX_ATTR_ANCHOR 4 /* Where a rectangle begins: an `int`. */
 #define NX_ATTR_SCHED 5 /* Kind of scheduling: an `int`. */
 #define NX_ATTR_RELAXED 6 /* Whether fewer nodes will do: an `int`. */
@@ -227,7 +227,7 @@ long _msgmerge(long mid1, long mid2);
 /* Drops messages that are there. */
 void flushmsg(long typesel, long nodesel, long ptypesel);
 long _flushmsg(long typesel, long nodesel, long ptypesel);
-/* Makes a partition of so many nodes. */
+/* Makes a partition of this many nodes. */
 long nx_mkpart(const char *name, long size, long sched);
 long _nx_mkpart(const char *name, long size, long sched);
 /* Makes a partition of rows and columns. */
@@ -278,7 +278,7 @@ long _mypid(void);
 /* Changes the type of this process. */
 void setptype(long ptype);
 long _setptype(long ptype);
-/* Makes this process the controlling process of an application of so many nodes; how many it has. */
+/* Makes this process control an application of this many nodes; how many it has. */
 long nx_initve(const char *part, long size, const char *account, int *argc, char *argv[]);
 long _nx_initve(const char *part, long size, const char *account, int *argc, char *argv[]);
 /* The same for rows and columns of nodes. */
@@ -305,13 +305,13 @@ long _nx_pri(long node, long priority);
 /* Rows and columns of the application. */
 long nx_app_rect(long rows[], long cols[]);
 long _nx_app_rect(long rows[], long cols[]);
-/* The numbers of the application's nodes, in an array that the program frees; pid is 0 for the own application. */
+/* Numbers of the application's nodes, in an array that the program frees; pid 0: the caller's. */
 long nx_app_nodes(long pid, long **nodes, long n[]);
 long _nx_app_nodes(long pid, long **nodes, long n[]);
 /* Rows and columns of the application. */
 void mypart(long rows[], long cols[]);
 long _mypart(long rows[], long cols[]);
-/* The dimension of the smallest hypercube that has so many nodes. */
+/* The dimension of the smallest hypercube that has this many nodes. */
 long nodedim(void);
 long _nodedim(void);
 /* The n-th number of the Gray code. */

@@ -18,7 +18,7 @@ pub fn keep_at(place: Longs) {
     MSGINFO.store(place.number(), Ordering::Release);
 }
 
-/// Notes what is known of a message at a place of the program's, 0: where `infocount` looks.
+/// Stores what is known of a message at a place of the program's, 0: where `infocount` finds it.
 #[inline]
 pub fn note(place: usize, info: Info) {
     if place != 0 {

@@ -20,7 +20,7 @@ fn none<T>(name: Text) -> Result<T> {
 }
 
 nx! {
-    /// Makes a partition of so many nodes.
+    /// Makes a partition of this many nodes.
     free fn nx_mkpart(name: Text, size: Small, sched: Small) -> c_long {
         let _ = (size, sched);
         none(name)

@@ -14,8 +14,8 @@ use crate::call::{control, die, joined, last, nx};
 use crate::info;
 use crate::user::{Argc, Argv, Esize, Longs, LongsPlace, Small, Strings, Text, given};
 
-/// `libnx` calls this before `main`: tells where `msginfo` is, and lets a program that was started alone with options start
-/// itself anew, unless it is one that controls its application itself.
+/// `libnx` calls this before `main`: passes where `msginfo` is, and lets a program that was started
+/// alone with options start itself anew, unless it is one that controls its application itself.
 #[unsafe(export_name = "margay_nx_start")]
 extern "C" fn start(msginfo: Longs, controls: c_int) {
     info::keep_at(msginfo);
@@ -148,7 +148,7 @@ nx! {
         nx.set_ptype(ptype)
     }
 
-    /// Makes this process the controlling process of an application of so many nodes; how many it has.
+    /// Makes this process control an application of this many nodes; how many it has.
     free fn nx_initve(part: Text, size: Small, account: Text, argc: Argc, argv: Argv) -> c_long {
         let _ = account;
         initialize(size, part, argc, argv)
@@ -232,10 +232,10 @@ nx! {
         Ok(0)
     }
 
-    /// The numbers of the application's nodes, in an array that the program frees; pid is 0 for the own application.
+    /// Numbers of the application's nodes, in an array that the program frees; pid 0: the caller's.
     fn nx_app_nodes(pid: Small, nodes: LongsPlace, n: Longs) -> c_long |nx| {
         if pid != 0 {
-            refuse!(EQPARAM, "the application {pid} cannot be asked; 0 is the own one");
+            refuse!(EQPARAM, "the application {pid} cannot be asked; 0 is the caller's");
         }
         let all: Vec<c_long> = (0..nx.nodes()).collect();
         n.put("n", &[nx.nodes()])?;
@@ -250,7 +250,7 @@ nx! {
         cols.put("cols", &[c])
     }
 
-    /// The dimension of the smallest hypercube that has so many nodes.
+    /// The dimension of the smallest hypercube that has this many nodes.
     fn nodedim() -> c_long |nx| {
         Ok(nx.dimension())
     }

@@ -133,7 +133,8 @@ impl Longs {
         self.0 & !1 == 0
     }
 
-    /// The address with the bit that tells Fortran's integers, to be handed to [`Longs::at`] later.
+    /// Returns the address with the bit that marks Fortran's integers, to be handed to
+    /// [`Longs::at`] later.
     pub fn number(self) -> usize {
         self.0
     }

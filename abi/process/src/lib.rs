@@ -45,7 +45,7 @@ static USERS: Mutex<Users> = Mutex::new(Users {
     first: None,
 });
 
-/// Who uses the rank.
+/// The libraries that use the rank.
 struct Users {
     /// The world and sessions of MPI.
     mpi: u32,
@@ -76,8 +76,8 @@ pub enum Model {
     Session,
 }
 
-/// The rank of the calling thread: the one look-up through which all of MPI's state is reached. None while there is neither
-/// a world nor a session.
+/// Returns the rank of the calling thread: the one look-up through which all of MPI's state is
+/// reached. None while there is neither a world nor a session.
 #[inline]
 pub fn current() -> Option<&'static Process> {
     let mpi = CURRENT.load(Ordering::Acquire);
@@ -85,7 +85,8 @@ pub fn current() -> Option<&'static Process> {
     unsafe { mpi.as_ref() }
 }
 
-/// The tools interface, which is there before MPI is initialized and after it was finalized.
+/// Returns the tools interface, which is there before MPI is initialized and after it was
+/// finalized.
 pub fn tools() -> &'static Arc<Tools> {
     // SAFETY: the pointer is null or from `Box::into_raw` below, and stays valid until the process ends (`close`).
     if let Some(tools) = unsafe { TOOLS.load(Ordering::Acquire).as_ref() } {
@@ -109,7 +110,7 @@ pub fn tools() -> &'static Arc<Tools> {
     }
 }
 
-/// The rank if it has been opened, in use or not.
+/// Returns the rank if it has been opened, in use or not.
 pub fn known() -> Option<&'static Process> {
     let mpi = OPENED.load(Ordering::Acquire);
     // SAFETY: as in `current`.

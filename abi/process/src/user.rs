@@ -48,7 +48,7 @@ impl Buffer for Room {
 }
 
 impl Room {
-    /// The address.
+    /// Returns the address.
     #[must_use]
     pub fn address(self) -> *mut c_void {
         self.0
@@ -56,7 +56,7 @@ impl Room {
 }
 
 impl Text {
-    /// The string; none for a null pointer.
+    /// Returns the string; none for a null pointer.
     #[must_use]
     pub fn get(self) -> Option<String> {
         if self.0.is_null() {

@@ -26,7 +26,7 @@ impl Host {
         }
     }
 
-    /// A name for files: cores and processor in small letters, without marks.
+    /// Returns a name for files: cores and processor in small letters, without marks.
     pub fn class(&self) -> String {
         let processor = self
             .processor
@@ -40,7 +40,7 @@ impl Host {
     }
 }
 
-/// Free memory of this machine in bytes, as the kernel estimates it; `None` where it does not tell.
+/// Free memory of this machine in bytes, as the kernel estimates it; `None` where it does not say.
 pub fn free_bytes() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info

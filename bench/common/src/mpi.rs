@@ -28,7 +28,7 @@ enum Kind {
 }
 
 impl Installation {
-    /// The installation below `prefix`, called `name`.
+    /// Returns the installation below `prefix`, called `name`.
     ///
     /// # Errors
     /// When it has no compiler wrapper or launcher.
@@ -57,13 +57,13 @@ impl Installation {
         })
     }
 
-    /// The folder above `bin`, `lib` and `include`.
+    /// Returns the folder above `bin`, `lib` and `include`.
     #[must_use]
     pub fn prefix(&self) -> &Path {
         &self.prefix
     }
 
-    /// The compiler wrapper, bounded to `limit_s` seconds.
+    /// Returns the compiler wrapper, bounded to `limit_s` seconds.
     #[must_use]
     pub fn compiler(&self, limit_s: u32) -> Command {
         let mut command = self.prepared(limit_s);
@@ -71,7 +71,7 @@ impl Installation {
         command
     }
 
-    /// The launcher for `ranks` ranks of a program, bounded to `limit_s` seconds.
+    /// Returns the launcher for `ranks` ranks of a program, bounded to `limit_s` seconds.
     ///
     /// Each peer gets the settings that were found to be its fastest, above all when ranks outnumber cores.
     #[must_use]
@@ -101,7 +101,8 @@ impl Installation {
         command
     }
 
-    /// A command without standard input and with what all programs of the implementation need.
+    /// Returns a command without standard input and with what all programs of the implementation
+    /// need.
     fn prepared(&self, limit_s: u32) -> Command {
         let mut command = bounded(limit_s);
         command.stdin(Stdio::null());
@@ -116,7 +117,7 @@ impl Installation {
 mod tests {
     use super::*;
 
-    /// A prefix with empty files of these names.
+    /// Returns a prefix with empty files of these names.
     fn prefix(names: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("bin")).unwrap();

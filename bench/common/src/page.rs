@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A table in the style of a terminal or of Markdown.
+/// Returns a table in the style of a terminal or of Markdown.
 #[must_use]
 pub fn empty_table(markdown: bool) -> Table {
     let mut table = Table::new();
@@ -33,8 +33,8 @@ pub fn to_the_right(table: &mut Table, columns: impl IntoIterator<Item = usize>)
     }
 }
 
-/// A number with `digits` significant digits, at most three of them after the point, without an
-/// exponent.
+/// Returns a number with `digits` significant digits, at most three of them after the point,
+/// without an exponent.
 #[must_use]
 pub fn significant(value: f64, digits: usize) -> String {
     let before_the_point = match value.abs() {

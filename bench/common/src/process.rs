@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 /// What `timeout` ends with when it had to stop its command.
 const TIMED_OUT: i32 = 124;
 
-/// A command under `timeout`, which ends it after `limit_s` seconds.
+/// Returns a command under `timeout`, which ends it after `limit_s` seconds.
 pub fn bounded(limit_s: u32) -> Command {
     let mut command = Command::new("timeout");
     command.args(["-k", "5", &limit_s.to_string()]);

@@ -1,6 +1,6 @@
 //! Statistics of repeated measurements.
 
-/// The median; of an even number the mean of the two in the middle, of none NaN.
+/// Returns the median; of an even number the mean of the two in the middle, of none NaN.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();

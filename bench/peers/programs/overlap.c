@@ -6,7 +6,7 @@
  *   device   the computation is elsewhere (on an accelerator, say) and the rank's thread sleeps until its end
  * With a core for each rank and no more, an operation whose time is copying and adding cannot be hidden behind `core`:
  * nobody is left to do it.
- * A share tells nothing about time: an operation that is slow alone, because its progress thread and the program wait for each
+ * A share says nothing about time: an operation that is slow alone, because its progress thread and the program wait for each
  * other, hides much of that. So the time of both (together) stands beside it, with a computation that is as long for
  * every implementation: what the bytes take at 4 GB/s.
  * Usage: overlap [--batch-ms 10]

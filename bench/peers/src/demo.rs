@@ -248,7 +248,7 @@ fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// The installation to demonstrate: the stage tree, or another prefix.
+/// Returns the installation to demonstrate: the stage tree, or another prefix.
 pub fn prefix(given: Option<&Path>) -> PathBuf {
     given.map_or_else(tree::stage, Path::to_path_buf)
 }

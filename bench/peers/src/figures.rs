@@ -67,7 +67,7 @@ impl Test {
         ("start", Self::Start),
     ];
 
-    /// The name in the programs' output and in the tables.
+    /// Returns the name in the programs' output and in the tables.
     pub fn name(self) -> &'static str {
         Self::NAMES
             .iter()
@@ -83,7 +83,7 @@ impl Test {
             .map(|(_, test)| *test)
     }
 
-    /// What the figures of this test mean.
+    /// Returns what the figures of this test mean.
     pub fn unit(self) -> Unit {
         match self {
             Self::OneWay | Self::BothWays => Unit::MegabytesPerSecond,
@@ -112,7 +112,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The name in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Microseconds => "us",
@@ -151,7 +151,7 @@ pub struct Figure {
 pub struct Reported {
     /// First line of the library's version string.
     pub library: Option<String>,
-    /// The file of the OpenMP library that was loaded, of programs that tell.
+    /// The file of the OpenMP library that was loaded, of programs that report it.
     pub openmp: Option<String>,
     /// The figures in the order of the output.
     pub figures: Vec<(Point, Figure)>,
@@ -237,7 +237,7 @@ impl Figures {
             .push(figure);
     }
 
-    /// The points in the order of the tables, with each implementation's summary.
+    /// Returns the points in the order of the tables, with each implementation's summary.
     pub fn summaries(&self) -> impl Iterator<Item = (&Point, BTreeMap<&str, Summary>)> {
         self.0.iter().map(|(point, runs)| {
             let unit = point.test.unit();

@@ -23,7 +23,7 @@ pub fn ours() -> Result<Installation> {
     Installation::below(OURS, &tree::stage()).context("run `make stage` first")
 }
 
-/// A peer in a throwaway virtual environment, which is made when it is not there yet.
+/// Returns a peer in a throwaway virtual environment, which is made when it is not there yet.
 ///
 /// `MARGAY_PEERS` names another folder of such environments to use.
 ///
@@ -47,7 +47,7 @@ pub fn peer(name: &str) -> Result<Installation> {
     Installation::below(name, &folder)
 }
 
-/// The compiler wrapper with the flags that all programs get.
+/// Returns the compiler wrapper with the flags that all programs get.
 pub fn compile(implementation: &Installation, source: &Path, program: &Path) -> Command {
     let mut command = implementation.compiler(COMPILE_LIMIT_S);
     command

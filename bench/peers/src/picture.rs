@@ -73,7 +73,8 @@ impl Field {
         self.kelvin[r + self.head.nr * (phi + self.head.nphi * z)]
     }
 
-    /// The temperature at a place in centimetres and radians, linear between the middles of the cells.
+    /// Returns the temperature at a place in centimetres and radians, linear between the middles of
+    /// the cells.
     fn at(&self, r_cm: f64, phi: f64, z_cm: f64) -> f64 {
         let head = &self.head;
         let (r, fr) = between(r_cm / head.radius_cm * head.nr as f64 - 0.5, head.nr);
@@ -102,7 +103,7 @@ impl Field {
     }
 }
 
-/// The two cells round a position in units of cells, and the share of the second.
+/// Returns the two cells round a position in units of cells, and the share of the second.
 fn between(position: f64, cells: usize) -> ([usize; 2], f64) {
     let position = position.clamp(0.0, (cells - 1) as f64);
     let first = position as usize;

@@ -75,7 +75,7 @@ pub struct Unit {
 /// How long one run may take, in seconds.
 const LIMIT_S: u32 = 120;
 
-/// All runs of the chosen groups; `quick` takes fewer rank counts and shorter batches.
+/// Returns all runs of the chosen groups; `quick` takes fewer rank counts and shorter batches.
 pub fn units(groups: &[Group], quick: bool) -> Vec<Unit> {
     let batch_ms = if quick { "3" } else { "8" };
     let mut units = Vec::new();
@@ -162,7 +162,7 @@ pub fn units(groups: &[Group], quick: bool) -> Vec<Unit> {
 }
 
 impl Unit {
-    /// The program's name.
+    /// Returns the program's name.
     pub fn program(&self) -> &'static str {
         match self.group {
             Group::P2p => "p2p",

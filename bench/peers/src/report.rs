@@ -59,7 +59,7 @@ const TARGETS: [Target; 16] = [
 ];
 const TARGETS_64_KIB: [Test; 2] = [Test::Alltoall, Test::Bcast];
 
-/// The goal at a point, where one is set.
+/// Returns the goal at a point, where one is set.
 fn target(point: &Point) -> Option<Goal> {
     if TARGETS_64_KIB.contains(&point.test)
         && [8, 16].contains(&point.ranks)
@@ -217,7 +217,7 @@ impl Report {
         }
     }
 
-    /// The table for the terminal, or as Markdown.
+    /// Returns the table for the terminal, or as Markdown.
     pub fn table(&self, markdown: bool) -> String {
         let names: Vec<String> = self
             .implementations
@@ -237,7 +237,7 @@ impl Report {
         table.to_string()
     }
 
-    /// What to know beside the table: versions, failures and missed targets.
+    /// Returns what to know beside the table: versions, failures and missed targets.
     pub fn notes(&self) -> String {
         let mut text = String::new();
         let host = &self.host;

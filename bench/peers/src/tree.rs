@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The workspace's root folder.
+/// Returns the workspace's root folder.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -10,12 +10,14 @@ pub fn workspace() -> &'static Path {
         .expect("the crate lies two folders below the workspace's root")
 }
 
-/// The usable tree that `make stage` builds: `MARGAY_STAGE`, else `stage/` in the workspace.
+/// Returns the usable tree that `make stage` builds: `MARGAY_STAGE`, else `stage/` in the
+/// workspace.
 pub fn stage() -> PathBuf {
     std::env::var_os("MARGAY_STAGE").map_or_else(|| workspace().join("stage"), PathBuf::from)
 }
 
-/// The folder for everything that can be built again: `CARGO_TARGET_DIR`, else `target/` in the workspace.
+/// Returns the folder for everything that can be built again: `CARGO_TARGET_DIR`, else `target/` in
+/// the workspace.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
 }

@@ -1,7 +1,7 @@
 /*
  * BLAS of the system, found when the program runs, so that no package for developers is needed: OpenBLAS, BLIS, MKL, the
  * reference library; or the file that MARGAY_BLAS names. Interfaces are those of Fortran with 32-bit integers. Each rank
- * computes with as many threads as `blas_open` is told.
+ * computes with the number of threads that `blas_open` gets.
  */
 #ifndef BLAS_H
 #define BLAS_H
@@ -30,8 +30,8 @@ static inline void *blas_symbol(void *library, const char *name) {
 
 #if defined __x86_64__
 /*
- * OpenBLAS takes a kernel of twenty years ago for a processor that is newer than itself. When it did, it is told which
- * newer kernel the processor can run, and loaded again.
+ * OpenBLAS takes a kernel of twenty years ago for a processor that is newer than itself. When it
+ * did, a newer kernel that the processor can run is set, and it is loaded again.
  */
 static inline void *blas_newer(void *library, const char *file) {
     const char *(*core)(void) = (const char *(*)(void))dlsym(library, "openblas_get_corename");

@@ -379,7 +379,7 @@ static void verify(int number, Data *data, const char *name) {
     suite_check(name, fabs(sum - plain) / plain_size, 1e-12);
 }
 
-/* Seconds of so many runs on fresh data; not slower by the filling. */
+/* Seconds of this many runs on fresh data; not slower by the filling. */
 static double timed(int number, Data *data, long runs, double *operations) {
     livermore_fill(data);
     const double start = MPI_Wtime();

@@ -216,7 +216,7 @@ static inline void panel_pass(Panel *panel, const Grid *grid) {
         MPI_Isend(panel->memory, (int)panel->length, MPI_DOUBLE, next, PANEL_TAG, grid->row, &panel->send);
 }
 
-/* Looks whether the panel has come, and passes it on. */
+/* Tests whether the panel has come, and passes it on. */
 static inline void panel_poll(Panel *panel, const Grid *grid, int wait) {
     if (panel->receive != MPI_REQUEST_NULL) {
         int there = 1;

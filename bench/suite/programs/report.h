@@ -6,7 +6,8 @@
  *   note <text>
  * A program ends with 0 when all its checks passed, with 1 when one failed, with 2 after wrong options. C and C++.
  *
- * Who includes this says how a process leaves: suite_abort ends everything at once, suite_leave in order.
+ * The program that includes this says how a process leaves: suite_abort ends everything at once,
+ * suite_leave in order.
  */
 #ifndef SUITE_REPORT_H
 #define SUITE_REPORT_H
@@ -151,7 +152,7 @@ static inline void *suite_memory(size_t bytes) {
     return memory;
 }
 
-/* Bytes of the data cache of `level` as the kernel tells; 0 when it does not. */
+/* Bytes of the data cache of `level` as the kernel reports them; 0 when it does not. */
 static inline long suite_cache(int level) {
     for (int index = 0; index < 8; index++) {
         char name[96], type[32] = "", unit = 0;

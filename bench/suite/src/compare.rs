@@ -7,10 +7,10 @@ use margay_bench_common::page::significant;
 use crate::lines::Figure;
 use crate::report::{DIGITS, Report, Run};
 
-/// Changes below so many percent say nothing, however small the noise.
+/// Changes below this many percent say nothing, however small the noise.
 const LEAST_PERCENT: f64 = 2.0;
 
-/// A change counts when it is so many times the noise of both runs together.
+/// A change counts when it is this many times the noise of both runs together.
 const NOISES: f64 = 2.0;
 
 /// One figure that both reports have.
@@ -56,7 +56,7 @@ fn is_speed(name: &str) -> bool {
     !name.contains("deviation") && !name.contains("bound") && !name.ends_with(".max")
 }
 
-/// The noise of a figure; of one that was measured once, the median of its run's others.
+/// Returns the noise of a figure; of one that was measured once, the median of its run's others.
 fn noise_of(run: &Run, figure: &Figure) -> f64 {
     figure.noise.unwrap_or_else(|| {
         let mut others: Vec<f64> = run
@@ -70,7 +70,7 @@ fn noise_of(run: &Run, figure: &Figure) -> f64 {
     })
 }
 
-/// Every speed that both reports have, in the order of `new`.
+/// Returns every speed that both reports have, in the order of `new`.
 pub fn compare(old: &Report, new: &Report) -> Vec<Change> {
     let mut changes = Vec::new();
     for run in &new.runs {
@@ -107,7 +107,7 @@ pub fn compare(old: &Report, new: &Report) -> Vec<Change> {
     changes
 }
 
-/// The comparison as text: what got slower, what got faster, and how many stayed.
+/// Returns the comparison as text: what got slower, what got faster, and how many stayed.
 pub fn describe(old: &Report, new: &Report, changes: &[Change]) -> String {
     let mut text = format!("against {} on {}:\n", old.date, old.host.class());
     if old.host != new.host {

@@ -8,7 +8,7 @@ use crate::report::{Report, Run};
 /// Bytes that an element vector multiply must move for each operation: two elements read, one written.
 const EVM_BYTES: f64 = 24.0;
 
-/// All comparisons that the runs allow.
+/// Returns all comparisons that the runs allow.
 pub fn derive(report: &Report) -> Vec<Figure> {
     let mut derived = Vec::new();
     let mut add = |name: String, ours: Option<f64>, other: Option<f64>| {

@@ -20,7 +20,7 @@ pub struct Program {
     pub form: Option<(&'static str, &'static str)>,
 }
 
-/// A program in its MPI form.
+/// Returns a program in its MPI form.
 const fn plain(name: &'static str, source: &'static str) -> Program {
     Program {
         name,
@@ -56,7 +56,7 @@ pub const PROGRAMS: [Program; 10] = [
 /// # Errors
 /// When the program stands in no installed tree.
 pub fn ours() -> Result<Installation> {
-    let program = std::env::current_exe().context("cannot find the own program")?;
+    let program = std::env::current_exe().context("cannot find the running program")?;
     let prefix = program
         .parent()
         .and_then(Path::parent)
@@ -70,7 +70,7 @@ pub fn ours() -> Result<Installation> {
     Installation::below(OURS, prefix)
 }
 
-/// A peer's tree.
+/// Returns a peer's tree.
 ///
 /// # Errors
 /// When it has no compiler wrapper or launcher.
@@ -84,7 +84,7 @@ pub fn peer(prefix: &Path) -> Result<Installation> {
     Installation::below(name, &prefix).context("--with-mpi")
 }
 
-/// Where the suite's sources are; only our own tree has them.
+/// Returns where the suite's sources are; only our own tree has them.
 pub fn sources(ours: &Installation) -> PathBuf {
     ours.prefix().join("share/margay/bench")
 }
@@ -130,7 +130,8 @@ pub fn compile(tree: &Installation, sources: &Path, program: &Program) -> Result
 /// How every program is compiled, for the processor that it runs on.
 pub const OPTIMIZED: [&str; 3] = ["-O3", "-march=native", "-w"];
 
-/// The executable `name` in `folder` of the cache; `compile` writes it to the path that it is given when it is not there.
+/// Returns the executable `name` in `folder` of the cache; `compile` writes it to the path that it
+/// is given when it is not there.
 ///
 /// # Errors
 /// Those of `compile`, and when the cache cannot be written.
@@ -152,7 +153,8 @@ pub fn cached(
     Ok(executable)
 }
 
-/// What decides about executables: the tree or the compiler that they are made with, all sources, and the processor.
+/// Returns what decides about executables: the tree or the compiler that they are made with, all
+/// sources, and the processor.
 ///
 /// # Errors
 /// When the sources cannot be read.
@@ -182,7 +184,7 @@ fn hash_folder(folder: &Path, hasher: &mut DefaultHasher) -> Result<()> {
     Ok(())
 }
 
-/// The folder for executables: in the user's cache, else in the folder for temporary files.
+/// Returns the folder for executables: in the user's cache, else in the folder for temporary files.
 ///
 /// # Errors
 /// When neither can be written.

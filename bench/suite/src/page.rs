@@ -11,7 +11,7 @@ use crate::picture;
 use crate::report::{DIGITS, Report, Suite, message_bytes};
 use crate::threads;
 
-/// The table or tables; `whole` with every Livermore loop and every length of Comtest.
+/// Returns the table or tables; `whole` with every Livermore loop and every length of Comtest.
 pub fn table(report: &Report, whole: bool, markdown: bool) -> String {
     match report.suite {
         Suite::Machine => machine_table(report, whole, markdown),
@@ -62,7 +62,7 @@ fn machine_table(report: &Report, whole: bool, markdown: bool) -> String {
     table.to_string()
 }
 
-/// What to know beside the table.
+/// Returns what to know beside the table.
 pub fn notes(report: &Report) -> String {
     let mut text = String::new();
     let (passed, all) = report.checks();
@@ -99,7 +99,7 @@ pub fn notes(report: &Report) -> String {
     text
 }
 
-/// The report as Markdown; `picture` is the name of the SVG file beside it.
+/// Returns the report as Markdown; `picture` is the name of the SVG file beside it.
 pub fn markdown(report: &Report, picture: &str) -> String {
     format!(
         "# {}, {} on {}\n\n```\n{}```\n\n![figures]({picture})\n\n{}\n",

@@ -116,8 +116,8 @@ fn machine_panels(report: &Report) -> Vec<Panel> {
     ]
 }
 
-/// A panel for each figure: the sizes of teams beside each other, a colour for each runtime. Where others contended, the longest
-/// rounds stand beside the medians.
+/// Returns a panel for each figure: the sizes of teams beside each other, a colour for each
+/// runtime. Where others contended, the longest rounds stand beside the medians.
 fn thread_panels(report: &Report) -> Vec<Panel> {
     let rows = table::rows(report);
     let measured = |name: &&&str| report.runs.iter().any(|run| run.implementation == **name);
@@ -163,7 +163,7 @@ fn thread_panels(report: &Report) -> Vec<Panel> {
     panels
 }
 
-/// Several runs beside each other are told apart by their ranks.
+/// Several runs beside each other are distinguished by their ranks.
 fn ranks(run: &Run) -> String {
     match run.ranks {
         1 => "1 rank".into(),
@@ -321,7 +321,7 @@ fn linpack(report: &Report) -> Panel {
 }
 
 impl Panel {
-    /// A value's height on the axis.
+    /// Returns a value's height on the axis.
     fn height(&self, value: f64) -> f64 {
         if self.logarithmic {
             value.max(1e-9).log10()
@@ -479,7 +479,7 @@ fn binary(exponent: f64) -> String {
     format!("{:.0}{unit}", (exponent % 10.0).exp2())
 }
 
-/// A number with a letter for thousands and millions.
+/// Returns a number with a letter for thousands and millions.
 fn short(value: f64) -> String {
     match value.abs() {
         v if v >= 999_500.0 => format!("{:.1}M", value / 1e6),

@@ -30,13 +30,14 @@ const MATRIX_BYTES: u64 = (2 << 30) / 16 * 15;
 /// runs in turn: 192: 135, 256: 144 GFLOPS; 128 and 384 are slower than 192.
 const BLOCK: u64 = 256;
 
-/// The largest order of LINPACK in whole blocks, when so many bytes are free.
+/// Returns the largest order of LINPACK in whole blocks, when this many bytes are free.
 fn largest_order(free: Option<u64>) -> u64 {
     let bytes = free.map_or(MATRIX_BYTES, |free| (free / 2).min(MATRIX_BYTES));
     ((bytes / 8).isqrt() / BLOCK).max(1) * BLOCK
 }
 
-/// All runs of the chosen kernels on `cores` cores with `free` bytes of memory. `quick` takes smaller sizes.
+/// Returns all runs of the chosen kernels on `cores` cores with `free` bytes of memory. `quick`
+/// takes smaller sizes.
 pub fn units(kernels: &[Kernel], cores: usize, free: Option<u64>, quick: bool) -> Vec<Unit> {
     let pick = |full: &'static str, small: &'static str| if quick { small } else { full };
     let mut units = Vec::new();

@@ -52,7 +52,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A figure of this run.
+    /// Returns a figure of this run.
     pub fn figure(&self, name: &str) -> Option<f64> {
         let figure = self.reported.figures.iter().find(|f| f.name == name)?;
         Some(figure.value)
@@ -103,7 +103,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report of nothing yet, from today and this machine.
+    /// Returns a report of nothing yet, from today and this machine.
     pub fn new(suite: Suite, quick: bool) -> Self {
         Self {
             format: FORMAT,
@@ -136,7 +136,7 @@ impl Report {
         }
     }
 
-    /// Our run of a program on so many ranks.
+    /// Returns our run of a program on this many ranks.
     pub fn ours(&self, program: &str, ranks: Option<usize>) -> Option<&Run> {
         self.runs.iter().find(|run| {
             run.program == program
@@ -164,13 +164,13 @@ impl Report {
         Ok(report)
     }
 
-    /// How many verifications passed, and how many there were.
+    /// Returns how many verifications passed, and how many there were.
     pub fn checks(&self) -> (usize, usize) {
         let all = || self.runs.iter().flat_map(|run| &run.reported.checks);
         (all().filter(|check| check.passed).count(), all().count())
     }
 
-    /// What stands above the page and the picture.
+    /// Returns what stands above the page and the picture.
     pub fn title(&self) -> &'static str {
         match self.suite {
             Suite::Machine => "Performance suite",
@@ -179,7 +179,7 @@ impl Report {
     }
 }
 
-/// The message length that a figure of Comtest is named for.
+/// Returns the message length that a figure of Comtest is named for.
 pub fn message_bytes(figure: &str) -> Option<f64> {
     figure.strip_suffix('B')?.parse().ok()
 }
@@ -191,7 +191,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::lines::{Check, parse};
 
-    /// A report of canned figures.
+    /// Returns a report of canned figures.
     pub(crate) fn canned(scale: f64) -> Report {
         let run = |program: &str, ranks, text: &str| Run {
             program: program.into(),

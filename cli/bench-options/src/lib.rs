@@ -70,19 +70,19 @@ pub struct Reporting {
     pub output: PathBuf,
 }
 
-/// The parser of `margay bench`.
+/// Returns the parser of `margay bench`.
 #[must_use]
 pub fn command() -> clap::Command {
     BenchOptions::augment_args(named("margay bench"))
 }
 
-/// The parser of `margay bench threads`.
+/// Returns the parser of `margay bench threads`.
 #[must_use]
 pub fn threads_command() -> clap::Command {
     ThreadsOptions::augment_args(named("margay bench threads"))
 }
 
-/// A command that calls itself `name`, and whose page is called the same with dashes.
+/// Returns a command that calls itself `name`, and whose page is called the same with dashes.
 fn named(name: &'static str) -> clap::Command {
     clap::Command::new(name.replace(' ', "-"))
         .version(env!("CARGO_PKG_VERSION"))

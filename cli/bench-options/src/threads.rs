@@ -63,7 +63,7 @@ pub enum ThreadKernel {
 }
 
 impl ThreadKernel {
-    /// The name of the program and of its source.
+    /// Returns the name of the program and of its source.
     #[must_use]
     pub fn name(self) -> String {
         let value = self.to_possible_value().expect("no kernel is hidden");

@@ -33,7 +33,7 @@ impl Done {
             .unwrap_or_else(|| -self.status.signal().unwrap_or(0))
     }
 
-    /// The lines of standard output, sorted.
+    /// Returns the lines of standard output, sorted.
     pub fn sorted(&self) -> Vec<&str> {
         let mut lines: Vec<&str> = self.out.lines().collect();
         lines.sort_unstable();
@@ -45,7 +45,8 @@ pub fn margay() -> &'static str {
     env!("CARGO_BIN_EXE_margay")
 }
 
-/// The program that plays a rank. `cargo test` builds it, unless it is told to build one test alone.
+/// Returns the program that plays a rank. `cargo test` builds it, unless one test alone is to be
+/// built.
 pub fn act() -> PathBuf {
     let path = Path::new(margay()).parent().unwrap().join("examples/act");
     assert!(
@@ -55,7 +56,7 @@ pub fn act() -> PathBuf {
     path
 }
 
-/// A command for which it does not matter how the test was started: no signal is ignored.
+/// Returns a command for which it does not matter how the test was started: no signal is ignored.
 pub fn fresh(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     signal::take_defaults_in(&mut command);
@@ -230,7 +231,7 @@ impl Running {
         finish(&mut child, Instant::now())
     }
 
-    /// All processes of this job that live, the launcher's own included.
+    /// Returns all processes of this job that live, the launcher's own included.
     pub fn processes(&self) -> Vec<u32> {
         marked(&self.mark)
     }
@@ -239,7 +240,7 @@ impl Running {
         self.mark.clone()
     }
 
-    /// The guard of this job.
+    /// Returns the guard of this job.
     pub fn guard(&self) -> u32 {
         let me = self.pid();
         self.processes()
@@ -262,7 +263,7 @@ pub fn parent(pid: u32) -> Option<u32> {
     rest.split(' ').nth(1)?.parse().ok()
 }
 
-/// The living processes whose environment holds the mark.
+/// Returns the living processes whose environment holds the mark.
 pub fn marked(mark: &str) -> Vec<u32> {
     let wanted = format!("{MARK}={mark}");
     fs::read_dir("/proc")
@@ -293,7 +294,7 @@ pub fn assert_nothing_left(mark: &str) {
     }
 }
 
-/// A mark that no other job of any test has.
+/// Returns a mark that no other job of any test has.
 fn mark() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!(

@@ -33,7 +33,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// How many cores the ranks are bound to in all; none when they are not bound.
+    /// Returns how many cores the ranks are bound to in all; none when they are not bound.
     #[must_use]
     pub fn distinct_cores(&self) -> Option<usize> {
         let mut all: Vec<usize> = self.cores.iter().flatten().copied().collect();
@@ -231,8 +231,8 @@ pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
     Ok(cores)
 }
 
-/// The cores in the order in which `ranks` single ranks get them: one thread of every physical core
-/// before the second threads, when there is a choice.
+/// Returns the cores in the order in which `ranks` single ranks get them: one thread of every
+/// physical core before the second threads, when there is a choice.
 fn spread(mask: &[usize], ranks: usize) -> Vec<usize> {
     let mut order = mask.to_vec();
     if ranks < mask.len() {

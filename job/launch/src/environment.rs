@@ -11,10 +11,11 @@ use margay_sys_shm::segment::{ENV_LAUNCHER, ENV_PARENT, ENV_RANK, ENV_SEGMENT, E
 const ENV_TUNABLES: &str = "GLIBC_TUNABLES";
 const TUNABLE: &str = "glibc.malloc.hugetlb";
 
-/// The environment of a rank without its number: `base` (the launcher's own) with what the user
-/// set in addition and with the job's variables. A surrounding job's variables are replaced, so a
-/// launcher may run inside a rank. `parent` is the port of those who spawn the job. `huge_pages` asks for huge pages in malloc: a rank then begins
-/// with 2 MiB of memory, which is little for one that has a core and much for one among many on it.
+/// Returns the environment of a rank without its number: `base` (the launcher's own) with what the
+/// user set in addition and with the job's variables. A surrounding job's variables are replaced,
+/// so a launcher may run inside a rank. `parent` is the port of the processes that spawn the job.
+/// `huge_pages` asks for huge pages in malloc: a rank then begins with 2 MiB of memory, which is
+/// little for one that has a core and much for one among many on it.
 pub fn common(
     base: impl Iterator<Item = (OsString, OsString)>,
     set: &[(OsString, OsString)],
@@ -58,7 +59,7 @@ pub fn common(
         .collect()
 }
 
-/// The variable that tells a rank its number.
+/// Returns the variable that tells a rank its number.
 #[must_use]
 pub fn rank_variable(rank: u32) -> CString {
     CString::new(format!("{ENV_RANK}={rank}")).unwrap_or_default()

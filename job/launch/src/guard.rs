@@ -7,9 +7,10 @@
 //! ```
 //!
 //! The guard is forked by the launcher, starts the ranks, passes signals on, reaps, and tells the
-//! launcher who ended and how. It reads and writes nothing of the job's. Launcher and guard are
-//! both "child subreapers": a process below them whose parent dies becomes the child of the guard,
-//! or of the launcher if the guard is dead, even when it has left its process group and session.
+//! launcher which rank ended and how. It reads and writes nothing of the job's. Launcher and guard
+//! are both "child subreapers": a process below them whose parent dies becomes the child of the
+//! guard, or of the launcher if the guard is dead, even when it has left its process group and
+//! session.
 //!
 //! - The launcher is killed: the guard sees its socket closed, kills all its descendants until it
 //!   has no child left, and ends.
@@ -79,7 +80,7 @@ pub struct RankStart {
     pub cores: Vec<usize>,
 }
 
-/// What the guard tells.
+/// Messages of the guard to the launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A rank could not be started; no further ones are.
@@ -102,7 +103,7 @@ pub enum Event {
     Empty,
 }
 
-/// What the launcher tells.
+/// Messages of the launcher to the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Send a signal to the process group of every living rank.
@@ -148,7 +149,7 @@ pub fn start<T>(plan: Plan, segment: &Segment, launcher_side: T) -> io::Result<(
 }
 
 impl Guard {
-    /// The guard's process id.
+    /// Returns the guard's process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
@@ -166,7 +167,7 @@ impl Guard {
         let _ = self.socket.write_all(&bytes);
     }
 
-    /// The events that have arrived, and whether the guard is still there. Does not block.
+    /// Returns the events that have arrived, and whether the guard is still there. Does not block.
     pub fn events(&mut self) -> (Vec<Event>, bool) {
         let mut buffer = [0; 256 * EVENT_BYTES];
         let alive = loop {
@@ -234,7 +235,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
 /// The guard's life. It never returns to the launcher's code.
 fn guard(plan: Plan, segment: &Segment, socket: UnixStream) -> ! {
     // Signals are for the launcher, which passes them on; and a signal from the terminal must not
-    // even arrive here, hence the own process group.
+    // even arrive here, hence a process group of its own.
     process::leave_group();
     process::set_name(c"margay-guard");
     SignalSet::all().block_exactly();
@@ -249,7 +250,7 @@ fn guard(plan: Plan, segment: &Segment, socket: UnixStream) -> ! {
         look: false,
     };
     if state.serve().is_err() {
-        // The launcher is gone, or nothing can be told to it any more.
+        // The launcher is gone, or nothing can be sent to it any more.
         while !process::kill_descendants(&[], Duration::from_secs(1)) {}
     }
     std::process::exit(0)
@@ -358,7 +359,7 @@ impl State<'_> {
         }
     }
 
-    /// Reaps all who have ended. Returns whether nobody is left.
+    /// Reaps all processes that have ended. Returns whether none is left.
     fn reap(&mut self) -> io::Result<bool> {
         loop {
             match process::reap() {

@@ -105,7 +105,7 @@ pub fn inputs(to: StdinTo, ranks: u32) -> io::Result<Inputs> {
     Ok(Inputs { ranks: list, pump })
 }
 
-/// A second opening of the regular file that is our standard input, at the same place.
+/// Returns a second opening of the regular file that is our standard input, at the same place.
 fn own_opening(stdin: &io::Stdin) -> io::Result<File> {
     let place = File::from(stdin.as_fd().try_clone_to_owned()?).stream_position()?;
     let mut file = File::open("/proc/self/fd/0")?;
@@ -115,7 +115,7 @@ fn own_opening(stdin: &io::Stdin) -> io::Result<File> {
 
 impl Pump {
     /// Adds what the pump waits for. Returns the places, and whether it cannot read only because
-    /// the terminal belongs to somebody else now, which nothing tells.
+    /// the terminal belongs to somebody else now, which nothing reports.
     pub fn register(&self, poll: &mut PollSet) -> (Places, bool) {
         let drained = self.targets.iter().all(|t| t.got == self.chunk.len());
         let wants = drained && !self.ended && !self.targets.is_empty();

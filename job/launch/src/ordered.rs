@@ -24,7 +24,7 @@ impl Ordered {
         }
     }
 
-    /// The rank whose output is passed on now.
+    /// Returns the rank whose output is passed on now.
     #[must_use]
     pub fn current(&self) -> u32 {
         self.current

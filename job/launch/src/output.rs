@@ -27,7 +27,7 @@ pub const LINE_LIMIT: usize = 1 << 20;
 pub const HOLD: Duration = Duration::from_millis(250);
 /// Buffers of C and Fortran libraries are multiples of this many bytes.
 pub const BLOCK: u64 = 1024;
-/// When so many bytes wait for the sink, no more are read from the ranks.
+/// When this many bytes wait for the sink, no more are read from the ranks.
 const PENDING_LIMIT: usize = 256 << 10;
 
 /// One rank's output or error, as the merger knows it.
@@ -67,7 +67,7 @@ struct Stream {
 }
 
 impl Merger {
-    /// A merger without streams; `label` puts the rank before each line.
+    /// Returns a merger without streams; `label` puts the rank before each line.
     #[must_use]
     pub fn new(label: bool) -> Merger {
         Merger {
@@ -220,7 +220,7 @@ impl Merger {
         }
     }
 
-    /// The bytes that the sink should get next.
+    /// Returns the bytes that the sink should get next.
     #[must_use]
     pub fn pending(&self) -> &[u8] {
         &self.pending[self.taken..]
@@ -250,7 +250,7 @@ impl Merger {
         }
     }
 
-    /// Lets those go on who waited for the open line to end.
+    /// Lets the streams go on that waited for the open line to end.
     fn release(&mut self, now: Instant) {
         while self.open.is_none()
             && let Some(id) = self.waiting.pop_front()

@@ -97,7 +97,7 @@ pub struct LaunchError {
 }
 
 impl LaunchError {
-    /// An error in what the user asked for.
+    /// Returns an error in what the user asked for.
     #[must_use]
     pub fn usage(message: impl Into<String>) -> LaunchError {
         LaunchError {
@@ -106,7 +106,7 @@ impl LaunchError {
         }
     }
 
-    /// An error of the system.
+    /// Returns an error of the system.
     #[must_use]
     pub fn system(message: impl Into<String>) -> LaunchError {
         LaunchError {
@@ -128,7 +128,7 @@ impl Job {
     /// The most ranks that a job may have.
     pub const MOST_RANKS: u32 = 65_536;
 
-    /// The number of ranks of each program.
+    /// Returns the number of ranks of each program.
     ///
     /// # Errors
     /// When there are too many, or when a rank that the user named does not exist.
@@ -174,8 +174,9 @@ impl Job {
         Ok(counts)
     }
 
-    /// Node and process type of each rank, for NX, with so many ranks of each program. Programs with the same process type
-    /// have nodes of their own, one after the other; those with another type begin at the first node again.
+    /// Node and process type of each rank, for NX, with the given number of ranks of each program.
+    /// Programs with the same process type have nodes of their own, one after the other; those with
+    /// another type begin at the first node again.
     ///
     /// # Errors
     /// When two processes would have the same node and type, or a program has not as many ranks as nodes.
@@ -214,7 +215,7 @@ impl Job {
         Ok(places)
     }
 
-    /// The command line for displays.
+    /// Returns the command line for displays.
     #[must_use]
     pub fn command_line(&self) -> String {
         let programs: Vec<String> = self

@@ -10,7 +10,7 @@ use margay_sys_os::signal;
 use crate::plan::Job;
 use crate::verdict::{Cause, Failure};
 
-/// The name of this machine, without asking anybody.
+/// Returns the name of this machine, without asking anybody.
 #[must_use]
 pub fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
@@ -18,7 +18,8 @@ pub fn host_name() -> String {
         .unwrap_or_else(|_| "localhost".into())
 }
 
-/// The report of a failed rank: who, where, how, its last call, the consequence and a hint.
+/// Returns the report of a failed rank: which, where, how, its last call, the consequence and a
+/// hint.
 #[must_use]
 pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
     let launcher = &job.launcher;
@@ -102,7 +103,7 @@ pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
     text
 }
 
-/// The report of a job whose time is over: which ranks are where, and who waits for whom.
+/// Returns the report of a job whose time is over: where the ranks are, and which waits for which.
 #[must_use]
 pub fn timeout(launcher: &str, seconds: f64, peers: &dyn Peers) -> String {
     let mut text = format!(

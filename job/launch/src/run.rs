@@ -22,13 +22,13 @@ use crate::setup::{self, Own, Started, Stream};
 use crate::spawned::Spawner;
 use crate::verdict::Verdict;
 
-/// After a failure the other ranks get SIGTERM, and SIGKILL so much later.
+/// After a failure the other ranks get SIGTERM, and SIGKILL after this time.
 const FAILURE_GRACE: Duration = Duration::from_millis(500);
-/// After the user's SIGINT, SIGTERM or SIGQUIT the ranks have so much time to end.
+/// After the user's SIGINT, SIGTERM or SIGQUIT the ranks have this much time to end.
 const USER_GRACE: Duration = Duration::from_secs(3);
 /// After the terminal has gone.
 const HANGUP_GRACE: Duration = Duration::from_secs(1);
-/// What ranks have left running may finish writing for so long after the last rank's end.
+/// How long processes that ranks have left running may go on writing after the last rank's end.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
 /// After SIGKILL: how long to wait for processes that the kernel cannot end (broken file server).
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
@@ -42,8 +42,8 @@ const READ_BYTES: usize = 64 << 10;
 /// Runs a job to its end; returns the exit status. `spawner` is the program that spawns it, if one does.
 ///
 /// # Errors
-/// When the job cannot be started at all. What goes wrong later is told on standard error and in
-/// the exit status.
+/// When the job cannot be started at all. Later errors are reported on standard error and in the
+/// exit status.
 pub fn run(job: &Job, spawner: Option<Spawner>) -> Result<u8, LaunchError> {
     let started = match setup::start(job, spawner.as_ref().map(Spawner::port)) {
         Err(error) if spawner.as_ref().is_some_and(|s| s.tell(&error.message)) => {

@@ -74,7 +74,7 @@ pub(crate) struct Stream {
     pub(crate) rank: u32,
     pub(crate) sink: usize,
     pub(crate) id: StreamId,
-    /// Standard output, where it is told apart.
+    /// Standard output, where it is distinguished from standard error.
     pub(crate) is_output: bool,
     /// The rank has ended: read what is there without waiting, then flush its last line.
     pub(crate) flush: bool,
@@ -87,8 +87,8 @@ pub(crate) struct Stream {
 pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchError> {
     let usable = cpu::usable_cores();
     let counts = job.counts(usable)?;
-    // Whoever started us may ignore the end of its children, which is inherited and would hide the
-    // ranks' exit status.
+    // The process that started us may ignore the end of its children, which is inherited and would
+    // hide the ranks' exit status.
     signal::take_default(signal::SIGCHLD);
     let ranks: u32 = counts.iter().sum();
     let places = job.places(&counts)?;
@@ -101,7 +101,7 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
         usable,
     };
     let placement = place(ranks, &job.binding, &cores, Lease::take)?;
-    // What the ranks can keep busy together, so that they know when to give way to each other.
+    // What the ranks can keep busy together, so that they know when to yield to each other.
     let usable = placement.distinct_cores().unwrap_or(usable).min(usable);
     let segment = Segment::create(Sizes::for_job(ranks)).map_err(|e| {
         LaunchError::system(format!(
@@ -200,7 +200,7 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
     })
 }
 
-/// The signals that the launcher passes on: those that it does not ignore.
+/// Returns the signals that the launcher passes on: those that it does not ignore.
 fn wanted_signals() -> SignalSet {
     let wanted: Vec<i32> = [
         signal::SIGINT,
@@ -283,8 +283,8 @@ fn programs(
         .collect()
 }
 
-/// The launcher's standard output and error: one sink when they are the same file, so that their
-/// lines are not mixed, else two.
+/// Returns the launcher's standard output and error: one sink when they are the same file, so that
+/// their lines are not mixed, else two.
 fn sinks(job: &Job) -> io::Result<Vec<Sink>> {
     let (out, err) = (io::stdout(), io::stderr());
     let identity = |fd: OwnedFd| -> io::Result<(u64, u64)> {
@@ -308,7 +308,7 @@ fn sinks(job: &Job) -> io::Result<Vec<Sink>> {
 
 type RankOutput = [OwnedFd; 2];
 
-/// The pipes of all ranks: our ends as streams of the sinks, and the ranks' ends.
+/// Returns the pipes of all ranks: our ends as streams of the sinks, and the ranks' ends.
 fn streams(
     job: &Job,
     ranks: u32,

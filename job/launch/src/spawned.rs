@@ -1,9 +1,9 @@
 //! A launcher that a program runs to spawn processes (`MPI_Comm_spawn`).
 //!
-//! It leaves the family of the process that ran it: its first process ends at once, so that the program has no child that
-//! it does not know of; the launcher of that program's job adopts it. It keeps a connection to the program until its job
-//! has ended and tells over it why no process could be started. Its ranks learn the port at which the program waits for
-//! them.
+//! It leaves the family of the process that ran it: its first process ends at once, so that the
+//! program has no child that it does not know of; the launcher of that program's job adopts it. It
+//! keeps a connection to the program until its job has ended and reports over it why no process
+//! could be started. Its ranks learn the port at which the program waits for them.
 
 use std::io;
 
@@ -39,7 +39,7 @@ impl Spawner {
         }
     }
 
-    /// The port at which the program waits for the spawned processes.
+    /// Returns the port at which the program waits for the spawned processes.
     #[must_use]
     pub fn port(&self) -> &str {
         &self.port

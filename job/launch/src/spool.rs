@@ -71,7 +71,7 @@ impl Spool {
     }
 }
 
-/// A file without a name: in `TMPDIR`, else in the usual places, else in memory.
+/// Returns a file without a name: in `TMPDIR`, else in the usual places, else in memory.
 fn nameless_file() -> io::Result<File> {
     tempfile::tempfile()
         .or_else(|_| tempfile::tempfile_in(Path::new("/var/tmp")))

@@ -71,8 +71,8 @@ impl Verdict {
         }
     }
 
-    /// A rank's process ended. `aborted` is who called abort, if anybody. Returns a failure when it
-    /// is the first one and nobody has been told of it.
+    /// Takes note that a rank's process ended. `aborted` is the rank that called abort, if any.
+    /// Returns a failure when it is the first one and has not been reported.
     pub fn rank_ended(
         &mut self,
         rank: u32,
@@ -148,15 +148,15 @@ impl Verdict {
         self.passed
     }
 
-    /// The job's exit status.
+    /// Returns the job's exit status.
     #[must_use]
     pub fn status(&self) -> u8 {
         self.status.unwrap_or(0)
     }
 }
 
-/// The exit status that a failure gives; a failure never counts as success, except for an abort
-/// with code 0, which MPI says is the status.
+/// Returns the exit status that a failure gives; a failure never counts as success, except for an
+/// abort with code 0, which MPI says is the status.
 fn code_of(cause: Cause) -> u8 {
     let low = |code: i32| match (code, code & 0xff) {
         (0, _) | (_, 0) => 1,
@@ -184,7 +184,7 @@ mod tests {
         ExitStatus::from_raw(signal)
     }
 
-    /// The cause, whether the job ends, and the status after one rank's end.
+    /// Returns the cause, whether the job ends, and the status after one rank's end.
     fn one(status: ExitStatus, phase: Phase) -> (Option<(Cause, bool)>, u8) {
         let mut v = Verdict::default();
         let failure = v.rank_ended(1, status, phase, None);

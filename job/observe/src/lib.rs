@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`mesh`] | all jobs with the states of their ranks, as `margay mesh` shows them |
 //! | [`state`] | what one rank does now, as a value and in words |
-//! | [`waits`] | who waits for whom, and who can never go on |
+//! | [`waits`] | which rank waits for which, and which ranks can never go on |
 //! | [`markers`] | the lights and texts that tasks of MPL show |
 #![forbid(unsafe_code)]
 

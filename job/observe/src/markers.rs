@@ -27,14 +27,14 @@ pub struct TaskView {
     pub text: String,
 }
 
-/// Looks at the markers of this machine's jobs again and again.
+/// Reads the markers of this machine's jobs again and again.
 #[derive(Default)]
 pub struct Markers {
     jobs: Jobs,
 }
 
 impl Markers {
-    /// The markers of the jobs that run now, the oldest job first.
+    /// Returns the markers of the jobs that run now, the oldest job first.
     pub fn look(&mut self) -> Vec<MarkersView> {
         self.jobs.look().into_iter().map(view).collect()
     }

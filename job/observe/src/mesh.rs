@@ -26,7 +26,7 @@ pub struct JobView {
     pub cores: u32,
     /// Since when it runs, in seconds.
     pub running_s: f64,
-    /// Who waits for whom without an end, in words; empty when everybody may go on.
+    /// Which rank waits for which without an end, in words; empty when all may go on.
     pub findings: Vec<String>,
     /// Ranks that wait on each other in a circle.
     pub deadlocks: Vec<Vec<u32>>,
@@ -53,7 +53,7 @@ pub struct RankView {
     pub waiting: Option<WaitView>,
     /// CPU time that it has used, in seconds.
     pub cpu_s: f64,
-    /// CPU time since the last look divided by the time that has passed, in percent of a core.
+    /// CPU time since the last sample divided by the time that has passed, in percent of a core.
     pub cpu_percent: f64,
 }
 
@@ -88,18 +88,18 @@ pub struct WaitView {
     pub text: String,
 }
 
-/// Looks at the jobs of this machine again and again. All that it sees is what the user may see: a
+/// Samples the jobs of this machine again and again. All that it sees is what the user may see: a
 /// launcher of somebody else's is passed over.
 #[derive(Default)]
 pub struct Mesh {
     jobs: Jobs,
-    /// CPU seconds of each process at the last look.
+    /// CPU seconds of each process at the last sample.
     last: HashMap<u32, (f64, Instant)>,
 }
 
 impl Mesh {
-    /// The jobs that run now, the oldest first. The CPU percentage counts from the last look, or
-    /// from the job's start.
+    /// Returns the jobs that run now, the oldest first. The CPU percentage counts from the last
+    /// sample, or from the job's start.
     pub fn look(&mut self) -> Vec<JobView> {
         let now = Instant::now();
         let mut next = HashMap::new();

@@ -5,10 +5,10 @@ use margay_net_platform::Peers;
 
 use crate::waits::{Analysis, Doing, Lasting, analyse, describe};
 
-/// A wait that has lasted so long is taken for a wait and not for a message on its way.
+/// A wait that has lasted this long is taken for a wait and not for a message on its way.
 pub const SETTLED_S: f64 = 0.5;
 
-/// Who waits for whom at `now_ns` of the registry's clock.
+/// Finds out which rank waits for which at `now_ns` of the registry's clock.
 #[must_use]
 pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
     let mut doing: Vec<Doing> = (0..peers.size())
@@ -31,7 +31,7 @@ pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
     analysis
 }
 
-/// What a rank does at `now_ns`.
+/// Returns what a rank does at `now_ns`.
 #[must_use]
 pub fn doing(peers: &dyn Peers, rank: u32, now_ns: u64) -> Doing {
     if peers.has_exited(rank) || peers.phase(rank) == Phase::Finalized {
@@ -47,7 +47,8 @@ pub fn doing(peers: &dyn Peers, rank: u32, now_ns: u64) -> Doing {
     }
 }
 
-/// The state of a rank in words, without times, so that ranks in the same state can be grouped.
+/// Returns the state of a rank in words, without times, so that ranks in the same state can be
+/// grouped.
 #[must_use]
 pub fn state_in_words(peers: &dyn Peers, rank: u32, now_ns: u64) -> String {
     let call = peers.call(rank);

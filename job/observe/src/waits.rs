@@ -1,12 +1,13 @@
-//! Who waits for whom, and whether anybody can still go on. Pure.
+//! Which rank waits for which, and whether any rank can still go on. Pure.
 //!
-//! A rank that computes may go on. A rank that waits for one rank may go on if that one may; a
-//! rank that waits for any message, for one of several requests, or in a collective operation may
-//! go on if some other rank may. Who is left after this has been carried on as far as it goes can
-//! never go on: that is a deadlock (the knot of the OR model, with waits for one rank as the
-//! special case of a cycle). A rank several of whose threads wait may go on if one of them may. Which ranks belong to a collective operation is not known here, so
-//! a deadlock inside a part of the ranks is only told when the waits for single ranks show it: what is
-//! told is true, but not every deadlock is told.
+//! A rank that computes may go on. A rank that waits for one rank may go on if that one may; a rank
+//! that waits for any message, for one of several requests, or in a collective operation may go on
+//! if some other rank may. The ranks that are left after this has been carried on as far as it goes
+//! can never go on: that is a deadlock (the knot of the OR model, with waits for one rank as the
+//! special case of a cycle). A rank several of whose threads wait may go on if one of them may.
+//! Which ranks belong to a collective operation is not known here, so a deadlock inside a part of
+//! the ranks is only reported when the waits for single ranks show it: every reported deadlock is
+//! real, but not every deadlock is reported.
 //!
 //! A wait counts only when it has lasted for a while: a message may be on its way.
 
@@ -40,7 +41,7 @@ impl Lasting {
         self.0.iter().map(|(waiting, _)| waiting.thread).collect()
     }
 
-    /// The wait that has lasted longest.
+    /// Returns the wait that has lasted longest.
     #[must_use]
     pub fn first(&self) -> (Waiting, f64) {
         let longest = self.0.iter().max_by(|a, b| a.1.total_cmp(&b.1));
@@ -55,11 +56,12 @@ pub struct Analysis {
     pub cycles: Vec<Vec<u32>>,
     /// Ranks that can never go on, those of the cycles included, ascending.
     pub stuck: Vec<u32>,
-    /// Ranks that wait for a rank that has finished: (who, for whom).
+    /// Ranks that wait for a rank that has finished: (the rank that waits, the rank that it waits
+    /// for).
     pub abandoned: Vec<(u32, u32)>,
 }
 
-/// Finds out who can never go on. A wait counts when it has lasted `settled_s` seconds.
+/// Finds the ranks that can never go on. A wait counts when it has lasted `settled_s` seconds.
 #[must_use]
 pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
     let n = ranks.len();
@@ -122,7 +124,7 @@ pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
 }
 
 impl Analysis {
-    /// The analysis in words, one finding a line; empty when everybody may go on.
+    /// Returns the analysis in words, one finding a line; empty when everybody may go on.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
@@ -161,7 +163,7 @@ impl Analysis {
     }
 }
 
-/// What a waiting rank waits for, in words: `MPI_Recv for rank 1, tag 5`.
+/// Returns what a waiting rank waits for, in words: `MPI_Recv for rank 1, tag 5`.
 #[must_use]
 pub fn describe(call: &str, waiting: &Waiting) -> String {
     let whom = match (waiting.kind, waiting.peer) {
@@ -182,7 +184,7 @@ pub fn describe(call: &str, waiting: &Waiting) -> String {
     }
 }
 
-/// Ranks as text: `0-3, 8`.
+/// Returns ranks as text: `0-3, 8`.
 #[must_use]
 pub fn rank_ranges(ranks: &[u32]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
@@ -203,7 +205,7 @@ pub fn rank_ranges(ranks: &[u32]) -> String {
     parts.join(", ")
 }
 
-/// The cycles of a graph in which every node has at most one successor.
+/// Returns the cycles of a graph in which every node has at most one successor.
 fn cycles(n: usize, next: impl Fn(usize) -> Option<usize>) -> Vec<Vec<u32>> {
     // 0 is not seen; else 1 + the walk that saw it.
     let mut seen = vec![0usize; n];
@@ -366,7 +368,7 @@ mod tests {
         assert_eq!(rank_ranges(&[0, 1, 2, 4, 6, 7]), "0-2, 4, 6, 7");
     }
 
-    /// Every rank that is told to be stuck stays so when the waits are carried out in any order.
+    /// Every rank that is reported as stuck stays so when the waits are carried out in any order.
     #[test]
     fn random_waits_agree_with_a_simulation() {
         let mut state = 7u64;

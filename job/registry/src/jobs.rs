@@ -21,7 +21,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// The registries of the jobs that run now, the oldest first.
+    /// Returns the registries of the jobs that run now, the oldest first.
     pub fn look(&mut self) -> Vec<&dyn Peers> {
         self.find();
         let mut all: Vec<&dyn Peers> = self.known.values().map(|peers| &**peers).collect();
@@ -74,7 +74,7 @@ pub fn has_launchers(except: &[u32]) -> bool {
     })
 }
 
-/// The first descriptor of `pid` that is a job's segment: its path and the file's number.
+/// Returns the first descriptor of `pid` that is a job's segment: its path and the file's number.
 fn held_segment(pid: u32) -> Option<(PathBuf, u64)> {
     let wanted = format!("/memfd:{MEMFD_NAME}");
     let path = fs::read_dir(format!("/proc/{pid}/fd"))

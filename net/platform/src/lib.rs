@@ -16,16 +16,16 @@ use margay_sys_os::clock;
 use margay_sys_os::kept::Words;
 use margay_sys_shm::segment::Segment;
 
-/// Who the ranks of a job are, where they are and what they do. Ranks are world ranks; a rank that is
-/// not in the job is a panic. May be used from any thread.
+/// Tells what the ranks of a job are, where they are and what they do. Ranks are world ranks; a
+/// rank that is not in the job is a panic. May be used from any thread.
 pub trait Peers: Send + Sync {
-    /// What tells this job from all others that can be reached.
+    /// Returns what distinguishes this job from all others that can be reached.
     fn id(&self) -> u64;
 
-    /// Ranks in the job.
+    /// Returns the number of ranks in the job.
     fn size(&self) -> u32;
 
-    /// The facts of the job.
+    /// Returns the facts of the job.
     fn facts(&self) -> Facts;
 
     /// Cores that the ranks on this rank's host may use.
@@ -34,31 +34,31 @@ pub trait Peers: Send + Sync {
     /// Whether the ranks go on when one of them dies.
     fn is_tolerant(&self) -> bool;
 
-    /// Who a rank is.
+    /// Returns the identity of a rank.
     fn identity(&self, rank: u32) -> Identity;
 
-    /// The host of a rank, as a number from 0.
+    /// Returns the host of a rank, as a number from 0.
     fn host(&self, rank: u32) -> u32;
 
-    /// The name of a host.
+    /// Returns the name of a host.
     fn host_name(&self, host: u32) -> String;
 
-    /// How near two ranks are.
+    /// Returns how near two ranks are.
     fn locality(&self, one: u32, other: u32) -> Locality;
 
-    /// The phase of a rank.
+    /// Returns the phase of a rank.
     fn phase(&self, rank: u32) -> Phase;
 
     /// Enters a new phase of a rank.
     fn set_phase(&self, rank: u32, phase: Phase);
 
-    /// The name of the current or last library call of a rank, empty before the first.
+    /// Returns the name of the current or last library call of a rank, empty before the first.
     fn call(&self, rank: u32) -> String;
 
-    /// Where a rank writes the name of the call that begins.
+    /// Returns where a rank writes the name of the call that begins.
     fn call_words(&self, rank: u32) -> Words;
 
-    /// What the threads of a rank wait for.
+    /// Returns what the threads of a rank wait for.
     fn waits(&self, rank: u32) -> Waits;
 
     /// Enters what a thread of a rank waits for, until the value is dropped.
@@ -79,20 +79,20 @@ pub trait Peers: Send + Sync {
     /// Asks the system, which costs microseconds for each thread.
     fn computes(&self, rank: u32, waiting: &[u32]) -> bool;
 
-    /// How many ranks have died before they were finalized. Cheap, to be looked at often: who they are
-    /// tells [`has_failed`](Self::has_failed).
+    /// Returns how many ranks have died before they were finalized. Cheap, so it can be polled;
+    /// [`has_failed`](Self::has_failed) tells which ranks they are.
     fn failures(&self) -> u32;
 
     /// Enters that a rank aborts the job with `code`. Only the first one counts. Returns whether this was the first.
     fn abort(&self, rank: u32, code: i32) -> bool;
 
-    /// The rank that aborted the job and its code.
+    /// Returns the rank that aborted the job and its code.
     fn aborted(&self) -> Option<(u32, i32)>;
 
     /// Wakes a rank that sleeps.
     fn wake(&self, rank: u32);
 
-    /// The note of a rank with that key; none where nobody has made it.
+    /// Returns the note of a rank with that key; none where nobody has made it.
     fn note(&self, rank: u32, key: NoteKey) -> Option<Words>;
 
     /// As [`note`](Self::note), but makes the note, with `words` words of 0, where there is none yet. For one key and rank, one thread at a time may call
@@ -108,7 +108,7 @@ pub trait Clock: Send + Sync {
     /// Nanoseconds since a moment in the past; never goes back.
     fn now_ns(&self) -> u64;
 
-    /// The processor's counter, for short times; a few nanoseconds cheaper.
+    /// Returns the processor's counter, for short times; a few nanoseconds cheaper.
     fn ticks(&self) -> u64;
 }
 
@@ -136,7 +136,7 @@ pub struct Platform {
     pub wake_up: Arc<dyn WakeUp>,
     /// Its time.
     pub clock: Arc<dyn Clock>,
-    /// Who the others are.
+    /// The other ranks of its job.
     pub peers: Arc<dyn Peers>,
     /// Memory that all ranks of the job share, where data may be exchanged through it.
     pub memory: Option<Arc<Segment>>,
@@ -158,16 +158,16 @@ pub struct JobAddress {
 /// How processes of other jobs are reached. Where processes of several jobs meet, one makes a *bridge*, a
 /// place in which each of them has a rank and through which they talk.
 pub trait Outside: Send + Sync {
-    /// Where the job of this process is found, by way of this process.
+    /// Returns where the job of this process is found, by way of this process.
     fn address(&self) -> JobAddress;
 
-    /// The registry of another job.
+    /// Returns the registry of another job.
     ///
     /// # Errors
     /// When it is not there (any more), or of another version.
     fn find(&self, job: JobAddress) -> io::Result<Arc<dyn Peers>>;
 
-    /// A new bridge for `ranks` processes. It lives as long as a process holds it.
+    /// Returns a new bridge for `ranks` processes. It lives as long as a process holds it.
     ///
     /// # Errors
     /// When the system has no memory for it.

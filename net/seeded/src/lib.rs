@@ -33,14 +33,14 @@ pub struct Conditions {
     pub pipe: usize,
     /// Longest delay of a packet in turns.
     pub delay: u64,
-    /// One call in so many hands the turn over; 1 is each.
+    /// One call in this many hands the turn over; with 1 each call does.
     pub turn_every: u64,
     /// Longest fragment in bytes.
     pub fragment: usize,
 }
 
 impl Conditions {
-    /// A network whose character comes from the seed too.
+    /// Returns a network whose character comes from the seed too.
     #[must_use]
     pub fn of(seed: u64) -> Conditions {
         let mut dice = Dice::new(seed ^ 0x5bd1_e995);
@@ -115,7 +115,7 @@ impl Dice {
         Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number in `0..n`.
+    /// Returns a number in `0..n`.
     ///
     /// # Panics
     /// When `n` is 0.
@@ -336,7 +336,7 @@ impl Transport for Seeded {
     }
 }
 
-/// Waiting in a seeded world is giving the turn away.
+/// Waits in a seeded world by handing the turn over.
 struct Turn {
     world: Arc<World>,
     me: u32,

@@ -43,7 +43,8 @@ struct Known {
 }
 
 impl Model {
-    /// The registry of a job whose rank `r` is on host `hosts[r]`, in a world that counts its turns in `now`.
+    /// Returns the registry of a job whose rank `r` is on host `hosts[r]`, in a world that counts
+    /// its turns in `now`.
     pub(crate) fn new(hosts: &[u32], now: Arc<AtomicU64>) -> Model {
         Model {
             hosts: hosts.to_vec(),
@@ -74,13 +75,13 @@ impl Model {
         self.lock().ranks[rank as usize].computes = computes;
     }
 
-    /// How often a rank was woken by another.
+    /// Returns how often a rank was woken by another.
     #[must_use]
     pub fn wakes(&self) -> u64 {
         self.lock().wakes
     }
 
-    /// The clock of a rank's host.
+    /// Returns the clock of a rank's host.
     pub(crate) fn clock(&self, rank: u32) -> HostClock {
         HostClock {
             now: self.now.clone(),

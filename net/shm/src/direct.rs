@@ -37,16 +37,16 @@ impl Thresholds {
         }
     }
 
-    /// The thresholds for this processor, from measurements (`make bench`, two ranks on two cores,
-    /// half round trip).
+    /// Returns the thresholds for this processor, from measurements (`make bench`, two ranks on two
+    /// cores, half round trip).
     ///
     /// | processor | pipe, 64 KiB | attach, 64 KiB | pipe, 1 MiB | attach, 1 MiB |
     /// | --- | --- | --- | --- | --- |
     /// | AMD EPYC (Zen 5), shared level-3 cache | 1.5 µs | 3.1 µs | 17 µs | 41 µs (huge pages: 9) |
     /// | Intel Xeon (Sapphire Rapids), mesh | 9.5 µs | 3.7 µs | 95 µs | 40 µs |
     ///
-    /// Where a line that another core wrote is dear to read, copying once beats copying twice from
-    /// 16 KiB on, in spite of the system calls. Where it is cheap, a well-fed pipe wins up to the
+    /// Where a line that another core wrote is slow to read, copying once beats copying twice from
+    /// 16 KiB on, in spite of the system calls. Where it is fast, a well-fed pipe wins up to the
     /// sizes of huge pages. The arena saves the system call and the second copy on both. A message
     /// is split into two parts, one for each side, as long as each part stays in a level-2 cache.
     #[must_use]
@@ -60,7 +60,8 @@ impl Thresholds {
         }
     }
 
-    /// The part of a message of `bytes` that one side claims at a time: half of it, in whole pages.
+    /// Returns the part of a message of `bytes` that one side claims at a time: half of it, in
+    /// whole pages.
     fn part_of(&self, bytes: u64) -> u64 {
         let longest = self.part.load(Ordering::Relaxed).max(4096);
         (bytes / 2).next_multiple_of(4096).min(longest)
@@ -70,7 +71,7 @@ impl Thresholds {
 const BY_ARENA: u64 = 1;
 const BY_ATTACH: u64 = 2;
 
-/// The end from which this rank copies messages from and to another.
+/// Returns the end from which this rank copies messages from and to another.
 fn end(me: u32, other: u32) -> End {
     if me < other { End::Front } else { End::Back }
 }
@@ -311,7 +312,7 @@ impl Direct {
                 }
             }
         };
-        // A pull that just moved its last bytes is done now, not at the next look.
+        // A pull that just moved its last bytes is done now, not at the next call.
         let step = match (step, copy) {
             (Advance::Pending(true), Copy::Pull { cell, .. })
                 if transfer::at(&self.segment, *cell).is_some_and(transfer::Cell::is_complete) =>

@@ -8,9 +8,9 @@
 //! | direct, buffer in the arena | the receiver copies once from the sender's arena |
 //! | direct, any buffer | cross-memory attach, parts claimed by both sides ([`margay_sys_shm::transfer`]) |
 //!
-//! A pair's ring is made the first time that the pair talks, and a rank polls the rings of those
-//! who have talked to it, as the SP2 kept a list of its active pipes (Snir et al., IBM Systems
-//! Journal 34(2), 1995): memory and polling grow with the pairs that are active.
+//! A pair's ring is made the first time that the pair talks, and a rank polls the rings of the
+//! ranks that have talked to it, as the SP2 kept a list of its active pipes (Snir et al., IBM
+//! Systems Journal 34(2), 1995): memory and polling grow with the pairs that are active.
 
 #![forbid(unsafe_code)]
 
@@ -64,7 +64,7 @@ struct Incoming {
 }
 
 impl Shm {
-    /// The transport of rank `me` over `segment`.
+    /// Returns the transport of rank `me` over `segment`.
     ///
     /// # Panics
     /// When `me` is not a rank of the segment.
@@ -84,8 +84,8 @@ impl Shm {
         }
     }
 
-    /// The producer of the pipe to `to`; makes it at the first use. None when the segment's address
-    /// space is used up.
+    /// Returns the producer of the pipe to `to`; makes it at the first use. None when the segment's
+    /// address space is used up.
     #[inline]
     fn producer(&mut self, to: u32) -> Option<&mut Producer> {
         if self.outgoing[to as usize].is_none() {
@@ -102,7 +102,7 @@ impl Shm {
         }
     }
 
-    /// Opens the rings of those who have begun to talk since the last look.
+    /// Opens the rings of the ranks that have begun to send since the last call.
     #[cold]
     fn welcome(&mut self) {
         let senders = self.segment.senders(self.me);
@@ -120,7 +120,7 @@ impl Shm {
                     ring,
                     whole: Vec::new(),
                 }),
-                // It is being entered, or who entered it died over it.
+                // It is being entered, or the rank that entered it died meanwhile.
                 _ => self.holes.push(place),
             }
         }
@@ -244,8 +244,8 @@ impl Incoming {
         complete
     }
 
-    /// Copies a packet into `to` as far as it has arrived. Since the sender is writing it right now,
-    /// a few looks are well spent before giving up.
+    /// Copies a packet into `to` as far as it has arrived. Since the sender is writing it right
+    /// now, a few spins are well spent before giving up.
     #[inline]
     fn copy(&self, first: &[u8], to: &mut [u8]) -> bool {
         let (start, rest) = to.split_at_mut(SHORT);
@@ -327,7 +327,7 @@ impl Transport for Shm {
     }
 
     fn poll(&mut self, sink: &mut dyn Sink, spins: u32) -> bool {
-        // The loop that waits for a message: nothing in it but the loads that tell.
+        // The loop that waits for a message: nothing in it but the loads that find one.
         let mut spins = spins;
         while spins > 1
             && self.counter().load(Ordering::Relaxed) == self.welcomed

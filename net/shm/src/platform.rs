@@ -17,8 +17,8 @@ use margay_sys_shm::waits;
 use crate::direct::Thresholds;
 use crate::{Shm, ShmWakeUp};
 
-/// The platform of rank `me` of the job in `segment`. Where ranks may not share memory, they exchange
-/// bytes through it all the same.
+/// Returns the platform of rank `me` of the job in `segment`. Where ranks may not share memory,
+/// they exchange bytes through it all the same.
 ///
 /// # Panics
 /// When `me` is not a rank of the segment.
@@ -47,7 +47,7 @@ pub fn platform(
 pub struct SegmentPeers(Arc<Segment>);
 
 impl SegmentPeers {
-    /// The registry of `segment`.
+    /// Returns the registry of `segment`.
     #[must_use]
     pub fn of(segment: &Arc<Segment>) -> Arc<dyn Peers> {
         Arc::new(SegmentPeers(segment.clone()))

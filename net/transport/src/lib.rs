@@ -47,10 +47,10 @@ pub trait Sink {
     /// One packet from world rank `from`. Packets of one sender come in the order of sending.
     fn packet(&mut self, from: u32, packet: Packet<'_>);
 
-    /// Where the `len` bytes of the next packet from `from` shall go, if that is known from its head
-    /// alone. A transport that writes them there calls [`landed`](Self::landed) instead of
-    /// [`packet`](Self::packet). Where the place is [`exclusive`](Destination::exclusive) it may also
-    /// write a part of them and come back later.
+    /// Returns where the `len` bytes of the next packet from `from` shall go, if that is known from
+    /// its head alone. A transport that writes them there calls [`landed`](Self::landed) instead of
+    /// [`packet`](Self::packet). Where the place is [`exclusive`](Destination::exclusive) it may
+    /// also write a part of them and come back later.
     fn destination(&mut self, from: u32, head: &Head, len: usize) -> Option<Destination>;
 
     /// The next packet from `from` has been written to its [`destination`](Self::destination).
@@ -89,7 +89,7 @@ pub trait Transport: Send {
     /// This rank.
     fn me(&self) -> u32;
 
-    /// Ranks in the world.
+    /// Returns the number of ranks in the world.
     fn size(&self) -> u32;
 
     /// Sends a packet of at most [`WHOLE`] bytes. Returns false when there is no room now: nothing
@@ -108,11 +108,12 @@ pub trait Transport: Send {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> bool;
 
-    /// How many of `remaining` bytes the next fragment should carry, at least 1 when any remain.
+    /// Returns how many of `remaining` bytes the next fragment should carry, at least 1 when any
+    /// remain.
     fn fragment(&self, remaining: u64) -> usize;
 
-    /// Hands packets that have arrived to `sink`, a bounded number of them; looks up to `spins` times
-    /// before it gives up. Returns whether there were any.
+    /// Hands packets that have arrived to `sink`, a bounded number of them; polls up to `spins`
+    /// times before it gives up. Returns whether there were any.
     fn poll(&mut self, sink: &mut dyn Sink, spins: u32) -> bool;
 
     /// Offers `len` bytes at `offset` of `from` for direct copying to `to`. The words go to the
@@ -120,7 +121,7 @@ pub trait Transport: Send {
     fn offer(&mut self, to: u32, from: &Mem, offset: i64, len: u64) -> Option<(Ticket, [u64; 3])>;
 
     /// Accepts what `from` offered: `len` bytes (no more than were offered) shall go to `offset` of
-    /// `into`. None when that is not possible; the sender must then be told to send bytes.
+    /// `into`. None when that is not possible; the sender must then be asked to send bytes.
     fn accept(
         &mut self,
         from: u32,
@@ -158,13 +159,14 @@ pub trait Transport: Send {
     fn part(&mut self, _key: u64) {}
 }
 
-/// Processes of other jobs, together with some of the own one, that share a transport.
+/// Processes of other jobs, together with some of this rank's job, that share a transport.
 pub struct World {
     /// Tells it from others.
     pub key: u64,
     /// Theirs; its ranks are places in the following lists.
     pub transport: Box<dyn Transport>,
-    /// The number by which this rank knows each of them; those of the own job are below its size.
+    /// The number by which this rank knows each of them; those of its own job are below the job's
+    /// size.
     pub processes: Vec<u32>,
     /// Whether what is sent to a process goes through this world.
     pub routed: Vec<bool>,
@@ -179,10 +181,10 @@ impl World {
     }
 }
 
-/// How a rank gives its core away while it waits. The engine's wait policy chooses among these; no
-/// other code waits.
+/// Lets a rank yield its core or sleep while it waits. The engine's wait policy chooses among
+/// these; no other code waits.
 pub trait WakeUp: Send + Sync {
-    /// A moment, without giving the core away.
+    /// Pauses for a moment, without yielding the core.
     fn pause(&self);
 
     /// Lets others run first.

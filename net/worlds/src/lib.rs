@@ -1,10 +1,12 @@
 //! Several transports as one: the job's own, and one for each group of processes of other jobs that this one has met.
 //!
-//! Processes of the own job keep their numbers; those of others get the numbers behind, in the order in which they were
-//! met. A process that is reachable no more keeps its number too; what is sent to it is dropped.
+//! Processes of this rank's job keep their numbers; those of other jobs get the numbers that
+//! follow, in the order in which they were met. A process that can no longer be reached keeps its
+//! number, too; messages to it are dropped.
 //!
-//! A rank sleeps in one place, the futex word of its own job's registry. A transport to others wakes words of its own, on
-//! which nobody sleeps, so this one rings the right ones after each step that a peer may be waiting for.
+//! A rank sleeps in one place, the futex word of its own job's registry. A transport to others
+//! wakes words of its own, on which nobody sleeps, so this transport wakes the right ranks after
+//! each step that a peer may be waiting for.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +15,7 @@ use margay_sys_os::user::Mem;
 
 /// The transport; see the module.
 pub struct Worlds {
-    /// The own job's; none only while this value takes its place.
+    /// The transport of this rank's job; none only while this value takes its place.
     home: Option<Box<dyn Transport>>,
     me: u32,
     own: u32,
@@ -28,7 +30,7 @@ pub struct Worlds {
 const FOREIGN: u32 = 1 << 31;
 
 impl Worlds {
-    /// Takes the place of `home`, which stays as the transport of the own job.
+    /// Takes the place of `home`, which stays as the transport of this rank's job.
     pub fn around(home: &mut Box<dyn Transport>) {
         let (me, own) = (home.me(), home.size());
         let around = |home| Worlds {
@@ -61,13 +63,13 @@ impl Worlds {
 struct Numbered<'a> {
     sink: &'a mut dyn Sink,
     processes: &'a [u32],
-    heard: Vec<u32>,
+    senders: Vec<u32>,
 }
 
 impl Numbered<'_> {
     fn number(&mut self, from: u32) -> u32 {
-        if self.heard.last() != Some(&from) {
-            self.heard.push(from);
+        if self.senders.last() != Some(&from) {
+            self.senders.push(from);
         }
         self.processes[from as usize]
     }
@@ -150,10 +152,10 @@ impl Transport for Worlds {
             let mut sink = Numbered {
                 sink,
                 processes: &world.processes,
-                heard: Vec::new(),
+                senders: Vec::new(),
             };
             any |= world.transport.poll(&mut sink, 1);
-            for rank in sink.heard {
+            for rank in sink.senders {
                 (world.wakes[rank as usize])();
             }
         }

@@ -25,7 +25,8 @@ pub struct Names {
     published: BTreeMap<String, (String, [Listener; 2], File)>,
 }
 
-/// The socket's name for a service: of bounded length, and without characters that the kernel's list would not show.
+/// Returns the socket's name for a service: of bounded length, and without characters that the
+/// kernel's list would not show.
 fn socket_name(service: &str) -> String {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();

@@ -1,18 +1,18 @@
 //! Connecting groups: accept and connect over ports, `MPI_Comm_join`.
 //!
-//! The roots meet over a named socket and tell each other who is in their groups:
+//! The roots meet over a named socket and send each other the members of their groups:
 //!
 //! ```text
 //! connecting root                                    accepting root
 //!   HELLO its processes' addresses ──────────────────────>   makes the bridge
 //!   <──────────────── WELCOME addresses, bridge, number of the communicator
-//!   both tell their groups, everybody joins the bridge
+//!   both inform their groups, everybody joins the bridge
 //!   DONE ────────────────────────────────────────────────>
 //!   <──────────────────────────────────────────────── DONE
 //! ```
 //!
-//! A rank sleeps on its event count while it waits for a message of the socket, so whoever writes one wakes it: the name of a
-//! port tells where the event count is.
+//! A rank sleeps on its event count while it waits for a message of the socket, so a process that
+//! writes one wakes it: the name of a port says where the event count is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct Ports {
     count: u32,
 }
 
-/// A port: a name, and those who have connected.
+/// A port: a name, and the processes that have connected.
 pub struct Port {
     name: String,
     listener: Listener,
@@ -64,7 +64,7 @@ pub(crate) struct Peer {
 pub(crate) struct Deadline(Option<(u64, u64)>);
 
 impl Deadline {
-    /// So many seconds from now on; 0 is without end.
+    /// Returns the deadline this many seconds from now; 0 is without end.
     fn seconds(seconds: u64, clock: &dyn Clock) -> Deadline {
         let until_ns = || {
             let time_ns = seconds.saturating_mul(1_000_000_000);
@@ -120,7 +120,8 @@ fn words_of(bytes: &[u8]) -> Vec<i32> {
     bytes.chunks_exact(4).map(word).collect()
 }
 
-/// The parts of a port's name: process, number of the port in it, descriptor, id of the segment and rank there.
+/// Returns the parts of a port's name: process, number of the port in it, descriptor, id of the
+/// segment and rank there.
 fn parse(name: &str) -> Option<(String, Address)> {
     let mut parts = name.strip_prefix("margay:")?.split(':');
     let pid = parts.next()?.parse().ok()?;
@@ -229,7 +230,8 @@ impl Dynamic<'_> {
         })
     }
 
-    /// How long the other side is waited for: the info key `timeout` in seconds, else the control variable.
+    /// Returns how long the other side is waited for: the info key `timeout` in seconds, else the
+    /// control variable.
     fn deadline(&self, info: u32) -> Result<Deadline> {
         let entries = self.mpi.info(info)?;
         let Some((_, value)) = entries.into_iter().find(|(key, _)| key == "timeout") else {
@@ -272,7 +274,7 @@ impl Dynamic<'_> {
         }
     }
 
-    /// A communicator of this process alone.
+    /// Returns a communicator of this process alone.
     fn solitary(&self) -> Result<Arc<Comm>> {
         let me = self.mpi.rank().world_rank();
         Ok(Arc::new(Comm::new(Parts {
@@ -307,7 +309,7 @@ impl Dynamic<'_> {
                 let accepted = self.mpi.rank().block(
                     |_| match port.listener.accept() {
                         Ok(None) => hope().err().map(Err),
-                        // Whoever has given up meanwhile is not meant.
+                        // A process that has given up meanwhile does not count.
                         Ok(Some(channel)) if channel.is_closed() => None,
                         Ok(Some(channel)) => Some(Ok(channel)),
                         Err(error) => Some(Err(lost(error))),
@@ -331,7 +333,7 @@ impl Dynamic<'_> {
                 let mut words = vec![HELLO];
                 words.extend(own.words());
                 peer.send(&words)?;
-                let words = self.hear_root(&mut peer, HELLO, Address::WORDS)?;
+                let words = self.receive_from_root(&mut peer, HELLO, Address::WORDS)?;
                 let other = Address::from_words(&words);
                 self.find_event_count(&mut peer, &other)?;
                 if own.same(&other) {
@@ -356,7 +358,7 @@ impl Dynamic<'_> {
     }
 
     /// Waits for a message of the other root; its words behind the first, at least `least` of them.
-    fn hear_root(&self, peer: &mut Peer, kind: i32, least: usize) -> Result<Vec<i32>> {
+    fn receive_from_root(&self, peer: &mut Peer, kind: i32, least: usize) -> Result<Vec<i32>> {
         let message = self.mpi.rank().block(
             |_| match peer.channel.receive() {
                 Ok(None) => peer
@@ -413,7 +415,7 @@ impl Dynamic<'_> {
         if let Some((mut peer, bridge)) = held {
             let done = peer
                 .send(&[DONE, joined[0]])
-                .and_then(|()| self.hear_root(&mut peer, DONE, 1));
+                .and_then(|()| self.receive_from_root(&mut peer, DONE, 1));
             drop(bridge);
             match done {
                 Ok(theirs) if theirs.first() == Some(&1) && joined[0] == 1 => {}
@@ -426,9 +428,9 @@ impl Dynamic<'_> {
                 Err(error) => problem = Some(error),
             }
         }
-        let told = self.mpi.tell_group(comm, root, vec![1], problem);
+        let sent = self.mpi.tell_group(comm, root, vec![1], problem);
         let remote = met?;
-        told?;
+        sent?;
         let remote =
             Group::from_processes(remote).map_err(|e| Error::new(MPI_ERR_INTERN, e.to_string()))?;
         self.mpi
@@ -452,13 +454,13 @@ impl Dynamic<'_> {
             hello.extend(list(own));
             peer.send(&hello)?;
             // Number, whether there is a bridge, bridge, addresses.
-            let welcome = self.hear_root(&mut peer, WELCOME, 2 + Address::WORDS)?;
+            let welcome = self.receive_from_root(&mut peer, WELCOME, 2 + Address::WORDS)?;
             let how = if welcome[1] == 0 { 0 } else { 2 };
             let mut words = vec![welcome[0], inner, how];
             words.extend(&welcome[2..]);
             return Ok((peer, None, words));
         }
-        let hello = self.hear_root(&mut peer, HELLO, 1)?;
+        let hello = self.receive_from_root(&mut peer, HELLO, 1)?;
         let remote = Address::list(&hello[1..]);
         let Some(root) = remote.get(hello[0] as usize) else {
             fail!(MPI_ERR_PORT, "the other side has no root");
@@ -499,7 +501,8 @@ impl Dynamic<'_> {
         Ok(())
     }
 
-    /// Connects to those who spawned this job, if it was spawned; `MPI_Comm_get_parent` then gives the handle.
+    /// Connects to the processes that spawned this job, if it was spawned; `MPI_Comm_get_parent`
+    /// then gives the handle.
     ///
     /// # Errors
     /// When they are gone.
@@ -521,7 +524,7 @@ fn no_port(name: &str) -> Error {
 }
 
 impl Port {
-    /// What others connect to.
+    /// Returns what others connect to.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -587,7 +590,7 @@ mod tests {
     #[test]
     fn words_of_another_root_that_mean_nothing_are_errors() {
         let (home, other) = (segment(), segment());
-        // Rank 1 of the own job makes the bridge or we do, depending on the order of addresses.
+        // Rank 1 of our job makes the bridge or we do, depending on the order of addresses.
         let here = address(&home, 1);
         let there = address(&other, 0);
         let nowhere = [address(&other, 2), address(&home, 2)];

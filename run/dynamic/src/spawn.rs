@@ -1,8 +1,9 @@
 //! Spawning: a new job, started by a launcher of its own, whose processes connect back.
 //!
-//! The root runs the launcher beside this library with the port at which it waits. That launcher leaves the root's
-//! family (it becomes an orphan, which the launcher of this job adopts), keeps a connection to the root until its job has
-//! ended, and tells over it when it could not start the processes.
+//! The root runs the launcher beside this library with the port at which it waits. That launcher
+//! leaves the root's family (it becomes an orphan, which the launcher of this job adopts), keeps a
+//! connection to the root until its job has ended, and reports over it when it could not start the
+//! processes.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -41,7 +42,7 @@ impl Spawned {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The number of processes: the largest that `soft` allows.
+    /// Returns the number of processes: the largest that `soft` allows.
     fn processes(&self) -> Result<u32> {
         let Ok(most) = u32::try_from(self.most) else {
             fail!(
@@ -89,7 +90,7 @@ impl Spawned {
         }
     }
 
-    /// The launcher's words for this program.
+    /// Returns the launcher's words for this program.
     fn words(&self, processes: u32) -> Result<Vec<String>> {
         let mut words = vec!["-n".to_string(), processes.to_string()];
         if let Some(host) = self.hint("host")
@@ -122,7 +123,7 @@ impl Spawned {
         Ok(words)
     }
 
-    /// The program, looked for in the folders of `path`.
+    /// Returns the program, looked for in the folders of `path`.
     fn program(&self) -> String {
         if self.command.contains('/') {
             return self.command.clone();
@@ -225,7 +226,7 @@ impl Dynamic<'_> {
                 "the launcher '{}' ended at once ({status})",
                 launcher.display()
             ),
-            // Where nobody waits for children, the status is not to be had.
+            // Where nobody waits for children, the status cannot be read.
             Err(e) if e.raw_os_error() != Some(10) => {
                 let what = format!("cannot run the launcher '{}'", launcher.display());
                 return Err(failed(&what, e));
@@ -252,7 +253,7 @@ impl Dynamic<'_> {
     }
 }
 
-/// The words for the launcher, and the numbers of processes.
+/// Returns the words for the launcher, and the numbers of processes.
 fn prepare(programs: Vec<Spawned>) -> Result<(Vec<i32>, Vec<String>)> {
     let mut counts = Vec::new();
     let mut words = Vec::new();

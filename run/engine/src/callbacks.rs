@@ -57,15 +57,15 @@ impl<T> Callbacks<T> {
             return Ok(());
         }
         rank.lock().set_shared();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         Builder::new().name(name.into()).spawn(move || {
             // Signals are for the program.
             SignalSet::all().block();
-            let _ = tell.send(this_thread());
+            let _ = sender.send(this_thread());
             serve();
         })?;
         self.thread
-            .store(told.recv().unwrap_or(1), Ordering::Relaxed);
+            .store(receiver.recv().unwrap_or(1), Ordering::Relaxed);
         Ok(())
     }
 

@@ -25,7 +25,7 @@ pub(crate) trait Requests {
     fn isend(&mut self, mode: Mode, data: Data, to: u32, envelope: Envelope) -> ReqId;
     /// Posts a receive.
     fn irecv(&mut self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId;
-    /// The outcome of a request that has ended.
+    /// Returns the outcome of a request that has ended.
     fn take(&mut self, id: ReqId) -> Option<Outcome>;
     /// Gives up a request of an operation that has failed.
     fn abandon(&mut self, id: ReqId);
@@ -137,7 +137,7 @@ impl Execution {
         }
     }
 
-    /// Bytes that this rank copies in its own memory.
+    /// Returns the bytes that this rank copies in its own memory.
     pub(crate) fn copied_bytes(&self) -> u64 {
         let copied = |step: &schedule::Step| match step {
             schedule::Step::Copy { from, .. } => from.bytes,
@@ -240,8 +240,8 @@ impl Execution {
         }
     }
 
-    /// What the operation ends with when the ranks did not agree: `truncated` bytes were sent by
-    /// `source` where this rank expected `bytes`, which may be more or less.
+    /// Returns what the operation ends with when the ranks did not agree: `truncated` bytes were
+    /// sent by `source` where this rank expected `bytes`, which may be more or less.
     pub(crate) fn mismatch(&self) -> Option<Outcome> {
         self.mismatch
     }
@@ -445,7 +445,8 @@ pub fn combine(reduction: &Reduction, input: &Mem, inout: &Mem, count: u64) {
     }
 }
 
-/// Bytes that `count` elements of the reduction's type need, and where among them the first begins.
+/// Returns the bytes that `count` elements of the reduction's type need, and where among them the
+/// first begins.
 fn elements(reduction: &Option<Reduction>, count: u64) -> (usize, i64) {
     let Some(Reduction { datatype, .. }) = reduction else {
         unreachable!("only reductions have temporaries of elements");

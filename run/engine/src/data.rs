@@ -38,7 +38,8 @@ impl Data {
     /// `count` elements of `datatype` at the base of `mem`.
     ///
     /// # Panics
-    /// When the elements together exceed 2^63 bytes; the caller has told the user before.
+    /// When the elements together exceed 2^63 bytes; the caller has reported that to the user
+    /// before.
     #[must_use]
     pub fn typed(mem: Mem, count: u64, datatype: &Arc<Datatype>) -> Data {
         let flat = datatype.flat();
@@ -80,7 +81,7 @@ impl Data {
     /// Packed bytes `from .. from + bytes` of this data.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are fewer than `from + bytes`.
     #[must_use]
     pub fn range(&self, from: u64, bytes: u64) -> Data {
         assert!(
@@ -101,7 +102,8 @@ impl Data {
         }
     }
 
-    /// Whether a message of so many packed bytes ends within a basic element. Of data in one piece that is not known.
+    /// Whether a message of this many packed bytes ends within a basic element. Of data in one
+    /// piece that is not known.
     #[must_use]
     pub fn splits(&self, bytes: u64) -> bool {
         match &self.shape {
@@ -110,7 +112,8 @@ impl Data {
         }
     }
 
-    /// The mean length of its dense pieces in bytes; of data in one piece, beyond all lengths.
+    /// Returns the mean length of its dense pieces in bytes; of data in one piece, beyond all
+    /// lengths.
     #[must_use]
     pub fn mean_piece(&self) -> u64 {
         match &self.shape {
@@ -119,7 +122,7 @@ impl Data {
         }
     }
 
-    /// Its dense pieces in their order.
+    /// Returns its dense pieces in their order.
     #[must_use]
     pub fn pieces(&self) -> Vec<Slice> {
         let piece = |at, len: u64| Slice {
@@ -143,7 +146,7 @@ impl Data {
         }
     }
 
-    /// The memory, and the displacement of the data in it, when the data is in one piece.
+    /// Returns the memory, and the displacement of the data in it, when the data is in one piece.
     #[must_use]
     #[inline]
     pub(crate) fn dense(&self) -> Option<(&Mem, i64)> {
@@ -153,7 +156,7 @@ impl Data {
         }
     }
 
-    /// The bytes as a piece, when they are in one piece and the user's.
+    /// Returns the bytes as a piece, when they are in one piece and the user's.
     #[must_use]
     #[inline]
     pub(crate) fn piece(&self) -> Option<Piece> {

@@ -66,7 +66,7 @@ pub trait Task: std::marker::Send {
     /// engine locked. The outcome when nothing is left to do; it is not called again then.
     fn run(&mut self, engine: &mut Engine) -> Option<Outcome>;
 
-    /// What it waits for, for displays.
+    /// Returns what it waits for, for displays.
     fn pending(&self) -> Pending;
 }
 
@@ -91,14 +91,15 @@ struct State {
     /// Peers with something in a queue.
     active: Vec<u32>,
     /// Receives that were matched with a rendezvous and need the transport.
-    meetings: Vec<Meeting>,
+    rendezvous: Vec<PendingRendezvous>,
     copies: Vec<Direct>,
     /// Offers that were answered with a CTS.
     declined: Vec<Ticket>,
     loopback: VecDeque<(Head, [u64; 2], Vec<u8>)>,
     executions: Vec<u32>,
     spare: Spare,
-    /// Requests that ended, as a count; tells collectives and other threads that there is news.
+    /// Requests that ended, as a count; by it collectives and other threads see that something has
+    /// changed.
     ended: u64,
     /// Messages that came unexpected, as a count; news for threads that probe.
     kept: u64,
@@ -134,15 +135,15 @@ struct Peer {
     streams: VecDeque<u32>,
     /// In `State::active`.
     listed: bool,
-    /// Eager messages and bytes sent and not yet matched, as far as we have been told.
+    /// Eager messages and bytes sent and not yet matched, as far as the peer has reported.
     unmatched: u32,
     unmatched_bytes: u64,
-    /// Eager messages of which we have been told that they are matched, modulo 2^32.
+    /// Eager messages that the peer has reported as matched, modulo 2^32.
     credited: u32,
-    /// Matched here and not yet told to the peer.
+    /// Matched here and not yet reported to the peer.
     owed: u32,
     owed_bytes: u64,
-    /// Eager messages of which the peer has been told that they are matched, modulo 2^32.
+    /// Eager messages that have been reported to the peer as matched, modulo 2^32.
     returned: u32,
     /// Eager messages that are here and not matched.
     kept: u32,
@@ -160,7 +161,8 @@ enum Control {
     Withdrawn { request: u64, gone: bool },
 }
 
-struct Meeting {
+/// An offer that a receive has matched and that is not answered yet.
+struct PendingRendezvous {
     request: u32,
     from: u32,
     sender: u64,
@@ -175,7 +177,7 @@ struct Direct {
 }
 
 impl Engine {
-    /// The engine of the rank that `transport` belongs to.
+    /// Returns the engine of the rank that `transport` belongs to.
     #[must_use]
     pub fn new(transport: Box<dyn Transport>, monitor: Arc<Monitor>) -> Engine {
         let peers = (0..transport.size()).map(|_| Peer::default()).collect();
@@ -188,7 +190,7 @@ impl Engine {
                 messages: Slab::new(),
                 peers,
                 active: Vec::new(),
-                meetings: Vec::new(),
+                rendezvous: Vec::new(),
                 copies: Vec::new(),
                 declined: Vec::new(),
                 loopback: VecDeque::new(),
@@ -210,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// From now on progress looks there too.
+    /// Makes progress call this hook, too, from now on.
     pub fn add_progress_hook(&mut self, hook: Arc<dyn ProgressHook>) {
         self.progress_hooks.push(hook);
     }
@@ -249,7 +251,7 @@ impl Engine {
         sent
     }
 
-    /// Receives with no request of its own: posts the receive behind all that are posted and looks
+    /// Receives with no request of its own: posts the receive behind all that are posted and polls
     /// up to `spins` times. None when nothing came, or a message for which a request is needed; the
     /// caller then posts the receive with [`irecv`](Self::irecv).
     #[inline]
@@ -357,7 +359,7 @@ impl Engine {
         key
     }
 
-    /// The oldest message that has arrived and matches.
+    /// Returns the oldest message that has arrived and matches.
     #[must_use]
     pub fn probe(&mut self, pattern: Pattern) -> Option<Arrived> {
         let (envelope, index) = self.state.matching.peek(pattern)?;
@@ -383,7 +385,7 @@ impl Engine {
         self.state.requests.get(id).is_none_or(over)
     }
 
-    /// The outcome of a request that has ended; the request is gone then.
+    /// Returns the outcome of a request that has ended; the request is gone then.
     #[inline]
     pub fn take(&mut self, id: ReqId) -> Option<Outcome> {
         let request = self.state.requests.get_mut(id)?;
@@ -419,7 +421,7 @@ impl Engine {
         }
     }
 
-    /// What a request waits for; none when it has ended.
+    /// Returns what a request waits for; none when it has ended.
     #[must_use]
     pub fn pending(&self, id: ReqId) -> Option<Pending> {
         let request = self.state.requests.get(id).filter(|r| !r.done)?;
@@ -486,7 +488,7 @@ impl Engine {
         !self.state.requests.is_empty()
     }
 
-    /// A count that changes when a request ends or a message comes unexpected.
+    /// Returns a count that changes when a request ends or a message comes unexpected.
     #[must_use]
     pub fn news(&self) -> u64 {
         self.state.ended.wrapping_add(self.state.kept)
@@ -499,7 +501,7 @@ impl Engine {
     }
 
     /// Whether everything that goes out has gone out: no send waits in a queue, no detached request
-    /// is unfinished but those that only wait to hear whether what is sent was cancelled.
+    /// is unfinished but those that only wait for the answer whether what is sent was cancelled.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.state.active.is_empty()
@@ -553,19 +555,19 @@ impl Engine {
         self.transport.part(key);
     }
 
-    /// The transport, for what only some transports have.
+    /// Returns the transport, for what only some transports have.
     pub fn transport(&mut self) -> &mut dyn Transport {
         &mut *self.transport
     }
 }
 
 impl State {
-    /// Whether there is more to do than to look for packets.
+    /// Whether there is more to do than to poll for packets.
     #[inline]
     fn is_busy(&self) -> bool {
         !self.active.is_empty()
             || !self.copies.is_empty()
-            || !self.meetings.is_empty()
+            || !self.rendezvous.is_empty()
             || !self.declined.is_empty()
             || !self.loopback.is_empty()
             || !self.revocations.is_empty()
@@ -573,7 +575,7 @@ impl State {
             || (!self.executions.is_empty() && self.looked != self.ended)
     }
 
-    /// A request for a receive, of which nothing has arrived.
+    /// Returns a request for a receive, of which nothing has arrived.
     #[inline]
     fn add_receive(&mut self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
         let walk = data.walk();

@@ -1,8 +1,10 @@
-//! Who has died: looked for while a rank waits or polls, where somebody may die without the job ending.
+//! Finds the processes that have died, while a rank waits or polls, where one may die without the
+//! job ending.
 //!
-//! In the rank's own job (`mpiexec -continue-on-failure`) the launcher's guard marks the cell of a dead rank, counts up the
-//! job's failures and wakes all ranks. In other jobs the same marks are read now and then, and the system is asked whether
-//! the process exists: nobody marks a program that was started without a launcher.
+//! In the rank's own job (`mpiexec -continue-on-failure`) the launcher's guard notices: it marks
+//! the cell, increments the job's count of failures and wakes all ranks. For other jobs the rank
+//! now and then checks the same marks, and whether the process still exists: a program that was
+//! started without a launcher has no guard to mark it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +20,7 @@ pub(crate) struct Failures {
     watching: AtomicBool,
     /// The job of this rank goes on when one of its ranks dies.
     is_tolerant: AtomicBool,
-    /// The count of this rank's job when it was last read.
+    /// The failures of this rank's job at the last check.
     seen: AtomicU32,
     looked_ns: AtomicU64,
     asked_ns: AtomicU64,

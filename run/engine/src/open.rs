@@ -78,7 +78,7 @@ impl Rank {
         Ok(Rank::monitored(&segment, me, monitor, !bytes_only))
     }
 
-    /// A world of one rank.
+    /// Returns a world of one rank.
     ///
     /// # Errors
     /// When the shared memory cannot be had.
@@ -114,7 +114,7 @@ impl Rank {
         Rank::new(platform(segment, me, thresholds, shares_memory), monitor)
     }
 
-    /// A rank on any platform, with these limits and this policy.
+    /// Returns a rank on any platform, with these limits and this policy.
     #[must_use]
     pub fn over(platform: Platform, limits: Limits, policy: Policy) -> Rank {
         let monitor = Monitor::new(platform.clock.clone());

@@ -20,13 +20,13 @@ pub struct Member {
 
 /// A bridge that this process has joined.
 pub struct Joined {
-    /// Who is on it.
+    /// The processes on it.
     pub peers: Arc<dyn Peers>,
     world: World,
 }
 
 impl Joined {
-    /// The world of those who are on the bridge, in the order of their ranks there.
+    /// Returns the world of the processes on the bridge, in the order of their ranks there.
     #[must_use]
     pub fn world(mut self, members: Vec<Member>) -> World {
         for Member {

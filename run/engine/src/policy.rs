@@ -32,8 +32,9 @@ impl Policy {
         sleep_after_ns: 400_000,
     };
 
-    /// Under contention. A yield forfeits a turn to all of them (the kernel's fair scheduler has it so), a sleep gives
-    /// the core away and keeps the turn: the wake brings the rank back at once.
+    /// Under contention. A yield forfeits a turn to all other processes (as the kernel's fair
+    /// scheduler implements it), a sleep frees the core and keeps the turn: the wake brings the
+    /// rank back at once.
     pub(crate) const CONTENDED: Policy = Policy {
         spins: 200,
         yield_after_ns: u64::MAX,

@@ -1,17 +1,19 @@
 //! The optional progress thread: a rank's messages move while the program computes.
 //!
-//! The Paragon gave each node a second processor for messages; here it is a thread, and only for who
-//! asks for it. Large messages then flow and nonblocking collectives go on without calls; the price is
-//! that the rank's state is locked and that each arrival may have to wake a thread.
+//! The Paragon gave each node a second processor for messages; here it is a thread, and only for
+//! programs that ask for it. Large messages then flow and nonblocking collectives go on without
+//! calls; the price is that the rank's state is locked and that each arrival may have to wake a
+//! thread.
 //!
-//! It works only while something is under way and no thread of the program waits in a call (who waits
-//! makes progress anyway, and faster alone). Between arrivals it looks for a moment if a core is free
-//! for that, since waking a core that ran dry takes as long as a large message; else it sleeps on the
-//! rank's event count.
+//! It works only while something is under way and no thread of the program waits in a call (a
+//! thread that waits makes progress anyway, and faster alone). Between arrivals it spins for a
+//! moment if a core is free for that, since waking a core that ran dry takes as long as a large
+//! message; else it sleeps on the rank's event count.
 //!
-//! It never takes the core from a thread that computes: the kernel lets it wait for a free core, or for its
-//! turn, when it is woken ([`cpu::set_batch_scheduling`]). Woken by a nonblocking call, it would else run at once in the
-//! caller's place, and the call would last as long as the copies that it should leave to others.
+//! It never takes the core from a thread that computes: when it is woken, the kernel lets it wait
+//! for a free core or for its turn ([`cpu::set_batch_scheduling`]). Woken by a nonblocking call, it
+//! would else run at once in the caller's place, and the call would last as long as the copies that
+//! it should leave to others.
 
 use std::io;
 use std::sync::Arc;
@@ -32,8 +34,8 @@ pub struct ProgressThread {
 }
 
 impl ProgressThread {
-    /// Starts a progress thread; call from the thread that computes. The rank must not have been told that it has a single
-    /// thread, and it may have one progress thread at a time.
+    /// Starts a progress thread; call from the thread that computes. The rank must not have been
+    /// declared single-threaded, and it may have one progress thread at a time.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -65,7 +67,7 @@ impl Drop for ProgressThread {
             thread.unpark();
         }
         if let Some(thread) = self.thread.take() {
-            // A panic in it has been told on stderr; there is nobody here to tell more.
+            // A panic in it has been reported on stderr; there is no caller here to report it to.
             let _ = thread.join();
         }
     }

@@ -49,7 +49,7 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// A rank that stands on `platform`.
+    /// Returns a rank that stands on `platform`.
     #[must_use]
     pub fn new(platform: Platform, monitor: &Arc<Monitor>) -> Rank {
         let Platform {
@@ -85,7 +85,7 @@ impl Rank {
         }
     }
 
-    /// What can be seen and set of the rank from outside.
+    /// Returns what can be seen and set of the rank from outside.
     #[must_use]
     #[inline]
     pub fn monitor(&self) -> &Arc<Monitor> {
@@ -99,28 +99,28 @@ impl Rank {
         self.me
     }
 
-    /// Ranks in the job.
+    /// Returns the number of ranks in the job.
     #[must_use]
     #[inline]
     pub fn world_size(&self) -> u32 {
         self.size
     }
 
-    /// Who the ranks of the job are and what they do.
+    /// Returns what is known of the job's ranks: what they are and what they do.
     #[must_use]
     #[inline]
     pub fn peers(&self) -> &Arc<dyn Peers> {
         &self.peers
     }
 
-    /// The time of this rank.
+    /// Returns the time of this rank.
     #[must_use]
     #[inline]
     pub fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
 
-    /// How other jobs are reached, where they can be.
+    /// Returns how other jobs are reached, where they can be.
     #[must_use]
     pub fn outside(&self) -> Option<&dyn Outside> {
         self.outside.as_deref()
@@ -144,8 +144,8 @@ impl Rank {
         self.call(f)
     }
 
-    /// The lock around the engine; tells whether threads share the rank, and makes it cheap when
-    /// they do not (`RankLock::assume_single_thread`).
+    /// Returns the lock around the engine; tells whether threads share the rank, and makes it cheap
+    /// when they do not (`RankLock::assume_single_thread`).
     #[must_use]
     pub fn lock(&self) -> &RankLock<Engine> {
         &self.engine
@@ -165,7 +165,7 @@ impl Rank {
         self.call(|engine| engine.send_at_once(piece, to, envelope))
     }
 
-    /// As [`send_at_once`](Self::send_at_once), telling the message's [`Sent::number`].
+    /// As [`send_at_once`](Self::send_at_once), and returns the message's [`Sent::number`].
     #[inline(always)]
     pub fn isend_at_once(&self, piece: Piece, to: u32, envelope: Envelope) -> Option<u32> {
         self.call(|engine| engine.isend_at_once(piece, to, envelope))
@@ -324,8 +324,8 @@ impl Rank {
         self.watch(&mut engine) || moved
     }
 
-    /// Cancels a request if that is still possible; the outcome tells. A send of which something has gone out is not
-    /// done then until its receiver, in any call, has answered.
+    /// Cancels a request if that is still possible; the outcome says whether it was. A send of
+    /// which something has gone out is not done then until its receiver, in any call, has answered.
     pub fn cancel(&self, id: ReqId) {
         self.call(|engine| engine.cancel(id));
     }
@@ -335,7 +335,7 @@ impl Rank {
         self.call(|engine| engine.withdraw_sent(sent))
     }
 
-    /// Lets a request go on without anybody who asks for its outcome.
+    /// Lets a request go on; its outcome will not be asked for.
     pub fn detach(&self, id: ReqId) {
         self.engine.lock().detach(id);
     }
@@ -525,12 +525,12 @@ impl Rank {
         self.monitor.tuning.policy().is_oversubscribed()
     }
 
-    /// Gives the core away.
+    /// Yields the core.
     pub fn yield_core(&self) {
         self.wake_up.yield_core();
     }
 
-    /// Where cores are short, gives the core away: for calls in which programs poll.
+    /// Yields the core where cores are short: for calls in which programs poll.
     #[inline]
     pub fn yield_if_oversubscribed(&self) {
         if self.monitor.tuning.policy().is_oversubscribed() {
@@ -556,7 +556,8 @@ impl Rank {
     /// Spins for a short while whether memory that others write to is `ready`, before a wait for it: with cores for all
     /// that is usually enough. Returns whether it is.
     pub fn look_for(&self, mut ready: impl FnMut() -> bool) -> bool {
-        // Longer than a cache line takes, shorter than anybody would notice who waits for progress.
+        // Longer than a cache line takes, shorter than a thread that waits for progress would
+        // notice.
         const SPINS: u32 = 32;
         let spins = self.contention.policy(self.monitor.tuning.policy()).spins();
         for _ in 0..spins.min(SPINS) {

@@ -108,7 +108,8 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script whose block was made with this port; `context` is that of its messages, for displays.
+    /// Returns a script whose block was made with this port; `context` is that of its messages, for
+    /// displays.
     #[must_use]
     pub fn new(
         port: Port,

@@ -57,13 +57,13 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The entry at an index that a peer or a queue of ours names.
+    /// Returns the entry at an index that a peer or a queue of ours names.
     #[inline]
     pub(crate) fn at(&mut self, index: u32) -> Option<&mut T> {
         self.slots.get_mut(index as usize)?.1.as_mut()
     }
 
-    /// As [`at`](Self::at), to look.
+    /// As [`at`](Self::at), read-only.
     pub(crate) fn look(&self, index: u32) -> Option<&T> {
         self.slots.get(index as usize)?.1.as_ref()
     }
@@ -101,7 +101,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The key of the entry at an index.
+    /// Returns the key of the entry at an index.
     pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
         let (generation, value) = self.slots.get(index as usize)?;
         value.as_ref().map(|_| Key {
@@ -115,7 +115,7 @@ impl<T> Slab<T> {
         self.slots.iter().filter_map(|s| s.1.as_ref()).any(pleases)
     }
 
-    /// The indices of all entries.
+    /// Returns the indices of all entries.
     pub(crate) fn indices(&self) -> Vec<u32> {
         let used = self.slots.iter().enumerate().filter(|(_, s)| s.1.is_some());
         used.map(|(index, _)| index as u32).collect()

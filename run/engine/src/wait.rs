@@ -1,11 +1,12 @@
 //! The one place that waits, and its policy.
 //!
-//! A waiting rank goes through three stages. It *looks*: polls without giving its core away. It
-//! *yields*: lets others on its core run between spins. It *sleeps* on its futex word. When every
-//! rank has a core, looking longest is right: a message comes 60 ns after it was sent, a yield costs
-//! 0.4 µs, and waking a core that ran dry costs 25 µs in a virtual machine. When ranks outnumber the
-//! cores, looking steals the core from the very rank that is waited for, so the rank yields at once
-//! and goes to sleep only when nothing has come for a while. In both cases a long wait ends asleep.
+//! A waiting rank goes through three stages. It *spins*: polls without yielding its core. It
+//! *yields*: lets others on its core run between polls. It *sleeps* on its futex word. When every
+//! rank has a core, spinning longest is right: a message comes 60 ns after it was sent, a yield
+//! costs 0.4 µs, and waking a core that ran dry costs 25 µs in a virtual machine. When ranks
+//! outnumber the cores, spinning steals the core from the very rank that is waited for, so the rank
+//! yields at once and goes to sleep only when nothing has come for a while. In both cases a long
+//! wait ends asleep.
 //!
 //! The number of usable cores is the job's: affinity mask and CPU quota, not the machine's count.
 //! Where a quota or foreign processes take the core away, the rank sleeps instead of yielding, for a
@@ -49,7 +50,7 @@ const CHECK_NS: u64 = 5_000_000;
 const SWITCHES: u64 = 3;
 
 impl Contention {
-    /// The policy for now.
+    /// Returns the policy for now.
     #[inline]
     pub(crate) fn policy(&self, usual: Policy) -> Policy {
         if usual.is_oversubscribed() {
@@ -97,12 +98,13 @@ pub(crate) struct Wait<'a> {
     noted: bool,
 }
 
-/// Where cores are short, so many yields come before the first look at the clock. In a collective a rank is awaited once
-/// a turn, and reading the clock each time would be a tenth of the turn.
+/// Where cores are short, this many yields come before the clock is first read. In a collective a
+/// rank is awaited once a turn, and reading the clock each time would be a tenth of the turn.
 const YIELDS_UNTIMED: u32 = 8;
 
-/// Where cores are short, a yield that took so many [`clock::ticks`] went to somebody who computes, for half a millisecond
-/// or more. (Sixteen ranks of a core that all wait need a twentieth of it.)
+/// Where cores are short, a yield that took this many [`clock::ticks`] went to a process that
+/// computes, for half a millisecond or more. (Sixteen ranks of a core that all wait need a
+/// twentieth of it.)
 const SLOW_YIELD: u64 = 1 << 21;
 
 /// What the wait asks for next.
@@ -139,8 +141,8 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Call after a look that found nothing (`moved`: something else moved, so the machine is
-    /// alive and the wait begins anew).
+    /// Decides what comes next, after a poll that found nothing (`moved`: something else moved, so
+    /// the machine is alive and the wait begins anew).
     #[inline]
     pub(crate) fn step(&mut self, moved: bool) -> Next {
         if moved {
@@ -211,7 +213,8 @@ impl<'a> Wait<'a> {
         self.since_ns
     }
 
-    /// Sleeps at most so long; `look` is asked once more before. Returns the nanoseconds asleep.
+    /// Sleeps for at most `timeout_ns`; `look` is called once more before. Returns the nanoseconds
+    /// asleep.
     pub(crate) fn sleep(&mut self, timeout_ns: u64, look: &mut dyn FnMut() -> bool) -> u64 {
         let counters = self.counters;
         counters.asleep.fetch_add(1, Ordering::Relaxed);

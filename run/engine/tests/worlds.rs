@@ -65,7 +65,7 @@ fn contents(number: usize, size: u64) -> Vec<u8> {
     bytes
 }
 
-/// Every second 4-byte element, or all of them.
+/// Returns every second 4-byte element, or all of them.
 fn layout(strided: bool) -> (Arc<Datatype>, usize) {
     let int = Arc::new(Datatype::basic(Basic::Int32));
     if strided {
@@ -144,7 +144,7 @@ fn run(rank: &Rank, messages: &[Message], seed: u64) {
     for (id, pattern, mem, strided) in receives {
         let outcome = rank.wait(id);
         assert_eq!(outcome.truncated, None, "seed {seed}");
-        // Which message was it? Those without room for a number are told apart by size alone.
+        // Which message was it? Messages without room for a number are distinguished by size alone.
         let got = read_back(&mem, outcome.bytes, strided);
         let number = match got.first_chunk::<4>() {
             Some(number) => u32::from_ne_bytes(*number) as usize,

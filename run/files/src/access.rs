@@ -232,7 +232,8 @@ impl Files<'_> {
     /// Nonblocking collective access: a request.
     ///
     /// # Errors
-    /// When the handle is invalid or a split operation is under way; whatever else is wrong, the request tells.
+    /// When the handle is invalid or a split operation is under way; the request reports all other
+    /// errors.
     pub fn iaccess_all(&self, call: &Call) -> Result<u32> {
         let file = self.file(call.file)?;
         file.no_split()?;
@@ -243,7 +244,8 @@ impl Files<'_> {
     /// Begins a split collective access; `name` is the function's without `_begin`.
     ///
     /// # Errors
-    /// When the handle is invalid or a split operation is under way; whatever else is wrong, the end tells.
+    /// When the handle is invalid or a split operation is under way; the end reports all other
+    /// errors.
     pub fn begin(&self, call: &Call, name: &'static str) -> Result<()> {
         let file = self.file(call.file)?;
         file.no_split()?;

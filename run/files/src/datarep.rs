@@ -13,7 +13,8 @@ use margay_run_mpi::{external, fail};
 
 /// A data representation that the program registered: its functions. They must not communicate.
 pub trait Conversion: Send + Sync {
-    /// Bytes that an element of a predefined datatype takes in the file, or the code that the function returned.
+    /// Returns the bytes that an element of a predefined datatype takes in the file, or the code
+    /// that the function returned.
     ///
     /// # Errors
     /// The code that the program's function returned.
@@ -72,7 +73,7 @@ pub struct Elements {
 }
 
 impl Rep {
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         match self {
             Rep::Native => "native",
@@ -91,7 +92,7 @@ impl Rep {
         }
     }
 
-    /// Bytes of a predefined datatype in the file.
+    /// Returns the bytes of a predefined datatype in the file.
     fn leaf(&self, basic: Basic) -> Result<u64> {
         match self {
             Rep::Native | Rep::Internal => Ok(basic.size()),
@@ -119,7 +120,8 @@ impl Rep {
         }
     }
 
-    /// The datatype as it lies in the file: the same construction over values of the file's sizes.
+    /// Returns the datatype as it lies in the file: the same construction over values of the file's
+    /// sizes.
     ///
     /// # Errors
     /// When a function of the program fails, or the result is beyond 63 bits.
@@ -357,7 +359,7 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// The data representation with a name.
+    /// Returns the data representation with a name.
     pub(super) fn datarep(&self, name: &str) -> Result<Rep> {
         Ok(match name {
             "native" => Rep::Native,

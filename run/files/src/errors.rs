@@ -24,7 +24,7 @@ fn is_file(handle: u32) -> bool {
 }
 
 impl Files<'_> {
-    /// The file of a handle for its error handler; `None` is `MPI_FILE_NULL`.
+    /// Returns the file of a handle for its error handler; `None` is `MPI_FILE_NULL`.
     fn file_or_null(&self, handle: u32) -> Result<Option<Arc<File>>> {
         match handle {
             MPI_FILE_NULL => Ok(None),
@@ -60,7 +60,8 @@ impl Files<'_> {
         }
     }
 
-    /// What to do about an error on a file, which may be closed; `None` if the handle is not one of files.
+    /// Returns what to do about an error on a file, which may be closed; `None` if the handle is
+    /// not one of files.
     #[must_use]
     pub fn error_action(&self, handle: u32) -> Option<Action> {
         if !is_file(handle) {
@@ -91,7 +92,7 @@ impl Files<'_> {
     }
 }
 
-/// An error of the storage as one of MPI.
+/// Returns an error of the storage as one of MPI.
 pub(crate) fn failed(error: StorageError) -> Error {
     let class = match error.cause {
         Cause::Missing => MPI_ERR_NO_SUCH_FILE,

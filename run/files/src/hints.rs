@@ -54,7 +54,7 @@ const KEPT: [&str; 14] = [
 ];
 
 impl Hints {
-    /// The defaults for so many ranks on so many cores.
+    /// Returns the defaults for this many ranks on this many cores.
     ///
     /// Four mebibytes fit into a core's share of the last cache together with what is copied from; a core more than there
     /// are copies nothing faster.
@@ -114,7 +114,7 @@ impl Hints {
         }
     }
 
-    /// The hints in force, for the program.
+    /// Returns the hints in force, for the program.
     pub fn info(&self) -> Info {
         let mut info = Info::new();
         let mut add = |key: &str, value: String| info.push((key.into(), value));
@@ -135,7 +135,7 @@ impl Hints {
         info
     }
 
-    /// What has to be the same on all ranks, as words.
+    /// Returns what has to be the same on all ranks, as words.
     pub fn common(&self) -> [i32; 5] {
         [
             self.cb_read.word(),

@@ -10,8 +10,8 @@ use super::runs::{Blocks, Extents};
 use super::view::View;
 use margay_run_mpi::error::*;
 
-/// Elements that are packed before they are written, or read before they are unpacked, in pieces of so many bytes: they
-/// stay in a core's own cache.
+/// Elements that are packed before they are written, or read before they are unpacked, in pieces of
+/// this many bytes: they stay in a core's own cache.
 const PACKED: u64 = 1 << 20;
 
 /// Memory whose pieces are at least this long on average goes to the system as it is; packing shorter ones costs less
@@ -31,7 +31,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// The extents, in the order of the view.
+    /// Returns the extents, in the order of the view.
     pub fn extents(&self) -> Result<Extents> {
         self.view.extents(self.start, self.data.size())
     }
@@ -230,7 +230,7 @@ impl Access {
 struct Room(Option<(Mem, usize)>);
 
 impl Room {
-    /// At least so many bytes.
+    /// At least this many bytes.
     fn of(&mut self, length: usize) -> Mem {
         match &self.0 {
             Some((mem, room)) if *room >= length => mem.clone(),

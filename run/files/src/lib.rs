@@ -124,13 +124,13 @@ impl File {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The handle.
+    /// Returns the handle.
     #[must_use]
     pub fn handle(&self) -> u32 {
         self.handle.load(Ordering::Relaxed)
     }
 
-    /// The access mode that it was opened with.
+    /// Returns the access mode that it was opened with.
     #[must_use]
     pub fn amode(&self) -> i32 {
         self.amode
@@ -165,7 +165,7 @@ impl File {
 }
 
 impl Files<'_> {
-    /// The file of a handle.
+    /// Returns the file of a handle.
     ///
     /// # Errors
     /// When there is none.
@@ -266,7 +266,8 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// The hints of a file with those of an info object, alike on all ranks where they must be (collective).
+    /// Returns the hints of a file with those of an info object, alike on all ranks where they must
+    /// be (collective).
     fn hints(&self, file: &File, info: &Info) -> Result<Hints> {
         let mut hints = Hints::clone(&file.state().hints);
         hints.apply(info, file.comm.size());
@@ -425,7 +426,7 @@ impl Files<'_> {
 }
 
 impl File {
-    /// Where `MPI_SEEK_SET` and `MPI_SEEK_END` begin.
+    /// Returns where `MPI_SEEK_SET` and `MPI_SEEK_END` begin.
     fn seek_base(&self, whence: i32) -> Result<i64> {
         match whence {
             MPI_SEEK_SET => Ok(0),

@@ -112,7 +112,7 @@ impl Pointer {
     }
 }
 
-/// Answers until it is told to stop.
+/// Answers requests until a request to stop comes.
 async fn serve(port: Port, comm: Arc<Comm>, place: Arc<Mutex<i64>>) {
     let context = comm.point_to_point();
     loop {

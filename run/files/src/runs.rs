@@ -138,7 +138,7 @@ impl<I: Iterator<Item = Run>> Clip<I> {
         }
     }
 
-    /// The next run of which all bytes lie before `limit`; `None` when there is none.
+    /// Returns the next run of which all bytes lie before `limit`; `None` when there is none.
     pub fn take(&mut self, limit: i64) -> Option<Run> {
         let one = |offset, block| Run {
             offset,
@@ -200,7 +200,7 @@ impl<I: Iterator<Item = Run>> Clip<I> {
         Some(one(offset, now))
     }
 
-    /// Where the next byte is; `None` when nothing is left.
+    /// Returns where the next byte is; `None` when nothing is left.
     pub fn next_offset(&mut self) -> Option<i64> {
         if let Some((offset, _)) = self.cut {
             return Some(offset);

@@ -2,11 +2,12 @@
 //! extents (del Rosario, Bordawekar and Choudhary, "Improved parallel I/O via a two-phase run-time access strategy",
 //! 1993; Thakur, Gropp and Lusk, "Data sieving and collective I/O in ROMIO", 1999).
 //!
-//! The range of the file that the ranks access is cut into one domain for each aggregator, each domain into windows
-//! of `cb_buffer_size` bytes. Every rank tells each aggregator which extents of its domain it accesses; then, window by
-//! window, data travels in one message between a rank and an aggregator, without a head: both know its length
-//! from the extents. An aggregator writes exactly the bytes that it was given: it never reads what nobody wrote in order
-//! to write it back, so other processes may write in between.
+//! The range of the file that the ranks access is cut into one domain for each aggregator, each
+//! domain into windows of `cb_buffer_size` bytes. Every rank sends each aggregator the extents of
+//! its domain that the rank accesses; then, window by window, data travels in one message between a
+//! rank and an aggregator, without a head: both know its length from the extents. An aggregator
+//! writes exactly the bytes that it was given: it never reads what nobody wrote in order to write
+//! it back, so other processes may write in between.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -177,7 +178,7 @@ pub(super) async fn collective(
     atomic: bool,
 ) -> Result<u64> {
     let summary = access.as_ref().map_or(Ok(Summary::default()), Summary::of);
-    // What is wrong is told after all have heard of it.
+    // An error is reported after all ranks have learned of it.
     let (access, summary) = match (access, summary) {
         (Ok(access), Ok(summary)) => (Ok(access), summary),
         (Err(error), _) | (_, Err(error)) => (Err(error), Summary::default()),
@@ -213,7 +214,7 @@ pub(super) async fn collective(
     }
 }
 
-/// What a rank tells the others about its access.
+/// What a rank sends the others about its access.
 #[derive(Clone, Copy, Default)]
 struct Summary {
     low: i64,
@@ -286,7 +287,7 @@ fn two_phase(all: &[Summary], hints: &Hints, write: bool, atomic: bool) -> bool 
     }
 }
 
-/// Who aggregates what.
+/// Which rank aggregates which part of the file.
 struct Plan {
     /// Ranks of the aggregators and where their domains begin and end.
     domains: Vec<(u32, i64, i64)>,
@@ -325,7 +326,7 @@ impl Plan {
         }
     }
 
-    /// The end of a window of a domain.
+    /// Returns the end of a window of a domain.
     fn limit(&self, domain: (u32, i64, i64), round: i64) -> i64 {
         let (_, begin, end) = domain;
         begin
@@ -415,7 +416,8 @@ async fn exchange(
     (failed, if write { data.size() } else { moved })
 }
 
-/// Sends every aggregator the extents of its domain. Returns those of all ranks for the own domain.
+/// Sends every aggregator the extents of its domain. Returns those of all ranks for this rank's
+/// domain.
 async fn tell(
     io: &Io,
     port: &Port,

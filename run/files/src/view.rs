@@ -30,7 +30,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The view of a file that was just opened: all bytes.
+    /// Returns the view of a file that was just opened: all bytes.
     pub fn bytes() -> View {
         let byte = Arc::new(Datatype::basic(Basic::Byte));
         View {
@@ -101,7 +101,7 @@ impl View {
         })
     }
 
-    /// Bytes of an etype in the file.
+    /// Returns the bytes of an etype in the file.
     pub fn unit(&self) -> u64 {
         self.unit
     }
@@ -122,7 +122,8 @@ impl View {
         !self.overlaps && (!self.interlaced || tile(start) == tile(start + bytes - 1))
     }
 
-    /// The extents of packed bytes `start .. start + bytes`, in ascending order where they [`ascend`](Self::ascends).
+    /// Returns the extents of packed bytes `start .. start + bytes`, in ascending order where they
+    /// [`ascend`](Self::ascends).
     ///
     /// # Errors
     /// When the view has no such bytes.
@@ -139,8 +140,8 @@ impl View {
         })
     }
 
-    /// A range of the file that holds these bytes, of which there is at least one: from the first to behind the last
-    /// of them, or whole filetypes where these are interlaced.
+    /// Returns a range of the file that holds these bytes, of which there is at least one: from the
+    /// first to behind the last of them, or whole filetypes where these are interlaced.
     ///
     /// # Errors
     /// When the view has no such bytes.
@@ -160,7 +161,7 @@ impl View {
         Ok((at(start)?, at(start + bytes - 1)? + 1))
     }
 
-    /// The offset in the file of an offset in the view: `MPI_File_get_byte_offset`.
+    /// Returns the offset in the file of an offset in the view: `MPI_File_get_byte_offset`.
     ///
     /// # Errors
     /// When it is beyond 63-bit offsets.
@@ -190,7 +191,7 @@ impl View {
         }
     }
 
-    /// The first offset of the view behind a file of `size` bytes.
+    /// Returns the first offset of the view behind a file of `size` bytes.
     pub fn end(&self, size: u64) -> i64 {
         let size = size as i64;
         if self.tile.size() == 0 || size <= self.disp {

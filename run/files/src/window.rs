@@ -54,7 +54,7 @@ impl Aggregator {
         }
     }
 
-    /// Opens window number `round` of so many bytes.
+    /// Opens window number `round`, of this many bytes.
     pub fn open(&mut self, window: i64, round: i64) {
         let begin = (self.begin).saturating_add(round.saturating_mul(window));
         let limit = begin.saturating_add(window).min(self.end);
@@ -87,7 +87,7 @@ impl Aggregator {
         }
     }
 
-    /// The ranks that have bytes in the window, and how many.
+    /// Returns the ranks that have bytes in the window, and how many.
     pub fn amounts(&self) -> impl Iterator<Item = (u32, u64)> {
         (self.sources.iter())
             .filter(|source| source.bytes > 0)
@@ -146,7 +146,7 @@ impl Aggregator {
         result
     }
 
-    /// What each rank asked for, packed.
+    /// Returns what each rank asked for, packed.
     pub fn get(&self) -> Vec<(u32, Data)> {
         let mut all = Vec::new();
         for source in self.sources.iter().filter(|source| source.bytes > 0) {
@@ -222,7 +222,8 @@ impl Marks {
         self.words[last] |= to;
     }
 
-    /// The first byte from `at` on that is marked, or is not; the length when there is none.
+    /// Returns the first byte from `at` on that is marked, or is not; the length when there is
+    /// none.
     fn find(&self, at: usize, marked: bool) -> usize {
         let flip = if marked { 0 } else { u64::MAX };
         let mut word = at / 64;

@@ -14,7 +14,7 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error.
+    /// Returns an error.
     #[must_use]
     #[cold]
     pub fn new(number: i64, text: impl Into<String>) -> Error {
@@ -24,7 +24,7 @@ impl Error {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn number(&self) -> i64 {
         self.number

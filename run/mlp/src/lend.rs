@@ -136,7 +136,7 @@ fn hand_over(arena: &Arena, from: Use, to: Use) -> u32 {
     slots.count() as u32
 }
 
-/// The slots of all other processes, with their owners.
+/// Returns the slots of all other processes, with their owners.
 fn others(arena: &Arena, me: u32) -> Vec<(u32, &ThreadSlot)> {
     let processes = arena.header().processes.load(Ordering::Relaxed);
     let processes = (1..=processes).filter(|&process| process != me);
@@ -144,7 +144,7 @@ fn others(arena: &Arena, me: u32) -> Vec<(u32, &ThreadSlot)> {
     slots.collect()
 }
 
-/// How a slot is used, if that means that it may be borrowed.
+/// Returns how a slot is used, if that means that it may be borrowed.
 fn free(arena: &Arena, owner: u32, slot: &ThreadSlot) -> Option<Use> {
     let usage = slot.usage();
     let has_owner = is_alive(arena, owner);

@@ -84,7 +84,7 @@ impl Default for Group {
 }
 
 impl Group {
-    /// A process alone.
+    /// Returns a process alone.
     #[must_use]
     pub const fn new() -> Group {
         Group {
@@ -98,14 +98,14 @@ impl Group {
         }
     }
 
-    /// The number of this process, from 1.
+    /// Returns the number of this process, from 1.
     #[must_use]
     #[inline]
     pub fn process(&self) -> u32 {
         self.me.load(Ordering::Relaxed)
     }
 
-    /// How many processes the group was made of.
+    /// Returns how many processes the group was made of.
     #[must_use]
     pub fn processes(&self) -> u32 {
         let arena = self.arena.get();
@@ -140,8 +140,8 @@ impl Group {
         Ok(())
     }
 
-    /// Where a process stands and how it ended: its exit code, minus the number of a signal, or
-    /// `MLP_UNKNOWN`.
+    /// Returns where a process stands and how it ended: its exit code, minus the number of a
+    /// signal, or `MLP_UNKNOWN`.
     ///
     /// # Errors
     /// When there is no such process.
@@ -155,7 +155,7 @@ impl Group {
         })
     }
 
-    /// A process's number that was passed by the program.
+    /// Returns a process's number that was passed by the program.
     fn checked(&self, process: i64) -> Result<u32> {
         let all = self.processes();
         match u32::try_from(process) {
@@ -167,7 +167,7 @@ impl Group {
         }
     }
 
-    /// The arena; made now if this is the first use.
+    /// Returns the arena; made now if this is the first use.
     fn arena(&self) -> Result<&Arena> {
         if let Some(arena) = self.arena.get() {
             return Ok(arena);
@@ -186,7 +186,7 @@ impl Group {
         self.arena.get_or_init(|| arena)
     }
 
-    /// The machine as far as this process may use it, as it was at the first call.
+    /// Returns the machine as far as this process may use it, as it was at the first call.
     fn topology(&self) -> &Topology {
         self.topology.get_or_init(|| {
             let usable: Vec<u32> = cpu::affinity().into_iter().map(|c| c as u32).collect();
@@ -197,7 +197,7 @@ impl Group {
         })
     }
 
-    /// How the processes wait for each other.
+    /// Returns how the processes wait for each other.
     fn policy(&self, arena: &Arena) -> WaitPolicy {
         let header = arena.header();
         let cores = header.usable_cores.load(Ordering::Relaxed);
@@ -208,7 +208,7 @@ impl Group {
         }
     }
 
-    /// The calling thread as a holder of locks.
+    /// Returns the calling thread as a holder of locks.
     #[inline]
     fn holder(&self) -> Holder {
         // The only thread of a copied process has another number than the one in the inherited
@@ -233,7 +233,7 @@ impl Group {
     }
 }
 
-/// What the environment says is to be bound.
+/// Returns what the environment says is to be bound.
 fn binding() -> Result<Binding> {
     let Some(word) = std::env::var_os(ENV_BIND) else {
         return Ok(Binding::Memory);
@@ -249,7 +249,7 @@ fn binding() -> Result<Binding> {
     })
 }
 
-/// How a process ended, as a part of a sentence.
+/// Returns how a process ended, as a part of a sentence.
 fn how(status: i32) -> String {
     match status {
         margay_sys_mlp::group::UNKNOWN => "has ended, and the system does not tell how".into(),
@@ -261,7 +261,7 @@ fn how(status: i32) -> String {
     }
 }
 
-/// A number of bytes for people.
+/// Returns a number of bytes for people.
 fn bytes_text(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let unit = (bytes.max(1).ilog2() / 10).min(4);

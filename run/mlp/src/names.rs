@@ -94,7 +94,7 @@ impl Group {
         Ok(part.map(|part| (arena.address(part.offset), part.bytes)))
     }
 
-    /// `mlp_free`: the part is there no more, and its memory is the system's again.
+    /// `mlp_free`: the part no longer exists, and its memory is returned to the system.
     ///
     /// # Errors
     /// When there is no such part.
@@ -110,7 +110,7 @@ impl Group {
         })
     }
 
-    /// The part with that name.
+    /// Returns the part with that name.
     pub(crate) fn part(&self, name: &str) -> Result<Named> {
         check_name(name)?;
         let arena = self.arena()?;
@@ -135,7 +135,7 @@ impl Group {
         }
         let result = f();
         lock.unlock(me)
-            .map_err(|_| Error::new(MLP_ERR_STATE, "the arena's lock was given away meanwhile"))?;
+            .map_err(|_| Error::new(MLP_ERR_STATE, "the arena's lock was released meanwhile"))?;
         result
     }
 }
@@ -146,7 +146,8 @@ pub(crate) fn is_alive(arena: &Arena, process: u32) -> bool {
         && arena.member(process).state() == margay_sys_mlp::group::State::Living
 }
 
-/// An arena of the size in the environment, else of half of the memory that the process may use.
+/// Returns an arena of the size in the environment, else of half of the memory that the process may
+/// use.
 pub(crate) fn default_arena() -> Result<Arena> {
     let bytes = match std::env::var(ENV_ARENA) {
         Ok(text) => match parse_bytes(&text) {
@@ -196,7 +197,8 @@ fn no_part(name: &str) -> Error {
     )
 }
 
-/// The lowest offset in `room` at which `bytes` are free; the largest free part when there is none.
+/// Returns the lowest offset in `room` at which `bytes` are free; the largest free part when there
+/// is none.
 fn gap(
     parts: &mut [Named],
     room: std::ops::Range<u64>,

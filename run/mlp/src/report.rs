@@ -143,7 +143,7 @@ impl Group {
     }
 }
 
-/// Where the pages of a part lie.
+/// Returns where the pages of a part lie.
 fn pages_text(address: usize, bytes: u64) -> String {
     let bytes = bytes.min(MOST_PAGES as u64 * 4096) as usize;
     let nodes = match memory::nodes_of(address, bytes) {
@@ -162,7 +162,7 @@ fn pages_text(address: usize, bytes: u64) -> String {
     text
 }
 
-/// The remark about a slot.
+/// Returns the remark about a slot.
 fn state(slot: &ThreadSlot) -> String {
     let thread = slot.thread.load(Ordering::Relaxed);
     let own = slot.cpu.load(Ordering::Relaxed) as usize;

@@ -107,7 +107,7 @@ impl Group {
 
     /// Where more threads share a CPU, those that wait must not keep it: a region of a few
     /// microseconds takes milliseconds when the threads that it waits for have to wait for a CPU.
-    /// Tells the runtime, or the user when it cannot be told.
+    /// Informs the runtime of that, or the user where the runtime has no such call.
     pub(crate) fn care_for_shared_cpus(&self, arena: &Arena) {
         let header = arena.header();
         let (slots, cores) = (
@@ -167,8 +167,8 @@ impl Group {
         }
     }
 
-    /// The slots whose CPUs this process uses: its own that it has not lent, and those that it has
-    /// borrowed. At least one.
+    /// Returns the slots whose CPUs this process uses: its own that it has not lent, and those that
+    /// it has borrowed. At least one.
     pub(crate) fn slots_in_use<'a>(&self, arena: &'a Arena) -> Vec<&'a ThreadSlot> {
         let me = self.process();
         let own = own_slots(arena, me);
@@ -258,7 +258,7 @@ fn teams_spin(arena: &Arena) -> bool {
     (1..=processes).any(is_team) && !is_passive && !is_ours
 }
 
-/// The slots that a process was given.
+/// Returns the slots that a process was given.
 pub(crate) fn own_slots(arena: &Arena, process: u32) -> &[ThreadSlot] {
     let member = arena.member(process);
     let first = member.first_slot.load(Ordering::Relaxed) as usize;

@@ -154,7 +154,7 @@ impl Group {
         }
     }
 
-    /// The error that names the processes that have ended since the last `mlp_shrink`.
+    /// Returns the error that names the processes that have ended since the last `mlp_shrink`.
     fn death(&self, arena: &Arena) -> Error {
         let all = arena.header().processes.load(Ordering::Relaxed);
         let accepted = self.accepted.load(Ordering::Relaxed);

@@ -29,7 +29,7 @@ pub(crate) enum Active {
         receive: ReqId,
         room: u64,
     },
-    /// A one-sided operation: cancelled if the target has not such memory.
+    /// A one-sided operation: cancelled if the target has no such memory.
     Access(ReqId),
     /// Several operations of which none has a status.
     Several(Arc<[ReqId]>),
@@ -41,9 +41,9 @@ pub(crate) enum Active {
 
 /// An operation that a crate above has begun: one request of the engine, and what is made of it at its end.
 pub trait Deferred: Send + Sync {
-    /// Its request in the engine.
+    /// Returns its request in the engine.
     fn id(&self) -> ReqId;
-    /// What came out; asked once, after the engine's request has ended.
+    /// Returns what came out; asked once, after the engine's request has ended.
     fn take(&self) -> (Status, Option<Error>);
 }
 

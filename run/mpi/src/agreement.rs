@@ -1,29 +1,38 @@
-//! How processes agree on a value although some of them die: one member's part, without messages' ways.
+//! How processes agree on a value although some of them die: one member's part, without the
+//! transport of messages.
 //!
-//! There is a failure detector that is never wrong (the launcher's, `margay_run_engine`), though members may receive of deaths at
-//! different times and in different orders, and messages between two stay in order. Then handing over from coordinator to
-//! coordinator is enough; it is Paxos (L. Lamport, "Paxos Made Simple", 2001) in which a ballot is a member and a quorum is
-//! all who live, as in the early-returning agreement of ULFM (Herault et al., "Practical scalable consensus for
-//! pseudo-synchronous distributed systems", SC 2015) each decision is passed on before anybody returns.
+//! There is a failure detector that is never wrong (the launcher's, `margay_run_engine`), though
+//! members may learn of deaths at different times and in different orders, and messages between two
+//! stay in order. Then handing over from coordinator to coordinator is enough; it is Paxos (L.
+//! Lamport, "Paxos Made Simple", 2001) in which a ballot is a member and a quorum is all live
+//! members, as in the early-returning agreement of ULFM (Herault et al., "Practical scalable
+//! consensus for pseudo-synchronous distributed systems", SC 2015) each decision is passed on
+//! before anybody returns.
 //!
-//! - A member's coordinator is the first of whose death it has not heard. Who has no decision sends its coordinator a
-//!   contribution, which promises to accept no decision of an earlier coordinator any more.
+//! - A member's coordinator is the first of whose death it has not learned. A member without a
+//!   decision sends its coordinator a contribution, which promises to accept no decision of an
+//!   earlier coordinator any more.
 //! - Every decision bears the coordinator that made it. A coordinator decides when each other member has died or sent a
 //!   contribution or a decision: of the decisions it takes the latest one's value, if there is any, else it combines.
-//! - Who accepts a decision sends it to all that live, with the coordinator that made it.
-//! - Who had accepted a decision of an earlier coordinator before it became one itself answers contributions with the same
-//!   value as its own decision, since their senders have promised not to accept the earlier one.
-//! - It is over for a member that has accepted a decision and has got one from everybody who lives, and every answer that it is
-//!   owed, so no message is left behind.
+//! - A member that accepts a decision sends it to all live members, with the coordinator that made
+//!   it.
+//! - A member that had accepted a decision of an earlier coordinator before it became coordinator
+//!   itself answers contributions with the same value as its own decision, since their senders have
+//!   promised not to accept the earlier one.
+//! - It is over for a member that has accepted a decision and has got one from every live member,
+//!   and every answer that it is owed, so no message is left behind.
 //!
-//! **All get the same.** Let `X` accept the value `v` of the coordinator `b`, and let `X` live when a later coordinator `c` decides.
-//! `c` has heard from `X`: not a contribution, for then `X` would have refused `b`'s decision later; so `X`'s decision. Of all
-//! decisions that `c` heard it takes the latest, of `b` or of a coordinator between the two, which by induction has the value
-//! `v`. And `X` has not returned before `c` accepted something too, unless `c` was dead. So whoever returns, or lives, has the same value.
+//! **All get the same.** Let `X` accept the value `v` of the coordinator `b`, and let `X` live when
+//! a later coordinator `c` decides. `c` has received a message from `X`: not a contribution, for
+//! then `X` would have refused `b`'s decision later; so `X`'s decision. Of all decisions that `c`
+//! received it takes the latest, of `b` or of a coordinator between the two, which by induction has
+//! the value `v`. And `X` has not returned before `c` accepted something too, unless `c` was dead.
+//! So every member that returns, or lives, has the same value.
 //!
-//! **It ends.** Let `c` be the first that lives in the end. All others that live receive of the deaths before it; then each that has no
-//! decision has sent `c` a contribution, and each that has one sent it that. So `c` decides or has decided; what it then sends
-//! to all bears `c` or a later one, or it answers, and nobody has promised more than `c`.
+//! **It ends.** Let `c` be the first that lives in the end. All other live members learn of the
+//! deaths before it; then each that has no decision has sent `c` a contribution, and each that has
+//! one sent it that. So `c` decides or has decided; what it then sends to all bears `c` or a later
+//! one, or it answers, and nobody has promised more than `c`.
 
 /// What members agree upon.
 pub(crate) trait Value: Clone {
@@ -33,7 +42,7 @@ pub(crate) trait Value: Clone {
     fn without(&mut self, member: usize);
 }
 
-/// What members tell each other.
+/// What members send each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message<V> {
     /// To the sender's coordinator.
@@ -105,7 +114,7 @@ impl<V: Value> Agreement<V> {
         }
     }
 
-    /// That member has died, and all that it sent has been heard.
+    /// Notes that a member has died, and that all that it sent has been received.
     pub(crate) fn lose(&mut self, member: usize) {
         self.peers[member].dead = true;
     }
@@ -133,7 +142,7 @@ impl<V: Value> Agreement<V> {
         }
     }
 
-    /// What was agreed upon, when it is over.
+    /// Returns what was agreed upon, when it is over.
     pub(crate) fn result(&self) -> Option<&V> {
         let (_, value) = self.accepted.as_ref()?;
         (!(0..self.peers.len()).any(|from| self.awaits(from))).then_some(value)
@@ -158,7 +167,7 @@ impl<V: Value> Agreement<V> {
         }
     }
 
-    /// The decision to accept, if there is one.
+    /// Returns the decision to accept, if there is one.
     fn decide(&self) -> Option<(usize, V)> {
         let coordinator = self.coordinator?;
         let decisions = self.peers.iter().filter_map(|p| p.decision.as_ref());
@@ -190,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// Whose contributions are in, and who is known to have died.
+    /// Whose contributions are in, and which members are known to have died.
     #[derive(Clone, Debug, PartialEq, Eq)]
     struct Set {
         flag: u32,
@@ -224,7 +233,7 @@ mod tests {
 
     struct World {
         random: Random,
-        /// One in so many messages is the last of its sender.
+        /// One in this many messages is the last of its sender.
         mortality: usize,
         /// None before a member has begun.
         members: Vec<Option<Agreement<Set>>>,
@@ -232,7 +241,7 @@ mod tests {
         returned: Vec<Option<Set>>,
         /// Messages from, to, in order.
         pipes: Vec<Vec<VecDeque<Message<Set>>>>,
-        /// Of whose death who has heard.
+        /// For each member, the deaths of which it has learned.
         known: Vec<Vec<bool>>,
     }
 
@@ -308,7 +317,7 @@ mod tests {
             }
             let member = self.members[me].as_mut().expect("it has begun");
             if member.awaits(from) {
-                // What the dead sent is heard before their death is.
+                // Messages of a dead member are received before its death is reported.
                 if let Some(message) = self.pipes[from][me].pop_front() {
                     member.receive(from, message);
                 } else if !self.alive[from] {
@@ -345,7 +354,11 @@ mod tests {
                 world.returned
             );
             for me in (0..n).filter(|&i| world.alive[i]) {
-                assert_eq!(first.flag & (1 << me), 0, "seed {seed}: {me} was not heard");
+                assert_eq!(
+                    first.flag & (1 << me),
+                    0,
+                    "seed {seed}: {me} did not contribute"
+                );
                 assert_eq!(first.dead & (1 << me), 0, "seed {seed}: {me} lives");
                 let left = |from: &usize| world.alive[*from] && !world.pipes[*from][me].is_empty();
                 assert_eq!(

@@ -115,7 +115,7 @@ impl Mpi {
     /// When there is no such key, or it is one of the standard's.
     pub fn keyval_free(&self, carrier: Carrier, key: i32) -> Result<()> {
         self.callbacks(carrier, key)?;
-        // As long as attributes use it, the key stays valid for those who kept its number.
+        // As long as attributes use it, the key stays valid for code that kept its number.
         let mut objects = self.objects();
         if let Some(keyval) = objects.keyvals.get_mut(&key) {
             keyval.freed = true;
@@ -219,7 +219,7 @@ impl Mpi {
         Ok((callbacks, old))
     }
 
-    /// The value under a key of the program, after the key has been checked.
+    /// Returns the value under a key of the program, after the key has been checked.
     ///
     /// # Errors
     /// When the key is invalid.
@@ -239,7 +239,7 @@ impl Mpi {
 const MPI_ERR_ATTRIBUTE: i32 = MPI_ERR_OTHER;
 
 impl Attributes {
-    /// The value under a key.
+    /// Returns the value under a key.
     #[must_use]
     pub fn get(&self, key: i32) -> Option<usize> {
         self.0.iter().find(|a| a.key == key).map(|a| a.value)
@@ -263,7 +263,7 @@ impl Attributes {
         Ok(copies)
     }
 
-    /// A snapshot, so that functions can be called with no lock held.
+    /// Returns a snapshot, so that functions can be called with no lock held.
     #[must_use]
     pub fn snapshot(&self) -> Attributes {
         Attributes(self.0.clone())

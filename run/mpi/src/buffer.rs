@@ -29,7 +29,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer at `address`.
+    /// Returns a buffer at `address`.
     #[must_use]
     pub fn new(address: usize, size: Option<u64>) -> Arc<Buffer> {
         Arc::new(Buffer {
@@ -41,7 +41,8 @@ impl Buffer {
 }
 
 impl Mpi {
-    /// The buffer that sends on the communicator use: its own, else that of its session, else that of the process.
+    /// Returns the buffer that sends on the communicator use: its own, else that of its session,
+    /// else that of the process.
     ///
     /// # Errors
     /// When there is neither, or the communicator is invalid.
@@ -124,7 +125,7 @@ impl Mpi {
         }
     }
 
-    /// The requests of the messages that are not out; they are no longer the buffer's.
+    /// Returns the requests of the messages that are not out; they are no longer the buffer's.
     #[must_use]
     pub fn buffer_take(&self, buffer: &Buffer) -> Vec<ReqId> {
         let sends = std::mem::take(&mut *buffer.sends.lock().expect("no panic under this lock"));

@@ -57,7 +57,7 @@ impl Mpi {
     /// # Errors
     /// When the operation does not fit the communicator.
     pub fn collective_init(&self, comm: &Arc<Comm>, operation: Operation) -> Result<u32> {
-        // Told now rather than at the start.
+        // Errors are reported now rather than at the start.
         check(comm, &operation)?;
         plan(comm, &operation)?;
         let start = Start::Collective {
@@ -171,7 +171,8 @@ fn check(comm: &Comm, operation: &Operation) -> Result<()> {
     }
 }
 
-/// What a process sends to itself must be what it receives from itself. Between processes the messages tell.
+/// What a process sends to itself must be what it receives from itself. Between processes the
+/// messages show it.
 fn same_bytes(sent: u64, received: u64) -> Result<()> {
     if sent == received {
         return Ok(());
@@ -187,7 +188,7 @@ fn same_bytes(sent: u64, received: u64) -> Result<()> {
     )
 }
 
-/// Refuses a send buffer that is the own block of the receive buffer.
+/// Refuses a send buffer that is this rank's block of the receive buffer.
 fn not_own_block(send: &Operand, recv: &Mem, start: i64, datatype: &Datatype) -> Result<()> {
     let own = start.wrapping_mul(datatype.extent()) as isize;
     if send.bytes() > 0 && send.mem.address() == recv.address().wrapping_add_signed(own) {

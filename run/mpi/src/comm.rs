@@ -57,7 +57,8 @@ const NO_CONTEXT: u32 = u32::MAX;
 const SEQUENCES: u32 = 1 << 22;
 const SPECIAL_TAGS: u32 = 1 << 30;
 
-/// The bit of a context that tells partitioned communication; numbers of communicators stay below 2^30.
+/// The bit of a context that marks partitioned communication; numbers of communicators stay below
+/// 2^30.
 const PARTITIONED: u32 = 1 << 31;
 
 /// A communicator. Immutable but for its name, attributes, error handler and the like.
@@ -171,7 +172,7 @@ impl Comm {
         }
     }
 
-    /// The handle; `MPI_COMM_NULL` of those that the program never sees.
+    /// Returns the handle; `MPI_COMM_NULL` of those that the program never sees.
     #[inline]
     pub fn handle(&self) -> u32 {
         self.handle.load(Ordering::Relaxed)
@@ -186,41 +187,42 @@ impl Comm {
         self.id.store(id, Ordering::Release);
     }
 
-    /// The number that all its processes know it by.
+    /// Returns the number that all its processes know it by.
     #[inline]
     pub fn id(&self) -> u32 {
         self.id.load(Ordering::Acquire)
     }
 
-    /// The context of point-to-point messages.
+    /// Returns the context of point-to-point messages.
     #[inline]
     pub fn point_to_point(&self) -> u32 {
         2 * self.id()
     }
 
-    /// The context of collective operations.
+    /// Returns the context of collective operations.
     #[inline]
     pub fn collective(&self) -> u32 {
         2 * self.id() + 1
     }
 
-    /// The context in which a partitioned send introduces itself to its receive.
+    /// Returns the context in which a partitioned send introduces itself to its receive.
     pub(crate) fn introductions(&self) -> u32 {
         PARTITIONED | self.point_to_point()
     }
 
-    /// The context of partitions.
+    /// Returns the context of partitions.
     pub(crate) fn partitioned(&self) -> u32 {
         PARTITIONED | self.collective()
     }
 
-    /// The first of `partitions` tags in the context of partitions that only the caller uses; they come again after 2^32.
+    /// Returns the first of `partitions` tags in the context of partitions that only the caller
+    /// uses; they come again after 2^32.
     pub(crate) fn partition_tags(&self, partitions: u32) -> u32 {
         self.partitions.fetch_add(partitions, Ordering::Relaxed)
     }
 
-    /// The way through shared memory for blocking collectives of an intra-communicator; found at the first one, so
-    /// at the same operation on all ranks.
+    /// Returns the way through shared memory for blocking collectives of an intra-communicator;
+    /// found at the first one, so at the same operation on all ranks.
     #[inline]
     pub(crate) fn channel(&self, rank: &Rank) -> Option<&Channel> {
         self.channel
@@ -238,17 +240,18 @@ impl Comm {
         }
     }
 
-    /// The number of the next collective operation. All processes start collectives in the same order.
+    /// Returns the number of the next collective operation. All processes start collectives in the
+    /// same order.
     pub fn next_tag(&self) -> u32 {
         self.sequence.fetch_add(1, Ordering::Relaxed) % SEQUENCES
     }
 
-    /// A tag in the collective context for an operation that carries the program's tag.
+    /// Returns a tag in the collective context for an operation that carries the program's tag.
     pub(crate) fn special_tag(tag: i32) -> u32 {
         SPECIAL_TAGS | (tag as u32 % SPECIAL_TAGS)
     }
 
-    /// Number of processes; of an inter-communicator those of the local group.
+    /// Returns the number of processes; of an inter-communicator those of the local group.
     #[inline]
     pub fn size(&self) -> u32 {
         self.group.size()
@@ -260,18 +263,18 @@ impl Comm {
         self.remote.is_some()
     }
 
-    /// The group that point-to-point ranks are of.
+    /// Returns the group that point-to-point ranks are of.
     #[inline]
     pub fn peers(&self) -> &Arc<Group> {
         self.remote.as_ref().unwrap_or(&self.group)
     }
 
-    /// What can change. No callback may be called while this is held.
+    /// Returns what can change. No callback may be called while this is held.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no callback runs under this lock")
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> String {
         let given = self.state().name.clone();
@@ -311,7 +314,7 @@ impl Comm {
         Access::new(self.state(), |s| &s.attributes, |s| &mut s.attributes)
     }
 
-    /// The hints.
+    /// Returns the hints.
     #[must_use]
     pub fn info(&self) -> Info {
         self.state().info.clone()
@@ -322,7 +325,7 @@ impl Comm {
         self.state().info = info;
     }
 
-    /// The process of a rank of the program's that names a peer; `None` is `MPI_PROC_NULL`.
+    /// Returns the process of a rank of the program's that names a peer; `None` is `MPI_PROC_NULL`.
     ///
     /// # Errors
     /// When there is no such rank.
@@ -338,7 +341,7 @@ impl Comm {
 }
 
 impl Mpi {
-    /// The communicator of a handle.
+    /// Returns the communicator of a handle.
     ///
     /// # Errors
     /// When there is none.

@@ -27,12 +27,14 @@ use crate::request::Finish;
 use crate::{Mpi, fail};
 
 impl Mpi {
-    /// A number for a communicator that is made of `parent` and whose rank 0 may be this process.
+    /// Returns a number for a communicator that is made of `parent` and whose rank 0 may be this
+    /// process.
     pub fn propose(&self, parent: &Comm) -> Result<u32> {
         self.propose_for(self.spans(parent))
     }
 
-    /// A number for a communicator whose rank 0 may be this process; `foreign`: processes of other jobs are in it.
+    /// Returns a number for a communicator whose rank 0 may be this process; `foreign`: processes
+    /// of other jobs are in it.
     pub fn propose_for(&self, foreign: bool) -> Result<u32> {
         let count = self.proposals.fetch_add(1, Ordering::Relaxed);
         if foreign {
@@ -51,7 +53,7 @@ impl Mpi {
         }
     }
 
-    /// A communicator with what it inherits from `parent`.
+    /// Returns a communicator with what it inherits from `parent`.
     pub(crate) fn inherit(&self, parent: &Comm, comm: Arc<Comm>) -> Result<u32> {
         let (errhandler, session) = {
             let state = parent.state();
@@ -150,7 +152,8 @@ impl Mpi {
         Ok((new, self.request_of(parent.handle(), parts, finish)?))
     }
 
-    /// A communicator of the same processes that the program never sees, and every process's words (collective).
+    /// Returns a communicator of the same processes that the program never sees, and every
+    /// process's words (collective).
     pub fn comm_hidden(
         &self,
         parent: &Arc<Comm>,
@@ -182,7 +185,7 @@ impl Mpi {
         })
     }
 
-    /// A communicator of some processes of `parent`, in which this process is.
+    /// Returns a communicator of some processes of `parent`, in which this process is.
     pub(crate) fn add_intracomm(
         &self,
         parent: &Comm,
@@ -297,7 +300,8 @@ impl Mpi {
     ) -> Result<u32> {
         check_subgroup(parent, group)?;
         let here = group.rank(self.rank.world_rank());
-        // Only the first of a group needs numbers, but who that is may differ from process to process.
+        // Only the first of a group needs numbers, but which process that is may differ from
+        // process to process.
         let words = match here {
             Some(rank) => [
                 rank as i32,

@@ -48,7 +48,8 @@ static DENSE_SIZES: [u8; 256] = {
     sizes
 };
 
-/// Bytes of an element of the predefined type with this handle, if its elements follow each other without holes.
+/// Returns the bytes of an element of the predefined type with this handle, if its elements follow
+/// each other without holes.
 #[inline]
 #[must_use]
 pub fn basic_size(handle: u32) -> Option<u64> {
@@ -69,7 +70,7 @@ impl Type {
         }
     }
 
-    /// All predefined types, at index handle - 0x200.
+    /// Returns all predefined types, at index handle - 0x200.
     pub(crate) fn predefined() -> Box<[Option<Arc<Type>>]> {
         let mut all: Box<[Option<Arc<Type>>]> = vec![None; 256].into();
         for &basic in Basic::ALL {
@@ -89,7 +90,7 @@ impl Type {
         Access::new(self.state(), |s| &s.attributes, |s| &mut s.attributes)
     }
 
-    /// The handle.
+    /// Returns the handle.
     #[must_use]
     pub fn handle(&self) -> u32 {
         self.handle.load(Ordering::Relaxed)
@@ -127,7 +128,8 @@ impl Type {
         }
     }
 
-    /// The bytes that `count` basic elements take, the reverse of `MPI_Get_elements`; `None` if there is no such number.
+    /// Returns the bytes that `count` basic elements take, the reverse of `MPI_Get_elements`;
+    /// `None` if there is no such number.
     #[must_use]
     pub fn bytes_of_elements(&self, count: u64) -> Option<u64> {
         let each = self.datatype.elements();
@@ -141,7 +143,7 @@ impl Type {
         whole.checked_add(part)
     }
 
-    /// The combiner's value, and for Fortran 90 types their integer arguments.
+    /// Returns the combiner's value, and for Fortran 90 types their integer arguments.
     #[must_use]
     pub fn combiner(&self) -> (i32, &[i32]) {
         match &self.f90 {
@@ -162,7 +164,7 @@ impl From<TypeError> for Error {
 }
 
 impl Mpi {
-    /// The type of a handle.
+    /// Returns the type of a handle.
     ///
     /// # Errors
     /// When there is none.
@@ -182,7 +184,7 @@ impl Mpi {
         }
     }
 
-    /// The datatype of a handle for communication.
+    /// Returns the datatype of a handle for communication.
     ///
     /// # Errors
     /// When there is none or it is not committed.
@@ -218,7 +220,8 @@ impl Mpi {
         Ok(handle)
     }
 
-    /// A handle for a datatype from another one's contents: the standard's if it is predefined, else a new one.
+    /// Returns a handle for a datatype from another one's contents: the standard's if it is
+    /// predefined, else a new one.
     ///
     /// # Errors
     /// When there are too many objects.
@@ -309,7 +312,7 @@ impl Mpi {
         self.attribute_delete(Carrier::Datatype, handle, key, || entry.attributes())
     }
 
-    /// `MPI_Type_match_size`: the type of a class with so many bytes.
+    /// `MPI_Type_match_size`: the type of a class with this many bytes.
     ///
     /// # Errors
     /// When there is none.

@@ -24,7 +24,8 @@ pub enum Action {
     Call(Arc<dyn Callback>, u32),
 }
 
-/// An error handler of the program and who refers to it: the handles given out and the communicators that use it.
+/// An error handler of the program and its references: the handles given out and the communicators
+/// that use it.
 pub(crate) struct Handler {
     callback: Arc<dyn Callback>,
     references: usize,
@@ -112,7 +113,7 @@ impl Mpi {
         Ok(())
     }
 
-    /// The handle for one more user.
+    /// Returns the handle for one more user.
     ///
     /// # Errors
     /// When the handle is not of an error handler.
@@ -157,9 +158,9 @@ impl Mpi {
         Ok(())
     }
 
-    /// What to do about an error on the communicator or session `comm`. Errors without a valid communicator go to
-    /// the handler of `MPI_COMM_SELF`, or, as long as that is the default one, to that of `MPI_COMM_WORLD`, for the many programs
-    /// written before MPI 4.
+    /// Returns what to do about an error on the communicator or session `comm`. Errors without a
+    /// valid communicator go to the handler of `MPI_COMM_SELF`, or, as long as that is the default
+    /// one, to that of `MPI_COMM_WORLD`, for the many programs written before MPI 4.
     #[must_use]
     pub fn error_action(&self, comm: Option<u32>) -> Action {
         if let Some(handle) = comm
@@ -180,7 +181,7 @@ impl Mpi {
         self.action_of(errhandler, comm.handle())
     }
 
-    /// What an error handler does about an error on the object with the handle `on`.
+    /// Returns what an error handler does about an error on the object with the handle `on`.
     #[must_use]
     pub fn action_of(&self, errhandler: u32, on: u32) -> Action {
         match errhandler {
@@ -304,7 +305,7 @@ impl Mpi {
         Ok(codes.texts.get(&code).cloned().unwrap_or_default())
     }
 
-    /// The name of a code for messages.
+    /// Returns the name of a code for messages.
     #[must_use]
     pub fn error_name(&self, code: i32) -> String {
         match class_text(code) {

@@ -1,4 +1,4 @@
-//! What goes wrong and how it is told.
+//! Errors and how they are reported.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ struct Inner {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error of a class of the standard (`MPI_ERR_*`).
+    /// Returns an error of a class of the standard (`MPI_ERR_*`).
     #[must_use]
     #[cold]
     pub fn new(code: i32, text: impl Into<String>) -> Error {
@@ -36,7 +36,7 @@ impl Error {
         }))
     }
 
-    /// The same error, to be handled by this error handler, which is told the handle `on`.
+    /// Returns the same error, to be handled by this error handler, which receives the handle `on`.
     #[must_use]
     pub fn by(mut self, errhandler: u32, on: u32) -> Error {
         self.0.errhandler = Some((errhandler, on));
@@ -51,25 +51,26 @@ impl Error {
         self
     }
 
-    /// The error code; for errors of the library it equals the class.
+    /// Returns the error code; for errors of the library it equals the class.
     #[must_use]
     pub fn code(&self) -> i32 {
         self.0.code
     }
 
-    /// The sentence.
+    /// Returns the sentence.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0.text
     }
 
-    /// Whose error handler is asked, if not that of the communicator that was passed.
+    /// Returns whose error handler is asked, if not that of the communicator that was passed.
     #[must_use]
     pub fn comm(&self) -> Option<u32> {
         self.0.comm
     }
 
-    /// The error handler that is asked, if the function was passed one, and what handle it is told.
+    /// Returns the error handler that is called, if the function was passed one, and the handle
+    /// that it receives.
     #[must_use]
     pub fn errhandler(&self) -> Option<(u32, u32)> {
         self.0.errhandler
@@ -92,7 +93,8 @@ macro_rules! fail {
     };
 }
 
-/// The sentence of the standard for a class, and `None` for a number that is not a class of the standard.
+/// Returns the sentence of the standard for a class, and `None` for a number that is not a class of
+/// the standard.
 #[must_use]
 pub fn class_text(class: i32) -> Option<&'static str> {
     Some(match class {
@@ -170,7 +172,7 @@ pub fn class_text(class: i32) -> Option<&'static str> {
     })
 }
 
-/// The name of a class of the standard, without the sentence.
+/// Returns the name of a class of the standard, without the sentence.
 #[must_use]
 pub fn class_name(class: i32) -> &'static str {
     class_text(class)

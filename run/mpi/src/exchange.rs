@@ -1,4 +1,5 @@
-//! Words that the processes of a communicator tell each other: what making and freeing objects takes.
+//! Words that the processes of a communicator send each other: what making and freeing objects
+//! takes.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::operation::{Operation, Root};
 use crate::outcome::failure;
 use crate::{Mpi, fail};
 
-/// What every process tells the others.
+/// What every process sends the others.
 pub(crate) type Words = Vec<i32>;
 
 impl Mpi {
@@ -102,7 +103,7 @@ impl Mpi {
             tag,
         };
         let data = Data::bytes(Mem::from_vec(bytes), length);
-        // Whoever waits for it finds out himself that it does not come.
+        // A process that waits for it finds out by itself that it does not come.
         let _ = self.rank.send(Mode::Standard, &data, process, envelope);
     }
 
@@ -134,7 +135,7 @@ impl Mpi {
         }))
     }
 
-    /// The addresses of a communicator's processes.
+    /// Returns the addresses of a communicator's processes.
     pub fn addresses(&self, comm: &Arc<Comm>) -> Result<Vec<Address>> {
         let all = self.gather_all(comm, &self.own_address().words())?;
         Ok(all.iter().map(|words| Address::from_words(words)).collect())

@@ -9,7 +9,7 @@ struct Number {
     repr: Repr,
 }
 
-/// Bytes of `count` elements in external32; `None` beyond 2^64.
+/// Returns the bytes of `count` elements in external32; `None` beyond 2^64.
 #[must_use]
 pub fn size(datatype: &Datatype, count: u64) -> Option<u64> {
     let mut bytes = 0;
@@ -69,7 +69,8 @@ pub fn to_native(datatype: &Datatype, count: u64, mut external: &[u8]) -> Vec<u8
     packed
 }
 
-/// Bytes here of the numbers that are complete in the first `external` bytes of an element.
+/// Returns the bytes here of the numbers that are complete in the first `external` bytes of an
+/// element.
 #[must_use]
 pub fn native_prefix(datatype: &Datatype, external: u64) -> u64 {
     let (mut left, mut native, mut open) = (external, 0, true);
@@ -83,7 +84,7 @@ pub fn native_prefix(datatype: &Datatype, external: u64) -> u64 {
     native
 }
 
-/// Bytes from the least significant one on.
+/// Returns the bytes from the least significant one on.
 fn little(bytes: &[u8]) -> Box<dyn Iterator<Item = u8> + '_> {
     if cfg!(target_endian = "big") {
         Box::new(bytes.iter().rev().copied())

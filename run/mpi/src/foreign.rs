@@ -1,9 +1,12 @@
-//! Processes of other jobs: who they are, how they are reached, and when they are reached no more.
+//! Processes of other jobs: their identity, how they are reached, and when they are reached no
+//! more.
 //!
-//! A process is known everywhere by the registry of its own job and its rank there ([`Address`]); here by a number:
-//! its rank if it is of the own job, else a number from the size of the own world on, in the order in which they were met.
-//! When two groups meet, one process makes a *bridge*, a place in which everybody of both has a rank; messages between
-//! processes of different jobs go through it. A bridge is given up when no communicator has any of its foreign processes.
+//! A process is known everywhere by the registry of its own job and its rank there ([`Address`]);
+//! here by a number: its rank if it is of this process's job, else a number from the size of this
+//! job's world on, in the order in which they were met. When two groups meet, one process makes a
+//! *bridge*, a place in which every process of both has a rank; messages between processes of
+//! different jobs go through it. A bridge is given up when no communicator has any of its foreign
+//! processes.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -17,7 +20,7 @@ use crate::constants::comm::MPI_COMM_NULL;
 use crate::error::*;
 use crate::{Mpi, fail};
 
-/// Who a process is, alike for all processes of the machine.
+/// The identity of a process, the same for all processes of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     /// The id of its job's registry.
@@ -44,7 +47,7 @@ impl Address {
         }
     }
 
-    /// Where its job is found.
+    /// Returns where its job is found.
     pub(crate) fn job_address(&self) -> JobAddress {
         JobAddress {
             id: self.job,
@@ -76,7 +79,7 @@ impl Address {
         }
     }
 
-    /// The addresses one after the other in `words`.
+    /// Returns the addresses one after the other in `words`.
     pub fn list(words: &[i32]) -> Vec<Address> {
         let all = words.chunks_exact(Address::WORDS);
         all.map(Address::from_words).collect()
@@ -89,11 +92,11 @@ impl Address {
 
 /// The processes of other jobs that this one has met.
 pub(crate) struct Others {
-    /// The handle of the communicator with those who spawned this job.
+    /// The handle of the communicator with the processes that spawned this job.
     parent: u32,
     known: Vec<Foreign>,
     bridges: Vec<Bridge>,
-    /// Meetings begun so far, and those of them that have ended.
+    /// Connections to groups begun so far, and those of them that have ended.
     begun: u64,
     ended: u64,
 }
@@ -123,8 +126,9 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// From what a root tells its group, whose processes are `own`: `[number, inner number, how, bridge, remote
-    /// addresses]`, `how` being 0 without a bridge, 1 when the own group comes first in it, 2 when the other does.
+    /// Decodes what a root sends its group, whose processes are `own`: `[number, inner number, how,
+    /// bridge, remote addresses]`, `how` being 0 without a bridge, 1 when this process's group
+    /// comes first in it, 2 when the other does.
     #[must_use]
     pub fn from_words(own: &[Address], words: &[i32]) -> Agreed {
         let (how, rest) = (words[2], &words[3..]);
@@ -170,7 +174,7 @@ pub struct NewBridge {
 
 struct Bridge {
     peers: Arc<dyn Peers>,
-    /// The own rank in it.
+    /// This process's rank in it.
     me: u32,
     /// The processes of other jobs in it, and their ranks in it.
     foreign: Vec<(u32, u32)>,
@@ -187,12 +191,12 @@ impl Mpi {
         self.others().parent
     }
 
-    /// Enters the communicator with those who spawned this job.
+    /// Enters the communicator with the processes that spawned this job.
     pub fn set_parent(&self, handle: u32) {
         self.others().parent = handle;
     }
 
-    /// A communicator is freed, which may be the one with those who spawned this job.
+    /// A communicator is freed, which may be the one with the processes that spawned this job.
     pub(crate) fn lose_parent(&self, handle: u32) {
         let mut others = self.others();
         if others.parent == handle {
@@ -200,7 +204,7 @@ impl Mpi {
         }
     }
 
-    /// How other jobs are reached.
+    /// Returns how other jobs are reached.
     pub fn outside(&self) -> Result<&dyn Outside> {
         match self.rank.outside() {
             Some(outside) => Ok(outside),
@@ -211,7 +215,7 @@ impl Mpi {
         }
     }
 
-    /// The registry of the job at `address`; that of the own job is at hand.
+    /// Returns the registry of the job at `address`; that of this process's job is at hand.
     pub fn find_home(&self, address: &Address) -> std::io::Result<Arc<dyn Peers>> {
         let own = self.rank.peers();
         match self.rank.outside() {
@@ -220,7 +224,7 @@ impl Mpi {
         }
     }
 
-    /// What tells a process from all others, alike for all processes.
+    /// Returns what distinguishes a process from all others, the same for all processes.
     #[must_use]
     pub fn identity(&self, process: u32) -> (u64, u32) {
         match process.checked_sub(self.rank.world_size()) {
@@ -245,7 +249,7 @@ impl Mpi {
         self.is_foreign(&comm.group) || comm.remote.as_ref().is_some_and(|r| self.is_foreign(r))
     }
 
-    /// The own address.
+    /// Returns this process's address.
     pub fn own_address(&self) -> Address {
         let me = self.rank.world_rank();
         match self.rank.outside() {
@@ -259,7 +263,7 @@ impl Mpi {
         }
     }
 
-    /// A bridge for so many processes.
+    /// Makes a bridge for this many processes.
     pub fn make_bridge(&self, ranks: usize) -> Result<NewBridge> {
         match self.outside()?.make_bridge(ranks as u32) {
             Ok((job, peers)) => Ok(NewBridge {
@@ -270,14 +274,15 @@ impl Mpi {
         }
     }
 
-    /// To be held from before [`meet`](Self::meet) until those who were met are in a communicator.
+    /// To be held from before [`meet`](Self::meet) until the processes that were met are in a
+    /// communicator.
     pub fn begin_meeting(&self) -> Meeting<'_> {
         self.others().begun += 1;
         Meeting(self)
     }
 
-    /// The numbers of the other group's processes. Those of other jobs are reached through the bridge from now on unless
-    /// they are reached already.
+    /// Returns the numbers of the other group's processes. Those of other jobs are reached through
+    /// the bridge from now on unless they are reached already.
     ///
     /// # Errors
     /// When this process cannot join the bridge.
@@ -315,7 +320,10 @@ impl Mpi {
         let system = |error: std::io::Error| Error::new(MPI_ERR_OTHER, error.to_string());
         let own = self.own_address();
         let Some(me) = members.iter().position(|m| m.same(&own)) else {
-            fail!(MPI_ERR_INTERN, "this process is not among those who meet");
+            fail!(
+                MPI_ERR_INTERN,
+                "this process is not among those that connect"
+            );
         };
         let joined = self.rank.join_bridge(bridge.job_address(), me as u32);
         let joined = joined.map_err(system)?;
@@ -404,8 +412,8 @@ impl Mpi {
         Ok(())
     }
 
-    /// Gives up the bridges none of whose foreign processes is in a communicator any more, unless a thread is meeting
-    /// some: then that one does it at the end.
+    /// Gives up the bridges none of whose foreign processes is in a communicator any more, unless a thread is connecting
+    /// to some: then that one does it at the end.
     pub(crate) fn give_up_bridges(&self) {
         let begun = {
             let others = self.others();

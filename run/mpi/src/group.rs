@@ -36,7 +36,7 @@ impl Groups {
         }
     }
 
-    /// The handle of a group, `None` when a million others exist.
+    /// Returns the handle of a group, `None` when a million others exist.
     fn give(&mut self, group: Arc<Group>, session: u32) -> Option<u32> {
         let key = (Arc::as_ptr(&group).addr(), session);
         let known = self.shared.get(&key).copied();
@@ -76,7 +76,7 @@ impl Groups {
 }
 
 impl Mpi {
-    /// The group of a handle.
+    /// Returns the group of a handle.
     ///
     /// # Errors
     /// When there is none.
@@ -91,7 +91,7 @@ impl Mpi {
         }
     }
 
-    /// The session that a group comes from, `MPI_SESSION_NULL` when it comes from none.
+    /// Returns the session that a group comes from, `MPI_SESSION_NULL` when it comes from none.
     #[must_use]
     pub fn group_session(&self, handle: u32) -> u32 {
         let objects = self.objects();

@@ -40,13 +40,14 @@ const PLACES: usize = 1 << PLACE_BITS;
 /// The generations of a place.
 pub(crate) const GENERATIONS: u32 = 1 << GENERATION_BITS;
 
-/// The handle of the same place in another generation. Those of an object that stays for ever name nothing else.
+/// Returns the handle of the same place in another generation. Those of an object that stays for
+/// ever name nothing else.
 #[inline(always)]
 pub(crate) fn with_generation(handle: u32, generation: u32) -> u32 {
     handle & !((GENERATIONS - 1) << PLACE_BITS) | generation << PLACE_BITS
 }
 
-/// The generation of a handle.
+/// Returns the generation of a handle.
 pub(crate) fn generation(handle: u32) -> u32 {
     handle >> PLACE_BITS & (GENERATIONS - 1)
 }
@@ -66,7 +67,7 @@ struct Slot<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty table; allocates nothing.
+    /// Returns an empty table; allocates nothing.
     #[must_use]
     pub const fn new(kind: Kind) -> Table<T> {
         Table {
@@ -102,7 +103,7 @@ impl<T> Table<T> {
         (expected == handle).then_some(place as usize)
     }
 
-    /// The object of a handle; `None` for a handle that was freed or never given.
+    /// Returns the object of a handle; `None` for a handle that was freed or never given.
     #[inline]
     #[must_use]
     pub fn get(&self, handle: u32) -> Option<&T> {
@@ -137,7 +138,7 @@ impl<T> Table<T> {
         Some(value)
     }
 
-    /// All handles in use with their objects.
+    /// Returns all handles in use with their objects.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let kind = self.kind as u32;
         self.slots.iter().enumerate().filter_map(move |(i, slot)| {

@@ -18,7 +18,7 @@ impl Mpi {
         handle.ok_or_else(|| Error::new(MPI_ERR_INFO, "a million info objects exist; free some"))
     }
 
-    /// The entries of an info object; none of `MPI_INFO_NULL`.
+    /// Returns the entries of an info object; none of `MPI_INFO_NULL`.
     ///
     /// # Errors
     /// When the handle is not of an info object.
@@ -101,7 +101,7 @@ impl Mpi {
         }
     }
 
-    /// The value of a key, if it is set.
+    /// Returns the value of a key, if it is set.
     ///
     /// # Errors
     /// When the handle is not of an info object or the key is empty or too long.

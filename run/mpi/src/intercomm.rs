@@ -22,8 +22,8 @@ impl Mpi {
         Ok((local[0][0].min(remote[0][0]) as u32, local[0][1] as u32))
     }
 
-    /// `MPI_Intercomm_create`. The leaders tell each other their groups over `peer` (significant at the leaders), and
-    /// each its own group.
+    /// `MPI_Intercomm_create`. The leaders send each other their groups over `peer` (significant at
+    /// the leaders), and each its own group.
     ///
     /// # Errors
     /// When a rank is invalid, or the groups have a process in common.

@@ -8,7 +8,7 @@ use std::process::Command;
 use margay_sys_os::process::library_path;
 use margay_sys_shm::segment::{ENV_LAUNCHER, ENV_SEGMENT};
 
-/// The launcher: that of this job, else the one beside this library, else what `PATH` has.
+/// Returns the launcher: that of this job, else the one beside this library, else what `PATH` has.
 #[must_use]
 pub fn launcher() -> PathBuf {
     if let Some(path) = std::env::var_os(ENV_LAUNCHER) {

@@ -78,7 +78,7 @@ use request::Request;
 use sent::SentRequests;
 use session::Session;
 
-/// The end of an operation, as a status tells it.
+/// The end of an operation, as a status reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Rank of the sender, or a value of the standard.
@@ -104,7 +104,7 @@ pub struct Mpi {
     sent: SentRequests,
     codes: Mutex<Codes>,
     buffer: Mutex<Option<Arc<Buffer>>>,
-    /// Numbers for communicators that this process has given away.
+    /// Numbers for communicators that this process has assigned.
     proposals: AtomicU64,
     others: Mutex<Others>,
     /// Memory of `MPI_Alloc_mem` that is not shared, by its address.
@@ -139,7 +139,7 @@ pub struct Objects {
     next_key: i32,
 }
 
-/// What a Fortran library has told about Fortran.
+/// What a Fortran library has reported about Fortran.
 #[derive(Default)]
 struct Fortran {
     info: Option<Info>,
@@ -235,7 +235,7 @@ impl Mpi {
         }
     }
 
-    /// Starts the progress thread; the rank must not have been told that it has a single thread.
+    /// Starts the progress thread; the rank must not have been declared single-threaded.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -266,7 +266,7 @@ impl Mpi {
             .is_some()
     }
 
-    /// The rank of the engine.
+    /// Returns the rank of the engine.
     #[must_use]
     #[inline]
     pub fn rank(&self) -> &Rank {
@@ -279,13 +279,13 @@ impl Mpi {
         self.rank.clone()
     }
 
-    /// The lock around the tables, to be made cheap where the program has one thread.
+    /// Returns the lock around the tables, to be made cheap where the program has one thread.
     #[must_use]
     pub fn lock(&self) -> &RankLock<Objects> {
         &self.objects
     }
 
-    /// The own rank in `MPI_COMM_WORLD`.
+    /// Returns this process's rank in `MPI_COMM_WORLD`.
     #[must_use]
     pub fn world_rank(&self) -> u32 {
         self.rank.world_rank()
@@ -297,7 +297,7 @@ impl Mpi {
         self.rank.note_call(name);
     }
 
-    /// The level of thread support in force.
+    /// Returns the level of thread support in force.
     #[must_use]
     pub fn thread_level(&self) -> i32 {
         self.life.thread_level.load(Ordering::Relaxed)
@@ -309,7 +309,8 @@ impl Mpi {
         this_thread() == self.life.main_thread.load(Ordering::Relaxed)
     }
 
-    /// The value of a predefined attribute; the outer `None` is another key, the inner one an attribute that is not set.
+    /// Returns the value of a predefined attribute; the outer `None` is another key, the inner one
+    /// an attribute that is not set.
     #[must_use]
     pub fn predefined_attribute(&self, key: i32) -> Option<Option<&AtomicI32>> {
         let p = &self.predefined;
@@ -329,7 +330,7 @@ impl Mpi {
         })
     }
 
-    /// The entries of `MPI_Abi_set_fortran_info`.
+    /// Returns the entries of `MPI_Abi_set_fortran_info`.
     #[must_use]
     pub fn fortran_info(&self) -> Option<Info> {
         self.fortran().info.clone()
@@ -351,7 +352,7 @@ impl Mpi {
         Ok(())
     }
 
-    /// True and false of the Fortran logical with so many bytes.
+    /// Returns true and false of the Fortran logical with this many bytes.
     #[must_use]
     pub fn fortran_booleans(&self, size: i32) -> Option<(Vec<u8>, Vec<u8>)> {
         let size = usize::try_from(size).ok()?;
@@ -379,7 +380,8 @@ impl Mpi {
         self.fortran.lock().expect("no panic under this lock")
     }
 
-    /// Ends the job with an exit code: enters who did it, so that the launcher ends the others, and exits.
+    /// Ends the job with an exit code: enters the rank that did it, so that the launcher ends the
+    /// others, and exits.
     pub fn abort(&self, code: i32) -> ! {
         self.rank.peers().abort(self.rank.world_rank(), code);
         std::process::exit(code)
@@ -416,7 +418,8 @@ impl Mpi {
     /// world is closed then.
     pub fn close_world(&self) {
         let attributes = std::mem::take(&mut *self.own.attributes());
-        // There is no way to tell an error here: the program has no call left in which it could get it.
+        // There is no way to report an error here: the program has no call left in which it could
+        // get it.
         let _ = attributes.delete_all(MPI_COMM_SELF);
         let attributes = std::mem::take(&mut *self.world.attributes());
         let _ = attributes.delete_all(MPI_COMM_WORLD);
@@ -445,7 +448,7 @@ impl Mpi {
         self.codes.lock().expect("no panic under this lock")
     }
 
-    /// A predefined type.
+    /// Returns a predefined type.
     #[must_use]
     pub fn basic(&self, basic: Basic) -> Arc<Datatype> {
         let place = (basic.handle() - 0x200) as usize;
@@ -460,7 +463,7 @@ fn on_one_host(rank: &Rank) -> bool {
     (1..peers.size()).all(|other| peers.host(other) == peers.host(0))
 }
 
-/// What `MPI_INFO_ENV` says of a process that was started with these arguments.
+/// Returns what `MPI_INFO_ENV` says of a process that was started with these arguments.
 #[must_use]
 pub fn environment(rank: &Rank, arguments: &[String]) -> Info {
     let mut info = Info::new();
@@ -482,7 +485,7 @@ pub fn environment(rank: &Rank, arguments: &[String]) -> Info {
     info
 }
 
-/// The name of the machine.
+/// Returns the name of the machine.
 #[must_use]
 pub fn host_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -492,7 +495,7 @@ pub fn host_name() -> String {
     }
 }
 
-/// The name of a level of thread support.
+/// Returns the name of a level of thread support.
 #[must_use]
 pub fn thread_level_name(level: i32) -> &'static str {
     match level {
@@ -503,8 +506,8 @@ pub fn thread_level_name(level: i32) -> &'static str {
     }
 }
 
-/// A number that differs between the threads that are alive. (The standard library's would keep an
-/// allocation for the main thread, which memory checkers report as lost.)
+/// Returns a number that differs between the threads that are alive. (The standard library's would
+/// keep an allocation for the main thread, which memory checkers report as lost.)
 fn this_thread() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
     HERE.with(|here| std::ptr::from_ref(here).addr())

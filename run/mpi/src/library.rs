@@ -24,8 +24,9 @@ pub const NUMBERS: u32 = FOREIGN - RESERVED;
 /// The numbers from here on are MPL's, those below it NX's.
 pub const MPL: u32 = 48 << 10;
 
-/// The context of point-to-point messages of the communicator with that number of a library; the one above it is that of
-/// its collective operations. A library may use both otherwise when it makes no communicator with the number.
+/// Returns the context of point-to-point messages of the communicator with that number of a
+/// library; the one above it is that of its collective operations. A library may use both otherwise
+/// when it makes no communicator with the number.
 ///
 /// # Panics
 /// When there is no such number.
@@ -36,7 +37,8 @@ pub const fn context(number: u32) -> u32 {
 }
 
 impl Mpi {
-    /// A communicator of `members` with a number for which they alone use it. No message is needed: everybody makes it.
+    /// Returns a communicator of `members` with a number for which they alone use it. No message is
+    /// needed: everybody makes it.
     ///
     /// # Errors
     /// When the calling process is not a member.

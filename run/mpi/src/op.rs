@@ -15,7 +15,8 @@ use crate::datatype::Type;
 use crate::error::*;
 use crate::{Mpi, fail};
 
-/// The operation and the element type, if both are predefined, fit each other and the elements have no holes.
+/// Returns the operation and the element type, if both are predefined, fit each other and the
+/// elements have no holes.
 #[inline(always)]
 pub fn predefined(op: u32, datatype: u32) -> Option<(reduce::Op, Basic)> {
     let op = reduce::Op::from_handle(u64::from(op))?;
@@ -135,7 +136,7 @@ impl engine::UserOp for Bound {
 }
 
 impl Mpi {
-    /// The operation of a handle.
+    /// Returns the operation of a handle.
     ///
     /// # Errors
     /// When there is none.
@@ -150,7 +151,7 @@ impl Mpi {
         }
     }
 
-    /// The operation of a handle for a reduction of elements of `datatype`.
+    /// Returns the operation of a handle for a reduction of elements of `datatype`.
     ///
     /// # Errors
     /// When there is none, it is not for collectives, or it is not defined on the datatype.

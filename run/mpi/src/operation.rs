@@ -185,7 +185,7 @@ impl Operand {
         Data::part(self.mem.clone(), &self.datatype, position, len)
     }
 
-    /// Where it is when its elements lie in one piece.
+    /// Returns where it is when its elements lie in one piece.
     #[must_use]
     pub fn dense(&self) -> Option<(&Mem, i64)> {
         let at = self.datatype.flat().contiguous(self.count)?;

@@ -5,7 +5,7 @@ use margay_run_engine::{Failed, Outcome};
 use crate::Status;
 use crate::error::*;
 
-/// The error of an operation that cannot be completed.
+/// Returns the error of an operation that cannot be completed.
 pub(crate) fn failure(failed: Failed, what: &str) -> Error {
     let (class, why) = match failed {
         Failed::Process => (MPIX_ERR_PROC_FAILED, "a process that it needs has died"),
@@ -19,7 +19,8 @@ pub(crate) fn failure(failed: Failed, what: &str) -> Error {
     Error::new(class, format!("{what}: {why}"))
 }
 
-/// The error of a collective in which the processes do not agree about the sizes of messages.
+/// Returns the error of a collective in which the processes do not agree about the sizes of
+/// messages.
 pub(crate) fn disagreement(outcome: &Outcome) -> Option<Error> {
     if let Some(failed) = outcome.failed {
         return Some(failure(failed, "the collective operation"));
@@ -38,7 +39,7 @@ pub(crate) fn disagreement(outcome: &Outcome) -> Option<Error> {
     Some(Error::new(class, text))
 }
 
-/// The status of a receive, and an error if the message was longer than `room` bytes.
+/// Returns the status of a receive, and an error if the message was longer than `room` bytes.
 #[must_use]
 pub fn received(outcome: &Outcome, room: u64) -> (Status, Option<Error>) {
     if let Some(failed) = outcome.failed {
@@ -77,7 +78,7 @@ pub fn received(outcome: &Outcome, room: u64) -> (Status, Option<Error>) {
     (status, error)
 }
 
-/// The error of a one-sided operation whose target has not such memory.
+/// Returns the error of a one-sided operation whose target has no such memory.
 pub(crate) fn refused(outcome: &Outcome) -> Option<Error> {
     if let Some(failed) = outcome.failed {
         return Some(failure(failed, "the operation on the window"));

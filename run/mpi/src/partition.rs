@@ -1,10 +1,11 @@
 //! Partitioned communication: one message of which threads contribute parts when they have them.
 //!
-//! A partitioned send introduces itself when it is made: a short message, in a context of its own, tells how many partitions
-//! it has, of how many bytes, and under which tags they will come. A partitioned receive waits for that from the beginning,
-//! so sends and receives find each other in the order in which they were made, whatever is started when. From then on each
-//! partition of the sender travels as a message with a tag of its own into its place in the receiver's buffer, as soon as it
-//! is marked ready; the receiver's partitions need not be the sender's.
+//! A partitioned send introduces itself when it is made: a short message, in a context of its own,
+//! says how many partitions it has, of how many bytes, and under which tags they will come. A
+//! partitioned receive waits for that from the beginning, so sends and receives find each other in
+//! the order in which they were made, whatever is started when. From then on each partition of the
+//! sender travels as a message with a tag of its own into its place in the receiver's buffer, as
+//! soon as it is marked ready; the receiver's partitions need not be the sender's.
 //!
 //! Both sides are tasks of the engine, so they go on in whatever call makes progress.
 

@@ -56,7 +56,7 @@ pub(crate) struct Source {
 }
 
 impl Mpi {
-    /// Where a send goes; `None` is `MPI_PROC_NULL`. `sending`: so many bytes go now.
+    /// Returns where a send goes; `None` is `MPI_PROC_NULL`. `sending`: this many bytes go now.
     #[inline]
     pub(crate) fn target(
         &self,
@@ -88,7 +88,7 @@ impl Mpi {
         })
     }
 
-    /// Where a receive looks; `None` is `MPI_PROC_NULL`.
+    /// Returns where a receive looks; `None` is `MPI_PROC_NULL`.
     #[inline]
     pub(crate) fn source(&self, comm: u32, source: i32, tag: i32) -> Result<Option<Source>> {
         self.with_comm(comm, |comm| {
@@ -233,7 +233,7 @@ impl Mpi {
         Ok(received(&outcome, room))
     }
 
-    /// As [`recv`](Self::recv), after [`recv_at_once`](Self::recv_at_once) has looked in vain.
+    /// As [`recv`](Self::recv), after [`recv_at_once`](Self::recv_at_once) has found nothing.
     ///
     /// # Errors
     /// When an argument is invalid.
@@ -448,7 +448,7 @@ impl Mpi {
         })
     }
 
-    /// A packed copy of `data`, for the operations that send and receive in one buffer.
+    /// Returns a packed copy of `data`, for the operations that send and receive in one buffer.
     #[must_use]
     pub fn packed_copy(&self, data: &Data) -> Data {
         let packed = Data::bytes(Mem::owned(data.size() as usize), data.size());

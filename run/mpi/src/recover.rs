@@ -177,7 +177,7 @@ impl Task for Agreeing {
 type Agreed = Arc<Mutex<Option<Value>>>;
 
 impl Mpi {
-    /// Tells the engine who is in a communicator, for the case that somebody dies.
+    /// Tells the engine the members of a communicator, for the case that one of them dies.
     pub(crate) fn enter_members(&self, comm: &Comm) {
         let groups = std::iter::once(&comm.group).chain(comm.remote.as_ref());
         let groups = groups.cloned().collect();
@@ -223,7 +223,7 @@ impl Mpi {
         Ok(self.rank.lock().lock().is_revoked(comm.collective()))
     }
 
-    /// The processes of a communicator, of both groups in an order on which all agree.
+    /// Returns the processes of a communicator, of both groups in an order on which all agree.
     fn participants(&self, comm: &Comm) -> Vec<u32> {
         match &comm.remote {
             None => comm.group.processes().collect(),
@@ -234,7 +234,7 @@ impl Mpi {
         }
     }
 
-    /// The processes of a communicator that are known to have died.
+    /// Returns the processes of a communicator that are known to have died.
     fn dead_of(&self, comm: &Comm) -> Vec<u32> {
         self.rank.progress();
         let dead = self.rank.lock().lock().dead();
@@ -252,8 +252,8 @@ impl Mpi {
         group_of(self.dead_of(&comm))
     }
 
-    /// `MPIX_Comm_ack_failed`: acknowledges the first `most` of those that `MPIX_Comm_get_failed` tells; how many of them
-    /// are acknowledged then.
+    /// `MPIX_Comm_ack_failed`: acknowledges the first `most` of those that `MPIX_Comm_get_failed`
+    /// returns; how many of them are acknowledged then.
     ///
     /// # Errors
     /// When the communicator is invalid.
@@ -360,7 +360,7 @@ impl Mpi {
         Ok(self.start_agreement(comm, u32::MAX, numbers))
     }
 
-    /// `MPIX_Comm_shrink`: a communicator of those who live.
+    /// `MPIX_Comm_shrink`: a communicator of the live processes.
     ///
     /// # Errors
     /// When the communicator is invalid.

@@ -62,7 +62,7 @@ impl Request {
 }
 
 impl Mpi {
-    /// A request for a message that went at once.
+    /// Returns a request for a message that went at once.
     #[inline(always)]
     pub(crate) fn request_sent(&self, message: Message) -> u32 {
         self.sent.add(message, self.rank.lock().is_shared())
@@ -93,12 +93,12 @@ impl Mpi {
         })
     }
 
-    /// A request for several operations without status.
+    /// Returns a request for several operations without status.
     pub(crate) fn request_several(&self, comm: u32, parts: Vec<ReqId>) -> Result<u32> {
         self.request_of(comm, parts, Finish::Nothing)
     }
 
-    /// A request for several operations without status, with something to do at their end.
+    /// Returns a request for several operations without status, with something to do at their end.
     pub(crate) fn request_of(&self, comm: u32, parts: Vec<ReqId>, finish: Finish) -> Result<u32> {
         self.request_insert(Request {
             comm,
@@ -108,7 +108,7 @@ impl Mpi {
         })
     }
 
-    /// A persistent request.
+    /// Returns a persistent request.
     pub(crate) fn request_persistent(&self, comm: u32, start: Start) -> Result<u32> {
         self.request_insert(Request {
             comm,
@@ -118,7 +118,7 @@ impl Mpi {
         })
     }
 
-    /// A generalized request.
+    /// Returns a generalized request.
     ///
     /// # Errors
     /// When there are too many requests.
@@ -126,8 +126,8 @@ impl Mpi {
         self.request_add(MPI_COMM_SELF, Active::User(user))
     }
 
-    /// A request of a crate above for an operation that has ended; `on` is the handle of the window or file whose error
-    /// handler gets its errors.
+    /// Returns a request of a crate above for an operation that has ended; `on` is the handle of
+    /// the window or file whose error handler gets its errors.
     ///
     /// # Errors
     /// When there are too many requests.
@@ -135,7 +135,8 @@ impl Mpi {
         self.request_add(on, Active::Done(status))
     }
 
-    /// The same for a one-sided operation under way: it is cancelled if the target has not such memory.
+    /// Makes a request for a one-sided operation under way; it is cancelled if the target has no
+    /// such memory.
     ///
     /// # Errors
     /// When there are too many requests.
@@ -161,7 +162,7 @@ impl Mpi {
         })
     }
 
-    /// What is under way, and the communicator.
+    /// Returns what is under way, and the communicator.
     #[inline]
     fn active(&self, handle: u32) -> Result<(Active, u32)> {
         if self.is_sent(handle)? {
@@ -232,7 +233,7 @@ impl Mpi {
         Ok(())
     }
 
-    /// How a persistent request begins, and whose error handler gets its errors.
+    /// Returns how a persistent request begins, and whose error handler gets its errors.
     pub(crate) fn request_start_of(&self, handle: u32) -> Result<(Option<Arc<Start>>, u32)> {
         if self.is_sent(handle)? {
             return Ok((None, MPI_COMM_SELF));
@@ -368,7 +369,7 @@ impl Mpi {
 }
 
 impl Ended {
-    /// The end of a null request.
+    /// Returns the end of a null request.
     pub(crate) fn nothing(handle: u32) -> Ended {
         Ended {
             status: Status::EMPTY,

@@ -21,7 +21,8 @@ const NAME: u64 = 1 << 32;
 /// In the state: some are being cancelled.
 const CANCELLED: u64 = 1 << 63;
 
-/// The requests of sends that went at once. Every function is told whether threads share the rank.
+/// The requests of sends that went at once. Every function gets as an argument whether threads
+/// share the rank.
 pub(crate) struct SentRequests {
     /// The handle of an entry that stays for ever; its generations are the handles.
     base: u32,
@@ -39,7 +40,8 @@ struct Name {
     tag_number: AtomicU64,
 }
 
-/// As the receiver in a name: the program was told that the request is over, so it cannot be cancelled any more.
+/// As the receiver in a name: the program has learned that the request is over, so it cannot be
+/// cancelled any more.
 const SETTLED: u32 = u32::MAX;
 
 /// A message that went at once.
@@ -137,7 +139,7 @@ impl SentRequests {
         }
     }
 
-    /// What is under way for one that is being cancelled.
+    /// Returns what is under way for one that is being cancelled.
     pub(crate) fn cancelling(&self, handle: u32) -> Option<Active> {
         if self.state.load(Ordering::Relaxed) & CANCELLED == 0 {
             return None;
@@ -156,7 +158,8 @@ impl SentRequests {
         active
     }
 
-    /// The program is told that it is over. Returns the message if it could still be cancelled.
+    /// Notes that the program learns that the request is over. Returns the message if it could
+    /// still be cancelled.
     pub(crate) fn settle(&self, handle: u32) -> Option<Message> {
         let name = self.names.get(generation(handle) as usize)?;
         let halves = |n: u64| ((n >> 32) as u32, n as u32);

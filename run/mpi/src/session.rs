@@ -1,8 +1,9 @@
 //! Sessions: MPI without a world, process sets, and communicators made of groups alone.
 //!
-//! A communicator of a group is made without a parent in whose context one could talk. Its members meet in a context
-//! that no communicator has; source and tag of these messages are a hash of the group, the string tag and the sender, so
-//! that operations under way at the same time do not mix.
+//! A communicator of a group is made without a parent in whose context they could communicate. Its
+//! members meet in a context that no communicator has; source and tag of these messages are a hash
+//! of the group, the string tag and the sender, so that operations under way at the same time do
+//! not mix.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,7 +26,7 @@ use crate::outcome::failure;
 use crate::{Mpi, fail, thread_level_name};
 
 /// The context in which processes meet that have no communicator in common.
-const MEETING: u32 = u32::MAX - 1;
+const GROUP_CONTEXT: u32 = u32::MAX - 1;
 
 /// A session of the program.
 pub struct Session {
@@ -36,7 +37,8 @@ pub struct Session {
     info: Info,
 }
 
-/// The level of thread support that the hints of a session ask for; `MPI_THREAD_MULTIPLE` when they do not ask.
+/// Returns the level of thread support that the hints of a session ask for; `MPI_THREAD_MULTIPLE`
+/// when they do not ask.
 ///
 /// # Errors
 /// When the value of `thread_level` is not a name of the standard.
@@ -143,7 +145,8 @@ impl Mpi {
         self.errhandler_share(errhandler)
     }
 
-    /// The process sets by name: the standard's two, one for each program of the job, one for each host.
+    /// Returns the process sets by name: the standard's two, one for each program of the job, one
+    /// for each host.
     #[must_use]
     pub fn psets(&self) -> Vec<(String, Group)> {
         let (me, size) = (self.rank.world_rank(), self.rank.world_size());
@@ -170,7 +173,7 @@ impl Mpi {
         sets
     }
 
-    /// The processes of a set.
+    /// Returns the processes of a set.
     ///
     /// # Errors
     /// When there is no set of that name.
@@ -185,7 +188,7 @@ impl Mpi {
         }
     }
 
-    /// What `MPI_Session_get_pset_info` tells of a set.
+    /// Returns what `MPI_Session_get_pset_info` returns for a set.
     ///
     /// # Errors
     /// When there is no set of that name.
@@ -214,7 +217,7 @@ impl Mpi {
         }
         let rank = self.rank_in(group, "the group")?;
         self.errhandler_retain(errhandler)?;
-        let key = Meeting::new(self, group, stringtag, 0);
+        let key = GroupKey::new(self, group, stringtag, 0);
         let id = if rank == 0 {
             self.propose_for(self.is_foreign(group))?
         } else {
@@ -273,17 +276,17 @@ impl Mpi {
             } else {
                 remote.union(local)
             };
-            let key = Meeting::new(self, &both, stringtag, 1);
+            let key = GroupKey::new(self, &both, stringtag, 1);
             let foreign = self.is_foreign(&both);
             ids = [
                 self.propose_for(foreign)?,
                 self.propose_for(self.is_foreign(local))?,
             ];
-            self.say(peer, &key, &ids[..1]);
-            let theirs = self.hear(peer, &key, 1)?[0];
+            self.send_in_group(peer, &key, &ids[..1]);
+            let theirs = self.receive_in_group(peer, &key, 1)?[0];
             ids[0] = ids[0].min(theirs);
         }
-        let key = Meeting::new(self, local, stringtag, 2);
+        let key = GroupKey::new(self, local, stringtag, 2);
         let ids = self.spread(local, rank, local_leader as u32, &key, &ids)?;
         let parts = |id, inner| Parts {
             id: Some(id),
@@ -330,7 +333,7 @@ impl Mpi {
         group: &Group,
         rank: u32,
         root: u32,
-        key: &Meeting,
+        key: &GroupKey,
         words: &[u32],
     ) -> Result<Vec<u32>> {
         let size = group.size();
@@ -346,35 +349,35 @@ impl Mpi {
             bit <<= 1;
         }
         if turned != 0 {
-            words = self.hear(process(turned - bit), key, words.len())?;
+            words = self.receive_in_group(process(turned - bit), key, words.len())?;
         }
         bit >>= 1;
         while bit > 0 {
             if turned + bit < size {
-                self.say(process(turned + bit), key, &words);
+                self.send_in_group(process(turned + bit), key, &words);
             }
             bit >>= 1;
         }
         Ok(words)
     }
 
-    fn say(&self, process: u32, key: &Meeting, words: &[u32]) {
+    fn send_in_group(&self, process: u32, key: &GroupKey, words: &[u32]) {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let length = bytes.len() as u64;
         let (source, tag) = key.from(self.identity(self.rank.world_rank()));
         let envelope = Envelope {
-            context: MEETING,
+            context: GROUP_CONTEXT,
             source,
             tag,
         };
         let data = Data::bytes(Mem::from_vec(bytes), length);
-        // Whoever waits for it finds out himself that it does not come.
+        // A process that waits for it finds out by itself that it does not come.
         let _ = self.rank.send(Mode::Standard, &data, process, envelope);
     }
 
-    fn hear(&self, process: u32, key: &Meeting, words: usize) -> Result<Vec<u32>> {
+    fn receive_in_group(&self, process: u32, key: &GroupKey, words: usize) -> Result<Vec<u32>> {
         let (source, tag) = key.from(self.identity(process));
-        let pattern = Pattern::new(MEETING, Some(source), Some(tag));
+        let pattern = Pattern::new(GROUP_CONTEXT, Some(source), Some(tag));
         let mem = Mem::owned(4 * words);
         let data = Data::bytes(mem.clone(), 4 * words as u64);
         if let Some(failed) = self.rank.recv(data, pattern, Some(process)).failed {
@@ -420,18 +423,18 @@ impl Mpi {
     }
 }
 
-/// Names one meeting of processes; see the module.
-struct Meeting(u64);
+/// Identifies one exchange among the members of a group; see the module.
+struct GroupKey(u64);
 
-impl Meeting {
-    fn new(mpi: &Mpi, members: &Group, stringtag: &str, kind: u8) -> Meeting {
+impl GroupKey {
+    fn new(mpi: &Mpi, members: &Group, stringtag: &str, kind: u8) -> GroupKey {
         let mut hasher = DefaultHasher::new();
         kind.hash(&mut hasher);
         stringtag.hash(&mut hasher);
         for process in members.processes() {
             mpi.identity(process).hash(&mut hasher);
         }
-        Meeting(hasher.finish())
+        GroupKey(hasher.finish())
     }
 
     /// Source and tag of messages from that process.

@@ -34,7 +34,7 @@ impl From<GroupError> for Error {
 }
 
 impl Comm {
-    /// The Cartesian topology.
+    /// Returns the Cartesian topology.
     ///
     /// # Errors
     /// When the communicator has none.
@@ -49,7 +49,7 @@ impl Comm {
         }
     }
 
-    /// The graph topology.
+    /// Returns the graph topology.
     ///
     /// # Errors
     /// When the communicator has none.
@@ -64,7 +64,7 @@ impl Comm {
         }
     }
 
-    /// The distributed graph topology.
+    /// Returns the distributed graph topology.
     ///
     /// # Errors
     /// When the communicator has none.
@@ -79,7 +79,7 @@ impl Comm {
         }
     }
 
-    /// The neighbours in whatever topology there is.
+    /// Returns the neighbours in whatever topology there is.
     ///
     /// # Errors
     /// When there is none.
@@ -154,7 +154,7 @@ impl Mpi {
         self.leading(&parent, nodes, Topology::Graph(Arc::new(graph)))
     }
 
-    /// A communicator of the first `size` processes of `parent`.
+    /// Returns a communicator of the first `size` processes of `parent`.
     fn leading(&self, parent: &Arc<Comm>, size: u32, topology: Topology) -> Result<u32> {
         let color = if parent.rank < size { 0 } else { MPI_UNDEFINED };
         self.comm_split(parent, color, 0, Some(topology))
@@ -191,7 +191,7 @@ impl Mpi {
         self.comm_split(&parent, 0, 0, Some(Topology::DistGraph(Arc::new(graph))))
     }
 
-    /// `MPI_Dist_graph_create`: every process names some edges; all are told to all.
+    /// `MPI_Dist_graph_create`: every process names some edges; all processes learn all edges.
     ///
     /// # Errors
     /// When a rank is invalid.

@@ -34,7 +34,8 @@ impl Mpl {
     /// `mpc_sync`
     ///
     /// # Errors
-    /// When there is no such group, the tasks do not do the same, or one has died. So it is with all operations of this file.
+    /// When there is no such group, the tasks do not do the same, or one has died. The same holds
+    /// for all operations of this file.
     pub fn sync(&self, gid: i32) -> Result<()> {
         let members = self.members(gid)?;
         self.run(&members, Operation::Barrier)
@@ -163,8 +164,8 @@ impl Mpl {
         self.run(&members, operation)
     }
 
-    /// With a function of the program: each who gets something gathers all and combines it itself, so the function runs
-    /// outside of the library and may do what it likes.
+    /// With a function of the program: each task that gets a result gathers all and combines it
+    /// itself, so the function runs outside of the library and may do what it likes.
     fn combine_user(
         &self,
         members: &Members,
@@ -217,8 +218,8 @@ impl Mpl {
         Ok(())
     }
 
-    /// `mpc_shift`: each one's bytes to the task `step` ranks further on. Without `periodic` nothing goes beyond the ends, and
-    /// who gets nothing keeps what it had.
+    /// `mpc_shift`: each one's bytes to the task `step` ranks further on. Without `periodic`
+    /// nothing goes beyond the ends, and a task that gets nothing keeps what it had.
     ///
     /// # Errors
     /// As [`sync`](Self::sync).
@@ -273,7 +274,7 @@ impl Mpl {
         Ok(())
     }
 
-    /// How many tasks a group has.
+    /// Returns how many tasks a group has.
     ///
     /// # Errors
     /// When there is no such group.

@@ -1,4 +1,4 @@
-//! What goes wrong and how it is told.
+//! Errors and how they are reported.
 
 use std::fmt;
 
@@ -25,14 +25,14 @@ pub struct Error(Box<(i32, String)>);
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error with a number of this file.
+    /// Returns an error with a number of this file.
     #[must_use]
     #[cold]
     pub fn new(number: i32, text: impl Into<String>) -> Error {
         Error(Box::new((number, text.into())))
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn number(&self) -> i32 {
         self.0.0

@@ -51,8 +51,9 @@ impl Mpl {
         self.add_group(handle, label)
     }
 
-    /// `mpc_partition`: divides a group, all of whose members call it, into one group for each label; they are ordered by
-    /// key. The id, or none for who gives the label *dontcare* and stays out.
+    /// `mpc_partition`: divides a group, all of whose members call it, into one group for each
+    /// label; they are ordered by key. Returns the id, or none for a task that passes the label
+    /// *dontcare* and stays out.
     ///
     /// # Errors
     /// When there is no such group, or the label is negative.
@@ -76,7 +77,7 @@ impl Mpl {
     /// `mpc_getlabel`
     ///
     /// # Errors
-    /// When there is no such group. So it is with all that ask for groups.
+    /// When there is no such group. The same holds for all functions that ask for groups.
     pub fn label(&self, gid: i32) -> Result<i32> {
         Ok(self.members(gid)?.label)
     }

@@ -51,12 +51,12 @@ pub struct Mpl {
     routines: Callbacks<(i32, Routine)>,
     /// Lights of this task's row of markers.
     lights: u32,
-    /// Held by who marks.
+    /// Held by the thread that marks.
     marking: Mutex<()>,
 }
 
 impl Mpl {
-    /// MPL on the rank that it shares with MPI; a row of markers has so many lights.
+    /// Returns MPL on the rank that it shares with MPI; a row of markers has `lights` lights.
     ///
     /// # Errors
     /// When the job cannot be a group.
@@ -79,7 +79,7 @@ impl Mpl {
         })
     }
 
-    /// The rank under it.
+    /// Returns the rank under it.
     #[must_use]
     pub fn mpi(&self) -> &'static Mpi {
         self.mpi
@@ -91,13 +91,13 @@ impl Mpl {
         self.rank.note_call(name);
     }
 
-    /// How many tasks there are.
+    /// Returns how many tasks there are.
     #[must_use]
     pub fn tasks(&self) -> i32 {
         self.rank.world_size() as i32
     }
 
-    /// The number of this one.
+    /// Returns the number of this one.
     #[must_use]
     pub fn task(&self) -> i32 {
         self.rank.world_rank() as i32

@@ -46,7 +46,7 @@ pub struct Strided {
 
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// Over already, with so many bytes.
+    /// Over already, with this many bytes.
     Done(Option<Received>, u64),
     Send(ReqId, u64),
     Receive(ReqId, u64),
@@ -66,8 +66,8 @@ struct Entry {
     places: Places,
     /// It has a routine, so nobody else waits for it.
     called: bool,
-    /// The id that `mpc_status` has told to be complete last, and its bytes.
-    told: Option<(i32, u64)>,
+    /// The id that `mpc_status` reported as complete last, and its bytes.
+    reported: Option<(i32, u64)>,
 }
 
 /// Ids are above 0, which programs take for none.
@@ -91,20 +91,20 @@ impl Table {
                     part,
                     places,
                     called,
-                    told: None,
+                    reported: None,
                 });
                 self.entries.len() as u32 - 1
             }
         };
         let entry = &mut self.entries[place as usize];
-        let (generation, told) = (entry.generation, entry.told);
+        let (generation, reported) = (entry.generation, entry.reported);
         *entry = Entry {
             generation,
             used: true,
             part,
             places,
             called,
-            told,
+            reported,
         };
         Ok(id_of(place, generation))
     }
@@ -125,16 +125,17 @@ impl Table {
         }
     }
 
-    fn told(&mut self, id: i32) -> Option<&mut Option<(i32, u64)>> {
+    fn reported(&mut self, id: i32) -> Option<&mut Option<(i32, u64)>> {
         let place = id.wrapping_sub(1) as usize & ((1 << PLACE_BITS) - 1);
-        self.entries.get_mut(place).map(|entry| &mut entry.told)
+        self.entries.get_mut(place).map(|entry| &mut entry.reported)
     }
 
-    /// The bytes of a message that `mpc_status` has told to be complete, unless somebody has asked since.
-    fn take_told(&mut self, id: i32) -> Option<u64> {
-        let told = self.told(id)?;
-        let (_, bytes) = (*told).filter(|&(of, _)| of == id)?;
-        *told = None;
+    /// Takes the bytes of a message that `mpc_status` has reported as complete, unless they have
+    /// been taken since.
+    fn take_reported(&mut self, id: i32) -> Option<u64> {
+        let reported = self.reported(id)?;
+        let (_, bytes) = (*reported).filter(|&(of, _)| of == id)?;
+        *reported = None;
         Some(bytes)
     }
 
@@ -148,7 +149,7 @@ impl Table {
         Ok(taken)
     }
 
-    /// The ids that a wait for any or all means.
+    /// Returns the ids that a wait for any or all means.
     fn waited(&self) -> Vec<i32> {
         let used = (0u32..)
             .zip(&self.entries)
@@ -158,7 +159,7 @@ impl Table {
 }
 
 impl Mpl {
-    /// The data of blocks in `mem`.
+    /// Returns the data of blocks in `mem`.
     ///
     /// # Errors
     /// When they overlap or are too large.
@@ -308,7 +309,8 @@ impl Mpl {
             }
             None => Part::Done(Some(nothing(kind)), 0),
         };
-        // What was told exactly stands there already, and there are programs whose places do not live until the end.
+        // What was named exactly stands there already, and there are programs whose places do not
+        // live until the end.
         let places = Places {
             source: if source == DONTCARE { places.source } else { 0 },
             kind: if kind == DONTCARE { places.kind } else { 0 },
@@ -316,8 +318,8 @@ impl Mpl {
         self.requests.lock().insert(part, places, called)
     }
 
-    /// `mpc_wait`: waits for a message, for any (the id tells which) or for all. The id and the bytes; of all messages, those
-    /// of all. `note` gets what is known of each that was received.
+    /// `mpc_wait`: waits for a message, for any (the id says which) or for all. The id and the
+    /// bytes; of all messages, those of all. `note` gets what is known of each that was received.
     ///
     /// # Errors
     /// When there is no such id, or a message cannot be completed.
@@ -325,8 +327,8 @@ impl Mpl {
         let waited = match id {
             DONTCARE | ALLMSG => self.requests.lock().waited(),
             _ => {
-                let told = self.requests.lock().take_told(id);
-                let bytes = match told {
+                let reported = self.requests.lock().take_reported(id);
+                let bytes = match reported {
                     Some(bytes) => bytes,
                     None => self.complete(id, &mut note)?,
                 };
@@ -369,8 +371,8 @@ impl Mpl {
             return Ok(None);
         }
         let bytes = self.complete(id, &mut note)?;
-        if let Some(told) = self.requests.lock().told(id) {
-            *told = Some((id, bytes));
+        if let Some(reported) = self.requests.lock().reported(id) {
+            *reported = Some((id, bytes));
         }
         Ok(Some(bytes))
     }
@@ -499,7 +501,7 @@ impl Mpl {
     }
 }
 
-/// What comes from no task.
+/// Returns what comes from no task.
 fn nothing(kind: i32) -> Received {
     Received {
         source: NULLTASK,

@@ -28,7 +28,7 @@ impl Mpl {
     ) -> Result<()> {
         self.start_service()?;
         let id = self.ireceive(data, source, kind, places, true)?;
-        // The routine may run before this returns, and may look where the id is wanted.
+        // The routine may run before this returns, and may read the place where the id is wanted.
         tell(id);
         self.routines.add(&self.rank, (id, routine));
         Ok(())

@@ -121,7 +121,8 @@ impl Mpl {
         self.mpi.stop_progress_thread();
     }
 
-    /// `mpc_queryintrdelay`: how long the thread looks for more after it has moved something, in microseconds.
+    /// `mpc_queryintrdelay`: how long the thread spins for more after it has moved something, in
+    /// microseconds.
     #[must_use]
     pub fn interrupt_delay(&self) -> i32 {
         i32::try_from(self.rank.spin_ns() / 1000).unwrap_or(MOST_DELAY)

@@ -2,7 +2,7 @@
 
 /// No process type.
 pub const INVALID_PTYPE: i64 = -1;
-/// The first force type: messages of these types are received only by who asks for exactly that type.
+/// The first force type: only calls that ask for exactly such a type receive its messages.
 pub const FORCE_TYPE: i64 = 0x4000_0000;
 /// Scheduling of a partition: each process by itself.
 pub const NX_STD: i64 = 0;
@@ -19,7 +19,7 @@ pub const NX_ATTR_END: i64 = -1;
 pub const NX_ATTR_SZ: i64 = 1;
 /// Rows and columns: two `int`.
 pub const NX_ATTR_RECT: i64 = 2;
-/// Nodes one by one: an `int` and an array of so many `long`.
+/// Nodes one by one: an `int` and an array of as many `long`s.
 pub const NX_ATTR_MAP: i64 = 3;
 /// Where a rectangle begins: an `int`.
 pub const NX_ATTR_ANCHOR: i64 = 4;

@@ -47,7 +47,7 @@ pub enum Side {
 }
 
 impl Control {
-    /// `nx_initve`: an application of so many nodes; 0: one for each usable core.
+    /// `nx_initve`: an application of this many nodes; 0: one for each usable core.
     ///
     /// # Errors
     /// When the number is wrong, or there is no shared memory for it.
@@ -95,7 +95,7 @@ impl Control {
         let _ = self.handed_down.into_raw_fd();
     }
 
-    /// How many nodes the application has.
+    /// Returns how many nodes the application has.
     #[must_use]
     pub fn nodes(&self) -> i64 {
         i64::from(self.nodes)
@@ -207,14 +207,14 @@ impl Control {
             let aborted = self.segment.registry().aborted();
             first = Some(Error::new(EQFAULT, end_of(node, status, aborted)));
             for &other in self.children.keys() {
-                // Who is gone already need not be ended.
+                // A process that has ended already need not be ended.
                 let _ = signal::send(other, signal::SIGTERM);
             }
         }
         first.map_or(Ok(()), Err)
     }
 
-    /// The nodes of a list, if all are there and free.
+    /// Returns the nodes of a list, if all are there and free.
     fn free(&self, nodes: Option<&[i64]>) -> Result<Vec<u32>> {
         let Some(nodes) = nodes else {
             let all: Vec<i64> = (0..self.nodes()).collect();

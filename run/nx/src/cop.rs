@@ -47,12 +47,12 @@ impl Cop {
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         if work.is_none() {
             let (give, take) = channel::<Routine>();
-            let (tell, told) = channel();
+            let (sender, receiver) = channel();
             let started = std::thread::Builder::new()
                 .name("margay-cop".into())
                 .spawn(move || {
                     SignalSet::all().block();
-                    let _ = tell.send(this_thread());
+                    let _ = sender.send(this_thread());
                     for routine in take {
                         routine();
                     }
@@ -61,7 +61,7 @@ impl Cop {
                 refuse!(EQSTATE, "the system gives no thread: {error}");
             }
             self.thread
-                .store(told.recv().unwrap_or(1), Ordering::Relaxed);
+                .store(receiver.recv().unwrap_or(1), Ordering::Relaxed);
             *work = Some(give);
         }
         let sent = work.as_ref().is_some_and(|give| give.send(routine).is_ok());

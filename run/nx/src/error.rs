@@ -1,4 +1,4 @@
-//! What goes wrong and how it is told.
+//! Errors and how they are reported.
 
 use std::fmt;
 
@@ -16,20 +16,20 @@ pub struct Error(Box<(i64, String)>);
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error with a number of `constants`.
+    /// Returns an error with a number of `constants`.
     #[must_use]
     #[cold]
     pub fn new(number: i64, text: impl Into<String>) -> Error {
         Error(Box::new((number, text.into())))
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn number(&self) -> i64 {
         self.0.0
     }
 
-    /// The sentence.
+    /// Returns the sentence.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0.1
@@ -58,7 +58,7 @@ macro_rules! refuse {
     };
 }
 
-/// What a number means, and `None` for one that is not NX's.
+/// Returns what a number means, and `None` for one that is not NX's.
 #[must_use]
 pub fn meaning(number: i64) -> Option<&'static str> {
     Some(match number {

@@ -18,7 +18,8 @@ impl Nx {
     /// `gsync`: waits until all have come.
     ///
     /// # Errors
-    /// When the nodes do not do the same, or one has died. So it is with all operations of this file.
+    /// When the nodes do not do the same, or one has died. The same holds for all operations of
+    /// this file.
     pub fn global_sync(&self) -> Result<()> {
         Ok(self.mpi.collective(self.everybody()?, Operation::Barrier)?)
     }
@@ -76,7 +77,7 @@ impl Nx {
             bytes.chunks(8).map(number).collect()
         });
         let total: u64 = lengths.iter().sum();
-        // All of them are told the lengths, but each has a buffer of its own.
+        // All of them learn the lengths, but each has a buffer of its own.
         let short = total > room;
         let y = if short { Mem::owned(total as usize) } else { y };
         self.collect(x, bytes, y, lengths)?;
@@ -105,7 +106,7 @@ impl Nx {
         self.collect(x, own, y, known)
     }
 
-    /// How many nodes take part in global operations, and which of them this one is.
+    /// Returns how many nodes take part in global operations, and which of them this one is.
     ///
     /// # Errors
     /// As [`global_sync`](Self::global_sync).

@@ -16,7 +16,8 @@ pub type Handler = Box<dyn FnOnce(Info) + Send>;
 /// A message with a handler.
 pub(crate) struct Handled {
     parts: Vec<Part>,
-    /// What the handler is told of a message that was sent; that of a received one is told by itself.
+    /// What the handler gets about a message that was sent; of a received one it gets that
+    /// message's own info.
     info: Info,
     handler: Handler,
     call: &'static str,

@@ -63,9 +63,10 @@ pub struct Nx {
     mpi: &'static Mpi,
     rank: Arc<Rank>,
     nodes: Nodes,
-    /// The own address, as it stands in envelopes.
+    /// This process's address, as it stands in envelopes.
     own: AtomicU32,
-    /// All processes that were started with the own type, in the order of their nodes; since the first global operation.
+    /// All processes that were started with this process's type, in the order of their nodes; since
+    /// the first global operation.
     everybody: OnceLock<Arc<Comm>>,
     mids: RankLock<Table>,
     handlers: Callbacks<Handled>,
@@ -93,7 +94,7 @@ impl Nx {
         })
     }
 
-    /// The rank under it.
+    /// Returns the rank under it.
     #[must_use]
     pub fn mpi(&self) -> &'static Mpi {
         self.mpi
@@ -137,7 +138,7 @@ impl Nx {
         Ok(())
     }
 
-    /// `nodedim`: the dimension of the smallest hypercube that has so many nodes.
+    /// `nodedim`: the dimension of the smallest hypercube that has this many nodes.
     #[must_use]
     pub fn dimension(&self) -> i64 {
         i64::from(self.nodes.count().next_power_of_two().trailing_zeros())
@@ -175,7 +176,7 @@ impl Nx {
         Ok(())
     }
 
-    /// The communicator for global operations.
+    /// Returns the communicator for global operations.
     #[inline]
     fn everybody(&self) -> Result<&Arc<Comm>> {
         match self.everybody.get() {

@@ -25,8 +25,8 @@ pub(crate) struct Table {
 struct Entry {
     generation: u32,
     used: bool,
-    /// The id that `msgdone` has told to be complete last.
-    told: Option<i64>,
+    /// The id that `msgdone` reported as complete last.
+    reported: Option<i64>,
     /// The usual case is one part.
     first: Option<Part>,
     more: Vec<Part>,
@@ -69,19 +69,22 @@ impl Table {
         }
     }
 
-    /// `msgdone` tells that this is complete.
-    fn tell(&mut self, mid: i64) {
+    /// Notes that `msgdone` reports this as complete.
+    fn report(&mut self, mid: i64) {
         let place = mid.wrapping_sub(1) as usize & ((1 << PLACE_BITS) - 1);
         if let Some(entry) = self.entries.get_mut(place) {
-            entry.told = Some(mid);
+            entry.reported = Some(mid);
         }
     }
 
-    /// Whether `msgdone` has told that this was complete, and nobody has asked since.
-    fn take_told(&mut self, mid: i64) -> bool {
+    /// Whether `msgdone` has reported this as complete, and it has not been taken since.
+    fn take_reported(&mut self, mid: i64) -> bool {
         let place = mid.wrapping_sub(1) as usize & ((1 << PLACE_BITS) - 1);
-        let entry = self.entries.get_mut(place).filter(|e| e.told == Some(mid));
-        entry.is_some_and(|entry| entry.told.take().is_some())
+        let entry = self
+            .entries
+            .get_mut(place)
+            .filter(|e| e.reported == Some(mid));
+        entry.is_some_and(|entry| entry.reported.take().is_some())
     }
 
     fn remove(&mut self, mid: i64) -> Result<(Option<Part>, Vec<Part>)> {
@@ -127,8 +130,9 @@ impl Nx {
         self.mids.lock().insert(None, parts)
     }
 
-    /// `msgwait`: waits until all messages that the id stands for are complete. `note` gets place and info of each that was
-    /// received. The id is gone. One that `msgdone` has told to be complete may be waited for once more.
+    /// `msgwait`: waits until all messages that the id stands for are complete. `note` gets place
+    /// and info of each that was received. The id is gone. One that `msgdone` has reported as
+    /// complete may be waited for once more.
     ///
     /// # Errors
     /// When there is no such id, or a message was too long or cannot be completed.
@@ -138,7 +142,7 @@ impl Nx {
         }
         let removed = {
             let mut mids = self.mids.lock();
-            if mids.take_told(mid) {
+            if mids.take_reported(mid) {
                 return Ok(());
             }
             mids.remove(mid)?
@@ -164,7 +168,7 @@ impl Nx {
         };
         if done {
             self.wait(mid, note)?;
-            self.mids.lock().tell(mid);
+            self.mids.lock().report(mid);
         } else {
             self.rank.yield_if_oversubscribed();
         }

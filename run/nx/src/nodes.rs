@@ -1,4 +1,4 @@
-//! Who is where: nodes, the types of the processes on them, and the ranks that these are.
+//! Which process is where: nodes, the types of the processes on them, and the ranks that these are.
 
 use margay_core_registry::place::{self, UNPLACED};
 use margay_run_engine::{Pending, Rank};
@@ -48,13 +48,14 @@ impl Nodes {
         self.own
     }
 
-    /// How many nodes there are.
+    /// Returns how many nodes there are.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// The ranks that were started with the same type as this one, in the order of their nodes. Waits until all processes
-    /// are known, which matters only where a controlling process starts them in several steps.
+    /// Returns the ranks that were started with the same type as this one, in the order of their
+    /// nodes. Waits until all processes are known, which matters only where a controlling process
+    /// starts them in several steps.
     pub(crate) fn siblings(&self, rank: &Rank) -> Vec<u32> {
         let known = || places(rank).all(|(_, ptype)| ptype != UNPLACED);
         rank.block(|_| known().then_some(()), |_| Some(Pending::Elsewhere));
@@ -67,8 +68,8 @@ impl Nodes {
         all.into_iter().map(|(_, rank)| rank).collect()
     }
 
-    /// The rank of the process of that type on that node. A process that is alone on its node gets the messages to all
-    /// types; they wait until it has the type that they are for.
+    /// Returns the rank of the process of that type on that node. A process that is alone on its
+    /// node gets the messages to all types; they wait until it has the type that they are for.
     #[inline]
     pub(crate) fn find(&self, rank: &Rank, node: i64, ptype: u32) -> Result<u32> {
         if (0..i64::from(self.count)).contains(&node) {
@@ -102,7 +103,7 @@ impl Nodes {
         }
     }
 
-    /// The only rank on that node, if there is only one.
+    /// Returns the only rank on that node, if there is only one.
     #[inline]
     pub(crate) fn alone(&self, node: i64) -> Result<Option<u32>> {
         if !(0..i64::from(self.count)).contains(&node) {
@@ -117,7 +118,7 @@ impl Nodes {
         })
     }
 
-    /// The ranks that node and type select, -1 for all, this one last.
+    /// Returns the ranks that node and type select, -1 for all, this one last.
     pub(crate) fn all(&self, rank: &Rank, node: i64, ptype: i64) -> Result<Vec<u32>> {
         if node != -1 {
             self.alone(node)?;
@@ -138,7 +139,7 @@ impl Nodes {
         Ok(found)
     }
 
-    /// All nodes on which there is a process but the own.
+    /// Returns all nodes on which there is a process, but this process's node.
     pub(crate) fn others(&self) -> impl Iterator<Item = i64> + '_ {
         let own = i64::from(self.own.0);
         let used = |node: &i64| {
@@ -191,7 +192,7 @@ fn places(rank: &Rank) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-/// The type that the process of a rank has now.
+/// Returns the type that the process of a rank has now.
 fn process_type(rank: &Rank, of: u32) -> u32 {
     place::process_type(rank.peers().note(of, place::KEY).as_deref())
 }

@@ -85,7 +85,7 @@ impl Options {
         Ok(())
     }
 
-    /// The words for the launcher that start `program` with these options.
+    /// Returns the words for the launcher that start `program` with these options.
     fn words(&self, program: OsString, arguments: &[String]) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
         if let Some(size) = self.size {
@@ -173,7 +173,8 @@ pub fn keep_rectangle(rows: i64, columns: i64) {
     margay_sys_os::process::set_variable(ENV_RECTANGLE, &format!("{rows}x{columns}"));
 }
 
-/// Rows and columns of so many nodes: as asked for when the job was started, else as square as possible.
+/// Returns the rows and columns of this many nodes: as asked for when the job was started, else as
+/// square as possible.
 #[must_use]
 pub fn rectangle(count: u32) -> (i64, i64) {
     let asked = std::env::var(ENV_RECTANGLE).ok();

@@ -6,7 +6,7 @@ use margay_sys_os::user::{Mem, Piece};
 use crate::error::*;
 use crate::{CONTEXT, Info, Nx, ptype_of, refuse};
 
-/// The bit that tells force types.
+/// The bit that marks force types.
 const FORCE: u32 = 1 << 30;
 /// The bit of a type selector that makes it a mask.
 const MASK: u32 = 1 << 31;
@@ -33,7 +33,8 @@ pub struct Outgoing {
 }
 
 impl Nx {
-    /// What messages of these types to this process are wanted, from this node and process type (-1: any).
+    /// Returns what messages of these types to this process are wanted, from this node and process
+    /// type (-1: any).
     ///
     /// # Errors
     /// When there is no such node or type.
@@ -210,7 +211,7 @@ impl Nx {
         wanted: Wanted,
         place: usize,
     ) -> Result<Vec<Part>> {
-        // What is wrong about the send must be told before the receive is posted.
+        // Errors of the send must be reported before the receive is posted.
         let probe = match out.node {
             -1 => self.node(),
             node => node,
@@ -265,8 +266,8 @@ impl Nx {
     }
 }
 
-/// The pattern for a type selector: a type, or a mask, in which bits 0 to 29 select the types 0 to 29, and bit 30 all other
-/// types but the force types. -1 is the mask of all.
+/// Returns the pattern for a type selector: a type, or a mask, in which bits 0 to 29 select the
+/// types 0 to 29, and bit 30 all other types but the force types. -1 is the mask of all.
 #[inline]
 fn select(pattern: Pattern, typesel: i64) -> Result<Pattern> {
     let selector = match u32::try_from(typesel) {
@@ -288,7 +289,7 @@ fn select(pattern: Pattern, typesel: i64) -> Result<Pattern> {
     })
 }
 
-/// What an ended receive tells.
+/// Returns the information about an ended receive.
 #[inline]
 fn received(outcome: &Outcome, room: u64) -> Result<Info> {
     let info = info(outcome.source, outcome.tag, outcome.bytes);

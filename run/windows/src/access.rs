@@ -23,9 +23,10 @@ use margay_run_mpi::{Status, fail};
 pub const SHORT: usize = 64 << 10;
 
 impl Windows<'_> {
-    /// Does a dense operation at once, or leaves it for its target, where nothing stands in the way: an epoch is open, the
-    /// target's memory is mapped, or it has an RMA queue, and the displacement inside of it. Returns false otherwise; [`Windows::access`] then tells what is wrong or goes
-    /// another way.
+    /// Does a dense operation at once, or leaves it for its target, where that is possible: an
+    /// epoch is open, the target's memory is mapped or it has an RMA queue, and the displacement is
+    /// inside the memory. Returns false otherwise; [`Windows::access`] then reports the error or
+    /// goes another way.
     #[inline(always)]
     pub fn access_at_once(
         self,
@@ -274,7 +275,7 @@ impl Windows<'_> {
         Ok(job)
     }
 
-    /// The operation of an accumulation.
+    /// Returns the operation of an accumulation.
     fn accumulation(&self, handle: u32) -> Result<Op> {
         match self.mpi.op(handle)? {
             op::Op::Builtin(op) => Ok(op),
@@ -287,7 +288,7 @@ impl Windows<'_> {
 }
 
 impl Window {
-    /// The error of who waits for a process that accumulated to the target when it died.
+    /// Returns the error of a wait for a process that accumulated to the target when it died.
     #[cold]
     fn half_done(&self, target: u32, process: u32) -> Error {
         Error::new(

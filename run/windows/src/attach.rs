@@ -33,8 +33,8 @@ struct Piece {
 const FIRST: u32 = 16;
 
 impl Attachments {
-    /// The memory that covers `[address, address + bytes)`, one piece or several that touch each other, and its own
-    /// address.
+    /// Returns the memory that covers `[address, address + bytes)`, one piece or several that touch
+    /// each other, and its own address.
     pub(super) fn find(&self, address: u64, bytes: u64) -> Option<(Mem, u64)> {
         let at = |address: u64| {
             let mut pieces = self.pieces.iter();
@@ -111,7 +111,7 @@ impl Attachments {
         Ok(())
     }
 
-    /// The addresses of its tables, to be freed with the window.
+    /// Returns the addresses of its tables, to be freed with the window.
     pub(super) fn take_made(&mut self) -> Vec<usize> {
         self.table = None;
         std::mem::take(&mut self.made)
@@ -249,7 +249,8 @@ fn no_table(capacity: u32, window: &Window) -> Error {
     )
 }
 
-/// What `target`, a process of `members`, has attached that covers `[address, address + bytes)`.
+/// Returns what `target`, a process of `members`, has attached that covers `[address, address +
+/// bytes)`.
 pub(super) fn look_up(
     segment: &Arc<Segment>,
     window: &Window,

@@ -48,12 +48,12 @@ fn extent(basic: Basic) -> usize {
     basic.extent() as usize
 }
 
-/// Where each of the packed elements starts.
+/// Returns where each of the packed elements starts.
 fn elements(basic: Basic, bytes: usize) -> impl Iterator<Item = usize> {
     (0..bytes).step_by(basic.size() as usize)
 }
 
-/// The parts of a pair: packed position, position in C, bytes.
+/// Returns the parts of a pair: packed position, position in C, bytes.
 fn parts(basic: Basic) -> [(usize, usize, usize); 2] {
     let (value, index) = basic.pair().expect("only pairs have holes");
     let (value, index) = (value.size() as usize, index.size() as usize);

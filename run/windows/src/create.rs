@@ -65,7 +65,7 @@ impl Windows<'_> {
         Ok((handle, self.window(handle)?.values.base))
     }
 
-    /// `MPI_Win_allocate_shared`: the window and the address of the own part.
+    /// `MPI_Win_allocate_shared`: the window and the address of this rank's part.
     ///
     /// # Errors
     /// When an argument is invalid, the processes share no memory or not enough is left.
@@ -142,7 +142,7 @@ impl Windows<'_> {
             return Err(error);
         }
         let completed = self.complete_operations(&window, None);
-        // Nobody's memory goes before all who live are done with it.
+        // No memory is freed before all live processes are done with it.
         if self.mpi.may_be_survived(&window.comm) {
             self.mpi.agree_to_go_on(&window.comm);
         } else {

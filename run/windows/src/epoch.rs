@@ -82,7 +82,7 @@ impl Window {
         self.all.load(Ordering::Relaxed) || target.open.load(Ordering::Relaxed) != CLOSED
     }
 
-    /// The error of an operation outside of an epoch.
+    /// Returns the error of an operation outside of an epoch.
     #[cold]
     pub(super) fn outside(&self, target: u32) -> Error {
         let epoch = self.epoch().describe();

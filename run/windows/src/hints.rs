@@ -17,7 +17,7 @@ const KEYS: [(&str, &str); 7] = [
     ("alloc_shared_noncontig", "false"),
 ];
 
-/// The hints in force for a program that gave these.
+/// Returns the hints in force for a program that gave these.
 pub(super) fn in_force(given: &Info) -> Info {
     let value = |key: &str| given.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
     KEYS.iter()
@@ -30,7 +30,8 @@ pub(super) fn is_set(given: &Info, key: &str) -> bool {
     given.iter().any(|(k, v)| k == key && v == "true")
 }
 
-/// The alignment in bytes that is asked for the memory of an allocated window, 1 if none is.
+/// Returns the alignment in bytes that is asked for the memory of an allocated window, 1 if none
+/// is.
 pub(super) fn alignment(given: &Info) -> usize {
     let asked = given
         .iter()
@@ -44,7 +45,7 @@ pub(super) fn alignment(given: &Info) -> usize {
 }
 
 impl Window {
-    /// The hints in force.
+    /// Returns the hints in force.
     #[must_use]
     pub fn info(&self) -> Info {
         self.state().info.clone()

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `lib.rs` | the window and what is asked of it without communicating |
 //! | `create.rs` | the functions that make and free windows |
-//! | `make.rs` | making a window: what its processes tell each other, and the ways that follow |
+//! | `make.rs` | making a window: what its processes send each other, and the paths that follow |
 //! | `hints.rs` | the hints of a window |
 //! | `attach.rs` | memory of dynamic windows |
 //! | `operation.rs` | put, get, accumulate and their kin as values, and their checks |
@@ -82,7 +82,7 @@ impl Default for WindowsState {
 }
 
 impl WindowsState {
-    /// The lock around the table, to be made cheap where the program has one thread.
+    /// Returns the lock around the table, to be made cheap where the program has one thread.
     #[must_use]
     pub fn lock(&self) -> &RankLock<Table<Arc<Window>>> {
         &self.table
@@ -203,7 +203,7 @@ struct State {
     info: Info,
 }
 
-/// A part of a window as `MPI_Win_shared_query` tells it.
+/// A part of a window as `MPI_Win_shared_query` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its size in bytes.
@@ -226,19 +226,19 @@ impl Flavor {
 }
 
 impl Window {
-    /// The handle.
+    /// Returns the handle.
     #[must_use]
     pub fn handle(&self) -> u32 {
         self.handle.load(Ordering::Relaxed)
     }
 
-    /// The communicator of its processes.
+    /// Returns the communicator of its processes.
     #[must_use]
     pub fn comm(&self) -> &Arc<Comm> {
         &self.comm
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> String {
         self.state().name.clone()
@@ -249,7 +249,7 @@ impl Window {
         self.state().name = name;
     }
 
-    /// The handle of its error handler.
+    /// Returns the handle of its error handler.
     #[must_use]
     pub fn errhandler(&self) -> u32 {
         self.state().errhandler
@@ -260,7 +260,8 @@ impl Window {
         Access::new(self.state(), |s| &s.attributes, |s| &mut s.attributes)
     }
 
-    /// The value of a predefined attribute as `MPI_Win_get_attr` gives it: the base, or where the number stands.
+    /// Returns the value of a predefined attribute as `MPI_Win_get_attr` gives it: the base, or
+    /// where the number stands.
     #[must_use]
     pub fn predefined_attribute(&self, key: i32) -> Option<usize> {
         let values = &self.values;
@@ -287,7 +288,7 @@ impl Window {
         }
     }
 
-    /// The target of a rank that the program names; `None` is `MPI_PROC_NULL`.
+    /// Returns the target of a rank that the program names; `None` is `MPI_PROC_NULL`.
     #[inline]
     fn target(&self, rank: i32) -> Result<Option<u32>> {
         match self.targets.get(rank as usize) {
@@ -316,7 +317,7 @@ impl Window {
 }
 
 impl Windows<'_> {
-    /// The window of a handle.
+    /// Returns the window of a handle.
     ///
     /// # Errors
     /// When there is none.
@@ -328,7 +329,7 @@ impl Windows<'_> {
         }
     }
 
-    /// What to do about an error on a window; `None` if the handle is not one of a window.
+    /// Returns what to do about an error on a window; `None` if the handle is not one of a window.
     #[must_use]
     pub fn error_action(&self, handle: u32) -> Option<Action> {
         let window = self.table().get(handle).cloned()?;
@@ -364,7 +365,7 @@ impl Windows<'_> {
             let address = match &target.path {
                 _ if none => None,
                 AccessPath::Mapped(mem) => Some(mem.address()),
-                // The own memory is always here.
+                // This rank's memory is always here.
                 _ => (rank as u32 == window.rank()).then_some(window.values.base),
             };
             Part {

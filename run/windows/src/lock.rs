@@ -14,7 +14,8 @@ use super::server::Which;
 use super::sync::not_locked;
 use super::{Window, Windows};
 
-/// Classes of the lock of all targets: it is held for all, or by who locks a target exclusively.
+/// Classes of the lock of all targets: it is held for all targets, or by a rank that locks one
+/// target exclusively.
 const FOR_ALL: usize = 0;
 const FOR_ONE: usize = 1;
 
@@ -196,7 +197,7 @@ impl Windows<'_> {
                 let process = window.targets[keeper as usize].process;
                 self.mpi.rank().block(
                     |engine| match serving.take_granted(which) {
-                        Some(told) => Some(told.or_else(lost)),
+                        Some(answer) => Some(answer.or_else(lost)),
                         None => engine.is_dead(process).then(|| lost(keeper)),
                     },
                     |_| pending(),
@@ -220,7 +221,7 @@ impl Windows<'_> {
 }
 
 impl Window {
-    /// The lock in the control block, and whether its class 1 excludes itself.
+    /// Returns the lock in the control block, and whether its class 1 excludes itself.
     fn lock_of(&self, which: Which) -> Option<(&Lock, bool)> {
         let block = self.block.as_ref()?;
         Some(match which {
@@ -236,7 +237,8 @@ impl Window {
         }
     }
 
-    /// A rank that has died and says to the end that it holds the lock, or waits for it, so that it is not to be had in this class.
+    /// Returns a rank that has died and says to the end that it holds the lock, or waits for it, so
+    /// that it is not to be had in this class.
     fn dead_holder(&self, engine: &Engine, which: Which, class: usize) -> Option<u32> {
         let block = self.block.as_ref()?;
         let claims = |by, of| block.claim(by, of).load(Ordering::Relaxed);

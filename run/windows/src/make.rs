@@ -1,8 +1,9 @@
 //! Making a window.
 //!
-//! It takes two exchanges. In the first everybody tells where its memory is, and rank 0 the number of the window's
-//! communicator and where the control block is. In the second everybody votes whether it can map what the others have
-//! told and attach to their processes; so all know alike which paths there are.
+//! It takes two exchanges. In the first every rank reports where its memory is, and rank 0 the
+//! number of the window's communicator and where the control block is. In the second every rank
+//! votes whether it can map what the others have reported and attach to their processes; so all
+//! know alike which paths there are.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -56,7 +57,7 @@ pub(super) struct Made {
 pub(super) struct Wanted<'a> {
     parent: &'a Arc<Comm>,
     flavor: Flavor,
-    /// Of the own part, in bytes.
+    /// Of this rank's part, in bytes.
     size: u64,
     /// Bytes of one displacement.
     unit: i64,
@@ -96,7 +97,7 @@ impl<'a> Wanted<'a> {
         self.parent.rank
     }
 
-    /// Where memory of this process is, if it is in an arena: 1 + process, offset there.
+    /// Returns where memory of this process is, if it is in an arena: 1 + process, offset there.
     fn place(&self, address: usize, bytes: u64) -> Option<(u64, u64)> {
         let (owner, offset) = self.segment?.place_of(address, bytes)?;
         Some((u64::from(owner) + 1, offset))
@@ -115,7 +116,7 @@ impl<'a> Wanted<'a> {
 /// What a process that tries to attach to another one reads there, and writes behind it.
 const PROBE: u64 = 0x7769_6e64_6f77_0a0d;
 
-/// What a process tells the others about its part of the window.
+/// What a process sends the others about its part of the window.
 #[derive(Clone, Copy, Default)]
 struct WindowInfo {
     /// Of rank 0: the number of the window's communicator.
@@ -178,7 +179,7 @@ const BLOCK: u64 = 1;
 const VIEWS: u64 = 2;
 const ATTACH: u64 = 4;
 
-/// What this process brings to a window, before the others have told anything.
+/// What this process brings to a window, before the others have reported anything.
 struct Offer {
     made: Made,
     info: WindowInfo,
@@ -229,7 +230,7 @@ impl Windows<'_> {
                 wanted.size
             );
         }
-        // Where the own memory is, whichever way others take.
+        // Where this rank's memory is, whichever path others take.
         let view = &mut views[wanted.me() as usize];
         let own = match (&offer.made.memory, view.take()) {
             (Memory::User(mem) | Memory::Pages(mem), _) => mem.clone(),
@@ -278,7 +279,7 @@ impl Windows<'_> {
                 info: hints::in_force(wanted.info),
             }),
         });
-        // Nobody looks at the others' memory before it is what it was made to be.
+        // No rank accesses the others' memory before it is what it was made to be.
         self.mpi.collective(&window.comm, Operation::Barrier)?;
         let Some(handle) = self.table().insert(window.clone()) else {
             fail!(
@@ -290,7 +291,7 @@ impl Windows<'_> {
         Ok(handle)
     }
 
-    /// Makes what this process has to make, and what it tells the others of it.
+    /// Makes what this process has to make, and what it sends the others about it.
     fn offer(&self, wanted: &Wanted<'_>, memory: Memory) -> Result<Offer> {
         let base = match &memory {
             Memory::User(mem) | Memory::Pages(mem) => mem.address(),
@@ -331,8 +332,8 @@ impl Windows<'_> {
         })
     }
 
-    /// Makes queues where the own memory is not mapped by others. They are of no use where the others cannot attach, but
-    /// that is not known yet.
+    /// Makes queues where this rank's memory is not mapped by others. They are of no use where the
+    /// others cannot attach, but that is not known yet.
     fn make_queues(
         &self,
         wanted: &Wanted<'_>,
@@ -447,7 +448,7 @@ impl Windows<'_> {
         })
     }
 
-    /// The parts of the window, each with the way to it.
+    /// Returns the parts of the window, each with the way to it.
     fn targets(
         &self,
         wanted: &Wanted<'_>,
@@ -489,8 +490,8 @@ impl Windows<'_> {
         (0u32..).zip(all.iter().zip(views)).map(target).collect()
     }
 
-    /// The server, where the memory of some process is out of reach. What is asked of one is served by all: they made the
-    /// window with the same votes.
+    /// Returns the server, where the memory of some process is out of reach. What is asked of one
+    /// is served by all: they made the window with the same votes.
     fn serving(
         &self,
         wanted: &Wanted<'_>,
@@ -511,7 +512,7 @@ impl Windows<'_> {
         })
     }
 
-    /// Puts the own queues to use, if there are some and the others can attach.
+    /// Puts this rank's queues to use, if there are some and the others can attach.
     fn hook(
         &self,
         wanted: &Wanted<'_>,

@@ -122,7 +122,7 @@ pub(super) struct Job {
 }
 
 impl Remote {
-    /// The bytes that the elements reach around the displacement.
+    /// Returns the bytes that the elements reach around the displacement.
     pub(super) fn span(&self) -> (i64, i64) {
         self.datatype
             .flat()
@@ -174,7 +174,7 @@ pub(super) fn check_elements(job: &mut Job, remote: &Remote) -> Result<()> {
     Ok(())
 }
 
-/// The type of a single predefined element.
+/// Returns the type of a single predefined element.
 pub(super) fn single(remote: &Remote) -> Result<Basic> {
     match remote.datatype.named() {
         Some(basic) => Ok(basic),
@@ -208,7 +208,7 @@ pub fn check_single(remote: &Remote) -> Result<()> {
     single(remote).map(drop)
 }
 
-/// The error of a type that an accumulation cannot work on.
+/// Returns the error of a type that an accumulation cannot work on.
 fn element_type(name: &str, datatype: &Datatype) -> Result<Basic> {
     match datatype.uniform() {
         Some((basic, _)) => Ok(basic),

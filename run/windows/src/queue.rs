@@ -1,4 +1,5 @@
-//! The lock of a target that grants it by messages: who holds it and who waits, first come first served.
+//! The lock of a target that grants it by messages: which ranks hold it and which wait, first come
+//! first served.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,7 @@ pub(super) struct Queue {
     lost: Option<u32>,
 }
 
-/// What becomes of who asks for a lock.
+/// What becomes of a rank that asks for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Granted,
@@ -44,7 +45,7 @@ impl Queue {
         Asked::Waits
     }
 
-    /// `rank` does not hold `class` any more. Returns who has the lock now.
+    /// `rank` does not hold `class` any more. Returns the ranks that have got the lock now.
     pub(super) fn leave(&mut self, rank: u32, class: usize) -> Vec<u32> {
         if let Some(at) = self.holders[class].iter().position(|&r| r == rank) {
             self.holders[class].swap_remove(at);
@@ -52,13 +53,13 @@ impl Queue {
         self.admit()
     }
 
-    /// `rank` has died. Returns who of those that wait is told what.
+    /// Notes that `rank` has died. Returns the ranks that get an answer now, and the answer.
     pub(super) fn lose(&mut self, rank: u32) -> Vec<(u32, Asked)> {
         self.waiting.retain(|&(waiting, _)| waiting != rank);
         if self.holders.iter().any(|ranks| ranks.contains(&rank)) {
             self.lost = Some(rank);
         }
-        let mut told: Vec<_> = self
+        let mut answers: Vec<_> = self
             .admit()
             .into_iter()
             .map(|r| (r, Asked::Granted))
@@ -69,10 +70,10 @@ impl Queue {
                     true => Asked::Granted,
                     false => Asked::Refused(holder),
                 };
-                told.push((rank, asked));
+                answers.push((rank, asked));
             }
         }
-        told
+        answers
     }
 
     fn admit(&mut self) -> Vec<u32> {
@@ -108,7 +109,11 @@ mod tests {
         assert_eq!(queue.enter(0, 0), Granted);
         assert_eq!(queue.enter(1, 0), Granted);
         assert_eq!(queue.enter(2, 1), Waits);
-        assert_eq!(queue.enter(3, 0), Waits, "does not overtake who waits");
+        assert_eq!(
+            queue.enter(3, 0),
+            Waits,
+            "does not overtake a rank that waits"
+        );
         assert_eq!(queue.leave(0, 0), []);
         assert_eq!(queue.leave(1, 0), [2]);
         assert_eq!(queue.enter(4, 0), Waits);
@@ -134,8 +139,8 @@ mod tests {
         assert_eq!(queue.lose(1), [(2, Granted)], "it only waited");
         assert_eq!(queue.enter(3, 1), Waits);
         assert_eq!(queue.enter(4, 0), Waits);
-        let told = [(3, Refused(2)), (4, Granted)];
-        assert_eq!(queue.lose(2), told, "the one as the dead has it");
+        let answers = [(3, Refused(2)), (4, Granted)];
+        assert_eq!(queue.lose(2), answers, "the one as the dead has it");
         assert_eq!(queue.enter(5, 0), Granted);
         assert_eq!(queue.enter(3, 1), Refused(2));
     }

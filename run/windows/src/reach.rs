@@ -30,7 +30,7 @@ pub(super) enum Reach {
 }
 
 impl Windows<'_> {
-    /// Where `remote`, displaced by `at` bytes, lies, once it is known to be in the window.
+    /// Returns where `remote`, displaced by `at` bytes, lies, once it is known to be in the window.
     pub(super) fn reach(
         &self,
         window: &Window,

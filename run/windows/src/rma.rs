@@ -1,19 +1,22 @@
 //! Operations that an origin leaves for a target whose memory it reaches only through the system.
 //!
-//! A system call for each put costs more than all else about a short operation. So short dense operations are *posted* in an
-//! queue ([`margay_sys_shm::rma_queue`]) that the target looks at whenever it makes progress, and completed where the standard asks for
-//! it: by a flush, an unlock, the end of another epoch. By then the target has done them, or the origin takes them back and
-//! does them by system calls, of which one moves many pieces. So no operation needs the target, and those that can have its
-//! help cost two cache lines instead of a system call.
+//! A system call for each put costs more than all else about a short operation. So short dense
+//! operations are *posted* in a queue ([`margay_sys_shm::rma_queue`]) that the target polls
+//! whenever it makes progress, and completed where the standard asks for it: by a flush, an unlock,
+//! the end of another epoch. By then the target has done them, or the origin takes them back and
+//! does them by system calls, of which one moves many pieces. So no operation needs the target, and
+//! those that can have its help cost two cache lines instead of a system call.
 //!
 //! What the standard asks for, and why it holds:
 //!
-//! - *Accumulates of one origin to one target are ordered* (all four orders, the default of `accumulate_ordering`): an RMA queue is done
-//!   in the order in which it was posted, whoever does it, and before an operation goes any other way to the same target the queue
-//!   is completed. So it is for all operations, which is more than asked for.
-//! - *Accumulates are atomic for each element*, against those of other origins and of the target itself: whoever does one holds
-//!   the target's turn ([`margay_sys_shm::turn`]) meanwhile, as on every other way. The target, which may not wait for it inside of
-//!   progress, leaves the entry and what follows for its next look.
+//! - *Accumulates of one origin to one target are ordered* (all four orders, the default of
+//!   `accumulate_ordering`): an RMA queue is done in the order in which it was posted, whichever
+//!   side does it, and before an operation goes any other way to the same target the queue is
+//!   completed. This holds for all operations, which is more than asked for.
+//! - *Accumulates are atomic for each element*, against those of other origins and of the target
+//!   itself: the process that does one holds the target's turn ([`margay_sys_shm::turn`])
+//!   meanwhile, as on every other path. The target, which may not wait for it inside of progress,
+//!   leaves the entry and what follows for its next poll.
 //! - *Completion*: every call that completes operations at a target, at the origin only (`MPI_Win_flush_local`) or at both,
 //!   completes the queue; results are copied to the program's buffers then. Operands are copied when they are posted, so their
 //!   buffers are free at once. Operations with a request take the other way, so none can be complete before its time.
@@ -21,9 +24,10 @@
 //!   system calls, before whatever the origin does after the completing call.
 //! - *Progress*: the origin waits only for a target that holds the key, which copies at most a few KiB by then.
 //!
-//! A target that computes does not look, and waiting for it would be in vain. Who has to take entries back does
-//! so at once the next time, and for twice as many times after each further failure. It wakes the target, too, which may be
-//! asleep in a call: awake, it looks as long as something comes.
+//! A target that computes does not poll, and waiting for it would be in vain. An origin that has to
+//! take entries back does so at once the next time, and for twice as many times after each further
+//! failure. It wakes the target, too, which may be asleep in a call: awake, it polls as long as
+//! something comes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -52,10 +56,11 @@ const LONGEST: usize = 1024;
 /// Elements of all sizes that come without holes divide it.
 const PIECE: usize = 8 << 10;
 
-/// Windows of more ranks have no queues: a target looks at all of them.
+/// Windows of more ranks have no queues: a target polls all of them.
 pub(super) const RANKS: u32 = 64;
 
-/// How often an origin looks for its target to be done, with progress of its own in between, before it takes entries back.
+/// How often an origin checks whether its target is done, with progress of its own in between,
+/// before it takes entries back.
 const ROUNDS: u32 = 4;
 
 /// Entries are taken back without waiting at most 2 to this many times in turn.
@@ -81,7 +86,7 @@ struct State {
     results: VecDeque<(u64, u32, Mem)>,
     /// In how many completions in turn the target was not there.
     misses: u32,
-    /// So many completions will not wait for it.
+    /// This many of the next completions will not wait for it.
     skips: u32,
 }
 
@@ -219,7 +224,7 @@ impl State {
     }
 }
 
-/// The reduction of an entry.
+/// Returns the reduction of an entry.
 fn reduction(entry: &Entry) -> Option<(Op, Basic)> {
     let op = Op::from_handle(u64::from(entry.op))?;
     let basic = Basic::from_handle(u64::from(entry.basic))?;
@@ -271,7 +276,8 @@ impl ProgressHook for RmaQueues {
     fn progress(&self) -> bool {
         let mut any = false;
         for (origin, queue) in &self.queues {
-            // The origin may do it meanwhile, then there is nothing any more for who gets the key.
+            // The origin may do it meanwhile, then there is nothing left for the target when it
+            // gets the key.
             if queue.entry(queue.done()).is_some() && queue.enter() {
                 let mut done = queue.done();
                 while let Some(entry) = queue.entry(done)
@@ -294,7 +300,7 @@ impl RmaQueues {
     fn serve(&self, queue: &Mem, entry: &Entry) -> bool {
         let (at, data, len) = (entry.at as i64, i64::from(entry.data), entry.bytes as usize);
         if !self.mem.covers(at, len) {
-            // The origin has checked that; whoever sends something else gets nothing.
+            // The origin has checked that; an origin that sends something else gets nothing.
             return true;
         }
         if entry.verb == Verb::Put as u8 {

@@ -134,7 +134,7 @@ impl Serving {
             let mut server = lock(&self.server);
             server.stopped = true;
             if let Some((id, _)) = server.posted.take() {
-                // Its end is what lets the engine look at the service once more.
+                // Its end is what lets the engine call the service once more.
                 engine.cancel(id);
                 engine.detach(id);
             }
@@ -206,16 +206,16 @@ impl Serving {
             Which::Target(target) => target as usize,
             Which::All => last,
         };
-        let told = server.granted[place].pop_front()?;
-        Some(told.map_or(Ok(()), Err))
+        let answer = server.granted[place].pop_front()?;
+        Some(answer.map_or(Ok(()), Err))
     }
 
-    /// Looks at the state; under the engine's lock.
+    /// Calls `look` with the state; under the engine's lock.
     pub(super) fn look<R>(&self, look: impl FnOnce(&Server) -> R) -> R {
         look(&lock(&self.server))
     }
 
-    /// Takes the failure that was told last: a target.
+    /// Takes the failure that was reported last: a target.
     pub(super) fn take_failed(&self) -> Option<u32> {
         lock(&self.server).failed.take()
     }
@@ -527,7 +527,7 @@ impl Server {
 }
 
 impl Served {
-    /// The memory of a run, and the run with its offset in that memory.
+    /// Returns the memory of a run, and the run with its offset in that memory.
     fn find(&self, run: &Run) -> Option<(Mem, Run)> {
         let reach = (run.count.checked_sub(1)? as i64).checked_mul(run.stride)?;
         let first = run.offset.checked_add(reach.min(0))?;

@@ -1,8 +1,8 @@
 //! Synchronization: fence, post-start-complete-wait, flush. Locks are in `lock.rs`.
 //!
-//! Where the ranks share memory, locks and counters are words of the window's control block; else the servers of the
-//! processes keep them and are told by messages. Operations that go as messages are complete when they are answered,
-//! whichever of the two it is.
+//! Where the ranks share memory, locks and counters are words of the window's control block; else
+//! the servers of the processes keep them and are informed by messages. Operations that go as
+//! messages are complete when they are answered, whichever of the two it is.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
@@ -179,7 +179,8 @@ impl Windows<'_> {
         Ok(false)
     }
 
-    /// The origins of the exposure epoch and the number of completions that ends it for each.
+    /// Returns the origins of the exposure epoch and the number of completions that ends it for
+    /// each.
     fn awaited(&self, window: &Window, call: &str) -> Result<Vec<(u32, u32)>> {
         let epoch = window.epoch();
         let Some(origins) = &epoch.exposed else {
@@ -209,12 +210,13 @@ impl Windows<'_> {
         self.complete_operations(&window, Some(target))
     }
 
-    /// Flushes where every operation was complete when its call returned and nothing is wrong. Returns false otherwise;
-    /// [`Windows::flush`] then flushes or tells what is wrong.
+    /// Flushes where every operation was complete when its call returned and nothing is wrong.
+    /// Returns false otherwise; [`Windows::flush`] then flushes or reports what is wrong.
     ///
-    /// Where stores become visible in the order of the program there is nothing to do: whoever learns of the flush sees what
-    /// was stored before it. What a fence would add, that later loads of the own come after the stores,
-    /// is left to the operations that load (`Windows::settle`) and, for the program's own loads, to `MPI_Win_sync`.
+    /// Where stores become visible in the order of the program there is nothing to do: a process
+    /// that learns of the flush sees what was stored before it. What a fence would add, that this
+    /// process's later loads come after the stores, is left to the operations that load
+    /// (`Windows::settle`) and, for the program's own loads, to `MPI_Win_sync`.
     #[inline(always)]
     pub fn flush_at_once(self, handle: u32, rank: i32) -> bool {
         let windows = self.table();
@@ -333,7 +335,7 @@ impl Windows<'_> {
         }
     }
 
-    /// Waits for something that `on` stores or tells. Returns false when that has died before.
+    /// Waits for something that `on` stores or sends. Returns false when that has died before.
     fn comes(&self, window: &Window, on: u32, mut ready: impl FnMut() -> bool) -> bool {
         let process = window.targets[on as usize].process;
         self.mpi.rank().block(
@@ -370,7 +372,7 @@ impl Window {
         0..self.targets.len() as u32
     }
 
-    /// The error of who waits for a rank that has died.
+    /// Returns the error of a wait for a rank that has died.
     #[cold]
     pub(super) fn lost(&self, rank: u32, when: &str) -> Error {
         let process = self.targets[rank as usize].process;
@@ -449,7 +451,7 @@ pub(super) fn not_locked(window: &Window, target: u32) -> Error {
     )
 }
 
-/// The ranks in the window of a group's processes.
+/// Returns the ranks in the window of a group's processes.
 fn members(window: &Arc<Window>, group: &Group) -> Result<Vec<u32>> {
     group
         .processes()

@@ -39,7 +39,7 @@ impl Task {
         self.cursor.position() == self.job.bytes
     }
 
-    /// The next fragment of the operation that the origin numbers `number`.
+    /// Returns the next fragment of the operation that the origin numbers `number`.
     pub(super) fn fragment(&mut self, number: u32) -> Vec<u8> {
         let element = self.job.basic.size();
         let position = self.cursor.position();

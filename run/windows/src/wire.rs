@@ -52,14 +52,14 @@ pub(super) struct Head {
     pub basic: u16,
     /// The origin's number of the operation.
     pub task: u32,
-    /// Position in the operation's packed bytes; of a lock, who has died.
+    /// Position in the operation's packed bytes; of a lock, the rank that has died.
     pub position: u64,
     /// Packed bytes that this message is about.
     pub bytes: u32,
 }
 
 impl Head {
-    /// A message about nothing but its verb.
+    /// Returns a message about nothing but its verb.
     pub(super) fn plain(verb: Verb) -> Head {
         Head {
             verb,
@@ -72,7 +72,7 @@ impl Head {
         }
     }
 
-    /// The message with these runs of the target's memory; the payload is to be appended.
+    /// Returns the message with these runs of the target's memory; the payload is to be appended.
     pub(super) fn encode(&self, runs: &[Run], payload: usize) -> Vec<u8> {
         let mut message = Vec::with_capacity(HEAD + RUN * runs.len() + payload);
         message.extend([self.verb as u8, u8::from(self.failed)]);

@@ -19,7 +19,7 @@ fn parse<T: FromArgMatches>(
     T::from_arg_matches(&matches)
 }
 
-/// An error must be told, and in one line.
+/// An error must be reported, and in one line.
 fn tell(error: &clap::Error) {
     if error.use_stderr() {
         let text = options::one_line(error, "mpiexec");

@@ -4,7 +4,7 @@
 
 static const int one = 1, two = 2, none = 0;
 
-/* Two that wait for each other without giving their threads away. */
+/* Two that wait for each other without yielding their threads. */
 static void meet(int *arrived) {
     __atomic_add_fetch(arrived, 1, __ATOMIC_SEQ_CST);
     while (__atomic_load_n(arrived, __ATOMIC_SEQ_CST) < 2) {}

@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
     int me = fork_all(processes, 1);
     CHECK(mlp_find("before", NULL) == before && before[(3 << 20) - 1] == 7);
 
-    /* Everybody asks for the same; whoever is first makes it. */
+    /* Everybody asks for the same; the first process makes it. */
     long *all = mlp_alloc("all", sizeof(long) * 512);
     CHECK((size_t)all % 128 == 0 || (size_t)all % 4096 == 0);
     all[me] = (long)all;

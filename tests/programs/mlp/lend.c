@@ -64,7 +64,7 @@ int main(void) {
     }
     mlp_barrier();
 
-    /* Who dies gives back what it had borrowed. */
+    /* A process that dies gives back what it had borrowed. */
     if (me == 1) kill(getpid(), SIGKILL);
     CHECK(mlp_barrier() == MLP_ERR_DEATH);
     CHECK(mlp_reclaim() == 0 && mlp_threads() == 2);

@@ -149,7 +149,7 @@ static Op *movement(const Comm *c, int what, int way, uint64_t id)
              kind_names[kind], shape_names[send_shape - shapes[kind]], shape_names[recv_shape - shapes[kind]], root, me,
              p, in_place ? ", in place" : "");
 
-    /* Who sends and receives how many blocks. */
+    /* How many blocks each rank sends and receives. */
     if (all_to_all) sends = in_place ? 0 : p, recvs = p;
     else if (what == BCAST) recvs = 1;
     else if (scatters) sends = me == root ? p : 0, recvs = me == root && in_place ? 0 : 1;

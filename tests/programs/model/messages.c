@@ -1,4 +1,5 @@
-/* Random point-to-point messages against a plain model: every rank computes from the seed alone who sends what.
+/* Random point-to-point messages against a plain model: every rank computes from the seed alone which
+ * rank sends what.
  * Usage: messages <seed> <rounds>
  * All modes, blocking, nonblocking and persistent; receives by name and with wildcards, posted early or late, and after
  * each kind of probe; lengths from nothing to 1 MiB; datatypes that differ between the two sides; partly filled receive

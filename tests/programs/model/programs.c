@@ -180,7 +180,8 @@ static void messages(Player *p, MPI_Datatype every_second)
     for (int i = 0; i < mine; i++) free(list[i].data);
 }
 
-/* Everybody sends some messages to one, who takes them as they come: those of one sender in their order. */
+/* Everybody sends some messages to one rank, which takes them as they come: those of one sender in
+ * their order. */
 static void funnel(Player *p)
 {
     int c = (int)draw(&p->shared, COMMS - 1), root = (int)draw(&p->shared, (unsigned)p->size[c]),

@@ -7,7 +7,7 @@ static const int sizes[] = {0, 1, 10, 500, 1024, 9000, 30000, 400000};
 enum { SIZES = sizeof sizes / sizeof *sizes, LONGEST = 400002 };
 static MPI_Datatype every_second;
 
-/* Two who send to each other; `first` does what is to be done first. */
+/* Two ranks that send to each other; `first` does what is to be done first. */
 typedef struct {
     MPI_Comm comm;
     int peer, first;
@@ -224,7 +224,7 @@ static void freed(Pair pair)
         }
 }
 
-/* More requests than can be told apart: those that cannot are sent. */
+/* More requests than can be distinguished: those that cannot are sent. */
 static void many(Pair pair)
 {
     enum { N = 300 };

@@ -1,6 +1,6 @@
-/* Ranks die at moments that a seed chooses, alone or several at once, in whatever call they are in; the others recover and
-   finish. All who live must have seen the same agreements: flags, errors and groups. Arguments: seed, deaths, steps, and
-   "spawn" when processes may be spawned too. */
+/* Ranks die at moments that a seed chooses, alone or several at once, in whatever call they are in;
+   the others recover and finish. All live ranks must have seen the same agreements: flags, errors
+   and groups. Arguments: seed, deaths, steps, and "spawn" when processes may be spawned too. */
 #include "check.h"
 
 #include <mpi_ext.h>
@@ -122,7 +122,7 @@ static int spawn(const char *program)
     return code;
 }
 
-/* Those who were spawned do one thing with those who spawned them. */
+/* The spawned processes do one thing with the processes that spawned them. */
 static void child(MPI_Comm parents)
 {
     int one = 1, all;
@@ -183,7 +183,7 @@ static int step(int kind, unsigned number, const char *program)
         if (code)
             return code;
         code = MPI_Barrier(other);
-        /* Whoever waits in it for this rank. */
+        /* Releases the ranks that wait in it for this one. */
         if (code)
             MPIX_Comm_revoke(other);
         MPI_Comm_free(&other);
@@ -239,7 +239,7 @@ int main(int argc, char **argv)
         if (agreed || !flag)
             shrink((int)(number / 4 % 2));
     }
-    /* A death may still come, so this is tried until all who live have come through. */
+    /* A death may still come, so this is tried until all live ranks have come through. */
     int size = 0, all = 0, flag = 0;
     uint64_t least = 0, most = 0;
     while (!flag) {

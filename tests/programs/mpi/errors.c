@@ -138,7 +138,7 @@ static void truncation(MPI_Comm rows)
     CHECK(statuses[0].MPI_ERROR == -77);
 }
 
-/* Ranks that do not agree about a collective are told. */
+/* Ranks that do not agree about a collective get an error. */
 static void disagreements(void)
 {
     MPI_Comm comm;

@@ -268,7 +268,7 @@ static void handlers(void)
     CHECK(handled == 3 && handled_code == MPI_ERR_QUOTA);
     CHECK(MPI_File_set_errhandler(file, MPI_ERRORS_RETURN) == MPI_SUCCESS);
     CHECK(class_of(MPI_File_seek(file, -1, MPI_SEEK_SET)) == MPI_ERR_ARG && handled == 3);
-    /* A wrong request tells through the file's handler, too. */
+    /* A wrong request is reported through the file's handler, too. */
     MPI_File_set_errhandler(file, mine);
     MPI_File_close(&file);
     file = open_file(MPI_MODE_RDWR | MPI_MODE_CREATE);

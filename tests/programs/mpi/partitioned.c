@@ -126,7 +126,7 @@ static void early(MPI_Comm comm)
         while (!flag) MPI_Parrived(receive, 2, &flag);
         for (int k = 2 * EACH; k < 3 * EACH; k += 997) CHECK(in[k] == value(left, round, k));
         MPI_Parrived(receive, 1, &flag);
-        CHECK(!flag || size > 1); /* the own partition 1 is not marked */
+        CHECK(!flag || size > 1); /* this rank's partition 1 is not marked */
         MPI_Barrier(comm);
         MPI_Pready_list(2, (int[]){3, 0}, send);
         MPI_Test(&send, &flag, MPI_STATUS_IGNORE);

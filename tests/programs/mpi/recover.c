@@ -76,7 +76,8 @@ static void recover(void)
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 }
 
-/* Seeds say who dies; a child of each who dies does it, at a moment that nothing in here can foresee. */
+/* Seeds say which ranks die; a child of each of them does it, at a moment that nothing in here can
+ * foresee. */
 static void random_deaths(unsigned seed, int deaths)
 {
     int world_rank, world_size, sink = 0;
@@ -122,7 +123,7 @@ static void random_deaths(unsigned seed, int deaths)
         printf("%d of %d\n", size, world_size);
 }
 
-/* What those who live are told when rank 1 has died. */
+/* What is reported to the live ranks when rank 1 has died. */
 static void told(void)
 {
     int rank, size, x = 0, flag, code, *large = calloc(MANY, sizeof *large);
@@ -178,7 +179,7 @@ static void told(void)
     MPIX_Comm_iagree(MPI_COMM_WORLD, &flag, &request);
     CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS);
     CHECK(flag == 6);
-    /* Those who live go on talking, from any source too. */
+    /* The live ranks go on communicating, from any source too. */
     int next = (rank + 1) % size == 1 ? 2 % size : (rank + 1) % size;
     MPI_Send(&rank, 1, MPI_INT, next, 1, MPI_COMM_WORLD);
     CHECK(MPI_Wait(&any, &status) == MPI_SUCCESS && status.MPI_SOURCE != 1 && x == status.MPI_SOURCE);
@@ -221,7 +222,7 @@ static void partitions_of_revoked(void)
     MPI_Comm_free(&left);
 }
 
-/* Revoking without any failure: who waits is let go. */
+/* Revoking without any failure: a rank that waits is released. */
 static void revoked(void)
 {
     int rank, x;

@@ -171,7 +171,7 @@ static void groups(MPI_Session session)
     sum(merged);
     MPI_Comm_free(&merged);
     MPI_Comm_free(&inter);
-    /* Two communicators of the same group at the same time, told apart by their tags. */
+    /* Two communicators of the same group at the same time, distinguished by their tags. */
     MPI_Comm a = comm_of(session, "mpi://WORLD", "a"), b = comm_of(session, "mpi://WORLD", "b");
     sum(a);
     sum(b);

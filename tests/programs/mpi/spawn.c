@@ -89,7 +89,7 @@ static void talk(MPI_Comm inter, int low)
         CHECK(total == (rank % 2 ? (all + 1) / 2 : all / 2));
         MPI_Comm_free(&mixed);
     }
-    /* One-sided communication, and who shares memory. */
+    /* One-sided communication, and which processes share memory. */
     MPI_Win win;
     int *cells, at = -1;
     MPI_Win_allocate(all * (int)sizeof(int), sizeof(int), MPI_INFO_NULL, both, &cells, &win);
@@ -160,7 +160,7 @@ static void spawn(char **argv, int n)
               MPI_SUCCESS);
         MPI_Comm_disconnect(&self);
     }
-    /* What cannot be started is told. */
+    /* What cannot be started is reported. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     codes[0] = codes[1] = 0;
     CHECK(class_of(MPI_Comm_spawn("no-such-program", MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes)) ==
@@ -290,7 +290,7 @@ static void patience(void)
         CHECK(class_of(MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_PORT);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    /* Those who have given up are not taken for somebody. */
+    /* Processes that have given up do not count. */
     if (world_rank == 1)
         CHECK(class_of(MPI_Comm_accept(port, second, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_PORT);
     MPI_Barrier(MPI_COMM_WORLD);

@@ -314,7 +314,7 @@ static void effects(void)
     CHECK(value_of(session, fragments) == 1 && value_of(session, asked) == 1);
     write_number("margay_attach_limit", 60000);
     ring(90000, MPI_COMM_WORLD);
-    /* To the own rank all goes as bytes, and where the system forbids attaching, too. */
+    /* From a rank to itself all goes as bytes, and where the system forbids attaching, too. */
     CHECK(value_of(session, asked) + value_of(session, direct) == 2);
     write_number("margay_eager_limit", eager);
     write_number("margay_attach_limit", attach);

@@ -334,7 +334,7 @@ static void dynamic(void)
         free(pieces[k]);
     }
     MPI_Win_detach(win, shared);
-    /* Pieces that touch each other are one to who reaches across. */
+    /* Pieces that touch each other are one to an operation that reaches across. */
     int whole[32];
     for (int i = 0; i < 32; i++)
         whole[i] = rank * 100 + i;

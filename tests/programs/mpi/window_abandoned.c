@@ -1,13 +1,14 @@
 /*
- * The last rank dies while the others wait for it in a synchronizing call of a window: each is told, can end its epochs and free
- * the window, and works on with another one.
+ * The last rank dies while the others wait for it in a synchronizing call of a window: each gets an
+ * error, can end its epochs and free the window, and works on with another one.
  * Argument, what the last rank does before it dies:
  *   exclusive   holds the exclusive lock of rank 0; the others ask for it, exclusively and shared
  *   shared      holds it shared; the others ask for it exclusively, and get it shared
  *   all         holds all; the others ask for rank 0's exclusively, and lock all, too
- *   asks        waits for an exclusive lock that rank 0 holds and gives back afterwards; the others may be told or not
- *   posts       does not post; the others start, to rank 0 as well, who posts
- *   completes   does not complete; the others wait, for rank 0 as well, who completes
+ *   asks        waits for an exclusive lock that rank 0 holds and releases afterwards; the others may get
+ *               an error or not
+ *   posts       does not post; the others start, to rank 0 as well, which posts
+ *   completes   does not complete; the others wait, for rank 0 as well, which completes
  *   tests       the same with MPI_Win_test
  *   target      its memory is put to
  */

@@ -1,9 +1,10 @@
 /*
- * A rank dies in the middle of one-sided operations; who lives ends what he was at with an error or without, and goes on.
- * Arguments: who dies, microseconds.
+ * A rank dies in the middle of one-sided operations; the live ranks end their operations with an
+ * error or without, and go on.
+ * Arguments: which rank dies, microseconds.
  *   target   the rank whose memory, of malloc, the others put to and accumulate to, while it does what they leave for it
  *   origin   one of those, while the target computes, so that they have to do all themselves
- *   holder   one of those who accumulate to mapped memory
+ *   holder   one of the ranks that accumulate to mapped memory
  */
 #include "check.h"
 
@@ -99,7 +100,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(rest, &left);
     CHECK(left == size - 1);
 
-    /* Whoever is left works on, with a window of their own. */
+    /* The ranks that are left work on, with a window of their own. */
     double *sum, one = 1;
     MPI_Win fresh;
     MPI_Win_allocate(sizeof *sum, sizeof *sum, MPI_INFO_NULL, rest, &sum, &fresh);

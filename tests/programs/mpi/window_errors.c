@@ -161,7 +161,7 @@ int main(int argc, char **argv)
     MPI_Win_lock(MPI_LOCK_SHARED, to, 0, dynamic);
     CHECK(MPI_Get(&got, 1, MPI_INT, to, next + 28, 1, MPI_INT, dynamic) == MPI_SUCCESS);
     CHECK(MPI_Win_flush(to, dynamic) == MPI_SUCCESS);
-    /* Behind the attached memory: told at once, or when the operation is completed. */
+    /* Behind the attached memory: reported at once, or when the operation is completed. */
     code = MPI_Get(&got, 1, MPI_INT, to, next + 32, 1, MPI_INT, dynamic);
     if (code == MPI_SUCCESS)
         code = MPI_Win_flush(to, dynamic);

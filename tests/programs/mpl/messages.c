@@ -166,7 +166,8 @@ static void errors(void) {
     FAILS(mpc_gettaskid(99, &id, 0), MPL_GROUP);
 }
 
-/* Lengths in an int, an id that is waited for after mpc_status has told that it is complete, and calls by reference. */
+/* Lengths in an int, an id that is waited for after mpc_status has reported it as complete, and
+ * calls by reference. */
 int mp_bsend(void *, int *, int *, int *), mp_brecv(void *, int *, int *, int *, int *), mp_status(int *);
 
 static void as_on_the_sp1(void) {

@@ -1,4 +1,5 @@
-/* Messages between all pairs, the own node included: every call, selectors, force types, ids, info, lengths up to a megabyte. */
+/* Messages between all pairs, a node with itself included: every call, selectors, force types, ids,
+ * info, lengths up to a megabyte. */
 #include "check.h"
 
 static long me, nodes;
@@ -44,7 +45,7 @@ static void lengths(void) {
     gsync();
 }
 
-/* To the own node, so that what is there is known exactly. */
+/* To the same node, so that what is there is known exactly. */
 static void selectors(void) {
     char c;
     for (long type = 0; type < 40; type++) {

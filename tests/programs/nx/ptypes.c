@@ -7,7 +7,8 @@ int main(void) {
     value = mine + 1;
     gisum(&value, 1, &work);
     CHECK(value == nodes * (mine + 1));
-    /* To the neighbour of the other type on the own node, and round the ring among the own type. */
+    /* To the neighbour of the other type on the same node, and round the ring of the processes of
+     * the same type. */
     long word = 100 * mine + me;
     csend(1, &word, sizeof word, me, 1 - mine);
     crecv(1, &value, sizeof value);

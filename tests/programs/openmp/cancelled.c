@@ -63,7 +63,8 @@ static void sections(int canceller) {
     }
 }
 
-/* Who has left takes no iterations under the dynamic schedule, so that nobody waits for them. */
+/* A member that has left takes no iterations under the dynamic schedule, so that nobody waits for
+ * them. */
 static void in_order(int canceller) {
     long last = 0;
 #pragma omp parallel num_threads(MEMBERS)

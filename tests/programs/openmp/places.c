@@ -1,5 +1,6 @@
-/* Places: wherever a member runs, the processors that the system lets it run on are those of the place that it is told, in
- * flat and nested regions, after every wait, with more members than places, with clauses, and in threads of the program. */
+/* Places: wherever a member runs, the processors that the system lets it run on are those of the
+ * place that the routines report to it, in flat and nested regions, after every wait, with more
+ * members than places, with clauses, and in threads of the program. */
 #define _GNU_SOURCE
 #include <omp.h>
 #include <pthread.h>
@@ -10,7 +11,7 @@
 
 static int failures;
 
-/* With a variable of their own members are told apart as threads are. */
+/* With a variable of their own members are distinguished as threads are. */
 static int visits;
 #pragma omp threadprivate(visits)
 
@@ -24,7 +25,7 @@ static int visits;
 		}                                                                                                              \
 	while (0)
 
-/* The own place, after a look at what the system says. */
+/* The member's place, after a check of what the system says. */
 static int here(const char *where)
 {
 	int place = omp_get_place_num();

@@ -3,7 +3,7 @@
  * Usage: random [-s SEED] [-n PROGRAMS] [-t SECONDS] [-u THREADS] [-w SECONDS] [-b FAULT] [-o CONSTRUCT] [-p] [-x] [-g]
  *   -s  seed of the first program (1); program k has the seed SEED + k
  *   -n  how many programs (100), 0: until -t is over
- *   -t  stop to begin new ones after so many seconds
+ *   -t  stop to begin new ones after this many seconds
  *   -u  user's threads that execute programs at the same time (1)
  *   -w  seconds after which a program that has not ended counts as hanging (60)
  *   -b  a fault to be found: count, barrier, critical, depend, ordered, threadprivate, taskwait, hang
@@ -319,7 +319,8 @@ static struct node *grow(struct program *p, const struct place *at)
         if (kind == FOR_REDUCTION) kind = FOR;
         if (kind == DETACH) kind = TASK;
     }
-    /* Who waits for others by spinning keeps them from their own tasks: only where a task cannot get under it. */
+    /* A member that waits for others by spinning keeps them from their own tasks: only where a task
+     * cannot get under it. */
     if (kind == SPIN && (!may_spin || at->size > 4)) kind = BARRIER;
     if (at->is_final && kind == DETACH) kind = TASK;
     int is_region = (kind >= PARALLEL && kind <= PARALLEL_TASKS) || kind == CANCEL_PARALLEL;
@@ -1132,7 +1133,7 @@ static void nest_lock(const struct node *n, struct env *e)
     atomic_fetch_add(&p->nests, 1);
     omp_set_nest_lock(&p->nest_lock);
     int depth = omp_test_nest_lock(&p->nest_lock);
-    REQUIRE(depth == 2, "an own nestable lock is set for the time %d instead of 2", depth);
+    REQUIRE(depth == 2, "a member's nestable lock is set for the time %d instead of 2", depth);
     omp_set_nest_lock(&p->nest_lock);
     omp_unset_nest_lock(&p->nest_lock);
     REQUIRE(atomic_fetch_add(&p->nest_inside, 1) == 0, "two have the nestable lock");
@@ -1155,7 +1156,8 @@ static void body(const struct node *n, struct env *task, const struct env *maker
     task_done(maker);
 }
 
-/* An environment that outlives the frame in which it lies, for tasks that look at their maker's when they end. */
+/* An environment that outlives the frame in which it lies, for tasks that read their creator's when
+ * they end. */
 static struct env *kept(const struct env *e)
 {
     struct env *copy = allocate(e->program, sizeof *copy);

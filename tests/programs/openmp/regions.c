@@ -114,7 +114,7 @@ static void doacross(void)
 
 static void spinning(void)
 {
-	/* Members that wait for each other without telling the runtime, more than there are cores. */
+	/* Members that wait for each other without calls of the runtime, more than there are cores. */
 	volatile int turn = 0;
 #pragma omp parallel num_threads(6)
 	{

@@ -1,4 +1,5 @@
-/* OMP_DISPLAY_AFFINITY: the members of a region show themselves, and do so again only when there is something else to tell. */
+/* OMP_DISPLAY_AFFINITY: the members of a region show themselves, and do so again only when there is
+ * something else to show. */
 #include <omp.h>
 #include <stdio.h>
 

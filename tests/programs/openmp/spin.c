@@ -1,5 +1,6 @@
-/* One member waits for a lock, another one on the same core spins until the first has it. Who holds the lock gives it back only after
- * the spinning one has used more processor time than anybody watches who spins while there is nothing else to do. */
+/* One member waits for a lock, another one on the same core spins until the first has it. The
+ * member that holds the lock releases it only after the spinning one has used more processor time
+ * than the library watches a spinning member for while there is nothing else to do. */
 #include <omp.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@ enum Value {
     Offset(String),
 }
 
-/// The constants that Fortran has.
+/// Returns the constants that Fortran has.
 fn values(constants: &[Constant]) -> Vec<(&str, Value)> {
     let mut all = Vec::new();
     for constant in constants {

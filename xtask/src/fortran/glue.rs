@@ -9,7 +9,7 @@ const HEAD: &str = "/* Printed by `cargo xtask fortran` from the definitions of 
 #include \"glue.h\"
 ";
 
-/// All functions but those that are written by hand.
+/// Returns all functions but those that are written by hand.
 pub fn print(routines: &[Routine]) -> String {
     let mut text = HEAD.to_string();
     for routine in routines {
@@ -172,7 +172,7 @@ fn end_of_copies(routine: &Routine, copies: &[&str]) -> String {
     }
 }
 
-/// The argument for C, what comes before the call and what after it.
+/// Returns the argument for C, what comes before the call and what after it.
 fn convert(routine: &Routine, p: &Parameter, form: Form) -> (String, String, String) {
     let name = &p.name;
     let none = String::new;

@@ -101,7 +101,8 @@ fn callback_procedure(callback: &table::Callback, name: &str) -> String {
     text + "    end subroutine\n"
 }
 
-/// What makes two specific procedures different for a generic name: the kinds of their parameters.
+/// Returns what makes two specific procedures different for a generic name: the kinds of their
+/// parameters.
 fn shape(routine: &Routine) -> Vec<String> {
     routine
         .parameters
@@ -272,7 +273,7 @@ fn integer(width: Width) -> &'static str {
     }
 }
 
-/// A list in parentheses, in lines that Fortran takes.
+/// Returns a list in parentheses, in lines that Fortran takes.
 fn wrapped(names: &[&str]) -> String {
     let mut text = "(".to_string();
     let mut width = 50;

@@ -14,7 +14,7 @@ use std::path::Path;
 use crate::header;
 use model::Routine;
 
-/// The generated files: name and text.
+/// Returns the generated files: name and text.
 ///
 /// # Errors
 /// When a source cannot be read, or a function has a parameter that the tables do not know.

@@ -49,7 +49,8 @@ pub enum Width {
 pub enum Kind {
     /// A choice buffer.
     Buffer(Passing),
-    /// An address that is put out: `TYPE(C_PTR)`, or an integer for those who have no such type.
+    /// An address that is put out: `TYPE(C_PTR)`, or an integer for programs that have no such
+    /// type.
     Address,
     /// A number; `true`: C gets its address.
     Integer(Width, bool),
@@ -267,7 +268,8 @@ fn kind(function: &str, raw: &Raw, all: &[Raw], at: usize) -> Result<Kind, Strin
     }
 }
 
-/// How a section reaches C: as a datatype where a count and a datatype follow the buffer and describe all of it.
+/// Returns how a section reaches C: as a datatype where a count and a datatype follow the buffer
+/// and describe all of it.
 fn passing(function: &str, all: &[Raw], at: usize) -> Passing {
     if let Some(passing) = table::passing(function) {
         return passing;

@@ -105,7 +105,7 @@ pub const LOGICALS: [&str; 9] = [
 
 pub const WEIGHTS: [&str; 3] = ["weights", "sourceweights", "destweights"];
 
-/// The names that the standard gives parameters in Fortran where C has to avoid a name.
+/// Returns the names that the standard gives parameters in Fortran where C has to avoid a name.
 pub fn fortran_name(name: &str) -> &str {
     match name {
         "indx" => "index",
@@ -113,7 +113,7 @@ pub fn fortran_name(name: &str) -> &str {
     }
 }
 
-/// The number of elements of an array, as a C expression over the Fortran parameters.
+/// Returns the number of elements of an array, as a C expression over the Fortran parameters.
 pub fn length(function: &str, name: &str) -> Option<&'static str> {
     Some(match (function, name) {
         ("Cart_sub", "remain_dims") => "margay_dimensions(*comm)",
@@ -145,7 +145,7 @@ pub fn longest(name: &str) -> Option<&'static str> {
     })
 }
 
-/// What a parameter that C gets by its address is, where it is not put out.
+/// Returns what a parameter that C gets by its address is, where it is not put out.
 pub fn intent(function: &str, name: &str) -> Option<Intent> {
     let ends = ["free", "free_keyval", "disconnect", "close", "finalize"];
     Some(match (function, name) {
@@ -175,7 +175,8 @@ pub fn intent(function: &str, name: &str) -> Option<Intent> {
     })
 }
 
-/// How sections of arrays are passed where that does not follow from the parameters behind the buffer.
+/// Returns how sections of arrays are passed where that does not follow from the parameters behind
+/// the buffer.
 pub fn passing(function: &str) -> Option<Passing> {
     Some(match function {
         "Get_address"
@@ -375,7 +376,7 @@ const OTHERS: [Callback; 12] = [
     },
 ];
 
-/// All functions that users supply.
+/// Returns all functions that users supply.
 pub fn callbacks() -> impl Iterator<Item = Callback> {
     COMM.into_iter().chain(TYPE).chain(WIN).chain(OTHERS)
 }

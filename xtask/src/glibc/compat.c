@@ -7,7 +7,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Before glibc 2.33, stat and the like were inlined calls of functions that are told the layout of the structure. */
+/* Before glibc 2.33, stat and the like were inlined calls of functions that take the version of the
+ * structure's layout. */
 #ifdef __x86_64__
 enum { STAT_VERSION = 1 };
 #else

@@ -182,7 +182,7 @@ fn command(compiler: &str) -> Command {
     command
 }
 
-/// A library of the system that the compiler links with.
+/// Returns a library of the system that the compiler links with.
 fn library(compiler: &str, name: &str) -> Result<PathBuf> {
     library_of(compiler, name)
         .with_context(|| format!("{name} of this system is needed; install libc6-dev (glibc)"))
@@ -198,7 +198,7 @@ fn library_of(compiler: &str, name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The symbols that the old library had, and the library that had them.
+/// Returns the symbols that the old library had, and the library that had them.
 fn old_symbols<'a>(
     library: &'a str,
     symbols: &[Symbol<'a>],

@@ -1,6 +1,7 @@
-/* How a program starts. Since glibc 2.34 the start-up object of the compiler leaves it to __libc_start_main to run the program's
-   constructors, and hands it null where it handed a function before. An older glibc runs that function or nothing. So this one
-   stands between: it hands on a function that does what glibc 2.34 does by itself. */
+/* How a program starts. Since glibc 2.34 the start-up object of the compiler leaves it to
+   __libc_start_main to run the program's constructors, and hands it null where it handed a function
+   before. An older glibc runs that function or nothing. So this start-up code stands between: it
+   hands on a function that does what glibc 2.34 does by itself. */
 typedef void constructor(int argc, char **argv, char **environment);
 
 int old_start(int (*main)(int, char **, char **), int argc, char **argv, constructor *init, void (*fini)(void),

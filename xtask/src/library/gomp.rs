@@ -36,7 +36,7 @@ pub fn symbols(list: &str) -> Result<Vec<Symbol>, String> {
         .collect()
 }
 
-/// The version script: each version of a family (`OMP_`, `GOMP_`) builds on the one before.
+/// Returns the version script: each version of a family (`OMP_`, `GOMP_`) builds on the one before.
 #[must_use]
 pub fn version_script(symbols: &[Symbol]) -> String {
     let mut versions: BTreeMap<(&str, Vec<u32>), Vec<&Symbol>> = BTreeMap::new();
@@ -70,7 +70,8 @@ pub fn version_script(symbols: &[Symbol]) -> String {
     script
 }
 
-/// The second functions, as assembly: each jumps to the one that the library has under a name of its own.
+/// Returns the second functions, as assembly: each jumps to the one that the library has under a
+/// name of its own.
 #[must_use]
 pub fn old_functions(symbols: &[Symbol]) -> String {
     let jump = if cfg!(target_arch = "aarch64") {

@@ -54,7 +54,7 @@ pub fn print(root: &Path) -> Result<Printed, String> {
     })
 }
 
-/// The source.
+/// Returns the source.
 ///
 /// # Errors
 /// As [`print()`].
@@ -88,7 +88,8 @@ pub fn source(root: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// The functions that the library has, for the linker: these, and none of those that they are made of.
+/// Returns the functions that the library has, for the linker: these, and none of those that they
+/// are made of.
 ///
 /// # Errors
 /// As [`print()`].
@@ -186,7 +187,7 @@ fn fortran_header(all: &[Definition], numbers: &[(String, i64, String)]) -> Resu
     Ok(text + "      end interface\n")
 }
 
-/// How Fortran declares a parameter; none when it has it not.
+/// Returns how Fortran declares a parameter; none when it has it not.
 fn fortran_type(definition: &Definition, name: &str, ty: &str) -> Option<String> {
     let has_room = definition.parameters.iter().any(|(_, ty)| ty == "Room");
     Some(match ty {

@@ -23,7 +23,7 @@ pub struct Printed {
     pub symbols: Vec<String>,
 }
 
-/// All libraries.
+/// Returns all libraries.
 ///
 /// # Errors
 /// When a source cannot be read or understood.
@@ -53,7 +53,7 @@ pub enum Inner {
     Static(&'static str, String),
 }
 
-/// The C sources of the shared libraries.
+/// Returns the C sources of the shared libraries.
 ///
 /// # Errors
 /// As [`print()`].
@@ -102,7 +102,7 @@ pub(crate) struct Forms {
     pub is_text: bool,
 }
 
-/// The Rust files of a folder in alphabetical order.
+/// Returns the Rust files of a folder in alphabetical order.
 pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .map_err(|e| format!("cannot list {}: {e}", folder.display()))?
@@ -113,7 +113,7 @@ pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// The constants as C's preprocessor has them, a line each with its comment.
+/// Returns the constants as C's preprocessor has them, a line each with its comment.
 pub(crate) fn defines(numbers: &[(String, i64, String)]) -> String {
     let mut defines = String::new();
     for (name, value, doc) in numbers {
@@ -127,7 +127,7 @@ pub(crate) fn defines(numbers: &[(String, i64, String)]) -> String {
     defines
 }
 
-/// The constants as Fortran has them, in fixed and free form.
+/// Returns the constants as Fortran has them, in fixed and free form.
 pub(crate) fn fortran_constants(numbers: &[(String, i64, String)]) -> String {
     let mut text = String::new();
     for (name, value, _) in numbers {
@@ -140,7 +140,8 @@ pub(crate) fn fortran_constants(numbers: &[(String, i64, String)]) -> String {
     text
 }
 
-/// All functions that calls of the macro `name` define in a folder, file by file in alphabetical order.
+/// Returns all functions that calls of the macro `name` define in a folder, file by file in
+/// alphabetical order.
 pub(crate) fn definitions(folder: &Path, name: &str) -> Result<Vec<Definition>, String> {
     let mut all = Vec::new();
     for file in rust_files(folder)? {
@@ -214,7 +215,7 @@ fn read_calls(tokens: TokenStream, all: &mut Vec<Definition>) -> Result<(), Stri
     Ok(())
 }
 
-/// The constants of a Rust file with their comments.
+/// Returns the constants of a Rust file with their comments.
 pub(crate) fn constants(file: &Path) -> Result<Vec<(String, i64, String)>, String> {
     let mut all = Vec::new();
     for item in parse(file)?.items {
@@ -259,7 +260,8 @@ static const char *ended(const char *text, size_t length, char room[1024]) {
 
 "#;
 
-/// The parameters of a function in Fortran: those of the definition, `more`, and the lengths of texts.
+/// Returns the parameters of a function in Fortran: those of the definition, `more`, and the
+/// lengths of texts.
 pub(crate) fn fortran_parameters(
     definition: &Definition,
     forms: &[Forms],
@@ -273,7 +275,7 @@ pub(crate) fn fortran_parameters(
         .collect()
 }
 
-/// A C function's head.
+/// Returns a C function's head.
 pub(crate) fn head(result: &str, name: &str, parameters: &[String]) -> String {
     let parameters = match parameters {
         [] => "void".to_owned(),

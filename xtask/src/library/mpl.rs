@@ -21,7 +21,7 @@ const PRELUDE: &str = r#"/* libmpl: the names of MPL for the functions of libmpi
 #undef mpc_wait
 #undef mpc_probe
 
-/* The address of Fortran's integer, told by its lowest bit. */
+/* The address of Fortran's integer, marked by its lowest bit. */
 #define INTEGER(place) ((void *)((size_t)(place) | 1))
 
 void margay_mpl_start(int *mperrno, const size_t *functions);
@@ -30,7 +30,7 @@ int margay_mpl_status(int msgid);
 
 "#;
 
-/// The header and the symbols.
+/// Returns the header and the symbols.
 ///
 /// # Errors
 /// When a source cannot be read or understood.
@@ -56,8 +56,8 @@ pub fn print(root: &Path) -> Result<Printed, String> {
     })
 }
 
-/// The source of `libmpl`. Fortran's subroutines have an underscore at the end. Without it they are for C programs, which called
-/// them on the SP1, and return what the calls for C return.
+/// Returns the source of `libmpl`. Fortran's subroutines have an underscore at the end. Without it
+/// they are for C programs, which called them on the SP1, and return what the calls for C return.
 ///
 /// # Errors
 /// As [`print()`].

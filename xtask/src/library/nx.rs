@@ -27,7 +27,7 @@ struct routine {
 /* A program without prototypes passes an int where a long is wanted: a number below zero has lost the upper half of its signs. */
 #define SMALL(number) ((number) >> 31 == 1 ? (long)(int)(number) : (number))
 
-/* The address of Fortran's integers, told by its lowest bit. */
+/* The address of Fortran's integers, marked by its lowest bit. */
 #define INTEGERS(place) ((void *)((size_t)(place) | 1))
 
 void margay_nx_start(void *msginfo, int controls);
@@ -66,7 +66,7 @@ pub fn print(root: &Path) -> Result<Printed, String> {
     Ok(Printed { files, symbols })
 }
 
-/// The source of `libnx`.
+/// Returns the source of `libnx`.
 ///
 /// # Errors
 /// As [`print()`].
@@ -113,7 +113,7 @@ fn fortran_result(c: &str) -> &str {
     }
 }
 
-/// The C types of the result of a function and of its twin.
+/// Returns the C types of the result of a function and of its twin.
 fn results(definition: &Definition) -> Result<(&'static str, &'static str), String> {
     Ok(match definition.result.as_deref() {
         None => ("void", "long"),

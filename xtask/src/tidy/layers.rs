@@ -22,12 +22,12 @@ pub struct Crate {
 }
 
 impl Crate {
-    /// The top-level folder that it lies in.
+    /// Returns the top-level folder that it lies in.
     fn layer(&self) -> &str {
         self.manifest.split('/').next().unwrap_or("")
     }
 
-    /// The folder of the crate, from the root.
+    /// Returns the folder of the crate, from the root.
     fn folder(&self) -> &str {
         self.manifest.strip_suffix("/Cargo.toml").unwrap_or("")
     }
@@ -83,7 +83,7 @@ fn may_use_beside(from: &Crate, to: &Crate) -> bool {
     !has_rooms || rule.is_some_and(|(_, allowed)| allowed.contains(&to.folder()))
 }
 
-/// The workspace's crates from `cargo metadata`.
+/// Returns the workspace's crates from `cargo metadata`.
 pub fn crates(metadata: &Metadata, root: &Path) -> Vec<Crate> {
     let relative = |path: &Path| {
         path.strip_prefix(root)
@@ -159,7 +159,7 @@ pub fn check(crates: &[Crate]) -> Vec<Finding> {
             };
             if from.layer() == to.layer() && !may_use_beside(from, to) {
                 let what = format!(
-                    "{} ({}) depends on {} ({}); within a layer, ARCHITECTURE.md's table says who may use whom",
+                    "{} ({}) depends on {} ({}); within a layer, ARCHITECTURE.md's table says which may use which",
                     from.name,
                     from.folder(),
                     to.name,

@@ -40,7 +40,7 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a link of the page at `path`; `None` when it leads somewhere.
+/// Returns what is wrong with a link of the page at `path`; `None` when it leads somewhere.
 fn broken(
     path: &str,
     link: &str,
@@ -81,8 +81,8 @@ fn broken(
     })
 }
 
-/// The path that a relative link of the file `from` means; `None` when it is absolute or leaves
-/// the tree.
+/// Returns the path that a relative link of the file `from` means; `None` when it is absolute or
+/// leaves the tree.
 fn resolve(from: &str, link: &str) -> Option<String> {
     if link.starts_with('/') {
         return None;
@@ -133,7 +133,7 @@ fn read(text: &str) -> Page {
     page
 }
 
-/// The anchor that GitHub gives a heading.
+/// Returns the anchor that GitHub gives a heading.
 fn anchor(heading: &str) -> String {
     heading
         .to_lowercase()

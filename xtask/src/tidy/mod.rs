@@ -2,7 +2,7 @@
 //!
 //! | module | rules |
 //! | --- | --- |
-//! | [`registry`] | who may touch the registry in the shared segment; all others ask `Peers` |
+//! | [`registry`] | which code may touch the registry in the shared segment; all other code asks `Peers` |
 //! | [`rust`] | where unsafe code and system calls may stand, what is left open, tests that are switched off |
 //! | [`layers`] | the direction in which crates depend on each other |
 //! | [`map`] | the README's map names what is there |
@@ -40,7 +40,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding at a line, or with 0 about the whole file.
+    /// Returns a finding at a line, or with 0 about the whole file.
     pub fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
         Self {
             path: path.to_owned(),
@@ -106,7 +106,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// All files of the workspace at `root` that git would not ignore.
+/// Returns all files of the workspace at `root` that git would not ignore.
 ///
 /// # Errors
 /// When one cannot be read.

@@ -1,5 +1,5 @@
-//! The registry that lies in the shared segment is touched by who makes a job or joins one. All others ask `Peers`, which other
-//! implementations answer, too.
+//! The registry in the shared segment is touched only by code that makes a job or joins one. All
+//! other code asks `Peers`, which other implementations answer, too.
 
 use std::sync::LazyLock;
 
@@ -10,14 +10,14 @@ use super::{File, Finding};
 static USE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\.\s*registry\(\)").expect("a constant pattern"));
 
-/// Who may: the files whose paths begin so.
+/// The code that may: files whose paths begin like this.
 const MAKERS: [&str; 7] = [
     "sys/shm/",
     "net/shm/",
     // The launcher and its guard make the job.
     "job/launch/src/guard.rs",
     "job/launch/src/setup.rs",
-    // A launcher is told by its process id in the segment that it holds.
+    // A launcher is recognized by its process id in the segment that it holds.
     "job/registry/",
     // A rank joins its job.
     "run/engine/src/open.rs",
@@ -36,7 +36,8 @@ pub fn check(file: &File) -> Vec<Finding> {
     USE.find_iter(code)
         .map(|found| {
             let line = code[..found.start()].lines().count().max(1);
-            let what = "the segment's registry is for who makes a job or joins one; ask `Peers`";
+            let what =
+                "the segment's registry is for code that makes a job or joins one; ask `Peers`";
             Finding::new(&file.path, line, what)
         })
         .collect()

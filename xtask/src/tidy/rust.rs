@@ -71,7 +71,7 @@ fn walk(path: &str, lines: &[&str], tokens: TokenStream, findings: &mut Vec<Find
     }
 }
 
-/// What is wrong with one word, given its neighbours.
+/// Returns what is wrong with one word, given its neighbours.
 fn judge(
     path: &str,
     lines: &[&str],

@@ -88,7 +88,7 @@ fn walk(path: &str, lines: &[&str], tokens: TokenStream, findings: &mut Vec<(Str
     }
 }
 
-/// The braces that belong to an item whose name is first in `tokens`.
+/// Returns the braces that belong to an item whose name is first in `tokens`.
 fn body(tokens: &[TokenTree]) -> Option<&Group> {
     for token in tokens {
         match token {
@@ -118,7 +118,7 @@ fn many_fields(lines: &[&str], first: usize, body: &Group) -> Option<String> {
     })
 }
 
-/// The number of parts between commas that are not within angle brackets.
+/// Returns the number of parts between commas that are not within angle brackets.
 fn fields(body: &Group) -> usize {
     let (mut fields, mut depth, mut is_open, mut dash) = (0, 0usize, false, false);
     for token in body.stream() {

@@ -1,4 +1,4 @@
-//! State hangs off values: no mutable statics outside the libraries that hold the one look-up.
+//! State hangs off values: no mutable statics outside the libraries that look up the one rank.
 //!
 //! Found in tokens: `static mut` anywhere, and in `FOLDERS` statics and thread-local variables
 //! whose types name one of the standard library's types with interior mutability. A type of the
@@ -8,7 +8,7 @@ use proc_macro2::{TokenStream, TokenTree};
 
 use super::{File, Finding};
 
-/// Folders whose crates own no state: whoever uses them makes values.
+/// Folders whose crates own no state: their users make values.
 const FOLDERS: [&str; 5] = ["core/", "net/", "fs/", "job/", "run/"];
 
 /// Types with interior mutability; also those that begin with `Atomic`.
@@ -36,7 +36,7 @@ const EXCEPTIONS: [(&str, &str, &str); 3] = [
     (
         "run/openmp/src/affinity.rs",
         "PLACE",
-        "what the kernel was told about the calling thread last, so that it is told only changes",
+        "what was set in the kernel for the calling thread last, so that only changes are set",
     ),
     (
         "run/mlp/src/lib.rs",
@@ -131,7 +131,8 @@ fn collect(tokens: TokenStream, statics: &mut Vec<Static>) {
     }
 }
 
-/// The declaration behind the word `static`; none where that is a lifetime or begins a closure.
+/// Returns the declaration behind the word `static`; none where that is a lifetime or begins a
+/// closure.
 fn declaration(rest: &[TokenTree], line: usize) -> Option<Static> {
     let is_mut = matches!(rest.first(), Some(TokenTree::Ident(word)) if *word == "mut");
     let rest = &rest[usize::from(is_mut)..];
@@ -153,7 +154,7 @@ fn declaration(rest: &[TokenTree], line: usize) -> Option<Static> {
     })
 }
 
-/// The first type with interior mutability that the tokens of a type name.
+/// Returns the first type with interior mutability that the tokens of a type name.
 fn mutable_type(of: TokenStream) -> Option<String> {
     of.into_iter().find_map(|token| match token {
         TokenTree::Ident(word) => {

@@ -89,7 +89,7 @@ fn script(file: &File, text: &str) -> Option<Finding> {
     }
 }
 
-/// The interpreter's complaint about a script, empty when it has none.
+/// Returns the interpreter's complaint about a script, empty when it has none.
 fn syntax(interpreter: &str, arguments: &[&str], text: &str) -> std::io::Result<String> {
     let mut child = Command::new(interpreter)
         .args(arguments)

@@ -1,11 +1,13 @@
 //! The places that wait: nothing else spins, sleeps or blocks.
 //!
-//! A place waits when its code, outside of tests, has one of the words below: it lets time pass, sleeps on a futex, a
-//! condition, a descriptor, a channel, a thread or a child. Locks around short work are no such places, nor is
-//! who asks one of these places to wait (`Rank::wait`). What cannot be seen in words is a read of a pipe that blocks.
+//! A place waits when its code, outside of tests, has one of the words below: it lets time pass,
+//! sleeps on a futex, a condition, a descriptor, a channel, a thread or a child. Locks around short
+//! work are no such places, nor is code that asks one of these places to wait (`Rank::wait`). What
+//! cannot be seen in words is a read of a pipe that blocks.
 //!
-//! The table is the list. `ARCHITECTURE.md` says the same under rule 6, for readers. Who moves a file changes its path in
-//! both; who needs a new place that waits says here why none of those that are there will do.
+//! The table is the list. `ARCHITECTURE.md` says the same under rule 6, for readers. A commit that
+//! moves a file changes its path in both; one that needs a new place that waits says here why none
+//! of the existing ones will do.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
@@ -138,7 +140,7 @@ const PLACES: &[(&str, &str)] = &[
     ),
     (
         "sys/os/src/process/watch.rs",
-        "ended children, and a pause between two looks for what is left of a family",
+        "ended children, and a pause between two searches for what is left of a family",
     ),
     (
         "sys/os/src/sync.rs",
@@ -210,8 +212,9 @@ const WORDS: [&str; 25] = [
 /// Functions that wait when they are called by a path, `thread::sleep(..)`.
 const FUNCTIONS: [&str; 3] = ["sleep", "waitid", "waitpid"];
 
-/// Methods that wait, and what they are called on as far as words tell: without arguments, and with a result that is looked
-/// at or thrown away as one (`join` of a path has an argument, that of a rank has no result).
+/// Methods that wait, and what they are called on as far as words show: without arguments, and with
+/// a result that is looked at or thrown away as one (`join` of a path has an argument, that of a
+/// rank has no result).
 const METHODS: [(&str, bool); 4] = [
     ("join", true),
     ("recv", true),
@@ -278,7 +281,8 @@ fn is_looked_at(path: &str) -> bool {
         && !path.ends_with("/tests.rs")
 }
 
-/// The waiting words of a source with their lines, without those of tests. One that does not parse has none; another rule says so.
+/// Returns the waiting words of a source with their lines, without those of tests. One that does
+/// not parse has none; another rule says so.
 fn waits(source: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     if let Ok(tokens) = source.parse::<TokenStream>() {
@@ -369,7 +373,7 @@ fn asks_for_tests(condition: TokenStream) -> bool {
     })
 }
 
-/// The place behind the item that begins at `at`: its body in braces, or its semicolon.
+/// Returns the place behind the item that begins at `at`: its body in braces, or its semicolon.
 fn behind_item(tokens: &[TokenTree], at: usize) -> usize {
     let ends = |token: &TokenTree| match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,

@@ -116,7 +116,8 @@ fn bench(options: &Options) -> Result<bool> {
     Ok(!ours_failed)
 }
 
-/// Every implementation with the folder of its executables. A peer that cannot be had is named among the failures.
+/// Returns every implementation with the folder of its executables. A peer that cannot be had is
+/// named among the failures.
 fn install(options: &Options, failures: &mut Vec<String>) -> Result<Vec<(Installation, PathBuf)>> {
     let mut installed = Vec::new();
     if !options.peers_only {
@@ -154,7 +155,8 @@ fn compile(implementation: &Installation) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// One run. An implementation that fails a unit once is told so once; its figures of the other repetitions stay.
+/// One run. A unit that an implementation fails once is reported once; the figures of the other
+/// repetitions stay.
 fn run(
     unit: &Unit,
     implementation: &Installation,

@@ -26,7 +26,8 @@ const NESTED_MOST: usize = 32;
 /// How often a unit that is not contended is run with every runtime.
 const REPETITIONS: usize = 3;
 
-/// All units of the chosen kernels (none: all) and sizes of teams (none: those that fit `cores` cores).
+/// Returns all units of the chosen kernels (none: all) and sizes of teams (none: those that fit
+/// `cores` cores).
 pub fn units(kernels: &[Kernel], threads: &[u32], cores: usize, quick: bool) -> Vec<Unit> {
     let cores = cores.max(1);
     let mut sizes: Vec<usize> = threads.iter().map(|&threads| threads as usize).collect();
@@ -67,7 +68,8 @@ pub fn units(kernels: &[Kernel], threads: &[u32], cores: usize, quick: bool) -> 
 }
 
 impl Unit {
-    /// How often it is run with every runtime. Pressed once: time slices of milliseconds make its rounds long, and some runtimes' very long.
+    /// Returns how often it is run with every runtime. Pressed once: time slices of milliseconds
+    /// make its rounds long, and some runtimes' very long.
     pub fn repetitions(&self, quick: bool) -> usize {
         if quick || self.contended {
             1

@@ -58,13 +58,14 @@ pub struct Runtime {
     form: Form,
     /// The library that must be loaded, where there could be others.
     library: Option<PathBuf>,
-    /// Our own tree, which names of files are told without.
+    /// Our own tree, which is left out of names of files.
     prefix: PathBuf,
     /// What the compiler says of its version.
     compiler: String,
 }
 
-/// The runtimes of `names` (none: all) that are installed, and of the others why not. `prefix` is our own tree.
+/// Returns the runtimes of `names` (none: all) that are installed, and of the others why not.
+/// `prefix` is our own tree.
 pub fn find(prefix: &Path, names: &[String]) -> (Vec<Runtime>, Vec<String>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for name in NAMES {
@@ -222,7 +223,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// What ran, for the reader; `loaded` is the file that the program says it had.
+    /// Returns what ran, for the reader; `loaded` is the file that the program says it had.
     ///
     /// # Errors
     /// When that is another one than it should be.
@@ -238,7 +239,7 @@ impl Runtime {
     }
 }
 
-/// A folder in the cache in which `library` stands as libgomp.so.1, for LD_LIBRARY_PATH.
+/// Returns a folder in the cache in which `library` stands as libgomp.so.1, for LD_LIBRARY_PATH.
 fn stand_in(name: &str, library: &Path) -> Result<PathBuf> {
     let folder = cache()?.join("libgomp").join(name);
     fs::create_dir_all(&folder)?;
@@ -251,7 +252,7 @@ fn stand_in(name: &str, library: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A library of the system, where the C compiler looks.
+/// Returns a library of the system, where the C compiler finds it.
 fn library(file: &str, package: &str) -> Result<PathBuf> {
     let told = run_quietly(bounded(10).arg(CC).arg(format!("-print-file-name={file}")))
         .context("install gcc")?;
@@ -262,7 +263,7 @@ fn library(file: &str, package: &str) -> Result<PathBuf> {
     fs::canonicalize(path).with_context(|| format!("{} cannot be read", path.display()))
 }
 
-/// The newest clang that has OpenMP.
+/// Returns the newest clang that has OpenMP.
 fn clang() -> Result<PathBuf> {
     let mut names = vec!["clang".to_owned()];
     names.extend((14..40).rev().map(|version| format!("clang-{version}")));

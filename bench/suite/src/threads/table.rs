@@ -37,7 +37,7 @@ pub struct Row {
     pub contended: bool,
 }
 
-/// Every line, in the order of the runs.
+/// Returns every line, in the order of the runs.
 pub fn rows(report: &Report) -> Vec<Row> {
     let mut rows = Vec::new();
     for run in &report.runs {
@@ -59,7 +59,7 @@ pub fn rows(report: &Report) -> Vec<Row> {
 }
 
 impl Row {
-    /// The value of a runtime, of the figure whose name ends with `ending`.
+    /// Returns the value of a runtime, of the figure whose name ends with `ending`.
     pub fn value(&self, report: &Report, runtime: &str, ending: &str) -> Option<f64> {
         let fits = |run: &&Run| {
             run.program == self.program
@@ -71,7 +71,8 @@ impl Row {
         run.figure(&format!("{}{ending}", self.figure))
     }
 
-    /// A runtime's median over what the sequential program would take on as many cores as there are, at most a core for each thread.
+    /// Returns a runtime's median over what the sequential program would take on as many cores as
+    /// there are, at most a core for each thread.
     fn of_ideal(&self, report: &Report, runtime: &str) -> Option<f64> {
         let alone = Self {
             threads: 1,
@@ -127,7 +128,7 @@ pub fn derive(report: &Report) -> Vec<Figure> {
     derived
 }
 
-/// All tables, each under its title.
+/// Returns all tables, each under its title.
 pub fn tables(report: &Report, markdown: bool) -> String {
     let rows = rows(report);
     let measured = |name: &&&str| report.runs.iter().any(|run| run.implementation == **name);
@@ -192,7 +193,7 @@ pub(crate) mod tests {
     use crate::lines::parse;
     use crate::report::Suite;
 
-    /// A report of canned figures.
+    /// Returns a report of canned figures.
     pub(crate) fn canned() -> Report {
         let mut report = Report::new(Suite::Threads, true);
         for (implementation, median, contended) in [

@@ -3,13 +3,13 @@
 use super::*;
 
 impl Engine {
-    /// Meets senders that wait, and takes back offers that were declined.
+    /// Answers senders that wait for a receive, and takes back offers that were declined.
     pub(super) fn after_match(&mut self) -> bool {
-        if self.state.meetings.is_empty() && self.state.declined.is_empty() {
+        if self.state.rendezvous.is_empty() && self.state.declined.is_empty() {
             return false;
         }
-        while let Some(meeting) = self.state.meetings.pop() {
-            self.meet(meeting);
+        while let Some(offered) = self.state.rendezvous.pop() {
+            self.answer_rendezvous(offered);
         }
         while let Some(ticket) = self.state.declined.pop() {
             self.transport.withdraw(ticket);
@@ -17,13 +17,13 @@ impl Engine {
         true
     }
 
-    fn meet(&mut self, meeting: Meeting) {
-        let Meeting {
+    fn answer_rendezvous(&mut self, offered: PendingRendezvous) {
+        let PendingRendezvous {
             request: index,
             from,
             sender,
             words,
-        } = meeting;
+        } = offered;
         let Some(Request {
             kind: Kind::Receive(receive),
             ..

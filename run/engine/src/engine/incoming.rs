@@ -204,7 +204,7 @@ impl State {
         match self.arrive(envelope) {
             Some(index) => {
                 self.matched(index, from, envelope, total, 0, false);
-                self.meetings.push(Meeting {
+                self.rendezvous.push(PendingRendezvous {
                     request: index,
                     from,
                     sender,
@@ -364,7 +364,7 @@ impl State {
         key.index
     }
 
-    /// The receive that a message goes to.
+    /// Returns the receive that a message goes to.
     #[inline]
     fn arrive(&mut self, envelope: Envelope) -> Option<u32> {
         counters::add(&self.monitor.counters.match_attempts, 1);
@@ -375,7 +375,7 @@ impl State {
         found
     }
 
-    /// The message that a receive takes.
+    /// Returns the message that a receive takes.
     #[inline]
     pub(super) fn post(&mut self, pattern: Pattern, receive: u32) -> Option<u32> {
         counters::add(&self.monitor.counters.match_attempts, 1);
@@ -434,7 +434,7 @@ impl State {
                 }
                 self.data(index, &bytes);
             }
-            Body::Rendezvous { sender, words } => self.meetings.push(Meeting {
+            Body::Rendezvous { sender, words } => self.rendezvous.push(PendingRendezvous {
                 request: index,
                 from,
                 sender,
@@ -479,7 +479,7 @@ pub(super) fn envelope(head: Head) -> Envelope {
     }
 }
 
-/// The `place`-th eight bytes of a control packet; 0 when it is too short.
+/// Returns the `place`-th eight bytes of a control packet; 0 when it is too short.
 pub(super) fn number(payload: &[u8], place: usize) -> u64 {
     payload.get(place * 8..place * 8 + 8).map_or(0, |b| {
         u64::from_ne_bytes(b.try_into().expect("eight bytes"))

@@ -69,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// A request that [`fulfil`](Self::fulfil) ends, when `from` has answered in `context`.
+    /// Returns a request that [`fulfil`](Self::fulfil) ends, when `from` has answered in `context`.
     pub fn promise(&mut self, from: u32, context: u32) -> ReqId {
         let request = Request::new(Kind::Promise(from, context));
         self.state.requests.insert(request)

@@ -1,13 +1,16 @@
 //! What the engine does when a process dies or a context is revoked.
 //!
-//! Everything that needs a dead process ends with [`Failed::Process`], once what it sent completely has been taken in:
-//! sends to it, receives from it, collectives of whose group it is. Receives from any source stay, but stall: whoever waits
-//! for one is told [`Failed::Pending`] until the failure is acknowledged.
+//! Everything that needs a dead process ends with [`Failed::Process`], once what it sent completely
+//! has been taken in: sends to it, receives from it, collectives of whose group it is. Receives
+//! from any source stay, but stall: a wait for one reports [`Failed::Pending`] until the failure is
+//! acknowledged.
 //!
-//! A revoked context ends what has not been matched in it with [`Failed::Revoked`]; what is being moved goes on to its
-//! end, so that nobody writes to memory that its owner uses again. A message that comes for such a context is dropped; its
-//! sender, if it waits, is told by REFUSED. The process that revokes tells all of the communicator by REVOKE, and who hears
-//! it for the first time tells all again, so that all hear it even if the first one dies over it.
+//! A revoked context ends what has not been matched in it with [`Failed::Revoked`]; what is being
+//! moved goes on to its end, so that nobody writes to memory that its owner uses again. A message
+//! that comes for such a context is dropped; its sender, if it waits, is answered with REFUSED. The
+//! process that revokes sends REVOKE to all of the communicator, and each process that receives it
+//! for the first time sends it to all again, so that all receive it even if the first one dies
+//! meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,12 +18,12 @@ use margay_sys_os::user::Mem;
 
 use super::*;
 
-/// Failures, revocations, and who is in which communicator.
+/// Failures, revocations, and which processes are in which communicator.
 #[derive(Default)]
 pub(super) struct Recovery {
     /// Something in here matters for sends: a revoked communicator that is not freed.
     pub restricted: bool,
-    /// Something is in here; also for those who do not hold the engine.
+    /// Something is in here; may be read without holding the engine.
     failure_pending: Arc<AtomicBool>,
     dead: BTreeSet<u32>,
     /// Numbers of revoked communicators; kept, since messages for them may still come.
@@ -52,7 +55,7 @@ const BESIDE: u32 = 1 << 31;
 /// Numbers of communicators are below this, so that each has its contexts.
 pub(super) const NUMBERS: u32 = BESIDE / 2;
 
-/// The number of the communicator with which a context is revoked.
+/// Returns the number of the communicator with which a context is revoked.
 fn communicator(context: u32) -> Option<u32> {
     let stays = context & BESIDE != 0 && context.is_multiple_of(2);
     (!stays).then_some((context & !BESIDE) / 2)
@@ -78,7 +81,7 @@ impl Engine {
         self.state.recovery.is_dead(process)
     }
 
-    /// Those that have died.
+    /// Returns those that have died.
     #[must_use]
     pub fn dead(&self) -> Vec<u32> {
         self.state.recovery.dead.iter().copied().collect()
@@ -117,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// Tells who is in the communicator with this number.
+    /// Enters the members of the communicator with this number.
     pub fn enter_members(&mut self, number: u32, members: Vec<Arc<Group>>) {
         let recovery = &mut self.state.recovery;
         let has = |p: &u32| members.iter().any(|group| group.rank(*p).is_some());
@@ -151,7 +154,7 @@ impl Engine {
         if process == self.state.me || self.state.recovery.is_dead(process) {
             return;
         }
-        // Its last messages are in its pipe; each look takes a bounded number of them.
+        // Its last messages are in its pipe; each poll takes a bounded number of them.
         const SPINS: u32 = 4096;
         for _ in 0..SPINS {
             if !self.transport.poll(&mut self.state, 1) {
@@ -174,7 +177,7 @@ impl Engine {
         peer.assembling = None;
         // So that nothing goes to it on the short way.
         peer.unmatched = u32::MAX;
-        self.state.meetings.retain(|m| m.from != process);
+        self.state.rendezvous.retain(|m| m.from != process);
         for index in self.state.requests.indices() {
             self.fail_request(index, process);
         }
@@ -252,8 +255,9 @@ impl Engine {
         self.lose(id);
     }
 
-    /// Lets go of a message between two who live, of a collective that cannot be completed: the other may have given up
-    /// already. The entry stays, without the program's memory, so that whatever the other still says means nothing else.
+    /// Lets go of a message between two live processes, of a collective that cannot be completed:
+    /// the other process may have given up already. The entry stays, without the program's memory,
+    /// so that whatever the other still says means nothing else.
     fn lose(&mut self, id: ReqId) {
         let Some(request) = self.state.requests.get_mut(id).filter(|r| !r.done) else {
             return;
@@ -283,7 +287,7 @@ impl Engine {
         };
         request.lost = true;
         self.state.copies.retain(|copy| copy.request != id.index);
-        self.state.meetings.retain(|m| m.request != id.index);
+        self.state.rendezvous.retain(|m| m.request != id.index);
     }
 
     /// Revokes the communicator with this number: here, and by a message to all of its processes.
@@ -313,7 +317,7 @@ impl Engine {
         for index in self.state.requests.indices() {
             self.revoke_request(index, number);
         }
-        // What has come for it and was not received: whoever waits for it is told.
+        // What has come for it and was not received: senders that wait for it are answered.
         for context in [2 * number, 2 * number + 1, BESIDE | (2 * number + 1)] {
             let pattern = Pattern::new(context, None, None);
             while let Some((_, message)) = self.state.matching.take(pattern) {

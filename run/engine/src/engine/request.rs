@@ -8,7 +8,7 @@ pub(super) struct Request {
     pub(super) done: bool,
     /// Nobody will ask for the outcome.
     pub(super) detached: bool,
-    /// Let go of: it failed for whoever asks, and stays for what the other side may still say.
+    /// Let go of: it has failed for the program, and stays for what the other side may still send.
     pub(super) lost: bool,
 }
 
@@ -118,7 +118,7 @@ impl Request {
         }
     }
 
-    /// What an event tells of it: kind, source, tag, bytes.
+    /// Returns what an event reports of it: kind, source, tag, bytes.
     pub(super) fn words(&self) -> [u64; 4] {
         let Outcome {
             source, tag, bytes, ..

@@ -23,16 +23,16 @@ pub struct Sent {
 }
 
 impl Engine {
-    /// As [`send_at_once`](Self::send_at_once), telling the message's [`Sent::number`].
+    /// As [`send_at_once`](Self::send_at_once), and returns the message's [`Sent::number`].
     #[inline]
     pub fn isend_at_once(&mut self, piece: Piece, to: u32, envelope: Envelope) -> Option<u32> {
         let sent = self.send_at_once(piece, to, envelope);
         sent.then(|| self.state.peers[to as usize].sent())
     }
 
-    /// Cancels a receive that has not been matched or a send whose message has not been. What has gone out needs the
-    /// receiver's answer, also where the request was done already; the outcome tells whether it worked. Of messages to the
-    /// own rank that is known at once.
+    /// Cancels a receive that has not been matched or a send whose message has not been. What has
+    /// gone out needs the receiver's answer, also where the request was done already; the outcome
+    /// tells whether it worked. For messages of the rank to itself that is known at once.
     pub fn cancel(&mut self, id: ReqId) {
         if self.take_back(id) {
             return;
@@ -64,7 +64,7 @@ impl Engine {
         self.push_asked(to);
     }
 
-    /// Sends what asks a message back. The own rank answers at once.
+    /// Sends what asks a message back. This rank itself answers at once.
     fn push_asked(&mut self, to: u32) {
         self.push_peer(to);
         if to == self.state.me {
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// What a request that still asks its message back says of it: envelope and number.
+    /// Returns what a request that still asks its message back says of it: envelope and number.
     pub(super) fn asks_back(&self, id: ReqId) -> Option<(Envelope, Option<u32>)> {
         match self.requests.get(id)? {
             Request {

@@ -55,7 +55,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The highest so far.
+    /// Returns the highest so far.
     #[must_use]
     pub fn highest(&self) -> u64 {
         self.highest.load(Ordering::Relaxed)
@@ -83,13 +83,13 @@ pub struct Counters {
     /// Messages that had to ask because the receiver's credits were used up.
     pub out_of_credits: AtomicU64,
     levels: [AtomicU64; 2],
-    /// Whether there are marks to look at.
+    /// Whether there are marks to update.
     marked: AtomicU32,
     marks: Mutex<Vec<Arc<Mark>>>,
 }
 
 impl Counters {
-    /// What was sent by a protocol.
+    /// Returns what was sent by a protocol.
     #[must_use]
     #[inline]
     pub fn sent(&self, protocol: Protocol) -> &Flow {
@@ -106,7 +106,7 @@ impl Counters {
         (sum(|f| &f.messages), sum(|f| &f.bytes))
     }
 
-    /// How high a level is now.
+    /// Returns how high a level is now.
     #[must_use]
     pub fn level(&self, level: Level) -> u64 {
         self.levels[level as usize].load(Ordering::Relaxed)

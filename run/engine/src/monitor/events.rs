@@ -1,7 +1,8 @@
-//! Events: what happened, kept until somebody who listens is told.
+//! Events: what happened, kept until it is reported to the listener.
 //!
-//! They are noted where they happen, perhaps under the engine's lock, and told later without any lock, so who is told may
-//! call the library. The queue is bounded; what does not fit is counted.
+//! They are noted where they happen, perhaps under the engine's lock, and reported later without
+//! any lock, so the listener may call the library. The queue is bounded; what does not fit is
+//! counted.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -39,7 +40,7 @@ pub struct Event {
     pub words: [u64; 4],
 }
 
-/// Called when there may be events to tell; takes them itself.
+/// Called when there may be events to report; takes them itself.
 type Listener = Box<dyn Fn() + Send + Sync>;
 
 /// The queue of events.
@@ -59,7 +60,7 @@ impl Events {
     /// How many events wait at most, unless set otherwise.
     pub const ROOM: u64 = 1024;
 
-    /// An empty queue, whose events happen at the time of that clock.
+    /// Returns an empty queue, whose events happen at the time of that clock.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Events {
         Events {
             clock,
@@ -72,7 +73,7 @@ impl Events {
         }
     }
 
-    /// Who is told; the first call counts.
+    /// Sets the listener; only the first call has an effect.
     pub fn listen(&self, listener: Listener) {
         let _ = self.listener.set(listener);
     }
@@ -87,7 +88,7 @@ impl Events {
         self.room.store(room, Ordering::Relaxed);
     }
 
-    /// How many may wait.
+    /// Returns how many may wait.
     #[must_use]
     pub fn room(&self) -> u64 {
         self.room.load(Ordering::Relaxed)
@@ -138,7 +139,7 @@ impl Events {
         }
     }
 
-    /// The oldest event.
+    /// Returns the oldest event.
     #[must_use]
     pub fn take(&self) -> Option<Event> {
         let mut queue = self.queue();
@@ -149,7 +150,7 @@ impl Events {
         event
     }
 
-    /// How many of a kind did not fit since this was asked last.
+    /// Returns how many of a kind did not fit since this was asked last.
     #[must_use]
     pub fn take_dropped(&self, kind: EventKind) -> u64 {
         self.dropped[kind as usize].swap(0, Ordering::Relaxed)

@@ -1,8 +1,9 @@
 //! What can be seen and set of a rank from outside: counters, settings, events.
 //!
-//! A [`Monitor`] exists before its rank joins the job and after it has left. It may be read from any thread at any time,
-//! also where the program promised to use the rank from one thread only, so everything in it is atomic. The engine writes
-//! its counters by plain loads and stores, since only who holds the engine's lock counts.
+//! A [`Monitor`] exists before its rank joins the job and after it has left. It may be read from
+//! any thread at any time, also where the program promised to use the rank from one thread only, so
+//! everything in it is atomic. The engine writes its counters by plain loads and stores, since only
+//! the holder of the engine's lock counts.
 
 pub(crate) mod counters;
 mod events;
@@ -25,7 +26,7 @@ pub struct Monitor {
     pub waiting: WaitCounters,
     /// Sizes and times that may be set.
     pub tuning: Tuning,
-    /// What happened and has not been told yet.
+    /// What happened and has not been reported yet.
     pub events: Events,
     running: AtomicBool,
 }
@@ -43,7 +44,7 @@ impl Monitor {
         })
     }
 
-    /// The clock by which events are dated.
+    /// Returns the clock by which events are dated.
     #[must_use]
     pub fn clock(&self) -> &dyn Clock {
         &*self.events.clock
@@ -67,15 +68,15 @@ impl Monitor {
     }
 }
 
-/// What threads do while they wait. Several may wait at a time, so these are added to atomically; nobody who waits is in a
-/// hurry.
+/// What threads do while they wait. Several may wait at a time, so these are added to atomically; a
+/// thread that waits is in no hurry.
 #[derive(Default)]
 pub struct WaitCounters {
     /// Waits that were not over after the first spins.
     pub waits: AtomicU64,
     /// Nanoseconds in them.
     pub wait_ns: AtomicU64,
-    /// Times that the core was given away.
+    /// How often the core was yielded.
     pub yields: AtomicU64,
     /// Times that a thread went to sleep.
     pub sleeps: AtomicU64,

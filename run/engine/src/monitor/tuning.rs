@@ -64,7 +64,7 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// The value in force.
+    /// Returns the value in force.
     #[must_use]
     pub fn get(&self, tunable: Tunable) -> u64 {
         self.cell(tunable).load(Ordering::Relaxed)
@@ -76,7 +76,7 @@ impl Tuning {
         self.cell(tunable).store(value, Ordering::Relaxed);
     }
 
-    /// The limits in force.
+    /// Returns the limits in force.
     #[must_use]
     #[inline]
     pub fn limits(&self) -> Limits {
@@ -88,7 +88,7 @@ impl Tuning {
         }
     }
 
-    /// The waiting policy in force.
+    /// Returns the waiting policy in force.
     #[must_use]
     #[inline]
     pub fn policy(&self) -> Policy {

@@ -1,4 +1,4 @@
-//! Large operations: ranks tell each other where their buffers are, and copy straight from there.
+//! Large operations: ranks publish where their buffers are, and copy straight from there.
 
 use margay_core_datatype::Basic;
 use margay_core_reduce::{self as reduce, Op};
@@ -47,7 +47,8 @@ impl Channel {
         Ok(*self.attach.get_or_init(|| all))
     }
 
-    /// Tells all where a buffer of this rank is; returns the operation in which all have told.
+    /// Publishes where a buffer of this rank is; returns the operation in which all ranks have done
+    /// so.
     fn put_address(&self, rank: &Rank, address: u64) -> Result<Operation<'_>, Disagreement> {
         let tag = Tag::new(Kind::Address, None, 16);
         let op = self.begin(rank)?;
@@ -97,8 +98,8 @@ impl Channel {
         }
     }
 
-    /// The end of an operation in which ranks read each other's memory: waits for all, and tells all when somebody could
-    /// not read.
+    /// The end of an operation in which ranks read each other's memory: waits for all, and reports
+    /// to all when a rank could not read.
     fn settle(&self, rank: &Rank, unreadable: Option<u32>) -> Result<(), Disagreement> {
         let tag = Tag::new(Kind::Vote, None, 0);
         let op = self.begin(rank)?;
@@ -251,7 +252,7 @@ impl Channel {
     }
 }
 
-/// Copies `len` bytes at `offset` of the buffer that `from` told in an operation.
+/// Copies `len` bytes at `offset` of the buffer that `from` published in an operation.
 fn pull(told: &Operation<'_>, from: u32, offset: u64, to: &Mem, at: i64, len: u64) -> bool {
     let words = &told.read(from, TAG_BYTES + 16)[TAG_BYTES..];
     let word = |i: usize| u64::from_ne_bytes(words[i..i + 8].try_into().expect("eight bytes"));

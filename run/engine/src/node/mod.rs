@@ -6,9 +6,9 @@
 //! others' buffers, once. Which way an operation goes depends only on what the standard makes equal
 //! on all ranks, so all decide alike; what fits neither way returns `false` and goes by schedule.
 //!
-//! Where ranks have a core each, every rank looks at every slot (one cache-line transfer). Where
-//! cores are short, the last to arrive does the work for all and releases them with one store: the
-//! ranks then wait for one word, and nobody has to be scheduled twice.
+//! Where ranks have a core each, every rank reads every slot (one cache-line transfer). Where cores
+//! are short, the last to arrive does the work for all and releases them with one store: the ranks
+//! then wait for one word, and nobody has to be scheduled twice.
 //!
 //! Reductions are computed in rank order, so results do not change from run to run.
 
@@ -39,9 +39,9 @@ const TAG_BYTES: usize = 8;
 const LEAST_PULL: u64 = 4096;
 
 /// Contributions to an exchange longer than this are copied from the peer's buffer where every rank has a core.
-const LAID_IF_ROOMY: usize = 16 << 10;
+const PUBLISHED_IF_ROOMY: usize = 16 << 10;
 
-/// Up to so many ranks with a core each, every rank combines all contributions by itself.
+/// Up to this many ranks with a core each, every rank combines all contributions by itself.
 const COMBINED_BY_ALL: u32 = 4;
 
 /// Bytes of a result that are computed at a time.
@@ -52,7 +52,7 @@ pub struct Channel {
     board: Board,
     members: Arc<Group>,
     context: u32,
-    /// Every rank has a core: look at all slots rather than wait for a release.
+    /// Every rank has a core: poll all slots rather than wait for a release.
     roomy: bool,
     /// Whether all ranks may read each other's memory; found out at the first need.
     attach: OnceLock<bool>,
@@ -156,9 +156,9 @@ impl Blocks<'_> {
 }
 
 impl Channel {
-    /// The channel of the communicator with that context and these members, of which this rank is
-    /// number `me`. Every member calls it. None where the ranks share no memory or boards are used
-    /// up.
+    /// Returns the channel of the communicator with that context and these members, of which this
+    /// rank is number `me`. Every member calls it. None where the ranks share no memory or boards
+    /// are used up.
     #[must_use]
     pub fn open(rank: &Rank, members: &Arc<Group>, me: u32, context: u32) -> Option<Channel> {
         let segment = rank.common_memory()?;
@@ -181,7 +181,7 @@ impl Channel {
         })
     }
 
-    /// This rank needs the channel no more (the communicator is freed).
+    /// Ends this rank's use of the channel (the communicator is freed).
     pub fn close(&self) {
         self.board.leave();
     }
@@ -210,8 +210,9 @@ impl Channel {
         let tag = Tag::new(Kind::Bcast, Some(root), len as u64);
         let op = self.begin(rank)?;
         if self.board.me() == root && staged {
-            // The root does not wait for the others: it may be several broadcasts ahead. Where another rank
-            // takes itself for the root and has staged, the others are told so by its tag.
+            // The root does not wait for the others: it may be several broadcasts ahead. Where
+            // another rank takes itself for the root and has staged, its tag reports that to the
+            // others.
             let _ = op.stage(len, |stage| data.walk().pack(data, stage));
             put(&op, tag, 0, |_| {});
             self.wake();
@@ -304,7 +305,7 @@ impl Channel {
         let mine = send.unwrap_or(&own);
         let len = recv.bytes() as usize;
         let tag = Tag::new(Kind::Allgather, None, len as u64);
-        if len > self.laid_bytes() && self.may_attach(rank)? {
+        if len > self.published_bytes() && self.may_attach(rank)? {
             if send.is_some() {
                 data::copy(mine, &own);
             }
@@ -343,7 +344,10 @@ impl Channel {
         let block = recv.bytes();
         let total = block * u64::from(ranks);
         let all = send.data(0, ranks);
-        if total as usize > self.laid_bytes() && block >= LEAST_PULL && self.may_attach(rank)? {
+        if total as usize > self.published_bytes()
+            && block >= LEAST_PULL
+            && self.may_attach(rank)?
+        {
             data::copy(&send.data(me, 1), &recv.data(me, 1));
             let exposed = expose(&all);
             self.pull_all(rank, &exposed, |from| {
@@ -425,9 +429,9 @@ impl Channel {
 
     /// Longest contribution to an exchange that goes through the board where ranks can copy from each other: copying twice
     /// is better than a system call for each pair, above all where the calls are made one after the other.
-    fn laid_bytes(&self) -> usize {
+    fn published_bytes(&self) -> usize {
         let most = if self.roomy {
-            LAID_IF_ROOMY
+            PUBLISHED_IF_ROOMY
         } else {
             usize::MAX
         };
@@ -465,11 +469,11 @@ impl Channel {
                 (0, len)
             };
             if long > 0 && verdict.is_ok() && !op.stage(long, &fill) {
-                // Somebody has staged who says by his tag that he does not.
+                // A rank has staged although its tag says that it does not.
                 verdict = Err(tag.other(self.board.me(), None));
             }
             op.release(TAG_BYTES + short, |result| {
-                // The result carries the tag of those who agree with the last to come.
+                // The result carries the tag of the ranks that agree with the last to arrive.
                 result[..TAG_BYTES].copy_from_slice(&tag.0.to_ne_bytes());
                 if verdict.is_err() {
                     result[..TAG_BYTES].fill(0xff);
@@ -483,7 +487,7 @@ impl Channel {
         self.wait(rank, None, || op.is_released())?;
         match tag.check(self.board.me(), op.result(TAG_BYTES)) {
             Ok(()) => Ok(()),
-            // Somebody disagrees with somebody: find one who disagrees with this rank, if any.
+            // Two ranks disagree: find one that disagrees with this rank, if any.
             Err(general) => self.check_all(op, tag).and(Err(general)),
         }
     }
@@ -561,7 +565,7 @@ fn put(op: &Operation<'_>, tag: Tag, len: usize, fill: impl FnOnce(&mut [u8])) {
     });
 }
 
-/// What `from` has put in an operation, if it does the same as this rank.
+/// Returns what `from` has put in an operation, if it does the same as this rank.
 #[inline]
 fn read<'a>(
     op: &'a Operation<'_>,
@@ -578,7 +582,7 @@ fn read<'a>(
     })
 }
 
-/// What `from` has contributed to an operation.
+/// Returns what `from` has contributed to an operation.
 #[inline]
 fn part<'a>(op: &'a Operation<'_>, from: u32, len: usize) -> &'a [u8] {
     if len <= SHORT_BYTES {

@@ -21,7 +21,7 @@ pub(super) struct Plan {
     pub reduce: Option<Reduction>,
 }
 
-/// The schedule of an operation on a communicator, and its buffers.
+/// Returns the schedule of an operation on a communicator, and its buffers.
 pub(super) fn plan(comm: &Comm, operation: &Operation) -> Result<Plan> {
     let tuning = &Tuning::default();
     let ranks = Ranks {
@@ -48,7 +48,7 @@ pub(super) fn plan(comm: &Comm, operation: &Operation) -> Result<Plan> {
     })
 }
 
-/// What is sent from and received into.
+/// Returns what is sent from and received into.
 fn buffers(operation: &Operation) -> (Buffer, Buffer) {
     use Operation as O;
     let equal = |operand: &Option<Operand>| buffer_of(operand.as_ref(), Operand::buffer);
@@ -89,7 +89,7 @@ fn buffer_of<T>(what: Option<&T>, buffer: impl FnOnce(&T) -> Buffer) -> Buffer {
     what.map_or(Buffer::None, buffer)
 }
 
-/// What is reduced, if the operation reduces.
+/// Returns what is reduced, if the operation reduces.
 fn elements(operation: &Operation) -> Option<&Elements> {
     use Operation as O;
     match operation {
@@ -111,7 +111,8 @@ fn parts(blocks: &Option<Blocks>) -> Vec<Part> {
     blocks.as_ref().map_or(Vec::new(), Blocks::parts)
 }
 
-/// The schedule on an intra-communicator. A send buffer that is not there is `MPI_IN_PLACE`.
+/// Returns the schedule on an intra-communicator. A send buffer that is not there is
+/// `MPI_IN_PLACE`.
 fn intra_schedule(
     comm: &Comm,
     ranks: Ranks,
@@ -199,7 +200,7 @@ fn intra_schedule(
     })
 }
 
-/// The schedule on an inter-communicator.
+/// Returns the schedule on an inter-communicator.
 fn inter_schedule(
     comm: &Comm,
     inter: Inter,

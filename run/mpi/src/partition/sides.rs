@@ -48,7 +48,7 @@ impl Parts {
     }
 }
 
-/// What a send tells its receive.
+/// What a send reports to its receive.
 #[derive(Clone, Copy)]
 pub(super) struct Introduction {
     pub(super) partitions: u32,

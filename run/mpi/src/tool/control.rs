@@ -19,7 +19,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Its bytes, as a C program sees them.
+    /// Returns its bytes, as a C program sees them.
     #[must_use]
     pub fn bytes(self) -> Vec<u8> {
         match self {
@@ -30,7 +30,7 @@ impl Value {
     }
 }
 
-/// A number with an optional suffix k, m or g for powers of 1024.
+/// Returns a number with an optional suffix k, m or g for powers of 1024.
 #[must_use]
 pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
@@ -90,7 +90,7 @@ impl Tools {
         removed.map(|_| ()).ok_or(MPI_T_ERR_INVALID_HANDLE)
     }
 
-    /// The variable of a handle.
+    /// Returns the variable of a handle.
     ///
     /// # Errors
     /// When the handle is invalid.
@@ -99,7 +99,7 @@ impl Tools {
         Ok(&CONTROLS[found.ok_or(MPI_T_ERR_INVALID_HANDLE)?])
     }
 
-    /// The value of a control variable.
+    /// Returns the value of a control variable.
     #[must_use]
     pub fn control_value(&self, control: &Control) -> Value {
         let number = match control.setting {

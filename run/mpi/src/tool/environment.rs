@@ -4,7 +4,7 @@
 pub struct Environment {
     /// Its name.
     pub name: &'static str,
-    /// Who reads it.
+    /// What reads it.
     pub reader: &'static str,
     /// What it does.
     pub about: &'static str,

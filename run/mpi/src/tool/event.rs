@@ -1,7 +1,8 @@
-//! Events: registrations, callbacks, and telling.
+//! Events: registrations, callbacks, and delivery.
 //!
-//! What happened is told at the end of the call in which it was noticed, without any lock, by one thread at a time; so a
-//! callback may call what it likes, and is told that ([`MPI_T_CB_REQUIRE_NONE`](NONE)).
+//! Events are delivered at the end of the call in which they were noticed, without any lock, by one
+//! thread at a time; so a callback may call any function, and that is what it is promised
+//! ([`MPI_T_CB_REQUIRE_NONE`](NONE)).
 
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ impl Instance {
         self.what.time_ns as i64
     }
 
-    /// An element's bytes.
+    /// Returns an element's bytes.
     ///
     /// # Errors
     /// When there is no such element.
@@ -59,7 +60,7 @@ impl Instance {
         })
     }
 
-    /// All elements at their displacements.
+    /// Returns all elements at their displacements.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -72,7 +73,7 @@ impl Instance {
 }
 
 impl EventType {
-    /// Where the elements are in a copy of all, in bytes: as in a C structure.
+    /// Returns where the elements are in a copy of all, in bytes: as in a C structure.
     #[must_use]
     pub fn displacements(&self) -> Vec<usize> {
         let mut end = 0usize;
@@ -93,7 +94,7 @@ impl State {
     }
 }
 
-/// The place of a level of safety.
+/// Returns the place of a level of safety.
 fn level(safety: i32) -> Result<usize> {
     let found = LEVELS.iter().position(|&l| l == safety);
     found.ok_or(MPI_T_ERR_INVALID)
@@ -167,7 +168,7 @@ impl Tools {
             state.freed.push((handle, freed));
         }
         drop(state);
-        // Whoever tells now does it at the end.
+        // A thread that delivers events now does it at the end.
         if let Ok(turn) = self.telling.try_lock() {
             let freed = std::mem::take(&mut self.state().freed);
             drop(turn);
@@ -178,7 +179,7 @@ impl Tools {
         Ok(())
     }
 
-    /// What a callback was called with.
+    /// Returns what a callback was called with.
     ///
     /// # Errors
     /// When no callback runs for it any more.

@@ -36,10 +36,10 @@ pub struct Tools {
     progress_thread: AtomicBool,
     /// Whether a rank runs in this process, so that some variables can no longer be set.
     running: AtomicBool,
-    /// Held by who calls callbacks, so that they run one after the other.
+    /// Held by the thread that calls callbacks, so that they run one after the other.
     telling: Mutex<()>,
     state: Mutex<State>,
-    /// What the environment asked for and could not have, for the start to tell.
+    /// What the environment asked for and could not have, for the start to report.
     complaints: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl State {
 }
 
 impl Tools {
-    /// The interface of this process, with that clock; reads the environment.
+    /// Returns the interface of this process, with that clock; reads the environment.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Tools> {
         Tools::with_environment(clock, |name| std::env::var(name).ok())
@@ -103,7 +103,7 @@ impl Tools {
         tools
     }
 
-    /// What is seen and set of the rank.
+    /// Returns what is seen and set of the rank.
     #[must_use]
     pub fn monitor(&self) -> &Arc<Monitor> {
         &self.monitor
@@ -173,7 +173,7 @@ impl Tools {
     }
 }
 
-/// The entry of a table at an index that a program passed.
+/// Returns the entry of a table at an index that a program passed.
 ///
 /// # Errors
 /// When there is none.

@@ -41,7 +41,7 @@ impl Session {
 }
 
 impl Handle {
-    /// What its sum is for the whole process or communicator.
+    /// Returns what its sum is for the whole process or communicator.
     fn sum(&self, monitor: &Monitor) -> u64 {
         match (self.variable.measure, &self.comm) {
             (Measure::Sum(sum), _) => sum(monitor),
@@ -73,7 +73,7 @@ impl Handle {
         }
     }
 
-    /// The sum over the times in which it was started.
+    /// Returns the sum over the times in which it was started.
     fn count(&self, monitor: &Monitor) -> u64 {
         match self.since {
             Some(since) => {

@@ -126,7 +126,7 @@ pub struct Control {
 const MOST_EAGER: u64 = 1 << 30;
 const MOST_BYTES: u64 = 1 << 60;
 const PAGE: u64 = 4096;
-/// So many that nanoseconds of it fit 64 bits.
+/// The largest number whose nanoseconds fit 64 bits.
 const MOST_SECONDS: u64 = 1 << 32;
 
 /// The control variables.

@@ -1,6 +1,6 @@
 /*
  * Cholesky factorization as a graph of IML's tasks: what is done to a tile in one step counts down the tasks that it waits for
- * (iml_DecAndFetch), and whoever is the last of these starts it.
+ * (iml_DecAndFetch), and the last of these starts it.
  */
 #include "../cholesky.h"
 #include "../by_iml.h"

@@ -12,9 +12,10 @@ using Message = tbb::flow::continue_msg;
 static void body() {
     tbb::flow::graph graph;
     std::list<Node> nodes;
-    Node *last[CHOLESKY_TILES][CHOLESKY_TILES] = {}; // who wrote a tile last
+    Node *last[CHOLESKY_TILES][CHOLESKY_TILES] = {}; // the task that wrote a tile last
     std::list<Node *> first;
-    // A task that writes tile (i, j) after all who did, and after the writers of the tiles that it reads.
+    // A task that writes tile (i, j) after all tasks that did, and after the writers of the tiles
+    // that it reads.
     auto task = [&](int i, int j, std::initializer_list<Node *> reads, auto work) {
         Node &node = nodes.emplace_back(graph, [work](const Message &) { work(); });
         if (last[i][j]) tbb::flow::make_edge(*last[i][j], node);
