@@ -31,7 +31,7 @@ const HANGUP_GRACE: Duration = Duration::from_secs(1);
 /// How long processes that ranks have left running may go on writing after the last rank's end.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
 /// After SIGKILL: how long to wait for processes that the kernel cannot end (broken file server).
-const KILL_PATIENCE: Duration = Duration::from_secs(5);
+const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// When the job was ended from outside and nobody takes its output, it is given up after this.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 /// The same signal again within this time is the same one: `timeout` and some shells signal both
@@ -321,7 +321,7 @@ impl<'a> Launcher<'a> {
 
     /// The guard was killed: its children are ours now.
     fn without_guard(&mut self) {
-        let gone = process::kill_descendants(&self.foreign, KILL_PATIENCE);
+        let gone = process::kill_descendants(&self.foreign, KILL_LIMIT);
         let pid = self.guard.pid();
         let rest = if gone {
             ""
@@ -580,7 +580,7 @@ impl<'a> Launcher<'a> {
             self.verdict.end(1);
         }
         self.guard.tell(Command::Kill);
-        self.ending.kill_at = Some(Instant::now() + KILL_PATIENCE);
+        self.ending.kill_at = Some(Instant::now() + KILL_LIMIT);
     }
 
     /// An error of the launcher's own: one line, and the status if nothing failed before.

@@ -350,8 +350,8 @@ impl WakeUp for Turn {
         self.world.pass(&mut state);
     }
 
-    fn sleep(&self, _: u64, look: &mut dyn FnMut() -> bool) {
-        if !look() {
+    fn sleep(&self, _: u64, has_work: &mut dyn FnMut() -> bool) {
+        if !has_work() {
             self.yield_core();
         }
     }

@@ -30,11 +30,11 @@ impl WakeUp for ShmWakeUp {
         cpu::yield_now();
     }
 
-    fn sleep(&self, timeout_ns: u64, look: &mut dyn FnMut() -> bool) {
+    fn sleep(&self, timeout_ns: u64, has_work: &mut dyn FnMut() -> bool) {
         self.segment
             .registry()
             .event_count(self.me)
-            .sleep(timeout_ns, look);
+            .sleep(timeout_ns, has_work);
     }
 
     fn wake_own(&self) {

@@ -190,9 +190,9 @@ pub trait WakeUp: Send + Sync {
     /// Lets others run first.
     fn yield_core(&self);
 
-    /// Sleeps until something may have arrived, at most `timeout_ns`. `look` is called once after
+    /// Sleeps until something may have arrived, at most `timeout_ns`. `has_work` is called once after
     /// the rank has announced that it sleeps; when it returns true there is no sleep.
-    fn sleep(&self, timeout_ns: u64, look: &mut dyn FnMut() -> bool);
+    fn sleep(&self, timeout_ns: u64, has_work: &mut dyn FnMut() -> bool);
 
     /// Wakes all threads of this rank that sleep: one of them has work for another.
     fn wake_own(&self);

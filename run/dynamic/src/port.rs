@@ -406,7 +406,7 @@ impl Dynamic<'_> {
         }
         let words = self.mpi.tell_group(comm, root, words, problem)?;
         let agreed = Agreed::from_words(&own, &words);
-        let _meeting = self.mpi.begin_meeting();
+        let _connecting = self.mpi.begin_connecting();
         let met = self.mpi.meet(&agreed);
         // Everybody must have joined before anybody may rely on it or end.
         let mut joined = [i32::from(met.is_ok())];

@@ -538,9 +538,9 @@ impl Rank {
         }
     }
 
-    /// Sleeps on the rank's event count until it is woken, `look` finds something, or the time is over.
-    pub(crate) fn sleep_until_woken(&self, timeout_ns: u64, look: &mut dyn FnMut() -> bool) {
-        self.wake_up.sleep(timeout_ns, look);
+    /// Sleeps on the rank's event count until it is woken, `has_work` returns true, or the time is over.
+    pub(crate) fn sleep_until_woken(&self, timeout_ns: u64, has_work: &mut dyn FnMut() -> bool) {
+        self.wake_up.sleep(timeout_ns, has_work);
     }
 
     /// Whether there are requests that are not done with, so that progress may be needed.
@@ -555,7 +555,7 @@ impl Rank {
 
     /// Spins for a short while whether memory that others write to is `ready`, before a wait for it: with cores for all
     /// that is usually enough. Returns whether it is.
-    pub fn look_for(&self, mut ready: impl FnMut() -> bool) -> bool {
+    pub fn spin_until(&self, mut ready: impl FnMut() -> bool) -> bool {
         // Longer than a cache line takes, shorter than a thread that waits for progress would
         // notice.
         const SPINS: u32 = 32;

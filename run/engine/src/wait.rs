@@ -213,12 +213,12 @@ impl<'a> Wait<'a> {
         self.since_ns
     }
 
-    /// Sleeps for at most `timeout_ns`; `look` is called once more before. Returns the nanoseconds
+    /// Sleeps for at most `timeout_ns`; `has_work` is called once more before. Returns the nanoseconds
     /// asleep.
-    pub(crate) fn sleep(&mut self, timeout_ns: u64, look: &mut dyn FnMut() -> bool) -> u64 {
+    pub(crate) fn sleep(&mut self, timeout_ns: u64, has_work: &mut dyn FnMut() -> bool) -> u64 {
         let counters = self.counters;
         counters.asleep.fetch_add(1, Ordering::Relaxed);
-        self.wake_up.sleep(timeout_ns, look);
+        self.wake_up.sleep(timeout_ns, has_work);
         counters.asleep.fetch_sub(1, Ordering::Relaxed);
         let now = self.clock.now_ns();
         let slept = now - self.counted_ns;

@@ -147,9 +147,9 @@ impl Agreed {
 }
 
 /// While there is one no bridge is given up: its thread has met processes that are in no communicator yet.
-pub struct Meeting<'a>(&'a Mpi);
+pub struct Connecting<'a>(&'a Mpi);
 
-impl Drop for Meeting<'_> {
+impl Drop for Connecting<'_> {
     fn drop(&mut self) {
         self.0.others().ended += 1;
         // What another thread has left because of this one.
@@ -276,9 +276,9 @@ impl Mpi {
 
     /// To be held from before [`meet`](Self::meet) until the processes that were met are in a
     /// communicator.
-    pub fn begin_meeting(&self) -> Meeting<'_> {
+    pub fn begin_connecting(&self) -> Connecting<'_> {
         self.others().begun += 1;
-        Meeting(self)
+        Connecting(self)
     }
 
     /// Returns the numbers of the other group's processes. Those of other jobs are reached through

@@ -58,7 +58,7 @@ impl Mpi {
         }
         let words = self.tell_group(local, local_leader as u32, words, problem)?;
         let agreed = Agreed::from_words(&own, &words);
-        let _meeting = self.begin_meeting();
+        let _connecting = self.begin_connecting();
         let met = self.meet(&agreed);
         if agreed.bridge.is_some() {
             // Everybody must have joined before the bridge may be let go of.

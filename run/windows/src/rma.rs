@@ -373,7 +373,7 @@ impl Windows<'_> {
             let (mut done, mut rounds) = (state.fetch(queue), 0);
             while done != state.posted && rounds < ROUNDS {
                 rounds += 1;
-                if self.mpi.rank().look_for(|| queue.done() != done) {
+                if self.mpi.rank().spin_until(|| queue.done() != done) {
                     done = state.fetch(queue);
                     rounds = 0;
                 } else {

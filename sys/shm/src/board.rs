@@ -15,7 +15,7 @@
 //!   [`Board::open`] claims the number by a bit in shared memory, which only goes back when all
 //!   ranks have left and the board is cleared.
 //! - A rank writes its slot and its lane only until it has put, once for each operation and only
-//!   when the ranks have come far enough, which `put`, `lay` and `stage` check themselves. They are
+//!   when the ranks have come far enough, which `put`, `publish_large` and `stage` check themselves. They are
 //!   read only when the slot's mark is that of the operation.
 //! - A stage belongs to the first rank that claims it in an operation (a word beside the gate).
 //!   The mark of the slot, or of the result, that is written afterwards says that it was staged, and
@@ -429,12 +429,12 @@ mod tests {
         let op = a.begin().unwrap();
         assert!(is_refused(|| _ = op.read(1, 8)), "it has not put");
         assert!(is_refused(|| _ = op.read(0, 8)), "nor has this rank");
-        assert!(is_refused(|| _ = op.laid(1, 8)));
+        assert!(is_refused(|| _ = op.read_large(1, 8)));
         assert!(is_refused(|| _ = op.staged(1, 8)));
         assert!(is_refused(|| _ = op.result(8)), "not released");
         assert!(is_refused(|| _ = op.arrive()), "it has not put");
         assert!(is_refused(|| op.release(8, |_| {})), "not the last");
-        op.lay(8, |_| assert!(is_refused(|| op.put(0, |_| {}))));
+        op.publish_large(8, |_| assert!(is_refused(|| op.put(0, |_| {}))));
         op.put(0, |_| {});
         drop(op);
         b.begin().unwrap().put(0, |_| {});
@@ -442,7 +442,7 @@ mod tests {
         let op = a.begin().unwrap();
         op.put(8, |_| assert!(is_refused(|| op.put(8, |_| {}))));
         assert!(is_refused(|| op.put(8, |_| {})), "it has put");
-        assert!(is_refused(|| op.lay(8, |_| {})), "it has put");
+        assert!(is_refused(|| op.publish_large(8, |_| {})), "it has put");
         let other = b.begin().unwrap();
         other.put(0, |_| {});
         assert!(!op.arrive() && other.arrive());
@@ -463,7 +463,10 @@ mod tests {
                 5 => op.put(0, |_| {}),
                 _ => assert!(is_refused(|| op.put(8, |bytes| bytes.fill(1)))),
             }
-            assert!(is_refused(|| op.lay(8, |bytes| bytes.fill(1))), "not yet");
+            assert!(
+                is_refused(|| op.publish_large(8, |bytes| bytes.fill(1))),
+                "not yet"
+            );
             assert!(late == 5 || is_refused(|| _ = op.stage(8, |bytes| bytes.fill(1))));
         }
         assert_eq!(held, [0; 8]);

@@ -412,7 +412,7 @@ impl Channel {
         if !op.may_lay() {
             self.wait(rank, None, || op.may_lay())?;
         }
-        op.lay(len, fill);
+        op.publish_large(len, fill);
         put(op, tag, 0, |_| {});
         Ok(())
     }
@@ -524,7 +524,7 @@ impl Channel {
     ) -> Result<(), Disagreement> {
         let world = on.and_then(|member| self.members.process(member));
         let pending = |_: &Engine| Some(Pending::Collective(world, self.context));
-        if rank.look_for(&mut ready) {
+        if rank.spin_until(&mut ready) {
             return Ok(());
         }
         let come = |engine: &mut Engine| match ready() {
@@ -578,7 +578,7 @@ fn read<'a>(
     tag.check(from, slot)?;
     Ok(match len <= SHORT_BYTES {
         true => &slot[TAG_BYTES..],
-        false => op.laid(from, len),
+        false => op.read_large(from, len),
     })
 }
 
@@ -588,6 +588,6 @@ fn part<'a>(op: &'a Operation<'_>, from: u32, len: usize) -> &'a [u8] {
     if len <= SHORT_BYTES {
         &op.read(from, TAG_BYTES + len)[TAG_BYTES..]
     } else {
-        op.laid(from, len)
+        op.read_large(from, len)
     }
 }

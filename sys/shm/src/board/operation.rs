@@ -238,7 +238,7 @@ impl<'b> Operation<'b> {
     ///
     /// # Panics
     /// When `len` is more than [`Board::lane_bytes`], when this rank [may not](Self::may_lay), and when it has put.
-    pub fn lay(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
+    pub fn publish_large(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(self.may_lay(), "ranks are behind");
         let in_order = !self.has(HAS_PUT | LAYING);
         assert!(in_order, "a rank lays out before it puts");
@@ -255,7 +255,7 @@ impl<'b> Operation<'b> {
     /// # Panics
     /// When `len` is more than [`Board::lane_bytes`], and when `rank` [has put](Self::has_put) nothing.
     #[must_use]
-    pub fn laid(&self, rank: u32, len: usize) -> &[u8] {
+    pub fn read_large(&self, rank: u32, len: usize) -> &[u8] {
         self.assert_is_put(self.board.slot(rank, self.n), rank);
         let lane = self.board.lane_at(rank, self.n, len).as_ptr();
         // SAFETY: inside the board. The rank has put, so it does not write its lane in this operation any
