@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use fastrand::Rng;
 use margay_sys_os::clock;
 use margay_sys_threads::job;
 
@@ -14,7 +15,7 @@ use crate::steal_backoff::StealBackoff;
 
 /// A worker in its role as a thief.
 pub(super) struct Thief {
-    random: Cell<u64>,
+    seed: Cell<u64>,
     delay: StealDelay,
     pub(super) backoff: StealBackoff,
 }
@@ -22,20 +23,19 @@ pub(super) struct Thief {
 impl Thief {
     pub(super) fn new() -> Thief {
         Thief {
-            random: Cell::new(clock::ticks() | 1),
+            seed: Cell::new(clock::ticks()),
             delay: StealDelay::default(),
             backoff: StealBackoff::default(),
         }
     }
 
-    fn next_random(&self) -> u64 {
-        // Marsaglia's xorshift is good enough to choose victims.
-        let mut random = self.random.get();
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        self.random.set(random);
-        random
+    /// A random number below `n`, which is not 0.
+    fn random_below(&self, n: usize) -> usize {
+        // The generator is its seed, so that a cell can hold it.
+        let mut random = Rng::with_seed(self.seed.get());
+        let below = random.usize(..n);
+        self.seed.set(random.get_seed());
+        below
     }
 }
 
@@ -67,7 +67,7 @@ impl Worker {
         }
         self.thief.delay.begin();
         let slots = self.pool.used_slots();
-        let first = self.thief.next_random() as usize % slots;
+        let first = self.thief.random_below(slots);
         for step in 0..slots {
             let at = (first + step) % slots;
             if at == usize::from(self.slot) {
