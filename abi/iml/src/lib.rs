@@ -5,12 +5,12 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use margay_run_threads::{Config, DequeMark, Iterations, Pool, Schedule, Worker};
+use margay_run_threads::{AnyClock, Config, DequeMark, Iterations, Pool, Schedule, Worker};
 
 /// The pool of this process: the one look-up. Its threads are started at the first call.
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
-    POOL.get_or_init(|| Pool::new(Config::default()))
+    POOL.get_or_init(|| Pool::new(Config::default(), AnyClock::System))
 }
 
 #[inline]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use margay_run_threads::{Config, Iterations, Pool, Worker, with_worker};
+use margay_run_threads::{AnyClock, Config, Iterations, Pool, Worker, with_worker};
 
 mod common;
 
@@ -331,11 +331,14 @@ impl Watch {
 
 fn on_pool_of(workers: usize) {
     let watch = Watch::new("one thread in the pool");
-    let pool = Pool::new(Config {
-        workers,
-        stack_bytes: 256 << 10,
-        ..Config::default()
-    });
+    let pool = Pool::new(
+        Config {
+            workers,
+            stack_bytes: 256 << 10,
+            ..Config::default()
+        },
+        AnyClock::System,
+    );
     for seed in (0..PROGRAMS).map(|program| workers as u64 * 1_000_000 + program) {
         pool.enter(|worker| watch.check(worker, seed));
     }
@@ -363,7 +366,7 @@ fn random_programs_on_eight_workers() {
 
 #[test]
 fn random_programs_of_several_threads_at_the_same_time() {
-    let pool = &Pool::new(Config::default());
+    let pool = &Pool::new(Config::default(), AnyClock::System);
     std::thread::scope(|scope| {
         for thread in 0..4 {
             scope.spawn(move || {

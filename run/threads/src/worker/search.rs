@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fastrand::Rng;
-use margay_sys_os::clock;
 use margay_sys_threads::job;
 
 use super::{Work, Worker};
@@ -21,9 +20,10 @@ pub(super) struct Thief {
 }
 
 impl Thief {
-    pub(super) fn new() -> Thief {
+    /// `seed` decides which victims it chooses.
+    pub(super) fn new(seed: u64) -> Thief {
         Thief {
-            seed: Cell::new(clock::ticks()),
+            seed: Cell::new(seed),
             delay: StealDelay::default(),
             backoff: StealBackoff::default(),
         }
@@ -74,7 +74,9 @@ impl Worker {
                 continue;
             }
             let victim = self.pool.slot(at as u16);
-            if let Some(offer) = self.open_offer(victim, |mark| self.thief.delay.is_over(mark)) {
+            if let Some(offer) = self.open_offer(victim, |mark| {
+                self.thief.delay.is_over(mark, || self.now_ns())
+            }) {
                 return Some(Work::Offer(offer));
             }
             if let Some(job) = victim.stealer.steal_if(|job| self.may_take(job.tag())) {
@@ -85,7 +87,7 @@ impl Worker {
                 return Some(Work::Stolen(job));
             }
         }
-        self.thief.delay.end();
+        self.thief.delay.end(|| self.now_ns());
         None
     }
 
@@ -142,13 +144,13 @@ impl Worker {
         let takes_any_job = self.number != 0 || self.pool.has_one_program_thread();
         let delay = &self.thief.delay;
         delay.begin();
-        let accepts_mark = |mark| any_offer || delay.is_over(mark);
+        let accepts_mark = |mark| any_offer || delay.is_over(mark, || self.now_ns());
         let is_there = self.pool.slots().any(|slot| {
             (takes_any_job && !slot.stealer.is_empty())
                 || self.open_offer(slot, accepts_mark).is_some()
         });
         if !is_there {
-            delay.end();
+            delay.end(|| self.now_ns());
         }
         is_there
     }
