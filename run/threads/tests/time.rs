@@ -37,6 +37,15 @@ impl Clock for StoppedClock {
     }
 }
 
+/// Lets the clock go on at the end, also of a test that fails: idle workers of a pool that ends look up when they scan next.
+struct GoOn(Arc<StoppedClock>);
+
+impl Drop for GoOn {
+    fn drop(&mut self) {
+        self.0.advance(1 << 61);
+    }
+}
+
 struct OnePart {
     tag: u32,
     is_open: AtomicBool,
@@ -66,6 +75,7 @@ fn a_short_offer_is_left_alone_for_the_steal_delay_of_the_pools_clock() {
         ..Config::default()
     };
     let pool = Pool::new(config, AnyClock::Other(clock.clone()));
+    let _before_the_pool = GoOn(clock.clone());
     pool.enter(|worker| {
         let offer = Arc::new(OnePart {
             tag: worker.tag(),
@@ -85,6 +95,4 @@ fn a_short_offer_is_left_alone_for_the_steal_delay_of_the_pools_clock() {
         }
         worker.retract_offer(published);
     });
-    // Idle workers of a pool that ends look up when they scan next.
-    clock.advance(1 << 61);
 }
