@@ -8,7 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::stage::{output, put};
+use crate::command::output;
+use crate::put::put;
 
 /// Returns the folder beside the stage tree.
 ///

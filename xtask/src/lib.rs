@@ -4,12 +4,15 @@
 
 use std::path::Path;
 
+mod command;
 pub mod debug_info;
 pub mod docs;
 pub mod fortran;
 pub mod glibc;
 pub mod header;
+mod layout;
 pub mod library;
+mod put;
 pub mod recording;
 pub mod reproduce;
 pub mod stage;

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::stage::{self, output};
+use crate::command::output;
+use crate::stage;
 use crate::{debug_info, wheel, workspace};
 
 /// Builds stage tree and wheel here and of a clone of the last commit in another folder, and compares them byte by byte.

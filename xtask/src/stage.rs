@@ -3,13 +3,15 @@
 //! Every file is replaced by a rename, so a job that runs from the tree keeps the library that it started with.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 
+use crate::command::output;
+use crate::layout::{FILES, LINKS, installed};
+use crate::put::{copy, copy_folder, put, relink};
 use crate::tools::{self, Tools};
 use crate::verify::{self, Machine};
 use crate::{debug_info, fortran, header, library, tidy, workspace};
@@ -43,65 +45,6 @@ const SHELLS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/@"),
     ("zsh", "share/zsh/site-functions/_@"),
     ("fish", "share/fish/vendor_completions.d/@.fish"),
-];
-
-/// Files that are copied as they are: from the workspace, to the tree, with which mode.
-const FILES: [(&str, &str, u32); 11] = [
-    ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
-    ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
-    ("abi/nx/include/nx.h", "include/nx.h", 0o644),
-    ("abi/nx/include/fnx.h", "include/fnx.h", 0o644),
-    ("abi/mpl/include/mpl.h", "include/mpl.h", 0o644),
-    ("abi/iml/include/iml.h", "include/iml.h", 0o644),
-    ("abi/mlp/include/mlp.h", "include/mlp.h", 0o644),
-    ("abi/mlp/include/fmlp.h", "include/fmlp.h", 0o644),
-    (
-        "abi/mpi/include/mpi_fortran.h",
-        "include/mpi_fortran.h",
-        0o644,
-    ),
-    ("abi/mpi/include/mpi_ext.h", "include/mpi_ext.h", 0o644),
-    (
-        "abi/wrappers/MPIConfig.cmake",
-        "lib/cmake/MPI/MPIConfig.cmake",
-        0o644,
-    ),
-];
-
-/// Returns the place in the tree of a page, a picture or an example of the workspace, both as
-/// relative paths; `None` for other files. Pages keep their relative places, so that links between
-/// them work in the workspace and in the tree.
-#[must_use]
-pub fn installed(path: &str) -> Option<String> {
-    if path.starts_with("examples/") {
-        return Some(format!("share/margay/{path}"));
-    }
-    let page = path.ends_with(".md") && !path.starts_with("bench/results/");
-    (page || path.starts_with("docs/") || path == "LICENSE")
-        .then(|| format!("share/doc/margay/{path}"))
-}
-
-/// Symbolic links: the link, and what it points at.
-const LINKS: [(&str, &str); 18] = [
-    ("bin/mpicxx", "mpicc"),
-    ("bin/mpic++", "mpicc"),
-    ("bin/mpifort", "mpicc"),
-    ("bin/mpif90", "mpicc"),
-    ("bin/mpif77", "mpicc"),
-    ("bin/mpcc", "mpicc"),
-    ("bin/mpCC", "mpicc"),
-    ("bin/mpxlf", "mpicc"),
-    // The headers that old programs include.
-    ("include/mpproto.h", "mpl.h"),
-    ("include/pm_util.h", "mpl.h"),
-    ("include/intel/cube.h", "../nx.h"),
-    ("include/intel/mesh.h", "../nx.h"),
-    ("lib/libmpi_abi.so", "libmpi_abi.so.1"),
-    ("lib/libmpi.so", "libmpi_abi.so.1"),
-    ("lib/libnx.so", "libnx.so.1"),
-    ("lib/libmpl.so", "libmpl.so.1"),
-    ("lib/libmlp.so", "libmlp.so.1"),
-    ("lib/libiml.so", "libiml.so.1"),
 ];
 
 /// Builds the crates optimized and assembles the tree in `to`. Debug information goes to a tree of its own beside it.
@@ -382,21 +325,6 @@ fn pages(margay: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns what a command prints.
-///
-/// # Errors
-/// When it cannot be started or fails, with what it says.
-pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
-    let done = command
-        .output()
-        .with_context(|| format!("{command:?} cannot be started"))?;
-    if !done.status.success() {
-        let told = String::from_utf8_lossy(&done.stderr);
-        bail!("{command:?} failed: {}", told.trim());
-    }
-    Ok(done.stdout)
-}
-
 /// Copies a stage tree to `prefix`; what else stands there is left alone.
 ///
 /// # Errors
@@ -413,80 +341,10 @@ pub fn install(stage: &Path, prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
-    for entry in
-        fs::read_dir(from).with_context(|| format!("{}: cannot be read", from.display()))?
-    {
-        let entry = entry?;
-        let (source, target) = (entry.path(), to.join(entry.file_name()));
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            copy_folder(&source, &target)?;
-        } else if kind.is_symlink() {
-            let points_at = fs::read_link(&source)?;
-            relink(
-                points_at.to_str().context("a link that is not text")?,
-                &target,
-            )?;
-        } else {
-            copy(
-                &source,
-                &target,
-                entry.metadata()?.permissions().mode() & 0o777,
-            )?;
-        }
-    }
-    Ok(())
-}
-
-fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
-    let bytes = fs::read(from).with_context(|| format!("{}: cannot be read", from.display()))?;
-    put(&bytes, to, mode)
-}
-
-/// Writes a file beside its place and renames it; leaves a file with the same bytes and mode as it is.
-pub(crate) fn put(bytes: &[u8], to: &Path, mode: u32) -> Result<()> {
-    let same_mode = |file: &fs::Metadata| file.permissions().mode() & 0o777 == mode;
-    if fs::symlink_metadata(to).is_ok_and(|file| file.is_file() && same_mode(&file))
-        && fs::read(to)? == bytes
-    {
-        return Ok(());
-    }
-    let partial = partial(to)?;
-    fs::write(&partial, bytes)
-        .and_then(|()| fs::set_permissions(&partial, fs::Permissions::from_mode(mode)))
-        .and_then(|()| fs::rename(&partial, to))
-        .with_context(|| format!("{}: cannot be written", to.display()))
-}
-
-fn relink(target: &str, link: &Path) -> Result<()> {
-    if fs::read_link(link).is_ok_and(|old| old == Path::new(target)) {
-        return Ok(());
-    }
-    let partial = partial(link)?;
-    symlink(target, &partial)
-        .and_then(|()| fs::rename(&partial, link))
-        .with_context(|| format!("{}: cannot be written", link.display()))
-}
-
-/// Returns a free name beside `path`, in a folder that exists.
-fn partial(path: &Path) -> Result<PathBuf> {
-    let folder = path.parent().context("a path without a folder")?;
-    fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
-    let mut name = path
-        .file_name()
-        .context("a path without a name")?
-        .to_owned();
-    name.push(format!(".partial{}", std::process::id()));
-    let partial = folder.join(name);
-    if fs::symlink_metadata(&partial).is_ok() {
-        fs::remove_file(&partial)?;
-    }
-    Ok(partial)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]

@@ -12,7 +12,8 @@ use goblin::elf::dynamic::{DT_NEEDED, DT_NULL};
 use goblin::elf::section_header::{SHN_ABS, SHN_UNDEF, SHT_DYNAMIC, SHT_GNU_HASH};
 use goblin::elf::sym::{STB_LOCAL, STT_OBJECT, STT_TLS};
 
-use crate::stage::{output, put};
+use crate::command::output;
+use crate::put::put;
 
 /// A symbol that a library defines.
 #[derive(Clone, Debug, PartialEq, Eq)]

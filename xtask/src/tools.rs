@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::stage::put;
+use crate::put::put;
 use crate::{glibc, verify, workspace};
 
 /// The C compiler's script, a name that `margay fortran` finds in the folder.
@@ -140,11 +140,11 @@ mod tests {
         .unwrap();
         let mut own = Command::new("cc");
         own.arg("-g").arg(&c).arg("-o").arg(folder.join("own"));
-        crate::stage::output(&mut own).unwrap();
+        crate::command::output(&mut own).unwrap();
         assert!(holds(&folder.join("own")), "the compiler alone records it");
         let mut cc = Command::new(tools.cc());
         cc.arg("-g").arg(&c).arg("-o").arg(folder.join("c"));
-        crate::stage::output(&mut cc).unwrap();
+        crate::command::output(&mut cc).unwrap();
         assert!(!holds(&folder.join("c")));
         assert!(text(&folder.join("c")).contains("margay/target/stage/build/a.c"));
 
@@ -157,8 +157,8 @@ mod tests {
             .arg(&rust)
             .arg("-o")
             .arg(folder.join("r"));
-        crate::stage::output(&mut rustc).unwrap();
-        let printed = crate::stage::output(&mut Command::new(folder.join("r"))).unwrap();
+        crate::command::output(&mut rustc).unwrap();
+        let printed = crate::command::output(&mut Command::new(folder.join("r"))).unwrap();
         assert_eq!(printed, b"margay/target/stage/build/a.rs\n");
         assert!(!holds(&folder.join("r")));
         let program = std::fs::read(folder.join("r")).unwrap();

@@ -11,7 +11,7 @@ use flate2::read::GzDecoder;
 use goblin::elf::Elf;
 use regex::bytes::Regex;
 
-use crate::glibc::{OLDEST, Version};
+use crate::glibc::version::{OLDEST, Version};
 use crate::workspace;
 
 /// The most bytes of all files of the stage tree together.
@@ -225,7 +225,7 @@ pub fn cargo_home() -> Result<PathBuf> {
 pub fn sysroot() -> Result<PathBuf> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut command = Command::new(rustc);
-    let printed = crate::stage::output(
+    let printed = crate::command::output(
         command
             .current_dir(workspace())
             .args(["--print", "sysroot"]),

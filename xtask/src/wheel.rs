@@ -17,7 +17,8 @@ use goblin::elf::Elf;
 use sha2::{Digest, Sha256};
 use zip::write::SimpleFileOptions;
 
-use crate::stage::{output, put};
+use crate::command::output;
+use crate::put::put;
 use crate::tools::Tools;
 use crate::verify::{self, Machine};
 use crate::{debug_info, stub, workspace};

@@ -9,7 +9,7 @@ use margay_core_openmp::schedule::{Kind, Schedule};
 use margay_run_openmp::affinity;
 use margay_run_openmp::icv::{Icv, SUPPORTED_ACTIVE_LEVELS};
 use margay_run_openmp::team::Context;
-use margay_sys_os::clock;
+use margay_sys_os::clock::Clock;
 use margay_sys_threads::outlined::text;
 
 use crate::runtime::{runtime, with};
@@ -112,7 +112,7 @@ queries! {
         number(runtime().icvs.teams_thread_limit.load(Ordering::Relaxed))
     }
     omp_get_max_task_priority omp_get_max_task_priority_ -> c_int { number(runtime().environment.max_task_priority) }
-    omp_get_wtime omp_get_wtime_ -> f64 { clock::now_ns() as f64 * 1e-9 }
+    omp_get_wtime omp_get_wtime_ -> f64 { runtime().clock.now_ns() as f64 * 1e-9 }
     omp_get_wtick omp_get_wtick_ -> f64 { 1e-9 }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use margay_run_openmp::AnyClock;
 use margay_run_openmp::environment::Environment;
 use margay_run_openmp::team::{self, Context};
 use margay_run_openmp::{Runtime, preempt_spinning_members};
@@ -11,7 +12,7 @@ pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
         preempt_spinning_members();
-        Runtime::new(Environment::of_process())
+        Runtime::new(Environment::of_process(), AnyClock::System)
     })
 }
 

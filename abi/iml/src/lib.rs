@@ -5,13 +5,13 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use margay_run_threads::{Config, DequeMark, Iterations, Pool, Schedule, Worker};
+use margay_run_threads::{AnyClock, Config, DequeMark, Iterations, Pool, Schedule, Worker};
 
 /// The pool of this process: the one place that looks it up. Its threads are started at the first
 /// call.
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
-    POOL.get_or_init(|| Pool::new(Config::default()))
+    POOL.get_or_init(|| Pool::new(Config::default(), AnyClock::System))
 }
 
 #[inline]
@@ -25,13 +25,18 @@ use margay_sys_threads::job::{Context, Count};
 #[derive(Clone, Copy)]
 struct Vouched<T>(T);
 
-// SAFETY: the user of IML promises that procedures and their parameters may be used by any thread;
-// that is what forking them means.
+// SAFETY: by the promise of `new`.
 unsafe impl<T> Send for Vouched<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Vouched<T> {}
 
 impl<T: Copy> Vouched<T> {
+    /// # Safety
+    /// What the value points to may be used by any thread as long as that thread may have the value.
+    unsafe fn new(value: T) -> Self {
+        Vouched(value)
+    }
+
     /// By a method, so that closures capture the whole.
     fn get(&self) -> T {
         self.0
@@ -107,7 +112,8 @@ unsafe extern "C" fn margay_iml_loop(
         4 => Schedule::Guided,
         _ => Schedule::Factoring,
     };
-    let (data, group) = (Vouched(data), Vouched(group));
+    // SAFETY: by the caller; no thread has them when this call returns.
+    let (data, group) = unsafe { (Vouched::new(data), Vouched::new(group)) };
     // Everything is assembled where it is used, from registers; see `margay_iml_enqueue_short`.
     with_worker(move |worker| {
         let iterations = Iterations {
@@ -178,7 +184,7 @@ type Map = extern "C" fn(i64, i64, *mut c_void, *mut c_void);
 type Combine = extern "C" fn(*mut c_void, *const c_void, *mut c_void);
 
 /// # Safety
-/// `result` is the address of `size` bytes.
+/// `result` is the address of `size` bytes. Any thread may call `map` and `combine` with `data` until this returns.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn margay_iml_reduce(
     begin: i64,
@@ -196,7 +202,8 @@ unsafe extern "C" fn margay_iml_reduce(
     unsafe {
         std::ptr::copy_nonoverlapping(result.cast::<u8>(), identity.as_mut_ptr().cast(), size)
     };
-    let data = Vouched(data);
+    // SAFETY: by the caller; no thread has it when this call returns.
+    let data = unsafe { Vouched::new(data) };
     let first = begin;
     let part = |_: &Worker, begin: u64, count: u64| {
         let mut value = identity.clone();
@@ -248,21 +255,25 @@ unsafe extern "C" fn margay_iml_group_begin(group: *mut Group) {
 type Task = extern "C" fn(*mut c_void);
 type TaskWithResult = extern "C" fn(*mut c_void) -> *mut c_void;
 
+/// # Safety
+/// Any thread may call `second` with its argument until this returns.
 #[unsafe(no_mangle)]
-extern "C" fn margay_iml_both(
+unsafe extern "C" fn margay_iml_both(
     first: Task,
     first_argument: *mut c_void,
     second: Task,
     second_argument: *mut c_void,
 ) {
-    let second_argument = Vouched(second_argument);
+    // SAFETY: by the caller; no thread has it when this call returns.
+    let second_argument = unsafe { Vouched::new(second_argument) };
     with_worker(|worker| worker.join(|_| first(first_argument), |_| second(second_argument.get())));
 }
 
 /// Returns 0 when the group has not been begun.
 ///
 /// # Safety
-/// `group` is the address of an `iml_group_t` that lives until it has been waited for.
+/// `group` is the address of an `iml_group_t` that lives until it has been waited for. Until then any thread may call the
+/// task with `argument`, and write what it returns to `result`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn margay_iml_spawn(
     group: *const Group,
@@ -275,7 +286,8 @@ unsafe extern "C" fn margay_iml_spawn(
     let Some(begun_group) = (unsafe { begun(group) }) else {
         return 0;
     };
-    let all = Vouched((group, argument, result));
+    // SAFETY: by the caller: the task may run on any thread until the group has been waited for.
+    let all = unsafe { Vouched::new((group, argument, result)) };
     with_worker(|worker| {
         begun_group.count.add(worker.home());
         let job = worker.nodes().job(worker.tag(), move |worker: &Worker| {

@@ -12,7 +12,8 @@ mlp! {
     /// Makes processes until there are numpro; process n gets n in nowpro and nthread[n - 1] threads.
     fn forkit(nthread: Ints, numpro: c_int, nowpro: IntPlace) -> c_int |group| {
         nowpro.check("nowpro")?;
-        let threads = nthread.read("nthread", numpro)?;
+        // SAFETY: the prototype says that there is one for each process.
+        let threads = unsafe { nthread.read("nthread", numpro) }?;
         nowpro.put(group.forkit(&threads, exits)? as c_int);
         Ok(0)
     }
@@ -133,7 +134,9 @@ mlp! {
 
     /// The placement as text, cut to size; returns how many bytes all of it has.
     fn mlp_report_text(text: Room, size: usize) -> c_long |group| {
-        Ok(text.put(size, &group.report()?) as c_long)
+        let report = group.report()?;
+        // SAFETY: the prototype says that the room has this size.
+        Ok(unsafe { text.put(size, &report) } as c_long)
     }
 
     /// What is done about errors and deaths: MLP_ERRORS_END or MLP_ERRORS_RETURN.
@@ -144,7 +147,8 @@ mlp! {
 
     /// The text of the last error that was returned, cut to size; returns the bytes of all of it.
     fn mlp_error(text: Room, size: usize) -> c_long |_group| {
-        Ok(text.put(size, &last()) as c_long)
+        // SAFETY: the prototype says that the room has this size.
+        Ok(unsafe { text.put(size, &last()) } as c_long)
     }
 
     /// MLP_LIVING, MLP_ENDED or MLP_DEAD; in status the exit code, minus the signal, or MLP_UNKNOWN.

@@ -43,14 +43,17 @@ pub struct Room(*mut c_char);
 
 impl Ints {
     /// The integers.
-    pub fn read(self, name: &str, count: c_int) -> Result<Vec<i32>> {
+    ///
+    /// # Safety
+    /// There are `count` of them.
+    pub unsafe fn read(self, name: &str, count: c_int) -> Result<Vec<i32>> {
         let Ok(count) = usize::try_from(count) else {
             refuse!(MLP_ERR_ARGUMENT, "{count} processes are asked for");
         };
         if self.0.is_null() {
             refuse!(MLP_ERR_ARGUMENT, "{name} is a null pointer");
         }
-        // SAFETY: see the module.
+        // SAFETY: by the caller's promise.
         Ok(unsafe { std::slice::from_raw_parts(self.0, count) }.to_vec())
     }
 }
@@ -105,10 +108,13 @@ impl Text {
 impl Room {
     /// Stores as much of a text as there is room for, and a zero byte behind it. Returns how many
     /// bytes all of it has.
-    pub fn put(self, size: usize, text: &str) -> usize {
+    ///
+    /// # Safety
+    /// There is room for `size` bytes.
+    pub unsafe fn put(self, size: usize, text: &str) -> usize {
         if !self.0.is_null() && size > 0 {
             let bytes = text.len().min(size - 1);
-            // SAFETY: see the module; the text and its end fit.
+            // SAFETY: by the caller's promise; the text and its end fit.
             unsafe {
                 std::ptr::copy_nonoverlapping(text.as_ptr(), self.0.cast(), bytes);
                 *self.0.add(bytes) = 0;

@@ -16,7 +16,8 @@ use crate::user::{Buf, Opaque, Place};
 mpi! {
     /// Makes a key for attributes of communicators.
     fn MPI_Comm_create_keyval(comm_copy_attr_fn: MPI_Comm_copy_attr_function, comm_delete_attr_fn: MPI_Comm_delete_attr_function, comm_keyval: Place<c_int>, extra_state: Opaque) |mpi| {
-        comm_keyval.put("comm_keyval", create(mpi, Carrier::Comm, comm_copy_attr_fn, comm_delete_attr_fn, extra_state))
+        // SAFETY: the prototype says so.
+        comm_keyval.put("comm_keyval", unsafe { create(mpi, Carrier::Comm, comm_copy_attr_fn, comm_delete_attr_fn, extra_state) })
     }
 
     /// Frees a key; its attributes stay.
@@ -42,7 +43,8 @@ mpi! {
 
     /// Makes a key for attributes of datatypes.
     fn MPI_Type_create_keyval(type_copy_attr_fn: MPI_Type_copy_attr_function, type_delete_attr_fn: MPI_Type_delete_attr_function, type_keyval: Place<c_int>, extra_state: Opaque) |mpi| {
-        type_keyval.put("type_keyval", create(mpi, Carrier::Datatype, type_copy_attr_fn, type_delete_attr_fn, extra_state))
+        // SAFETY: the prototype says so.
+        type_keyval.put("type_keyval", unsafe { create(mpi, Carrier::Datatype, type_copy_attr_fn, type_delete_attr_fn, extra_state) })
     }
 
     /// Frees a key; its attributes stay.
@@ -69,7 +71,8 @@ mpi! {
 
     /// Makes a key for attributes of windows.
     fn MPI_Win_create_keyval(win_copy_attr_fn: MPI_Win_copy_attr_function, win_delete_attr_fn: MPI_Win_delete_attr_function, win_keyval: Place<c_int>, extra_state: Opaque) |mpi| {
-        win_keyval.put("win_keyval", create(mpi, Carrier::Win, win_copy_attr_fn, win_delete_attr_fn, extra_state))
+        // SAFETY: the prototype says so.
+        win_keyval.put("win_keyval", unsafe { create(mpi, Carrier::Win, win_copy_attr_fn, win_delete_attr_fn, extra_state) })
     }
 
     /// Frees a key; its attributes stay.
@@ -95,7 +98,8 @@ mpi! {
 
     /// `MPI_Comm_create_keyval` of MPI 1.
     fn MPI_Keyval_create(copy_fn: MPI_Copy_function, delete_fn: MPI_Delete_function, keyval: Place<c_int>, extra_state: Opaque) |mpi| {
-        keyval.put("keyval", create(mpi, Carrier::Comm, copy_fn, delete_fn, extra_state))
+        // SAFETY: the prototype says so.
+        keyval.put("keyval", unsafe { create(mpi, Carrier::Comm, copy_fn, delete_fn, extra_state) })
     }
 
     /// `MPI_Comm_free_keyval` of MPI 1.
@@ -120,7 +124,15 @@ mpi! {
     }
 }
 
-fn create(mpi: &Mpi, carrier: Carrier, copy: Opaque, delete: Opaque, extra_state: Opaque) -> c_int {
+/// # Safety
+/// The two are the standard's constants or functions of their forms.
+unsafe fn create(
+    mpi: &Mpi,
+    carrier: Carrier,
+    copy: Opaque,
+    delete: Opaque,
+    extra_state: Opaque,
+) -> c_int {
     let functions = Functions {
         copy: copy.0 as usize,
         delete: delete.0 as usize,
@@ -174,7 +186,7 @@ impl Callbacks for Functions {
             DUP_FUNCTION => return Ok(Some(value)),
             _ => {}
         }
-        // SAFETY: the program passed the address as a copy function; all kinds have this form.
+        // SAFETY: by the promise of `create`; all kinds have this form.
         let function = unsafe { std::mem::transmute::<usize, CopyFunction>(self.copy) };
         let mut new = 0usize;
         let mut flag = 0;
@@ -200,7 +212,7 @@ impl Callbacks for Functions {
         if self.delete <= DUP_FUNCTION {
             return Ok(());
         }
-        // SAFETY: the program passed the address as a delete function; all kinds have this form.
+        // SAFETY: by the promise of `create`; all kinds have this form.
         let function = unsafe { std::mem::transmute::<usize, DeleteFunction>(self.delete) };
         // SAFETY: the program's function with the arguments that the standard gives it.
         let code = unsafe {

@@ -345,7 +345,7 @@ fn contents(
     made: &Made,
     integers: Out<c_int>,
     addresses: Out<MPI_Aint>,
-    datatypes: Out<MPI_Datatype>,
+    mut datatypes: Out<MPI_Datatype>,
 ) -> Result<()> {
     if made.combiner == MPI_COMBINER_NAMED {
         fail!(

@@ -107,7 +107,7 @@ mpi! {
 }
 
 /// Writes the error codes of spawned processes, unless the program ignores them.
-fn tell(place: Out<c_int>, codes: &[c_int]) {
+fn tell(mut place: Out<c_int>, codes: &[c_int]) {
     if place.address() != 0
         && let Ok(room) = place.slice("array_of_errcodes", codes.len())
     {

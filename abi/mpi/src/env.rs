@@ -196,7 +196,8 @@ fn initialize(name: &'static str, level: c_int) -> c_int {
         std::process::exit(MPI_ERR_OTHER);
     }
     let mpi = opened(name);
-    enter(mpi, Model::World, level);
+    // SAFETY: by asking for this level the program promises how many of its threads call at the same time.
+    unsafe { enter(mpi, Model::World, level) };
     if let Ok(port) = std::env::var(ENV_PARENT)
         && let Err(error) = mpi.dynamic().connect_parent(&port)
     {

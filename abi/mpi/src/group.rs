@@ -33,6 +33,7 @@ mpi! {
     fn MPI_Group_translate_ranks(group1: MPI_Group, n: c_int, ranks1: In<c_int>, group2: MPI_Group, ranks2: Out<c_int>) |mpi| {
         let (from, to) = (mpi.group(group1.value())?, mpi.group(group2.value())?);
         let ranks = ranks1.slice("ranks1", length("n", n)?)?;
+        let mut ranks2 = ranks2;
         let out = ranks2.slice("ranks2", ranks.len())?;
         for (i, (&rank, out)) in ranks.iter().zip(out).enumerate() {
             *out = match from.process(rank as u32) {
@@ -112,7 +113,7 @@ fn add(mpi: &Mpi, place: Place<MPI_Group>, from: MPI_Group, group: Group) -> Res
     )
 }
 
-fn triples(ranges: Out<[c_int; 3]>, n: c_int) -> Result<Vec<[i64; 3]>> {
+fn triples(mut ranges: Out<[c_int; 3]>, n: c_int) -> Result<Vec<[i64; 3]>> {
     let n = usize::try_from(n)
         .map_err(|_| Error::new(MPI_ERR_ARG, format!("n is {n}; it must not be negative")))?;
     let triples = ranges.slice("ranges", n)?;

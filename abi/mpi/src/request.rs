@@ -32,7 +32,8 @@ mpi! {
 
     /// Waits for all of several operations.
     fn MPI_Waitall(count: c_int, array_of_requests: Out<MPI_Request>, array_of_statuses: Out<MPI_Status>) |mpi| {
-        let handles = array_of_requests.slice("array_of_requests", request_count(count)?)?;
+        let mut requests = array_of_requests;
+        let handles = requests.slice("array_of_requests", request_count(count)?)?;
         let mut failed = None;
         for (i, handle) in handles.iter_mut().enumerate() {
             let ended = mpi.wait(handle.value())?;
@@ -44,7 +45,8 @@ mpi! {
 
     /// Tests whether all of several operations have ended.
     fn MPI_Testall(count: c_int, array_of_requests: Out<MPI_Request>, flag: Place<c_int>, array_of_statuses: Out<MPI_Status>) |mpi| {
-        let handles = array_of_requests.slice("array_of_requests", request_count(count)?)?;
+        let mut requests = array_of_requests;
+        let handles = requests.slice("array_of_requests", request_count(count)?)?;
         let all = mpi.test_all(&values(handles))?;
         flag.put("flag", c_int::from(all.is_some()))?;
         let mut failed = None;
@@ -57,13 +59,15 @@ mpi! {
 
     /// Waits for one of several operations.
     fn MPI_Waitany(count: c_int, array_of_requests: Out<MPI_Request>, indx: Place<c_int>, status: Place<MPI_Status>) |mpi| {
-        let handles = array_of_requests.slice("array_of_requests", request_count(count)?)?;
+        let mut requests = array_of_requests;
+        let handles = requests.slice("array_of_requests", request_count(count)?)?;
         finish_any(handles, array_of_requests, indx, status, mpi.wait_any(&values(handles))?)
     }
 
     /// Tests whether one of several operations has ended.
     fn MPI_Testany(count: c_int, array_of_requests: Out<MPI_Request>, indx: Place<c_int>, flag: Place<c_int>, status: Place<MPI_Status>) |mpi| {
-        let handles = array_of_requests.slice("array_of_requests", request_count(count)?)?;
+        let mut requests = array_of_requests;
+        let handles = requests.slice("array_of_requests", request_count(count)?)?;
         let found = mpi.test_any(&values(handles))?;
         flag.put("flag", c_int::from(found.is_some()))?;
         match found {
@@ -74,14 +78,16 @@ mpi! {
 
     /// Waits for at least one of several operations.
     fn MPI_Waitsome(incount: c_int, array_of_requests: Out<MPI_Request>, outcount: Place<c_int>, array_of_indices: Out<c_int>, array_of_statuses: Out<MPI_Status>) |mpi| {
-        let handles = array_of_requests.slice("array_of_requests", request_count(incount)?)?;
+        let mut requests = array_of_requests;
+        let handles = requests.slice("array_of_requests", request_count(incount)?)?;
         let some = mpi.wait_some(&values(handles))?;
         finish_some(handles, outcount, array_of_indices, array_of_statuses, some)
     }
 
     /// Tests which of several operations have ended.
     fn MPI_Testsome(incount: c_int, array_of_requests: Out<MPI_Request>, outcount: Place<c_int>, array_of_indices: Out<c_int>, array_of_statuses: Out<MPI_Status>) |mpi| {
-        let handles = array_of_requests.slice("array_of_requests", request_count(incount)?)?;
+        let mut requests = array_of_requests;
+        let handles = requests.slice("array_of_requests", request_count(incount)?)?;
         let some = mpi.test_some(&values(handles))?;
         finish_some(handles, outcount, array_of_indices, array_of_statuses, some)
     }
@@ -164,7 +170,8 @@ mpi! {
 
     /// Begins several persistent operations.
     fn MPI_Startall(count: c_int, array_of_requests: Out<MPI_Request>) |mpi| {
-        for handle in array_of_requests.slice("array_of_requests", request_count(count)?)? {
+        let mut requests = array_of_requests;
+        for handle in requests.slice("array_of_requests", request_count(count)?)? {
             mpi.request_start(handle.value())?;
         }
         Ok(())

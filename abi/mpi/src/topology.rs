@@ -28,6 +28,7 @@ mpi! {
 
     /// Chooses the dimensions of a grid.
     fn MPI_Dims_create(nnodes: c_int, ndims: c_int, dims: Out<c_int>) |_mpi| {
+        let mut dims = dims;
         let places = dims.slice("dims", dimensions(ndims)?)?;
         let mut chosen: Vec<i64> = places.iter().map(|&d| i64::from(d)).collect();
         dims_create(i64::from(nnodes), &mut chosen)?;

@@ -226,15 +226,15 @@ impl<T: Copy> In<T> {
         self.0 as usize
     }
 
-    /// The first `n` entries.
-    pub fn slice<'a>(self, name: &str, n: usize) -> Result<&'a [T]> {
+    /// The first `n` entries, as long as the function has its argument.
+    pub fn slice(&self, name: &str, n: usize) -> Result<&[T]> {
         if n == 0 {
             return Ok(&[]);
         }
         if self.0.is_null() {
             return null(name);
         }
-        // SAFETY: see the module; the slice is not kept beyond the call.
+        // SAFETY: see the module; the slice ends with the argument.
         Ok(unsafe { std::slice::from_raw_parts(self.0, n) })
     }
 }
@@ -252,16 +252,16 @@ impl<T: Copy> Out<T> {
         self.0 as usize
     }
 
-    /// The first `n` entries.
+    /// The first `n` entries, as long as the function has its argument.
     #[inline]
-    pub fn slice<'a>(self, name: &str, n: usize) -> Result<&'a mut [T]> {
+    pub fn slice(&mut self, name: &str, n: usize) -> Result<&mut [T]> {
         if n == 0 {
             return Ok(&mut []);
         }
         if self.0.is_null() {
             return null(name);
         }
-        // SAFETY: see the module; the slice is not kept beyond the call.
+        // SAFETY: see the module; the slice ends with the argument.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.0, n) })
     }
 
@@ -276,7 +276,7 @@ impl<T: Copy> Out<T> {
     }
 
     /// Copies `values` to the start of the array.
-    pub fn put(self, name: &str, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
+    pub fn put(mut self, name: &str, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
         for (to, value) in self.slice(name, values.len())?.iter_mut().zip(values) {
             *to = value;
         }

@@ -10,6 +10,8 @@ use margay_run_engine::monitor::Tunable;
 use margay_run_mpl::Mpl;
 use margay_run_mpl::error::{Error, Result};
 
+use crate::user::Ints;
+
 /// Defines exported functions. Each definition yields `margay_mpl_NAME`, which returns 0, or -1 when something is wrong, and by
 /// `cargo xtask header` and `stage` the prototype of `mpc_NAME` in `mpl.h` and the functions of `libmpl` for C and Fortran.
 ///
@@ -90,7 +92,8 @@ pub fn joined(name: &str) -> Result<&'static Mpl> {
 
 #[cold]
 fn join(name: &str) -> Result<&'static Mpl> {
-    let mpi = enter_library(name);
+    // SAFETY: by the rules of MPL one thread of a task calls, unless MP_CSS_INTERRUPT shares the rank, below.
+    let mpi = unsafe { enter_library(name) };
     if let Some(limit) = number("MP_EAGER_LIMIT") {
         mpi.rank().monitor().tuning.set(Tunable::Eager, limit);
     }
@@ -140,14 +143,15 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Takes from `libmpl` where its `mperrno` is.
-pub fn keep_errno_at(place: usize) {
-    MPERRNO.store(place, Ordering::Release);
+pub fn keep_errno_at(place: Ints) {
+    MPERRNO.store(place.number(), Ordering::Release);
 }
 
 /// Notes an error and reports it, unless `MP_INFOLEVEL` is 0.
 #[cold]
 pub fn tell(name: &str, error: &Error) -> c_int {
-    crate::user::put_errno(MPERRNO.load(Ordering::Acquire), error.number());
+    // SAFETY: the number of `libmpl`'s variable, which lives as long as the process, or 0.
+    unsafe { Ints::at(MPERRNO.load(Ordering::Acquire)) }.offer(error.number());
     if std::env::var("MP_INFOLEVEL").map_or(true, |level| level.trim() != "0") {
         match MPL.get() {
             Some(mpl) => eprintln!("{name}: {error}, called by task {}", mpl.task()),

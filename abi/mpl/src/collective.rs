@@ -44,7 +44,7 @@ static FUNCTIONS: OnceLock<Vec<usize>> = OnceLock::new();
 /// alone may start itself anew through `poe`.
 #[unsafe(export_name = "margay_mpl_start")]
 extern "C" fn start(mperrno: Ints, functions: *const usize) {
-    keep_errno_at(mperrno.number());
+    keep_errno_at(mperrno);
     if let Err(error) = margay_run_mpl::poe::start_anew() {
         eprintln!("libmpl: {error}");
         std::process::exit(1);

@@ -38,20 +38,22 @@ fn places(source: Ints, kind: Ints) -> Places {
     }
 }
 
-/// Writes what is known of a message to where the program wants it.
+/// Writes what is known of a message to where the program wanted it when it posted the receive.
+///
+/// # Safety
+/// The places come from [`places`], and the program keeps them until the message is complete.
 #[inline]
-fn note(places: Places, received: Received) {
-    if places.source != 0 {
-        let _ = Ints::at(places.source).put("source", &[received.source]);
-    }
-    if places.kind != 0 {
-        let _ = Ints::at(places.kind).put("type", &[received.kind]);
-    }
+unsafe fn note(places: Places, received: Received) {
+    // SAFETY: by the caller's promise.
+    let (source, kind) = unsafe { (Ints::at(places.source), Ints::at(places.kind)) };
+    source.offer(received.source);
+    kind.offer(received.kind);
 }
 
 #[inline]
 fn come(source: Ints, kind: Ints, nbytes: SizePlace, received: Received) -> Result<()> {
-    note(places(source, kind), received);
+    source.offer(received.source);
+    kind.offer(received.kind);
     nbytes.put("nbytes", Some(received.bytes))
 }
 
@@ -120,7 +122,10 @@ mpl! {
     /// Waits for the message with an id, for any (dontcare; msgid gets which) or for all (allmsg).
     fn wait(msgid: Ints, nbytes: SizePlace) |mpl| {
         let id = msgid.take("msgid")?;
-        let (which, bytes) = mpl.wait(id, note)?;
+        let (which, bytes) = mpl.wait(id, |at, received| {
+            // SAFETY: MPL keeps for a message the places that it was posted with here; the program keeps them until it is complete.
+            unsafe { note(at, received) }
+        })?;
         if id == DONTCARE && id != ALLMSG {
             msgid.put("msgid", &[which])?;
         }
@@ -173,7 +178,12 @@ mpl! {
 /// The bytes of a message that is complete, whose id is gone then; -1 when it is not, -2 when there is no such id.
 #[unsafe(export_name = "margay_mpl_status")]
 extern "C" fn status(msgid: c_int) -> c_int {
-    let asked = joined("mpc_status").and_then(|mpl| mpl.status(msgid, note));
+    let asked = joined("mpc_status").and_then(|mpl| {
+        mpl.status(msgid, |at, received| {
+            // SAFETY: MPL keeps for a message the places that it was posted with here; the program keeps them until it is complete.
+            unsafe { note(at, received) }
+        })
+    });
     match asked {
         Ok(Some(bytes)) => c_int::try_from(bytes).unwrap_or(c_int::MAX),
         Ok(None) => -1,

@@ -70,7 +70,10 @@ impl Ints {
     }
 
     /// What [`number`](Self::number) gave.
-    pub fn at(number: usize) -> Ints {
+    ///
+    /// # Safety
+    /// The number is 0, or `number` gave it for a place that the program keeps as long as the value is used.
+    pub unsafe fn at(number: usize) -> Ints {
         Ints(number as *mut c_int)
     }
 
@@ -107,6 +110,17 @@ impl Ints {
             unsafe { self.0.add(i).write(value) };
         }
         Ok(())
+    }
+}
+
+impl Ints {
+    /// Writes a value, if there is a place.
+    #[inline]
+    pub fn offer(self, value: c_int) {
+        if !self.0.is_null() {
+            // SAFETY: see the module.
+            unsafe { self.0.write(value) };
+        }
     }
 }
 
@@ -159,13 +173,5 @@ impl Function {
             let at = |mem: &Mem| mem.address() as *mut c_void;
             function(at(first), at(second), at(result), &raw mut length);
         })
-    }
-}
-
-/// Writes the error's number to `libmpl`'s `mperrno`.
-pub fn put_errno(place: usize, number: c_int) {
-    if place != 0 {
-        // SAFETY: `libmpl` gave the address of its variable.
-        unsafe { (place as *mut c_int).write(number) };
     }
 }

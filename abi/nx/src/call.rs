@@ -159,7 +159,10 @@ fn join(name: &str) -> Result<&'static Nx> {
     if let Some(nx) = NX.get() {
         return Ok(nx);
     }
-    let nx = Nx::new(enter_library(name), |name, error| die(name, error))?;
+    // SAFETY: by the rules of NX one thread of a process calls; handlers share the rank before they have a thread, and routines
+    // that `cop` runs are refused (`on_cop`).
+    let rank = unsafe { enter_library(name) };
+    let nx = Nx::new(rank, |name, error| die(name, error))?;
     Ok(NX.get_or_init(|| nx))
 }
 

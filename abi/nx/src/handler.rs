@@ -1,12 +1,8 @@
 //! Messages with handlers.
 
-use std::ffi::{c_int, c_long};
-
-use margay_run_nx::error::{EQPARAM, Result};
-use margay_run_nx::{Info, refuse};
+use std::ffi::c_long;
 
 use crate::call::nx;
-use crate::info::note;
 use crate::message::outgoing;
 use crate::user::{Bytes, Claim, Handler, Room, Small, XHandler};
 
@@ -40,58 +36,5 @@ nx! {
     /// Holds handlers back (1) or lets them run (0); what it was before.
     fn masktrap(state: Small) -> c_long |nx| {
         nx.mask(state)
-    }
-}
-
-impl Handler {
-    /// As a function that is called with what is known of the message.
-    pub fn closure(self) -> Result<margay_run_nx::handler::Handler> {
-        let Some(routine) = self.routine else {
-            refuse!(EQPARAM, "handler is a null pointer");
-        };
-        let fortran = self.fortran != 0;
-        Ok(Box::new(move |info: Info| {
-            let Info {
-                kind,
-                count,
-                node,
-                ptype,
-            } = info;
-            note(0, info);
-            if fortran {
-                let [kind, count, node, ptype] = [kind, count, node, ptype].map(|n| n as c_int);
-                // SAFETY: see `user.rs`; Fortran's handlers take four integers by reference.
-                let call: extern "C" fn(&c_int, &c_int, &c_int, &c_int) =
-                    unsafe { std::mem::transmute(routine) };
-                call(&kind, &count, &node, &ptype);
-            } else {
-                // SAFETY: see `user.rs`; C's handlers take four values.
-                let call: extern "C" fn(c_long, c_long, c_long, c_long) =
-                    unsafe { std::mem::transmute(routine) };
-                call(kind, count, node, ptype);
-            }
-        }))
-    }
-}
-
-impl XHandler {
-    /// As a function that is called with the program's parameter.
-    pub fn closure(self, hparam: c_long) -> Result<margay_run_nx::handler::Handler> {
-        let Some(routine) = self.routine else {
-            refuse!(EQPARAM, "xhandler is a null pointer");
-        };
-        let fortran = self.fortran != 0;
-        Ok(Box::new(move |info: Info| {
-            note(0, info);
-            if fortran {
-                // SAFETY: see `user.rs`; Fortran's handlers take one integer by reference.
-                let call: extern "C" fn(&c_int) = unsafe { std::mem::transmute(routine) };
-                call(&(hparam as c_int));
-            } else {
-                // SAFETY: see `user.rs`; C's handlers take one value.
-                let call: extern "C" fn(c_long) = unsafe { std::mem::transmute(routine) };
-                call(hparam);
-            }
-        }))
     }
 }

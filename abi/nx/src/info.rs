@@ -18,12 +18,27 @@ pub fn keep_at(place: Longs) {
     MSGINFO.store(place.number(), Ordering::Release);
 }
 
-/// Stores what is known of a message at a place of the program's, 0: where `infocount` finds it.
+fn msginfo() -> Longs {
+    // SAFETY: the number of `libnx`'s array, which lives as long as the process, or 0.
+    unsafe { Longs::at(MSGINFO.load(Ordering::Acquire)) }
+}
+
+/// Notes what is known of a message that was posted with a place for that, 0: where `infocount` looks.
+///
+/// # Safety
+/// `place` is 0, or [`Longs::number`] gave it for an array of four that the program keeps until the message is complete.
 #[inline]
-pub fn note(place: usize, info: Info) {
-    if place != 0 {
-        return Longs::at(place).put_info(info);
+pub unsafe fn note_posted(place: usize, info: Info) {
+    if place == 0 {
+        return note(info);
     }
+    // SAFETY: by the caller's promise.
+    unsafe { Longs::at(place) }.put_info(info);
+}
+
+/// Notes what is known of a message where `infocount` looks.
+#[inline]
+pub fn note(info: Info) {
     if in_use().is_some_and(|nx| nx.is_service_thread()) {
         let values = [info.kind, info.count, info.node, info.ptype];
         for (word, value) in IN_HANDLERS.iter().zip(values) {
@@ -31,15 +46,14 @@ pub fn note(place: usize, info: Info) {
         }
         return;
     }
-    Longs::at(MSGINFO.load(Ordering::Acquire)).put_info(info);
+    msginfo().put_info(info);
 }
 
 fn known(field: usize) -> c_long {
     if in_use().is_some_and(|nx| nx.is_service_thread()) {
         return IN_HANDLERS[field].load(Ordering::Relaxed);
     }
-    let place = Longs::at(MSGINFO.load(Ordering::Acquire));
-    let values = place.take("msginfo", 4).unwrap_or_default();
+    let values = msginfo().take("msginfo", 4).unwrap_or_default();
     values.get(field).copied().unwrap_or(0)
 }
 

@@ -8,7 +8,7 @@ use margay_run_nx::point::Outgoing;
 use margay_run_nx::refuse;
 
 use crate::call::nx;
-use crate::info::note;
+use crate::info::{note, note_posted};
 use crate::user::{Bytes, Claim, Longs, Room, Small};
 
 /// A message to be sent.
@@ -28,14 +28,14 @@ pub fn outgoing(
 }
 
 /// A place for what is known of a message.
-fn place(info: Longs) -> Result<usize> {
+fn place(info: Longs) -> Result<Longs> {
     if info.is_null() {
         refuse!(
             EQPARAM,
             "info is a null pointer; msginfo is an array for it"
         );
     }
-    Ok(info.number())
+    Ok(info)
 }
 
 nx! {
@@ -47,7 +47,7 @@ nx! {
     /// Waits for a message.
     fn crecv(typesel: Small, buf: Room, count: c_long) |nx| {
         let info = nx.receive(buf.piece(count)?, nx.wanted(typesel, -1, -1)?)?;
-        note(0, info);
+        note(info);
         Ok(())
     }
 
@@ -55,7 +55,7 @@ nx! {
     fn crecvx(typesel: Small, buf: Room, count: c_long, nodesel: Small, ptypesel: Small, info: Longs) |nx| {
         let place = place(info)?;
         let info = nx.receive(buf.piece(count)?, nx.wanted(typesel, nodesel, ptypesel)?)?;
-        note(place, info);
+        place.put_info(info);
         Ok(())
     }
 
@@ -63,7 +63,7 @@ nx! {
     fn csendrecv(type_: Small, sbuf: Bytes, scount: c_long, node: Small, ptype: Small, typesel: Small, rbuf: Room, rcount: c_long) -> c_long |nx| {
         let out = outgoing(type_, sbuf, scount, node, ptype)?;
         let info = nx.send_and_receive(out, rbuf.piece(rcount)?, nx.wanted(typesel, -1, -1)?)?;
-        note(0, info);
+        note(info);
         Ok(info.count)
     }
 
@@ -79,7 +79,7 @@ nx! {
 
     /// Posts a receive for messages of certain nodes and process types; an id.
     fn irecvx(typesel: Small, buf: Room, count: c_long, nodesel: Small, ptypesel: Small, info: Longs) -> c_long |nx| {
-        nx.irecv(buf.mem(count)?, nx.wanted(typesel, nodesel, ptypesel)?, place(info)?)
+        nx.irecv(buf.mem(count)?, nx.wanted(typesel, nodesel, ptypesel)?, place(info)?.number())
     }
 
     /// Begins to send, and posts a receive; an id for both.
@@ -95,38 +95,44 @@ nx! {
 
     /// Waits until a message is there.
     fn cprobe(typesel: Small) |nx| {
-        note(0, nx.probe(nx.wanted(typesel, -1, -1)?)?);
+        note(nx.probe(nx.wanted(typesel, -1, -1)?)?);
         Ok(())
     }
 
     /// Waits until a message of certain nodes and process types is there.
     fn cprobex(typesel: Small, nodesel: Small, ptypesel: Small, info: Longs) |nx| {
         let place = place(info)?;
-        note(place, nx.probe(nx.wanted(typesel, nodesel, ptypesel)?)?);
+        place.put_info(nx.probe(nx.wanted(typesel, nodesel, ptypesel)?)?);
         Ok(())
     }
 
     /// Whether a message is there.
     fn iprobe(typesel: Small) -> c_long |nx| {
         let found = nx.iprobe(nx.wanted(typesel, -1, -1)?);
-        Ok(found.map(|info| note(0, info)).is_some().into())
+        Ok(found.map(note).is_some().into())
     }
 
     /// Whether a message of certain nodes and process types is there.
     fn iprobex(typesel: Small, nodesel: Small, ptypesel: Small, info: Longs) -> c_long |nx| {
         let place = place(info)?;
         let found = nx.iprobe(nx.wanted(typesel, nodesel, ptypesel)?);
-        Ok(found.map(|info| note(place, info)).is_some().into())
+        Ok(found.map(|info| place.put_info(info)).is_some().into())
     }
 
     /// Waits until the message with this id is complete.
     fn msgwait(mid: Small) |nx| {
-        nx.wait(mid, note)
+        nx.wait(mid, |place, info| {
+            // SAFETY: NX keeps for a message the place that it was posted with here; the program keeps it until it is complete.
+            unsafe { note_posted(place, info) }
+        })
     }
 
     /// Whether the message with this id is complete; if so, the id is gone.
     fn msgdone(mid: Small) -> c_long |nx| {
-        Ok(nx.is_done(mid, note)?.into())
+        Ok(nx.is_done(mid, |place, info| {
+            // SAFETY: NX keeps for a message the place that it was posted with here; the program keeps it until it is complete.
+            unsafe { note_posted(place, info) }
+        })?.into())
     }
 
     /// Nobody will ask for this id any more.

@@ -15,6 +15,8 @@ use margay_run_nx::error::{EQBLEN, EQPARAM, Result};
 use margay_run_nx::{Info, refuse};
 use margay_sys_os::user::{Mem, Piece};
 
+use crate::info::note;
+
 /// `long *`: one or several integers, in C or Fortran.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
@@ -36,16 +38,16 @@ pub struct Strings(*const *const c_char);
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Handler {
-    pub(crate) routine: Option<extern "C" fn()>,
-    pub(crate) fortran: c_long,
+    routine: Option<extern "C" fn()>,
+    fortran: c_long,
 }
 
 /// `void (*)(long)`, or in Fortran by reference.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct XHandler {
-    pub(crate) routine: Option<extern "C" fn()>,
-    pub(crate) fortran: c_long,
+    routine: Option<extern "C" fn()>,
+    fortran: c_long,
 }
 
 /// `long (*)()`: combines its first argument with its second.
@@ -140,7 +142,10 @@ impl Longs {
     }
 
     /// What [`number`](Self::number) gave.
-    pub fn at(number: usize) -> Longs {
+    ///
+    /// # Safety
+    /// The number is 0, or `number` gave it for a place that the program keeps as long as the value is used.
+    pub unsafe fn at(number: usize) -> Longs {
         Longs(number)
     }
 
@@ -221,6 +226,59 @@ impl Strings {
             // SAFETY: see the module.
             all.push(unsafe { CStr::from_ptr(next) }.to_owned());
         }
+    }
+}
+
+impl Handler {
+    /// As a function that is called with what is known of the message.
+    pub fn closure(self) -> Result<margay_run_nx::handler::Handler> {
+        let Some(routine) = self.routine else {
+            refuse!(EQPARAM, "handler is a null pointer");
+        };
+        let fortran = self.fortran != 0;
+        Ok(Box::new(move |info: Info| {
+            let Info {
+                kind,
+                count,
+                node,
+                ptype,
+            } = info;
+            note(info);
+            if fortran {
+                let [kind, count, node, ptype] = [kind, count, node, ptype].map(|n| n as c_int);
+                // SAFETY: see the module; Fortran's handlers take four integers by reference.
+                let call: extern "C" fn(&c_int, &c_int, &c_int, &c_int) =
+                    unsafe { std::mem::transmute(routine) };
+                call(&kind, &count, &node, &ptype);
+            } else {
+                // SAFETY: see the module; C's handlers take four values.
+                let call: extern "C" fn(c_long, c_long, c_long, c_long) =
+                    unsafe { std::mem::transmute(routine) };
+                call(kind, count, node, ptype);
+            }
+        }))
+    }
+}
+
+impl XHandler {
+    /// As a function that is called with the program's parameter.
+    pub fn closure(self, hparam: c_long) -> Result<margay_run_nx::handler::Handler> {
+        let Some(routine) = self.routine else {
+            refuse!(EQPARAM, "xhandler is a null pointer");
+        };
+        let fortran = self.fortran != 0;
+        Ok(Box::new(move |info: Info| {
+            note(info);
+            if fortran {
+                // SAFETY: see the module; Fortran's handlers take one integer by reference.
+                let call: extern "C" fn(&c_int) = unsafe { std::mem::transmute(routine) };
+                call(&(hparam as c_int));
+            } else {
+                // SAFETY: see the module; C's handlers take one value.
+                let call: extern "C" fn(c_long) = unsafe { std::mem::transmute(routine) };
+                call(hparam);
+            }
+        }))
     }
 }
 

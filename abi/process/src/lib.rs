@@ -148,7 +148,11 @@ pub fn opened(name: &str) -> &'static Process {
 }
 
 /// MPI uses the rank once more. The locks are cheap as long as the only user is one that has a single thread in the library.
-pub fn enter(mpi: &'static Process, model: Model, level: c_int) {
+///
+/// # Safety
+/// Until the rank is shared ([`share`], or another user), threads do not call into it at the same time: for a world unless `level`
+/// is `MPI_THREAD_MULTIPLE`, for a session when it is `MPI_THREAD_SINGLE`.
+pub unsafe fn enter(mpi: &'static Process, model: Model, level: c_int) {
     let mut users = users();
     users.mpi += 1;
     let alone = match model {
@@ -156,7 +160,8 @@ pub fn enter(mpi: &'static Process, model: Model, level: c_int) {
         // Other sessions may be used by other threads at the same time, unless there is one thread only.
         Model::Session => level == MPI_THREAD_SINGLE,
     };
-    set_up(mpi, &users, alone);
+    // SAFETY: by the caller's promise.
+    unsafe { set_up(mpi, &users, alone) };
     if model == Model::World {
         mpi.open_world(level);
         WORLD.store(RUNNING, Ordering::Release);
@@ -168,7 +173,10 @@ pub fn enter(mpi: &'static Process, model: Model, level: c_int) {
 
 /// A library beside MPI uses the rank from now on, to the end of the process. Its programs have one thread that calls, or
 /// say by MPI's level of thread support that they have more.
-pub fn enter_library(name: &str) -> &'static Process {
+///
+/// # Safety
+/// Until the rank is shared ([`share`], or another user), threads do not call into it at the same time.
+pub unsafe fn enter_library(name: &str) -> &'static Process {
     let mpi = opened(name);
     let mut users = users();
     users.libraries += 1;
@@ -180,7 +188,8 @@ pub fn enter_library(name: &str) -> &'static Process {
             );
         }
     }
-    set_up(mpi, &users, true);
+    // SAFETY: by the caller's promise.
+    unsafe { set_up(mpi, &users, true) };
     if users.mpi == 0 {
         mpi.rank().set_phase(Phase::Joined);
     }
@@ -193,12 +202,13 @@ pub fn share(mpi: &'static Process) {
     mpi.set_shared();
 }
 
-fn set_up(mpi: &'static Process, users: &Users, alone: bool) {
+/// # Safety
+/// If `alone`, threads do not call into the rank at the same time until it is shared.
+unsafe fn set_up(mpi: &'static Process, users: &Users, alone: bool) {
     let helped = tools().wants_progress_thread();
     if users.mpi + users.libraries == 1 && alone && !helped {
-        // SAFETY: by asking for this level, or by the rule of `enter_library`, the program promises that its threads do not
-        // call into the library at the same time. A progress thread would be a second thread, also of reduction
-        // functions that ask about datatypes.
+        // SAFETY: by the caller's promise. A progress thread would be a second thread, also of reduction functions that ask
+        // about datatypes.
         unsafe { mpi.assume_single_thread() };
     } else if !alone || helped {
         mpi.set_shared();

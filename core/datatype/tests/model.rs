@@ -4,21 +4,12 @@ use std::sync::Arc;
 
 use margay_core_datatype::{Basic, Cursor, Datatype, Distribution, Order, pack, unpack};
 
-/// SplitMix64.
-struct Rng(u64);
+struct Rng(fastrand::Rng);
 
 impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     /// Uniform in `low..=high`.
     fn range(&mut self, low: i64, high: i64) -> i64 {
-        low + (self.next() % (high - low + 1) as u64) as i64
+        self.0.i64(low..=high)
     }
 
     /// A count: mostly `1..=most`, sometimes 0.
@@ -383,7 +374,7 @@ fn check(seed: u64, rng: &mut Rng, ty: &Datatype, model: &Model) -> bool {
     // Pack in random fragments from a random position.
     let origin = (-first).max(0) as usize;
     let memory: Vec<u8> = (0..origin + last.max(0) as usize)
-        .map(|_| rng.next() as u8)
+        .map(|_| rng.0.u8(..))
         .collect();
     let expected: Vec<u8> = bytes
         .iter()
@@ -416,7 +407,7 @@ fn check(seed: u64, rng: &mut Rng, ty: &Datatype, model: &Model) -> bool {
     assert_eq!(by_piece, bytes, "pieces, seed {seed}");
 
     // Unpack in random fragments; where places overlap, the last byte in packed order stays.
-    let packed: Vec<u8> = expected.iter().map(|_| rng.next() as u8).collect();
+    let packed: Vec<u8> = expected.iter().map(|_| rng.0.u8(..)).collect();
     let mut wanted = memory.clone();
     for (b, value) in bytes.iter().zip(&packed) {
         wanted[(b + origin as i64) as usize] = *value;
@@ -472,7 +463,7 @@ fn random_nested_types_match_their_typemaps() {
     // Miri takes a thousand times as long.
     let seeds = if cfg!(miri) { 30 } else { 30_000 };
     for seed in 0..seeds {
-        let mut rng = Rng(seed);
+        let mut rng = Rng(fastrand::Rng::with_seed(seed));
         let depth = rng.range(1, 5) as u32;
         let (ty, model) = random(&mut rng, depth);
         with_data += u32::from(check(seed, &mut rng, &ty, &model));
@@ -489,7 +480,12 @@ fn every_basic_type_matches_its_typemap() {
         let ty = Datatype::basic(basic);
         assert_eq!(ty.extent() as u64, basic.extent());
         for round in 0..if cfg!(miri) { 1 } else { 4 } {
-            check(basic.handle(), &mut Rng(round), &ty, &Model::basic(basic));
+            check(
+                basic.handle(),
+                &mut Rng(fastrand::Rng::with_seed(round)),
+                &ty,
+                &Model::basic(basic),
+            );
         }
     }
 }
@@ -497,7 +493,7 @@ fn every_basic_type_matches_its_typemap() {
 /// Words that lie as an index says come as they would in runs, wherever a fragment begins and ends.
 #[test]
 fn words_are_those_of_the_runs() {
-    let mut rng = Rng(7);
+    let mut rng = Rng(fastrand::Rng::with_seed(7));
     let mut walked = 0;
     let rounds = if cfg!(miri) { 25 } else { 2000 };
     for _ in 0..rounds {
@@ -506,7 +502,7 @@ fn words_are_those_of_the_runs() {
             Basic::Double,
             Basic::DoubleComplex,
             Basic::Short,
-        ][rng.next() as usize % 4];
+        ][rng.0.usize(..4)];
         let old = Arc::new(Datatype::basic(basic));
         let many = rng.range(1, 40);
         let displacements: Vec<i64> = (0..many).map(|_| rng.range(-60, 60)).collect();

@@ -332,43 +332,32 @@ mod tests {
         }
     }
 
-    struct Dice(u64);
-
-    impl Dice {
-        fn below(&mut self, n: u32) -> u32 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            (self.0 >> 33) as u32 % n
-        }
-    }
-
     #[test]
     fn random_histories_match_the_model() {
         // Miri takes a thousand times as long.
         for seed in 1..if cfg!(miri) { 3 } else { 400u64 } {
-            let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let mut random = fastrand::Rng::with_seed(seed);
             let mut model = Model::default();
             let mut real: Matching<u32, u32> = Matching::new();
-            let spread = 1 + dice.below(6);
+            let spread = 1 + random.u32(..6);
             for step in 0..600u32 {
                 let envelope = Envelope {
-                    context: dice.below(2),
-                    source: dice.below(spread),
-                    tag: dice.below(spread),
+                    context: random.u32(..2),
+                    source: random.u32(..spread),
+                    tag: random.u32(..spread),
                 };
                 let pattern = Pattern::new(
                     envelope.context,
-                    (dice.below(4) != 0).then_some(envelope.source),
-                    (dice.below(4) != 0).then_some(envelope.tag),
+                    (random.u32(..4) != 0).then_some(envelope.source),
+                    (random.u32(..4) != 0).then_some(envelope.tag),
                 );
                 // Now and then a part of the source, or a set of tags.
-                let pattern = match dice.below(6) {
-                    0 => pattern.with_source_bits(envelope.source, dice.below(8)),
-                    1 => pattern.with_tags(1 + dice.below(63)),
+                let pattern = match random.u32(..6) {
+                    0 => pattern.with_source_bits(envelope.source, random.u32(..8)),
+                    1 => pattern.with_tags(1 + random.u32(..63)),
                     _ => pattern,
                 };
-                match dice.below(8) {
+                match random.u32(..8) {
                     0..=3 => assert_eq!(
                         model.post(pattern, step),
                         real.post(pattern, step),
@@ -387,8 +376,8 @@ mod tests {
                     _ => {
                         let expected = model.arrived.iter().find(|(e, _)| pattern.matches(e));
                         assert_eq!(expected.copied(), real.peek(pattern));
-                        if !model.posted.is_empty() && dice.below(2) == 0 {
-                            let at = dice.below(model.posted.len() as u32) as usize;
+                        if !model.posted.is_empty() && random.u32(..2) == 0 {
+                            let at = random.u32(..model.posted.len() as u32) as usize;
                             let (p, r) = model.posted.remove(at);
                             assert!(real.withdraw(p, r));
                             assert!(!real.withdraw(p, r));

@@ -1,5 +1,9 @@
 //! IEEE 754 binary16 by way of binary32, which has enough bits that rounding twice is rounding once (for one addition
 //! or multiplication: Figueroa, "When is double rounding innocuous?", 1995).
+//!
+//! The crate `half` converts with the processor's instructions, but through a call for 8 numbers, which keeps the compiler
+//! from making vectors of the loop around it. Sums of 64 KiB with vectors of 32 bytes (AMD EPYC) take 13.5 µs here, 104 µs with
+//! `half` one by one and 17 µs with it in blocks of 256; minima 9.3, 103 and 17 µs. So tests compare with it.
 
 /// The value of a binary16 bit pattern. All cases are computed and one is chosen, which loops of vectors can do.
 #[inline(always)]
@@ -86,6 +90,34 @@ mod tests {
         assert_eq!(to_f32(0x3c00), 1.0);
         assert_eq!(to_f32(0x7bff), 65504.0);
         assert_eq!(to_f32(0x8001), -(2f32.powi(-24)));
+    }
+
+    #[test]
+    fn conversions_agree_with_the_crate_half() {
+        use ::half::f16;
+
+        // A NaN that signals may become quiet at either conversion.
+        let same = |ours: u16, other: u16, nan: bool| {
+            ours == other || nan && (ours | 0x200) == (other | 0x200)
+        };
+        for bits in 0..=u16::MAX {
+            let (ours, other) = (to_f32(bits), f16::from_bits(bits).to_f32_const());
+            assert!(ours.to_bits() == other.to_bits() || ours.is_nan() && other.is_nan());
+            assert!(same(from_f32(ours), bits, ours.is_nan()), "{bits:#x}");
+        }
+        let mut random = fastrand::Rng::with_seed(16);
+        for _ in 0..if cfg!(miri) { 1000 } else { 1_000_000 } {
+            // Half of them in the range of binary16, where a bit pattern taken at random rarely is.
+            let bits = random.u32(..);
+            let near = bits & 0x807f_ffff | random.u32(96..144) << 23;
+            for value in [f32::from_bits(bits), f32::from_bits(near)] {
+                let (ours, other) = (from_f32(round(value)), f16::from_f32_const(value).to_bits());
+                assert!(
+                    same(ours, other, value.is_nan()),
+                    "{value:e}: {ours:#x}, not {other:#x}"
+                );
+            }
+        }
     }
 
     #[test]

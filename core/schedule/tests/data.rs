@@ -2,11 +2,12 @@
 
 mod sim;
 
+use fastrand::Rng;
 use margay_core_schedule::{
     Block, Part, Ranks, allgather, allgatherv, alltoall, alltoallv, alltoallw, barrier, bcast,
     gather, gatherv, scatter, scatterv,
 };
-use sim::{Layout, Process, Rng, for_all, for_sizes, run_data, world};
+use sim::{Layout, Process, for_all, for_sizes, run_data, world};
 
 /// What is in a buffer that nothing has been written to.
 const UNTOUCHED: u64 = u64::MAX;
@@ -30,11 +31,11 @@ impl Parts {
     fn scattered(bytes: &[usize], each: bool, rng: &mut Rng) -> Parts {
         let common = Layout {
             size: 1,
-            extent: 1 + rng.below(2),
+            extent: 1 + rng.usize(..2),
         };
         let mut order: Vec<usize> = (0..bytes.len()).collect();
         for i in (1..order.len()).rev() {
-            order.swap(i, rng.below(i + 1));
+            order.swap(i, rng.usize(..i + 1));
         }
         let mut parts = Parts {
             layouts: vec![common; bytes.len()],
@@ -49,7 +50,7 @@ impl Parts {
             } else {
                 (common, bytes[i])
             };
-            next += rng.below(3);
+            next += rng.usize(..3);
             let unit = if each { 1 } else { layout.extent };
             parts.layouts[i] = layout;
             parts.parts[i] = Part {
@@ -113,7 +114,7 @@ fn barriers_let_nobody_through_early() {
             world,
             None,
             sim::Mode::Rendezvous,
-            &mut Rng(u64::from(size)),
+            &mut Rng::with_seed(u64::from(size)),
         );
         // Who has heard, directly or not, of whom, by the rounds' dependencies.
         let mut knows: Vec<std::collections::HashSet<u32>> =
@@ -132,7 +133,11 @@ fn barriers_let_nobody_through_early() {
 #[test]
 fn bcast_gives_everybody_the_root_s_data() {
     for_all(&mut |size, root, tuning, mode, rng| {
-        for bytes in [0, 1 + rng.below(40), 64 * size as usize + rng.below(300)] {
+        for bytes in [
+            0,
+            1 + rng.usize(..40),
+            64 * size as usize + rng.usize(..300),
+        ] {
             let processes = world(size, |ranks| {
                 let (layout, count) = Layout::dividing(bytes, rng);
                 let parts = Parts::blocks(layout, count, 1);
@@ -172,8 +177,8 @@ fn block(bytes: usize, rng: &mut Rng) -> (Layout, usize, Block) {
 #[test]
 fn gather_and_scatter_move_equal_blocks() {
     for_all(&mut |size, root, tuning, mode, rng| {
-        let bytes = rng.below(9);
-        let in_place = rng.below(2) == 0;
+        let bytes = rng.usize(..9);
+        let in_place = rng.usize(..2) == 0;
         let (one, all) = (block(bytes, rng), block(bytes, rng));
         let own = Parts::blocks(one.0, one.1, 1);
         let whole = Parts::blocks(all.0, all.1, size);
@@ -220,8 +225,8 @@ fn gather_and_scatter_move_equal_blocks() {
 #[test]
 fn gatherv_and_scatterv_move_parts_to_their_places() {
     for_all(&mut |size, root, _, mode, rng| {
-        let sizes: Vec<usize> = (0..size).map(|_| rng.below(5)).collect();
-        let in_place = rng.below(2) == 0;
+        let sizes: Vec<usize> = (0..size).map(|_| rng.usize(..5)).collect();
+        let in_place = rng.usize(..2) == 0;
         let whole = Parts::scattered(&sizes, false, rng);
         let mut wanted = whole.empty();
         (0..size as usize).for_each(|i| whole.fill(&mut wanted, i, |at| value(i as u32, root, at)));
@@ -281,9 +286,9 @@ fn gatherv_and_scatterv_move_parts_to_their_places() {
 fn allgather_collects_blocks_and_parts_everywhere() {
     for_sizes(&mut |size, tuning, mode, rng| {
         for in_place in [false, true] {
-            let bytes = rng.below(7);
+            let bytes = rng.usize(..7);
             let (one, all) = (block(bytes, rng), block(bytes, rng));
-            let sizes: Vec<usize> = (0..size).map(|_| rng.below(4)).collect();
+            let sizes: Vec<usize> = (0..size).map(|_| rng.usize(..4)).collect();
             for equal in [true, false] {
                 let whole = if equal {
                     Parts::blocks(all.0, all.1, size)
@@ -341,7 +346,7 @@ fn alltoall_transposes() {
     for_sizes(&mut |size, tuning, mode, rng| {
         // Everything in every combination for small worlds, one choice for large ones.
         let forms = [Form::Equal, Form::Counts, Form::Types];
-        let one = rng.below(3);
+        let one = rng.usize(..3);
         for form in if size <= 20 {
             &forms[..]
         } else {
@@ -351,7 +356,7 @@ fn alltoall_transposes() {
             let choices = if size <= 9 {
                 vec![false, true]
             } else {
-                vec![rng.below(2) == 0]
+                vec![rng.usize(..2) == 0]
             };
             for in_place in choices {
                 transpose(size, form, in_place, tuning, mode, rng);
@@ -369,9 +374,9 @@ fn transpose(
     rng: &mut Rng,
 ) {
     let n = size as usize;
-    let equal = rng.below(4);
+    let equal = rng.usize(..4);
     let (one, two) = (block(equal, rng), block(equal, rng));
-    let seed = rng.next();
+    let seed = rng.u64(..);
     let bytes = |from: usize, to: usize| {
         // In place, both directions are equal.
         let (a, b) = if in_place {
@@ -382,7 +387,7 @@ fn transpose(
         if form == Form::Equal {
             equal
         } else {
-            Rng(seed ^ value(a as u32, b as u32, 0)).below(4)
+            Rng::with_seed(seed ^ value(a as u32, b as u32, 0)).usize(..4)
         }
     };
     let row = |from: usize| (0..n).map(|to| bytes(from, to)).collect::<Vec<usize>>();
@@ -452,7 +457,7 @@ fn long_chains_use_tags_again() {
             Process::new(bcast(ranks, 1, 1000, &tuning), none(), (data, Layout::BYTE))
         });
         let combine = |_: &u64, _: &u64| unreachable!("nothing to combine");
-        for process in sim::run(processes, None, &combine, mode, &mut Rng(1)) {
+        for process in sim::run(processes, None, &combine, mode, &mut Rng::with_seed(1)) {
             assert_eq!(process.recv, (0..1000).collect::<Vec<u64>>());
         }
     }

@@ -4,13 +4,14 @@ mod sim;
 
 use std::rc::Rc;
 
+use fastrand::Rng;
 use margay_core_schedule::{
     Block, Inter, InterRoot, Part, Ranks, Reduction, Schedule, Tuning, inter_allgather,
     inter_allgatherv, inter_allreduce, inter_alltoall, inter_alltoallv, inter_alltoallw,
     inter_barrier, inter_bcast, inter_gather, inter_gatherv, inter_reduce, inter_reduce_scatter,
     inter_reduce_scatter_block, inter_scatter, inter_scatterv,
 };
-use sim::{Layout, Mode, Process, Rng, check_hazards, run, run_data, tunings};
+use sim::{Layout, Mode, Process, check_hazards, run, run_data, tunings};
 
 const PAIRS: [(u32, u32); 12] = [
     (1, 1),
@@ -32,7 +33,7 @@ fn for_pairs(mut f: impl FnMut((u32, u32), &Tuning, Mode, &mut Rng)) {
     for (i, pair) in PAIRS.into_iter().enumerate() {
         for (j, tuning) in tunings().iter().enumerate() {
             for mode in [Mode::Rendezvous, Mode::Buffered] {
-                f(pair, tuning, mode, &mut Rng((i * 10 + j) as u64));
+                f(pair, tuning, mode, &mut Rng::with_seed((i * 10 + j) as u64));
             }
         }
     }
@@ -104,11 +105,11 @@ fn barriers_end() {
 fn rooted_operations_go_between_the_root_and_the_other_group() {
     for_pairs(|pair, tuning, mode, rng| {
         let split = Some(pair.0 as usize);
-        let root_first = rng.below(2) == 0;
+        let root_first = rng.usize(..2) == 0;
         let (root_group, others) = if root_first { pair } else { (pair.1, pair.0) };
-        let root = rng.below(root_group as usize) as u32;
+        let root = rng.usize(..root_group as usize) as u32;
         let role = |first, inter| role(first, inter, root_first, root);
-        let bytes = rng.below(200);
+        let bytes = rng.usize(..200);
         let n = bytes as u64;
 
         let world = members(pair).map(|(first, inter)| {
@@ -127,10 +128,10 @@ fn rooted_operations_go_between_the_root_and_the_other_group() {
         }
 
         // Equal blocks and parts, to the root and from it.
-        let equal = rng.below(4);
+        let equal = rng.usize(..4);
         for sizes in [
             vec![equal; others as usize],
-            (0..others).map(|_| rng.below(4)).collect(),
+            (0..others).map(|_| rng.usize(..4)).collect(),
         ] {
             let same = sizes.iter().all(|&s| s == equal);
             let block = Block {
@@ -222,7 +223,7 @@ fn everybody_gets_what_the_other_group_has() {
         let split = Some(pair.0 as usize);
         let group = |first: bool| if first { pair.0 } else { pair.1 };
         // bytes[first][rank] that each process gives.
-        let equal = [rng.below(4), rng.below(4)];
+        let equal = [rng.usize(..4), rng.usize(..4)];
         for same in [true, false] {
             let sizes: Vec<Vec<usize>> = [false, true]
                 .map(|first| {
@@ -231,7 +232,7 @@ fn everybody_gets_what_the_other_group_has() {
                             if same {
                                 equal[usize::from(first)]
                             } else {
-                                rng.below(4)
+                                rng.usize(..4)
                             }
                         })
                         .collect()
@@ -272,13 +273,13 @@ fn everybody_gets_what_the_other_group_has() {
 fn everybody_exchanges_with_the_other_group() {
     for_pairs(|pair, tuning, mode, rng| {
         let split = Some(pair.0 as usize);
-        let equal = [rng.below(3), rng.below(3)];
+        let equal = [rng.usize(..3), rng.usize(..3)];
         for form in 0..3 {
             // Bytes from `from` in group `first` to `to` in the other one.
-            let seed = rng.next();
+            let seed = rng.u64(..);
             let bytes = |first: bool, from: u32, to: u32| match form {
                 0 => equal[usize::from(first)],
-                _ => Rng(seed ^ value(first, from, to, 0)).below(4),
+                _ => Rng::with_seed(seed ^ value(first, from, to, 0)).usize(..4),
             };
             let world = members(pair).map(|(first, inter)| {
                 let me = inter.local.rank;
@@ -334,14 +335,14 @@ fn concatenate(left: &Sequence, right: &Sequence) -> Sequence {
 fn reductions_combine_the_other_group_in_rank_order() {
     for_pairs(|pair, tuning, mode, rng| {
         let split = Some(pair.0 as usize);
-        let root_first = rng.below(2) == 0;
-        let root = rng.below(if root_first { pair.0 } else { pair.1 } as usize) as u32;
-        let commutative = rng.below(2) == 0;
+        let root_first = rng.usize(..2) == 0;
+        let root = rng.usize(..if root_first { pair.0 } else { pair.1 } as usize) as u32;
+        let commutative = rng.usize(..2) == 0;
         for form in 0..4 {
             // Elements of each operand; in the last two forms what all get together.
             let count = match form {
                 2 => (pair.0 * pair.1) as usize,
-                _ => rng.below(9),
+                _ => rng.usize(..9),
             };
             let counts = |first: bool| -> Vec<u64> {
                 let n = if first { pair.0 } else { pair.1 } as usize;

@@ -2,11 +2,12 @@
 
 mod sim;
 
+use fastrand::Rng;
 use margay_core_schedule::{
     Block, Neighbourhood, Part, neighbor_allgather, neighbor_allgatherv, neighbor_alltoall,
     neighbor_alltoallv, neighbor_alltoallw,
 };
-use sim::{Layout, Mode, Process, Rng, run_data};
+use sim::{Layout, Mode, Process, run_data};
 
 /// A process's neighbours, and for each source the (process, index of the block there) that it gets.
 struct Node {
@@ -17,8 +18,10 @@ struct Node {
 /// A grid of up to 3 dimensions, small ones wrapped around often, by the definition: what a process sends to the one before
 /// arrives there as from the one after.
 fn grid(rng: &mut Rng) -> Vec<Node> {
-    let dims: Vec<usize> = (0..1 + rng.below(3)).map(|_| 1 + rng.below(4)).collect();
-    let periodic: Vec<bool> = dims.iter().map(|_| rng.below(3) > 0).collect();
+    let dims: Vec<usize> = (0..1 + rng.usize(..3))
+        .map(|_| 1 + rng.usize(..4))
+        .collect();
+    let periodic: Vec<bool> = dims.iter().map(|_| rng.usize(..3) > 0).collect();
     let size: usize = dims.iter().product();
     (0..size)
         .map(|rank| {
@@ -48,9 +51,9 @@ fn grid(rng: &mut Rng) -> Vec<Node> {
 
 /// A random graph with multiple edges and edges to oneself.
 fn graph(rng: &mut Rng) -> Vec<Node> {
-    let size = 1 + rng.below(9);
-    let edges: Vec<(usize, usize)> = (0..rng.below(4 * size))
-        .map(|_| (rng.below(size), rng.below(size)))
+    let size = 1 + rng.usize(..9);
+    let edges: Vec<(usize, usize)> = (0..rng.usize(..4 * size))
+        .map(|_| (rng.usize(..size), rng.usize(..size)))
         .collect();
     (0..size)
         .map(|rank| {
@@ -82,7 +85,7 @@ fn value(process: usize, block: usize, at: usize) -> u64 {
 
 /// Bytes of block `block` of `process`, unless all are equal.
 fn bytes(process: usize, block: usize) -> usize {
-    Rng((process * 100 + block) as u64).below(4)
+    Rng::with_seed((process * 100 + block) as u64).usize(..4)
 }
 
 fn parts(sizes: &[usize]) -> (Vec<Part>, usize) {
@@ -100,7 +103,7 @@ fn parts(sizes: &[usize]) -> (Vec<Part>, usize) {
 #[test]
 fn neighbours_exchange_by_edge() {
     for seed in 0..if cfg!(miri) { 2 } else { 400 } {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::with_seed(seed);
         let nodes = if seed % 2 == 0 {
             grid(&mut rng)
         } else {

@@ -2,13 +2,15 @@
 
 mod sim;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
+use fastrand::Rng;
 use margay_core_schedule::{
     Ranks, Reduction, Schedule, allreduce, exscan, reduce, reduce_scatter, reduce_scatter_block,
     scan,
 };
-use sim::{Layout, Mode, Process, Rng, check_hazards, for_all, for_sizes, run, world};
+use sim::{Layout, Mode, Process, check_hazards, for_all, for_sizes, run, world};
 
 /// Ranks in the order of their combination, and a hash of the expression: equal hashes are equal bits in floating point.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -48,7 +50,11 @@ impl Value {
             left.expression.min(right.expression),
             left.expression.max(right.expression),
         );
-        let expression = Rng(a ^ b.rotate_left(17).wrapping_mul(0x9e37_79b9_7f4a_7c15)).next();
+        let expression = {
+            let mut hasher = DefaultHasher::new();
+            (a, b).hash(&mut hasher);
+            hasher.finish()
+        };
         Value {
             ranks: Rc::new(ranks),
             expression,
@@ -81,20 +87,20 @@ struct Case {
 impl Case {
     fn random(size: u32, rng: &mut Rng) -> Case {
         let n = size as usize;
-        let counts = [0, 1, n.saturating_sub(1), n, n + rng.below(2 * n + 3)];
+        let counts = [0, 1, n.saturating_sub(1), n, n + rng.usize(..2 * n + 3)];
         let layout = Layout {
-            size: 1 + rng.below(2),
-            extent: 2 + rng.below(2),
+            size: 1 + rng.usize(..2),
+            extent: 2 + rng.usize(..2),
         };
         let reduction = Reduction {
-            count: counts[rng.below(5)] as u64,
+            count: counts[rng.usize(..5)] as u64,
             size: layout.size as u64,
-            commutative: rng.below(3) > 0,
+            commutative: rng.usize(..3) > 0,
         };
         Case {
             layout,
             reduction,
-            in_place: rng.below(2) == 0,
+            in_place: rng.usize(..2) == 0,
         }
     }
 
@@ -218,9 +224,9 @@ fn reduce_scatter_deals_the_result_out() {
     for_sizes(&mut |size, tuning, mode, rng| {
         for equal in [true, false] {
             let case = Case::random(size, rng);
-            let block = rng.below(3) as u64;
+            let block = rng.usize(..3) as u64;
             let counts: Vec<u64> = (0..size)
-                .map(|_| if equal { block } else { rng.below(4) as u64 })
+                .map(|_| if equal { block } else { rng.usize(..4) as u64 })
                 .collect();
             let total: u64 = counts.iter().sum();
             let Reduction {

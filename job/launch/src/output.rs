@@ -477,13 +477,8 @@ mod tests {
     /// Every line of every rank comes out whole and in the rank's order, whatever the cuts are.
     #[test]
     fn random_cuts_keep_lines_whole() {
-        let mut state = 1u64;
-        let mut random = move |below: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 33) as usize % below
-        };
+        let mut numbers = fastrand::Rng::with_seed(1);
+        let mut random = move |below: usize| numbers.usize(..below);
         for _ in 0..50 {
             let mut m = Merger::new(false);
             let ids: Vec<StreamId> = (0..4).map(|r| m.add(r, None)).collect();

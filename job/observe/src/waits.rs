@@ -371,13 +371,8 @@ mod tests {
     /// Every rank that is reported as stuck stays so when the waits are carried out in any order.
     #[test]
     fn random_waits_agree_with_a_simulation() {
-        let mut state = 7u64;
-        let mut random = move |below: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 33) % below
-        };
+        let mut numbers = fastrand::Rng::with_seed(7);
+        let mut random = move |below: u64| numbers.u64(..below);
         for _ in 0..2000 {
             let n = 1 + random(7) as usize;
             let ranks: Vec<Doing> = (0..n)

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Waiting, Waits};
 use margay_net_transport::{Transport, WakeUp};
-use margay_sys_os::clock;
+pub use margay_sys_os::clock::{Clock, SystemClock};
 use margay_sys_os::kept::Words;
 use margay_sys_shm::segment::Segment;
 
@@ -102,31 +102,6 @@ pub trait Peers: Send + Sync {
 
 /// A wait that is entered; it is taken back when this is dropped.
 pub trait Noted {}
-
-/// Time. May be used from any thread.
-pub trait Clock: Send + Sync {
-    /// Nanoseconds since a moment in the past; never goes back.
-    fn now_ns(&self) -> u64;
-
-    /// Returns the processor's counter, for short times; a few nanoseconds cheaper.
-    fn ticks(&self) -> u64;
-}
-
-/// The clock of this machine.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    #[inline]
-    fn now_ns(&self) -> u64 {
-        clock::now_ns()
-    }
-
-    #[inline]
-    fn ticks(&self) -> u64 {
-        clock::ticks()
-    }
-}
 
 /// What a rank stands on.
 pub struct Platform {

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use fastrand::Rng;
 use margay_net_platform::Platform;
 use margay_net_transport::{Advance, Head, Packet, Sink, Ticket, Transport, WHOLE, WakeUp};
 use margay_sys_os::user::Mem;
@@ -43,12 +44,12 @@ impl Conditions {
     /// Returns a network whose character comes from the seed too.
     #[must_use]
     pub fn of(seed: u64) -> Conditions {
-        let mut dice = Dice::new(seed ^ 0x5bd1_e995);
+        let mut random = Rng::with_seed(seed ^ 0x5bd1_e995);
         Conditions {
-            pipe: 1 + dice.below(8) as usize,
-            delay: dice.below(30),
-            turn_every: 1 + dice.below(16),
-            fragment: 16 + dice.below(2000) as usize,
+            pipe: 1 + random.u64(..8) as usize,
+            delay: random.u64(..30),
+            turn_every: 1 + random.u64(..16),
+            fragment: 16 + random.u64(..2000) as usize,
         }
     }
 }
@@ -73,7 +74,7 @@ pub fn world_on(hosts: &[u32], seed: u64, conditions: Conditions) -> (Arc<Model>
     let now = Arc::new(AtomicU64::new(0));
     let world = Arc::new(World {
         state: Mutex::new(State {
-            dice: Dice::new(seed),
+            random: Rng::with_seed(seed),
             turn: 0,
             running: vec![true; n],
             pipes: (0..n * n).map(|_| VecDeque::new()).collect(),
@@ -104,29 +105,6 @@ pub fn world_on(hosts: &[u32], seed: u64, conditions: Conditions) -> (Arc<Model>
     (model, platforms)
 }
 
-/// A small generator of pseudo-random numbers (xorshift*, Marsaglia), the same on every machine.
-#[derive(Clone, Debug)]
-pub struct Dice(u64);
-
-impl Dice {
-    /// From a seed; any will do.
-    #[must_use]
-    pub fn new(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// Returns a number in `0..n`.
-    ///
-    /// # Panics
-    /// When `n` is 0.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
-    }
-}
-
 struct World {
     state: Mutex<State>,
     changed: Vec<Condvar>,
@@ -136,7 +114,7 @@ struct World {
 }
 
 struct State {
-    dice: Dice,
+    random: Rng,
     turn: u32,
     running: Vec<bool>,
     pipes: Vec<VecDeque<Parcel>>,
@@ -171,7 +149,7 @@ impl World {
         state
     }
 
-    /// Hands the turn to a running rank that the dice choose.
+    /// Hands the turn to a running rank that the random choose.
     fn pass(&self, state: &mut State) {
         let running: Vec<u32> = (0..self.size)
             .filter(|&r| state.running[r as usize])
@@ -179,13 +157,13 @@ impl World {
         if running.is_empty() {
             return;
         }
-        let chosen = running[state.dice.below(running.len() as u64) as usize];
+        let chosen = running[state.random.u64(..running.len() as u64) as usize];
         state.turn = chosen;
         self.changed[chosen as usize].notify_one();
     }
 
     fn maybe_pass(&self, state: &mut State) {
-        if state.dice.below(self.conditions.turn_every) == 0 {
+        if state.random.u64(..self.conditions.turn_every) == 0 {
             self.pass(state);
         }
     }
@@ -199,9 +177,9 @@ impl World {
         let mut guard = self.enter(from);
         let state = &mut *guard;
         let pipe = (from * self.size + to) as usize;
-        let full = state.pipes[pipe].len() >= self.conditions.pipe || state.dice.below(16) == 0;
+        let full = state.pipes[pipe].len() >= self.conditions.pipe || state.random.u64(..16) == 0;
         if !full {
-            let delay = state.dice.below(self.conditions.delay + 1);
+            let delay = state.random.u64(..self.conditions.delay + 1);
             let before = state.pipes[pipe].back().map_or(0, |p| p.due);
             let now = state.now();
             let (head, args, payload) = parcel();
@@ -268,7 +246,7 @@ impl Transport for Seeded {
             let mut guard = self.world.enter(self.me);
             let state = &mut *guard;
             let (size, now) = (self.world.size, state.now());
-            let first = state.dice.below(u64::from(size)) as u32;
+            let first = state.random.u64(..u64::from(size)) as u32;
             for step in 0..size {
                 let from = (first + step) % size;
                 let pipe = &mut state.pipes[(from * size + self.me) as usize];
@@ -276,7 +254,7 @@ impl Transport for Seeded {
                     if let Some(parcel) = pipe.pop_front() {
                         arrived.push((from, parcel));
                     }
-                    if state.dice.below(2) == 0 {
+                    if state.random.u64(..2) == 0 {
                         break;
                     }
                 }

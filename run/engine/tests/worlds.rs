@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use fastrand::Rng;
 use margay_core_datatype::{Basic, Datatype};
 use margay_core_registry::Facts;
-use margay_net_seeded::{Conditions, Dice, world};
+use margay_net_seeded::{Conditions, world};
 use margay_run_engine::{Data, Envelope, Limits, Mode, Pattern, Policy, Rank, ReqId};
 use margay_sys_os::user::Mem;
 use margay_sys_shm::layout::Sizes;
@@ -29,27 +30,27 @@ struct Message {
 const CONTEXTS: u64 = 3;
 
 fn program(seed: u64, ranks: u32, longest: u64) -> Vec<Message> {
-    let mut dice = Dice::new(seed);
-    let n = 1 + dice.below(60);
+    let mut random = Rng::with_seed(seed);
+    let n = 1 + random.u64(..60);
     (0..n)
         .map(|_| {
-            let size = match dice.below(6) {
+            let size = match random.u64(..6) {
                 0 => 0,
-                1..=3 => dice.below(41),
-                4 => dice.below(5000),
-                _ => dice.below(longest),
+                1..=3 => random.u64(..41),
+                4 => random.u64(..5000),
+                _ => random.u64(..longest),
             };
             Message {
-                from: dice.below(u64::from(ranks)) as u32,
-                to: dice.below(u64::from(ranks)) as u32,
-                context: dice.below(CONTEXTS) as u32,
-                tag: dice.below(3) as u32,
+                from: random.u64(..u64::from(ranks)) as u32,
+                to: random.u64(..u64::from(ranks)) as u32,
+                context: random.u64(..CONTEXTS) as u32,
+                tag: random.u64(..3) as u32,
                 size: size / 4 * 4,
-                mode: match dice.below(4) {
+                mode: match random.u64(..4) {
                     0 => Mode::Synchronous,
                     _ => Mode::Standard,
                 },
-                strided: dice.below(3) == 0,
+                strided: random.u64(..3) == 0,
             }
         })
         .collect()
@@ -99,7 +100,7 @@ fn read_back(mem: &Mem, size: u64, strided: bool) -> Vec<u8> {
 /// Runs one rank's part: posts all sends and receives in an order of its own, waits in another.
 fn run(rank: &Rank, messages: &[Message], seed: u64) {
     let me = rank.world_rank();
-    let mut dice = Dice::new(seed ^ (u64::from(me) << 32) ^ 0xabcd);
+    let mut random = Rng::with_seed(seed ^ (u64::from(me) << 32) ^ 0xabcd);
     let mut to_send: Vec<usize> = (0..messages.len())
         .filter(|&m| messages[m].from == me)
         .rev()
@@ -112,7 +113,7 @@ fn run(rank: &Rank, messages: &[Message], seed: u64) {
     let mut sends: Vec<ReqId> = Vec::new();
     let mut receives: Vec<(ReqId, Pattern, Mem, bool)> = Vec::new();
     while !to_send.is_empty() || !to_receive.is_empty() {
-        let sends_next = to_receive.is_empty() || (!to_send.is_empty() && dice.below(2) == 0);
+        let sends_next = to_receive.is_empty() || (!to_send.is_empty() && random.u64(..2) == 0);
         if sends_next {
             if let Some(number) = to_send.pop() {
                 let m = messages[number];
@@ -131,12 +132,12 @@ fn run(rank: &Rank, messages: &[Message], seed: u64) {
                 (m.context == 0).then_some(m.from),
                 (m.context <= 1).then_some(m.tag),
             );
-            let strided = dice.below(3) == 0;
+            let strided = random.u64(..3) == 0;
             let (mem, data) = filled(&vec![0; longest as usize / 4 * 4 + 4], strided);
             let from = pattern.source();
             receives.push((rank.irecv(data, pattern, from), pattern, mem, strided));
         }
-        if dice.below(3) == 0 {
+        if random.u64(..3) == 0 {
             rank.progress();
         }
     }
@@ -195,13 +196,13 @@ fn in_threads(ranks: Vec<Rank>, messages: &[Message], seed: u64) {
 #[test]
 fn seeded_worlds_keep_the_rules() {
     for seed in 0..2000 {
-        let mut dice = Dice::new(seed);
-        let size = 1 + dice.below(5) as u32;
+        let mut random = Rng::with_seed(seed);
+        let size = 1 + random.u64(..5) as u32;
         let messages = program(seed, size, 8_000);
         let limits = Limits {
-            eager: dice.below(9000),
-            credits: 1 + dice.below(6) as u32,
-            credit_bytes: 1 + dice.below(9000),
+            eager: random.u64(..9000),
+            credits: 1 + random.u64(..6) as u32,
+            credit_bytes: 1 + random.u64(..9000),
         };
         let ranks = world(size, seed, Conditions::of(seed))
             .into_iter()
@@ -214,8 +215,8 @@ fn seeded_worlds_keep_the_rules() {
 #[test]
 fn shared_memory_keeps_the_rules() {
     for seed in 0..60 {
-        let mut dice = Dice::new(seed);
-        let size = 1 + dice.below(4) as u32;
+        let mut random = Rng::with_seed(seed);
+        let size = 1 + random.u64(..4) as u32;
         let messages = program(seed, size, 700_000);
         let segment = segment(size);
         let ranks = (0..size).map(|me| Rank::in_segment(&segment, me)).collect();
@@ -363,7 +364,7 @@ fn unmatched_receives_and_queued_sends_can_be_cancelled() {
     assert_eq!((outcome.bytes, outcome.truncated), (4, Some(8)));
 }
 
-/// Rank 0 sends and cancels as the dice say; rank 1 receives what comes, and in the end exactly what was not cancelled.
+/// Rank 0 sends and cancels as the random say; rank 1 receives what comes, and in the end exactly what was not cancelled.
 fn cancel_and_receive(ranks: [Rank; 2], seed: u64) -> usize {
     const MESSAGES: u32 = 40;
     let envelope = |tag| Envelope {
@@ -374,18 +375,18 @@ fn cancel_and_receive(ranks: [Rank; 2], seed: u64) -> usize {
     let [sender, receiver] = ranks;
     std::thread::scope(|scope| {
         let sending = scope.spawn(move || {
-            let mut dice = Dice::new(seed ^ 0x5e4d);
+            let mut random = Rng::with_seed(seed ^ 0x5e4d);
             let mut sends = Vec::new();
             for number in 0..MESSAGES {
-                let size = 4 * (1 + dice.below(2000));
-                let mode = match dice.below(3) {
+                let size = 4 * (1 + random.u64(..2000));
+                let mode = match random.u64(..3) {
                     0 => Mode::Synchronous,
                     _ => Mode::Standard,
                 };
-                let (_, data) = filled(&contents(number as usize, size), dice.below(2) == 0);
+                let (_, data) = filled(&contents(number as usize, size), random.u64(..2) == 0);
                 sends.push(sender.isend(mode, data, 1, envelope(0)));
-                if dice.below(2) == 0 {
-                    sender.cancel(sends[dice.below(sends.len() as u64) as usize]);
+                if random.u64(..2) == 0 {
+                    sender.cancel(sends[random.u64(..sends.len() as u64) as usize]);
                 }
             }
             let alive: Vec<u8> = sends
@@ -397,7 +398,7 @@ fn cancel_and_receive(ranks: [Rank; 2], seed: u64) -> usize {
             sender.drain();
             alive
         });
-        let mut dice = Dice::new(seed ^ 0x4ece);
+        let mut random = Rng::with_seed(seed ^ 0x4ece);
         let (data, end) = (0, 1);
         let pattern = |tag| Pattern::new(0, Some(0), Some(tag));
         let mut got = vec![0; MESSAGES as usize];
@@ -420,7 +421,7 @@ fn cancel_and_receive(ranks: [Rank; 2], seed: u64) -> usize {
             true
         };
         while receiver.iprobe(pattern(end)).is_none() {
-            if dice.below(8) == 0 {
+            if random.u64(..8) == 0 {
                 receive();
             }
         }
@@ -440,11 +441,11 @@ fn cancel_and_receive(ranks: [Rank; 2], seed: u64) -> usize {
 fn a_message_is_received_or_cancelled() {
     let mut cancelled = 0;
     for seed in 0..400 {
-        let mut dice = Dice::new(seed);
+        let mut random = Rng::with_seed(seed);
         let limits = Limits {
-            eager: dice.below(9000),
-            credits: 1 + dice.below(30) as u32,
-            credit_bytes: 1 + dice.below(60_000),
+            eager: random.u64(..9000),
+            credits: 1 + random.u64(..30) as u32,
+            credit_bytes: 1 + random.u64(..60_000),
         };
         let mut ends = world(2, seed, Conditions::of(seed))
             .into_iter()

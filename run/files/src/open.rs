@@ -1,5 +1,6 @@
 //! Opening, closing and deleting files, and setting views: what is collective and changes what a file is.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -203,10 +204,9 @@ impl Files<'_> {
         self.agree(&file, result)?;
         let view = view?;
         self.same(&file, view.unit() as i64, "the extent of etype in the file")?;
-        let name = view.rep.name().bytes().fold(0i64, |hash, byte| {
-            hash.wrapping_mul(31).wrapping_add(i64::from(byte))
-        });
-        self.same(&file, name, "the name of datarep")?;
+        let mut name = DefaultHasher::new();
+        view.rep.name().hash(&mut name);
+        self.same(&file, name.finish() as i64, "the name of datarep")?;
         let hints = self.hints(&file, info)?;
         if file.pointer.is_home() {
             file.pointer.set(0);

@@ -219,20 +219,8 @@ mod tests {
         }
     }
 
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, limit: usize) -> usize {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (self.0 >> 33) as usize % limit
-        }
-    }
-
     struct World {
-        random: Random,
+        random: fastrand::Rng,
         /// One in this many messages is the last of its sender.
         mortality: usize,
         /// None before a member has begun.
@@ -247,13 +235,10 @@ mod tests {
 
     impl World {
         fn new(seed: u64) -> World {
-            let mut random = Random(seed);
-            for _ in 0..4 {
-                random.below(2);
-            }
-            let n = 2 + random.below(6);
+            let mut random = fastrand::Rng::with_seed(seed);
+            let n = 2 + random.usize(..6);
             World {
-                mortality: 2 + random.below(10),
+                mortality: 2 + random.usize(..10),
                 random,
                 members: (0..n).map(|_| None).collect(),
                 alive: vec![true; n],
@@ -269,7 +254,7 @@ mod tests {
             let own = Set {
                 flag: !(1 << me),
                 dead: 0,
-                mark: self.random.0,
+                mark: self.random.u64(..),
             };
             self.members[me] = Some(Agreement::new(me, &self.known[me], own));
         }
@@ -282,10 +267,10 @@ mod tests {
             let mut out = Vec::new();
             member.step(|to, message| out.push((to, message)));
             // Pipes to different members have room at different times.
-            let first = self.random.below(self.alive.len());
+            let first = self.random.usize(..self.alive.len());
             out.sort_by_key(|(to, _)| to ^ first);
             for (to, message) in out {
-                if *deaths > 0 && self.random.below(self.mortality) == 0 {
+                if *deaths > 0 && self.random.usize(..self.mortality) == 0 {
                     *deaths -= 1;
                     self.alive[me] = false;
                     return;
@@ -301,7 +286,7 @@ mod tests {
         /// One event anywhere.
         fn event(&mut self, deaths: &mut usize) {
             let n = self.alive.len();
-            let me = self.random.below(n);
+            let me = self.random.usize(..n);
             if !self.alive[me] {
                 return;
             }
@@ -309,8 +294,8 @@ mod tests {
                 self.begin(me);
                 return self.step(me, deaths);
             }
-            let from = self.random.below(n);
-            if self.random.below(40) == 0 && *deaths > 0 {
+            let from = self.random.usize(..n);
+            if self.random.usize(..40) == 0 && *deaths > 0 {
                 *deaths -= 1;
                 self.alive[me] = false;
                 return;
@@ -325,7 +310,7 @@ mod tests {
                 }
             }
             self.known[me][from] |= !self.alive[from];
-            if self.random.below(3) != 0 {
+            if self.random.usize(..3) != 0 {
                 self.step(me, deaths);
             }
         }
@@ -337,7 +322,7 @@ mod tests {
         for seed in 0..30_000 {
             let mut world = World::new(seed);
             let n = world.alive.len();
-            let deaths = &mut world.random.below(n);
+            let deaths = &mut world.random.usize(..n);
             let over = |w: &World| (0..n).all(|i| !w.alive[i] || w.returned[i].is_some());
             for events in 0.. {
                 if over(&world) {

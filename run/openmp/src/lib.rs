@@ -22,4 +22,5 @@ mod tls;
 pub mod work;
 
 pub use depend::Access;
+pub use margay_run_threads::AnyClock;
 pub use runtime::{Runtime, preempt_spinning_members};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use margay_run_threads::preempt_by;
+use margay_run_threads::{AnyClock, preempt_by};
 use margay_sys_threads::slot;
 
 use crate::affinity::{self, ShownAffinity};
@@ -25,6 +25,8 @@ pub struct Runtime {
     /// What the environment variables said when the library was loaded.
     pub environment: Environment,
     pub icvs: Icvs,
+    /// What `omp_get_wtime` and all delays go by.
+    pub clock: AnyClock,
     pub allocators: Allocators,
     /// The lock of all `critical` constructs without a name.
     pub critical: AtomicU32,
@@ -40,9 +42,9 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A runtime for what the environment says.
+    /// A runtime for what the environment says, with the time of `clock`.
     #[must_use]
-    pub fn new(environment: Environment) -> Runtime {
+    pub fn new(environment: Environment, clock: AnyClock) -> Runtime {
         Runtime {
             icvs: Icvs::new(
                 environment.initial,
@@ -53,13 +55,18 @@ impl Runtime {
             allocators: Allocators::default(),
             critical: AtomicU32::new(FREE),
             atomic: AtomicU32::new(FREE),
-            scheduler: Scheduler::new(environment.stack_bytes, environment.wait_policy),
+            scheduler: Scheduler::new(
+                environment.stack_bytes,
+                environment.wait_policy,
+                clock.clone(),
+            ),
             tls_blocks: TlsBlocks::default(),
             teams: FreeTeams::default(),
             nodes: TaskNodes::default(),
             events: Events::default(),
             reductions: RegisteredReductions::default(),
             shown_affinity: ShownAffinity::default(),
+            clock,
             environment,
         }
     }

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use margay_run_threads::{Config, Offer, Pool, Worker, with_current_worker, with_worker};
+use margay_run_threads::{AnyClock, Config, Offer, Pool, Worker, with_current_worker, with_worker};
 use margay_sys_threads::slot;
 use margay_sys_threads::tls_block::natively;
 
@@ -19,6 +19,7 @@ const ACTIVE_SPIN_NS: u64 = 10_000_000;
 /// The workers of a process. They are started when they are needed first.
 pub struct Scheduler {
     config: Config,
+    clock: AnyClock,
     pool: OnceLock<Pool>,
 }
 
@@ -32,7 +33,7 @@ impl std::fmt::Debug for Scheduler {
 
 impl Scheduler {
     /// For what the environment says of stacks (0 for nothing) and of waiting (true for `active`).
-    pub fn new(stack_bytes: u64, wait_policy: Option<bool>) -> Scheduler {
+    pub fn new(stack_bytes: u64, wait_policy: Option<bool>, clock: AnyClock) -> Scheduler {
         let default = Config::default();
         let config = Config {
             stack_bytes: match stack_bytes {
@@ -48,12 +49,14 @@ impl Scheduler {
         };
         Scheduler {
             config,
+            clock,
             pool: OnceLock::new(),
         }
     }
 
     fn pool(&self) -> &Pool {
-        self.pool.get_or_init(|| Pool::new(self.config))
+        self.pool
+            .get_or_init(|| Pool::new(self.config, self.clock.clone()))
     }
 
     /// Runs `f`, during which no other member may run, with the worker of this thread.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use margay_run_threads::{Offer, Worker, with_current_worker};
-use margay_sys_os::clock;
+use margay_sys_os::clock::Clock;
 use margay_sys_os::fence;
 use margay_sys_threads::deque::{self, Owner, Stealer};
 use margay_sys_threads::static_ref::{Handoff, StaticRef};
@@ -215,7 +215,7 @@ impl Offer<Worker> for TeamOffer {
         let claims = &self.team.claims;
         // Program threads have number 0, also when their thread-local variables are gone.
         let number = || with_current_worker(Worker::number).unwrap_or(0) as u32;
-        claims.has_unclaimed() && claims.is_open_for(number(), clock::now_ns)
+        claims.has_unclaimed() && claims.is_open_for(number(), || self.team.now_ns())
     }
 
     fn opens_later(&self) -> bool {
@@ -355,12 +355,16 @@ impl Team {
         self.prepare(None, None);
     }
 
+    fn now_ns(&self) -> u64 {
+        self.runtime.clock.now_ns()
+    }
+
     /// Lets workers claim members from the second on, and publishes the team. `forker` is the
     /// worker that has the first member.
     fn open(&'static self, forker: u32) -> PublishedOffer {
         // Members in other places are waited for in any case.
         let is_short = !self.length.is_long.load(Ordering::Relaxed) && !self.claims.has_places();
-        let now_ns = if is_short { 0 } else { clock::now_ns() };
+        let now_ns = if is_short { 0 } else { self.now_ns() };
         // Before a member can be claimed, since the claiming worker may write it then.
         self.length.opened_ns.store(now_ns, Ordering::Relaxed);
         self.length
@@ -386,7 +390,7 @@ impl Team {
         }
         let was_long = length.is_long.load(Ordering::Relaxed);
         let least_ns = if was_long { SHORT_NS } else { LONG_NS };
-        let is_long = had_barrier || clock::now_ns() - opened_ns >= least_ns;
+        let is_long = had_barrier || self.now_ns() - opened_ns >= least_ns;
         if is_long != was_long {
             length.is_long.store(is_long, Ordering::Relaxed);
         }
@@ -423,10 +427,10 @@ impl Team {
 
     /// Claims and runs members until none is left to claim. For a worker without other work.
     fn help(&'static self, worker: u32) {
-        while let Some(id) = self.claims.claim(worker, false, clock::now_ns) {
+        while let Some(id) = self.claims.claim(worker, false, || self.now_ns()) {
             // The region lasts until its claimed members are gone.
             if self.length.opened_ns.load(Ordering::Relaxed) == 0 {
-                let opened_ns = clock::now_ns() - STEAL_DELAY_NS;
+                let opened_ns = self.now_ns() - STEAL_DELAY_NS;
                 self.length.opened_ns.store(opened_ns, Ordering::Relaxed);
                 self.claims.start_grace(opened_ns);
             }
@@ -457,7 +461,7 @@ impl Team {
                     context.run_body();
                     // A member that is over has passed all barriers, so the others will not wait
                     // for each other much.
-                    let next = self.claims.claim(worker, true, clock::now_ns);
+                    let next = self.claims.claim(worker, true, || self.now_ns());
                     if next.is_none() && stays {
                         self.count_done(count);
                         context.wait(TaskFilter::Any, &|| {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use margay_sys_os::{clock, cpu};
+use margay_sys_os::cpu;
 
 /// How often the kernel's count is read.
 const CHECK_NS: u64 = 5_000_000;
@@ -34,9 +34,8 @@ impl Contention {
         }
     }
 
-    /// Whether the cores are contended now.
-    pub(crate) fn is_on(&self) -> bool {
-        let now = clock::now_ns();
+    /// Whether the cores are contended now, at `now` nanoseconds.
+    pub(crate) fn is_on(&self, now: u64) -> bool {
         let checked = self.checked_ns.load(Ordering::Relaxed);
         let due = now.saturating_sub(checked) >= CHECK_NS;
         if due

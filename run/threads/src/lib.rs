@@ -8,7 +8,7 @@
 //! `README.md`, beside this crate.
 //!
 //! ```
-//! use margay_run_threads::{Config, Pool, Worker};
+//! use margay_run_threads::{AnyClock, Config, Pool, Worker};
 //!
 //! fn fib(worker: &Worker, n: u32) -> u64 {
 //!     if n < 2 {
@@ -18,7 +18,7 @@
 //!     a + b
 //! }
 //!
-//! let pool = Pool::new(Config::default());
+//! let pool = Pool::new(Config::default(), AnyClock::System);
 //! assert_eq!(pool.enter(|worker| fib(worker, 20)), 6765);
 //! ```
 
@@ -41,6 +41,7 @@ pub use config::Config;
 pub use fiber_table::FiberId;
 pub use loops::Iterations;
 pub use margay_core_loops::Schedule;
+pub use margay_sys_os::clock::AnyClock;
 pub use margay_sys_threads::job::Group;
 pub use offer::{Offer, PublishedOffer, RetractedOffer, STEAL_DELAY_NS};
 pub use pool::{Pool, preempt_by, with_current_worker, with_worker};

@@ -6,7 +6,6 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use margay_sys_os::clock;
 use margay_sys_threads::shelf::{Place, Shelf};
 
 /// Work of which any idle worker may take a part as long as it is open. An offer is published by a
@@ -210,24 +209,24 @@ impl StealDelay {
     }
 
     /// Whether an offer with this mark may be stolen.
-    pub(crate) fn is_over(&self, mark: u64) -> bool {
+    pub(crate) fn is_over(&self, mark: u64, now_ns: impl Fn() -> u64) -> bool {
         if mark == STEALABLE {
             return true;
         }
         if mark == self.mark.get() {
             self.is_seen.set(true);
-            return clock::now_ns() - self.since_ns.get() >= STEAL_DELAY_NS;
+            return now_ns() - self.since_ns.get() >= STEAL_DELAY_NS;
         }
         self.other.set(mark);
         false
     }
 
     /// A search ends that has found nothing to steal.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end(&self, now_ns: impl Fn() -> u64) {
         let other = self.other.get();
         if !self.is_seen.get() && other != STEALABLE {
             self.mark.set(other);
-            self.since_ns.set(clock::now_ns());
+            self.since_ns.set(now_ns());
         }
     }
 }
@@ -236,36 +235,33 @@ impl StealDelay {
 mod tests {
     use super::*;
 
-    fn search(delay: &StealDelay, marks: &[u64]) -> Option<u64> {
+    fn search(delay: &StealDelay, marks: &[u64], now_ns: u64) -> Option<u64> {
         delay.begin();
-        let found = marks.iter().copied().find(|&mark| delay.is_over(mark));
+        let found = marks
+            .iter()
+            .copied()
+            .find(|&mark| delay.is_over(mark, || now_ns));
         if found.is_none() {
-            delay.end();
+            delay.end(|| now_ns);
         }
         found
     }
 
     #[test]
-    fn an_offer_that_stays_is_stealable_after_a_while() {
+    fn an_offer_that_stays_is_stealable_after_the_delay() {
         let delay = StealDelay::default();
-        assert_eq!(search(&delay, &[STEALABLE]), Some(STEALABLE));
-        let began = clock::now_ns();
-        assert_eq!(search(&delay, &[1, 2]), None);
-        let watched = loop {
-            if let Some(mark) = search(&delay, &[1, 2]) {
-                break mark;
-            }
-        };
-        assert!(clock::now_ns() - began >= STEAL_DELAY_NS);
-        let other = 3 - watched;
-        let began = clock::now_ns();
-        assert_eq!(
-            search(&delay, &[other]),
-            None,
-            "the delay begins when it is seen first"
-        );
-        while search(&delay, &[other]).is_none() {}
-        assert!(clock::now_ns() - began >= STEAL_DELAY_NS);
+        assert_eq!(search(&delay, &[STEALABLE], 5), Some(STEALABLE));
+        let seen_ns = 7_000;
+        assert_eq!(search(&delay, &[1, 2], seen_ns), None);
+        assert_eq!(search(&delay, &[1, 2], seen_ns + STEAL_DELAY_NS - 1), None);
+        let watched = search(&delay, &[1, 2], seen_ns + STEAL_DELAY_NS);
+        let other = 3 - watched.expect("one of them is watched");
+        // Its delay begins when the watched one is gone and it is seen.
+        let seen_ns = 100_000;
+        assert_eq!(search(&delay, &[other], seen_ns), None);
+        assert_eq!(search(&delay, &[other], seen_ns + STEAL_DELAY_NS - 1), None);
+        let later = seen_ns + STEAL_DELAY_NS;
+        assert_eq!(search(&delay, &[other], later), Some(other));
     }
 
     #[test]

@@ -9,7 +9,10 @@
 //! check, a change after it finds the waiter.
 
 use std::collections::VecDeque;
+use std::hash::Hasher;
 use std::sync::{Mutex, MutexGuard};
+
+use rustc_hash::FxHasher;
 
 use crate::fiber_table::FiberId;
 
@@ -85,9 +88,9 @@ impl ParkingLot {
     }
 
     fn waiters(&self, address: usize) -> MutexGuard<'_, VecDeque<(usize, FiberId)>> {
-        // Fibonacci hashing: neighbouring words go to different buckets.
-        let hash = (address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
-        self.buckets[hash as usize % BUCKETS]
+        let mut hasher = FxHasher::default();
+        hasher.write_usize(address);
+        self.buckets[hasher.finish() as usize % BUCKETS]
             .waiters
             .lock()
             .expect("nothing panics with this lock held")

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use margay_sys_os::clock::AnyClock;
 use margay_sys_os::{cpu, event_count, fence};
 use margay_sys_threads::preempt;
 
@@ -21,17 +22,18 @@ pub struct Pool {
 
 impl Pool {
     /// Starts `config.workers - 1` threads; a program thread that calls [`enter`](Self::enter) is
-    /// the other worker.
+    /// the other worker. `clock` measures all that workers measure; it must go on while they spin,
+    /// if only because they ask. How long one sleeps at most is the system's time.
     ///
     /// # Panics
     /// When the system refuses a thread.
     #[must_use]
-    pub fn new(config: Config) -> Pool {
+    pub fn new(config: Config, clock: AnyClock) -> Pool {
         fence::register();
         event_count::register();
         let workers = config.workers.clamp(1, MAX_WORKERS);
         let cores = cpu::affinity();
-        let state = Arc::new(PoolState::new(Config { workers, ..config }));
+        let state = Arc::new(PoolState::new(Config { workers, ..config }, clock));
         let threads = (1..workers)
             .map(|number| {
                 let (slot, deque) = state.acquire_slot();

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use margay_sys_os::clock::{AnyClock, Clock};
 use margay_sys_os::cpu;
 use margay_sys_threads::deque::{Owner, Stealer, deque};
 use margay_sys_threads::job::Job;
@@ -40,6 +41,7 @@ pub(crate) struct WorkerSlot<W: 'static> {
 /// See the module.
 pub(crate) struct PoolState<W: 'static> {
     pub(crate) config: Config,
+    pub(crate) clock: AnyClock,
     slots: Box<[OnceLock<Arc<WorkerSlot<W>>>]>,
     /// Slots that have been used; those above are empty.
     used_slots: AtomicUsize,
@@ -60,9 +62,10 @@ pub(crate) struct PoolState<W: 'static> {
 
 impl<W> PoolState<W> {
     /// The state of a pool that has no workers yet.
-    pub(crate) fn new(config: Config) -> PoolState<W> {
+    pub(crate) fn new(config: Config, clock: AnyClock) -> PoolState<W> {
         PoolState {
             config,
+            clock,
             slots: (0..MAX_SLOTS).map(|_| OnceLock::new()).collect(),
             used_slots: AtomicUsize::new(0),
             free_slots: Mutex::new(Vec::new()),
@@ -232,6 +235,6 @@ impl<W> PoolState<W> {
 
     /// Whether other processes contend for the cores.
     pub(crate) fn is_contended(&self) -> bool {
-        self.contention.is_on()
+        self.contention.is_on(self.clock.now_ns())
     }
 }

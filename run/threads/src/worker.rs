@@ -13,6 +13,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use margay_sys_os::clock::Clock;
 use margay_sys_os::fence;
 use margay_sys_threads::deque::Owner;
 use margay_sys_threads::job::{Context, Home, Job, Nodes};
@@ -69,6 +70,7 @@ impl Worker {
         deque: Owner<Job<Worker>>,
     ) -> Rc<Worker> {
         let own = Arc::clone(pool.slot(slot));
+        let thief = search::Thief::new(pool.clock.ticks());
         Rc::new_cyclic(|this| Worker {
             pool,
             slot,
@@ -79,7 +81,7 @@ impl Worker {
             home: Home::new(),
             nodes: Nodes::new(),
             fibers: FiberTable::new(),
-            thief: search::Thief::new(),
+            thief,
             idle: idle::IdleState::default(),
             slices: RefCell::new(TimeSlices::default()),
             short_offers: Cell::new(0),
@@ -120,6 +122,12 @@ impl Worker {
     /// how many may now. A worker finishes what it has begun.
     pub fn set_active(&self, workers: usize) -> usize {
         self.pool.set_active(workers)
+    }
+
+    /// The time of the pool's clock, in nanoseconds.
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.pool.clock.now_ns()
     }
 
     /// Which program thread the running work was forked for.

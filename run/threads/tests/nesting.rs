@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use margay_run_threads::{Config, Group, Iterations, Pool, Worker, with_worker};
+use margay_run_threads::{AnyClock, Config, Group, Iterations, Pool, Worker, with_worker};
 
 mod common;
 
@@ -11,11 +11,14 @@ use common::{SCHEDULES, rendezvous};
 
 fn on_pools(body: impl Fn(&Worker)) {
     for workers in [1, 2, 3, 8] {
-        let pool = Pool::new(Config {
-            workers,
-            stack_bytes: 256 << 10,
-            ..Config::default()
-        });
+        let pool = Pool::new(
+            Config {
+                workers,
+                stack_bytes: 256 << 10,
+                ..Config::default()
+            },
+            AnyClock::System,
+        );
         pool.enter(|worker| body(worker));
     }
 }
@@ -93,10 +96,13 @@ fn a_reduction_does_not_depend_on_which_worker_computed_what() {
             &|a, b| a + b,
         )
     };
-    let one = Pool::new(Config {
-        workers: 1,
-        ..Config::default()
-    })
+    let one = Pool::new(
+        Config {
+            workers: 1,
+            ..Config::default()
+        },
+        AnyClock::System,
+    )
     .enter(sum);
     on_pools(|worker| assert_eq!(sum(worker).to_bits(), one.to_bits()));
 }
@@ -184,7 +190,7 @@ fn a_cancelled_group_begins_nothing_more() {
 
 #[test]
 fn several_program_threads_share_the_workers() {
-    let pool = Pool::new(Config::default());
+    let pool = Pool::new(Config::default(), AnyClock::System);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use margay_run_threads::{Config, Iterations, Pool, Worker, with_worker};
+use fastrand::Rng;
+use margay_run_threads::{AnyClock, Config, Iterations, Pool, Worker, with_worker};
 
 mod common;
 
@@ -18,24 +19,9 @@ const WORK: u64 = 4000;
 /// A program that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// splitmix64: a fixed sequence for each seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mixed(self.0)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
-
-fn mixed(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+/// A number for each `x`, which shows whether all bits of it are right.
+fn mixed(x: u64) -> u64 {
+    Rng::with_seed(x).u64(..)
 }
 
 /// A program as a tree. The value of a leaf depends on the path to it; combining values shows their
@@ -60,47 +46,47 @@ enum Program {
     Enqueue(Box<Program>),
 }
 
-fn grow(random: &mut Random, work: &mut u64, depth: u32, times: u64) -> Program {
+fn grow(random: &mut Rng, work: &mut u64, depth: u32, times: u64) -> Program {
     *work = work.saturating_sub(times);
     if depth == 0 || times * 4 > *work {
-        return Program::Leaf(random.next());
+        return Program::Leaf(random.u64(..));
     }
-    let kind = random.below(12);
+    let kind = random.u64(..12);
     let depth = depth - 1;
-    let mut inner = |random: &mut Random, times| Box::new(grow(random, work, depth, times));
+    let mut inner = |random: &mut Rng, times| Box::new(grow(random, work, depth, times));
     match kind {
         0..=1 => Program::Join(inner(random, times), inner(random, times)),
         2..=3 => {
-            let again = random.below(3);
-            let count = 1 + random.below(6);
+            let again = random.u64(..3);
+            let count = 1 + random.u64(..6);
             let nodes = (0..count).map(|_| *inner(random, times * (1 + again)));
             Program::Group(nodes.collect(), again)
         }
         4..=5 => {
             let iterations = Iterations {
-                count: random.below(40),
-                schedule: SCHEDULES[random.below(5) as usize],
-                min_chunk: random.below(5),
+                count: random.u64(..40),
+                schedule: SCHEDULES[random.u64(..5) as usize],
+                min_chunk: random.u64(..5),
             };
             let times = times * iterations.count.max(1);
             Program::Loop(iterations, inner(random, times))
         }
         6 => {
-            let count = random.below(40);
-            let grain = random.below(6);
+            let count = random.u64(..40);
+            let grain = random.u64(..6);
             Program::Reduce(count, grain, inner(random, times * count.max(1)))
         }
         7 => {
-            let parts = 1 + random.below(6);
+            let parts = 1 + random.u64(..6);
             Program::Rendezvous(parts as u32, inner(random, times * parts))
         }
         8 => Program::Park(inner(random, 2 * times)),
         9 => {
-            let tasks = 1 + random.below(8);
+            let tasks = 1 + random.u64(..8);
             Program::Cancel(tasks, inner(random, times * tasks))
         }
         10 => Program::Panic(inner(random, times)),
-        _ if random.below(2) == 0 => Program::Yield(inner(random, times)),
+        _ if random.u64(..2) == 0 => Program::Yield(inner(random, times)),
         _ => Program::Enqueue(inner(random, times)),
     }
 }
@@ -330,7 +316,7 @@ impl Watch {
 
     fn check(&self, worker: &Worker, seed: u64) {
         let mut work = WORK;
-        let program = grow(&mut Random(seed), &mut work, 9, 1);
+        let program = grow(&mut Rng::with_seed(seed), &mut work, 9, 1);
         *self.running.lock().expect("no panic under it") = Some((seed, Instant::now()));
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             assert_eq!(run(&program, worker, seed), program.expected(seed));
@@ -345,11 +331,14 @@ impl Watch {
 
 fn on_pool_of(workers: usize) {
     let watch = Watch::new("one thread in the pool");
-    let pool = Pool::new(Config {
-        workers,
-        stack_bytes: 256 << 10,
-        ..Config::default()
-    });
+    let pool = Pool::new(
+        Config {
+            workers,
+            stack_bytes: 256 << 10,
+            ..Config::default()
+        },
+        AnyClock::System,
+    );
     for seed in (0..PROGRAMS).map(|program| workers as u64 * 1_000_000 + program) {
         pool.enter(|worker| watch.check(worker, seed));
     }
@@ -377,7 +366,7 @@ fn random_programs_on_eight_workers() {
 
 #[test]
 fn random_programs_of_several_threads_at_the_same_time() {
-    let pool = &Pool::new(Config::default());
+    let pool = &Pool::new(Config::default(), AnyClock::System);
     std::thread::scope(|scope| {
         for thread in 0..4 {
             scope.spawn(move || {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::model::{Intent, Kind, Parameter, Passing, Routine, Width};
-use super::table;
+use super::model::{Kind, Parameter, Routine, Width};
+use super::table::{self, Intent, Passing};
 
 const HEAD: &str = "/* Printed by `cargo xtask fortran` from the definitions of the functions; change those, not this file. */
 #include \"glue.h\"

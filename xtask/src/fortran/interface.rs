@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use super::model::{Intent, Kind, Parameter, Routine, Width};
-use super::table;
+use super::model::{Kind, Parameter, Routine, Width};
+use super::table::{self, Intent};
 
 const HEAD: &str = "! Printed by `cargo xtask fortran` from the definitions of the functions; change those, not this file.\n";
 

@@ -1,6 +1,6 @@
 //! A function of the ABI as Fortran sees it: the C prototype, read again, with what the tables add.
 
-use super::table;
+use super::table::{self, Intent, Passing};
 
 /// A function with its parameters; `MPI_Pcontrol` and the like have lost what Fortran does not pass.
 pub struct Routine {
@@ -27,13 +27,6 @@ impl Parameter {
     pub fn constant(&self) -> bool {
         self.constant
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Intent {
-    In,
-    Out,
-    InOut,
 }
 
 /// The integers of Fortran's interface, by their kinds.
@@ -78,19 +71,6 @@ pub enum Kind {
     Triples,
     /// The C type of a function of the user.
     Procedure(String),
-}
-
-/// How a section of an array, with gaps, reaches C.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Passing {
-    /// Only its address counts.
-    Address,
-    /// It must not have gaps.
-    Contiguous,
-    /// As a derived datatype, with the parameters at these places as count and datatype.
-    Typed(usize, usize),
-    /// Through a copy without gaps.
-    Scratch,
 }
 
 impl Routine {

@@ -1,6 +1,25 @@
 //! What C prototypes cannot say: logicals, lengths of arrays and texts, which outputs are inputs as well.
 
-use super::model::{Intent, Passing};
+/// What C does with what a parameter points to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Intent {
+    In,
+    Out,
+    InOut,
+}
+
+/// How a section of an array, with gaps, reaches C.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Passing {
+    /// Only its address counts.
+    Address,
+    /// It must not have gaps.
+    Contiguous,
+    /// As a derived datatype, with the parameters at these places as count and datatype.
+    Typed(usize, usize),
+    /// Through a copy without gaps.
+    Scratch,
+}
 
 /// The handles, as they are called without `MPI_`.
 pub const HANDLES: [&str; 11] = [

@@ -2,13 +2,12 @@
 //!
 //! A linker records for each function the newest version that the C library of the build machine has, and a system with an older
 //! C library then refuses the program. So the stage tree is linked with libraries that only have symbols and no code. They are made
-//! from the symbols of the build machine's libraries: of each name the newest version that [`OLDEST`] had, in the library that had it
+//! from the symbols of the build machine's libraries: of each name the newest version that [`version::OLDEST`] had, in the library that had it
 //! then. What came later is not there, so that a use of it is an error when the tree is linked; weak references, by which Rust's
 //! standard library asks for newer functions, stay open and are found where a system has them. The two C files beside this one have what
 //! the C library's own static part had then.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,20 +15,12 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use goblin::elf::Elf;
 
-use crate::stage::{output, put};
+use crate::command::output;
+use crate::put::put;
 use crate::stub::{self, Symbol};
+use version::Version;
 
-/// The oldest glibc that everything in the tree runs with: that of Debian 10 and Red Hat Enterprise Linux 8.
-pub const OLDEST: Version<'static> = Version {
-    family: "GLIBC",
-    numbers: (2, 28, 0),
-};
-
-/// The newest versions of libgcc_s's functions that systems with that glibc have (gcc 8).
-pub const OLDEST_GCC: Version<'static> = Version {
-    family: "GCC",
-    numbers: (7, 0, 0),
-};
+pub mod version;
 
 const C_LIBRARY: &str = "libc.so.6";
 
@@ -64,44 +55,6 @@ const MOVED: [(&str, &[&str]); 3] = [
 
 /// The function that start-up objects call, and that `start.c` defines, so that the stub's is not found under its plain name.
 const START: &str = "__libc_start_main";
-
-/// A symbol's version: `GLIBC_2.2.5`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version<'a> {
-    family: &'a str,
-    numbers: (u32, u32, u32),
-}
-
-impl<'a> Version<'a> {
-    /// Reads a version; none when it has another form, such as `GLIBC_PRIVATE`.
-    #[must_use]
-    pub fn parse(text: &'a str) -> Option<Self> {
-        let (family, numbers) = text.split_once('_')?;
-        let mut parts = numbers.split('.').map(|part| part.parse().ok());
-        let numbers = (
-            parts.next()??,
-            parts.next().unwrap_or(Some(0))?,
-            parts.next().unwrap_or(Some(0))?,
-        );
-        parts.next().is_none().then_some(Self { family, numbers })
-    }
-
-    /// Whether every system with the oldest glibc has it.
-    #[must_use]
-    pub fn is_old(&self) -> bool {
-        match self.family {
-            "GLIBC" => *self <= OLDEST,
-            "GCC" => *self <= OLDEST_GCC,
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Display for Version<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.numbers.0, self.numbers.1)
-    }
-}
 
 /// The compilers and linkers of the stage tree find the stubs in this folder, which comes first.
 ///
@@ -237,6 +190,7 @@ fn old_symbols<'a>(
 
 #[cfg(test)]
 mod tests {
+    use super::version::OLDEST;
     use super::*;
 
     fn symbol<'a>(name: &'a str, version: &'a str) -> Symbol<'a> {
@@ -246,17 +200,6 @@ mod tests {
             is_hidden: false,
             data: None,
         }
-    }
-
-    #[test]
-    fn versions_are_compared_by_their_numbers() {
-        let version = |text| Version::parse(text).unwrap();
-        assert!(version("GLIBC_2.2.5") < version("GLIBC_2.14"));
-        assert!(version("GLIBC_2.28").is_old() && !version("GLIBC_2.29").is_old());
-        assert!(!version("GLIBC_3.0").is_old());
-        assert!(version("GCC_3.0").is_old() && !version("GCC_12.0.0").is_old());
-        assert!(Version::parse("GLIBC_PRIVATE").is_none());
-        assert!(Version::parse("GLIBC_ABI_DT_RELR").is_none());
     }
 
     #[test]

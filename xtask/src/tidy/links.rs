@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::{File, Finding};
-use crate::stage;
+use crate::layout;
 
 /// Pages that a program writes: their links are not checked.
 const GENERATED: &str = "bench/results/";
@@ -22,7 +22,7 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let installed: BTreeSet<String> = paths
         .iter()
-        .filter_map(|path| stage::installed(path))
+        .filter_map(|path| layout::installed(path))
         .collect();
     let pages: BTreeMap<&str, Page> = files
         .iter()
@@ -71,12 +71,12 @@ fn broken(
             return Some(format!("the link {link} names no heading of {target}"));
         }
     }
-    let place = stage::installed(path)?;
+    let place = layout::installed(path)?;
     let found = file.is_empty() || resolve(&place, file).is_some_and(|to| installed.contains(&to));
     (!found).then(|| {
         format!(
             "the link {link} leads to no file of the installed tree, where this page is {place}; \
-             install the file at the same relative place (`stage::installed`)"
+             install the file at the same relative place (`layout::installed`)"
         )
     })
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::Parser;
 use comfy_table::{CellAlignment, Table, presets};
 use margay_bench_common::statistics::median;
-use margay_run_threads::{Iterations, Pool, Schedule, Worker};
+use margay_run_threads::{AnyClock, Iterations, Pool, Schedule, Worker};
 use rayon::prelude::*;
 
 /// Measure what forks cost in Rust: Margay's threads, chili and rayon.
@@ -96,8 +96,8 @@ impl Margay {
             ..margay_run_threads::Config::default()
         };
         Self {
-            all: Pool::new(margay_run_threads::Config::default()),
-            one: Pool::new(alone),
+            all: Pool::new(margay_run_threads::Config::default(), AnyClock::System),
+            one: Pool::new(alone, AnyClock::System),
         }
     }
 }

@@ -1,5 +1,9 @@
 //! The core is checked in binary64, where the processor knows the answer; the two formats by numbers that gcc computed
-//! (x87 instructions and libgcc's binary128).
+//! (x87 instructions and libgcc's binary128), and by another implementation.
+
+use fastrand::Rng;
+use rustc_apfloat::Float;
+use rustc_apfloat::ieee::{Quad, X87DoubleExtended};
 
 use super::*;
 
@@ -97,13 +101,8 @@ fn the_core_agrees_with_the_processor_in_binary64() {
             check(a, b);
         }
     }
-    let mut state = 1u64;
-    let mut next = || {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        state ^ state >> 29
-    };
+    let mut random = Rng::with_seed(1);
+    let mut next = || random.u64(..);
     for round in 0..if cfg!(miri) { 100 } else { 400_000 } {
         let a = next();
         // Every second time the exponents are near each other, so that the significands meet.
@@ -167,4 +166,80 @@ fn numbers_that_x87_rejects_become_nan_and_special_values_stay() {
         add::<F80>(one | 0xabcd << 80, one),
         0x4000_8000_0000_0000_0000
     );
+}
+
+/// A number with a fraction of `bits` bits, and `explicit` leading ones before it (1 or 0). Many are special, subnormal, near 1, or
+/// have long runs of equal bits, which make ties and carries.
+fn number(random: &mut Rng, bits: u32, explicit: u32, special: &[u128]) -> u128 {
+    let ones = |n: u32| (1u128 << n) - 1;
+    let sign = u128::from(random.bool()) << (bits + explicit + 15);
+    let lead = u128::from(explicit) << bits;
+    let mut fraction = random.u128(..) & ones(bits);
+    match random.u8(0..4) {
+        0 => fraction &= !ones(random.u32(0..bits)),
+        1 => fraction |= ones(random.u32(0..bits)),
+        _ => {}
+    }
+    let at = bits + explicit;
+    sign | match random.u8(0..10) {
+        0 => special[random.usize(0..special.len())],
+        1 => fraction >> random.u32(0..bits),
+        2..6 => random.u128(0x3fff - 75..0x3fff + 75) << at | lead | fraction,
+        _ => random.u128(1..0x7fff) << at | lead | fraction,
+    }
+}
+
+/// Compares with `A`, but for the bits of a NaN: of two NaNs either may be the result, and who makes one chooses its sign.
+fn agree<F: Format, A: Float>(bits: u32, explicit: u32) {
+    let one = 0x3fff << (bits + explicit) | u128::from(explicit) << bits;
+    let power = |n: u32| one - (u128::from(n) << (bits + explicit));
+    let infinity = 0x7fff << (bits + explicit) | u128::from(explicit) << bits;
+    let quiet = infinity | 1 << (bits - 1);
+    let least_normal = 1 << (bits + explicit) | u128::from(explicit) << bits;
+    let greatest = (infinity - (1 << (bits + explicit))) | ((1 << bits) - 1);
+    let special = [
+        0,
+        1,
+        (1 << bits) - 1,
+        least_normal,
+        least_normal + 1,
+        greatest,
+        infinity,
+        quiet,
+        quiet | 0x123,
+        infinity | 1,
+        one,
+        one + 1,
+        power(bits),
+        power(bits) + 1,
+        power(bits + 1),
+        power(bits + 1) + 1,
+    ];
+    let meaning = (1u128 << (bits + explicit + 15) << 1).wrapping_sub(1);
+    let mut random = Rng::with_seed(u64::from(bits));
+    for _ in 0..if cfg!(miri) { 200 } else { 400_000 } {
+        let a = number(&mut random, bits, explicit, &special);
+        let b = number(&mut random, bits, explicit, &special);
+        let (x, y) = (A::from_bits(a), A::from_bits(b));
+        let same = |name: &str, ours: u128, other: A| {
+            let ours = ours & meaning;
+            let both_nan = A::from_bits(ours).is_nan() && other.is_nan();
+            assert!(
+                ours == other.to_bits() || both_nan,
+                "{a:#x} {name} {b:#x}: {ours:#x}, not {:#x}",
+                other.to_bits()
+            );
+        };
+        same("+", add::<F>(a, b), (x + y).value);
+        same("-", sub::<F>(a, b), (x - y).value);
+        same("*", mul::<F>(a, b), (x * y).value);
+        assert_eq!(less::<F>(a, b), x < y, "{a:#x} < {b:#x}");
+        assert_eq!(equal::<F>(a, b), x == y, "{a:#x} == {b:#x}");
+    }
+}
+
+#[test]
+fn both_formats_agree_with_another_implementation() {
+    agree::<F80, X87DoubleExtended>(63, 1);
+    agree::<F128, Quad>(112, 0);
 }

@@ -4,27 +4,10 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use fastrand::Rng;
 use margay_core_schedule::{
     Buffer, Peer, Progress, Ranks, Region, Schedule, Step, TAGS, Temp, Tuning,
 };
-
-/// SplitMix64.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in `0..n`.
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-}
 
 /// A datatype: cells of data in an element, and cells from one element to the next.
 #[derive(Debug, Clone, Copy)]
@@ -41,11 +24,11 @@ impl Layout {
         let sizes: Vec<usize> = (1..=bytes.clamp(1, 5))
             .filter(|s| bytes.is_multiple_of(*s))
             .collect();
-        let size = sizes[rng.below(sizes.len())];
+        let size = sizes[rng.usize(..sizes.len())];
         (
             Layout {
                 size,
-                extent: size + rng.below(3),
+                extent: size + rng.usize(..3),
             },
             bytes / size,
         )
@@ -356,7 +339,7 @@ pub fn run<C: Clone + Default + PartialEq + std::fmt::Debug>(
     let originals: Vec<Vec<C>> = processes.iter().map(|p| p.send.clone()).collect();
     let mut world = World::new(processes, split, combine, mode);
     while !world.events.is_empty() {
-        let chosen = rng.below(world.events.len());
+        let chosen = rng.usize(..world.events.len());
         match world.events.swap_remove(chosen) {
             Event::Start { process, step } => {
                 if let Some(channel) = world.start(process, step) {
@@ -512,7 +495,7 @@ pub fn for_all(f: &mut dyn FnMut(u32, u32, &Tuning, Mode, &mut Rng)) {
         let roots: Vec<u32> = if size <= 6 {
             (0..size).collect()
         } else {
-            vec![0, size - 1, 1 + rng.below(size as usize - 2) as u32]
+            vec![0, size - 1, 1 + rng.usize(..size as usize - 2) as u32]
         };
         for root in roots {
             f(size, root, tuning, mode, rng);
@@ -527,7 +510,7 @@ pub const MOST: u32 = if cfg!(miri) { 3 } else { 67 };
 pub fn for_sizes(f: &mut dyn FnMut(u32, &Tuning, Mode, &mut Rng)) {
     for size in 1..=MOST {
         for (i, tuning) in tunings().iter().enumerate() {
-            let mut rng = Rng(u64::from(size) * 100 + i as u64);
+            let mut rng = Rng::with_seed(u64::from(size) * 100 + i as u64);
             let modes = [Mode::Rendezvous, Mode::Buffered];
             // Small worlds in both modes, large ones in turn.
             for mode in modes {

@@ -3,7 +3,6 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::atomic::Ordering;
 
-use margay_sys_os::clock;
 use margay_sys_threads::outlined::{Outlined, Table};
 use margay_sys_threads::slot;
 
@@ -267,7 +266,7 @@ impl Context {
         if team.size == 1 {
             return;
         }
-        let claimed = team.claims.claim(self.worker, true, clock::now_ns);
+        let claimed = team.claims.claim(self.worker, true, || team.now_ns());
         let others = claimed.map_or(0, |id| team.run_members(id, self.worker, false));
         let retract = || {
             if let Some(published) = self.published.take() {

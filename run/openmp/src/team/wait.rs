@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use margay_sys_os::clock;
 use margay_sys_os::fence;
 
 use super::Context;
@@ -158,7 +157,7 @@ impl Context {
         if stolen_ns == 0 {
             return;
         }
-        let backoff_ns = self.thief.backoff.record(clock::now_ns() - stolen_ns);
+        let backoff_ns = self.thief.backoff.record(self.team.now_ns() - stolen_ns);
         if backoff_ns != 0 {
             self.spin_for(backoff_ns, done);
         }
@@ -231,7 +230,7 @@ impl Context {
                 // One with dependences would not be run by its creator in passing: its queue would
                 // only grow.
                 if !task.node.has_dependence.load(Ordering::Relaxed) {
-                    self.thief.stolen_ns.set(clock::now_ns());
+                    self.thief.stolen_ns.set(self.team.now_ns());
                 }
                 // The next search begins with the same victim.
                 self.victim

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use margay_sys_os::{clock, cpu};
+use margay_sys_os::cpu;
 
 use super::Worker;
 
@@ -48,7 +48,7 @@ impl Worker {
     /// Spins, then sleeps. Returns when there may be something to run.
     pub(super) fn wait_for_work(&self) {
         let is_contended = self.pool.is_contended();
-        let since_ns = self.idle.continue_at(clock::now_ns());
+        let since_ns = self.idle.continue_at(self.now_ns());
         let spin_ns = if is_contended {
             0
         } else {
@@ -75,7 +75,7 @@ impl Worker {
 
     /// Spins until there may be something to run, or until a time. Returns whether there may be.
     fn spin_for_work(&self, until_ns: u64) -> bool {
-        let mut now = clock::now_ns();
+        let mut now = self.now_ns();
         let mut scan_at = now;
         while now < until_ns {
             if now >= scan_at {
@@ -90,7 +90,7 @@ impl Worker {
                 }
                 cpu::pause();
             }
-            now = clock::now_ns();
+            now = self.now_ns();
         }
         false
     }
@@ -103,12 +103,12 @@ impl Worker {
             .find(|_| true, |offer| offer.opens_later())
             .is_some();
         let limit_ns = if opens_later { POLL_NS } else { SLEEP_NS };
-        let asleep_at = clock::now_ns();
+        let asleep_at = self.now_ns();
         let requests = self.pool.slots().map(|slot| slot.stealer.call());
         self.pool
             .sleepers
             .sleep(&self.own.sleep, limit_ns, requests, || self.sees_work(true));
-        if clock::now_ns() - asleep_at < limit_ns {
+        if self.now_ns() - asleep_at < limit_ns {
             // Woken: spins again even when what it was woken for is over. Being woken once more
             // costs more than that.
             self.idle.end();

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use margay_sys_os::clock;
 use margay_sys_threads::fiber::{self, Fiber, Status};
 
 use super::{Work, Worker};
@@ -108,10 +107,10 @@ impl Worker {
                 job.run(self);
             }
             Work::Stolen(job) => {
-                let began = clock::now_ns();
+                let began = self.now_ns();
                 self.tag.set(job.tag());
                 job.run(self);
-                self.thief.backoff.record(clock::now_ns() - began);
+                self.thief.backoff.record(self.now_ns() - began);
             }
             Work::Offer(offer) => {
                 self.tag.set(offer.tag());

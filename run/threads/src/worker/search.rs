@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use margay_sys_os::clock;
+use fastrand::Rng;
 use margay_sys_threads::job;
 
 use super::{Work, Worker};
@@ -14,28 +14,28 @@ use crate::steal_backoff::StealBackoff;
 
 /// A worker in its role as a thief.
 pub(super) struct Thief {
-    random: Cell<u64>,
+    seed: Cell<u64>,
     delay: StealDelay,
     pub(super) backoff: StealBackoff,
 }
 
 impl Thief {
-    pub(super) fn new() -> Thief {
+    /// `seed` decides which victims it chooses.
+    pub(super) fn new(seed: u64) -> Thief {
         Thief {
-            random: Cell::new(clock::ticks() | 1),
+            seed: Cell::new(seed),
             delay: StealDelay::default(),
             backoff: StealBackoff::default(),
         }
     }
 
-    fn next_random(&self) -> u64 {
-        // Marsaglia's xorshift is good enough to choose victims.
-        let mut random = self.random.get();
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        self.random.set(random);
-        random
+    /// A random number below `n`, which is not 0.
+    fn random_below(&self, n: usize) -> usize {
+        // The generator is its seed, so that a cell can hold it.
+        let mut random = Rng::with_seed(self.seed.get());
+        let below = random.usize(..n);
+        self.seed.set(random.get_seed());
+        below
     }
 }
 
@@ -67,14 +67,16 @@ impl Worker {
         }
         self.thief.delay.begin();
         let slots = self.pool.used_slots();
-        let first = self.thief.next_random() as usize % slots;
+        let first = self.thief.random_below(slots);
         for step in 0..slots {
             let at = (first + step) % slots;
             if at == usize::from(self.slot) {
                 continue;
             }
             let victim = self.pool.slot(at as u16);
-            if let Some(offer) = self.open_offer(victim, |mark| self.thief.delay.is_over(mark)) {
+            if let Some(offer) = self.open_offer(victim, |mark| {
+                self.thief.delay.is_over(mark, || self.now_ns())
+            }) {
                 return Some(Work::Offer(offer));
             }
             if let Some(job) = victim.stealer.steal_if(|job| self.may_take(job.tag())) {
@@ -85,7 +87,7 @@ impl Worker {
                 return Some(Work::Stolen(job));
             }
         }
-        self.thief.delay.end();
+        self.thief.delay.end(|| self.now_ns());
         None
     }
 
@@ -142,13 +144,13 @@ impl Worker {
         let takes_any_job = self.number != 0 || self.pool.has_one_program_thread();
         let delay = &self.thief.delay;
         delay.begin();
-        let accepts_mark = |mark| any_offer || delay.is_over(mark);
+        let accepts_mark = |mark| any_offer || delay.is_over(mark, || self.now_ns());
         let is_there = self.pool.slots().any(|slot| {
             (takes_any_job && !slot.stealer.is_empty())
                 || self.open_offer(slot, accepts_mark).is_some()
         });
         if !is_there {
-            delay.end();
+            delay.end(|| self.now_ns());
         }
         is_there
     }

@@ -1,6 +1,6 @@
 //! Fibers that wait: block and wake, parking, spinning for a condition, time slices.
 
-use margay_sys_os::{clock, cpu};
+use margay_sys_os::cpu;
 use margay_sys_threads::fiber;
 
 use super::{Work, Worker};
@@ -132,8 +132,8 @@ impl Worker {
     /// Spins for a time, in nanoseconds, or until a condition holds. Returns false when this worker
     /// has something else to run.
     pub fn spin_for(&self, time_ns: u64, is_over: &impl Fn() -> bool) -> bool {
-        let until = clock::now_ns() + time_ns;
-        while !is_over() && clock::now_ns() < until {
+        let until = self.now_ns() + time_ns;
+        while !is_over() && self.now_ns() < until {
             if self.has_other_work() {
                 return false;
             }
@@ -167,7 +167,7 @@ impl Worker {
     /// slices: members that spin may wait for a member that nobody has begun.
     #[must_use]
     pub fn start_offered_work(&self) -> bool {
-        if !self.slices.borrow_mut().may_start(clock::now_ns()) {
+        if !self.slices.borrow_mut().may_start(self.now_ns()) {
             return false;
         }
         let Some(offer) = self.any_open_offer() else {

@@ -1,0 +1,20 @@
+//! Commands that are run for what they print.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// What a command prints.
+///
+/// # Errors
+/// When it cannot be started or fails, with what it says.
+pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
+    let done = command
+        .output()
+        .with_context(|| format!("{command:?} cannot be started"))?;
+    if !done.status.success() {
+        let told = String::from_utf8_lossy(&done.stderr);
+        bail!("{command:?} failed: {}", told.trim());
+    }
+    Ok(done.stdout)
+}
