@@ -23,10 +23,8 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use crate::board::Table;
 use crate::layout::{Header, Layout, MAGIC, PAGE, RankCell, Sizes, VERSION};
 use crate::mapping::{self, Mapping, SegmentError};
-use crate::registry::Registry;
 
 /// The environment variable that tells a rank the number of the inherited segment descriptor.
 pub const ENV_SEGMENT: &str = "MARGAY_SEGMENT_FD";
@@ -64,13 +62,12 @@ impl Segment {
     /// # Errors
     /// When the kernel refuses the memfd, its size or the mapping.
     pub fn create(sizes: Sizes) -> Result<Segment, SegmentError> {
-        let table_bytes = size_of::<Table>() as u64;
-        let layout = Layout::new(sizes, table_bytes);
+        let layout = Layout::new(sizes);
         let file = mapping::create(layout.total_bytes())?;
         let segment = Segment::over(file, layout)?;
         let header = segment.header();
         layout.write(header);
-        let first_free = layout.heap_offset + table_bytes;
+        let first_free = layout.first_free();
         header.heap_next.0.store(first_free, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Ok(segment)
@@ -160,13 +157,6 @@ impl Segment {
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-
-    /// Who the ranks are and what they do.
-    #[must_use]
-    #[inline]
-    pub fn registry(&self) -> Registry<'_> {
-        Registry::of(self)
     }
 
     /// Wakes a rank that sleeps because it waits for what was stored here.
