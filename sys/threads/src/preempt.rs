@@ -43,7 +43,8 @@ impl Handler {
 static HANDLER: OnceLock<Handler> = OnceLock::new();
 
 /// From now on `tick` is called at each tick of a thread's [`Timer`] that interrupts the program's own code, on that thread. False: not
-/// here, because the program uses the signal itself. To be called once.
+/// here, because the program uses the signal itself, or because this is part of the program and not a library: its own code would be
+/// interrupted, too. To be called once.
 pub fn enable(tick: fn()) -> bool {
     static IS_CLAIMED: AtomicBool = AtomicBool::new(false);
     if IS_CLAIMED.swap(true, Ordering::SeqCst) {
@@ -57,8 +58,13 @@ pub fn enable(tick: fn()) -> bool {
     {
         return false;
     }
+    let text = program_text();
+    let own = (on_signal as *const ()).addr();
+    if text.iter().any(|&(begin, end)| (begin..end).contains(&own)) {
+        return false;
+    }
     let handler = Handler {
-        text: program_text(),
+        text,
         sched_yield: sched_yield_text(),
         tick,
     };
