@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
@@ -392,8 +392,8 @@ impl Arena {
         }
     }
 
-    /// Makes a part of the program's memory zero again and gives its whole pages back to the system. Whoever frees memory
-    /// promises that nobody uses it any more.
+    /// Makes a part of the program's memory zero again and gives its whole pages back to the system. Who still has a
+    /// [lock](Self::lock_at) there finds it free.
     ///
     /// # Panics
     /// When the part is not inside of the program's memory.
@@ -408,12 +408,7 @@ impl Arena {
         );
         let zero = |from: u64, to: u64| {
             if from < to {
-                // SAFETY: inside of the mapping (checked); by the caller's promise nobody uses the bytes.
-                unsafe {
-                    self.base
-                        .add(from as usize)
-                        .write_bytes(0, (to - from) as usize);
-                }
+                self.zero(from, (to - from) as usize);
             }
         };
         if first >= last {
@@ -429,6 +424,22 @@ impl Arena {
         }
         zero(offset, first);
         zero(last, end);
+    }
+
+    /// Zeroes bytes of the program's part by atomic stores: there may be locks.
+    fn zero(&self, offset: u64, bytes: usize) {
+        // SAFETY: inside of the mapping, which the only caller has checked; words and bytes of it may be accessed as atomics of
+        // any value, and what else the program does there is its own.
+        unsafe {
+            let all = std::slice::from_raw_parts(self.at::<AtomicU8>(offset).as_ptr(), bytes);
+            let (before, words, behind) = all.align_to::<AtomicU32>();
+            for byte in before.iter().chain(behind) {
+                byte.store(0, Ordering::Relaxed);
+            }
+            for word in words {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Where the program's memory begins and ends, from the start of the arena.
@@ -458,7 +469,8 @@ impl Arena {
     }
 
     fn at<T>(&self, offset: u64) -> NonNull<T> {
-        // SAFETY: the offsets of the tables lie below `DATA`, which every mapping reaches (`create`, `attach`).
+        // SAFETY: the offsets of the tables lie below `DATA`, which every mapping reaches (`create`, `attach`); `zero` keeps
+        // inside of the mapping, too.
         unsafe { self.base.add(offset as usize).cast() }
     }
 }
