@@ -216,6 +216,15 @@ pub(crate) mod tests {
         .unwrap()
     }
 
+    pub(crate) fn roomy() -> Segment {
+        Segment::create(Sizes {
+            ranks: 2,
+            heap_bytes: 4 << 20,
+            arena_bytes: 0,
+        })
+        .unwrap()
+    }
+
     #[test]
     fn a_second_mapping_sees_what_the_first_wrote() {
         let a = small(3);
