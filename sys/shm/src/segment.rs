@@ -247,6 +247,20 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_descriptor_that_somebody_has_is_not_taken_over() {
+        use std::os::fd::{AsRawFd, IntoRawFd};
+        let a = small(1);
+        let error = Segment::join_inherited(a.fd().as_raw_fd()).unwrap_err();
+        assert!(error.to_string().contains("not inherited"), "{error}");
+        assert!(Segment::join_inherited(-1).is_err());
+        // As the launcher hands it down: not close-on-exec.
+        let number = rustix::io::dup(a.fd()).unwrap().into_raw_fd();
+        let b = Segment::join_inherited(number).unwrap();
+        assert_eq!(b.id(), a.id());
+        assert!(Segment::join_inherited(number).is_err(), "twice");
+    }
+
+    #[test]
     fn other_files_are_refused() {
         let file = File::open("/proc/self/exe").unwrap();
         let error = Segment::join(OwnedFd::from(file)).unwrap_err();
