@@ -631,47 +631,6 @@ mod tests {
     }
 }
 
-#[cfg(all(test, not(loom)))]
-mod chunk_tests {
-    use super::*;
-    use crate::pool::CHUNKS;
-    use crate::segment::tests::roomy;
-
-    #[test]
-    fn chunks_go_over_and_come_back() {
-        let segment = Arc::new(roomy());
-        let (mut tx, place) = Producer::create(&segment).unwrap();
-        let mut rx = Consumer::open(&segment, place).unwrap();
-        let mut pool = Pool::create(&segment).unwrap();
-        for mark in 0..CHUNKS as u8 {
-            let chunk = pool.take().unwrap();
-            pool.fill(&chunk, 100, |bytes| bytes.fill(mark));
-            assert!(tx.push_chunk(7, [u64::from(mark); 7], &mut pool, chunk, 1));
-        }
-        assert!(pool.take().is_none());
-        for mark in 0..CHUNKS as u8 {
-            let (top, words) = rx.peek().unwrap();
-            assert_eq!((top, words[3]), (7 | CHUNK, u64::from(mark)));
-            assert!(rx.drain(100, |bytes| assert_eq!(bytes, [mark; 100])));
-            assert!(!rx.drain(100, |_| unreachable!("it has been given back")));
-            rx.release(1);
-        }
-        assert!(pool.take().is_some());
-    }
-
-    #[test]
-    fn no_line_but_that_of_a_chunk_lends_memory() {
-        let segment = Arc::new(roomy());
-        let (mut tx, place) = Producer::create(&segment).unwrap();
-        let mut rx = Consumer::open(&segment, place).unwrap();
-        assert!(tx.push(CHUNK | 3, |words| *words = [place.offset; 7]));
-        assert_eq!(rx.peek().unwrap().0, 3);
-        assert!(!rx.drain(8, |_| unreachable!()));
-        let other = Arc::new(roomy());
-        assert!(Consumer::open(&other, place).is_none());
-    }
-}
-
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
