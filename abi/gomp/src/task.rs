@@ -141,7 +141,7 @@ pub extern "C-unwind" fn omp_fulfill_event_(event: usize) {
 /// The arguments at `data` begin with two numbers that the runtime may write, and, with reductions,
 /// the address of a table.
 unsafe fn taskloop(
-    call: TaskCall,
+    call: TaskCall<'_>,
     data: *mut c_void,
     flags: c_uint,
     tasks: u64,
@@ -195,7 +195,7 @@ pub unsafe extern "C-unwind" fn GOMP_taskloop(
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
-        let call = TaskCall::new(body, data, copy, size as usize, align as usize);
+        let call = TaskCall::new(body, data, copy, size as usize, align as usize).of_loop();
         taskloop(
             call,
             data,
@@ -226,7 +226,7 @@ pub unsafe extern "C-unwind" fn GOMP_taskloop_ull(
     let iterations = Iterations::unsigned(flags & UP != 0, start, end, step);
     // SAFETY: by the caller's promise.
     unsafe {
-        let call = TaskCall::new(body, data, copy, size as usize, align as usize);
+        let call = TaskCall::new(body, data, copy, size as usize, align as usize).of_loop();
         taskloop(call, data, flags, tasks, priority, iterations);
     }
 }

@@ -304,7 +304,8 @@ unsafe extern "C" fn margay_iml_spawn(
             }
             // Read before: the group may be gone when this was its last task.
             let home = group.worker;
-            if let Some(waiter) = group.count.finish(worker.home()) {
+            // SAFETY: this task, which was added above, is over; jobs run once.
+            if let Some(waiter) = unsafe { group.count.finish(worker.home()) } {
                 worker.wake_task(home, waiter);
             }
         });

@@ -34,7 +34,7 @@ use crate::report;
 const PROMPT_TERMINAL: Duration = Duration::from_millis(50);
 const PROMPT_PIPE: Duration = Duration::from_millis(500);
 /// Pipe buffers: large for few ranks, the kernel's own size for many.
-const PIPE_BYTES: i32 = 256 << 10;
+const PIPE_BYTES: usize = 256 << 10;
 const MANY_RANKS: u32 = 32;
 /// The segment's descriptor in the ranks: above those that shell scripts use.
 const SEGMENT_FD: i32 = 100;

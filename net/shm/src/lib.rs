@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use margay_net_transport::{Advance, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE};
 use margay_sys_os::event_count;
 use margay_sys_os::user::Mem;
-use margay_sys_shm::pool::{self, Place, Pool};
+use margay_sys_shm::pool::{self, Pool};
 use margay_sys_shm::ring::{self, Consumer, LINE_BYTES, Producer};
 use margay_sys_shm::segment::Segment;
 
@@ -96,9 +96,9 @@ impl Shm {
 
     #[cold]
     fn connect(&mut self, to: u32) {
-        if let Some((producer, offset)) = Producer::create(&self.segment) {
+        if let Some((producer, place)) = Producer::create(&self.segment) {
             self.outgoing[to as usize] = Some(producer);
-            self.segment.senders(to).announce(self.me, offset);
+            self.segment.senders(to).announce(self.me, place);
         }
     }
 
@@ -113,7 +113,7 @@ impl Shm {
         self.welcomed = len;
         for place in places {
             let sender = senders.sender(place);
-            let ring = sender.and_then(|(_, offset)| Consumer::open(&self.segment, offset));
+            let ring = sender.and_then(|(_, place)| Consumer::open(&self.segment, place));
             match (sender, ring) {
                 (Some((from, _)), Some(ring)) => self.incoming.push(Incoming {
                     from,
@@ -163,14 +163,11 @@ impl Shm {
                             .release(1 + (len - SHORT).div_ceil(LINE_BYTES) as u64)
                     }
                     Form::Chunk => {
-                        let place = Place {
-                            bytes: words[4],
-                            flag: words[5],
-                        };
                         let args = [words[2], words[3]];
-                        pool::drain(&self.segment, place, len, |payload| {
+                        let from = incoming.from;
+                        incoming.ring.drain(len, |payload| {
                             sink.packet(
-                                incoming.from,
+                                from,
                                 Packet {
                                     head,
                                     args,
@@ -310,10 +307,10 @@ impl Transport for Shm {
             return false;
         };
         pool.fill(&chunk, len, fill);
-        let place = pool.hand_over(chunk, to);
-        let words = line::in_chunk(head, args, place);
+        let words = line::in_chunk(head, args);
         let ring = self.outgoing[to as usize].as_mut().expect("it has room");
-        let sent = ring.push(line::top(head.kind, Form::Chunk, len), |line| *line = words);
+        let top = line::top(head.kind, Form::Chunk, len);
+        let sent = ring.push_chunk(top, words, pool, chunk, to);
         self.wake(to);
         sent
     }
@@ -422,8 +419,8 @@ mod tests {
             };
             let segment = Arc::new(Segment::create(sizes).unwrap());
             let mut shm = Shm::new(&segment, 0, Arc::new(Thresholds::measured()));
-            let (mut producer, offset) = Producer::create(&segment).unwrap();
-            segment.senders(0).announce(1, offset);
+            let (mut producer, pipe) = Producer::create(&segment).unwrap();
+            segment.senders(0).announce(1, pipe);
             let head = Head {
                 kind: 1,
                 ..Head::default()

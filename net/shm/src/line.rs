@@ -9,8 +9,7 @@
 //! ```
 
 use margay_net_transport::{Head, SHORT};
-use margay_sys_shm::pool::Place;
-use margay_sys_shm::ring::{LineWords, fill_words};
+use margay_sys_shm::ring::{self, LineWords, fill_words};
 
 /// Smallest fragment of a longer payload, in bytes.
 pub(crate) const LEAST_CHUNK: u64 = 4096;
@@ -54,10 +53,13 @@ pub(crate) fn whole(words: &mut LineWords, head: Head, payload: &[u8]) {
 }
 
 #[inline]
-pub(crate) fn in_chunk(head: Head, args: [u64; 2], place: Place) -> LineWords {
+pub(crate) fn in_chunk(head: Head, args: [u64; 2]) -> LineWords {
     let [a, b] = envelope(head);
-    [a, b, args[0], args[1], place.bytes, place.flag, 0]
+    [a, b, args[0], args[1], 0, 0, 0]
 }
+
+// The ring marks lines that tell of chunks, and knows no others.
+const _: () = assert!(ring::CHUNK == (Form::Chunk as u32) << 8);
 
 #[inline]
 fn envelope(head: Head) -> [u64; 2] {

@@ -118,7 +118,7 @@ impl Context {
     /// Creates a task. With an event, the task is over only when the event is fulfilled.
     pub fn task(
         &self,
-        call: TaskCall,
+        call: TaskCall<'_>,
         clauses: TaskClauses,
         accesses: &[(usize, Access)],
         event: Option<Arc<Event>>,
@@ -138,7 +138,7 @@ impl Context {
         let parent = self.frame.get();
         let mut task = self.new_task(self.new_node(parent));
         parent.add_child();
-        task.frame.load(call);
+        task.frame.load(&call);
         task.is_final = is_final;
         task.has_objects = call.copies();
         task.icv = self.icv.get();
@@ -172,7 +172,7 @@ impl Context {
     }
 
     /// Runs a task in its creator's place.
-    fn run_undeferred(&self, call: TaskCall, is_final: bool, event: Option<Arc<Event>>) {
+    fn run_undeferred(&self, call: TaskCall<'_>, is_final: bool, event: Option<Arc<Event>>) {
         let parent = self.frame.get();
         let node = self.new_node(parent);
         parent.add_child();
@@ -183,7 +183,7 @@ impl Context {
         // The arguments are the creator's: they are copied before the task is entered.
         let copied = call.copies().then(|| {
             let mut task = self.new_task(node);
-            task.frame.load(call);
+            task.frame.load(&call);
             task
         });
         let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
@@ -388,7 +388,7 @@ impl Context {
     /// Cuts a loop into tasks.
     pub fn taskloop(
         &self,
-        call: TaskCall,
+        call: TaskCall<'_>,
         clauses: TaskClauses,
         iterations: Iterations,
         cut: Cut,
@@ -405,7 +405,7 @@ impl Context {
             for number in 0..tasks.tasks {
                 let (first, end) = tasks.of(number);
                 let bounds = (iterations.value(first), iterations.value(end));
-                self.taskloop_task(call, clauses, bounds);
+                self.taskloop_task(&call, clauses, bounds);
             }
         }
         if group.is_some() {
@@ -413,7 +413,7 @@ impl Context {
         }
     }
 
-    fn taskloop_task(&self, call: TaskCall, clauses: TaskClauses, (first, end): (u64, u64)) {
+    fn taskloop_task(&self, call: &TaskCall<'_>, clauses: TaskClauses, (first, end): (u64, u64)) {
         let is_final = clauses.is_final || self.is_final.get();
         let at_once = clauses.is_undeferred
             || self.is_final.get()

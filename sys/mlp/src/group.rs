@@ -8,10 +8,14 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::robust::{MAX_PROCESSES, RobustBarrier, RobustLock};
 use margay_sys_os::event_count::EventCount;
@@ -243,13 +247,9 @@ impl Arena {
             .and_then(|t| t.checked_next_multiple_of(PAGE))
             .filter(|&total| i64::try_from(total).is_ok())
             .ok_or(ArenaError::Damaged("its length is no length of a file"))?;
-        // SAFETY: the name is a C string; the kernel gives a descriptor of its own, or -1.
-        let fd = unsafe { libc::memfd_create(c"margay-mlp".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(ArenaError::Os("making it", io::Error::last_os_error()));
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let file = memfd_create(c"margay-mlp", MemfdFlags::CLOEXEC)
+            .map_err(|error| ArenaError::Os("making it", error.into()))?;
+        let file = File::from(file);
         file.set_len(total)
             .map_err(|error| ArenaError::Os("sizing it", error))?;
         let wanted = (0..ADDRESSES).map(|n| FIRST_ADDRESS + n * ADDRESS_STEP);
@@ -303,7 +303,7 @@ impl Arena {
             return Err(ArenaError::Damaged("its address is not one of a page"));
         }
         let base = map(&file, total, base as usize).map_err(|error| {
-            if error.raw_os_error() == Some(libc::EEXIST) {
+            if Errno::from_io_error(&error) == Some(Errno::EXIST) {
                 ArenaError::AddressTaken(base)
             } else {
                 ArenaError::Os("mapping it", error)
@@ -392,8 +392,8 @@ impl Arena {
         }
     }
 
-    /// Makes a part of the program's memory zero again and gives its whole pages back to the system. Whoever frees memory
-    /// promises that nobody uses it any more.
+    /// Makes a part of the program's memory zero again and gives its whole pages back to the system. Who still has a
+    /// [lock](Self::lock_at) there finds it free.
     ///
     /// # Panics
     /// When the part is not inside of the program's memory.
@@ -408,12 +408,7 @@ impl Arena {
         );
         let zero = |from: u64, to: u64| {
             if from < to {
-                // SAFETY: inside of the mapping (checked); by the caller's promise nobody uses the bytes.
-                unsafe {
-                    self.base
-                        .add(from as usize)
-                        .write_bytes(0, (to - from) as usize);
-                }
+                self.zero(from, (to - from) as usize);
             }
         };
         if first >= last {
@@ -421,17 +416,30 @@ impl Arena {
         }
         // SAFETY: pages inside of the mapping; their bytes become zero.
         let given = unsafe {
-            libc::madvise(
-                self.base.as_ptr().add(first as usize).cast(),
-                (last - first) as usize,
-                libc::MADV_REMOVE,
-            )
+            let at = self.base.as_ptr().add(first as usize).cast();
+            madvise(at, (last - first) as usize, Advice::LinuxRemove)
         };
-        if given != 0 {
+        if given.is_err() {
             zero(first, last);
         }
         zero(offset, first);
         zero(last, end);
+    }
+
+    /// Zeroes bytes of the program's part by atomic stores: there may be locks.
+    fn zero(&self, offset: u64, bytes: usize) {
+        // SAFETY: inside of the mapping, which the only caller has checked; words and bytes of it may be accessed as atomics of
+        // any value, and what else the program does there is its own.
+        unsafe {
+            let all = std::slice::from_raw_parts(self.at::<AtomicU8>(offset).as_ptr(), bytes);
+            let (before, words, behind) = all.align_to::<AtomicU32>();
+            for byte in before.iter().chain(behind) {
+                byte.store(0, Ordering::Relaxed);
+            }
+            for word in words {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Where the program's memory begins and ends, from the start of the arena.
@@ -461,7 +469,8 @@ impl Arena {
     }
 
     fn at<T>(&self, offset: u64) -> NonNull<T> {
-        // SAFETY: the offsets of the tables lie below `DATA`, which every mapping reaches (`create`, `attach`).
+        // SAFETY: the offsets of the tables lie below `DATA`, which every mapping reaches (`create`, `attach`); `zero` keeps
+        // inside of the mapping, too.
         unsafe { self.base.add(offset as usize).cast() }
     }
 }
@@ -475,36 +484,22 @@ impl AsFd for Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and everything that points into it borrows from `self`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.total as usize) };
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.total as usize) };
     }
 }
 
 fn map(file: &File, bytes: u64, address: usize) -> io::Result<NonNull<u8>> {
-    let fixed = if address == 0 {
-        0
-    } else {
-        libc::MAP_FIXED_NOREPLACE
-    };
+    let mut flags = MapFlags::SHARED | MapFlags::NORESERVE;
+    flags.set(MapFlags::FIXED_NOREPLACE, address != 0);
+    let access = ProtFlags::READ | ProtFlags::WRITE;
     let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
     // SAFETY: a new mapping that replaces none: at the kernel's choice, or at an address that must be free.
-    let base = unsafe {
-        libc::mmap(
-            address as *mut libc::c_void,
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_NORESERVE | fixed,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let base = unsafe { mmap(address as *mut _, bytes, access, flags, file, 0) }?;
     if address != 0 && base as usize != address {
         // A kernel before 4.17 takes the address for a hint.
         // SAFETY: the mapping was just made and nobody uses it.
-        unsafe { libc::munmap(base, bytes) };
-        return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        let _ = unsafe { munmap(base, bytes) };
+        return Err(Errno::EXIST.into());
     }
     NonNull::new(base.cast()).ok_or_else(|| io::Error::other("a mapping at address 0"))
 }

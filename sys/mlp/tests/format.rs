@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
@@ -24,11 +24,8 @@ struct Image(File);
 
 impl Image {
     fn new() -> Image {
-        // SAFETY: the name is a C string; the kernel gives a descriptor of its own, or -1.
-        let fd = unsafe { libc::memfd_create(c"old".as_ptr(), libc::MFD_CLOEXEC) };
-        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: the descriptor is new and nobody else's.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let file = File::from(rustix::fs::memfd_create(c"old", flags).unwrap());
         file.set_len(TOTAL).unwrap();
         Image(file)
     }

@@ -66,16 +66,13 @@ impl fmt::Debug for AnyClock {
     }
 }
 
+use rustix::time::{ClockId, clock_getres, clock_gettime};
+
 /// Nanoseconds of the monotonic clock. The origin is the machine's, so values of two processes
 /// of one machine can be compared.
 #[must_use]
 pub fn now_ns() -> u64 {
-    let mut ts = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `ts` is a valid place for the result; the call writes nothing else.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
+    let ts = clock_gettime(ClockId::Monotonic);
     ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
 }
 
@@ -97,11 +94,6 @@ pub fn ticks() -> u64 {
 /// The resolution of [`now_ns`] in seconds, as the kernel tells it.
 #[must_use]
 pub fn resolution_s() -> f64 {
-    let mut ts = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 1,
-    };
-    // SAFETY: `ts` is a valid place for the result; the call writes nothing else.
-    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, &raw mut ts) };
+    let ts = clock_getres(ClockId::Monotonic);
     ts.tv_sec as f64 + ts.tv_nsec as f64 * 1e-9
 }

@@ -1,14 +1,16 @@
 //! Cross-memory attach: reading and writing the memory of another process of the same user.
 
+use std::ffi::{c_ulong, c_void};
 use std::io;
+
+use rustix::io::Errno;
 
 use crate::user::Mem;
 
 /// Lets any process of the same user attach to this one where the Yama module restricts it to
 /// ancestors (`ptrace_scope` 1). Harmless where there is no Yama.
 pub fn allow_attach() {
-    // SAFETY: prctl with these arguments changes a property of the process, no memory.
-    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+    let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
 }
 
 /// Copies `len` bytes from `address` in process `pid` to `offset` of `to`. All or an error.
@@ -68,7 +70,7 @@ pub fn gather(pid: u32, pieces: &[Piece], to: &mut [u8]) -> io::Result<()> {
         // SAFETY: the local range lies inside of `to` (`each` keeps to its length); the remote ones
         // are the kernel's to check.
         unsafe {
-            let n = there.len() as libc::c_ulong;
+            let n = there.len() as c_ulong;
             libc::process_vm_readv(pid as libc::pid_t, &here, 1, there.as_ptr(), n, 0)
         }
     })
@@ -90,7 +92,7 @@ pub fn scatter(pid: u32, pieces: &[Piece], from: &[u8]) -> io::Result<()> {
         };
         // SAFETY: as in `gather`; the kernel only reads the local range.
         unsafe {
-            let n = there.len() as libc::c_ulong;
+            let n = there.len() as c_ulong;
             libc::process_vm_writev(pid as libc::pid_t, &here, 1, there.as_ptr(), n, 0)
         }
     })
@@ -106,7 +108,7 @@ pub fn scatter(pid: u32, pieces: &[Piece], from: &[u8]) -> io::Result<()> {
 /// When `to` does not cover a piece.
 pub fn read_pairs(pid: u32, pairs: &[Pair], to: &Mem) -> io::Result<()> {
     pairwise(pairs, to, |here, there| {
-        let (n, m) = (here.len() as libc::c_ulong, there.len() as libc::c_ulong);
+        let (n, m) = (here.len() as c_ulong, there.len() as c_ulong);
         // SAFETY: the local ranges are covered by the claim (checked by `at`); the remote ones are the kernel's to check.
         unsafe {
             libc::process_vm_readv(pid as libc::pid_t, here.as_ptr(), n, there.as_ptr(), m, 0)
@@ -123,7 +125,7 @@ pub fn read_pairs(pid: u32, pairs: &[Pair], to: &Mem) -> io::Result<()> {
 /// When `from` does not cover a piece.
 pub fn write_pairs(pid: u32, pairs: &[Pair], from: &Mem) -> io::Result<()> {
     pairwise(pairs, from, |here, there| {
-        let (n, m) = (here.len() as libc::c_ulong, there.len() as libc::c_ulong);
+        let (n, m) = (here.len() as c_ulong, there.len() as c_ulong);
         // SAFETY: as in `read_pairs`.
         unsafe {
             libc::process_vm_writev(pid as libc::pid_t, here.as_ptr(), n, there.as_ptr(), m, 0)
@@ -156,7 +158,7 @@ fn pairwise(
                     last.iov_len += len;
                 }
                 _ => there.push(libc::iovec {
-                    iov_base: address as usize as *mut libc::c_void,
+                    iov_base: address as usize as *mut c_void,
                     iov_len: len,
                 }),
             }
@@ -179,7 +181,7 @@ fn pairwise(
             rest = behind;
         }
         if moved == 0 || left > 0 {
-            return Err(io::Error::from_raw_os_error(libc::EFAULT));
+            return Err(Errno::FAULT.into());
         }
     }
     Ok(())
@@ -204,7 +206,7 @@ fn each(
             let skip = if i == 0 { within } else { 0 };
             bytes += len - skip;
             there.push(libc::iovec {
-                iov_base: (address as usize).wrapping_add(skip) as *mut libc::c_void,
+                iov_base: (address as usize).wrapping_add(skip) as *mut c_void,
                 iov_len: len - skip,
             });
         }
@@ -214,7 +216,7 @@ fn each(
             continue;
         }
         match call(done, bytes, &there) {
-            0 => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
+            0 => return Err(Errno::FAULT.into()),
             moved if moved > 0 => {
                 done += moved as usize;
                 within += moved as usize;
@@ -241,7 +243,7 @@ fn vectors(local: *mut u8, address: u64, done: usize, len: usize) -> (libc::iove
             iov_len: len - done,
         },
         libc::iovec {
-            iov_base: (address as usize).wrapping_add(done) as *mut libc::c_void,
+            iov_base: (address as usize).wrapping_add(done) as *mut c_void,
             iov_len: len - done,
         },
     )
@@ -253,7 +255,7 @@ fn whole(len: usize, mut call: impl FnMut(usize) -> isize) -> io::Result<()> {
     while done < len {
         match call(done) {
             moved if moved > 0 => done += moved as usize,
-            0 => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
+            0 => return Err(Errno::FAULT.into()),
             _ => {
                 let error = io::Error::last_os_error();
                 if error.kind() != io::ErrorKind::Interrupted {

@@ -4,6 +4,8 @@
 use std::arch::is_x86_feature_detected;
 use std::fs;
 
+use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity, sched_yield};
+
 use crate::sweep::{Sweep, from_the_end};
 #[cfg(target_arch = "x86_64")]
 use crate::vectors;
@@ -11,50 +13,42 @@ use crate::vectors;
 /// The cores that this thread may run on (the affinity mask), in ascending order.
 #[must_use]
 pub fn affinity() -> Vec<usize> {
-    // SAFETY: an all-zero cpu_set_t is a valid, empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes at most `size_of_val(&set)` bytes into `set`.
-    let failed = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) } != 0;
-    if failed {
+    let Ok(set) = sched_getaffinity(None) else {
         // More cores than the fixed-size set can name: trust the online count.
         let n = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         return (0..n).collect();
-    }
-    (0..libc::CPU_SETSIZE as usize)
-        // SAFETY: `core` is below CPU_SETSIZE and `set` is initialised.
-        .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) })
+    };
+    cores(&set)
+}
+
+fn cores(set: &CpuSet) -> Vec<usize> {
+    (0..CpuSet::MAX_CPU)
+        .filter(|&core| set.is_set(core))
         .collect()
+}
+
+/// Those of the cores that the kernel's fixed-size set can name.
+pub(crate) fn set_of(cores: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    for &core in cores {
+        if core < CpuSet::MAX_CPU {
+            set.set(core);
+        }
+    }
+    set
 }
 
 /// Binds the calling thread to one core. Returns whether the kernel agreed.
 #[must_use]
 pub fn bind_to(core: usize) -> bool {
-    if core >= libc::CPU_SETSIZE as usize {
-        return false;
-    }
-    // SAFETY: an all-zero cpu_set_t is a valid, empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `core` is below CPU_SETSIZE.
-    unsafe { libc::CPU_SET(core, &mut set) };
-    // SAFETY: `set` is initialised and its size is passed.
-    unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) == 0 }
+    core < CpuSet::MAX_CPU && sched_setaffinity(None, &set_of(&[core])).is_ok()
 }
 
 /// The cores that a thread of this process may run on, in ascending order; none when there is no such thread.
 #[must_use]
 pub fn affinity_of(thread: u32) -> Option<Vec<usize>> {
-    // SAFETY: an all-zero cpu_set_t is a valid, empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes at most `size_of_val(&set)` bytes into `set`.
-    let done =
-        unsafe { libc::sched_getaffinity(thread as libc::pid_t, size_of_val(&set), &raw mut set) };
-    if done != 0 {
-        return None;
-    }
-    let cores = (0..libc::CPU_SETSIZE as usize)
-        // SAFETY: `core` is below CPU_SETSIZE and `set` is initialised.
-        .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) });
-    Some(cores.collect())
+    let set = sched_getaffinity(number(thread).ok()?).ok()?;
+    Some(cores(&set))
 }
 
 /// Binds a thread of this process, 0 for the calling one, to some cores.
@@ -62,22 +56,13 @@ pub fn affinity_of(thread: u32) -> Option<Vec<usize>> {
 /// # Errors
 /// When the kernel refuses: there is no such thread, or it may use none of the cores.
 pub fn bind_thread(thread: u32, cores: &[usize]) -> std::io::Result<()> {
-    // SAFETY: an all-zero cpu_set_t is a valid, empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    for &core in cores {
-        if core < libc::CPU_SETSIZE as usize {
-            // SAFETY: `core` is below CPU_SETSIZE.
-            unsafe { libc::CPU_SET(core, &mut set) };
-        }
-    }
-    // SAFETY: `set` is initialised and its size is passed.
-    let done = unsafe {
-        libc::sched_setaffinity(thread as libc::pid_t, size_of_val(&set), &raw const set)
-    };
-    match done {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
+    Ok(sched_setaffinity(number(thread)?, &set_of(cores))?)
+}
+
+/// A thread's number as the kernel takes it; 0, the calling thread, is none.
+fn number(thread: u32) -> rustix::io::Result<Option<Pid>> {
+    let number = i32::try_from(thread).map_err(|_| rustix::io::Errno::SRCH)?;
+    Ok(Pid::from_raw(number))
 }
 
 /// Tells the kernel that the calling thread is in no hurry: when it wakes, it takes its core from nobody, but waits until that
@@ -96,8 +81,7 @@ pub fn set_batch_scheduling() {
 /// The kernel's number of the calling thread.
 #[must_use]
 pub fn thread_number() -> u32 {
-    // SAFETY: no arguments, no memory.
-    unsafe { libc::gettid() as u32 }
+    gettid().as_raw_pid() as u32
 }
 
 /// How many cores this process can keep busy: the affinity mask, cut by the cgroup's CPU quota
@@ -157,8 +141,7 @@ pub fn quota_cores() -> Option<f64> {
 
 /// Lets another runnable thread have the core.
 pub fn yield_now() {
-    // SAFETY: no arguments, no memory involved.
-    unsafe { libc::sched_yield() };
+    sched_yield();
 }
 
 /// Asks for the cache line at an address, without waiting for it.

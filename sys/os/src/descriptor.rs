@@ -1,12 +1,19 @@
 //! File descriptors: waiting for many of them, reading and writing without blocking, limits.
 
+use std::ffi::{c_long, c_short};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::time::Duration;
 
-/// Descriptors to wait for, and what became ready. Rebuilt for every wait, keeps its memory.
+use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::net::SendFlags;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors to wait for, and what became ready. Rebuilt for every wait, keeps its memory: so it holds numbers and not
+/// borrowed descriptors, as `rustix::event::poll` would ask for. A number that has been closed is only found to be so.
 #[derive(Debug, Default)]
 pub struct PollSet {
     fds: Vec<libc::pollfd>,
@@ -46,7 +53,7 @@ impl PollSet {
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let timeout = timeout.map(|t| libc::timespec {
             tv_sec: t.as_secs().min(1 << 30) as libc::time_t,
-            tv_nsec: libc::c_long::from(t.subsec_nanos() as i32),
+            tv_nsec: c_long::from(t.subsec_nanos() as i32),
         });
         let timeout = timeout
             .as_ref()
@@ -85,7 +92,7 @@ impl PollSet {
         }
     }
 
-    fn add(&mut self, fd: BorrowedFd<'_>, events: libc::c_short) -> usize {
+    fn add(&mut self, fd: BorrowedFd<'_>, events: c_short) -> usize {
         self.fds.push(libc::pollfd {
             fd: fd.as_raw_fd(),
             events,
@@ -101,18 +108,12 @@ impl PollSet {
 /// # Errors
 /// When the descriptor does not support it.
 pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: fcntl on a descriptor that is open for the call; no memory involved.
-    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
-    // SAFETY: as above.
-    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
-    Ok(())
+    Ok(fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?)
 }
 
 /// Asks for a pipe buffer of `bytes`; returns what the kernel gave, or none when it kept the old.
-pub fn set_pipe_bytes(fd: BorrowedFd<'_>, bytes: i32) -> Option<usize> {
-    // SAFETY: fcntl on a descriptor that is open for the call; no memory involved.
-    let got = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETPIPE_SZ, bytes) };
-    usize::try_from(got).ok()
+pub fn set_pipe_bytes(fd: BorrowedFd<'_>, bytes: usize) -> Option<usize> {
+    rustix::pipe::fcntl_setpipe_size(fd, bytes).ok()
 }
 
 /// Duplicates a descriptor to a number of at least `least`, close-on-exec.
@@ -120,10 +121,7 @@ pub fn set_pipe_bytes(fd: BorrowedFd<'_>, bytes: i32) -> Option<usize> {
 /// # Errors
 /// When there are no descriptors left.
 pub fn duplicate_above(fd: BorrowedFd<'_>, least: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: fcntl on a descriptor that is open for the call; no memory involved.
-    let new = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) })?;
-    // SAFETY: the kernel just gave us this descriptor.
-    Ok(unsafe { OwnedFd::from_raw_fd(new) })
+    Ok(fcntl_dupfd_cloexec(fd, least)?)
 }
 
 /// Makes descriptor `number` (0, 1 or 2) refer to what `fd` refers to.
@@ -131,11 +129,12 @@ pub fn duplicate_above(fd: BorrowedFd<'_>, least: RawFd) -> io::Result<OwnedFd> 
 /// # Errors
 /// When `number` is not a standard descriptor or the kernel refuses.
 pub fn replace_standard(number: RawFd, fd: BorrowedFd<'_>) -> io::Result<()> {
-    if !(0..=2).contains(&number) {
-        return Err(io::ErrorKind::InvalidInput.into());
+    match number {
+        0 => rustix::stdio::dup2_stdin(fd)?,
+        1 => rustix::stdio::dup2_stdout(fd)?,
+        2 => rustix::stdio::dup2_stderr(fd)?,
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
     }
-    // SAFETY: replaces one of the three standard descriptors, which nobody owns exclusively.
-    check(unsafe { libc::dup2(fd.as_raw_fd(), number) })?;
     Ok(())
 }
 
@@ -144,10 +143,7 @@ pub fn replace_standard(number: RawFd, fd: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 /// When the kernel refuses.
 pub fn memory_file() -> io::Result<File> {
-    // SAFETY: the name is a C string constant.
-    let fd = check(unsafe { libc::memfd_create(c"margay-spool".as_ptr(), libc::MFD_CLOEXEC) })?;
-    // SAFETY: the kernel just gave us this descriptor.
-    Ok(unsafe { File::from_raw_fd(fd) })
+    Ok(memfd_create(c"margay-spool", MemfdFlags::CLOEXEC)?.into())
 }
 
 /// A way to write to a descriptor that others share without ever blocking and without changing it
@@ -204,7 +200,7 @@ impl Outlet {
         }
         let anew = File::options()
             .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+            .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32)
             .open(format!("/proc/self/fd/{}", fd.as_raw_fd()));
         Ok(match anew {
             Ok(file) => Outlet {
@@ -226,7 +222,10 @@ impl Outlet {
         }
         let result = match self.way {
             Way::Plain => (&self.file).write(bytes),
-            Way::Socket => self.send(bytes),
+            Way::Socket => {
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                rustix::net::send(&self.file, bytes, flags).map_err(io::Error::from)
+            }
             Way::Small(most) => {
                 if !self.writable_now() {
                     return Wrote::Later;
@@ -240,23 +239,10 @@ impl Outlet {
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Wrote::Later,
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Wrote::Closed,
-                _ if error.raw_os_error() == Some(libc::EIO) => Wrote::Closed,
+                _ if Errno::from_io_error(&error) == Some(Errno::IO) => Wrote::Closed,
                 _ => Wrote::Failed(error),
             },
         }
-    }
-
-    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: the pointer and the length describe `bytes`, which lives for the call.
-        let n = unsafe {
-            libc::send(
-                self.file.as_raw_fd(),
-                bytes.as_ptr().cast(),
-                bytes.len(),
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
-        };
-        usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 
     fn writable_now(&self) -> bool {
@@ -280,7 +266,7 @@ impl AsFd for Outlet {
 pub fn reopen_for_reading(fd: BorrowedFd<'_>) -> io::Result<File> {
     let anew = File::options()
         .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32)
         .open(format!("/proc/self/fd/{}", fd.as_raw_fd()));
     match anew {
         Ok(file) => Ok(file),
@@ -301,36 +287,30 @@ impl FileLimit {
     /// The process's limit.
     #[must_use]
     pub fn now() -> FileLimit {
-        let mut limit = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
-        // SAFETY: `limit` is a valid place for the result.
-        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+        let limit = getrlimit(Resource::Nofile);
         FileLimit {
-            soft: limit.rlim_cur,
-            hard: limit.rlim_max,
+            soft: limit.current.unwrap_or(u64::MAX),
+            hard: limit.maximum.unwrap_or(u64::MAX),
         }
     }
 
     /// Raises the soft limit so that `files` can be open, as far as the hard limit goes.
     pub fn raise_to(self, files: u64) {
         if files > self.soft {
-            let limit = libc::rlimit {
-                rlim_cur: files.min(self.hard),
-                rlim_max: self.hard,
-            };
-            // SAFETY: `limit` lives for the call.
-            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+            let soft = files.min(self.hard);
+            let _ = FileLimit { soft, ..self }.set();
         }
     }
-}
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        return Err(io::Error::last_os_error());
+    /// Makes this the process's limit.
+    pub(crate) fn set(self) -> rustix::io::Result<()> {
+        let limited = |files| (files != u64::MAX).then_some(files);
+        let limit = Rlimit {
+            current: limited(self.soft),
+            maximum: limited(self.hard),
+        };
+        setrlimit(Resource::Nofile, limit)
     }
-    Ok(result)
 }
 
 #[cfg(test)]
@@ -349,9 +329,7 @@ mod tests {
             assert!(taken <= 1 << 24);
         }
         assert!(taken > 0);
-        // SAFETY: queries the flags of an open descriptor.
-        let flags = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_GETFL) };
-        assert_eq!(flags & libc::O_NONBLOCK, 0);
+        assert!(!fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
         let mut got = vec![0; taken];
         reader.read_exact(&mut got).unwrap();
         drop(reader);

@@ -14,6 +14,9 @@
 //! fences for itself and sleeps in short pieces, so that a wake which the other side's missing fence
 //! lost costs a millisecond.
 
+#[cfg(not(loom))]
+use rustix::thread::{MembarrierCommand, futex, membarrier};
+
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// Longest sleep where notifiers cannot be made to fence, in nanoseconds.
@@ -99,8 +102,7 @@ fn heavy_barrier() -> bool {
     if cfg!(miri) {
         return false;
     }
-    // SAFETY: the call has no memory arguments.
-    unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL_EXPEDITED, 0, 0) == 0 }
+    membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
 /// Registers this process for the heavy barriers of others. Every process that rings event counts calls
@@ -111,14 +113,9 @@ pub fn register() {
     if cfg!(miri) {
         return;
     }
-    // SAFETY: the call has no memory arguments. Where it fails, sleepers find out for themselves.
-    unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_GLOBAL_EXPEDITED, 0, 0) };
+    // Where it fails, sleepers find out for themselves.
+    let _ = membarrier(MembarrierCommand::RegisterGlobalExpedited);
 }
-
-#[cfg(not(loom))]
-const GLOBAL_EXPEDITED: libc::c_int = 1 << 1;
-#[cfg(not(loom))]
-const REGISTER_GLOBAL_EXPEDITED: libc::c_int = 1 << 2;
 
 /// Loom has no membarrier; the model has the two fences that it amounts to.
 #[cfg(loom)]
@@ -134,26 +131,18 @@ fn heavy_barrier() -> bool {
 
 #[cfg(not(loom))]
 pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
-    let timeout = libc::timespec {
-        tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
+    let timeout = futex::Timespec {
+        tv_sec: (timeout_ns / 1_000_000_000) as futex::Secs,
+        tv_nsec: (timeout_ns % 1_000_000_000) as futex::Nsecs,
     };
-    // SAFETY: `word` is a live 4-byte aligned atomic and `timeout` outlives the call. The futex is
-    // not private: the word may be shared with other processes.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            std::ptr::from_ref(word),
-            libc::FUTEX_WAIT,
-            expected,
-            &raw const timeout,
-        )
-    };
+    // The futex is not private: the word may be shared with other processes. A wait that ends early, for whatever reason,
+    // is looked at by who sleeps.
+    let _ = futex::wait(word, futex::Flags::empty(), expected, Some(&timeout));
 }
 
 #[cfg(not(loom))]
 fn futex_wake(word: &AtomicU32) {
-    wake_sleepers(word, i32::MAX);
+    wake_sleepers(word, i32::MAX as u32);
 }
 
 #[cfg(not(loom))]
@@ -162,16 +151,8 @@ pub fn futex_wake_one(word: &AtomicU32) {
 }
 
 #[cfg(not(loom))]
-fn wake_sleepers(word: &AtomicU32, most: i32) {
-    // SAFETY: `word` is a live 4-byte aligned atomic.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            std::ptr::from_ref(word),
-            libc::FUTEX_WAKE,
-            most,
-        )
-    };
+fn wake_sleepers(word: &AtomicU32, most: u32) {
+    let _ = futex::wake(word, futex::Flags::empty(), most);
 }
 
 /// Under loom the kernel's futex is modelled by waiting for the word to change; a wait with a time limit may end at once.

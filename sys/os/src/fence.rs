@@ -16,12 +16,11 @@ use crate::sync::{Ordering, fence};
 mod registration {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use rustix::thread::{MembarrierCommand, membarrier};
+
     /// Whether the kernel fences for us. Set before the first thread can use a structure that relies on
     /// it, and never cleared.
     static ASYMMETRIC: AtomicBool = AtomicBool::new(false);
-
-    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
     /// Registers this process. Call before any structure that uses [`light`](super::light) is shared;
     /// calling again does nothing. Forked children inherit it.
@@ -30,9 +29,7 @@ mod registration {
         if cfg!(miri) {
             return;
         }
-        // SAFETY: the call has no memory arguments.
-        let done = unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) };
-        if done == 0 {
+        if membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() {
             ASYMMETRIC.store(true, Ordering::SeqCst);
         }
     }
@@ -43,8 +40,8 @@ mod registration {
     }
 
     pub(super) fn everywhere() {
-        // SAFETY: the call has no memory arguments. It cannot fail in a registered process.
-        unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) };
+        // It cannot fail in a registered process.
+        let _ = membarrier(MembarrierCommand::PrivateExpedited);
     }
 }
 

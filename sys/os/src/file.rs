@@ -2,9 +2,12 @@
 //!
 //! A [`File`] has no position: every access names its offset, so any number of threads may use one.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_short};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, ftruncate, open};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::user::Mem;
 
@@ -66,24 +69,21 @@ impl File {
     /// What the system says.
     pub fn open(path: &str, how: How) -> io::Result<File> {
         let path = c_string(path)?;
-        let mut flags = libc::O_CLOEXEC
+        let mut flags = OFlags::CLOEXEC
             | match (how.read, how.write) {
-                (true, true) => libc::O_RDWR,
-                (false, true) => libc::O_WRONLY,
-                _ => libc::O_RDONLY,
+                (true, true) => OFlags::RDWR,
+                (false, true) => OFlags::WRONLY,
+                _ => OFlags::RDONLY,
             };
         if how.create {
-            flags |= libc::O_CREAT;
+            flags |= OFlags::CREATE;
             if how.exclusive {
-                flags |= libc::O_EXCL;
+                flags |= OFlags::EXCL;
             }
         }
-        let fd = again(|| {
-            // SAFETY: a string that ends with a zero and plain numbers.
-            unsafe { libc::open(path.as_ptr(), flags, how.permissions as libc::c_uint) as isize }
-        })?;
-        // SAFETY: the descriptor was opened just now and belongs to nobody else.
-        Ok(File(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+        let mode = Mode::from_raw_mode(how.permissions);
+        let fd = retry_on_intr(|| open(path.as_c_str(), flags, mode))?;
+        Ok(File(fd))
     }
 
     /// Reads from `offset` on into the pieces, one after the other, until they are full or the file ends. Returns the
@@ -116,11 +116,12 @@ impl File {
         })?;
         if done < all {
             // A write of no bytes without an error: the device takes no more.
-            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+            return Err(Errno::NOSPC.into());
         }
         Ok(done)
     }
 
+    /// The vectors that `call` gets are addresses: no references to the program's memory, as `rustix` would ask for.
     fn transfer(
         &self,
         offset: u64,
@@ -149,8 +150,7 @@ impl File {
                     iov_len: piece.len - skip,
                 });
             }
-            let at = i64::try_from(offset + done)
-                .map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
+            let at = signed(offset + done)?;
             let moved = again(|| call(self.0.as_raw_fd(), &vectors, at))? as u64;
             if moved == 0 {
                 break;
@@ -196,15 +196,11 @@ impl File {
     /// # Errors
     /// What the system says.
     pub fn is_folder(&self) -> io::Result<bool> {
-        Ok(self.facts()?.st_mode & libc::S_IFMT == libc::S_IFDIR)
+        Ok(FileType::from_raw_mode(self.facts()?.st_mode).is_dir())
     }
 
-    fn facts(&self) -> io::Result<libc::stat> {
-        let mut facts = std::mem::MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: the structure is the kernel's to fill.
-        again(|| unsafe { libc::fstat(self.0.as_raw_fd(), facts.as_mut_ptr()) as isize })?;
-        // SAFETY: the call has filled it.
-        Ok(unsafe { facts.assume_init() })
+    fn facts(&self) -> io::Result<Stat> {
+        Ok(retry_on_intr(|| fstat(&self.0))?)
     }
 
     /// Cuts the file or extends it with zeros.
@@ -212,10 +208,8 @@ impl File {
     /// # Errors
     /// What the system says.
     pub fn set_size(&self, size: u64) -> io::Result<()> {
-        let size = signed(size)?;
-        // SAFETY: plain numbers.
-        again(|| unsafe { libc::ftruncate(self.0.as_raw_fd(), size) as isize })?;
-        Ok(())
+        signed(size)?;
+        Ok(retry_on_intr(|| ftruncate(&self.0, size))?)
     }
 
     /// Takes space for the first `size` bytes; the file has at least that size then, what is in it stays.
@@ -227,6 +221,7 @@ impl File {
             return Ok(());
         }
         let size = signed(size)?;
+        // The C library's, which writes zeros where the file system cannot take space.
         // SAFETY: plain numbers.
         let code = unsafe { libc::posix_fallocate(self.0.as_raw_fd(), 0, size) };
         match code {
@@ -240,9 +235,7 @@ impl File {
     /// # Errors
     /// What the system says.
     pub fn sync(&self) -> io::Result<()> {
-        // SAFETY: a plain number.
-        again(|| unsafe { libc::fsync(self.0.as_raw_fd()) as isize })?;
-        Ok(())
+        Ok(retry_on_intr(|| fsync(&self.0))?)
     }
 
     /// Waits until `len` bytes from `offset` on (0: to the end of all files) are this open file's, and takes them. The
@@ -272,8 +265,8 @@ impl File {
     fn set_lock(&self, offset: u64, len: u64, kind: i32) -> io::Result<()> {
         // SAFETY: all fields are numbers, for which zero is a value.
         let mut range: libc::flock = unsafe { std::mem::zeroed() };
-        range.l_type = kind as libc::c_short;
-        range.l_whence = libc::SEEK_SET as libc::c_short;
+        range.l_type = kind as c_short;
+        range.l_whence = libc::SEEK_SET as c_short;
         range.l_start = signed(offset)?;
         range.l_len = signed(len)?;
         again(|| {
@@ -292,9 +285,7 @@ impl File {
 /// What the system says.
 pub fn unlink(path: &str) -> io::Result<()> {
     let path = c_string(path)?;
-    // SAFETY: a string that ends with a zero.
-    again(|| unsafe { libc::unlink(path.as_ptr()) as isize })?;
-    Ok(())
+    Ok(retry_on_intr(|| rustix::fs::unlink(path.as_c_str()))?)
 }
 
 /// What an error of the system means for a file.
@@ -326,16 +317,16 @@ impl Cause {
     /// The meaning of an error.
     #[must_use]
     pub fn of(error: &io::Error) -> Cause {
-        match error.raw_os_error() {
-            Some(libc::ENOENT) => Cause::Missing,
-            Some(libc::EEXIST) => Cause::Exists,
-            Some(libc::EACCES | libc::EPERM) => Cause::Denied,
-            Some(libc::EROFS) => Cause::ReadOnly,
-            Some(libc::ENAMETOOLONG | libc::EISDIR | libc::ENOTDIR | libc::ELOOP) => Cause::Name,
-            Some(libc::ENOSPC) => Cause::Full,
-            Some(libc::EDQUOT) => Cause::Quota,
-            Some(libc::EBUSY | libc::ETXTBSY) => Cause::Busy,
-            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOLCK) => Cause::Unsupported,
+        match Errno::from_io_error(error) {
+            Some(Errno::NOENT) => Cause::Missing,
+            Some(Errno::EXIST) => Cause::Exists,
+            Some(Errno::ACCESS | Errno::PERM) => Cause::Denied,
+            Some(Errno::ROFS) => Cause::ReadOnly,
+            Some(Errno::NAMETOOLONG | Errno::ISDIR | Errno::NOTDIR | Errno::LOOP) => Cause::Name,
+            Some(Errno::NOSPC) => Cause::Full,
+            Some(Errno::DQUOT) => Cause::Quota,
+            Some(Errno::BUSY | Errno::TXTBSY) => Cause::Busy,
+            Some(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK) => Cause::Unsupported,
             _ => Cause::Other,
         }
     }
@@ -344,15 +335,15 @@ impl Cause {
 /// `EISDIR`, for those who find a folder by looking.
 #[must_use]
 pub fn is_a_folder() -> io::Error {
-    io::Error::from_raw_os_error(libc::EISDIR)
+    Errno::ISDIR.into()
 }
 
 fn c_string(path: &str) -> io::Result<CString> {
-    CString::new(path).map_err(|_| io::Error::from_raw_os_error(libc::ENOENT))
+    CString::new(path).map_err(|_| Errno::NOENT.into())
 }
 
 fn signed(value: u64) -> io::Result<i64> {
-    i64::try_from(value).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))
+    i64::try_from(value).map_err(|_| Errno::FBIG.into())
 }
 
 /// Calls again when a signal interrupted.

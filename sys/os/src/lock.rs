@@ -9,6 +9,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
+use rustix::thread::futex::{Flags, wait as futex_wait, wake as futex_wake};
+
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
@@ -146,17 +148,7 @@ impl<T> RankLock<T> {
             std::hint::spin_loop();
         }
         while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
-            // SAFETY: `state` is a live aligned word; a null timeout waits without end; the futex
-            // is private to this process.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_futex,
-                    std::ptr::from_ref(&self.state),
-                    libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                    CONTENDED,
-                    std::ptr::null::<libc::timespec>(),
-                )
-            };
+            let _ = futex_wait(&self.state, Flags::PRIVATE, CONTENDED, None);
         }
     }
 
@@ -172,15 +164,7 @@ impl<T> RankLock<T> {
     fn unlock_shared(&self) {
         self.owner.store(0, Ordering::Relaxed);
         if self.state.swap(FREE, Ordering::Release) == CONTENDED {
-            // SAFETY: `state` is a live aligned word.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_futex,
-                    std::ptr::from_ref(&self.state),
-                    libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-                    1,
-                )
-            };
+            let _ = futex_wake(&self.state, Flags::PRIVATE, 1);
         }
     }
 }

@@ -1,31 +1,28 @@
 //! Memory: how much of it this process may have, and on which node it lies.
 //!
-//! Linux's calls for memory nodes (`set_mempolicy`, `mbind`, `move_pages`) have no wrappers in the C library. They decide
+//! Linux's calls for memory nodes (`set_mempolicy`, `mbind`, `move_pages`) have no wrappers in the C library, nor in `rustix`. They decide
 //! where pages lie and never what is in them, so they are safe for any address.
 
+use std::ffi::{c_int, c_long, c_uint, c_ulong};
 use std::fs;
 use std::io;
+
+use rustix::io::Errno;
 
 const PAGE: usize = 4096;
 /// Nodes that a mask here can name.
 const MOST_NODES: usize = 1024;
-const MPOL_DEFAULT: libc::c_int = 0;
-const MPOL_BIND: libc::c_int = 2;
-const MPOL_MF_MOVE: libc::c_uint = 2;
+const MPOL_DEFAULT: c_int = 0;
+const MPOL_BIND: c_int = 2;
+const MPOL_MF_MOVE: c_uint = 2;
 
-type Mask = [libc::c_ulong; MOST_NODES / libc::c_ulong::BITS as usize];
+type Mask = [c_ulong; MOST_NODES / c_ulong::BITS as usize];
 
-/// Installed memory in bytes; 0 when the system does not tell.
+/// Installed memory in bytes.
 #[must_use]
 pub fn installed_bytes() -> u64 {
-    // SAFETY: sysconf touches no memory of ours.
-    let (pages, size) = unsafe {
-        (
-            libc::sysconf(libc::_SC_PHYS_PAGES),
-            libc::sysconf(libc::_SC_PAGESIZE),
-        )
-    };
-    (pages.max(0) as u64).saturating_mul(size.max(0) as u64)
+    let machine = rustix::system::sysinfo();
+    u64::from(machine.mem_unit).saturating_mul(machine.totalram)
 }
 
 /// How many bytes this process may have: the machine's memory and swap, cut by the memory limit of its cgroup; none when
@@ -135,7 +132,7 @@ pub fn nodes_of(address: usize, bytes: usize) -> io::Result<Vec<Option<u32>>> {
                 0,
                 pages.len(),
                 pages.as_ptr(),
-                std::ptr::null::<libc::c_int>(),
+                std::ptr::null::<c_int>(),
                 status.as_mut_ptr(),
                 0,
             )
@@ -149,13 +146,13 @@ pub fn nodes_of(address: usize, bytes: usize) -> io::Result<Vec<Option<u32>>> {
 
 fn mask(node: u32) -> io::Result<Mask> {
     let mut mask: Mask = [0; _];
-    let bits = libc::c_ulong::BITS;
+    let bits = c_ulong::BITS;
     let word = mask.get_mut((node / bits) as usize);
-    *word.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))? |= 1 << (node % bits);
+    *word.ok_or(Errno::INVAL)? |= 1 << (node % bits);
     Ok(mask)
 }
 
-fn told(done: libc::c_long) -> io::Result<()> {
+fn told(done: c_long) -> io::Result<()> {
     match done {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -187,7 +184,11 @@ mod tests {
             assert!(bind(address, 32 * PAGE, 99_999).is_err(), "no such number");
             return;
         };
-        assert_eq!(error.raw_os_error(), Some(libc::ENOSYS), "{error}");
+        assert_eq!(
+            error.raw_os_error(),
+            Some(Errno::NOSYS.raw_os_error()),
+            "{error}"
+        );
     }
 
     #[test]
@@ -200,7 +201,13 @@ mod tests {
         });
         match nodes.join().unwrap() {
             Ok(nodes) => assert!(nodes.iter().flatten().all(|&node| node == 0)),
-            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSYS), "{error}"),
+            Err(error) => {
+                assert_eq!(
+                    error.raw_os_error(),
+                    Some(Errno::NOSYS.raw_os_error()),
+                    "{error}"
+                );
+            }
         }
     }
 }

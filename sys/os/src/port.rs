@@ -3,10 +3,13 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::descriptor::PollSet;
 
@@ -65,7 +68,7 @@ impl Channel {
     /// When there is no such descriptor.
     pub fn of_descriptor(number: RawFd) -> io::Result<Channel> {
         if number < 0 {
-            return Err(io::Error::from_raw_os_error(libc::EBADF));
+            return Err(Errno::BADF.into());
         }
         // SAFETY: the number is not -1, and only borrowed for duplicating it; one that is not open gives an error.
         let socket = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()?;
@@ -88,28 +91,16 @@ impl Channel {
         bytes.extend_from_slice(message);
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            // SAFETY: the slice is live for the call.
-            let n = unsafe {
-                libc::send(
-                    self.socket.as_raw_fd(),
-                    rest.as_ptr().cast(),
-                    rest.len(),
-                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-                )
-            };
-            if n >= 0 {
-                rest = &rest[n as usize..];
-                continue;
-            }
-            let error = io::Error::last_os_error();
-            match error.kind() {
-                ErrorKind::Interrupted => {}
-                ErrorKind::WouldBlock => {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&self.socket, rest, flags) {
+                Ok(n) => rest = &rest[n..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
                     let mut poll = PollSet::default();
                     poll.add_writable(self.socket.as_fd());
                     poll.wait(Some(Duration::from_millis(100)))?;
                 }
-                _ => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
@@ -140,27 +131,13 @@ impl Channel {
                 None => 4 - self.partial.len(),
             };
             let mut room = vec![0u8; need.min(64 << 10)];
-            // SAFETY: the buffer is live for the call and as long as told.
-            let n = unsafe {
-                libc::recv(
-                    self.socket.as_raw_fd(),
-                    room.as_mut_ptr().cast(),
-                    room.len(),
-                    libc::MSG_DONTWAIT,
-                )
-            };
-            if n == 0 {
-                return Err(ErrorKind::UnexpectedEof.into());
+            match recv(&self.socket, &mut room[..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok((n, _)) => self.partial.extend_from_slice(&room[..n]),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(error) => return Err(error.into()),
             }
-            if n < 0 {
-                let error = io::Error::last_os_error();
-                match error.kind() {
-                    ErrorKind::Interrupted => continue,
-                    ErrorKind::WouldBlock => return Ok(None),
-                    _ => return Err(error),
-                }
-            }
-            self.partial.extend_from_slice(&room[..n as usize]);
         }
     }
 }
@@ -180,8 +157,7 @@ pub fn names(prefix: &str) -> Vec<String> {
 /// The user on whose behalf this process runs.
 #[must_use]
 pub fn user() -> u32 {
-    // SAFETY: no memory involved.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! Processes: starting many of them quickly, waiting for them, and ending whole families.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int, c_void};
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+
+use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper};
 
 mod start;
 mod watch;
@@ -18,23 +20,14 @@ pub use watch::{
 /// The name of this host.
 #[must_use]
 pub fn host_name() -> String {
-    let mut name = [0_u8; 256];
-    // SAFETY: the kernel writes at most the given length into `name`, whose last byte stays zero.
-    let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) } != 0;
-    if failed {
-        return "localhost".into();
-    }
-    CStr::from_bytes_until_nul(&name).map_or_else(
-        |_| String::new(),
-        |name| name.to_string_lossy().into_owned(),
-    )
+    let system = rustix::system::uname();
+    system.nodename().to_string_lossy().into_owned()
 }
 
 /// The kernel's number of the calling thread.
 #[must_use]
 pub fn thread_id() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { libc::gettid() as u32 }
+    crate::cpu::thread_number()
 }
 
 /// Which side of a [`fork`] this is.
@@ -66,8 +59,7 @@ pub fn fork() -> io::Result<Forked> {
 
 /// This process gets SIGKILL when the thread that made it ends. For a new process, at its beginning.
 pub fn die_with_parent() {
-    // SAFETY: sets an attribute of the process; no memory involved.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 }
 
 /// Ends the process at once: no handler of the program runs and no buffer is written.
@@ -79,8 +71,7 @@ pub fn leave(code: i32) -> ! {
 /// The id of the parent process.
 #[must_use]
 pub fn parent() -> u32 {
-    // SAFETY: no memory involved.
-    unsafe { libc::getppid() as u32 }
+    rustix::process::Pid::as_raw(rustix::process::getppid()) as u32
 }
 
 /// Sets a variable of the own environment, if that is possible: not while the process has several threads, which might be
@@ -128,12 +119,9 @@ pub fn flush_output() -> io::Result<()> {
 }
 
 /// Has a function called with the exit code when this process exits in order. Returns whether there was room for it.
-pub fn at_exit(call: extern "C" fn(i32, *mut libc::c_void)) -> bool {
+pub fn at_exit(call: extern "C" fn(i32, *mut c_void)) -> bool {
     unsafe extern "C" {
-        fn on_exit(
-            call: extern "C" fn(libc::c_int, *mut libc::c_void),
-            argument: *mut libc::c_void,
-        ) -> libc::c_int;
+        fn on_exit(call: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
     // SAFETY: the function stays, since libraries of this kind are not unloaded; its second argument is not used.
     unsafe { on_exit(call, std::ptr::null_mut()) == 0 }
@@ -144,18 +132,11 @@ pub fn at_exit(call: extern "C" fn(i32, *mut libc::c_void)) -> bool {
 /// # Errors
 /// When there are no children.
 pub fn wait_for_child() -> io::Result<(u32, ExitStatus)> {
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is a valid place for the result.
-        let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
-        if pid > 0 {
-            return Ok((pid as u32, ExitStatus::from_raw(status)));
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+    let ended = || rustix::process::wait(WaitOptions::empty());
+    let (pid, status) =
+        rustix::io::retry_on_intr(ended)?.expect("a wait without options has a child");
+    let pid = pid.as_raw_pid() as u32;
+    Ok((pid, ExitStatus::from_raw(status.as_raw())))
 }
 
 /// Orphaned descendants of this process become its children, instead of init's.
@@ -163,23 +144,18 @@ pub fn wait_for_child() -> io::Result<(u32, ExitStatus)> {
 /// # Errors
 /// When the kernel is older than 3.4.
 pub fn become_subreaper() -> io::Result<()> {
-    // SAFETY: sets an attribute of the process; no memory involved.
-    if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    // Any number but 0 means the calling process.
+    Ok(set_child_subreaper(Some(getpid()))?)
 }
 
 /// Sets the name under which the calling thread appears in `ps`, at most 15 bytes.
 pub fn set_name(name: &CStr) {
-    // SAFETY: `name` is a C string; the kernel copies at most 16 bytes of it.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    let _ = rustix::thread::set_name(name);
 }
 
 /// Makes the calling process the leader of a new process group.
 pub fn leave_group() {
-    // SAFETY: no memory involved.
-    unsafe { libc::setpgid(0, 0) };
+    let _ = rustix::process::setpgid(None, None);
 }
 
 /// The file of a library that this process has loaded, by the beginning of the file's name.

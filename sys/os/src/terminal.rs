@@ -2,16 +2,20 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{getpgrp, ioctl_tiocsctty, setsid};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::stdio::stdin;
+
 /// Whether this process's group is in the foreground of the terminal `fd`, so that it may read.
 #[must_use]
 pub fn is_foreground(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: queries only; no memory involved.
-    unsafe { libc::tcgetpgrp(fd.as_raw_fd()) == libc::getpgrp() }
+    rustix::termios::tcgetpgrp(fd) == Ok(getpgrp())
 }
 
 /// Whether the descriptor `number` of a process is a terminal; false when nobody may know.
@@ -20,7 +24,7 @@ pub fn is_terminal_of(pid: u32, number: u32) -> bool {
     // A terminal that is opened so does not become this process's own, and nobody waits for its carrier.
     let opened = File::options()
         .read(true)
-        .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK)
+        .custom_flags((OFlags::NOCTTY | OFlags::NONBLOCK).bits() as i32)
         .open(format!("/proc/{pid}/fd/{number}"));
     opened.is_ok_and(|file| file.is_terminal())
 }
@@ -38,26 +42,12 @@ impl Pty {
     /// # Errors
     /// When the system has none left.
     pub fn open() -> io::Result<Pty> {
-        let (mut master, mut slave) = (-1, -1);
-        // SAFETY: two valid places for the result; no name, modes or size are handed over.
-        let failed = unsafe {
-            libc::openpty(
-                &raw mut master,
-                &raw mut slave,
-                std::ptr::null_mut(),
-                std::ptr::null(),
-                std::ptr::null(),
-            )
-        } != 0;
-        if failed {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the call just gave us both descriptors.
-        let (master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
-        for fd in [master.as_fd(), slave.as_fd()] {
-            // SAFETY: sets a flag of an open descriptor.
-            unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
-        }
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&master)?;
+        unlockpt(&master)?;
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let slave = rustix::fs::open(ptsname(&master, Vec::new())?, flags, Mode::empty())?;
+        let master = master.into();
         Ok(Pty { master, slave })
     }
 
@@ -71,11 +61,11 @@ impl Pty {
             .stdin(self.slave.try_clone()?)
             .stdout(self.slave.try_clone()?)
             .stderr(self.slave);
-        // SAFETY: between fork and exec only two async-signal-safe calls are made.
+        // SAFETY: between fork and exec only two system calls are made.
         unsafe {
             command.pre_exec(|| {
-                libc::setsid();
-                libc::ioctl(0, libc::TIOCSCTTY, 0);
+                let _ = setsid();
+                let _ = ioctl_tiocsctty(stdin());
                 Ok(())
             });
         }

@@ -22,6 +22,8 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
 use crate::sweep::Sweep;
 
 mod copies;
@@ -172,18 +174,11 @@ impl Mem {
     #[must_use]
     pub fn pages(bytes: usize) -> Option<Mem> {
         let len = bytes.max(1);
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new private mapping at an address of the kernel's choice touches nothing of ours.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        (at != libc::MAP_FAILED).then(|| Mem {
+        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, flags) }.ok()?;
+        Some(Mem {
             base: at as usize,
             lo: 0,
             hi: bytes as i64,

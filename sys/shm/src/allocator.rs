@@ -3,8 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use crate::board::Table;
-use crate::layout::PAGE;
+use crate::layout::{BoardTable, PAGE};
 use crate::mapping::{self, Mapping};
 use crate::segment::Segment;
 
@@ -48,11 +47,11 @@ impl Segment {
     }
 
     /// The table of boards, at the start of the heap. None when the heap is too short for it.
-    pub(crate) fn boards(&self) -> Option<&Table> {
-        let at = self.heap_at(self.layout.heap_offset, size_of::<Table>() as u64, 128)?;
+    pub(crate) fn boards(&self) -> Option<&BoardTable> {
+        let at = self.heap_at(self.layout.heap_offset, size_of::<BoardTable>() as u64, 128)?;
         // SAFETY: inside the heap, aligned (checked), kept free of allocations by `create`; zeroed
         // memory is an empty table of atomics.
-        Some(unsafe { at.cast::<Table>().as_ref() })
+        Some(unsafe { at.cast::<BoardTable>().as_ref() })
     }
 
     /// The address in this process of `[offset, offset + bytes)` of the heap, checked.

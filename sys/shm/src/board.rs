@@ -44,7 +44,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::owner::OwnerLock;
+use crate::layout::{BOARDS, BoardEntry};
 use crate::segment::Segment;
 use layout::{
     LANES, MAX_RANKS, Shared, Slot, bytes_for, clear, lane_bytes, lanes_for, number, slots_for,
@@ -52,27 +52,6 @@ use layout::{
 
 pub use layout::{DEPTH, SLOT_BYTES, STAGE_BYTES};
 pub use operation::Operation;
-
-/// Communicators of a job that can have a board at the same time. Beyond, they do without.
-const ENTRIES: usize = 4096;
-
-#[repr(C)]
-struct Entry {
-    /// 0 where there is no board.
-    key: AtomicU64,
-    offset: AtomicU64,
-    ranks: AtomicU32,
-    /// Ranks that have left; with all of them the board is free.
-    left: AtomicU32,
-}
-
-#[repr(C, align(128))]
-pub(crate) struct Table {
-    lock: OwnerLock,
-    /// Entries that were ever used.
-    used: AtomicU32,
-    entries: [Entry; ENTRIES],
-}
 
 /// One rank's place on a board.
 pub struct Board {
@@ -113,8 +92,8 @@ impl Board {
         let _guard = table.lock.lock();
         let key = key.max(1);
         let used = table.used.load(Ordering::Relaxed) as usize;
-        let entries = &table.entries[..used.min(ENTRIES)];
-        let is = |e: &Entry, k: u64| {
+        let entries = &table.entries[..used.min(BOARDS)];
+        let is = |e: &BoardEntry, k: u64| {
             e.key.load(Ordering::Relaxed) == k && e.ranks.load(Ordering::Relaxed) == ranks
         };
         let bytes = bytes_for(ranks);
@@ -289,20 +268,6 @@ const fn reserve(ranks: u32) -> u64 {
 mod tests {
     use super::*;
     use crate::layout::Sizes;
-    use std::mem::offset_of;
-
-    #[test]
-    fn table_is_as_drawn() {
-        assert_eq!((size_of::<Table>(), ENTRIES), (98_432, 4096));
-        assert_eq!(offset_of!(Table, lock), 0);
-        assert_eq!(offset_of!(Table, used), 4);
-        assert_eq!(offset_of!(Table, entries), 8);
-        assert_eq!(size_of::<Entry>(), 24);
-        assert_eq!(offset_of!(Entry, key), 0);
-        assert_eq!(offset_of!(Entry, offset), 8);
-        assert_eq!(offset_of!(Entry, ranks), 16);
-        assert_eq!(offset_of!(Entry, left), 20);
-    }
 
     fn segment() -> Arc<Segment> {
         Arc::new(

@@ -1,4 +1,4 @@
-//! How the segment is laid out: its header, the cell of a rank, and where the parts begin.
+//! How the segment is laid out: its header, the cell of a rank, the table of boards, and where the parts begin.
 //!
 //! `docs/segment.md` draws it byte by byte. Every shared field is an atomic, so a corrupt or hostile
 //! peer can make values wrong, never references invalid.
@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use margay_sys_os::event_count::EventCount;
 
+use crate::owner::OwnerLock;
 use crate::waits::WaitList;
 
 /// The version of everything that lies in the segment. A changed layout gets a new version.
@@ -87,6 +88,29 @@ pub(crate) struct RankCell {
     pub(crate) waits: Line<WaitList>,
 }
 
+/// Communicators of a job that can have a board at the same time. Beyond, they do without.
+pub(crate) const BOARDS: usize = 4096;
+
+/// Where a board lies, and for whom.
+#[repr(C)]
+pub(crate) struct BoardEntry {
+    /// 0 where there is no board.
+    pub(crate) key: AtomicU64,
+    pub(crate) offset: AtomicU64,
+    pub(crate) ranks: AtomicU32,
+    /// Ranks that have left; with all of them the board is free.
+    pub(crate) left: AtomicU32,
+}
+
+/// The [boards](crate::board) of the job; the heap begins with it.
+#[repr(C, align(128))]
+pub(crate) struct BoardTable {
+    pub(crate) lock: OwnerLock,
+    /// Entries that were ever used.
+    pub(crate) used: AtomicU32,
+    pub(crate) entries: [BoardEntry; BOARDS],
+}
+
 /// How big the parts of a new segment are.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
@@ -139,8 +163,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout of a new segment whose heap begins with `table_bytes` that are taken.
-    pub(crate) fn new(sizes: Sizes, table_bytes: u64) -> Layout {
+    /// The layout of a new segment.
+    pub(crate) fn new(sizes: Sizes) -> Layout {
         let ranks = sizes.ranks.max(1);
         let cells_offset = round_up(size_of::<Header>() as u64, PAGE);
         let senders_offset = round_up(
@@ -151,7 +175,8 @@ impl Layout {
             senders_offset + u64::from(ranks) * senders_bytes(ranks),
             PAGE,
         );
-        let heap_end = round_up(heap_offset + table_bytes + sizes.heap_bytes, 2 << 20);
+        let heap_bytes = BOARD_TABLE_BYTES + sizes.heap_bytes;
+        let heap_end = round_up(heap_offset + heap_bytes, 2 << 20);
         Layout {
             ranks,
             cells_offset,
@@ -161,6 +186,11 @@ impl Layout {
             arena_offset: heap_end,
             arena_stride: round_up(sizes.arena_bytes, 2 << 20),
         }
+    }
+
+    /// Where the part of a new segment's heap begins that nobody has.
+    pub(crate) fn first_free(&self) -> u64 {
+        self.heap_offset + BOARD_TABLE_BYTES
     }
 
     /// Length of the whole segment.
@@ -220,6 +250,8 @@ impl Layout {
 
 const _: () = assert!(size_of::<Header>() <= PAGE as usize);
 
+const BOARD_TABLE_BYTES: u64 = size_of::<BoardTable>() as u64;
+
 /// Bytes of the list of those who send to one rank.
 pub(crate) const fn senders_bytes(ranks: u32) -> u64 {
     round_up(64 + 12 * ranks as u64, 64)
@@ -235,6 +267,19 @@ mod tests {
     use super::*;
     use crate::waits::WaitEntry;
     use std::mem::offset_of;
+
+    #[test]
+    fn table_of_boards_is_as_drawn() {
+        assert_eq!((size_of::<BoardTable>(), BOARDS), (98_432, 4096));
+        assert_eq!(offset_of!(BoardTable, lock), 0);
+        assert_eq!(offset_of!(BoardTable, used), 4);
+        assert_eq!(offset_of!(BoardTable, entries), 8);
+        assert_eq!(size_of::<BoardEntry>(), 24);
+        assert_eq!(offset_of!(BoardEntry, key), 0);
+        assert_eq!(offset_of!(BoardEntry, offset), 8);
+        assert_eq!(offset_of!(BoardEntry, ranks), 16);
+        assert_eq!(offset_of!(BoardEntry, left), 20);
+    }
 
     #[test]
     fn header_and_cell_are_as_drawn() {

@@ -2,8 +2,13 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate};
+use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// The name under which the segment's memfd appears in `/proc/<pid>/fd`.
 pub const MEMFD_NAME: &str = "margay-job";
@@ -54,12 +59,8 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// `bytes` of the file from `offset` on, shared with all who map them.
-    pub(crate) fn new(
-        file: &impl AsRawFd,
-        offset: u64,
-        bytes: usize,
-    ) -> Result<Self, SegmentError> {
-        let base = map(file.as_raw_fd(), offset, bytes)?;
+    pub(crate) fn new(file: &impl AsFd, offset: u64, bytes: usize) -> Result<Self, SegmentError> {
+        let base = map(file.as_fd(), offset, bytes)?;
         Ok(Mapping { base, bytes })
     }
 
@@ -71,14 +72,14 @@ impl Mapping {
     /// Asks for huge pages.
     pub(crate) fn advise_huge(&self) {
         // SAFETY: advice about a mapping of ours.
-        unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE) };
+        let _ = unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxHugepage) };
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and who refers into it keeps it.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 
@@ -93,16 +94,24 @@ pub(crate) fn create(bytes: u64) -> Result<File, SegmentError> {
 }
 
 /// The file behind an inherited descriptor, which is close-on-exec from now on, so that the rank's own
-/// children do not hold the job's memory.
+/// children do not hold the job's memory. Takes the descriptor over: that is refused where somebody may have it. Descriptors
+/// that are opened in Rust are close-on-exec, and so is one that has been taken over here.
 pub(crate) fn inherited(number: RawFd) -> Result<OwnedFd, SegmentError> {
-    // SAFETY: fcntl with F_SETFD touches no memory of ours; a bad number gives an error.
-    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
-        return Err(SegmentError::Os {
-            what: "find the descriptor of",
-            error: io::Error::last_os_error(),
-        });
+    /// One at a time takes a descriptor over.
+    static TAKING: Mutex<()> = Mutex::new(());
+    let _one = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if number <= 2 {
+        return Err(failed("find the descriptor of", Errno::BADF));
     }
-    // SAFETY: the descriptor is open (checked above) and was handed down for us to own.
+    // SAFETY: not -1, and borrowed for two calls, of which the first gives an error where it is not open.
+    let fd = unsafe { BorrowedFd::borrow_raw(number) };
+    let flags = fcntl_getfd(fd).map_err(|error| failed("find the descriptor of", error))?;
+    if flags.contains(FdFlags::CLOEXEC) {
+        let why = format!("descriptor {number} was not inherited");
+        return Err(SegmentError::Format(why));
+    }
+    fcntl_setfd(fd, FdFlags::CLOEXEC).map_err(|error| failed("keep", error))?;
+    // SAFETY: open, and nobody else's (see above).
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
@@ -114,52 +123,31 @@ pub(crate) fn metadata(file: &File) -> Result<Metadata, SegmentError> {
 }
 
 /// Gives the pages of `[offset, offset + bytes)` of the file back to the system.
-pub(crate) fn discard(file: &impl AsRawFd, offset: u64, bytes: u64) {
-    // SAFETY: punching a hole into our own file; the pages read as zero afterwards.
-    unsafe {
-        libc::fallocate(
-            file.as_raw_fd(),
-            libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
-            offset as libc::off_t,
-            bytes as libc::off_t,
-        )
-    };
+pub(crate) fn discard(file: &impl AsFd, offset: u64, bytes: u64) {
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let _ = fallocate(file, hole, offset, bytes);
 }
 
 pub(crate) fn memfd_create() -> Result<OwnedFd, SegmentError> {
-    let name = std::ffi::CString::new(MEMFD_NAME).expect("no NUL in the name");
-    // SAFETY: `name` is a valid C string for the time of the call.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(SegmentError::Os {
-            what: "create",
-            error: io::Error::last_os_error(),
-        });
-    }
-    // SAFETY: the kernel just gave us this descriptor.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let made = rustix::fs::memfd_create(MEMFD_NAME, MemfdFlags::CLOEXEC);
+    made.map_err(|error| failed("create", error))
 }
 
-fn map(fd: RawFd, offset: u64, len: usize) -> Result<NonNull<u8>, SegmentError> {
+fn map(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<NonNull<u8>, SegmentError> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
     // SAFETY: a new shared mapping at an address of the kernel's choice touches nothing of ours.
-    let at = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_NORESERVE,
-            fd,
-            offset as libc::off_t,
-        )
-    };
-    if at == libc::MAP_FAILED {
-        return Err(SegmentError::Os {
-            what: "map",
-            error: io::Error::last_os_error(),
-        });
-    }
+    let at = unsafe { mmap(std::ptr::null_mut(), len, access, flags, fd, offset) }
+        .map_err(|error| failed("map", error))?;
     // A core dump of a rank need not hold the whole job's memory.
     // SAFETY: advice about a mapping that we just made.
-    unsafe { libc::madvise(at, len, libc::MADV_DONTDUMP) };
+    let _ = unsafe { madvise(at, len, Advice::LinuxDontDump) };
     Ok(NonNull::new(at.cast()).expect("mmap does not return null"))
+}
+
+fn failed(what: &'static str, error: rustix::io::Errno) -> SegmentError {
+    SegmentError::Os {
+        what,
+        error: error.into(),
+    }
 }

@@ -4,9 +4,8 @@
 //! One pool serves all of a rank's peers, so its memory does not grow with their number, and the
 //! chunks that were used last are used next, so they stay in the sender's level-2 cache.
 //!
-//! A [`Place`] is the peer's word, two numbers in a message, and [`drain`] checks that they lie in the heap and no more: that the
-//! chunk is filled, and read once, is the messages' business. Whoever makes up a place reads what others are
-//! writing, as a peer can who does not keep the format; asking the flag's line before the first byte of each chunk is
+//! Where a chunk lies goes to the peer in a line of a [ring](crate::ring) that nothing else can write. That a peer which does not keep
+//! the format reads what others are writing is not found: asking the flag's line before the first byte of each chunk is
 //! copied would cost its transfer between the cores once more.
 
 use std::ptr::NonNull;
@@ -42,15 +41,29 @@ unsafe impl Send for Pool {}
 #[derive(Debug)]
 pub struct Chunk {
     index: usize,
+    /// The pool of which it is.
+    pool: NonNull<[Flag; CHUNKS]>,
 }
 
-/// Where a chunk lies in the segment's heap; goes to the peer in a message.
+/// Where a chunk lies in the segment's heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     /// Heap offset of the bytes.
-    pub bytes: u64,
+    bytes: u64,
     /// Heap offset of the flag that says whether the chunk is in use.
-    pub flag: u64,
+    flag: u64,
+}
+
+impl Place {
+    /// As it stands in a line.
+    pub(crate) fn of([bytes, flag]: [u64; 2]) -> Place {
+        Place { bytes, flag }
+    }
+
+    /// The words for a line.
+    pub(crate) fn words(self) -> [u64; 2] {
+        [self.bytes, self.flag]
+    }
 }
 
 impl Pool {
@@ -80,16 +93,18 @@ impl Pool {
             .iter()
             .position(|flag| flag.0.load(Ordering::Acquire) == 0)?;
         self.flags()[index].0.store(1, Ordering::Relaxed);
-        Some(Chunk { index })
+        let pool = self.flags;
+        Some(Chunk { index, pool })
     }
 
     /// Fills `len` bytes of a taken chunk.
     ///
     /// # Panics
-    /// When `len` is more than [`CHUNK`].
+    /// When `len` is more than [`CHUNK`], or the chunk is another pool's.
     pub fn fill(&mut self, chunk: &Chunk, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(len <= CHUNK, "{len} bytes in a chunk of {CHUNK}");
-        // SAFETY: the index is below CHUNKS; the chunk is taken and not told to anybody (it is not
+        self.assert_has(chunk);
+        // SAFETY: the index is below CHUNKS; the chunk is this pool's, taken and not told to anybody (it is not
         // consumed yet), so nobody reads it.
         fill(unsafe {
             std::slice::from_raw_parts_mut(self.chunks.add(chunk.index * CHUNK).as_ptr(), len)
@@ -97,8 +112,12 @@ impl Pool {
     }
 
     /// Where the peer finds the chunk; from now on the chunk is the peer's until it gives it back.
+    ///
+    /// # Panics
+    /// When the chunk is another pool's.
     #[must_use]
-    pub fn hand_over(&mut self, chunk: Chunk, to: u32) -> Place {
+    pub(crate) fn hand_over(&mut self, chunk: Chunk, to: u32) -> Place {
+        self.assert_has(&chunk);
         self.handed[chunk.index] = to;
         Place {
             bytes: self.chunks_offset + (chunk.index * CHUNK) as u64,
@@ -122,8 +141,20 @@ impl Pool {
     }
 
     /// Gives back a chunk that was not handed over after all.
+    ///
+    /// # Panics
+    /// When the chunk is another pool's.
     pub fn put_back(&mut self, chunk: Chunk) {
+        self.assert_has(&chunk);
         self.flags()[chunk.index].0.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    fn assert_has(&self, chunk: &Chunk) {
+        assert_eq!(chunk.pool, self.flags, "a chunk is filled in its own pool");
     }
 
     fn flags(&self) -> &[Flag; CHUNKS] {
@@ -135,7 +166,15 @@ impl Pool {
 
 /// Lends the `len` bytes at `place` to `f` and gives the chunk back to its owner. Returns false
 /// when the place is not inside the heap (a peer that does not keep the format).
-pub fn drain(segment: &Segment, place: Place, len: usize, f: impl FnOnce(&[u8])) -> bool {
+///
+/// # Safety
+/// The place comes from [`Pool::hand_over`], and what it returned is drained once.
+pub(crate) unsafe fn drain(
+    segment: &Segment,
+    place: Place,
+    len: usize,
+    f: impl FnOnce(&[u8]),
+) -> bool {
     let (Some(bytes), Some(flag)) = (
         segment.heap_at(place.bytes, len.min(CHUNK) as u64, 64),
         segment.heap_at(place.flag, size_of::<Flag>() as u64, 128),
@@ -157,7 +196,6 @@ pub fn drain(segment: &Segment, place: Place, len: usize, f: impl FnOnce(&[u8]))
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::Sizes;
 
     #[test]
     fn the_pool_is_as_drawn() {
@@ -166,36 +204,61 @@ mod tests {
     }
 
     #[test]
-    fn chunks_go_over_and_come_back() {
-        let segment = Arc::new(
-            Segment::create(Sizes {
-                ranks: 1,
-                heap_bytes: 4 << 20,
-                arena_bytes: 1 << 21,
-            })
-            .unwrap(),
-        );
-        let mut pool = Pool::create(&segment).unwrap();
-        let mut places = Vec::new();
-        while let Some(chunk) = pool.take() {
-            let mark = places.len() as u8;
-            pool.fill(&chunk, CHUNK, |b| b.fill(mark));
-            places.push(pool.hand_over(chunk, 1));
-        }
-        assert_eq!(places.len(), CHUNKS);
-        for (i, &place) in places.iter().enumerate() {
-            assert!(drain(&segment, place, CHUNK, |b| {
-                assert!(b.iter().all(|&x| x == i as u8));
-            }));
-        }
-        let again = pool.take().unwrap();
+    fn a_chunk_of_another_pool_is_refused_and_the_last_one_comes_first() {
+        let segment = Arc::new(crate::segment::tests::roomy());
+        let mut pools = [0, 1].map(|_| Pool::create(&segment).unwrap());
+        let chunk = pools[0].take().unwrap();
+        let fill = std::panic::AssertUnwindSafe(|| pools[1].fill(&chunk, 1, |_| {}));
+        assert!(std::panic::catch_unwind(fill).is_err());
+        pools[0].put_back(chunk);
+        let again = pools[0].take().unwrap();
         assert_eq!(again.index, 0, "the chunk that was used last comes first");
-        pool.put_back(again);
-        assert!(!drain(
-            &segment,
-            Place { bytes: 0, flag: 0 },
-            1,
-            |_| unreachable!()
-        ));
+        pools[0].put_back(again);
+        let nowhere = Place::of([0, 0]);
+        // SAFETY: nothing is lent where there is no heap.
+        assert!(!unsafe { drain(&segment, nowhere, 1, |_| unreachable!()) });
+    }
+}
+
+#[cfg(test)]
+mod ring_tests {
+    use super::{CHUNKS, Pool};
+    use std::sync::Arc;
+
+    use crate::ring::{CHUNK, Consumer, Producer};
+    use crate::segment::tests::roomy;
+
+    #[test]
+    fn chunks_go_over_and_come_back() {
+        let segment = Arc::new(roomy());
+        let (mut tx, place) = Producer::create(&segment).unwrap();
+        let mut rx = Consumer::open(&segment, place).unwrap();
+        let mut pool = Pool::create(&segment).unwrap();
+        for mark in 0..CHUNKS as u8 {
+            let chunk = pool.take().unwrap();
+            pool.fill(&chunk, 100, |bytes| bytes.fill(mark));
+            assert!(tx.push_chunk(7, [u64::from(mark); 7], &mut pool, chunk, 1));
+        }
+        assert!(pool.take().is_none());
+        for mark in 0..CHUNKS as u8 {
+            let (top, words) = rx.peek().unwrap();
+            assert_eq!((top, words[3]), (7 | CHUNK, u64::from(mark)));
+            assert!(rx.drain(100, |bytes| assert_eq!(bytes, [mark; 100])));
+            assert!(!rx.drain(100, |_| unreachable!("it has been given back")));
+            rx.release(1);
+        }
+        assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn no_line_but_that_of_a_chunk_lends_memory() {
+        let segment = Arc::new(roomy());
+        let (mut tx, place) = Producer::create(&segment).unwrap();
+        let mut rx = Consumer::open(&segment, place).unwrap();
+        assert!(tx.push(CHUNK | 3, |words| *words = [place.offset; 7]));
+        assert_eq!(rx.peek().unwrap().0, 3);
+        assert!(!rx.drain(8, |_| unreachable!()));
+        let other = Arc::new(roomy());
+        assert!(Consumer::open(&other, place).is_none());
     }
 }

@@ -23,11 +23,6 @@ pub struct Registry<'a>(&'a Segment);
 const MAKING: u32 = u32::MAX;
 
 impl<'a> Registry<'a> {
-    #[inline]
-    pub(crate) fn of(segment: &'a Segment) -> Self {
-        Registry(segment)
-    }
-
     fn header(self) -> &'a Header {
         self.0.header()
     }
@@ -234,6 +229,13 @@ impl<'a> Registry<'a> {
 }
 
 impl Segment {
+    /// Who the ranks are and what they do.
+    #[must_use]
+    #[inline]
+    pub fn registry(&self) -> Registry<'_> {
+        Registry(self)
+    }
+
     /// The words in which the name of a rank's current call stands, for the rank to write.
     ///
     /// # Panics

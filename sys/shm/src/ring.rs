@@ -29,6 +29,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 #[cfg(not(loom))]
+use crate::pool::{self, Chunk, Pool};
+#[cfg(not(loom))]
 use crate::segment::Segment;
 
 /// Lines in a ring.
@@ -47,6 +49,14 @@ const BACKWARDS: u64 = 4;
 /// lines that the producer is about to write and takes them away from it; it is also told by the last of several that
 /// it may fetch all of them at the same time.
 const GROUP: usize = 8;
+
+/// In the caller's word of a line: the line tells of a chunk. Only [`Producer::push_chunk`] sets it, so what a line with it says about
+/// memory has been written there, whatever else safe code puts into lines.
+pub const CHUNK: u32 = 1 << 8;
+
+/// The words of a line that tell where the chunk lies: its bytes, and its flag.
+#[cfg(not(loom))]
+const CHUNK_WORDS: std::ops::Range<usize> = 4..6;
 
 /// The words of a line behind word 0.
 pub type LineWords = [u64; 7];
@@ -78,7 +88,7 @@ pub struct Shared {
 enum Home {
     #[cfg(not(loom))]
     Segment {
-        _keep: Arc<Segment>,
+        segment: Arc<Segment>,
         at: NonNull<Shared>,
     },
     #[cfg(any(test, loom))]
@@ -96,11 +106,40 @@ impl Home {
     fn get(&self) -> &Shared {
         match self {
             #[cfg(not(loom))]
-            // SAFETY: `at` was checked to lie inside the segment, aligned, and the segment is kept.
+            // SAFETY: `at` was checked to lie inside the segment, aligned, and the segment is kept; a `RingPlace` is where a ring
+            // has been made.
             Home::Segment { at, .. } => unsafe { at.as_ref() },
             #[cfg(any(test, loom))]
             Home::Heap(shared) => shared,
         }
+    }
+
+    /// The segment in which it lies.
+    #[cfg(not(loom))]
+    fn segment(&self) -> Option<&Arc<Segment>> {
+        match self {
+            Home::Segment { segment, .. } => Some(segment),
+            #[cfg(test)]
+            Home::Heap(_) => None,
+        }
+    }
+}
+
+/// Where a ring lies, as who made it has told; [`Producer::create`] and the segment's lists of senders have such.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingPlace {
+    /// The segment in which it lies, as its id.
+    pub(crate) segment: u64,
+    pub(crate) offset: u64,
+}
+
+#[cfg(not(loom))]
+impl RingPlace {
+    /// The offset in the segment.
+    #[must_use]
+    pub fn offset(self) -> u64 {
+        self.offset
     }
 }
 
@@ -119,6 +158,9 @@ pub struct Consumer {
     home: Home,
     head: u64,
     told_head: u64,
+    /// 1 + the position of the last line whose chunk was lent.
+    #[cfg(not(loom))]
+    drained: u64,
 }
 
 // SAFETY: as for the producer.
@@ -132,32 +174,87 @@ pub const fn size_bytes() -> u64 {
 
 #[cfg(not(loom))]
 impl Producer {
-    /// Makes a new ring in the segment's heap and returns its producer and its offset. None when
+    /// Makes a new ring in the segment's heap and returns its producer and its place. None when
     /// the heap's address space is used up.
     #[must_use]
-    pub fn create(segment: &Arc<Segment>) -> Option<(Producer, u64)> {
-        let offset = segment.heap_alloc(size_bytes())?;
-        let home = open(segment, offset)?;
-        claim(&home.get().heads.producer).then(|| (Producer::at(home), offset))
+    pub fn create(segment: &Arc<Segment>) -> Option<(Producer, RingPlace)> {
+        let place = RingPlace {
+            segment: segment.id(),
+            offset: segment.heap_alloc(size_bytes())?,
+        };
+        let home = open(segment, place)?;
+        claim(&home.get().heads.producer).then(|| (Producer::at(home), place))
+    }
+
+    /// Pushes a line that tells of a chunk, which is the peer `to`'s from now on until it gives it back: `top` as in
+    /// [`push`](Self::push) and with [`CHUNK`], and `words`, of which two become the chunk's. Returns false, and puts the chunk back,
+    /// when the ring is full.
+    ///
+    /// # Panics
+    /// When pool and ring lie in different segments, or the chunk is another pool's.
+    pub fn push_chunk(
+        &mut self,
+        top: u32,
+        mut words: LineWords,
+        pool: &mut Pool,
+        chunk: Chunk,
+        to: u32,
+    ) -> bool {
+        let segment = self.home.segment().map(|segment| segment.id());
+        assert_eq!(
+            segment,
+            Some(pool.segment().id()),
+            "segments of ring and pool"
+        );
+        if !self.has_room(1) {
+            pool.put_back(chunk);
+            return false;
+        }
+        words[CHUNK_WORDS].copy_from_slice(&pool.hand_over(chunk, to).words());
+        self.publish_any(self.tail, top | CHUNK, |line| *line = words);
+        self.tail += 1;
+        true
     }
 }
 
 #[cfg(not(loom))]
 impl Consumer {
-    /// Opens the ring at `offset`. None when there is no room for a ring there or when it has a
+    /// Opens the ring at `place`. None when that is in another segment, when there is no room for a ring there or when it has a
     /// consumer already.
     #[must_use]
-    pub fn open(segment: &Arc<Segment>, offset: u64) -> Option<Consumer> {
-        let home = open(segment, offset)?;
+    pub fn open(segment: &Arc<Segment>, place: RingPlace) -> Option<Consumer> {
+        let home = open(segment, place)?;
         claim(&home.get().heads.consumer).then(|| Consumer::at(home))
+    }
+
+    /// Lends the first `len` bytes of the chunk of which the current line tells to `f` and gives the chunk back to its owner.
+    /// Returns false when the line tells of none or its chunk has been lent, when a chunk is not so long, and when the place is not inside
+    /// of the heap (a peer that does not keep the format).
+    pub fn drain(&mut self, len: usize, f: impl FnOnce(&[u8])) -> bool {
+        let Some((top, words)) = self.peek() else {
+            return false;
+        };
+        let Some(segment) = self.home.segment() else {
+            return false;
+        };
+        if top & CHUNK == 0 || self.drained > self.head {
+            return false;
+        }
+        self.drained = self.head + 1;
+        let place = pool::Place::of([words[CHUNK_WORDS.start], words[CHUNK_WORDS.end - 1]]);
+        // SAFETY: `push_chunk` wrote the line for a chunk that was handed over with it, and this is the first time that it is read.
+        unsafe { pool::drain(segment, place, len, f) }
     }
 }
 
 #[cfg(not(loom))]
-fn open(segment: &Arc<Segment>, offset: u64) -> Option<Home> {
-    let at = segment.heap_at(offset, size_bytes(), 128)?;
+fn open(segment: &Arc<Segment>, place: RingPlace) -> Option<Home> {
+    if place.segment != segment.id() {
+        return None;
+    }
+    let at = segment.heap_at(place.offset, size_bytes(), 128)?;
     Some(Home::Segment {
-        _keep: segment.clone(),
+        segment: segment.clone(),
         at: at.cast(),
     })
 }
@@ -233,7 +330,7 @@ impl Producer {
         self.tail + lines - self.seen_head <= LINES
     }
 
-    /// Pushes a line: `top` goes into the high half of word 0, and `fill` writes the words behind it,
+    /// Pushes a line: `top`, without [`CHUNK`], goes into the high half of word 0, and `fill` writes the words behind it,
     /// which may hold an older line's, in place: words that were put together elsewhere and copied
     /// would have to wait for the lines before this one (see [`fill_words`]). Returns false when the
     /// ring is full.
@@ -283,9 +380,14 @@ impl Producer {
         true
     }
 
-    /// Writes the line at `position`; there is room.
+    /// Writes the line at `position`, which tells of no chunk; there is room.
     #[inline]
     fn publish(&self, position: u64, top: u32, fill: impl FnOnce(&mut LineWords)) {
+        self.publish_any(position, top & !CHUNK, fill);
+    }
+
+    #[inline]
+    fn publish_any(&self, position: u64, top: u32, fill: impl FnOnce(&mut LineWords)) {
         let line = &self.home.get().lines[(position % LINES) as usize];
         // SAFETY: the consumer has given this line back (there is room) and does not read it before
         // the mark below.
@@ -303,6 +405,8 @@ impl Consumer {
             home,
             head: 0,
             told_head: 0,
+            #[cfg(not(loom))]
+            drained: 0,
         }
     }
 
@@ -517,7 +621,11 @@ mod tests {
         let (mut tx, offset) = Producer::create(&segment).unwrap();
         let rx = Consumer::open(&segment, offset).unwrap();
         assert!(Consumer::open(&segment, offset).is_none());
-        assert!(Consumer::open(&segment, offset + 8).is_none());
+        let elsewhere = RingPlace {
+            offset: offset.offset + 8,
+            ..offset
+        };
+        assert!(Consumer::open(&segment, elsewhere).is_none());
         assert!(tx.push(9, |words| *words = [1; 7]));
         assert_eq!(rx.peek().unwrap().0, 9);
     }

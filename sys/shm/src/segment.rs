@@ -23,10 +23,8 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use crate::board::Table;
 use crate::layout::{Header, Layout, MAGIC, PAGE, RankCell, Sizes, VERSION};
 use crate::mapping::{self, Mapping, SegmentError};
-use crate::registry::Registry;
 
 /// The environment variable that tells a rank the number of the inherited segment descriptor.
 pub const ENV_SEGMENT: &str = "MARGAY_SEGMENT_FD";
@@ -64,13 +62,12 @@ impl Segment {
     /// # Errors
     /// When the kernel refuses the memfd, its size or the mapping.
     pub fn create(sizes: Sizes) -> Result<Segment, SegmentError> {
-        let table_bytes = size_of::<Table>() as u64;
-        let layout = Layout::new(sizes, table_bytes);
+        let layout = Layout::new(sizes);
         let file = mapping::create(layout.total_bytes())?;
         let segment = Segment::over(file, layout)?;
         let header = segment.header();
         layout.write(header);
-        let first_free = layout.heap_offset + table_bytes;
+        let first_free = layout.first_free();
         header.heap_next.0.store(first_free, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Ok(segment)
@@ -162,13 +159,6 @@ impl Segment {
         self.fd.as_fd()
     }
 
-    /// Who the ranks are and what they do.
-    #[must_use]
-    #[inline]
-    pub fn registry(&self) -> Registry<'_> {
-        Registry::of(self)
-    }
-
     /// Wakes a rank that sleeps because it waits for what was stored here.
     ///
     /// # Panics
@@ -226,6 +216,15 @@ pub(crate) mod tests {
         .unwrap()
     }
 
+    pub(crate) fn roomy() -> Segment {
+        Segment::create(Sizes {
+            ranks: 2,
+            heap_bytes: 4 << 20,
+            arena_bytes: 0,
+        })
+        .unwrap()
+    }
+
     #[test]
     fn a_second_mapping_sees_what_the_first_wrote() {
         let a = small(3);
@@ -245,6 +244,20 @@ pub(crate) mod tests {
         assert_eq!((facts.job, facts.command.as_str()), (77, "a.out -x"));
         assert_eq!(b.1.identity(2).pid, 1234);
         assert_eq!(b.1.identity(2).core, Some(1));
+    }
+
+    #[test]
+    fn a_descriptor_that_somebody_has_is_not_taken_over() {
+        use std::os::fd::{AsRawFd, IntoRawFd};
+        let a = small(1);
+        let error = Segment::join_inherited(a.fd().as_raw_fd()).unwrap_err();
+        assert!(error.to_string().contains("not inherited"), "{error}");
+        assert!(Segment::join_inherited(-1).is_err());
+        // As the launcher hands it down: not close-on-exec.
+        let number = rustix::io::dup(a.fd()).unwrap().into_raw_fd();
+        let b = Segment::join_inherited(number).unwrap();
+        assert_eq!(b.id(), a.id());
+        assert!(Segment::join_inherited(number).is_err(), "twice");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::layout::senders_bytes;
+use crate::ring::RingPlace;
 use crate::segment::Segment;
 
 impl Segment {
@@ -23,6 +24,7 @@ impl Segment {
             let start = self.at(at);
             let n = ranks as usize;
             SenderList {
+                segment: self.id(),
                 count: start.cast::<AtomicU32>().as_ref(),
                 pipes: std::slice::from_raw_parts(start.add(64).cast().as_ptr(), n),
                 order: std::slice::from_raw_parts(start.add(64 + 8 * n).cast().as_ptr(), n),
@@ -35,6 +37,8 @@ impl Segment {
 /// of each lies. Grows, never shrinks, so polling costs what is active.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderList<'a> {
+    /// The id of the segment.
+    segment: u64,
     count: &'a AtomicU32,
     pipes: &'a [AtomicU64],
     order: &'a [AtomicU32],
@@ -62,22 +66,27 @@ impl<'a> SenderList<'a> {
         self.count
     }
 
-    /// The sender at place `index` in the order of beginning and the heap offset of its pipe. None
+    /// The sender at place `index` in the order of beginning and the place of its pipe. None
     /// while the entry is still being written.
     #[must_use]
-    pub fn sender(&self, index: u32) -> Option<(u32, u64)> {
+    pub fn sender(&self, index: u32) -> Option<(u32, RingPlace)> {
         let sender = self
             .order
             .get(index as usize)?
             .load(Ordering::Acquire)
             .checked_sub(1)?;
         let offset = self.pipes.get(sender as usize)?.load(Ordering::Acquire);
-        (offset != 0).then_some((sender, offset))
+        let segment = self.segment;
+        (offset != 0).then_some((sender, RingPlace { segment, offset }))
     }
 
     /// Enters the pipe of `sender`; call once for each sender.
-    pub fn announce(&self, sender: u32, pipe_offset: u64) {
-        self.pipes[sender as usize].store(pipe_offset, Ordering::Release);
+    ///
+    /// # Panics
+    /// When it lies in another segment.
+    pub fn announce(&self, sender: u32, pipe: RingPlace) {
+        assert_eq!(pipe.segment, self.segment, "a pipe of this segment");
+        self.pipes[sender as usize].store(pipe.offset, Ordering::Release);
         let place = self.count.fetch_add(1, Ordering::AcqRel);
         // Beyond the list only where the counter has been overwritten.
         if let Some(entry) = self.order.get(place as usize) {
@@ -88,18 +97,25 @@ impl<'a> SenderList<'a> {
 
 #[cfg(test)]
 mod tests {
+    use crate::ring::RingPlace;
+    use crate::segment::Segment;
     use crate::segment::tests::small;
+
+    fn pipe(s: &Segment, offset: u64) -> RingPlace {
+        let segment = s.id();
+        RingPlace { segment, offset }
+    }
 
     #[test]
     fn senders_are_listed_in_the_order_of_beginning() {
         let s = small(4);
         let senders = s.senders(1);
         assert!(senders.is_empty());
-        senders.announce(3, 4096);
-        senders.announce(0, 8192);
+        senders.announce(3, pipe(&s, 4096));
+        senders.announce(0, pipe(&s, 8192));
         assert_eq!(senders.len(), 2);
-        assert_eq!(senders.sender(0), Some((3, 4096)));
-        assert_eq!(senders.sender(1), Some((0, 8192)));
+        assert_eq!(senders.sender(0), Some((3, pipe(&s, 4096))));
+        assert_eq!(senders.sender(1), Some((0, pipe(&s, 8192))));
         assert_eq!(senders.sender(2), None);
     }
 
@@ -109,7 +125,7 @@ mod tests {
         s.senders(0)
             .counter()
             .store(7, std::sync::atomic::Ordering::Relaxed);
-        s.senders(0).announce(1, 4096);
+        s.senders(0).announce(1, pipe(&s, 4096));
         assert_eq!(s.senders(0).len(), 2);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -13,8 +13,7 @@ use margay_core_registry::markers::{self, Row};
 use margay_core_registry::{Phase, WaitKind, place};
 use margay_sys_os::user::Mem;
 use margay_sys_shm::board::Board;
-use margay_sys_shm::pool::{self, Place};
-use margay_sys_shm::ring::Consumer;
+use margay_sys_shm::ring::{CHUNK, Consumer};
 use margay_sys_shm::segment::Segment;
 use margay_sys_shm::transfer::{self, End};
 
@@ -40,11 +39,8 @@ struct Image(File);
 
 impl Image {
     fn new() -> Image {
-        // SAFETY: the name is a C string; the kernel gives a descriptor of its own, or -1.
-        let fd = unsafe { libc::memfd_create(c"old".as_ptr(), libc::MFD_CLOEXEC) };
-        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: the descriptor is new and nobody else's.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let file = File::from(rustix::fs::memfd_create(c"old", flags).unwrap());
         file.set_len(HEAP_END + RANKS * ARENA_BYTES).unwrap();
         Image(file)
     }
@@ -188,15 +184,19 @@ fn a_row_of_markers_is_read() {
     assert_eq!(shown.text, "iteration 7");
 }
 
-#[test]
-fn a_pipe_and_its_runs_of_lines_are_read() {
-    let image = header();
-    // Rank 0 has begun to send to rank 1.
+/// Rank 0 has begun to send to rank 1.
+fn begun(image: &Image) {
     let senders = SENDERS + 128;
     image.u32(senders, 1);
     image.u64(senders + 64, PIPE);
     image.u32(senders + 64 + 8 * RANKS, 1);
     image.u32(PIPE + 8, 1);
+}
+
+#[test]
+fn a_pipe_and_its_runs_of_lines_are_read() {
+    let image = header();
+    begun(&image);
     // A message of one line, then one of three; the caller's word is in the high half.
     let line = |position: u64| PIPE + 128 + 64 * position;
     image.u64(line(0), 7 << 32 | 1);
@@ -207,9 +207,10 @@ fn a_pipe_and_its_runs_of_lines_are_read() {
     image.u64(line(3), 4);
     image.bytes(line(3) + 8, &[3; 4]);
     let segment = Arc::new(image.join());
-    let (sender, offset) = segment.senders(1).sender(0).unwrap();
-    assert_eq!((segment.senders(1).len(), sender, offset), (1, 0, PIPE));
-    let mut pipe = Consumer::open(&segment, offset).unwrap();
+    let (sender, place) = segment.senders(1).sender(0).unwrap();
+    let told = (segment.senders(1).len(), sender, place.offset());
+    assert_eq!(told, (1, 0, PIPE));
+    let mut pipe = Consumer::open(&segment, place).unwrap();
     assert_eq!(pipe.peek(), Some((7, [0x0101_0101_0101_0101; 7])));
     pipe.release(1);
     assert_eq!(pipe.peek().unwrap().0, 9);
@@ -227,10 +228,17 @@ fn a_chunk_of_a_pool_is_read_and_given_back() {
     let (flag, bytes) = (FLAGS + 2 * 128, CHUNKS + 2 * 32_768);
     image.u32(flag, 1);
     image.bytes(bytes, b"a fragment");
-    let segment = image.join();
+    begun(&image);
+    let line = PIPE + 128;
+    image.u64(line, 0x000a_0107 << 32 | 1);
+    image.u64(line + 40, bytes);
+    image.u64(line + 48, flag);
+    let segment = Arc::new(image.join());
+    let place = segment.senders(1).sender(0).unwrap().1;
+    let mut pipe = Consumer::open(&segment, place).unwrap();
+    assert_eq!(pipe.peek().unwrap().0, 0x000a_0007 | CHUNK);
     let mut seen = Vec::new();
-    assert!(pool::drain(&segment, Place { bytes, flag }, 10, |b| seen
-        .extend_from_slice(b)));
+    assert!(pipe.drain(10, |b| seen.extend_from_slice(b)));
     assert_eq!(seen, b"a fragment");
     let mut given_back = [9; 4];
     image.0.read_exact_at(&mut given_back, flag).unwrap();

@@ -10,9 +10,14 @@ use std::io;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::slot::{self, Word};
+
 /// A function with a stack, begun by the first [`resume`](Fiber::resume).
 pub struct Fiber {
     coroutine: Coroutine<(), (), (), DefaultStack>,
+    /// The [context](crate::slot) of what runs in it, while it is suspended. What it enters lies on its stack and is left there,
+    /// which may be after those that were entered outside meanwhile.
+    context: Word,
 }
 
 /// What a fiber did when it came back.
@@ -42,7 +47,10 @@ impl Fiber {
             CURRENT.set(yielder);
             body();
         });
-        Ok(Fiber { coroutine })
+        Ok(Fiber {
+            coroutine,
+            context: Word::none(),
+        })
     }
 
     /// Runs it until it suspends itself or ends.
@@ -52,7 +60,9 @@ impl Fiber {
     #[inline]
     pub fn resume(&mut self) -> Status {
         let before = CURRENT.get();
+        let outside = slot::exchange(self.context.take());
         let result = self.coroutine.resume(());
+        self.context = slot::exchange(outside);
         CURRENT.set(before);
         match result {
             CoroutineResult::Yield(()) => Status::Suspended,
@@ -81,6 +91,27 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
+
+    #[test]
+    fn a_fiber_has_its_own_context_whatever_is_entered_and_left_outside() {
+        let sees = |expected: Option<u32>| slot::with(|there| assert_eq!(there.copied(), expected));
+        let mut fiber = Fiber::new(64 << 10, move || {
+            sees(None);
+            slot::Context::new(2_u32).enter(|_| {
+                suspend();
+                sees(Some(2));
+            });
+            sees(None);
+        })
+        .unwrap();
+        slot::Context::new(1_u32).enter(|_| {
+            assert_eq!(fiber.resume(), Status::Suspended);
+            sees(Some(1));
+        });
+        sees(None);
+        assert_eq!(fiber.resume(), Status::Finished);
+        sees(None);
+    }
 
     #[test]
     fn two_fibers_take_turns_and_a_third_nests() {

@@ -413,7 +413,8 @@ impl<'s, C: Context> Group<'s, C> {
             }
             // Read before: the group may be gone when this was its last task.
             let worker_slot = group.worker_slot;
-            if let Some(waiter) = group.count.finish(context.home()) {
+            // SAFETY: this task, which was added when it was spawned, is over; jobs run once.
+            if let Some(waiter) = unsafe { group.count.finish(context.home()) } {
                 context.wake_task(worker_slot, waiter);
             }
         };

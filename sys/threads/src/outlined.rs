@@ -1,34 +1,42 @@
 //! Functions into which a compiler has outlined the body of an OpenMP construct, and the data that they get.
 //!
 //! A compiler turns the body of a parallel region, a task or a target region into a function of one pointer, and calls the
-//! runtime with the two. Making one of the types here is taking the compiler's word for both; calling it is safe from then on.
+//! runtime with the two. Making one of the types here is taking the compiler's word for both; calling it is safe from then on, as
+//! long as the lifetime lasts for which the word was given.
 
 use std::ffi::{c_char, c_void};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use std::{hint, mem, ptr};
 
-/// An outlined function and the pointer that it gets.
+/// An outlined function and the pointer that it gets, for the time of the construct.
 #[derive(Clone, Copy, Debug)]
-pub struct Outlined {
+pub struct Outlined<'c> {
     body: unsafe extern "C-unwind" fn(*mut c_void),
     data: *mut c_void,
+    construct: PhantomData<&'c ()>,
 }
 
 // SAFETY: by the promise of `new` it may be called on any thread.
-unsafe impl Send for Outlined {}
+unsafe impl Send for Outlined<'_> {}
 // SAFETY: as above.
-unsafe impl Sync for Outlined {}
+unsafe impl Sync for Outlined<'_> {}
 
-impl Outlined {
+impl<'c> Outlined<'c> {
     /// Takes the compiler's word.
     ///
     /// # Safety
-    /// Until the construct is over, `body(data)` may be called by any thread, as often and by as many at a time as the
-    /// construct says.
+    /// As long as `'c` lasts, `body(data)` may be called by any thread, as often and by as many at a time as the construct
+    /// says. The runtime to which this is given for a parallel region may [post](Posted) it: then so it is until that has
+    /// joined the members of the region, which alone run what is posted.
     #[must_use]
     pub unsafe fn new(body: unsafe extern "C-unwind" fn(*mut c_void), data: *mut c_void) -> Self {
-        Outlined { body, data }
+        Outlined {
+            body,
+            data,
+            construct: PhantomData,
+        }
     }
 
     /// Runs the body.
@@ -51,7 +59,7 @@ pub struct Posted {
 impl Posted {
     /// Posts a function, or none. By one at a time; another one waits.
     #[inline]
-    pub fn set(&self, outlined: Option<Outlined>) {
+    pub fn set(&self, outlined: Option<Outlined<'_>>) {
         let body = outlined.map_or(ptr::null_mut(), |outlined| outlined.body as *mut c_void);
         let data = outlined.map_or(ptr::null_mut(), |outlined| outlined.data);
         if self.words() != (body, data) {
@@ -59,10 +67,16 @@ impl Posted {
         }
     }
 
-    /// What was posted last.
+    /// Runs what was posted last, if anything: nobody gets hold of it for later. For members of the region for which it was posted.
     #[inline]
-    #[must_use]
-    pub fn get(&self) -> Option<Outlined> {
+    pub fn run(&self) {
+        if let Some(outlined) = self.get() {
+            outlined.call();
+        }
+    }
+
+    #[inline]
+    fn get(&self) -> Option<Outlined<'_>> {
         let (body, data) = self.words();
         if body.is_null() {
             return None;
@@ -72,7 +86,11 @@ impl Posted {
             mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(*mut c_void)>(body)
         };
         // The two were posted together, so the promise of `Outlined::new` was given for them.
-        Some(Outlined { body, data })
+        Some(Outlined {
+            body,
+            data,
+            construct: PhantomData,
+        })
     }
 
     #[inline]
@@ -112,23 +130,25 @@ impl Posted {
 /// How the arguments of a task get from its creator's frame into memory of their own.
 pub type CopyArguments = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 
-/// The call that creates a task: its outlined function, and its arguments in the creator's frame.
-#[derive(Clone, Copy, Debug)]
-pub struct TaskCall {
+/// The call that creates a task: its outlined function, and its arguments in the creator's frame, until it returns.
+#[derive(Debug)]
+pub struct TaskCall<'c> {
     body: unsafe extern "C-unwind" fn(*mut c_void),
     data: *mut c_void,
     copy: Option<CopyArguments>,
     size: usize,
     align: usize,
+    begins_with_bounds: bool,
+    call: PhantomData<&'c ()>,
 }
 
-impl TaskCall {
+impl<'c> TaskCall<'c> {
     /// Takes the compiler's word.
     ///
     /// # Safety
-    /// `data` points to `size` readable bytes until the creating call returns. `copy(to, data)`, or copying the bytes if
+    /// `data` points to `size` readable bytes as long as `'c` lasts. Each time, `copy(to, data)`, or copying the bytes if
     /// there is no `copy`, makes of `size` bytes at an address divisible by `align` (a power of two) arguments with which
-    /// `body` may be called once, by any thread.
+    /// `body` may be called once, by any thread, also later. Without a `copy`, it may be called once with `data` itself.
     #[must_use]
     pub unsafe fn new(
         body: unsafe extern "C-unwind" fn(*mut c_void),
@@ -143,7 +163,20 @@ impl TaskCall {
             copy,
             size,
             align: align.max(1),
+            begins_with_bounds: false,
+            call: PhantomData,
         }
+    }
+
+    /// The same for tasks of a taskloop.
+    ///
+    /// # Safety
+    /// The arguments begin with two words, any of which the body takes for the first and the end of its iterations.
+    #[must_use]
+    pub unsafe fn of_loop(mut self) -> Self {
+        assert!(self.size >= BOUNDS_BYTES, "arguments without bounds");
+        self.begins_with_bounds = true;
+        self
     }
 
     /// Whether the arguments have to be copied by a function even when the task runs at once.
@@ -166,8 +199,11 @@ impl TaskCall {
 const INLINE_WORDS: usize = 18;
 const INLINE_ALIGN: usize = 16;
 
+/// Bytes of the bounds with which the arguments of a task of a taskloop begin.
+const BOUNDS_BYTES: usize = 2 * size_of::<u64>();
+
 /// Memory for the arguments of a task; may be used again for the next one. Arguments may refer to themselves, so a frame
-/// that is loaded stays where it is (in a box, say).
+/// that is loaded stays where it is (in a box, say), or they are refused when they are used.
 #[derive(Debug)]
 #[repr(C, align(16))]
 pub struct Frame {
@@ -176,6 +212,9 @@ pub struct Frame {
     /// Larger arguments, and where they begin; empty for those that are inline.
     large: Vec<u8>,
     large_start: usize,
+    /// Where the frame was when the arguments came.
+    loaded_at: usize,
+    begins_with_bounds: bool,
 }
 
 impl Frame {
@@ -187,12 +226,16 @@ impl Frame {
             body: None,
             large: Vec::new(),
             large_start: 0,
+            loaded_at: 0,
+            begins_with_bounds: false,
         }
     }
 
     /// Copies the arguments of `call` here.
     #[inline]
-    pub fn load(&mut self, call: TaskCall) {
+    pub fn load(&mut self, call: &TaskCall<'_>) {
+        // None while they come: a panic of the copying function leaves half of them.
+        self.body = None;
         if call.size > size_of::<[usize; INLINE_WORDS]>() || call.align > INLINE_ALIGN {
             self.make_room(call.size, call.align);
         } else if !self.large.is_empty() {
@@ -206,10 +249,13 @@ impl Frame {
             None => unsafe { copy_words(call.data.cast(), at.cast(), call.size) },
         }
         self.body = Some(call.body);
+        self.loaded_at = ptr::from_ref(self).addr();
+        self.begins_with_bounds = call.begins_with_bounds;
     }
 
     #[cold]
     fn make_room(&mut self, size: usize, align: usize) {
+        let align = align.max(INLINE_ALIGN);
         self.large = vec![0; size + align];
         self.large_start = self.large.as_ptr().align_offset(align);
     }
@@ -226,11 +272,12 @@ impl Frame {
     /// Writes the two words with which the arguments of a task of a taskloop begin: the first and the end of its iterations.
     ///
     /// # Panics
-    /// When there are no arguments.
+    /// When there are no arguments, or none of a taskloop.
     pub fn set_bounds(&mut self, first: u64, end: u64) {
-        assert!(self.body.is_some(), "a frame without arguments");
+        let has_bounds = self.body.is_some() && self.begins_with_bounds;
+        assert!(has_bounds, "a frame without arguments of a loop");
         let at = self.arguments().cast::<u64>();
-        // SAFETY: the room is more than two words and aligned for them.
+        // SAFETY: by the promise of `TaskCall::of_loop`, which has checked the size; the room is aligned for more than words.
         unsafe {
             at.write(first);
             at.add(1).write(end);
@@ -240,12 +287,14 @@ impl Frame {
     /// Runs the body on the arguments. They are used up.
     ///
     /// # Panics
-    /// When there are no arguments.
+    /// When there are no arguments, or the frame has moved since they came.
     #[inline]
     pub fn call(&mut self) {
+        let here = ptr::from_ref(self).addr();
+        assert_eq!(here, self.loaded_at, "arguments may refer to themselves");
         let body = self.body.take().expect("a frame without arguments");
         let at = self.arguments();
-        // SAFETY: by the promise of `TaskCall::new`; the arguments were copied by `load` and are used once.
+        // SAFETY: by the promise of `TaskCall::new`; the arguments were copied by `load`, lie where they were and are used once.
         unsafe { body(at) }
     }
 
@@ -406,7 +455,7 @@ mod tests {
         let calls = [0, 1].map(|at| unsafe { Outlined::new(bodies[at], data[at]) });
         let (posted, is_over) = (Posted::default(), AtomicBool::new(false));
         assert!(posted.get().is_none());
-        let is_whole = |call: Outlined| {
+        let is_whole = |call: Outlined<'_>| {
             let same =
                 |one: &Outlined| one.data == call.data && one.body as usize == call.body as usize;
             assert!(calls.iter().any(same));
@@ -440,7 +489,7 @@ mod tests {
         // SAFETY: `double` reads one address, and the arguments live until the end of the test.
         let call = unsafe { TaskCall::new(double, arguments.as_mut_ptr().cast(), None, 16, 8) };
         let mut frame = Frame::new();
-        frame.load(call);
+        frame.load(&call);
         arguments.fill(ptr::null_mut());
         assert!(arguments[0].is_null());
         frame.call();
@@ -454,7 +503,7 @@ mod tests {
         // SAFETY: as above.
         let call = unsafe { TaskCall::new(double, arguments.as_mut_ptr().cast(), None, 800, 256) };
         let mut frame = Frame::new();
-        frame.load(call);
+        frame.load(&call);
         assert!((frame.arguments() as usize).is_multiple_of(256));
         frame.call();
         assert_eq!(value, 2);

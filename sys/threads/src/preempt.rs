@@ -6,12 +6,13 @@
 //! not those of a library, which may hold a lock (`malloc`'s) or a borrow at this place. So the handler looks where it came from
 //! first. Code of the program that waits by calling `sched_yield` spends its time there, and counts as the program's own.
 
+use std::ffi::{c_int, c_long, c_void};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The signal: ignored by default, rarely used (urgent data on sockets), and left to a program that has a handler for it.
-const SIGNAL: libc::c_int = libc::SIGURG;
+const SIGNAL: c_int = libc::SIGURG;
 
 struct Handler {
     /// The program's instructions, as half-open ranges of addresses.
@@ -42,7 +43,8 @@ impl Handler {
 static HANDLER: OnceLock<Handler> = OnceLock::new();
 
 /// From now on `tick` is called at each tick of a thread's [`Timer`] that interrupts the program's own code, on that thread. False: not
-/// here, because the program uses the signal itself. To be called once.
+/// here, because the program uses the signal itself, or because this is part of the program and not a library: its own code would be
+/// interrupted, too. To be called once.
 pub fn enable(tick: fn()) -> bool {
     static IS_CLAIMED: AtomicBool = AtomicBool::new(false);
     if IS_CLAIMED.swap(true, Ordering::SeqCst) {
@@ -56,8 +58,13 @@ pub fn enable(tick: fn()) -> bool {
     {
         return false;
     }
+    let text = program_text();
+    let own = (on_signal as *const ()).addr();
+    if text.iter().any(|&(begin, end)| (begin..end).contains(&own)) {
+        return false;
+    }
     let handler = Handler {
-        text: program_text(),
+        text,
         sched_yield: sched_yield_text(),
         tick,
     };
@@ -73,11 +80,7 @@ pub fn enable(tick: fn()) -> bool {
     unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) == 0 }
 }
 
-extern "C" fn on_signal(
-    _signal: libc::c_int,
-    _info: *mut libc::siginfo_t,
-    context: *mut libc::c_void,
-) {
+extern "C" fn on_signal(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(handler) = HANDLER.get() else { return };
     // SAFETY: the kernel passes the interrupted context.
     let context = unsafe { &*context.cast::<libc::ucontext_t>() };
@@ -159,8 +162,8 @@ fn program_text() -> Vec<(usize, usize)> {
     unsafe extern "C" fn first(
         info: *mut libc::dl_phdr_info,
         _size: usize,
-        text: *mut libc::c_void,
-    ) -> libc::c_int {
+        text: *mut c_void,
+    ) -> c_int {
         // SAFETY: the system passes a valid entry, with as many headers as it says, and what was given to it.
         let (info, text) = unsafe { (&*info, &mut *text.cast::<Vec<(usize, usize)>>()) };
         for at in 0..usize::from(info.dlpi_phnum) {
@@ -195,8 +198,7 @@ impl Timer {
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = SIGNAL;
-        // SAFETY: no arguments.
-        event.sigev_notify_thread_id = unsafe { libc::gettid() };
+        event.sigev_notify_thread_id = rustix::thread::gettid().as_raw_pid();
         let mut id: libc::timer_t = std::ptr::null_mut();
         // SAFETY: both are valid for the time of the call.
         let made = unsafe {
@@ -213,7 +215,7 @@ impl Timer {
     pub fn set(&self, period_ns: u64) {
         let period = libc::timespec {
             tv_sec: (period_ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (period_ns % 1_000_000_000) as libc::c_long,
+            tv_nsec: (period_ns % 1_000_000_000) as c_long,
         };
         let setting = libc::itimerspec {
             it_interval: period,

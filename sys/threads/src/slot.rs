@@ -95,8 +95,13 @@ impl Drop for Back {
 pub struct Word(*const Header);
 
 impl Word {
-    const fn none() -> Self {
+    pub(crate) const fn none() -> Self {
         Word(ptr::null())
+    }
+
+    /// This one, and none in its place.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Word::none())
     }
 
     /// Makes this the context of what runs here again.
@@ -119,7 +124,7 @@ pub fn aside<R>(f: impl FnOnce() -> R) -> R {
 /// Puts another word in place and returns the one that was there. The lookup is never inlined: a compiler may keep the
 /// address of a thread's variable over a call in which a fiber moves to another thread.
 #[inline(never)]
-fn exchange(word: Word) -> Word {
+pub(crate) fn exchange(word: Word) -> Word {
     CURRENT.with(|current| Word(current.replace(word.0)))
 }
 
@@ -132,7 +137,7 @@ fn current() -> *const Header {
 #[inline]
 pub fn with<T: 'static, R>(f: impl FnOnce(Option<&T>) -> R) -> R {
     let at = current();
-    // SAFETY: the word is null or that of a context which lives: `enter` takes it away before it returns, `root` before it
+    // SAFETY: the word is null or that of a context which lives: `enter` takes it away before it returns, on the stack (each fiber has its own word) on which it came, `root` before it
     // is dropped, and who calls `install` or `put_back`, which are unsafe, promises it. The kind says that it is a `Context<T>`; the layout is fixed (`repr(C)`).
     let context = unsafe {
         match at.as_ref() {

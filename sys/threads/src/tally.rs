@@ -164,8 +164,12 @@ impl Count {
     }
 
     /// One fewer. Returns the waiter, to be woken; unless this is the home thread the count may be gone by then.
+    ///
+    /// # Safety
+    /// A task for which [`add`](Self::add) was called is over, and this is called once for it: who waits for zero takes away what
+    /// the tasks borrow.
     #[inline]
-    pub fn finish(&self, here: &Home) -> Option<u32> {
+    pub unsafe fn finish(&self, here: &Home) -> Option<u32> {
         let before = if here.number == self.home {
             self.home_finished.raise();
             self.others_finished.load(Ordering::SeqCst)
@@ -315,12 +319,14 @@ mod model {
                             // A task adds another and ends it.
                             count.add(&here);
                             ended.fetch_add(1, Ordering::Relaxed);
-                            if count.finish(&here).is_some() {
+                            // SAFETY: nothing is borrowed.
+                            if unsafe { count.finish(&here) }.is_some() {
                                 permit.wake();
                             }
                         }
                         ended.fetch_add(1, Ordering::Relaxed);
-                        if count.finish(&here).is_some() {
+                        // SAFETY: nothing is borrowed.
+                        if unsafe { count.finish(&here) }.is_some() {
                             permit.wake();
                         }
                     })

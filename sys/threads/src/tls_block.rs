@@ -10,15 +10,15 @@
 //! The runtime's own state is that of the real thread, found again by [`natively`].
 
 use std::cell::Cell;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_ulong, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
 use margay_sys_os::cpu;
+use rustix::thread::futex::{Flags, wait as futex_wait, wake as futex_wake};
 
 /// A set of thread-local variables. Ends with its value.
 #[derive(Debug)]
@@ -32,15 +32,7 @@ pub struct TlsBlock {
 impl Drop for TlsBlock {
     fn drop(&mut self) {
         self.end.store(1, Ordering::Release);
-        // SAFETY: the word lives as long as somebody waits for it.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                Arc::as_ptr(&self.end),
-                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-                1,
-            );
-        }
+        let _ = futex_wake(&self.end, Flags::PRIVATE, 1);
     }
 }
 
@@ -48,16 +40,7 @@ impl Drop for TlsBlock {
 /// has the identity.
 fn sleep_until_set(word: &AtomicU32) {
     while word.load(Ordering::Acquire) == 0 {
-        // SAFETY: `word` is a live, aligned word; a null timeout waits without end.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                ptr::from_ref(word),
-                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                0,
-                ptr::null::<libc::timespec>(),
-            );
-        }
+        let _ = futex_wait(word, Flags::PRIVATE, 0, None);
     }
 }
 
@@ -144,10 +127,10 @@ pub fn number() -> Option<u32> {
 /// the set of the calling thread would find the sleeper's; without it the C library asks the kernel.
 #[cfg(target_arch = "x86_64")]
 fn forget_processor() {
-    const UNREGISTER: libc::c_int = 1;
+    const UNREGISTER: c_int = 1;
     const SIGNATURE: u32 = 0x5305_3053;
-    const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
-    const AT_RSEQ_ALIGN: libc::c_ulong = 28;
+    const AT_RSEQ_FEATURE_SIZE: c_ulong = 27;
+    const AT_RSEQ_ALIGN: c_ulong = 28;
     /// What the first version had, and the least that is registered.
     const LEAST_BYTES: u64 = 32;
     // SAFETY: the name ends with a zero byte.
@@ -219,7 +202,7 @@ unsafe fn enter<R>(to: usize, f: impl FnOnce() -> R, begin: impl FnOnce(usize)) 
 #[cfg(target_arch = "x86_64")]
 fn has_instructions() -> bool {
     /// The kernel lets programs use the instructions that read and write the base.
-    const HWCAP2_FSGSBASE: libc::c_ulong = 1 << 1;
+    const HWCAP2_FSGSBASE: c_ulong = 1 << 1;
     static HAS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     // SAFETY: the call has no memory arguments.
     *HAS.get_or_init(|| unsafe { libc::getauxval(libc::AT_HWCAP2) } & HWCAP2_FSGSBASE != 0)
@@ -246,7 +229,7 @@ unsafe fn set_base(base: usize) {
         }
     } else {
         /// `arch_prctl`'s number for setting the base.
-        const ARCH_SET_FS: libc::c_int = 0x1002;
+        const ARCH_SET_FS: c_int = 0x1002;
         // SAFETY: as above.
         unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SET_FS, base) };
     }
@@ -276,7 +259,7 @@ pub fn is_needed() -> bool {
         info: *mut libc::dl_phdr_info,
         _size: usize,
         found: *mut c_void,
-    ) -> libc::c_int {
+    ) -> c_int {
         // SAFETY: the loader passes a valid entry, and the caller below a flag.
         unsafe {
             let headers =

@@ -147,7 +147,7 @@ impl Context {
     /// Runs a parallel region. Returns how many members it had.
     pub fn parallel(
         &self,
-        body: Outlined,
+        body: Outlined<'_>,
         request: Request,
         share: Option<Loop>,
         table: Option<Table>,
@@ -172,7 +172,7 @@ impl Context {
     /// [`end`](Self::end).
     pub fn begin(
         &self,
-        body: Outlined,
+        body: Outlined<'_>,
         request: Request,
         share: Option<Loop>,
     ) -> slot::Context<Context> {
@@ -194,7 +194,7 @@ impl Context {
 
     fn fork(
         &self,
-        body: Outlined,
+        body: Outlined<'_>,
         size: u32,
         request: Request,
         share: Option<Loop>,
@@ -248,9 +248,7 @@ impl Context {
         if start.shows_affinity.load(Ordering::Relaxed) {
             affinity::display(self);
         }
-        if let Some(body) = start.body.get() {
-            body.call();
-        }
+        start.body.run();
         self.end_body();
     }
 
@@ -428,7 +426,7 @@ fn adopt<R>(runtime: &'static Runtime, f: impl FnOnce(&Context) -> R) -> R {
 impl Context {
     /// Runs a league of `teams` teams (0: as the environment says), one after another, each with at
     /// most `limit` threads.
-    pub fn league(&self, body: Outlined, teams: u32, limit: u32) {
+    pub fn league(&self, body: Outlined<'_>, teams: u32, limit: u32) {
         let icvs = &self.runtime().icvs;
         let (before, icv) = (self.teams.get(), self.icv.get());
         self.limit_threads(if limit == 0 {

@@ -1,16 +1,24 @@
 //! Starting a process: what it becomes, and which step failed where it does not come into being.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::process::{
+    Pid, Signal, WaitOptions, chdir, getpid, getppid, set_parent_process_death_signal, setpgid,
+};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::cpu::set_of;
 use crate::descriptor::FileLimit;
 use crate::signal::SignalSet;
 
 /// A NULL-terminated array of C strings, as `execve` takes it.
 pub struct StringArray {
     strings: Vec<CString>,
-    pointers: Vec<*const libc::c_char>,
+    pointers: Vec<*const c_char>,
 }
 
 impl StringArray {
@@ -31,7 +39,7 @@ impl StringArray {
         &self.strings
     }
 
-    fn as_ptr(&self) -> *const *const libc::c_char {
+    fn as_ptr(&self) -> *const *const c_char {
         self.pointers.as_ptr()
     }
 }
@@ -120,10 +128,10 @@ pub struct Starter {
 /// What the new process needs before it executes the program; it lives on our stack.
 struct ChildStart<'a> {
     start: &'a Start<'a>,
-    cores: libc::cpu_set_t,
-    parent: libc::pid_t,
-    step: i32,
-    errno: i32,
+    cores: CpuSet,
+    parent: Pid,
+    /// The step that failed, and what the kernel said.
+    failed: Option<(Step, Errno)>,
 }
 
 impl Default for Starter {
@@ -146,21 +154,11 @@ impl Starter {
     /// # Errors
     /// When a step fails; no process is left then.
     pub fn start(&mut self, start: &Start<'_>) -> Result<u32, StartError> {
-        // SAFETY: an all-zero cpu_set_t is a valid, empty set.
-        let mut cores: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        for &core in start.cores {
-            if core < libc::CPU_SETSIZE as usize {
-                // SAFETY: `core` is below CPU_SETSIZE.
-                unsafe { libc::CPU_SET(core, &mut cores) };
-            }
-        }
         let mut child = ChildStart {
             start,
-            cores,
-            // SAFETY: no memory involved.
-            parent: unsafe { libc::getpid() },
-            step: 0,
-            errno: 0,
+            cores: set_of(start.cores),
+            parent: getpid(),
+            failed: None,
         };
         let everything = SignalSet::all().block();
         let top = self.stack.as_mut_ptr_range().end;
@@ -184,14 +182,12 @@ impl Starter {
                 error: failed,
             });
         }
-        if let Some(step) = Step::from_number(child.step)
-            && child.errno != 0
-        {
-            // SAFETY: reaps the child that has just exited; the status is not wanted.
-            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        if let Some((step, error)) = child.failed {
+            // Reaps the child that has just exited; how is not wanted.
+            let _ = rustix::process::waitpid(Pid::from_raw(pid), WaitOptions::empty());
             return Err(StartError {
                 step,
-                error: io::Error::from_raw_os_error(child.errno),
+                error: error.into(),
             });
         }
         Ok(pid as u32)
@@ -200,49 +196,52 @@ impl Starter {
 
 /// The first instructions of a new process. Shares the parent's memory: nothing here may allocate,
 /// panic or return.
-extern "C" fn child_main(child: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `start` hands over a live `ChildStart` that only this process uses until it executes. All
-    // calls are async-signal-safe and get pointers into that value.
-    unsafe {
-        let child = &mut *child.cast::<ChildStart<'_>>();
-        let start = child.start;
-        libc::setpgid(0, 0);
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if libc::getppid() != child.parent {
-            // The parent died before it could be asked to take us along.
-            libc::_exit(127);
-        }
-        // A new process starts with the parent's mask of cores, so an empty list needs no call.
-        if !start.cores.is_empty()
-            && libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const child.cores) != 0
-        {
-            give_up(child, Step::Bind);
-        }
-        for target in 0..3 {
-            let source = start.standard[target].as_raw_fd();
-            let target = target as libc::c_int;
-            let done = if source == target {
-                libc::fcntl(target, libc::F_SETFD, 0)
-            } else {
-                libc::dup2(source, target)
-            };
-            if done < 0 {
-                give_up(child, Step::Standard);
-            }
-        }
-        if let Some(fd) = start.inherit {
-            libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0);
-        }
-        if let Some(directory) = start.directory
-            && libc::chdir(directory.as_ptr()) != 0
-        {
-            give_up(child, Step::Directory);
-        }
-        let files = libc::rlimit {
-            rlim_cur: start.files.soft,
-            rlim_max: start.files.hard,
+extern "C" fn child_main(child: *mut c_void) -> c_int {
+    // SAFETY: `start` hands over a live `ChildStart` that only this process uses until it executes.
+    let child = unsafe { &mut *child.cast::<ChildStart<'_>>() };
+    let error = become_program(child);
+    child.failed = Some(error);
+    // SAFETY: ends the process without running anything else.
+    unsafe { libc::_exit(127) }
+}
+
+/// Returns when a step fails. System calls without a detour by the C library, but for signals and the program.
+fn become_program(child: &ChildStart<'_>) -> (Step, Errno) {
+    let start = child.start;
+    let _ = setpgid(None, None);
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    if getppid() != Some(child.parent) {
+        // The parent died before it could be asked to take us along.
+        // SAFETY: ends the process without running anything else.
+        unsafe { libc::_exit(127) }
+    }
+    // A new process starts with the parent's mask of cores, so an empty list needs no call.
+    if !start.cores.is_empty()
+        && let Err(error) = sched_setaffinity(None, &child.cores)
+    {
+        return (Step::Bind, error);
+    }
+    for (target, source) in start.standard.iter().enumerate() {
+        let done = match target {
+            _ if source.as_raw_fd() == target as i32 => fcntl_setfd(source, FdFlags::empty()),
+            0 => dup2_stdin(source),
+            1 => dup2_stdout(source),
+            _ => dup2_stderr(source),
         };
-        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
+        if let Err(error) = done {
+            return (Step::Standard, error);
+        }
+    }
+    if let Some(fd) = start.inherit {
+        let _ = fcntl_setfd(fd, FdFlags::empty());
+    }
+    if let Some(Err(error)) = start.directory.map(chdir) {
+        return (Step::Directory, error);
+    }
+    let _ = start.files.set();
+    // SAFETY: async-signal-safe calls with pointers into what `child` refers to; SIG_DFL runs no code of ours. The
+    // address of the thread's errno is valid.
+    let errno = unsafe {
         // Rust programs ignore SIGPIPE, and what is ignored stays so across exec.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::sigprocmask(
@@ -255,21 +254,9 @@ extern "C" fn child_main(child: *mut libc::c_void) -> libc::c_int {
             start.arguments.as_ptr(),
             start.environment.as_ptr(),
         );
-        give_up(child, Step::Execute)
-    }
-}
-
-/// Reports the failed step to the parent and ends.
-///
-/// # Safety
-/// Only for [`child_main`].
-unsafe fn give_up(child: &mut ChildStart<'_>, step: Step) -> ! {
-    child.step = step as i32;
-    // SAFETY: reads this thread's errno and ends the process without running anything else.
-    unsafe {
-        child.errno = *libc::__errno_location();
-        libc::_exit(127)
-    }
+        *libc::__errno_location()
+    };
+    (Step::Execute, Errno::from_raw_os_error(errno))
 }
 
 #[cfg(test)]

@@ -2,11 +2,17 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::ioctl;
+use rustix::process::{
+    Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open, waitid, waitpid,
+};
 
 use crate::descriptor::PollSet;
 use crate::signal;
@@ -25,12 +31,13 @@ pub enum Reaped {
 /// Reaps a child that has ended; does not block.
 #[must_use]
 pub fn reap() -> Reaped {
-    let mut status = 0;
-    // SAFETY: `status` is a valid place for the result.
-    match unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) } {
-        0 => Reaped::NoneYet,
-        pid if pid > 0 => Reaped::Child(pid as u32, ExitStatus::from_raw(status)),
-        _ => Reaped::NoChildren,
+    match rustix::process::wait(WaitOptions::NOHANG) {
+        Ok(None) => Reaped::NoneYet,
+        Ok(Some((pid, status))) => {
+            let status = ExitStatus::from_raw(status.as_raw());
+            Reaped::Child(pid.as_raw_pid() as u32, status)
+        }
+        Err(_) => Reaped::NoChildren,
     }
 }
 
@@ -39,18 +46,16 @@ pub fn reap() -> Reaped {
 /// # Errors
 /// When it is not a child of this process.
 pub fn reap_one(pid: u32) -> io::Result<ExitStatus> {
-    let mut status = 0;
-    loop {
-        // SAFETY: `status` is a valid place for the result.
-        let got = unsafe { libc::waitpid(pid as libc::pid_t, &raw mut status, 0) };
-        if got >= 0 {
-            return Ok(ExitStatus::from_raw(status));
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+    let child = process(pid)?;
+    let ended = || waitpid(Some(child), WaitOptions::empty());
+    let (_, status) = retry_on_intr(ended)?.ok_or(Errno::CHILD)?;
+    Ok(ExitStatus::from_raw(status.as_raw()))
+}
+
+/// A process as the kernel names it; 0 is none.
+fn process(pid: u32) -> rustix::io::Result<Pid> {
+    let number = i32::try_from(pid).ok();
+    number.and_then(Pid::from_raw).ok_or(Errno::SRCH)
 }
 
 /// Facts about a process, from `/proc/<pid>/stat`.
@@ -106,8 +111,7 @@ impl ThreadState {
     /// Of the calling thread; None where the system does not tell.
     #[must_use]
     pub fn of_caller() -> Option<ThreadState> {
-        // SAFETY: no arguments, no memory.
-        let thread = unsafe { libc::gettid() };
+        let thread = crate::cpu::thread_number();
         let file = fs::File::open(format!("/proc/self/task/{thread}/stat")).ok()?;
         Some(ThreadState(file))
     }
@@ -224,18 +228,9 @@ pub fn kill_descendants(except: &[u32], within: Duration) -> bool {
 /// Whether this process has children now, and which.
 #[must_use]
 pub fn children() -> Vec<u32> {
-    // SAFETY: an all-zero siginfo_t is a valid place for the result.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `info` is a valid place; nothing is reaped (WNOWAIT).
-    let some = unsafe {
-        libc::waitid(
-            libc::P_ALL,
-            0,
-            &raw mut info,
-            libc::WEXITED | libc::WNOHANG | libc::WNOWAIT,
-        )
-    } == 0;
-    if !some {
+    // Nothing is reaped (NOWAIT).
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    if waitid(WaitId::All, options).is_err() {
         return Vec::new();
     }
     let me = std::process::id();
@@ -257,7 +252,7 @@ fn kill_checked(facts: &ProcessFacts) {
             }
         }
         // Before Linux 5.3, or forbidden: by number.
-        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+        Err(error) if Errno::from_io_error(&error) != Some(Errno::SRCH) => {
             let _ = signal::send(facts.pid, libc::SIGKILL);
         }
         Err(_) => {}
@@ -276,13 +271,7 @@ impl PidFd {
     /// # Errors
     /// When there is no such process or the kernel is older than 5.3.
     pub fn open(pid: u32) -> io::Result<PidFd> {
-        // SAFETY: no memory involved.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel just gave us this descriptor.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        let fd = pidfd_open(process(pid)?, PidfdFlags::empty())?;
         Ok(PidFd { fd })
     }
 
@@ -291,7 +280,7 @@ impl PidFd {
         self.signal(libc::SIGKILL);
     }
 
-    /// Sends the process a signal.
+    /// Sends the process a signal: any, also one of those without a name, which `rustix` has not.
     pub fn signal(&self, signal: i32) {
         // SAFETY: the descriptor is open; no signal information is handed over.
         unsafe {
@@ -329,7 +318,7 @@ impl PidFd {
         /// `PIDFD_INFO_EXIT`
         const EXIT: u64 = 1 << 3;
         /// `PIDFD_GET_INFO`: reads and writes the structure, number 11 of the type 0xff.
-        const GET_INFO: u64 = 3 << 30 | (size_of::<Information>() as u64) << 16 | 0xff << 8 | 11;
+        const GET_INFO: ioctl::Opcode = ioctl::opcode::read_write::<Information>(0xff, 11);
         if !self.has_ended() {
             return None;
         }
@@ -340,16 +329,12 @@ impl PidFd {
             mask: EXIT,
             ..Information::default()
         };
-        // SAFETY: the descriptor is open and the structure has the size that the number tells.
-        let done = unsafe {
-            libc::ioctl(
-                self.fd.as_raw_fd(),
-                GET_INFO as libc::c_ulong,
-                &raw mut information,
-            )
-        };
-        (done == 0 && information.mask & EXIT != 0)
-            .then(|| ExitStatus::from_raw(information.exit_code))
+        // SAFETY: the structure is the one of this number, and has the size that it tells.
+        unsafe {
+            let get = ioctl::Updater::<GET_INFO, _>::new(&mut information);
+            ioctl::ioctl(&self.fd, get).ok()?;
+        }
+        (information.mask & EXIT != 0).then(|| ExitStatus::from_raw(information.exit_code))
     }
 }
 

@@ -19,7 +19,7 @@ impl Drop for Owned {
             Owned::Heap(bytes) => drop(unsafe { Box::from_raw(bytes) }),
             Owned::Pages(at, len) => {
                 // SAFETY: the mapping was made in `pages` and nobody refers to it any more.
-                unsafe { libc::munmap(at as *mut libc::c_void, len) };
+                let _ = unsafe { rustix::mm::munmap(at as *mut _, len) };
             }
             Owned::Kept(_) => {}
         }
