@@ -31,7 +31,7 @@ pub fn allgather(ranks: Ranks, recv: Block, in_place: bool, tuning: &Tuning) -> 
     b.finish()
 }
 
-/// `MPI_Allgatherv`. `recv` has a part for each rank; what is sent has as many bytes as the own part.
+/// `MPI_Allgatherv`. `recv` has a part for each rank; what is sent has as many bytes as this rank's part.
 pub fn allgatherv(ranks: Ranks, recv: &[Part], in_place: bool, tuning: &Tuning) -> Schedule {
     let sizes: Vec<u64> = recv.iter().map(|part| part.bytes).collect();
     // Parts may lie anywhere, so only one at a time is a region.
@@ -46,7 +46,7 @@ pub fn allgatherv(ranks: Ranks, recv: &[Part], in_place: bool, tuning: &Tuning) 
     b.finish()
 }
 
-/// Copies the own block to its place.
+/// Copies this rank's block to its place.
 fn place_own(b: &mut Builder, own: Region, in_place: bool) -> Option<Id> {
     if in_place {
         None
@@ -97,7 +97,7 @@ fn bruck(
     adjacent: bool,
 ) {
     let Ranks { rank, size } = ranks;
-    // Offsets in the temporary, where the own block is first and that of the rank before it last.
+    // Offsets in the temporary, where this rank's block is first and that of the rank before it last.
     let mut offsets = vec![0];
     for i in 0..size {
         offsets.push(offsets[i as usize] + sizes[((rank + i) % size) as usize]);

@@ -127,7 +127,7 @@ fn parts(
     b.finish()
 }
 
-/// Exchanges everything directly and copies the own part.
+/// Exchanges everything directly and copies this rank's part.
 fn spread(
     b: &mut Builder,
     ranks: Ranks,

@@ -5,7 +5,7 @@ use crate::bcast::windowed;
 use crate::builder::{Builder, Id};
 use crate::schedule::{Peer, Region};
 
-/// The receives from and sends to each rank (at the own rank: none).
+/// The receives from and sends to each rank (for this rank: none).
 pub(crate) struct Exchanged {
     pub came: Vec<Option<Id>>,
     pub sent: Vec<Option<Id>>,
@@ -67,7 +67,7 @@ pub(crate) fn combine_by_rank(
     let mut ready = came[0];
     for peer in 1..size {
         let right = if peer == rank { own } else { slot(peer) };
-        // A result that replaces the own operand must not be combined from it on the left.
+        // A result that replaces this rank's operand must not be combined from it on the left.
         let out = result
             .filter(|&out| peer + 1 == size && out != held)
             .unwrap_or_else(|| slot(peer));

@@ -71,7 +71,7 @@ pub(crate) struct Halving<'a> {
 }
 
 pub(crate) struct Halved {
-    /// After this, the own elements in `work` are complete.
+    /// After this, this rank's elements in `work` are complete.
     pub ready: Option<Id>,
     /// For each round, the last first, the step that sends from `work`, if it did: it must be complete before what it
     /// sent is overwritten.

@@ -308,7 +308,7 @@ pub fn inter_reduce_scatter(
     b.finish()
 }
 
-/// Exchanges with all remote ranks, beginning with the own number, a window at a time.
+/// Exchanges with all remote ranks, beginning with this rank's number, a window at a time.
 fn spread(
     inter: Inter,
     from: impl Fn(u32) -> Region,

@@ -8,7 +8,7 @@ pub const TAGS: u32 = 256;
 /// A process, seen from the one that executes the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// A rank of the own group: of the communicator, or of the local group of an intercommunicator.
+    /// A rank of this process's group: of the communicator, or of the local group of an intercommunicator.
     Local(u32),
     /// A rank of an intercommunicator's remote group.
     Remote(u32),

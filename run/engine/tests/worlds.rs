@@ -79,11 +79,11 @@ fn layout(strided: bool) -> (Arc<Datatype>, usize) {
 
 fn filled(bytes: &[u8], strided: bool) -> (Mem, Data) {
     let (datatype, stretch) = layout(strided);
-    let mut laid = vec![0; bytes.len() * stretch];
+    let mut spaced = vec![0; bytes.len() * stretch];
     for (i, four) in bytes.chunks(4).enumerate() {
-        laid[i * 4 * stretch..i * 4 * stretch + 4].copy_from_slice(four);
+        spaced[i * 4 * stretch..i * 4 * stretch + 4].copy_from_slice(four);
     }
-    let mem = Mem::from_vec(laid);
+    let mem = Mem::from_vec(spaced);
     let data = Data::typed(mem.clone(), bytes.len() as u64 / 4, &datatype);
     (mem, data)
 }

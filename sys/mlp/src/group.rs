@@ -149,7 +149,7 @@ pub struct ThreadSlot {
     pub thread: AtomicU32,
 }
 
-/// Who uses the CPU of a slot. A process is told by its number in the group.
+/// Who uses the CPU of a slot. A process is named by its number in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// The process that has it.
@@ -326,7 +326,7 @@ impl Arena {
     #[inline]
     pub fn member(&self, process: u32) -> &Member {
         assert!((1..=MAX_PROCESSES).contains(&process), "process {process}");
-        // SAFETY: the table has so many entries (checked); all fields are atomics.
+        // SAFETY: the table has that many entries (checked); all fields are atomics.
         unsafe { self.at::<Member>(MEMBERS).add(process as usize).as_ref() }
     }
 

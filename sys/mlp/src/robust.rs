@@ -12,7 +12,7 @@
 //!
 //! **The lock** is one word: 0 when free, else the holder's holder (process and thread) and a bit that says that somebody may
 //! sleep. It is the mutex of Drepper's "Futexes are tricky" with an owner. A waiter that finds the holder's process
-//! dead takes the lock over by compare-and-swap and is told so; the dead holder's holder never becomes valid again,
+//! dead takes the lock over by compare-and-swap and learns it; the dead holder's number never becomes valid again,
 //! because a group's process numbers are not used twice. Memory order: the winning compare-and-swap acquires what the
 //! former holder released by its swap. After a death there is no release; what the dead process wrote before is in
 //! the common memory all the same, since its cores' caches are coherent and the kernel's death notice came after.
@@ -242,7 +242,7 @@ pub struct RobustBarrier {
     unused2: [u64; 6],
 }
 
-/// A member of the barrier has gone, so it will never be complete. All its members are told so.
+/// A member of the barrier has gone, so it will never be complete. All its members learn it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 

@@ -224,7 +224,7 @@ impl<'a> Widest<'a> {
     fn block(self, inout: &[u8], input: &[u8]) -> usize {
         let len = inout.len();
         let (changed, read) = (inout.as_ptr().addr(), input.as_ptr().addr());
-        let turns = |sweep: &Sweep| sweep.takes_way_back(changed, read, len);
+        let turns = |sweep: &Sweep| sweep.is_reversed(changed, read, len);
         match self.sweep.is_some_and(turns) {
             true => 8 << 10,
             false => len,

@@ -160,8 +160,8 @@ enum Way {
     Plain,
     /// A socket: each call says that it must not block.
     Socket,
-    /// A terminal or pipe that could not be opened anew: writes of at most so many bytes, after
-    /// the descriptor is told to be writable. A writable pipe has room for a page.
+    /// A terminal or pipe that could not be opened anew: writes of at most this many bytes, after
+    /// the kernel reports the descriptor as writable. A writable pipe has room for a page.
     Small(usize),
 }
 

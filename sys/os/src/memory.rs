@@ -74,7 +74,7 @@ fn meminfo(text: &str, name: &str) -> Option<u64> {
 /// When there is no such node or the process may not use it.
 pub fn take_from(node: u32) -> io::Result<()> {
     let mask = mask(node)?;
-    // SAFETY: the kernel reads as many bits of `mask` as are told, one less than its length, as it counts.
+    // SAFETY: the kernel reads as many bits of `mask` as the call says, one less than its length, as it counts.
     let done = unsafe {
         libc::syscall(
             libc::SYS_set_mempolicy,
@@ -125,7 +125,7 @@ pub fn nodes_of(address: usize, bytes: usize) -> io::Result<Vec<Option<u32>>> {
     let mut all = Vec::with_capacity(pages.len());
     for pages in pages.chunks(512) {
         let mut status = [0i32; 512];
-        // SAFETY: both arrays have at least as many entries as are told; without a list of nodes nothing is moved.
+        // SAFETY: both arrays have at least as many entries as the call says; without a list of nodes nothing is moved.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_move_pages,

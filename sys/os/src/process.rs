@@ -74,7 +74,7 @@ pub fn parent() -> u32 {
     rustix::process::Pid::as_raw(rustix::process::getppid()) as u32
 }
 
-/// Sets a variable of the own environment, if that is possible: not while the process has several threads, which might be
+/// Sets a variable of this process's environment, if that is possible: not while the process has several threads, which might be
 /// reading it. Returns whether it was set.
 pub fn set_variable(name: &str, value: &str) -> bool {
     let alone = fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);

@@ -31,7 +31,7 @@ impl Sweep {
     /// Whether an operation on operands of `len` bytes at these addresses is best done from the end. To be asked once for each
     /// operation, right before it.
     #[inline]
-    pub(crate) fn takes_way_back(&self, changed: usize, read: usize, len: usize) -> bool {
+    pub(crate) fn is_reversed(&self, changed: usize, read: usize, len: usize) -> bool {
         WORTH.contains(&len) && self.turns([changed, read])
     }
 
@@ -89,7 +89,7 @@ mod tests {
             sweep.turns([changed, read])
         });
         assert_eq!(back, [false, true, false, true, false, true, false]);
-        let is_worth = |len| sweep.takes_way_back(6, 5, len);
+        let is_worth = |len| sweep.is_reversed(6, 5, len);
         assert!(!is_worth(WORTH.start - 1) && !is_worth(WORTH.end));
         assert!(is_worth(WORTH.start) && !is_worth(WORTH.start));
     }

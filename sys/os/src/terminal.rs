@@ -91,7 +91,7 @@ mod tests {
             .spawn(Command::new("sh").args(["-c", "test -t 0 && test -t 1 && echo yes"]))
             .unwrap();
         let mut text = Vec::new();
-        // The end of a terminal's output is told as an error (EIO), after the data.
+        // The end of a terminal's output is reported as an error (EIO), after the data.
         let _ = master.read_to_end(&mut text);
         assert!(child.wait().unwrap().success());
         assert_eq!(String::from_utf8_lossy(&text).trim(), "yes");

@@ -75,7 +75,7 @@ impl Piece {
     /// `len` of its bytes from `start` on.
     ///
     /// # Panics
-    /// When it has not so many.
+    /// When it has fewer.
     #[must_use]
     #[inline(always)]
     pub fn part(self, start: usize, len: usize) -> Piece {
@@ -428,7 +428,7 @@ impl Mem {
         }
     }
 
-    /// From the offset of a word of so many bytes beside `base` to its address, which panics when the claim does not cover it.
+    /// From the offset of a word of that many bytes beside `base` to its address, which panics when the claim does not cover it.
     #[inline(always)]
     fn words(
         &self,
@@ -591,7 +591,7 @@ impl fmt::Debug for Mem {
 /// A copy of numbers in memory of the C library's, which the program gets and frees; null when there is none left.
 #[must_use]
 pub fn malloc_copy(values: &[i64]) -> *mut i64 {
-    // SAFETY: `malloc` gives so much memory, aligned for numbers, or null; the copy stays inside.
+    // SAFETY: `malloc` gives that much memory, aligned for numbers, or null; the copy stays inside.
     unsafe {
         let at = libc::malloc(size_of_val(values).max(1)).cast::<i64>();
         if !at.is_null() {

@@ -77,7 +77,7 @@ impl Lines {
     }
 }
 
-/// `inout[i] = f(input[i], inout[i])` in vectors of 64 bytes, blocks of about so many bytes from the last one on.
+/// `inout[i] = f(input[i], inout[i])` in vectors of 64 bytes, blocks of about that many bytes from the last one on.
 #[target_feature(enable = "avx,avx2,avx512f,avx512bw,avx512dq,avx512vl")]
 pub(crate) fn map_avx512<const N: usize>(
     inout: &mut [u8],

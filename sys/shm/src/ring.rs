@@ -488,7 +488,7 @@ impl Consumer {
         at
     }
 
-    /// Gives `lines` lines back. Returns true when that was told to the producer, who may wait for
+    /// Gives `lines` lines back. Returns true when that was published to the producer, which may wait for
     /// it.
     #[inline]
     pub fn release(&mut self, lines: u64) -> bool {

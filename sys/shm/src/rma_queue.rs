@@ -181,7 +181,7 @@ impl Entries {
         self.lock.0.key.enter(0)
     }
 
-    /// Gives the key back; so many entries are done now. Returns whether the other side may wait for it: then it must be woken.
+    /// Gives the key back; `done` entries are done now. Returns whether the other side may wait for it: then it must be woken.
     #[inline]
     #[must_use]
     pub fn leave(&self, done: u64) -> bool {

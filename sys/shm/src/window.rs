@@ -67,7 +67,7 @@ impl Block {
     }
 
     /// Views the block at `offset` of the arena of `owner`. None when it cannot be mapped or is not a
-    /// block of this version for so many ranks.
+    /// block of this version for that many ranks.
     #[must_use]
     pub fn open(segment: &Arc<Segment>, owner: u32, offset: u64, ranks: u32) -> Option<Block> {
         let block = Block::map(segment, owner, offset, ranks)?;

@@ -15,7 +15,7 @@
 //! | [`preempt`] | interrupting a thread that computes for long, while it is in the program's own code |
 //! | [`sleepers`] | who of several sleeps and may be woken for work |
 //! | [`tally`] | how a forker learns that what it forked is done |
-//! | [`shelf`] | counted pointers that one thread lays out and others look at |
+//! | [`shelf`] | counted pointers that one thread publishes and others read |
 //! | [`fiber`] | stacks of their own and the switch between them |
 
 pub mod deque;

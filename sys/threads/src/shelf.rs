@@ -1,4 +1,4 @@
-//! A shelf: counted pointers that one thread lays out and others look at.
+//! A shelf: counted pointers that one thread publishes and others read.
 //!
 //! Looking is two locked instructions (and taking a pointer one more), and nobody ever waits for anybody. Each slot has one state word:
 //!
@@ -8,7 +8,7 @@
 //! | `FILLED` + lookers | somebody may look | lookers come and go; the owner takes it where there is none |
 //! | `TAKEN` | the owner exchanges the value | the owner |
 //!
-//! What is withdrawn stays in its slot, covered, until the slot is needed for something else: to lay it out again, as is mostly done, is to
+//! What is retracted stays in its slot, retracted, until the slot is needed for something else: to publish it again, as is mostly done, is to
 //! uncover it, and that and withdrawing are plain stores. The slot's mark says whether it is covered, and what the owner wants lookers to know.
 //!
 //! Orderings: filling stores with release, looking comes in with acquire and so sees the pointer. Uncovering stores the mark with release, and
@@ -27,7 +27,7 @@ const LOOKER: u32 = 4;
 
 struct Slot<T: ?Sized> {
     state: AtomicU32,
-    /// How often something has been laid in, modulo the word.
+    /// How often something has been published, modulo the word.
     serial: AtomicU32,
     /// [`COVERED`], or what the owner gave.
     mark: AtomicU64,
@@ -41,7 +41,7 @@ const COVERED: u64 = u64::MAX;
 #[repr(align(128))]
 struct Hint(AtomicU32);
 
-/// What was laid into a slot, and when: nothing else that lies there later has the same.
+/// What was published in a slot, and when: nothing else that is there later has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub slot: u16,
@@ -113,20 +113,20 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
         is_there
     }
 
-    /// Gives what was laid out another mark.
+    /// Gives what was published another mark.
     pub fn mark(&self, place: Place, mark: u64) {
         let slot = &self.slots[usize::from(place.slot)];
         slot.mark.store(mark, Ordering::Release);
     }
 
-    /// Covers what was laid out. Who looks at it now keeps its own pointer.
+    /// Retracts what was published. A thread that reads it now keeps its own pointer.
     #[inline]
     pub fn withdraw(&self, place: Place) {
         let slot = &self.slots[usize::from(place.slot)];
         debug_assert_eq!(
             slot.serial.load(Ordering::Relaxed),
             place.serial,
-            "only what was laid out can be withdrawn"
+            "only what was published can be retracted"
         );
         slot.mark.store(COVERED, Ordering::Relaxed);
         self.count(u32::MAX);
@@ -288,14 +288,14 @@ mod tests {
                 });
             }
             let mut places = [None; 3];
-            let mut laid: usize = 0;
+            let mut published: usize = 0;
             // Miri takes a thousand times as long.
-            while laid < if cfg!(miri) { 50 } else { 50_000 } {
-                let (at, mark) = (laid % 3, laid as u64);
+            while published < if cfg!(miri) { 50 } else { 50_000 } {
+                let (at, mark) = (published % 3, published as u64);
                 let again = places[at].filter(|place| shelf.uncover(*place, mark));
                 let fill = || shelf.fill(Arc::clone(&values[at]), mark).ok();
                 if let Some(place) = again.or_else(fill) {
-                    laid += 1;
+                    published += 1;
                     shelf.withdraw(place);
                     places[at] = Some(place);
                 }

@@ -409,8 +409,8 @@ impl Channel {
             put(op, tag, len, fill);
             return Ok(());
         }
-        if !op.may_lay() {
-            self.wait(rank, None, || op.may_lay())?;
+        if !op.may_publish() {
+            self.wait(rank, None, || op.may_publish())?;
         }
         op.publish_large(len, fill);
         put(op, tag, 0, |_| {});

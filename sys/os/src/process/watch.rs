@@ -303,7 +303,7 @@ impl PidFd {
     }
 
     /// How the process `pid`, for which this stands, has ended, also when it is not this process's child; none while it lives and
-    /// where the kernel does not tell: a process that its parent has reaped is told of since Linux 6.15.
+    /// where the kernel does not say: a process that its parent has reaped is reported since Linux 6.15.
     #[must_use]
     pub fn how_it_ended(&self, pid: u32) -> Option<ExitStatus> {
         /// The kernel's `struct pidfd_info`, up to the exit code.
@@ -377,7 +377,7 @@ mod tests {
         };
         assert!(stops_running());
         sleeper.thread().unpark();
-        // Who joins a thread is told before that has left the kernel.
+        // A join returns before the thread has left the kernel.
         sleeper.join().unwrap();
         assert!(stops_running());
     }
@@ -387,7 +387,7 @@ mod tests {
         assert!(has_thread(thread_id()));
         let ended = std::thread::spawn(thread_id).join().unwrap();
         let began = Instant::now();
-        // Who joins a thread is told before that has left the kernel.
+        // A join returns before the thread has left the kernel.
         while has_thread(ended) && began.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -36,7 +36,7 @@ pub(super) unsafe fn copy_words(from: *const u8, to: *mut u8, len: usize) {
 /// As for [`copy_words`].
 #[inline(always)]
 pub(super) unsafe fn copy_alternating(from: *const u8, to: *mut u8, len: usize, sweep: &Sweep) {
-    if sweep.takes_way_back(to.addr(), from.addr(), len) {
+    if sweep.is_reversed(to.addr(), from.addr(), len) {
         // SAFETY: by the contract.
         unsafe { copy_back(from, to, len) }
     } else {

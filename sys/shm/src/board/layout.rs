@@ -12,7 +12,7 @@ pub const SLOT_BYTES: usize = 4096 - 8;
 /// Bytes that one rank can stage for all in one operation (a broadcast that does not fit a slot).
 pub const STAGE_BYTES: usize = 128 << 10;
 
-/// Contributions too long for a slot that a rank may have laid out: it writes a lane again when everybody has finished the
+/// Contributions too long for a slot that a rank may have published: it writes a lane again when everybody has finished the
 /// operation before the last.
 pub(super) const LANES: u64 = 2;
 /// Longest contribution in bytes.
@@ -30,7 +30,7 @@ pub(super) struct Slot {
 /// In a mark: the rank that wrote it has staged before.
 pub(super) const STAGED: u64 = 1 << 63;
 
-/// Ranks that a board can have: so many bits fit the page of claims.
+/// Ranks that a board can have: as many bits as fit the page of claims.
 pub(super) const MAX_RANKS: u32 = 32_768;
 
 #[repr(C, align(128))]

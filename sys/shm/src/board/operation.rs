@@ -10,7 +10,7 @@ use super::layout::{DEPTH, Gate, LANES, STAGE_BYTES, STAGED, Slot, number};
 /// Everybody has been seen to have come far enough.
 const MAY_PUT: u32 = 1;
 /// The lane is being written.
-const LAYING: u32 = 2;
+const PUBLISHING: u32 = 2;
 const HAS_PUT: u32 = 4;
 const HAS_STAGED: u32 = 8;
 const HAS_ARRIVED: u32 = 16;
@@ -77,7 +77,7 @@ impl<'b> Operation<'b> {
     #[inline]
     pub fn put(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(self.may_put(), "ranks are behind");
-        assert!(!self.has(HAS_PUT | LAYING), "a rank puts once");
+        assert!(!self.has(HAS_PUT | PUBLISHING), "a rank puts once");
         self.note(HAS_PUT, 0);
         let slot = self.board.slot(self.board.me, self.n);
         // SAFETY: this rank's slot, in which nobody reads operation n before its mark, nor an earlier
@@ -225,32 +225,32 @@ impl<'b> Operation<'b> {
             .then(|| unsafe { std::slice::from_raw_parts(at, len) })
     }
 
-    /// Whether this rank may lay out its part: everybody has finished the operation in which this lane was
+    /// Whether this rank may publish its part: everybody has finished the operation in which this lane was
     /// used before.
     #[must_use]
     #[inline]
-    pub fn may_lay(&self) -> bool {
+    pub fn may_publish(&self) -> bool {
         self.n < LANES || self.board.have_all_put(self.n + 1 - LANES)
     }
 
-    /// Lays out this rank's part, too long for a slot: `fill` writes `len` bytes. Before [`put`](Self::put), which
+    /// Publishes this rank's part, too long for a slot: `fill` writes `len` bytes. Before [`put`](Self::put), which
     /// publishes it.
     ///
     /// # Panics
-    /// When `len` is more than [`Board::lane_bytes`], when this rank [may not](Self::may_lay), and when it has put.
+    /// When `len` is more than [`Board::lane_bytes`], when this rank [may not](Self::may_publish), and when it has put.
     pub fn publish_large(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
-        assert!(self.may_lay(), "ranks are behind");
-        let in_order = !self.has(HAS_PUT | LAYING);
-        assert!(in_order, "a rank lays out before it puts");
-        self.note(LAYING, 0);
+        assert!(self.may_publish(), "ranks are behind");
+        let in_order = !self.has(HAS_PUT | PUBLISHING);
+        assert!(in_order, "a rank publishes large data before it puts");
+        self.note(PUBLISHING, 0);
         let lane = self.board.lane_at(self.board.me, self.n, len).as_ptr();
         // SAFETY: inside the board (see `lane_at`). This rank's lane, in which nobody reads operation n before
-        // the slot's mark, nor what it laid out LANES operations ago, since this rank may lay.
+        // the slot's mark, nor what it published LANES operations ago, since this rank may publish.
         fill(unsafe { std::slice::from_raw_parts_mut(lane, len) });
-        self.note(0, LAYING);
+        self.note(0, PUBLISHING);
     }
 
-    /// What `rank` laid out in this operation.
+    /// What `rank` published in this operation.
     ///
     /// # Panics
     /// When `len` is more than [`Board::lane_bytes`], and when `rank` [has put](Self::has_put) nothing.
