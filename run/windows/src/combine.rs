@@ -11,12 +11,16 @@ pub(super) fn apply(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
     apply_by(cpu::Widest::FORWARDS, op, basic, inout, input);
 }
 
-/// As [`apply`], in a way of going through long operands.
-#[inline]
+/// As [`apply`], in a way of going through long operands. A single number, the case of counters, takes no call.
+#[inline(always)]
 pub(super) fn apply_by(way: cpu::Widest<'_>, op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
-    if op == Op::NoOp || reduce::apply_to_number(op, basic, inout, input) {
-        return;
+    if op != Op::NoOp && !reduce::apply_to_number(op, basic, inout, input) {
+        apply_to_elements(way, op, basic, inout, input);
     }
+}
+
+#[inline(never)]
+fn apply_to_elements(way: cpu::Widest<'_>, op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
     if op == Op::Replace {
         inout.copy_from_slice(input);
         return;

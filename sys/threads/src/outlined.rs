@@ -234,8 +234,6 @@ impl Frame {
     /// Copies the arguments of `call` here.
     #[inline]
     pub fn load(&mut self, call: &TaskCall<'_>) {
-        // None while they come: a panic of the copying function leaves half of them.
-        self.body = None;
         if call.size > size_of::<[usize; INLINE_WORDS]>() || call.align > INLINE_ALIGN {
             self.make_room(call.size, call.align);
         } else if !self.large.is_empty() {
@@ -243,8 +241,12 @@ impl Frame {
         }
         let at = self.arguments();
         match call.copy {
-            // SAFETY: by the promise of `TaskCall::new`; `at` is room for `size` bytes, aligned.
-            Some(copy) => unsafe { copy(at, call.data) },
+            Some(copy) => {
+                // None while they come: a panic of the copying function leaves half of them.
+                self.body = None;
+                // SAFETY: by the promise of `TaskCall::new`; `at` is room for `size` bytes, aligned.
+                unsafe { copy(at, call.data) }
+            }
             // SAFETY: as above.
             None => unsafe { copy_words(call.data.cast(), at.cast(), call.size) },
         }
