@@ -3,13 +3,18 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use margay_sys_os::memory;
+use margay_sys_os::{cpu, memory};
 
 use crate::scheduler::warn;
 
 /// Mappings that a member may need: its stack and that of the thread whose thread-local variables
 /// it has, each with a guard page.
 const MAPPINGS: u64 = 4;
+
+/// What the C library's allocator reserves for a thread that allocates, 64 MiB of address space ...
+const ARENA_BYTES: u64 = 64 << 20;
+/// ... for this many threads for each core.
+const ARENAS_OF_A_CORE: u64 = 8;
 
 /// What is known of the limits.
 #[derive(Debug, Default)]
@@ -36,6 +41,7 @@ impl MemberLimit {
             memory::address_space_left(),
             memory::mappings_left(),
             stack_bytes as u64,
+            cpu::online_cores() as u64 * ARENAS_OF_A_CORE,
         );
         if u64::from(wanted) <= most {
             self.checked.store(wanted, Ordering::Relaxed);
@@ -51,14 +57,24 @@ impl MemberLimit {
     }
 }
 
-/// The most members, at least 1, and the limit by which there are no more. Half of the address space
-/// and an eighth of the mappings are left to the program.
+/// The most members, at least 1, and the limit by which there are no more, with at most this many
+/// arenas of the allocator. An eighth of the address space and of the mappings is left to the
+/// program.
 fn most(
     address_space: Option<u64>,
     mappings: Option<u64>,
     stack_bytes: u64,
+    arenas: u64,
 ) -> (u64, &'static str) {
-    let by_space = address_space.map_or(u64::MAX, |left| left / 2 / stack_bytes.max(1));
+    let by_space = address_space.map_or(u64::MAX, |left| {
+        let usable = left - left / 8;
+        let with_arenas = usable / stack_bytes.saturating_add(ARENA_BYTES);
+        if with_arenas < arenas {
+            with_arenas
+        } else {
+            (usable - arenas * ARENA_BYTES) / stack_bytes.max(1)
+        }
+    });
     let by_mappings = mappings.map_or(u64::MAX, |left| (left - left / 8) / MAPPINGS);
     if by_space <= by_mappings {
         // The first member has the stack of the thread that encounters the region.
@@ -76,14 +92,16 @@ mod tests {
 
     #[test]
     fn the_limit_that_allows_less_decides_and_is_named() {
-        assert_eq!(most(None, None, 8 << 20).0, u64::MAX);
-        let (members, limit) = most(Some(64 << 20), Some(65_000), 8 << 20);
-        assert_eq!(members, 5);
+        let stack = 8 << 20;
+        assert_eq!(most(None, None, stack, 16).0, u64::MAX);
+        let (members, limit) = most(Some(256 << 20), Some(65_000), stack, 16);
+        assert_eq!(members, 4);
         assert!(limit.contains("ulimit -v"));
-        let (members, limit) = most(None, Some(800), 8 << 20);
+        assert_eq!(most(Some(8 << 30), None, stack, 16).0, 769);
+        let (members, limit) = most(None, Some(800), stack, 16);
         assert_eq!(members, 176);
         assert!(limit.contains("max_map_count"));
-        assert_eq!(most(Some(0), Some(65_000), 8 << 20).0, 1);
+        assert_eq!(most(Some(0), Some(65_000), stack, 16).0, 1);
     }
 
     #[test]

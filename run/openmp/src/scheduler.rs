@@ -82,7 +82,9 @@ impl Scheduler {
     /// The main thread has ended before the process: workers end when no other thread uses them, so
     /// that they do not keep the process.
     pub(crate) fn main_has_ended(&self) {
-        self.has_lost_main.store(true, Ordering::SeqCst);
+        if self.has_lost_main.swap(true, Ordering::SeqCst) {
+            return;
+        }
         if let Some(pool) = self.pool.get() {
             natively(|| pool.main_thread_has_ended());
         }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use margay_run_threads::{Offer, Worker, with_current_worker};
 use margay_sys_os::clock::Clock;
-use margay_sys_os::fence;
+use margay_sys_os::{fence, process};
 use margay_sys_threads::deque::{self, Owner, Stealer};
 use margay_sys_threads::static_ref::{Handoff, StaticRef};
 
@@ -374,6 +374,10 @@ impl Team {
         // A thread that calls OpenMP while it ends may still have its context.
         if self.initial.is_over.load(Ordering::Relaxed) {
             self.give_back(None);
+        }
+        // Where the library was loaded by another thread, this is the first that it learns of it.
+        if process::thread_id() == std::process::id() {
+            self.runtime.main_thread_has_ended();
         }
     }
 
