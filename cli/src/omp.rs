@@ -3,10 +3,13 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use margay_core_openmp::environment::ENV_COPIES;
 
 use crate::options::OmpOptions;
 
@@ -19,7 +22,7 @@ pub fn run(options: &OmpOptions) -> Result<(), String> {
     let folder = library()?;
     let program = find(name)?;
     let bytes = fs::read(&program).unwrap_or_default();
-    if let Some(told) = objection(&program, &bytes) {
+    if let Some(told) = secure(&program).or_else(|| objection(&program, &bytes)) {
         return Err(told);
     }
     if !names_libgomp(&bytes) {
@@ -29,17 +32,48 @@ pub fn run(options: &OmpOptions) -> Result<(), String> {
             program.display()
         );
     }
-    let mut path = folder.into_os_string();
-    if let Some(others) = env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
-        path.push(":");
-        path.push(others);
+    let file = folder.join("libgomp.so.1");
+    if options.verbose {
+        eprintln!(
+            "margay omp: {} runs with {}",
+            program.display(),
+            file.display()
+        );
     }
+    let copies = if options.verbose { "verbose" } else { "others" };
     let failed = Command::new(&program)
         .arg0(name)
         .args(arguments)
-        .env("LD_LIBRARY_PATH", path)
+        .env(
+            "LD_LIBRARY_PATH",
+            list(folder.as_os_str(), "LD_LIBRARY_PATH"),
+        )
+        .env("LD_PRELOAD", list(preloaded(&file), "LD_PRELOAD"))
+        .env(ENV_COPIES, copies)
         .exec();
     Err(format!("{}: cannot be run: {failed}", program.display()))
+}
+
+/// Returns what the loader is to load before all other libraries, so that its symbols are found before
+/// those of copies under other names (`libgomp-HASH.so.1.0.0` in Python's wheels). Paths in its list
+/// end at blanks and colons: the loader finds the name by `LD_LIBRARY_PATH` then.
+fn preloaded(file: &Path) -> &OsStr {
+    let bytes = file.as_os_str().as_bytes();
+    if bytes.iter().any(|byte| b" :\t\n".contains(byte)) {
+        OsStr::new("libgomp.so.1")
+    } else {
+        file.as_os_str()
+    }
+}
+
+/// Returns a list of the environment with `first` in front.
+fn list(first: &OsStr, variable: &str) -> OsString {
+    let mut list = first.to_owned();
+    if let Some(others) = env::var_os(variable).filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    list
 }
 
 /// Returns the folder with `libgomp.so.1`, beside this command.
@@ -83,6 +117,24 @@ fn find(name: &OsStr) -> Result<PathBuf, String> {
         })
 }
 
+/// Why the loader heeds no variables for a program, if it runs with the rights of another user.
+fn secure(program: &Path) -> Option<String> {
+    const SET_USER: u32 = 0o4000;
+    const SET_GROUP: u32 = 0o2000;
+    let (file, own) = fs::metadata(program)
+        .ok()
+        .zip(fs::metadata("/proc/self").ok())?;
+    let is_other = (file.mode() & SET_USER != 0 && file.uid() != own.uid())
+        || (file.mode() & SET_GROUP != 0 && file.gid() != own.gid());
+    is_other.then(|| {
+        format!(
+            "{}: it runs with the rights of another user or group (setuid, setgid), so the loader takes no other \
+             library for it; run a copy without these bits",
+            program.display()
+        )
+    })
+}
+
 /// Why the library can have no effect on a program, if that can be seen.
 fn objection(program: &Path, bytes: &[u8]) -> Option<String> {
     if !bytes.starts_with(b"\x7fELF") {
@@ -90,7 +142,7 @@ fn objection(program: &Path, bytes: &[u8]) -> Option<String> {
     }
     let names = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
     let program = program.display();
-    if names(b"libgomp.so.1\0") {
+    if names_libgomp(bytes) {
         return None;
     }
     if names(b"GOMP_parallel\0") {
@@ -106,10 +158,11 @@ fn objection(program: &Path, bytes: &[u8]) -> Option<String> {
     None
 }
 
-/// Whether a program itself, and not only perhaps a library that it loads, uses libgomp.
+/// Whether a program itself, and not only perhaps a library that it loads, uses libgomp, also under
+/// the name of a bundled copy.
 fn names_libgomp(bytes: &[u8]) -> bool {
-    let text = b"libgomp.so.1\0";
-    !bytes.starts_with(b"\x7fELF") || bytes.windows(text.len()).any(|part| part == text)
+    let names = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+    !bytes.starts_with(b"\x7fELF") || names(b"libgomp.so.1\0") || names(b"\0libgomp-")
 }
 
 #[cfg(test)]
@@ -122,10 +175,19 @@ mod tests {
         assert!(told(b"libgomp.so.1\0").is_none());
         assert!(told(b"GOMP_parallel\0").unwrap().contains("statically"));
         assert!(told(b"libomp.so.5\0").unwrap().contains("clang"));
+        assert!(told(b"libc\0libgomp-a34b3233.so.1.0.0\0GOMP_parallel\0").is_none());
         assert!(told(b"ld-linux").is_none() && !names_libgomp(b"\x7fELF ld-linux"));
         assert!(
             objection(Path::new("p"), b"#!/bin/sh\n").is_none() && names_libgomp(b"#!/bin/sh\n")
         );
+    }
+
+    #[test]
+    fn a_folder_with_a_blank_is_found_by_the_loaders_path() {
+        let plain = Path::new("/opt/margay/lib/gomp/libgomp.so.1");
+        assert_eq!(preloaded(plain), plain.as_os_str());
+        let blank = Path::new("/opt/my margay/lib/gomp/libgomp.so.1");
+        assert_eq!(preloaded(blank), "libgomp.so.1");
     }
 
     #[test]

@@ -60,6 +60,9 @@ pub enum Subcommand {
 /// Run an OpenMP program built by gcc or gfortran on Margay's threads.
 #[derive(Clone, Debug, Args)]
 pub struct OmpOptions {
+    /// Say which copies of libgomp Margay's takes the place of.
+    #[arg(short, long)]
+    pub verbose: bool,
     /// The program, and its arguments.
     #[arg(
         required = true,

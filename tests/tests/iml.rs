@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use margay_tests::{command, program, run, scratch, stage, succeed};
+use margay_tests::{command, program, run, scratch, stage, succeed, unprivileged};
 
 fn examples() -> PathBuf {
     stage().join("share/margay/examples/iml")
@@ -159,5 +159,42 @@ fn the_library_has_what_the_header_says() {
         "iml_getthreadid_",
     ] {
         assert!(fortran.iter().any(|other| other == name), "{name}");
+    }
+}
+
+#[test]
+fn limits_of_threads_and_memory_are_told_and_less_does() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = scratch();
+    let executable = compile(&program("iml").join("limits.c"), folder.path());
+    // Where another user finds both.
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("our folder");
+    let library = folder.path().join("libiml.so.1");
+    std::fs::copy(stage().join("lib/libiml.so.1"), library).expect("our folder");
+    for limit in ["-u 1", "-v 100000", "-v 40000", "-v 20000"] {
+        let mut limited = unprivileged(60);
+        limited
+            .args([
+                "bash",
+                "-c",
+                &format!("ulimit {limit}; exec \"$1\""),
+                "bash",
+            ])
+            .arg(&executable)
+            .env("LD_LIBRARY_PATH", folder.path());
+        let output = run(&mut limited);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!told.contains("panicked"), "{limit}: {told}");
+        let code = output.status.code();
+        assert!(matches!(code, Some(0 | 1)), "{limit}: {code:?} {told}");
+        if limit == "-u 1" {
+            assert_eq!(code, Some(0), "{told}");
+            let cores = margay_sys_os::cpu::usable_cores();
+            assert_eq!(
+                told.contains("libiml: the system starts 0 of"),
+                cores > 1,
+                "{told}"
+            );
+        }
     }
 }

@@ -304,6 +304,71 @@ fn threads_are_pinned_in_the_inherited_set() {
     );
 }
 
+/// Runtimes that may be here beside the compiler's: the name, and the variable by which a program built by gcc gets it.
+fn other_runtimes() -> Vec<(&'static str, &'static str, PathBuf)> {
+    let ours = ("Margay's", "LD_LIBRARY_PATH", stage().join("lib/gomp"));
+    let named = std::env::var_os("MARGAY_TEST_LIBOMP").map(PathBuf::from);
+    let installed = (11..30)
+        .rev()
+        .map(|version| PathBuf::from(format!("/usr/lib/llvm-{version}/lib/libomp.so.5")));
+    let libomp = named
+        .into_iter()
+        .chain(installed)
+        .find(|path| path.exists());
+    if libomp.is_none() {
+        println!("no libomp is here (MARGAY_TEST_LIBOMP names one)");
+    }
+    let libomp = libomp.map(|path| ("LLVM's", "LD_PRELOAD", path));
+    std::iter::once(ours).chain(libomp).collect()
+}
+
+#[test]
+fn every_runtimes_threads_are_pinned() {
+    let folder = scratch();
+    let executable = compile(folder.path(), "pinned");
+    let usable = cpu::affinity();
+    let cpu = |n: usize| usable[n % usable.len()];
+    for (name, variable, value) in other_runtimes() {
+        let with = |threads: &[&str]| pinned(quiet(&executable).env(variable, &value), threads);
+        let (lines, report) = with(&["1", "2", "1"]);
+        if margay_tests::one_cpu_a_core() {
+            let wanted = [("1.0", 0), ("2.0", 1), ("2.1", 2), ("3.0", 3)];
+            let wanted = wanted.map(|(thread, n)| format!("{thread}: {}", cpu(n)));
+            assert_eq!(lines, wanted, "{name}");
+        }
+        let is_bound = report.matches(" is bound\n").count();
+        let is_moved = report
+            .matches(" is bound to it when it runs this member\n")
+            .count();
+        assert_eq!(is_bound + is_moved, 4, "{name}: {report}");
+        if usable.len() > 1 {
+            assert_eq!(is_moved, 0, "{name}: {report}");
+        }
+        // More members than CPUs: each on its own, whichever thread runs it.
+        let (lines, report) = with(&["5"]);
+        if margay_tests::one_cpu_a_core() {
+            let wanted: Vec<String> = (0..5).map(|n| format!("1.{n}: {}", cpu(n))).collect();
+            assert_eq!(lines, wanted, "{name}");
+        }
+        assert!(!report.contains("not bound"), "{name}: {report}");
+    }
+}
+
+#[test]
+fn cpus_change_hands_with_every_runtime() {
+    let folder = scratch();
+    let executable = compile(folder.path(), "lend");
+    for (name, variable, value) in other_runtimes() {
+        let output = run(command("sh", 60)
+            .env("OMP_WAIT_POLICY", "passive")
+            .env(variable, value)
+            .args(["-c", "\"$1\" | cat", "sh"])
+            .arg(&executable));
+        assert_eq!(printed(&output), "ok\n", "{name}: {}", said(&output));
+    }
+    nothing_is_left(&executable);
+}
+
 /// A folder as `/sys`, in which each usable CPU has a node of its own: from the last node down.
 fn described_machine(folder: &Path) -> PathBuf {
     let usable = cpu::affinity();

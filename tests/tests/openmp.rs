@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use margay_tests::{command, program, run, scratch, stage, succeed};
+use margay_tests::{command, program, run, scratch, stage, succeed, unprivileged};
 
 fn library() -> PathBuf {
     stage().join("lib/gomp/libgomp.so.1")
@@ -241,7 +241,7 @@ fn the_library_exports_its_list_and_nothing_else() {
             (words[0].to_owned(), words[1].to_owned(), words.len() == 2)
         })
         .collect();
-    assert_eq!(listed.len(), 321);
+    assert_eq!(listed.len(), 322);
     assert_eq!(exported(&library()), listed);
     let all = succeed(
         command("readelf", 60)
@@ -268,5 +268,243 @@ fn the_list_is_that_of_the_installed_compiler() {
         assert!(missing.is_empty(), "{missing:?}");
     } else {
         println!("gcc {} has {} names more", version.trim(), missing.len());
+    }
+}
+
+/// A shell that sets a limit and becomes the program, with Margay's library found by the loader.
+fn limited(limit: &str, executable: &Path) -> Command {
+    let mut shell = command("sh", 120);
+    shell
+        .args(["-c", &format!("ulimit {limit}; exec \"$1\""), "sh"])
+        .arg(executable)
+        .env("LD_LIBRARY_PATH", stage().join("lib/gomp"));
+    shell
+}
+
+/// Exit code and standard output of a program that must neither panic nor die.
+fn ends_in_words(command: &mut Command) -> (i32, String, String) {
+    let output = run(command);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let code = output.status.code().unwrap_or(-1);
+    assert!(!told.contains("panicked"), "{told}");
+    assert!((0..124).contains(&code) || code == 127, "{code}: {told}");
+    (code, printed, told)
+}
+
+#[test]
+fn limits_of_memory_and_threads_leave_fewer_members_or_end_the_program_in_words() {
+    let folder = scratch();
+    let executable = compile("limits.c", &["-fopenmp"], folder.path());
+    let with = |variables: &[(&str, &str)]| {
+        ends_in_words(omp(&executable, 120).envs(variables.iter().copied()))
+    };
+    let (code, printed, _) = with(&[("OMP_STACKSIZE", "100G"), ("OMP_NUM_THREADS", "8")]);
+    assert_eq!((code, printed.as_str()), (0, "8 members PASSED\n"));
+    // More than any address space has.
+    let (code, printed, told) = with(&[("OMP_STACKSIZE", "1000000G"), ("OMP_NUM_THREADS", "8")]);
+    assert_eq!((code, printed.as_str()), (0, "8 members PASSED\n"));
+    assert!(
+        told.contains("no memory for another stack") && told.contains("ulimit -v"),
+        "{told}"
+    );
+    let (code, printed, told) = with(&[("OMP_NUM_THREADS", "100000")]);
+    assert!(code == 0 && printed.contains("PASSED"), "{code}: {told}");
+    if !printed.starts_with("100000 ") {
+        assert!(told.contains("vm.max_map_count"), "{told}");
+    }
+    let limit = [("OMP_NUM_THREADS", "100000"), ("OMP_THREAD_LIMIT", "3")];
+    assert_eq!(with(&limit).1, "3 members PASSED\n");
+
+    let (code, printed, told) =
+        ends_in_words(limited("-v 200000", &executable).env("OMP_NUM_THREADS", "64"));
+    assert!(code == 0 && printed.contains("PASSED"), "{code}: {told}");
+    assert!(told.contains("ulimit -v"), "{told}");
+    // From too little for the loader to enough.
+    for kilobytes in (4..=20).map(|n| n * n * 400) {
+        let limit = format!("-v {kilobytes}");
+        for members in ["2", "9"] {
+            let mut limited = limited(&limit, &executable);
+            let (code, _, told) = ends_in_words(limited.env("OMP_NUM_THREADS", members));
+            assert!(code == 0 || !told.is_empty(), "{kilobytes} KiB: {code}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_of_processes_leaves_the_threads_that_there_are() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = scratch();
+    let executable = compile("limits.c", &["-fopenmp"], folder.path());
+    // Where another user finds both.
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("our folder");
+    std::fs::copy(library(), folder.path().join("libgomp.so.1")).expect("our folder");
+    for members in ["2", "7"] {
+        let mut limited = unprivileged(60);
+        limited
+            .args(["bash", "-c", "ulimit -u 1; exec \"$1\"", "bash"])
+            .arg(&executable)
+            .env("LD_LIBRARY_PATH", folder.path())
+            .env("OMP_NUM_THREADS", members);
+        let (code, printed, told) = ends_in_words(&mut limited);
+        assert_eq!((code, printed), (0, format!("{members} members PASSED\n")));
+        let cores = margay_sys_os::cpu::usable_cores();
+        assert_eq!(told.contains("ulimit -u"), cores > 1, "{told}");
+        assert!(told.lines().count() <= 1, "{told}");
+    }
+}
+
+#[test]
+fn a_main_thread_that_ends_first_leaves_no_threads_and_values_are_destroyed() {
+    let folder = scratch();
+    let executable = compile("main_ends.cpp", &["-fopenmp"], folder.path());
+    let counts = |how: &[&str]| {
+        let printed = succeed(omp(&executable, 60).args(how));
+        let count = |word: &str| printed.lines().filter(|line| *line == word).count();
+        (count("key"), count("object"), count("region"))
+    };
+    // Those of the main thread alone: threads of a pool live to the end, as with libgomp.
+    assert_eq!(counts(&[]), (0, 1, 0));
+    if cfg!(target_arch = "x86_64") {
+        // The C library destroys main's object only when no other thread is left by then.
+        let (keys, objects, regions) = counts(&["exit"]);
+        assert_eq!((keys, regions), (4, 0));
+        assert!(objects == 3 || objects == 4, "{objects}");
+        assert_eq!(counts(&["thread"]), (3, 3, 1));
+    }
+}
+
+/// A folder as a wheel makes it: a module, and beside it a copy of the compiler's libgomp under another name, with which
+/// the module was linked.
+fn wheel(folder: &Path) -> (PathBuf, PathBuf, PathBuf) {
+    let source = |name: &str| program("openmp/wheel").join(name);
+    let theirs = succeed(command("gcc", 60).arg("-print-file-name=libgomp.so.1"));
+    let mut bytes = std::fs::read(theirs.trim()).expect("gcc has a libgomp");
+    // As long as the library's own name, which is replaced in its table of strings.
+    let (name, other) = (b"\0libgomp.so.1\0", b"\0libgomp-a.so\0");
+    let found: Vec<usize> = (0..bytes.len() - name.len())
+        .filter(|&at| bytes[at..].starts_with(name))
+        .collect();
+    assert!(!found.is_empty(), "a library has its name");
+    for at in found {
+        bytes[at..at + other.len()].copy_from_slice(other);
+    }
+    let libraries = folder.join("kernel.libs");
+    std::fs::create_dir_all(&libraries).expect("our folder");
+    let copy = libraries.join("libgomp-a.so");
+    std::fs::write(&copy, bytes).expect("our folder");
+    let (object, module) = (folder.join("kernel.o"), folder.join("kernel.so"));
+    let mut compile = command("gcc", 60);
+    compile.args(["-O2", "-fPIC", "-fopenmp", "-c"]);
+    succeed(compile.arg(source("kernel.c")).arg("-o").arg(&object));
+    let mut link = command("gcc", 60);
+    link.args(["-shared", "-Wl,-rpath,$ORIGIN/kernel.libs"]);
+    succeed(link.arg(&object).arg(&copy).arg("-o").arg(&module));
+    let executable = folder.join("program");
+    let mut compile = command("gcc", 60);
+    compile.arg(source("program.c")).arg("-o").arg(&executable);
+    succeed(compile.arg("-ldl"));
+    (executable, module, copy)
+}
+
+#[test]
+fn copies_that_wheels_bring_are_replaced_and_named() {
+    let folder = scratch();
+    let (executable, module, copy) = wheel(folder.path());
+    let alone = succeed(command(&executable, 60).arg(&module));
+    assert!(
+        alone.starts_with("5050 by ") && alone.contains("libgomp-a.so"),
+        "{alone}"
+    );
+    let margay = stage().join("bin/margay");
+    let mut verbose = command(&margay, 60);
+    verbose.args(["omp", "-v"]).arg(&executable).arg(&module);
+    let output = run(&mut verbose);
+    let (printed, told) = (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    );
+    assert_eq!(
+        printed,
+        format!("5050 by {}\n", library().display()),
+        "{told}"
+    );
+    let replaced = format!("takes the place of {}", copy.display());
+    assert_eq!(told.matches(&replaced).count(), 1, "{told}");
+    let output = run(omp(&executable, 60).arg(&module));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!told.contains("takes the place of"), "{told}");
+
+    // A copy of another runtime is not replaced, and is named without being asked.
+    let other = folder.path().join("libomp-5f2a.so");
+    std::fs::write(
+        folder.path().join("other.c"),
+        "int sum_to(int n) { return n; }\nconst char *runtime(void) { return \"other\"; }\n",
+    )
+    .expect("our folder");
+    let mut compile = command("gcc", 60);
+    compile
+        .args(["-shared", "-fPIC"])
+        .arg(folder.path().join("other.c"));
+    succeed(compile.arg("-o").arg(&other));
+    let output = run(omp(&executable, 60).arg(&other));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stays = format!("margay omp: {} stays in use", other.display());
+    assert!(told.contains(&stays), "{told}");
+}
+
+#[test]
+fn programs_with_the_rights_of_others_are_refused() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let folder = scratch();
+    let executable = compile("limits.c", &["-fopenmp"], folder.path());
+    if std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() != 0) {
+        println!("only root gives files to others");
+        return;
+    }
+    std::os::unix::fs::chown(&executable, Some(65534), None).expect("root may");
+    std::fs::set_permissions(&executable, PermissionsExt::from_mode(0o4755)).expect("root may");
+    let output = run(&mut omp(&executable, 60));
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("rights of another user"), "{told}");
+}
+
+#[test]
+fn what_is_displayed_has_the_values_of_the_compilers_library() {
+    let folder = scratch();
+    let version = succeed(command("gcc", 60).arg("-dumpversion"));
+    if version.trim() != "12" {
+        println!(
+            "gcc {}: values are compared with those of 12",
+            version.trim()
+        );
+        return;
+    }
+    let executable = compile("limits.c", &["-fopenmp"], folder.path());
+    let shown = |command: &mut Command| {
+        let output = run(command.env("OMP_DISPLAY_ENV", "verbose"));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for setting in [
+        ("OMP_NUM_THREADS", "4,3,2"),
+        ("OMP_SCHEDULE", "monotonic:dynamic,7"),
+        ("OMP_SCHEDULE", "nonmonotonic:static"),
+        ("OMP_STACKSIZE", "3M"),
+        ("OMP_WAIT_POLICY", "active"),
+        ("OMP_WAIT_POLICY", "passive"),
+        ("GOMP_SPINCOUNT", "55k"),
+        ("OMP_PLACES", "{0}"),
+        ("OMP_PROC_BIND", "spread,master"),
+        ("GOMP_CPU_AFFINITY", "0"),
+        ("OMP_MAX_ACTIVE_LEVELS", "300"),
+        ("OMP_NESTED", "true"),
+        ("OMP_NUM_TEAMS", "3"),
+        ("OMP_TARGET_OFFLOAD", "disabled"),
+        ("OMP_AFFINITY_FORMAT", "%0.3n at %P"),
+    ] {
+        let theirs = shown(command(&executable, 60).env(setting.0, setting.1));
+        let ours = shown(omp(&executable, 60).env(setting.0, setting.1));
+        assert_eq!(ours, theirs, "{setting:?}");
     }
 }

@@ -216,6 +216,8 @@ fn openmp(tools: &Tools, built: &Path, to: &Path) -> Result<()> {
         .args(["-Wl,--no-whole-archive", "-Wl,--gc-sections"])
         .arg(format!("-Wl,--version-script={}", script.display()))
         .args(["-Wl,--no-undefined-version", "-Wl,-z,defs", "-Wl,-z,now"])
+        // Its threads, and what it calls at their ends, need it as long as the process lives.
+        .arg("-Wl,-z,nodelete")
         .args([
             "-Wl,--as-needed",
             "-lgcc_s",

@@ -19,7 +19,10 @@ mod task;
 
 use std::ffi::c_void;
 
-use margay_run_openmp::environment;
+use margay_core_openmp::environment::ENV_COPIES;
+use margay_run_openmp::{bundled, environment};
+use margay_sys_os::heap::CheckedAllocator;
+use margay_sys_os::{process, thread_end};
 
 use crate::runtime::runtime;
 
@@ -32,12 +35,41 @@ pub(crate) fn fatal(text: &str) -> ! {
     std::process::exit(1);
 }
 
+#[global_allocator]
+static ALLOCATOR: CheckedAllocator = CheckedAllocator {
+    fail: out_of_memory,
+};
+
+/// Ends the program without allocating.
+#[cold]
+fn out_of_memory(bytes: usize) -> ! {
+    eprintln!(
+        "\nlibgomp: Out of memory allocating {bytes} bytes; use fewer threads, or raise the limit of address space \
+         (ulimit -v)"
+    );
+    std::process::exit(1);
+}
+
 /// Runs when the library is loaded.
 extern "C" fn start() {
     // Reports invalid values of variables, too, whether or not the program ever forks.
     let runtime = runtime();
+    if process::thread_id() == std::process::id() {
+        // Without room for the call a program whose main thread ends before it does not end.
+        let _ = thread_end::at_thread_end(move || runtime.main_thread_has_ended());
+    }
     if let Some(verbose) = environment::display_wanted() {
         eprint!("{}", runtime.environment.display(&runtime.icvs, verbose));
+    }
+}
+
+/// Runs when the process exits: by then it has loaded all libraries that it uses.
+extern "C" fn end() {
+    if let Some(how) = std::env::var_os(ENV_COPIES) {
+        let files = process::loaded_files((end as *const ()).addr());
+        for line in bundled::report(&files, how == "verbose") {
+            eprintln!("{line}");
+        }
     }
 }
 
@@ -46,3 +78,8 @@ extern "C" fn start() {
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
+
+// SAFETY: the loader calls each entry once, when the process exits, without arguments.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;

@@ -93,7 +93,7 @@ queries! {
     omp_in_final omp_in_final_ -> c_int { with(|context| c_int::from(context.is_final.get())) }
     omp_get_cancellation omp_get_cancellation_ -> c_int { c_int::from(runtime().environment.cancellation) }
     omp_get_proc_bind omp_get_proc_bind_ -> c_int { icv().bind as c_int }
-    omp_get_num_places omp_get_num_places_ -> c_int { runtime().environment.places.len() as c_int }
+    omp_get_num_places omp_get_num_places_ -> c_int { runtime().places.all().len() as c_int }
     omp_get_place_num omp_get_place_num_ -> c_int {
         with(|context| context.member.place().map_or(-1, |place| place as c_int))
     }
@@ -163,7 +163,7 @@ takes! {
 fn processors(place: c_int) -> &'static [usize] {
     usize::try_from(place)
         .ok()
-        .and_then(|place| runtime().environment.places.get(place))
+        .and_then(|place| runtime().places.all().get(place))
         .map_or(&[], Vec::as_slice)
 }
 
@@ -467,4 +467,17 @@ pub unsafe extern "C-unwind" fn omp_capture_affinity_(
     let line = with(|context| affinity::capture(context, Some(&format)));
     // SAFETY: by the caller's promise.
     unsafe { put_fortran_text(to, room, &line) }
+}
+
+/// Margay's own, for MLP: from now on thread t of the teams that the calling thread forks runs on
+/// processor `cpus[t]`. Returns 0 in a parallel region, where that is not possible.
+///
+/// # Safety
+/// `cpus` is an array of `count` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_margay_places(cpus: *const u32, count: usize) -> c_int {
+    // SAFETY: by the caller's promise.
+    let cpus = unsafe { std::slice::from_raw_parts(cpus, count) };
+    let places = cpus.iter().map(|&cpu| vec![cpu as usize]).collect();
+    with(|context| c_int::from(affinity::replace_places(context, places)))
 }

@@ -5,20 +5,50 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use margay_run_threads::{AnyClock, Config, DequeMark, Iterations, Pool, Schedule, Worker};
+use margay_run_threads::{
+    AnyClock, Config, DequeMark, Iterations, Pool, Refusal, Schedule, Worker,
+};
+use margay_sys_os::heap::CheckedAllocator;
+use margay_sys_threads::job::{Context, Count};
 
 /// The pool of this process: the one place that looks it up. Its threads are started at the first
 /// call.
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
-    POOL.get_or_init(|| Pool::new(Config::default(), AnyClock::System))
+    POOL.get_or_init(|| {
+        let config = Config {
+            refusal: Refusal { warn, fail },
+            ..Config::default()
+        };
+        Pool::new(config, AnyClock::System)
+    })
+}
+
+#[global_allocator]
+static ALLOCATOR: CheckedAllocator = CheckedAllocator {
+    fail: out_of_memory,
+};
+
+/// Ends the program without allocating.
+#[cold]
+fn out_of_memory(bytes: usize) -> ! {
+    eprintln!("libiml: no memory for {bytes} bytes; raise the limit of address space (ulimit -v)");
+    std::process::exit(1);
+}
+
+fn warn(text: &str) {
+    eprintln!("libiml: {text}");
+}
+
+fn fail(text: &str) -> ! {
+    warn(text);
+    std::process::exit(1)
 }
 
 #[inline]
 fn with_worker<R>(body: impl FnOnce(&Worker) -> R) -> R {
     margay_run_threads::with_worker(pool, body)
 }
-use margay_sys_threads::job::{Context, Count};
 
 /// What the C half guarantees: addresses that stay valid during the call that has them, of objects
 /// that the user lets any thread use.

@@ -3,6 +3,10 @@
 
 use crate::schedule::{Kind, Schedule};
 
+/// The variable by which `margay omp` asks the library for lines about copies of OpenMP's libraries
+/// that a program loads: `verbose` for all, anything else for those that stay in use.
+pub const ENV_COPIES: &str = "MARGAY_OMP_COPIES";
+
 /// Largest number of threads, teams and levels that anybody can mean.
 const LARGEST: u64 = i32::MAX as u64;
 

@@ -39,11 +39,12 @@ impl Group {
             if !end.is_empty() {
                 line(out, format_args!("{process:7} {pid:8} {end}"));
             }
-            for (slot, thread) in own_slots(arena, process).iter().zip(0..) {
+            let slots = own_slots(arena, process);
+            for (slot, thread) in slots.iter().zip(0..) {
                 let cpu = slot.cpu.load(Ordering::Relaxed);
                 let node = slot.node.load(Ordering::Relaxed);
                 let state = if end.is_empty() {
-                    state(slot)
+                    state(slot, slots)
                 } else {
                     lending(slot.usage()).unwrap_or_default()
                 };
@@ -162,12 +163,20 @@ fn pages_text(address: usize, bytes: u64) -> String {
     text
 }
 
-/// Returns the remark about a slot.
-fn state(slot: &ThreadSlot) -> String {
+/// Returns the remark about a slot, one of those of its process.
+fn state(slot: &ThreadSlot, slots: &[ThreadSlot]) -> String {
     let thread = slot.thread.load(Ordering::Relaxed);
     let own = slot.cpu.load(Ordering::Relaxed) as usize;
+    let sharing = slots
+        .iter()
+        .filter(|slot| slot.thread.load(Ordering::Relaxed) == thread)
+        .count();
     let bound = match cpu::affinity_of(thread).filter(|_| thread != 0) {
         Some(cpus) if cpus == [own] => format!("thread {thread} is bound"),
+        // A runtime that has fewer threads than members moves them.
+        Some(_) if sharing > 1 => {
+            format!("thread {thread} is bound to it when it runs this member")
+        }
         Some(cpus) => format!("thread {thread} is not bound: it may use CPUs {cpus:?}"),
         None => "no thread is bound".to_owned(),
     };

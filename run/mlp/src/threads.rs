@@ -49,8 +49,20 @@ impl Group {
         // Threads that a runtime makes now inherit the CPUs of the calling thread; each is bound to
         // its own below.
         bind(0, &all)?;
+        if let Some(runtime) = runtime.filter(OpenMp::has_members) {
+            let cpus: Vec<u32> = slots.iter().map(|slot| number(slot) as u32).collect();
+            if !runtime.bind_members(&cpus) {
+                refuse!(MLP_ERR_SYSTEM, "OpenMP does not bind the members of teams");
+            }
+        }
         match runtime {
-            _ if threads == 1 => self.pin(0)?,
+            _ if threads == 1 => {
+                // LLVM's runtime sets the CPUs of the calling thread itself at its first region.
+                if let Some(runtime) = runtime {
+                    let _ = runtime.in_each_thread(1, &|_| ());
+                }
+                self.pin(0)?;
+            }
             Some(runtime) => self.bind_team(arena, runtime, &slots, binding)?,
             None => {}
         }
@@ -69,28 +81,28 @@ impl Group {
         binding: Binding,
     ) -> Result<()> {
         let threads = slots.len() as u32;
-        let numbers: Vec<AtomicU32> = slots.iter().map(|_| AtomicU32::new(0)).collect();
-        let note = |thread: u32| {
-            if let Some(number) = numbers.get(thread as usize) {
-                number.store(cpu::thread_number(), Ordering::Relaxed);
-            }
-        };
-        if !runtime.in_each_thread(threads, &note) {
+        let Some(mut numbers) = thread_numbers(runtime, threads) else {
             return Ok(());
-        }
-        let numbers: Vec<u32> = numbers.iter().map(|n| n.load(Ordering::Relaxed)).collect();
-        let there: Vec<u32> = numbers.iter().copied().filter(|&n| n != 0).collect();
-        let distinct: BTreeSet<u32> = there.iter().copied().collect();
-        if distinct.len() < there.len() {
-            // The runtime runs several members of a team by one thread of the system, and moves
-            // them itself.
+        };
+        if runtime.has_members() {
+            // It binds them itself, and has a thread for each when the threads have woken up. With
+            // more members than threads some share one, which it moves.
+            for _ in 1..MOST_TRIES {
+                if are_distinct(&numbers) {
+                    break;
+                }
+                numbers = thread_numbers(runtime, threads).unwrap_or(numbers);
+            }
+        } else if !are_distinct(&numbers) {
+            // One thread of the system runs several members, and the runtime has no way to say
+            // where: nothing is bound.
             for slot in slots {
                 slot.thread.store(0, Ordering::Relaxed);
             }
             return Ok(());
         }
         for (slot, &thread) in slots.iter().zip(&numbers) {
-            if thread != 0 {
+            if thread != 0 && !runtime.has_members() {
                 bind(thread, &[number(slot)])?;
             }
             slot.thread.store(thread, Ordering::Relaxed);
@@ -242,6 +254,27 @@ impl Group {
     }
 }
 
+/// How many regions are tried until each member of a team has a thread of its own.
+const MOST_TRIES: u32 = 50;
+
+/// Returns the kernel's numbers of the threads that run the members of a team of this size, 0 for
+/// members that there are not.
+fn thread_numbers(runtime: OpenMp, threads: u32) -> Option<Vec<u32>> {
+    let numbers: Vec<AtomicU32> = (0..threads).map(|_| AtomicU32::new(0)).collect();
+    let note = |thread: u32| {
+        if let Some(number) = numbers.get(thread as usize) {
+            number.store(cpu::thread_number(), Ordering::Relaxed);
+        }
+    };
+    let could = runtime.in_each_thread(threads, &note);
+    could.then(|| numbers.into_iter().map(AtomicU32::into_inner).collect())
+}
+
+fn are_distinct(numbers: &[u32]) -> bool {
+    let there = || numbers.iter().filter(|&&number| number != 0);
+    there().collect::<BTreeSet<_>>().len() == there().count()
+}
+
 /// Whether OpenMP's threads may wait for each other and spin, as far as that is visible from
 /// outside.
 fn teams_spin(arena: &Arena) -> bool {
@@ -250,11 +283,8 @@ fn teams_spin(arena: &Arena) -> bool {
     let policy = std::env::var("OMP_WAIT_POLICY").unwrap_or_default();
     let is_passive = policy.trim().eq_ignore_ascii_case("passive")
         || std::env::var_os("GOMP_SPINCOUNT").is_some();
-    // Margay's own runtime stands in a folder of this name, and does not spin where others want the
-    // CPU.
-    let runtime = process::library_path("libgomp.so");
-    let is_ours =
-        runtime.is_some_and(|path| path.parent().is_some_and(|folder| folder.ends_with("gomp")));
+    // Margay's own runtime does not spin where others want the CPU.
+    let is_ours = OpenMp::find().is_some_and(|runtime| runtime.has_members());
     (1..=processes).any(is_team) && !is_passive && !is_ours
 }
 

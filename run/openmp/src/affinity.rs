@@ -12,12 +12,13 @@ use margay_sys_os::process;
 use margay_sys_threads::tls_block::{self, natively};
 
 use crate::claims::group_of;
-use crate::environment::{self, Environment};
+use crate::environment;
+use crate::runtime::Runtime;
 use crate::team::{Context, Member, Team};
 
 /// Assigns the members of a new team to places (OpenMP 5.1, 2.6.2).
 pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32) {
-    if team.runtime.environment.places.is_empty() {
+    if team.runtime.places.all().is_empty() {
         return;
     }
     let (first, count) = parent.member.partition();
@@ -83,39 +84,54 @@ pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32) {
 }
 
 /// Assigns an initial thread to the first place, with all places in its partition.
-pub(crate) fn assign_initial(member: &'static Member, environment: &Environment) {
-    let count = environment.places.len() as u32;
-    let place = (count > 0 && environment.initial.bind != Bind::False).then_some(0);
+pub(crate) fn assign_initial(member: &'static Member, runtime: &'static Runtime, policy: Bind) {
+    let count = runtime.places.all().len() as u32;
+    let place = (count > 0 && policy != Bind::False).then_some(0);
     member.assign(place, (0, count));
-    bind_to_place_of(member, environment);
+    bind_to_place_of(member, runtime);
+}
+
+/// The members of the regions that this thread forks, outside of which the call must be, run on
+/// these places from now on, one after another. Returns whether the call was outside.
+#[must_use]
+pub fn replace_places(context: &Context, places: Vec<Vec<usize>>) -> bool {
+    let is_outside = context.level() == 0;
+    if is_outside {
+        let runtime = context.runtime();
+        runtime.places.replace(places);
+        context.change_icv(|icv| icv.bind = Bind::Close);
+        assign_initial(context.member, runtime, Bind::Close);
+    }
+    is_outside
 }
 
 /// Binds this thread to the place of the member that begins or continues here, unless it is bound
 /// to it. Does nothing for members without places.
 #[inline]
 pub(crate) fn keep_bound(context: &Context) {
-    bind_to_place_of(context.member, &context.runtime().environment);
+    bind_to_place_of(context.member, context.runtime());
 }
 
 #[inline]
-fn bind_to_place_of(member: &Member, environment: &Environment) {
+fn bind_to_place_of(member: &Member, runtime: &'static Runtime) {
     if let Some(place) = member.place()
-        && let Some(processors) = environment.places.get(place)
+        && let Some(processors) = runtime.places.all().get(place)
     {
-        bind(place, processors);
+        bind(processors);
     }
 }
 
 thread_local! {
-    /// The place that this thread is bound to, from 1; 0 for none.
+    /// The place that this thread is bound to, by the address of its list; 0 for none.
     static PLACE: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Binds this thread to a place, unless it is bound to it; and, if the running member has a TLS
 /// block, the thread that the block was made with, which `pthread_self()` names.
-fn bind(place: usize, processors: &[usize]) {
+fn bind(processors: &'static [usize]) {
+    let place = processors.as_ptr().addr();
     let bind = |thread: u32| {
-        if PLACE.replace(place + 1) != place + 1 {
+        if PLACE.replace(place) != place {
             // Refused where the process has lost these processors since it started; the thread then
             // runs where it may.
             let _ = cpu::bind_thread(thread, processors);
@@ -144,7 +160,8 @@ pub fn capture(context: &Context, text: Option<&str>) -> String {
             .map_or_else(|| "-1".to_owned(), |parent| parent.id.to_string()),
         Field::Host => process::host_name(),
         Field::Process => std::process::id().to_string(),
-        Field::NativeThread => process::thread_id().to_string(),
+        // As libgomp shows it.
+        Field::NativeThread => format!("{:#x}", process::thread_handle()),
         Field::Affinity => environment::ranges(&processors(context), "-"),
     })
 }
@@ -152,7 +169,7 @@ pub fn capture(context: &Context, text: Option<&str>) -> String {
 /// The processors on which the current member may run.
 #[must_use]
 pub fn processors(context: &Context) -> Vec<usize> {
-    let places = &context.runtime().environment.places;
+    let places = context.runtime().places.all();
     context
         .member
         .place()

@@ -247,7 +247,7 @@ impl Environment {
             lines.push(format!("GOMP_STACKSIZE = '{}'", self.stack_bytes));
             lines.push(format!(
                 "GOMP_SPINCOUNT = '{}'",
-                self.spin_count.unwrap_or(0)
+                self.spin_count.unwrap_or(default_spins(self.wait_policy))
             ));
         }
         let mut text = String::from("\nOPENMP DISPLAY ENVIRONMENT BEGIN\n");
@@ -280,6 +280,15 @@ pub fn display_wanted() -> Option<bool> {
             );
             None
         }
+    }
+}
+
+/// What libgomp's threads spin without `GOMP_SPINCOUNT`: shown, and used by nothing here.
+fn default_spins(wait_policy: Option<bool>) -> u64 {
+    match wait_policy {
+        None => 300_000,
+        Some(true) => 30_000_000_000,
+        Some(false) => 0,
     }
 }
 

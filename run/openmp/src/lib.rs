@@ -6,13 +6,16 @@
 
 pub mod affinity;
 pub mod allocator;
+pub mod bundled;
 mod claims;
 mod depend;
 pub mod environment;
 pub mod icv;
 pub mod lock;
 mod machine;
+mod member_limit;
 mod node;
+mod place_list;
 mod reduction;
 mod runtime;
 mod scheduler;
@@ -23,4 +26,5 @@ pub mod work;
 
 pub use depend::Access;
 pub use margay_run_threads::AnyClock;
+pub use place_list::PlaceList;
 pub use runtime::{Runtime, preempt_spinning_members};

@@ -10,7 +10,9 @@ use crate::allocator::Allocators;
 use crate::environment::Environment;
 use crate::icv::{Icv, Icvs};
 use crate::lock::FREE;
+use crate::member_limit::MemberLimit;
 use crate::node::TaskNodes;
+use crate::place_list::PlaceList;
 use crate::reduction::RegisteredReductions;
 use crate::scheduler::{self, Scheduler};
 use crate::task::Events;
@@ -24,6 +26,8 @@ use crate::tls::TlsBlocks;
 pub struct Runtime {
     /// What the environment variables said when the library was loaded.
     pub environment: Environment,
+    /// The places in force.
+    pub places: PlaceList,
     pub icvs: Icvs,
     /// What `omp_get_wtime` and all delays go by.
     pub clock: AnyClock,
@@ -33,6 +37,7 @@ pub struct Runtime {
     /// The lock of atomic updates that the processor cannot do.
     pub atomic: AtomicU32,
     pub(crate) scheduler: Scheduler,
+    pub(crate) member_limit: MemberLimit,
     pub(crate) tls_blocks: TlsBlocks,
     pub(crate) teams: FreeTeams,
     pub(crate) nodes: TaskNodes,
@@ -52,6 +57,7 @@ impl Runtime {
                 environment.teams,
                 environment.teams_thread_limit,
             ),
+            places: PlaceList::new(environment.places.clone()),
             allocators: Allocators::default(),
             critical: AtomicU32::new(FREE),
             atomic: AtomicU32::new(FREE),
@@ -60,6 +66,7 @@ impl Runtime {
                 environment.wait_policy,
                 clock.clone(),
             ),
+            member_limit: MemberLimit::default(),
             tls_blocks: TlsBlocks::default(),
             teams: FreeTeams::default(),
             nodes: TaskNodes::default(),
@@ -69,6 +76,12 @@ impl Runtime {
             clock,
             environment,
         }
+    }
+
+    /// The program's main thread has ended, by `pthread_exit`, before the process: from now on
+    /// threads of the runtime do not keep the process when no thread of the program uses them.
+    pub fn main_thread_has_ended(&self) {
+        self.scheduler.main_has_ended();
     }
 
     /// The control variables that a parallel region at this level of nesting (1: the outermost)

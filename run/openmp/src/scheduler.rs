@@ -3,9 +3,12 @@
 //! The runtime's own state is that of the real thread, not of the TLS block of the member that
 //! runs, so every call goes through [`natively`].
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use margay_run_threads::{AnyClock, Config, Offer, Pool, Worker, with_current_worker, with_worker};
+use margay_run_threads::{
+    AnyClock, Config, Offer, Pool, Refusal, Worker, with_current_worker, with_worker,
+};
 use margay_sys_threads::slot;
 use margay_sys_threads::tls_block::natively;
 
@@ -13,6 +16,8 @@ pub use margay_run_threads::{PublishedOffer, RetractedOffer, STEAL_DELAY_NS, Ste
 
 /// Smaller stacks would not hold the runtime's own frames and a signal's.
 const MIN_STACK_BYTES: usize = 128 << 10;
+/// More than any address space has; sums with it stay numbers.
+const MAX_STACK_BYTES: u64 = 1 << 50;
 /// How long an idle worker spins with `OMP_WAIT_POLICY=active`.
 const ACTIVE_SPIN_NS: u64 = 10_000_000;
 
@@ -21,6 +26,8 @@ pub struct Scheduler {
     config: Config,
     clock: AnyClock,
     pool: OnceLock<Pool>,
+    /// The main thread has ended before the process.
+    has_lost_main: AtomicBool,
 }
 
 impl std::fmt::Debug for Scheduler {
@@ -38,25 +45,49 @@ impl Scheduler {
         let config = Config {
             stack_bytes: match stack_bytes {
                 0 => default.stack_bytes,
-                bytes => (bytes as usize).max(MIN_STACK_BYTES),
+                bytes => (bytes.min(MAX_STACK_BYTES) as usize).max(MIN_STACK_BYTES),
             },
             spin_ns: match wait_policy {
                 None => default.spin_ns,
                 Some(true) => ACTIVE_SPIN_NS,
                 Some(false) => 0,
             },
+            refusal: Refusal { warn, fail },
             ..default
         };
         Scheduler {
             config,
             clock,
             pool: OnceLock::new(),
+            has_lost_main: AtomicBool::new(false),
         }
     }
 
+    /// The bytes of a stack, as they were asked for.
+    pub(crate) fn stack_bytes(&self) -> usize {
+        self.config.stack_bytes
+    }
+
+    /// Called once for each thread that uses it.
     fn pool(&self) -> &Pool {
-        self.pool
-            .get_or_init(|| Pool::new(self.config, self.clock.clone()))
+        let pool = self
+            .pool
+            .get_or_init(|| Pool::new(self.config, self.clock.clone()));
+        if self.has_lost_main.load(Ordering::SeqCst) {
+            pool.end_with_last_thread();
+        }
+        pool
+    }
+
+    /// The main thread has ended before the process: workers end when no other thread uses them, so
+    /// that they do not keep the process.
+    pub(crate) fn main_has_ended(&self) {
+        if self.has_lost_main.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if let Some(pool) = self.pool.get() {
+            natively(|| pool.main_thread_has_ended());
+        }
     }
 
     /// Runs `f`, during which no other member may run, with the worker of this thread.
@@ -136,10 +167,21 @@ impl Scheduler {
         self.briefly(|worker| worker.workers() as u32)
     }
 
-    /// The number of this thread's worker.
+    /// The number of this thread's worker. Starts no threads: one of the program has number 0.
     pub fn worker_number(&self) -> u32 {
-        self.briefly(|worker| worker.number() as u32)
+        natively(|| with_current_worker(Worker::number)).unwrap_or(0) as u32
     }
+}
+
+/// Prints a warning.
+pub(crate) fn warn(text: &str) {
+    eprintln!("libgomp (Margay): {text}");
+}
+
+/// Ends the program as libgomp does when it gets no thread.
+fn fail(text: &str) -> ! {
+    eprintln!("\nlibgomp: {text}");
+    std::process::exit(1)
 }
 
 /// A time slice of this thread has ended: lets others run whose turn it is.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use margay_run_threads::{Offer, Worker, with_current_worker};
 use margay_sys_os::clock::Clock;
-use margay_sys_os::fence;
+use margay_sys_os::{fence, process};
 use margay_sys_threads::deque::{self, Owner, Stealer};
 use margay_sys_threads::static_ref::{Handoff, StaticRef};
 
@@ -150,6 +150,8 @@ pub struct InitialThread {
     busy: AtomicU32,
     /// The thread-local variables of the members of its outermost regions.
     tls_blocks: PersistentBlocks,
+    /// Its context is gone.
+    is_over: AtomicBool,
 }
 
 /// The part of a member that others may touch. On cache lines of its own, since its neighbours are
@@ -264,7 +266,15 @@ impl Team {
                 level: AtomicU32::new(0),
                 active_level: AtomicU32::new(0),
             },
-            claims: Claims::new(size, runtime.scheduler.workers()),
+            // The team of an initial thread needs no workers: none are started for it.
+            claims: Claims::new(
+                size,
+                if size == 1 {
+                    1
+                } else {
+                    runtime.scheduler.workers()
+                },
+            ),
             ends: MemberEnds::default(),
             barrier: TeamBarrier::default(),
             tasks: TeamTasks::default(),
@@ -272,6 +282,7 @@ impl Team {
             initial: InitialThread {
                 busy: AtomicU32::new(1),
                 tls_blocks: PersistentBlocks::default(),
+                is_over: AtomicBool::new(false),
             },
             offer: OnceLock::new(),
             length: RegionLength::default(),
@@ -345,6 +356,7 @@ impl Team {
     /// Prepares it for the only member of an initial thread.
     fn prepare_initial(&'static self, icv: &'static Icv) {
         self.initial.busy.store(1, Ordering::Relaxed);
+        self.initial.is_over.store(false, Ordering::Relaxed);
         let start = &self.start;
         start.body.set(None);
         start.icv.set(Some(icv), Ordering::Relaxed);
@@ -353,6 +365,20 @@ impl Team {
         start.initial.set(Some(&self.initial), Ordering::Relaxed);
         start.shows_affinity.store(false, Ordering::Relaxed);
         self.prepare(None, None);
+    }
+
+    /// The initial thread that this is the team of has ended: the threads that keep the
+    /// thread-local variables of its members end, and so run the destructors of these.
+    fn end_initial(&'static self) {
+        self.runtime.tls_blocks.clear(&self.initial.tls_blocks);
+        // A thread that calls OpenMP while it ends may still have its context.
+        if self.initial.is_over.load(Ordering::Relaxed) {
+            self.give_back(None);
+        }
+        // Where the library was loaded by another thread, this is the first that it learns of it.
+        if process::thread_id() == std::process::id() {
+            self.runtime.main_thread_has_ended();
+        }
     }
 
     fn now_ns(&self) -> u64 {

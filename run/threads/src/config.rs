@@ -13,6 +13,28 @@ pub struct Config {
     pub spin_ns: u64,
     /// Whether each worker of the pool is bound to one core.
     pub bind: bool,
+    /// What happens when the system refuses threads or stacks.
+    pub refusal: Refusal,
+}
+
+/// What a pool does when the system refuses what it asks for. Both functions get one line that
+/// names the limit and the remedy.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal {
+    /// The pool goes on with less.
+    pub warn: fn(&str),
+    /// The pool cannot go on.
+    pub fail: fn(&str) -> !,
+}
+
+impl Default for Refusal {
+    /// A line on standard error, and a panic.
+    fn default() -> Self {
+        Refusal {
+            warn: |text| eprintln!("{text}"),
+            fail: |text| panic!("{text}"),
+        }
+    }
 }
 
 /// How long an idle worker spins by default: a few times what waking it costs.
@@ -28,6 +50,7 @@ impl Default for Config {
             stack_bytes: 8 << 20,
             spin_ns: SPIN_NS,
             bind: false,
+            refusal: Refusal::default(),
         }
     }
 }

@@ -187,19 +187,17 @@ impl<W> FiberTable<W> {
         self.idle.borrow_mut().pop()
     }
 
-    /// Enters a new fiber.
-    ///
-    /// # Panics
-    /// When the worker has [`MAX_FIBERS`] already.
+    /// Whether the worker has fewer than [`MAX_FIBERS`].
+    pub(crate) fn has_room(&self) -> bool {
+        !self.unused.borrow().is_empty() || self.slots.borrow().len() < MAX_FIBERS
+    }
+
+    /// Enters a new fiber, for which there must be [room](Self::has_room).
     pub(crate) fn insert(&self, fiber: Fiber) -> u16 {
         let unused = self.unused.borrow_mut().pop();
         let slots = &mut *self.slots.borrow_mut();
         let at = unused.unwrap_or_else(|| {
-            assert!(
-                slots.len() < MAX_FIBERS,
-                "{MAX_FIBERS} tasks of one worker are blocked; no more can: let fewer tasks wait at \
-                 the same time"
-            );
+            debug_assert!(slots.len() < MAX_FIBERS);
             slots.push(FiberSlot {
                 fiber: None,
                 state: FiberState::Idle,

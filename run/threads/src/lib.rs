@@ -37,7 +37,7 @@ mod time_slices;
 mod wake_queue;
 mod worker;
 
-pub use config::Config;
+pub use config::{Config, Refusal};
 pub use fiber_table::FiberId;
 pub use loops::Iterations;
 pub use margay_core_loops::Schedule;

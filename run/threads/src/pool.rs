@@ -1,6 +1,7 @@
 //! Pools: their threads, and the worker of the calling thread.
 
 use std::cell::OnceCell;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -22,11 +23,9 @@ pub struct Pool {
 
 impl Pool {
     /// Starts `config.workers - 1` threads; a program thread that calls [`enter`](Self::enter) is
-    /// the other worker. `clock` measures all that workers measure; it must go on while they spin,
-    /// if only because they ask. How long one sleeps at most is the system's time.
-    ///
-    /// # Panics
-    /// When the system refuses a thread.
+    /// the other worker. Has fewer workers, and warns, when the system refuses a thread. `clock`
+    /// measures all that workers measure; it must go on while they spin, if only because they ask.
+    /// How long one sleeps at most is the system's time.
     #[must_use]
     pub fn new(config: Config, clock: AnyClock) -> Pool {
         fence::register();
@@ -34,31 +33,40 @@ impl Pool {
         let workers = config.workers.clamp(1, MAX_WORKERS);
         let cores = cpu::affinity();
         let state = Arc::new(PoolState::new(Config { workers, ..config }, clock));
-        let threads = (1..workers)
-            .map(|number| {
-                let (slot, deque) = state.acquire_slot();
-                let state = Arc::clone(&state);
-                let core = cores[number % cores.len()];
-                std::thread::Builder::new()
-                    .name(format!("margay-{number}"))
-                    .spawn(move || {
-                        if config.bind {
-                            // A refusal costs speed, nothing else.
-                            let _ = cpu::bind_to(core);
-                        }
-                        let worker = Worker::new(state, slot, number, deque);
-                        make_current(Rc::clone(&worker));
-                        worker.run_until_end();
-                    })
-                    .unwrap_or_else(|error| {
-                        panic!(
-                            "worker {number} of {workers} cannot be started: {error}; start fewer, or \
-                             raise the limit of threads"
-                        )
-                    })
-            })
-            .collect();
+        let mut threads = Vec::new();
+        for number in 1..workers {
+            match start_worker(&state, number, cores[number % cores.len()]) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    state.set_workers(number);
+                    (config.refusal.warn)(&format!(
+                        "the system starts {} of {} threads ({error}); all runs on {number} from here on. Raise the \
+                         limit of processes (ulimit -u), of the container (pids.max) or of address space (ulimit \
+                         -v), or ask for fewer",
+                        number - 1,
+                        workers - 1
+                    ));
+                    break;
+                }
+            }
+        }
         Pool { state, threads }
+    }
+
+    /// From now on the workers end when the last program thread leaves. Threads that come later
+    /// work alone. For the end of a program whose main thread has ended before it: workers do not
+    /// keep the process.
+    pub fn end_with_last_thread(&self) {
+        self.state.end_with_last_thread();
+    }
+
+    /// The same, called by the main thread at its end. The C library keeps that thread's
+    /// thread-local variables until the process exits, its worker among them: it counts as left.
+    pub fn main_thread_has_ended(&self) {
+        self.end_with_last_thread();
+        let uses_this = |worker: &Worker| worker.is_in(&self.state);
+        self.state
+            .end_if_unused_but_by(u32::from(with_current_worker(uses_this) == Some(true)));
     }
 
     /// Runs `body` on the calling thread as a worker of this pool, for the time of the call.
@@ -66,6 +74,27 @@ impl Pool {
         let thread = ProgramThread::new(&self.state);
         body(thread.worker())
     }
+}
+
+/// Starts a thread for worker `number`.
+fn start_worker(
+    state: &Arc<PoolState<Worker>>,
+    number: usize,
+    core: usize,
+) -> io::Result<JoinHandle<()>> {
+    let (slot, deque) = state.acquire_slot();
+    let state = Arc::clone(state);
+    std::thread::Builder::new()
+        .name(format!("margay-{number}"))
+        .spawn(move || {
+            if state.config.bind {
+                // A refusal costs speed, nothing else.
+                let _ = cpu::bind_to(core);
+            }
+            let worker = Worker::new(state, slot, number, deque);
+            make_current(Rc::clone(&worker));
+            worker.run_until_end();
+        })
 }
 
 impl Drop for Pool {

@@ -49,13 +49,20 @@ pub(crate) struct PoolState<W: 'static> {
     free_slots: Mutex<Vec<(u16, Owner<Job<W>>)>>,
     /// Program threads that are workers now.
     program_threads: AtomicU32,
+    /// Workers that there are, a calling program thread included.
+    workers: AtomicUsize,
     /// Workers that may take work, a calling program thread included.
     active: AtomicUsize,
     pub(crate) sleepers: Sleepers,
     /// How many fibers wait for enqueued jobs.
     pub(crate) enqueue_waiters: AtomicU32,
-    /// The pool is being dropped.
+    /// The workers end when they have nothing left to do.
     pub(crate) is_over: AtomicBool,
+    /// They end when the last program thread leaves.
+    ends_with_last_thread: AtomicBool,
+    /// The bytes of the stacks that fibers get now: less than was asked for when the system has
+    /// refused that.
+    pub(crate) stack_bytes: AtomicUsize,
     pub(crate) parking: ParkingLot,
     contention: Contention,
 }
@@ -70,10 +77,13 @@ impl<W> PoolState<W> {
             used_slots: AtomicUsize::new(0),
             free_slots: Mutex::new(Vec::new()),
             program_threads: AtomicU32::new(0),
+            workers: AtomicUsize::new(config.workers),
             active: AtomicUsize::new(config.workers),
             sleepers: Sleepers::new(),
             enqueue_waiters: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
+            ends_with_last_thread: AtomicBool::new(false),
+            stack_bytes: AtomicUsize::new(config.stack_bytes),
             parking: ParkingLot::new(),
             contention: Contention::new(cpu::affinity().len()),
         }
@@ -101,10 +111,7 @@ impl<W> PoolState<W> {
             .expect("a worker's slot exists as long as the pool")
     }
 
-    /// A slot for a worker of the pool.
-    ///
-    /// # Panics
-    /// When all slots are in use.
+    /// A slot for a worker of the pool. Fails when all are in use.
     pub(crate) fn acquire_slot(&self) -> (u16, Owner<Job<W>>) {
         let mut free = self
             .free_slots
@@ -114,11 +121,13 @@ impl<W> PoolState<W> {
             return slot;
         }
         let number = self.used_slots.load(Ordering::Relaxed);
-        assert!(
-            number < MAX_SLOTS,
-            "{MAX_SLOTS} threads use one pool of workers at the same time; no more can: let threads end, \
-             or share fewer"
-        );
+        if number >= MAX_SLOTS {
+            drop(free);
+            (self.config.refusal.fail)(&format!(
+                "{MAX_SLOTS} threads of the program run parallel work at the same time, and no more can: let threads \
+                 end, or use fewer"
+            ));
+        }
         let (deque, stealer) = deque();
         let slot = WorkerSlot {
             stealer,
@@ -139,17 +148,20 @@ impl<W> PoolState<W> {
     /// A slot for a program thread; see [`acquire_slot`](Self::acquire_slot).
     pub(crate) fn acquire_program_slot(&self) -> (u16, Owner<Job<W>>) {
         let slot = self.acquire_slot();
-        self.program_threads.fetch_add(1, Ordering::Relaxed);
+        self.program_threads.fetch_add(1, Ordering::SeqCst);
         slot
     }
 
     /// A program thread gives its slot back.
     pub(crate) fn release_program_slot(&self, slot: u16, deque: Owner<Job<W>>) {
-        self.program_threads.fetch_sub(1, Ordering::Relaxed);
         self.free_slots
             .lock()
             .expect("nothing panics with this lock held")
             .push((slot, deque));
+        self.program_threads.fetch_sub(1, Ordering::SeqCst);
+        if self.ends_with_last_thread.load(Ordering::SeqCst) {
+            self.end_if_unused_but_by(0);
+        }
     }
 
     /// Whether all work is that of one program thread.
@@ -164,10 +176,31 @@ impl<W> PoolState<W> {
     /// Sets how many workers may take work: at least 1, at most as many as there are. Returns how
     /// many may now.
     pub(crate) fn set_active(&self, workers: usize) -> usize {
-        let workers = workers.clamp(1, self.config.workers);
+        let workers = workers.clamp(1, self.workers());
         self.active.store(workers, Ordering::SeqCst);
         self.wake_all();
         workers
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.load(Ordering::Relaxed)
+    }
+
+    /// The system has refused threads: there are only so many workers.
+    pub(crate) fn set_workers(&self, workers: usize) {
+        self.workers.store(workers, Ordering::Relaxed);
+        self.set_active(workers);
+    }
+
+    pub(crate) fn end_with_last_thread(&self) {
+        self.ends_with_last_thread.store(true, Ordering::SeqCst);
+    }
+
+    /// Ends the pool if no program thread uses it, this many aside, which count as left for good.
+    pub(crate) fn end_if_unused_but_by(&self, threads: u32) {
+        if self.program_threads.fetch_sub(threads, Ordering::SeqCst) == threads {
+            self.end();
+        }
     }
 
     /// The pool ends when its workers have nothing left to do.

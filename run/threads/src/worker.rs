@@ -89,13 +89,16 @@ impl Worker {
         })
     }
 
-    /// A program thread ends, or leaves the pool: releases its slot.
+    /// A program thread ends, or leaves the pool: releases its slot. One of the pool's ends: its slot
+    /// ends with the pool.
     pub(crate) fn leave(self: Rc<Self>) {
         self.end_idle_fibers();
         let (pool, slot) = (Arc::clone(&self.pool), self.slot);
         // Fibers that wait for ever (a program that ends inside a parallel construct) keep the
         // worker and its slot.
-        if let Some(worker) = Rc::into_inner(self) {
+        if let Some(worker) = Rc::into_inner(self)
+            && worker.number == 0
+        {
             pool.release_program_slot(slot, worker.deque);
         }
     }
@@ -115,13 +118,17 @@ impl Worker {
     /// Threads that exist to run work, the calling one included.
     #[must_use]
     pub fn workers(&self) -> usize {
-        self.pool.config.workers
+        self.pool.workers()
     }
 
     /// Sets how many workers may take work: at least 1, at most [`workers`](Self::workers). Returns
     /// how many may now. A worker finishes what it has begun.
     pub fn set_active(&self, workers: usize) -> usize {
         self.pool.set_active(workers)
+    }
+
+    pub(crate) fn is_in(&self, pool: &Arc<PoolState<Worker>>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
     }
 
     /// The time of the pool's clock, in nanoseconds.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use margay_run_threads::{AnyClock, Config, Group, Iterations, Pool, Worker, with_worker};
+use margay_run_threads::{AnyClock, Config, Group, Iterations, Pool, Refusal, Worker, with_worker};
 
 mod common;
 
@@ -216,4 +216,45 @@ fn enqueued_work_runs_once() {
         worker.wait_enqueued();
         assert_eq!(ran.load(Ordering::SeqCst), 1000);
     });
+}
+
+#[test]
+fn stacks_that_the_system_refuses_become_smaller_ones() {
+    static WARNINGS: AtomicU32 = AtomicU32::new(0);
+    let config = Config {
+        workers: 2,
+        // More than any address space has.
+        stack_bytes: 1 << 50,
+        refusal: Refusal {
+            warn: |text| {
+                assert!(
+                    text.contains("1048576 GiB") && text.contains("8 MiB now"),
+                    "{text}"
+                );
+                WARNINGS.fetch_add(1, Ordering::SeqCst);
+            },
+            ..Refusal::default()
+        },
+        ..Config::default()
+    };
+    let pool = Pool::new(config, AnyClock::System);
+    assert_eq!(pool.enter(|worker| fib_by_tasks(worker, 16)), 987);
+    let warnings = WARNINGS.load(Ordering::SeqCst);
+    assert!(warnings <= 2, "once for each worker at most: {warnings}");
+}
+
+#[test]
+fn a_pool_whose_workers_have_ended_leaves_the_work_to_the_threads_that_call() {
+    let pool = Pool::new(
+        Config {
+            workers: 3,
+            ..Config::default()
+        },
+        AnyClock::System,
+    );
+    assert_eq!(pool.enter(|worker| fib(worker, 16)), 987);
+    pool.end_with_last_thread();
+    assert_eq!(pool.enter(|worker| fib_by_tasks(worker, 16)), 987);
+    pool.main_thread_has_ended();
+    assert_eq!(pool.enter(|worker| fib_by_tasks(worker, 16)), 987);
 }

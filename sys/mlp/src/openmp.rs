@@ -13,6 +13,8 @@ pub struct OpenMp {
     in_parallel: extern "C" fn() -> c_int,
     /// Runs a function in all threads of a team: what compilers call for a parallel region.
     parallel: Option<extern "C" fn(Region, *mut c_void, c_uint, c_uint)>,
+    /// Binds the members of teams, in a runtime where these are not threads: Margay's.
+    set_places: Option<extern "C" fn(*const u32, usize) -> c_int>,
 }
 
 impl OpenMp {
@@ -23,8 +25,9 @@ impl OpenMp {
         let get_thread_num = symbol(c"omp_get_thread_num")?;
         let in_parallel = symbol(c"omp_in_parallel")?;
         let parallel = symbol(c"GOMP_parallel");
-        // SAFETY: OpenMP's specification, and for the last one the binary interface of gcc's libgomp, say that functions
-        // of these names have these types. Runtimes stay loaded.
+        let set_places = symbol(c"GOMP_margay_places");
+        // SAFETY: OpenMP's specification, the binary interface of gcc's libgomp, and for the last one `abi/gomp`, say that
+        // functions of these names have these types. Runtimes stay loaded.
         unsafe {
             Some(OpenMp {
                 set_num_threads: std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(
@@ -41,6 +44,9 @@ impl OpenMp {
                         *mut c_void,
                         extern "C" fn(Region, *mut c_void, c_uint, c_uint),
                     >(p)
+                }),
+                set_places: set_places.map(|p| {
+                    std::mem::transmute::<*mut c_void, extern "C" fn(*const u32, usize) -> c_int>(p)
                 }),
             })
         }
@@ -60,6 +66,21 @@ impl OpenMp {
         // SAFETY: LLVM's and Intel's runtimes document this function of one integer, milliseconds.
         unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(set_blocktime)(0) };
         true
+    }
+
+    /// Whether members of teams are not threads in this runtime, so that it has to bind them itself
+    /// ([`bind_members`](Self::bind_members)).
+    #[must_use]
+    pub fn has_members(&self) -> bool {
+        self.set_places.is_some()
+    }
+
+    /// From now on member t of the teams of the calling thread runs on CPU `cpus[t]`, whichever thread runs it. Returns whether
+    /// the runtime does that.
+    #[must_use]
+    pub fn bind_members(&self, cpus: &[u32]) -> bool {
+        self.set_places
+            .is_some_and(|set_places| set_places(cpus.as_ptr(), cpus.len()) != 0)
     }
 
     /// Whether the calling thread is in a parallel region.

@@ -1,6 +1,52 @@
 //! Memory for the program, from the system's allocator, with a description in front of it.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
+
+/// The system's allocator for a library's own memory. Without memory it calls a function that ends the program, where the
+/// standard library would abort and leave a core file.
+#[derive(Debug)]
+pub struct CheckedAllocator {
+    /// Gets how many bytes were asked for. Must not allocate.
+    pub fail: fn(usize) -> !,
+}
+
+// SAFETY: all is left to the system's allocator; a null pointer is never returned.
+unsafe impl GlobalAlloc for CheckedAllocator {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: by the caller's promise, which is the same.
+        self.checked(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        self.checked(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        self.checked(unsafe { System.realloc(block, layout, size) }, size)
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) };
+    }
+}
+
+impl CheckedAllocator {
+    #[inline]
+    fn checked(&self, block: *mut u8, size: usize) -> *mut u8 {
+        if block.is_null() {
+            (self.fail)(size);
+        }
+        block
+    }
+}
 
 /// What stands before each block.
 #[derive(Clone, Copy, Debug)]

@@ -22,6 +22,7 @@
 //! | [`descriptor`] | waiting for many descriptors, writing without blocking |
 //! | [`fence`] | a full fence between threads that only the rare side pays for |
 //! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
+//! | [`thread_end`] | what is to be done when a thread has ended |
 //! | [`sync`] | atomics and cells, those of loom where a model is checked |
 
 #[cfg(not(loom))]
@@ -55,6 +56,8 @@ pub mod sweep;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod terminal;
+#[cfg(not(loom))]
+pub mod thread_end;
 #[cfg(not(loom))]
 pub mod user;
 #[cfg(all(target_arch = "x86_64", not(loom)))]

@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 const PAGE: usize = 4096;
 /// Nodes that a mask here can name.
@@ -36,6 +37,23 @@ pub fn limit_bytes() -> Option<u64> {
     Some(limits.fold(machine, u64::min))
 }
 
+/// Bytes of address space that this process may still take (`ulimit -v`); none without a limit.
+#[must_use]
+pub fn address_space_left() -> Option<u64> {
+    let limit = getrlimit(Resource::As).current?;
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    Some(limit.saturating_sub(meminfo(&status, "VmSize:")?))
+}
+
+/// How many mappings this process may still make; none when the system does not tell.
+#[must_use]
+pub fn mappings_left() -> Option<u64> {
+    let most = fs::read_to_string("/proc/sys/vm/max_map_count").ok()?;
+    let most: u64 = most.trim().parse().ok()?;
+    let used = fs::read_to_string("/proc/self/maps").ok()?.lines().count() as u64;
+    Some(most.saturating_sub(used))
+}
+
 /// The memory limits of one line of `/proc/self/cgroup`, from the cgroup up to the root.
 fn cgroup_limits(line: &str) -> Vec<u64> {
     let mut fields = line.splitn(3, ':').skip(1);
@@ -61,7 +79,7 @@ fn cgroup_limits(line: &str) -> Vec<u64> {
     }
 }
 
-/// A line of `/proc/meminfo`, in bytes.
+/// A line of `/proc/meminfo` or of a process's `status`, in bytes.
 fn meminfo(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;

@@ -30,6 +30,13 @@ pub fn thread_id() -> u32 {
     crate::cpu::thread_number()
 }
 
+/// What the C library takes for the calling thread (`pthread_self`), as a number.
+#[must_use]
+pub fn thread_handle() -> usize {
+    // SAFETY: no arguments.
+    unsafe { libc::pthread_self() as usize }
+}
+
 /// Which side of a [`fork`] this is.
 #[derive(Debug)]
 pub enum Forked {
@@ -171,4 +178,32 @@ pub fn library_path(name: &str) -> Option<std::path::PathBuf> {
             let file = path.file_name().and_then(|f| f.to_str());
             file.is_some_and(|f| f.starts_with(name))
         })
+}
+
+/// A file whose instructions this process has loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedFile {
+    pub path: std::path::PathBuf,
+    /// The address that was asked about is in it.
+    pub has_address: bool,
+}
+
+/// The program and the libraries that this process has loaded now, and which of them an address is in.
+#[must_use]
+pub fn loaded_files(address: usize) -> Vec<LoadedFile> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (range, access) = (words.next()?, words.next()?);
+            let (begin, end) = range.split_once('-')?;
+            let begin = usize::from_str_radix(begin, 16).ok()?;
+            let end = usize::from_str_radix(end, 16).ok()?;
+            let path = line.find('/').map(|at| &line[at..])?;
+            access.contains('x').then(|| LoadedFile {
+                path: path.into(),
+                has_address: (begin..end).contains(&address),
+            })
+        })
+        .collect()
 }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::atomic::Ordering;
 
+use margay_sys_os::thread_end;
 use margay_sys_threads::outlined::{Outlined, Table};
 use margay_sys_threads::slot;
 
@@ -141,7 +142,9 @@ impl Context {
             let busy = self.initial.busy.load(Ordering::Relaxed);
             threads = threads.min(icv.thread_limit.saturating_sub(busy) + 1);
         }
-        threads.max(1)
+        let runtime = self.runtime();
+        let stack_bytes = runtime.scheduler.stack_bytes();
+        runtime.member_limit.allowed(threads.max(1), stack_bytes)
     }
 
     /// Runs a parallel region. Returns how many members it had.
@@ -397,7 +400,8 @@ impl Drop for Context {
             self.member.local.put(local);
         }
         if self.is_root.get() {
-            self.team.give_back(None);
+            // Given back when the thread has ended, which does not come when the process exits.
+            self.team.initial.is_over.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -416,10 +420,12 @@ pub fn with<R>(runtime: impl FnOnce() -> &'static Runtime, f: impl FnOnce(&Conte
 fn adopt<R>(runtime: &'static Runtime, f: impl FnOnce(&Context) -> R) -> R {
     let team = Team::get(runtime, 1, None);
     team.prepare_initial(runtime.icvs.initial);
-    affinity::assign_initial(team.member(0), &runtime.environment);
+    affinity::assign_initial(team.member(0), runtime, runtime.icvs.initial.bind);
     let context = Context::of(team, 0, runtime.scheduler.worker_number());
     context.get().is_root.set(true);
     slot::root(context);
+    // Without room for the call the team stays with this thread for good.
+    let _ = thread_end::at_thread_end(move || team.end_initial());
     slot::with(|context: Option<&Context>| f(context.expect("just put in place")))
 }
 

@@ -1,11 +1,34 @@
 //! The loop of a thread: resumes fibers and gives them work.
 
+use std::io;
 use std::sync::atomic::Ordering;
 
 use margay_sys_threads::fiber::{self, Fiber, Status};
 
 use super::{Work, Worker};
+use crate::config::Config;
 use crate::fiber_table::ROOT;
+
+/// Bytes of the stacks that are tried, one after another, when the system refuses what was asked
+/// for. A program that needs more than the least overflows into a guard page.
+const SMALLER_STACKS: [usize; 7] = [
+    8 << 20,
+    4 << 20,
+    2 << 20,
+    1 << 20,
+    512 << 10,
+    256 << 10,
+    128 << 10,
+];
+
+/// A number of bytes for people.
+fn size_text(bytes: usize) -> String {
+    match bytes {
+        0..0x10_0000 => format!("{} KiB", bytes >> 10),
+        0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", bytes >> 30),
+    }
+}
 
 impl Worker {
     /// The life of one of the pool's threads.
@@ -58,21 +81,56 @@ impl Worker {
     }
 
     fn new_fiber(&self) -> u16 {
+        let fiber = self.try_new_fiber(self.pool.stack_bytes.load(Ordering::Relaxed));
+        match fiber {
+            Ok(fiber) => self.fibers.insert(fiber),
+            Err(error) => self.new_fiber_with_less(&error),
+        }
+    }
+
+    fn try_new_fiber(&self, stack_bytes: usize) -> io::Result<Fiber> {
+        if !self.fibers.has_room() {
+            return Err(io::Error::other("too many tasks of one thread are blocked"));
+        }
         let this = self.this.clone();
-        let body = move || {
+        Fiber::new(stack_bytes, move || {
             // The worker lives as long as its loop, which resumed this fiber.
             if let Some(worker) = this.upgrade() {
                 worker.run_fiber();
             }
-        };
-        let stack_bytes = self.pool.config.stack_bytes;
-        let fiber = Fiber::new(stack_bytes, body).unwrap_or_else(|error| {
-            panic!(
-                "no stack of {stack_bytes} bytes for another blocked task: {error}; ask for smaller \
-                 stacks, or let fewer tasks wait at the same time"
-            )
-        });
-        self.fibers.insert(fiber)
+        })
+    }
+
+    /// The system has refused a stack: tries smaller ones, which those that come later get, too.
+    #[cold]
+    fn new_fiber_with_less(&self, error: &io::Error) -> u16 {
+        let Config {
+            stack_bytes: wanted,
+            refusal,
+            ..
+        } = self.pool.config;
+        let before = self.pool.stack_bytes.load(Ordering::Relaxed);
+        for stack_bytes in SMALLER_STACKS.into_iter().filter(|&less| less < before) {
+            let Ok(fiber) = self.try_new_fiber(stack_bytes) else {
+                continue;
+            };
+            self.pool.stack_bytes.store(stack_bytes, Ordering::Relaxed);
+            if before == wanted {
+                (refusal.warn)(&format!(
+                    "the system has no memory for another stack of {} ({error}); stacks are smaller from here on, {} \
+                     now. Ask for smaller stacks or fewer threads, or raise the limit of address space (ulimit -v)",
+                    size_text(wanted),
+                    size_text(stack_bytes)
+                ));
+            }
+            return self.fibers.insert(fiber);
+        }
+        (refusal.fail)(&format!(
+            "the system has no memory for another stack, not even of {} ({error}); ask for fewer threads, let fewer \
+             tasks wait at the same time, or raise the limits of address space (ulimit -v) and of mappings \
+             (vm.max_map_count)",
+            size_text(SMALLER_STACKS[SMALLER_STACKS.len() - 1])
+        ))
     }
 
     /// The body of a fiber: runs work until another fiber of this worker is ready or no work is
