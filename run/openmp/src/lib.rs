@@ -23,4 +23,4 @@ pub mod work;
 
 pub use depend::Access;
 pub use margay_run_threads::AnyClock;
-pub use runtime::{Runtime, preempt_spinning_members};
+pub use runtime::{Runtime, preempt_members};

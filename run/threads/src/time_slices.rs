@@ -1,6 +1,6 @@
 //! Time slices: fibers of one worker that compute, or spin for each other, take turns.
 
-use margay_sys_threads::preempt::Timer;
+use margay_sys_threads::preempt::{self, Timer};
 
 /// Processor time of one fiber after which the other fibers of its worker have their turn: longer
 /// than any wait for something that is under way, and short enough that nobody notices.
@@ -41,6 +41,7 @@ impl TimeSlices {
         self.is_on = true;
         self.quiet_slices = 0;
         self.short_slices = 0;
+        preempt::refresh();
         if self.timer.is_none() {
             // Without a timer everything works except fibers that spin for each other.
             self.timer = Timer::new().ok();
