@@ -2,8 +2,8 @@
 //! to run, and interrupts them there, so that another fiber has its turn.
 //!
 //! It polls. The less it finds the longer it pauses, and it ends its rounds when no worker has had
-//! anything else to run for a while. What has been seen in the same system call at two polls in a row,
-//! without a switch of fibers between them, counts as waiting.
+//! anything else to run for a while. A system call that would end early is interrupted only where the
+//! worker has been in it at two polls in a row, so that it is still there when the signal comes.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use margay_sys_threads::preempt::{ObservedThread, SeenCall};
 use crate::pool_state::{PoolState, WorkerSlot};
 
 /// The pause between two polls while a worker waits that could run something else ...
-const SHORTEST: Duration = Duration::from_micros(500);
+const SHORTEST: Duration = Duration::from_micros(200);
 /// ... while workers have something else to run, but run ...
 const BUSY: Duration = Duration::from_millis(4);
 /// ... and while none has. Each poll takes a core for 5 to 10 µs.
@@ -159,10 +159,15 @@ impl Known {
             self.skips = 0;
             return Found::Busy;
         }
-        if has_switched || before != call {
+        let is_new = has_switched || before != call;
+        if is_new {
             self.in_vain = 0;
             self.skips = 0;
-        } else if self.skips > 0 {
+        }
+        if is_new && call.is_some_and(|call| !call.is_restarted()) {
+            return Found::Waiting;
+        }
+        if self.skips > 0 {
             self.skips -= 1;
         } else {
             self.skips = (1 << self.in_vain) - 1;

@@ -188,24 +188,30 @@ static void condition_in_time(void)
 
 static volatile int turn_word;
 
-/* Each waits for the one before it. */
+static void wait_for_word(int until, int in_library, int yields)
+{
+	if (in_library) {
+		spin_in_library(&turn_word, until, yields);
+	} else {
+		while (turn_word != until)
+			if (yields)
+				sched_yield();
+	}
+}
+
+/* Each of the last eight waits for the one behind it, and all others for the first of those: a turn
+ * may cost the time slices of all members. */
 static void spin(int in_library, int yields)
 {
+	int last = members < 8 ? members : 8;
 #pragma omp parallel num_threads(members)
 	{
-		int me = omp_get_thread_num();
-		/* The last ones first, so that who runs first has to wait. */
-		int mine = members - 1 - me;
-		if (in_library) {
-			spin_in_library(&turn_word, mine, yields);
-		} else {
-			while (turn_word != mine)
-				if (yields)
-					sched_yield();
-		}
-		turn_word = mine + 1;
+		int mine = members - 1 - omp_get_thread_num();
+		wait_for_word(mine < last ? mine : last, in_library, yields);
+		if (mine < last)
+			turn_word = mine + 1;
 	}
-	CHECK(turn_word == members);
+	CHECK(turn_word == last);
 }
 
 static void spinning(void) { spin(0, 0); }

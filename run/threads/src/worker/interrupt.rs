@@ -5,6 +5,11 @@ use std::sync::atomic::Ordering;
 use margay_sys_threads::preempt::{Interrupted, Reason};
 
 use super::{Work, Worker};
+use crate::time_slices::SLICE_NS;
+
+/// Between two members that a worker begins because another one waits in the kernel: as long as it
+/// takes a sleeping worker to come for some.
+const START_PAUSE_NS: u64 = 100_000;
 
 impl Worker {
     /// From now on no fiber of this worker computes or waits in the kernel for ever while others of
@@ -28,7 +33,8 @@ impl Worker {
             }
             (Interrupted::Computing | Interrupted::Yielding, Reason::Timer) => {
                 let is_their_turn = self.slice_ended();
-                if self.start_offered_work() || is_their_turn {
+                // However short slices are.
+                if self.start_offered_work(SLICE_NS) || is_their_turn {
                     let yields = how == Interrupted::Yielding;
                     is_yielding.store(yields, Ordering::Relaxed);
                     self.yield_now();
@@ -52,8 +58,8 @@ impl Worker {
 
     /// Gives a fiber to an open offer of any worker, and returns whether there was one: members
     /// that spin may wait for a member that nobody has begun.
-    fn start_offered_work(&self) -> bool {
-        if !self.slices.borrow_mut().may_start(self.now_ns()) {
+    fn start_offered_work(&self, pause_ns: u64) -> bool {
+        if !self.slices.borrow_mut().may_start(self.now_ns(), pause_ns) {
             return false;
         }
         let Some(offer) = self.any_open_offer() else {
@@ -63,18 +69,10 @@ impl Worker {
         true
     }
 
-    /// The running fiber waits in the kernel: whatever else there is has its turn.
+    /// The running fiber waits in the kernel: whatever else there is has its turn. That includes
+    /// members that nobody has begun, also while others are ready: those may all wait for them.
     fn replace_waiting(&self) {
-        self.drain_wake_queue();
-        if !self.fibers.has_ready() {
-            let work = self
-                .find_work()
-                .or_else(|| self.any_open_offer().map(Work::Offer));
-            match work {
-                Some(work) => self.assign(work),
-                None => return,
-            }
-        }
-        self.run_others();
+        self.start_offered_work(START_PAUSE_NS);
+        self.yield_now();
     }
 }

@@ -27,6 +27,14 @@ pub struct SeenCall {
     behind: usize,
 }
 
+impl SeenCall {
+    /// Whether the call is a short one of a lock or the like, which the kernel makes again by itself after an interruption.
+    #[must_use]
+    pub fn is_restarted(&self) -> bool {
+        calls::wait_of(&self.call) == Some(Wait::Futex)
+    }
+}
+
 /// What was seen last of a thread that has been interrupted.
 struct Note([AtomicU64; 9]);
 
