@@ -48,7 +48,7 @@ pub(crate) fn here() -> *const Here {
 
 impl Here {
     #[inline]
-    fn enter(&self) {
+    pub(crate) fn enter(&self) {
         let mut at = self.errno_at.get();
         if at.is_null() {
             // SAFETY: no arguments.

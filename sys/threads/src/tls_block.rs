@@ -19,17 +19,24 @@ use std::thread;
 use margay_sys_os::cpu;
 use rustix::thread::futex::{Flags, wait as futex_wait, wake as futex_wake};
 
-use crate::border::here;
+use crate::border::{Here, here};
 
 /// A set of thread-local variables. Ends with its value, or before it.
 #[derive(Debug)]
 pub struct TlsBlock {
     base: usize,
+    /// What the runtime keeps in it.
+    here: *const Here,
     /// [`FREE`], [`USED`] or [`ENDED`].
     state: AtomicU32,
     /// Set when the set ends, and with it its thread.
     end: Arc<AtomicU32>,
 }
+
+// SAFETY: what `here` refers to is used by whoever has the set, and that is one thread at a time.
+unsafe impl Send for TlsBlock {}
+// SAFETY: as above.
+unsafe impl Sync for TlsBlock {}
 
 const FREE: u32 = 0;
 const USED: u32 = 1;
@@ -68,23 +75,29 @@ impl TlsBlock {
                 .stack_size(STACK_BYTES)
                 .name("identity".into())
                 .spawn(move || {
+                    let here = here();
                     // SAFETY: the set is in force.
-                    unsafe { &*here() }.number.set(cpu::thread_number());
+                    let kept = unsafe { &*here };
+                    kept.number.set(cpu::thread_number());
+                    // Whoever takes the set on is inside the runtime, and leaves it there.
+                    kept.enter();
                     forget_processor();
-                    let _ = tell.send(base());
+                    let _ = tell.send((base(), here.expose_provenance()));
                     drop(tell);
                     sleep_until_set(&ended);
                 })
                 .ok()?;
+            let (base, here) = told.recv().ok()?;
             Some(TlsBlock {
-                base: told.recv().ok()?,
+                base,
+                here: std::ptr::with_exposed_provenance(here),
                 state: AtomicU32::new(FREE),
                 end,
             })
         })
     }
 
-    /// Runs `f` with this set, [inside](crate::border) the runtime. What `f` calls suspends the running stack only within
+    /// Runs `f` with this set, [inside](crate::border) the runtime, from where it is also called. What `f` calls suspends the running stack only within
     /// [`natively`]: the runtime does not know of the fiber otherwise.
     ///
     /// # Errors
@@ -105,16 +118,12 @@ impl TlsBlock {
         let used = Used(&self.state);
         // SAFETY: the set is in force.
         let native = unsafe { &*here() }.native.get();
-        let within = || {
-            // SAFETY: as above; by now it is another one.
-            unsafe { &*here() }.inside(f)
-        };
         // SAFETY: the identity's thread lives as long as `self` is not ended, and sleeps; nobody else uses its set until the state is
-        // FREE again, and only then it can end.
+        // FREE again, and only then it can end. So what is kept in it is there, and this thread's.
         let result = unsafe {
-            enter(self.base, within, move |before| {
-                let here = &*here();
-                here.native.set(if native == 0 { before } else { native });
+            enter(self.base, f, |before| {
+                let native = if native == 0 { before } else { native };
+                (*self.here).native.set(native);
             })
         };
         drop(used);
@@ -220,15 +229,15 @@ pub fn natively<R>(f: impl FnOnce() -> R) -> R {
 #[inline(never)]
 unsafe fn enter<R>(to: usize, f: impl FnOnce() -> R, begin: impl FnOnce(usize)) -> R {
     #[inline(never)]
-    fn inside<R>(before: usize, begin: impl FnOnce(usize), f: impl FnOnce() -> R) -> R {
-        begin(before);
+    fn inside<R>(f: impl FnOnce() -> R) -> R {
         f()
     }
     let before = base();
+    begin(before);
     // SAFETY: by the caller's promise.
     unsafe { set_base(to) };
     // A panic counts in the thread-local variables of the set in which it began, so it is caught there.
-    let result = catch_unwind(AssertUnwindSafe(|| inside(before, begin, f)));
+    let result = catch_unwind(AssertUnwindSafe(|| inside(f)));
     // SAFETY: it is the one that was in force.
     unsafe { set_base(before) };
     result.unwrap_or_else(|panic| resume_unwind(panic))
@@ -303,6 +312,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::border;
 
     /// With a set that has not ended.
     fn with<R>(block: &TlsBlock, f: impl FnOnce() -> R) -> R {
@@ -400,11 +410,16 @@ mod tests {
         }
         let one = TlsBlock::new().unwrap();
         let mine = errno().addr();
-        with(&one, || {
-            assert!(crate::border::is_inside());
-            assert_ne!(errno().addr(), mine);
-            crate::border::outside(|| natively(|| assert!(crate::border::is_inside())));
+        border::inside(|| {
+            with(&one, || {
+                assert!(border::is_inside());
+                assert_ne!(errno().addr(), mine);
+                border::outside(|| {
+                    assert!(!border::is_inside());
+                    natively(|| assert!(border::is_inside()));
+                });
+            });
         });
-        assert!(!crate::border::is_inside());
+        assert!(!border::is_inside());
     }
 }
