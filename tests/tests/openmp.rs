@@ -99,6 +99,98 @@ fn a_member_that_spins_for_long_lets_one_go_on_that_another_thread_wakes() {
     assert!(told.contains("PASSED"), "{told}");
 }
 
+/// Compiles the programs whose members wait for each other outside of OpenMP.
+fn compile_blocking(folder: &Path) -> (PathBuf, PathBuf) {
+    let library = folder.join("libspin_library.so");
+    succeed(
+        command("gcc", 60)
+            .args(["-O2", "-g", "-fPIC", "-shared"])
+            .arg(program("openmp").join("spin_library.c"))
+            .arg("-o")
+            .arg(&library),
+    );
+    let found_at_run = format!("-Wl,-rpath,{}", folder.display());
+    let here = ["-fopenmp", "-Wl,--no-as-needed", &found_at_run];
+    let with_library = [&here[..], &[library.to_str().expect("a plain path")]].concat();
+    let in_c = compile("blocking.c", &with_library, folder);
+    (in_c, compile("blocking.cpp", &["-fopenmp"], folder))
+}
+
+const BLOCKING_IN_C: [&str; 21] = [
+    "mutex_flat",
+    "mutex_nested",
+    "mutex_recursive",
+    "mutex_and_critical",
+    "barrier",
+    "condition",
+    "condition_in_time",
+    "semaphore",
+    "spinning",
+    "spinning_with_yield",
+    "spinning_in_library",
+    "spinning_in_library_with_yield",
+    "sleeping",
+    "pipes",
+    "pipes_with_poll",
+    "pipes_with_poll_in_time",
+    "poll_in_time",
+    "long_write",
+    "children",
+    "error_numbers",
+    "identities",
+];
+
+const BLOCKING_IN_CPP: [&str; 5] = [
+    "static_initialisers",
+    "condition_variable",
+    "mutex_and_exceptions",
+    "call_once",
+    "sleep_for",
+];
+
+/// Runs each of the blocking programs with these numbers of members, on the processors of this list.
+fn blocking_programs_end(members: &[u32], processors: &str) {
+    let folder = scratch();
+    let (in_c, in_cpp) = compile_blocking(folder.path());
+    let in_c = BLOCKING_IN_C.iter().map(|case| (&in_c, *case));
+    let in_cpp = BLOCKING_IN_CPP.iter().map(|case| (&in_cpp, *case));
+    for (executable, case) in in_c.chain(in_cpp) {
+        for &members in members {
+            let mut bound = command("taskset", 120);
+            bound.args(["-c", processors]);
+            bound
+                .arg(stage().join("bin/margay"))
+                .arg("omp")
+                .arg(executable);
+            let told = succeed(bound.arg(case).arg(members.to_string()));
+            assert!(
+                told.contains("PASSED"),
+                "{case} with {members} members: {told}"
+            );
+        }
+    }
+}
+
+#[test]
+fn members_that_wait_outside_of_openmp_go_on_on_one_core() {
+    blocking_programs_end(&[2, 3, 4, 8], "0");
+}
+
+#[test]
+fn members_that_wait_outside_of_openmp_go_on_on_two_cores() {
+    blocking_programs_end(&[2, 3, 4, 8], "0,1");
+}
+
+#[test]
+fn many_members_that_wait_outside_of_openmp_go_on_on_one_core() {
+    blocking_programs_end(&[64], "0");
+}
+
+#[test]
+fn many_members_that_wait_outside_of_openmp_go_on_on_two_cores() {
+    blocking_programs_end(&[64], "0,1");
+}
+
 #[test]
 fn tasks() {
     let folder = scratch();

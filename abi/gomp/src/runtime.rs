@@ -5,13 +5,13 @@ use std::sync::OnceLock;
 use margay_run_openmp::AnyClock;
 use margay_run_openmp::environment::Environment;
 use margay_run_openmp::team::{self, Context};
-use margay_run_openmp::{Runtime, preempt_spinning_members};
+use margay_run_openmp::{Runtime, preempt_members};
 
 /// The runtime of this process. Made when the library is loaded.
 pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
-        preempt_spinning_members();
+        preempt_members();
         Runtime::new(Environment::of_process(), AnyClock::System)
     })
 }

@@ -27,4 +27,4 @@ pub mod work;
 pub use depend::Access;
 pub use margay_run_threads::AnyClock;
 pub use place_list::PlaceList;
-pub use runtime::{Runtime, preempt_spinning_members};
+pub use runtime::{Runtime, preempt_members};

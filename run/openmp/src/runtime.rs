@@ -103,16 +103,17 @@ impl Runtime {
     }
 }
 
-/// Once in a process: members that spin for each other take turns where there are more of them than
-/// workers.
-pub fn preempt_spinning_members() {
+/// Once in a process: members that spin or wait in the kernel for each other take turns where there
+/// are more of them than workers.
+pub fn preempt_members() {
     // Where the program uses the signal itself, its spinning is its own affair.
-    let _ = preempt_by(|| {
-        scheduler::slice_ended();
+    let _ = preempt_by(|how, reason| {
+        let more = scheduler::interrupted(how, reason);
         slot::with(|context: Option<&Context>| {
             if let Some(context) = context {
                 affinity::keep_bound(context);
             }
         });
+        more
     });
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use margay_run_threads::{
-    AnyClock, Config, Offer, Pool, Refusal, Worker, with_current_worker, with_worker,
+    AnyClock, Config, Interrupted, Offer, Pool, Reason, Refusal, Worker, with_current_worker,
+    with_worker,
 };
 use margay_sys_threads::slot;
 use margay_sys_threads::tls_block::natively;
@@ -184,18 +185,11 @@ fn fail(text: &str) -> ! {
     std::process::exit(1)
 }
 
-/// A time slice of this thread has ended: lets others run whose turn it is.
-pub fn slice_ended() {
-    natively(|| {
-        without_context(|| {
-            with_current_worker(|worker| {
-                let others_wait = worker.slice_ended();
-                if worker.start_offered_work() || others_wait {
-                    worker.yield_now();
-                }
-            });
-        });
-    });
+/// This thread has been interrupted in the program: lets others run whose turn it is. Returns whether
+/// there are more to run.
+pub fn interrupted(how: Interrupted, reason: Reason) -> bool {
+    natively(|| without_context(|| with_current_worker(|worker| worker.interrupted(how, reason))))
+        .unwrap_or(false)
 }
 
 fn without_context<R>(f: impl FnOnce() -> R) -> R {

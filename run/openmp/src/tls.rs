@@ -1,94 +1,156 @@
-//! The thread-local variables of members: `threadprivate` and what else a program keeps per thread.
+//! The thread-local variables of members: `threadprivate`, `errno`, keys, what `pthread_self()` is,
+//! and whatever else a program keeps per thread.
 //!
 //! The first member of a team has the variables of the thread that encountered the region. Each
 //! other member has a TLS block of its own, as if it were a thread: under the outermost regions
 //! always the same one for the same thread number, so that values persist; in nested regions any
-//! spare one. Programs without thread-local variables need none of this.
+//! spare one.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use margay_sys_threads::tls_block::{self, TlsBlock};
+use margay_sys_threads::static_ref::StaticRef;
+use margay_sys_threads::tls_block::TlsBlock;
+
+/// Blocks are never freed, so that finding one takes no lock; those that are forgotten end, which
+/// leaves some words of each.
+type Block = &'static TlsBlock;
+
+/// Lists of blocks by thread number; each is twice as long as the one before.
+const LISTS: usize = 32;
 
 /// The TLS blocks of the members under one initial thread, by thread number.
-#[derive(Debug, Default)]
-pub(crate) struct PersistentBlocks(Mutex<Vec<Option<Arc<TlsBlock>>>>);
+#[derive(Debug)]
+pub(crate) struct PersistentBlocks([OnceLock<Box<[StaticRef<TlsBlock>]>>; LISTS]);
+
+impl Default for PersistentBlocks {
+    fn default() -> Self {
+        PersistentBlocks([const { OnceLock::new() }; LISTS])
+    }
+}
 
 /// The TLS blocks of a process.
 #[derive(Debug, Default)]
 pub(crate) struct TlsBlocks {
-    /// For members of nested regions.
-    spare: Mutex<Vec<Arc<TlsBlock>>>,
-    /// Whether the program has thread-local variables.
-    is_needed: OnceLock<bool>,
+    nested: Mutex<NestedBlocks>,
     has_warned: OnceLock<()>,
+}
+
+/// The blocks for members of nested regions.
+#[derive(Debug, Default)]
+struct NestedBlocks {
+    all: Vec<Block>,
+    /// Those that nobody has or keeps.
+    spare: Vec<Block>,
+}
+
+thread_local! {
+    /// The block that the last member of a nested region had here, for the next one.
+    static SPARE: Cell<Option<Block>> = const { Cell::new(None) };
 }
 
 impl TlsBlocks {
     /// Runs `f` with the block of member `id`: of an outermost region under the initial thread with
     /// the `persistent` blocks, or of a nested region.
+    #[inline]
     pub(crate) fn with<R>(
         &self,
         persistent: Option<&PersistentBlocks>,
         id: u32,
-        f: impl FnOnce() -> R,
+        mut f: impl FnOnce() -> R,
     ) -> R {
-        if !*self.is_needed.get_or_init(tls_block::is_needed) {
-            return f();
+        loop {
+            let block = match persistent {
+                Some(persistent) => persistent.get(id, self),
+                None => self.take_spare(),
+            };
+            let Some(block) = block else { return f() };
+            match block.with(f) {
+                Ok(result) => {
+                    if persistent.is_none() {
+                        self.put_spare(block);
+                    }
+                    return result;
+                }
+                // It was forgotten.
+                Err(back) => f = back,
+            }
         }
-        self.with_block(persistent, id, f)
     }
 
-    /// Out of line, for programs without thread-local variables, which are most.
-    #[inline(never)]
-    fn with_block<R>(
-        &self,
-        persistent: Option<&PersistentBlocks>,
-        id: u32,
-        f: impl FnOnce() -> R,
-    ) -> R {
-        let block = match persistent {
-            Some(persistent) => persistent.get(id, self),
-            None => lock(&self.spare).pop().or_else(|| self.make()),
-        };
-        let Some(block) = block else { return f() };
-        let result = block.with(f);
-        if persistent.is_none() {
-            lock(&self.spare).push(block);
+    fn take_spare(&self) -> Option<Block> {
+        if let Some(block) = SPARE.take() {
+            return Some(block);
         }
-        result
+        if let Some(block) = lock(&self.nested).spare.pop() {
+            return Some(block);
+        }
+        let made = self.make()?;
+        lock(&self.nested).all.push(made);
+        Some(made)
+    }
+
+    fn put_spare(&self, block: Block) {
+        if let Some(other) = SPARE.replace(Some(block)) {
+            lock(&self.nested).spare.push(other);
+        }
     }
 
     /// Forgets all values: those of `persistent` and of spare blocks.
     pub(crate) fn clear(&self, persistent: &PersistentBlocks) {
-        lock(&persistent.0).clear();
-        lock(&self.spare).clear();
+        for place in persistent.0.iter().filter_map(OnceLock::get).flatten() {
+            if let Some(block) = place.get(Ordering::Acquire) {
+                place.set(None, Ordering::Relaxed);
+                block.end();
+            }
+        }
+        let mut nested = lock(&self.nested);
+        nested.spare.clear();
+        // One that a thread keeps for its next member is found to have ended then.
+        for block in nested.all.drain(..) {
+            block.end();
+        }
     }
 
-    fn make(&self) -> Option<Arc<TlsBlock>> {
+    #[cold]
+    fn make(&self) -> Option<Block> {
         let made = TlsBlock::new();
         if made.is_none() {
             self.has_warned.get_or_init(|| {
                 eprintln!(
-                    "libgomp (Margay): no thread for another set of threadprivate variables; members share one from here \
+                    "libgomp (Margay): no thread for another set of thread-local variables; members share one from here \
                      on. Allow more threads (ulimit -u, the container's pids limit), or ask for fewer."
                 );
             });
         }
-        made.map(Arc::new)
+        made.map(|block| &*Box::leak(Box::new(block)))
     }
 }
 
 impl PersistentBlocks {
-    fn get(&self, id: u32, blocks: &TlsBlocks) -> Option<Arc<TlsBlock>> {
-        let mut all = lock(&self.0);
-        let at = id as usize;
-        if all.len() <= at {
-            all.resize(at + 1, None);
-        }
-        if all[at].is_none() {
-            all[at] = blocks.make();
-        }
-        all[at].clone()
+    #[inline]
+    fn get(&self, id: u32, blocks: &TlsBlocks) -> Option<Block> {
+        // List n has the numbers from 2^n - 1 on.
+        let list = (id + 1).ilog2();
+        let places = self.0[list as usize]
+            .get_or_init(|| (0..1 << list).map(|_| StaticRef::none()).collect());
+        let place = &places[(id + 1 - (1 << list)) as usize];
+        place
+            .get(Ordering::Acquire)
+            .or_else(|| Self::fill(place, blocks))
+    }
+
+    #[cold]
+    fn fill(place: &StaticRef<TlsBlock>, blocks: &TlsBlocks) -> Option<Block> {
+        let made = blocks.make()?;
+        Some(match place.set_first(made) {
+            Ok(()) => made,
+            Err(there) => {
+                made.end();
+                there
+            }
+        })
     }
 }
 

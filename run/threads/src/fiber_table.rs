@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use margay_sys_threads::fiber::Fiber;
 
@@ -56,6 +58,27 @@ struct FiberSlot<W> {
     work: Option<W>,
 }
 
+/// What a worker lets its observer know of its fibers. Only the worker writes it; on cache lines of
+/// its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct FiberCounts {
+    /// Fibers that can go on.
+    ready: AtomicU32,
+    /// Fibers resumed so far.
+    switches: AtomicU64,
+}
+
+impl FiberCounts {
+    pub(crate) fn ready(&self) -> u32 {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn switches(&self) -> u64 {
+        self.switches.load(Ordering::Relaxed)
+    }
+}
+
 /// The fibers of one worker. `W` is the work that a fiber is given. Belongs to one thread.
 pub(crate) struct FiberTable<W> {
     current: Cell<u16>,
@@ -64,13 +87,12 @@ pub(crate) struct FiberTable<W> {
     idle: RefCell<Vec<u16>>,
     /// Slots without a fiber.
     unused: RefCell<Vec<u16>>,
-    /// Fibers resumed so far.
-    switches: Cell<u64>,
+    counts: Arc<FiberCounts>,
 }
 
 impl<W> FiberTable<W> {
     /// The table of a thread that runs on its own stack.
-    pub(crate) fn new() -> FiberTable<W> {
+    pub(crate) fn new(counts: Arc<FiberCounts>) -> FiberTable<W> {
         FiberTable {
             current: Cell::new(ROOT),
             slots: RefCell::new(vec![FiberSlot {
@@ -82,7 +104,7 @@ impl<W> FiberTable<W> {
             ready: RefCell::new(VecDeque::new()),
             idle: RefCell::new(Vec::new()),
             unused: RefCell::new(Vec::new()),
-            switches: Cell::new(0),
+            counts,
         }
     }
 
@@ -100,7 +122,15 @@ impl<W> FiberTable<W> {
     /// How often a fiber, or the root, has been resumed.
     #[inline]
     pub(crate) fn switches(&self) -> u64 {
-        self.switches.get()
+        self.counts.switches()
+    }
+
+    fn push_ready(&self, fiber: u16) {
+        let ready = &mut *self.ready.borrow_mut();
+        ready.push_back(fiber);
+        self.counts
+            .ready
+            .store(ready.len() as u32, Ordering::Relaxed);
     }
 
     /// Running to waiting. Returns false, and takes the permit, if the running fiber has one: it
@@ -118,7 +148,7 @@ impl<W> FiberTable<W> {
     pub(crate) fn requeue_current(&self) {
         let me = self.current();
         self.slots.borrow_mut()[usize::from(me)].state = FiberState::Ready;
-        self.ready.borrow_mut().push_back(me);
+        self.push_ready(me);
     }
 
     /// A fiber goes on after it was suspended.
@@ -133,7 +163,7 @@ impl<W> FiberTable<W> {
         match slot.state {
             FiberState::Waiting => {
                 slot.state = FiberState::Ready;
-                self.ready.borrow_mut().push_back(fiber);
+                self.push_ready(fiber);
             }
             FiberState::Running => slot.has_permit = true,
             // A ready fiber checks its condition anyway, an idle one has none.
@@ -147,7 +177,12 @@ impl<W> FiberTable<W> {
     }
 
     pub(crate) fn pop_ready(&self) -> Option<u16> {
-        self.ready.borrow_mut().pop_front()
+        let ready = &mut *self.ready.borrow_mut();
+        let first = ready.pop_front();
+        self.counts
+            .ready
+            .store(ready.len() as u32, Ordering::Relaxed);
+        first
     }
 
     pub(crate) fn has_waiting(&self) -> bool {
@@ -156,7 +191,8 @@ impl<W> FiberTable<W> {
     }
 
     pub(crate) fn count_switch(&self) {
-        self.switches.set(self.switches.get() + 1);
+        let switches = &self.counts.switches;
+        switches.store(switches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Takes a fiber out of the table to resume it.
@@ -217,7 +253,7 @@ impl<W> FiberTable<W> {
         let slot = &mut self.slots.borrow_mut()[usize::from(fiber)];
         slot.work = Some(work);
         slot.state = FiberState::Ready;
-        self.ready.borrow_mut().push_back(fiber);
+        self.push_ready(fiber);
     }
 
     /// The work that a fiber was given.
@@ -244,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_wake_before_the_wait_is_a_permit() {
-        let table = FiberTable::<()>::new();
+        let table = FiberTable::<()>::new(Arc::default());
         table.wake(ROOT);
         table.wake(ROOT);
         assert!(!table.has_ready(), "a running fiber is not queued");
@@ -264,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_fiber_that_yields_goes_behind_the_others() {
-        let table = FiberTable::new();
+        let table = FiberTable::new(Arc::default());
         let fiber = table.insert(Fiber::new(64 << 10, || ()).unwrap());
         table.assign(fiber, "work");
         table.requeue_current();

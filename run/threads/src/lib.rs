@@ -35,6 +35,7 @@ mod pool_state;
 mod steal_backoff;
 mod time_slices;
 mod wake_queue;
+mod watcher;
 mod worker;
 
 pub use config::{Config, Refusal};
@@ -43,6 +44,7 @@ pub use loops::Iterations;
 pub use margay_core_loops::Schedule;
 pub use margay_sys_os::clock::AnyClock;
 pub use margay_sys_threads::job::Group;
+pub use margay_sys_threads::preempt::{Interrupted, Reason};
 pub use offer::{Offer, PublishedOffer, RetractedOffer, STEAL_DELAY_NS};
 pub use pool::{Pool, preempt_by, with_current_worker, with_worker};
 pub use steal_backoff::StealBackoff;

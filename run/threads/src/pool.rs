@@ -8,10 +8,12 @@ use std::thread::JoinHandle;
 
 use margay_sys_os::clock::AnyClock;
 use margay_sys_os::{cpu, event_count, fence};
-use margay_sys_threads::preempt;
+use margay_sys_threads::border;
+use margay_sys_threads::preempt::{self, Interrupted, Reason};
 
 use crate::config::Config;
 use crate::pool_state::{MAX_WORKERS, PoolState};
+use crate::watcher;
 use crate::worker::Worker;
 
 /// Workers and the state that they share. Dropping it ends the workers when they have nothing left
@@ -49,6 +51,14 @@ impl Pool {
                     break;
                 }
             }
+        }
+        if preempt::is_enabled() {
+            let state = Arc::clone(&state);
+            let watcher = std::thread::Builder::new()
+                .name("margay-watcher".into())
+                .spawn(move || border::inside(|| watcher::run(&state)));
+            // Without one everything works except members that wait for each other in the kernel.
+            threads.extend(watcher.ok());
         }
         Pool { state, threads }
     }
@@ -93,7 +103,7 @@ fn start_worker(
             }
             let worker = Worker::new(state, slot, number, deque);
             make_current(Rc::clone(&worker));
-            worker.run_until_end();
+            border::inside(|| worker.run_until_end());
         })
 }
 
@@ -137,14 +147,14 @@ pub fn with_current_worker<R>(body: impl FnOnce(&Worker) -> R) -> Option<R> {
     CURRENT.try_with(with).ok().flatten()
 }
 
-/// Sets the function that is called on a worker's thread when a time slice has ended there, in the
-/// middle of the program's own code, for workers that have [time
-/// slices](Worker::enable_time_slices). It calls [`Worker::slice_ended`] and, if that says so,
-/// [`Worker::yield_now`], and saves and restores what its layer needs around that. It must not need
-/// a lock that the program's code could hold. Only for a library: where this crate is part of the
-/// program itself, its own code could be interrupted. To be called once. Returns false when the
-/// program uses the signal (`SIGURG`) itself.
-pub fn preempt_by(tick: fn()) -> bool {
+/// Sets the function that is called on a worker's thread which has been interrupted in the middle of
+/// the program's own code, or where that waits in the kernel, for workers that have [time
+/// slices](Worker::enable_time_slices). It calls [`Worker::interrupted`], whose result it returns, and
+/// saves and restores what its layer needs around that. It must not need a lock that the program's
+/// code could hold. Only for a library: where this crate is part of the program itself, its own code
+/// could be interrupted. To be called once, before the pool is made. Returns false when the program
+/// uses the signal (`SIGURG`) itself.
+pub fn preempt_by(tick: fn(Interrupted, Reason) -> bool) -> bool {
     preempt::enable(tick)
 }
 

@@ -13,10 +13,11 @@ use margay_sys_threads::sleepers::{SleepState, Sleepers, WakeRequest};
 
 use crate::config::Config;
 use crate::contention::Contention;
-use crate::fiber_table::FiberId;
+use crate::fiber_table::{FiberCounts, FiberId};
 use crate::offer::Offers;
 use crate::parking::ParkingLot;
 use crate::wake_queue::WakeQueue;
+use crate::watcher::Watch;
 
 /// Worker slots of a pool: for its own workers and the program threads that call in. The thousandth
 /// thread at once is a mistake of the program rather than a use.
@@ -36,9 +37,23 @@ pub(crate) struct WorkerSlot<W: 'static> {
     /// writes them.
     pub(crate) enqueued: AtomicU64,
     pub(crate) completed: AtomicU64,
+    pub(crate) watched: Watched,
+}
+
+/// What a worker lets the watcher know; see `watcher.rs`.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    /// The kernel's number of its thread; 0 for none.
+    pub(crate) thread: AtomicU32,
+    /// It waits for work.
+    pub(crate) is_idle: AtomicBool,
+    /// Its fibers spend their time in `sched_yield`.
+    pub(crate) is_yielding: AtomicBool,
+    pub(crate) fibers: Arc<FiberCounts>,
 }
 
 /// See the module.
+// Fields: each is a word or a structure that several workers use, with a protocol of its own; a group would share nothing.
 pub(crate) struct PoolState<W: 'static> {
     pub(crate) config: Config,
     pub(crate) clock: AnyClock,
@@ -65,6 +80,7 @@ pub(crate) struct PoolState<W: 'static> {
     pub(crate) stack_bytes: AtomicUsize,
     pub(crate) parking: ParkingLot,
     contention: Contention,
+    pub(crate) watch: Watch,
 }
 
 impl<W> PoolState<W> {
@@ -86,6 +102,7 @@ impl<W> PoolState<W> {
             stack_bytes: AtomicUsize::new(config.stack_bytes),
             parking: ParkingLot::new(),
             contention: Contention::new(cpu::affinity().len()),
+            watch: Watch::default(),
         }
     }
 
@@ -136,6 +153,7 @@ impl<W> PoolState<W> {
             sleep: SleepState::new(),
             enqueued: AtomicU64::new(0),
             completed: AtomicU64::new(0),
+            watched: Watched::default(),
         };
         assert!(
             self.slots[number].set(Arc::new(slot)).is_ok(),
@@ -207,6 +225,7 @@ impl<W> PoolState<W> {
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
         self.wake_all();
+        self.watch.start();
     }
 
     fn wake_all(&self) {

@@ -1,10 +1,10 @@
 //! Time slices: fibers of one worker that compute, or spin for each other, take turns.
 
-use margay_sys_threads::preempt::Timer;
+use margay_sys_threads::preempt::{self, Timer};
 
 /// Processor time of one fiber after which the other fibers of its worker have their turn: longer
 /// than any wait for something that is under way, and short enough that nobody notices.
-const SLICE_NS: u64 = 10_000_000;
+pub(crate) const SLICE_NS: u64 = 10_000_000;
 /// The slice where fibers use theirs up while others wait, since they may spin for each other and
 /// each such wait costs slices: this, or the time to the kernel's next tick. (Half a millisecond,
 /// by the kernel's clock for profiling, let NPB's LU with 4 members on 2 cores use a quarter of the
@@ -22,8 +22,8 @@ const QUIET_SLICES: u32 = 100;
 pub(crate) struct TimeSlices {
     timer: Option<Timer>,
     is_on: bool,
-    /// When this worker may start offered work in the middle of something else.
-    next_start_ns: u64,
+    /// When this worker started offered work in the middle of something else last.
+    started_ns: u64,
     /// Short slices to come unless another one is used up.
     short_slices: u32,
     /// The worker's count of fiber switches when the current slice began.
@@ -41,6 +41,7 @@ impl TimeSlices {
         self.is_on = true;
         self.quiet_slices = 0;
         self.short_slices = 0;
+        preempt::refresh();
         if self.timer.is_none() {
             // Without a timer everything works except fibers that spin for each other.
             self.timer = Timer::new().ok();
@@ -97,14 +98,14 @@ impl TimeSlices {
         false
     }
 
-    /// Whether offered work may be started in the middle of something else: once in [`SLICE_NS`],
-    /// however short slices are, so that workers on their way find some left. What has begun stays
+    /// Whether offered work may be started in the middle of something else: `pause_ns` after the
+    /// last time at the earliest, so that workers on their way find some left. What has begun stays
     /// here.
-    pub(crate) fn may_start(&mut self, now_ns: u64) -> bool {
-        if now_ns < self.next_start_ns {
+    pub(crate) fn may_start(&mut self, now_ns: u64, pause_ns: u64) -> bool {
+        if now_ns < self.started_ns + pause_ns {
             return false;
         }
-        self.next_start_ns = now_ns + SLICE_NS;
+        self.started_ns = now_ns;
         true
     }
 }
@@ -145,7 +146,8 @@ mod tests {
     #[test]
     fn work_is_started_once_in_a_slice() {
         let mut slices = TimeSlices::default();
-        assert!(slices.may_start(5) && !slices.may_start(6));
-        assert!(slices.may_start(5 + SLICE_NS));
+        let now = 2 * SLICE_NS;
+        assert!(slices.may_start(now, SLICE_NS) && !slices.may_start(now + 1, SLICE_NS));
+        assert!(slices.may_start(now + SLICE_NS, SLICE_NS));
     }
 }

@@ -5,7 +5,8 @@
 //! | [`run`] | the loop of a thread: resumes fibers, gives them work |
 //! | [`search`] | searches for work: the worker's own, published offers, jobs to steal |
 //! | [`idle`] | the one place that waits: spins, then sleeps |
-//! | [`wait`] | fibers that wait: block and wake, parking, spinning for a condition, time slices |
+//! | [`wait`] | fibers that wait: block and wake, parking, spinning for a condition |
+//! | [`interrupt`] | fibers that compute, spin or wait in the kernel while others could run |
 //! | [`fork`] | what the forks and groups of `sys` need of a worker |
 
 use std::cell::{Cell, RefCell};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use margay_sys_os::clock::Clock;
-use margay_sys_os::fence;
+use margay_sys_os::{cpu, fence};
 use margay_sys_threads::deque::Owner;
 use margay_sys_threads::job::{Context, Home, Job, Nodes};
 
@@ -25,6 +26,7 @@ use crate::time_slices::TimeSlices;
 
 mod fork;
 mod idle;
+mod interrupt;
 mod run;
 mod search;
 mod wait;
@@ -70,6 +72,9 @@ impl Worker {
         deque: Owner<Job<Worker>>,
     ) -> Rc<Worker> {
         let own = Arc::clone(pool.slot(slot));
+        let thread = cpu::thread_number();
+        own.watched.thread.store(thread, Ordering::Relaxed);
+        let fibers = FiberTable::new(Arc::clone(&own.watched.fibers));
         let thief = search::Thief::new(pool.clock.ticks());
         Rc::new_cyclic(|this| Worker {
             pool,
@@ -80,7 +85,7 @@ impl Worker {
             deque,
             home: Home::new(),
             nodes: Nodes::new(),
-            fibers: FiberTable::new(),
+            fibers,
             thief,
             idle: idle::IdleState::default(),
             slices: RefCell::new(TimeSlices::default()),
@@ -93,6 +98,7 @@ impl Worker {
     /// ends with the pool.
     pub(crate) fn leave(self: Rc<Self>) {
         self.end_idle_fibers();
+        self.own.watched.thread.store(0, Ordering::Relaxed);
         let (pool, slot) = (Arc::clone(&self.pool), self.slot);
         // Fibers that wait for ever (a program that ends inside a parallel construct) keep the
         // worker and its slot.

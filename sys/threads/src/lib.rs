@@ -9,15 +9,18 @@
 //! | [`tls_block`] | sets of thread-local variables that a stack takes on |
 //! | [`static_ref`] | shared references to what is never freed, boxes that are handed over |
 //! | [`outlined`] | functions and data into which a compiler outlines OpenMP constructs |
+//! | [`border`] | on which side a stack is: in the program, or in the runtime that it calls |
 //! | [`slot`] | the context of what runs here |
 //! | [`deque`] | a worker's deque, with thieves at the other end |
 //! | [`job`] | closures in one word, lent from a stack or in a recycled node, and who waits for them |
-//! | [`preempt`] | interrupting a thread that computes for long, while it is in the program's own code |
+//! | [`preempt`] | interrupting a thread that computes or waits for long, where that is safe |
 //! | [`sleepers`] | who of several sleeps and may be woken for work |
 //! | [`tally`] | how a forker learns that what it forked is done |
 //! | [`shelf`] | counted pointers that one thread publishes and others read |
 //! | [`fiber`] | stacks of their own and the switch between them |
 
+#[cfg(not(loom))]
+pub mod border;
 pub mod deque;
 #[cfg(not(loom))]
 pub mod fiber;

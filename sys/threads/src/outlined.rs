@@ -10,6 +10,8 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use std::{hint, mem, ptr};
 
+use crate::border::outside;
+
 /// An outlined function and the pointer that it gets, for the time of the construct.
 #[derive(Clone, Copy, Debug)]
 pub struct Outlined<'c> {
@@ -43,7 +45,7 @@ impl<'c> Outlined<'c> {
     #[inline]
     pub fn call(self) {
         // SAFETY: by the promise of `new`.
-        unsafe { (self.body)(self.data) }
+        outside(|| unsafe { (self.body)(self.data) });
     }
 }
 
@@ -191,7 +193,7 @@ impl<'c> TaskCall<'c> {
     pub fn call_in_place(self) {
         assert!(self.copy.is_none(), "the arguments have to be copied");
         // SAFETY: by the promise of `new`; the bytes are there until the creating call returns.
-        unsafe { (self.body)(self.data) }
+        outside(|| unsafe { (self.body)(self.data) });
     }
 }
 
@@ -297,7 +299,7 @@ impl Frame {
         let body = self.body.take().expect("a frame without arguments");
         let at = self.arguments();
         // SAFETY: by the promise of `TaskCall::new`; the arguments were copied by `load`, lie where they were and are used once.
-        unsafe { body(at) }
+        outside(|| unsafe { body(at) });
     }
 
     /// Forgets the arguments without running the body.

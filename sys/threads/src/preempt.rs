@@ -1,54 +1,74 @@
-//! Interrupting a thread that computes for long, while it is in the program's own code.
+//! Interrupting a thread that computes or waits for long, where that is safe.
 //!
-//! A timer of the thread's processor time sends it a signal. The handler calls a function that may do what the interrupted code
-//! could have done at this place by a call of its own, switch to another fiber included: the signal frame stays on the interrupted
-//! stack and is returned from when that fiber goes on. That is only allowed where the program's own instructions are interrupted,
-//! not those of a library, which may hold a lock (`malloc`'s) or a borrow at this place. So the handler looks where it came from
-//! first. Code of the program that waits by calling `sched_yield` spends its time there, and counts as the program's own.
+//! A signal comes from a timer of the thread's processor time or, where it waits, from a thread that [observes](observe) it. The handler
+//! calls a function that may do what the interrupted code could have done at this place by a call of its own, switch to another fiber
+//! included: the signal frame stays on the interrupted stack and is returned from when that fiber goes on. That is allowed
+//!
+//! - where instructions of the program or of a library are interrupted that the runtime does not use ([`text`]): another one may hold
+//!   a lock (`malloc`'s) that the runtime needs,
+//! - at system calls that wait ([`calls`]), whoever makes them, and in `sched_yield`,
+//!
+//! and nowhere [inside](crate::border) the runtime itself.
+//!
+//! The kernel makes most system calls that a signal has interrupted again by itself: it sets the thread back to the instruction of the
+//! call before it calls the handler, which therefore finds the call in the registers. The others have ended with EINTR. The observer
+//! has written down what they were, and the handler completes them, so that the program does not see that they were interrupted.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::border;
+use registers::Registers;
+
+mod calls;
+mod observe;
+mod registers;
+mod text;
+
+pub use observe::{ObservedThread, SeenCall};
+
 /// The signal: ignored by default, rarely used (urgent data on sockets), and left to a program that has a handler for it.
 const SIGNAL: c_int = libc::SIGURG;
 
-struct Handler {
-    /// The program's instructions, as half-open ranges of addresses.
-    text: Vec<(usize, usize)>,
-    /// The system's `sched_yield`; empty where its caller cannot be told.
-    sched_yield: std::ops::Range<usize>,
-    tick: fn(),
+/// What a thread was doing when it was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupted {
+    /// It computed, or spun.
+    Computing,
+    /// It has called `sched_yield`.
+    Yielding,
+    /// It waited in a system call.
+    Waiting,
 }
 
-/// Bytes at the begin of `sched_yield` in which its return address is where the call has put it: the function is a system call without a
-/// frame. The interruption comes right behind that call's instruction.
-const SCHED_YIELD_BYTES: usize = 12;
+/// Why a thread was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It has used up the processor time that its [`Timer`] was set to.
+    Timer,
+    /// An observer has [interrupted](ObservedThread::interrupt) it.
+    Observer,
+}
 
-impl Handler {
-    /// Whether it is the program's own code that was interrupted, or waits in `sched_yield`.
-    fn has_interrupted_program(&self, context: &libc::ucontext_t) -> bool {
-        let mut at = interrupted_at(context);
-        if self.sched_yield.contains(&at) {
-            // SAFETY: the interrupted code is at the begin of a function without a frame.
-            at = unsafe { caller_of_leaf(context) };
-        }
-        self.text
-            .iter()
-            .any(|&(begin, end)| (begin..end).contains(&at))
-    }
+/// Called on a thread that was interrupted. Returns whether it has something else to run.
+pub type Tick = fn(Interrupted, Reason) -> bool;
+
+struct Handler {
+    /// The system's `sched_yield`; empty where that is not known.
+    sched_yield: std::ops::Range<usize>,
+    tick: Tick,
 }
 
 static HANDLER: OnceLock<Handler> = OnceLock::new();
 
-/// From now on `tick` is called at each tick of a thread's [`Timer`] that interrupts the program's own code, on that thread. False: not
-/// here, because the program uses the signal itself, or because this is part of the program and not a library: its own code would be
-/// interrupted, too. To be called once.
-pub fn enable(tick: fn()) -> bool {
+/// From now on `tick` is called on each thread that is interrupted where that is safe. False: not here, because the program uses the
+/// signal itself, or because this is part of the program and not a library: its own code would be interrupted, too. To be called once.
+pub fn enable(tick: Tick) -> bool {
     static IS_CLAIMED: AtomicBool = AtomicBool::new(false);
     if IS_CLAIMED.swap(true, Ordering::SeqCst) {
-        return HANDLER.get().is_some();
+        return is_enabled();
     }
     // SAFETY: an all-zero sigaction is a valid value, which the kernel overwrites.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -58,13 +78,11 @@ pub fn enable(tick: fn()) -> bool {
     {
         return false;
     }
-    let text = program_text();
-    let own = (on_signal as *const ()).addr();
-    if text.iter().any(|&(begin, end)| (begin..end).contains(&own)) {
+    if text::is_program((on_signal as *const ()).addr()) {
         return false;
     }
+    text::refresh();
     let handler = Handler {
-        text,
         sched_yield: sched_yield_text(),
         tick,
     };
@@ -80,58 +98,67 @@ pub fn enable(tick: fn()) -> bool {
     unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) == 0 }
 }
 
-extern "C" fn on_signal(_signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_void) {
+/// Whether threads are interrupted in this process.
+#[must_use]
+pub fn is_enabled() -> bool {
+    HANDLER.get().is_some()
+}
+
+/// Finds out what the program has loaded since. Not in a handler.
+pub fn refresh() {
+    if is_enabled() {
+        text::refresh();
+    }
+}
+
+extern "C" fn on_signal(_signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(handler) = HANDLER.get() else { return };
-    // SAFETY: the kernel passes the interrupted context.
-    let context = unsafe { &*context.cast::<libc::ucontext_t>() };
-    if !handler.has_interrupted_program(context) {
+    if border::is_inside() {
         return;
     }
-    // SAFETY: the address of the thread's errno is valid; the interrupted code may be between a call and its look at errno.
-    let before = unsafe { *libc::__errno_location() };
-    (handler.tick)();
-    // SAFETY: as above; the fiber has not left its thread.
-    unsafe { *libc::__errno_location() = before };
+    // SAFETY: the kernel passes the interrupted context and where the signal comes from.
+    let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
+    // The interrupted code may be between a call and its look at errno, which the border keeps.
+    border::inside(|| handler.interrupted(observe::note_of(info), &mut Registers(context)));
 }
 
-/// The address of the instruction that was interrupted; 0 on processors that this does not know.
-fn interrupted_at(context: &libc::ucontext_t) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    {
-        context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize
-    }
-    #[cfg(target_arch = "aarch64")]
-    {
-        context.uc_mcontext.pc as usize
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        let _ = context;
-        0
+impl Handler {
+    fn interrupted(&self, note: Option<usize>, registers: &mut Registers<'_>) {
+        let reason = note.map_or(Reason::Timer, |_| Reason::Observer);
+        let at = registers.at();
+        if self.sched_yield.contains(&at) {
+            (self.tick)(Interrupted::Yielding, reason);
+            return;
+        }
+        let mut others = || (self.tick)(Interrupted::Waiting, reason);
+        if let Some(call) = registers.next_call() {
+            if let Some(wait) = calls::wait_of(&call) {
+                calls::go_on(registers, &call, wait, true, &mut others);
+            }
+            return;
+        }
+        if let Some(call) = note.and_then(|note| observe::interrupted_call(note, registers)) {
+            if let Some(wait) = calls::wait_of(&call) {
+                calls::go_on(registers, &call, wait, false, &mut others);
+            }
+            return;
+        }
+        if let Some((call, written)) =
+            note.and_then(|note| observe::interrupted_write(note, registers))
+        {
+            let result = calls::write_rest(&call, written, &mut others);
+            registers.end_call(result, false);
+            return;
+        }
+        if text::current().is_some_and(|text| text.contains(at)) {
+            (self.tick)(Interrupted::Computing, reason);
+        }
     }
 }
 
-/// The return address of the function that was interrupted; 0 on processors that this does not know.
-///
-/// # Safety
-/// That function has no frame.
-unsafe fn caller_of_leaf(context: &libc::ucontext_t) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let top = context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
-        // SAFETY: by the caller's promise the return address is on top of the interrupted stack.
-        unsafe { *std::ptr::with_exposed_provenance::<usize>(top) }
-    }
-    #[cfg(target_arch = "aarch64")]
-    {
-        context.uc_mcontext.regs[30] as usize
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        let _ = context;
-        0
-    }
-}
+/// Bytes at the begin of `sched_yield` in which it has not returned yet: the function is a system call without a frame. The
+/// interruption comes right behind that call's instruction.
+const SCHED_YIELD_BYTES: usize = 12;
 
 /// The begin of `sched_yield`, if it is what the library of a known system has: `mov $24, %eax; syscall` or `mov x8, #124; svc #0`.
 fn sched_yield_text() -> std::ops::Range<usize> {
@@ -155,31 +182,6 @@ fn sched_yield_text() -> std::ops::Range<usize> {
     } else {
         0..0
     }
-}
-
-/// Where the instructions of the program itself are, without its libraries.
-fn program_text() -> Vec<(usize, usize)> {
-    unsafe extern "C" fn first(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        text: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the system passes a valid entry, with as many headers as it says, and what was given to it.
-        let (info, text) = unsafe { (&*info, &mut *text.cast::<Vec<(usize, usize)>>()) };
-        for at in 0..usize::from(info.dlpi_phnum) {
-            // SAFETY: as above.
-            let header = unsafe { &*info.dlpi_phdr.add(at) };
-            if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0 {
-                let begin = (info.dlpi_addr + header.p_vaddr) as usize;
-                text.push((begin, begin + header.p_memsz as usize));
-            }
-        }
-        1 // the program comes first
-    }
-    let mut text: Vec<(usize, usize)> = Vec::new();
-    // SAFETY: the callback keeps to the types, and `text` outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut text).cast()) };
-    text
 }
 
 /// Ticks of the calling thread's processor time. Belongs to the thread that made it.
@@ -237,27 +239,54 @@ impl Drop for Timer {
 mod tests {
     use super::*;
 
-    #[test]
-    fn who_waits_by_sched_yield_is_where_it_was_called() {
-        let handler = Handler {
-            text: vec![(0x1000, 0x2000)],
-            sched_yield: sched_yield_text(),
-            tick: || {},
-        };
-        assert!(!handler.sched_yield.is_empty());
-        let stack = [0x1800_usize, 0x2000];
+    fn context(at: usize, result: i64) -> libc::ucontext_t {
         // SAFETY: an all-zero context is a valid value.
         let mut context: libc::ucontext_t = unsafe { std::mem::zeroed() };
-        let mut is_program = |at: usize, stack: &[usize]| {
-            context.uc_mcontext.gregs[libc::REG_RIP as usize] = at as i64;
-            context.uc_mcontext.gregs[libc::REG_RSP as usize] =
-                stack.as_ptr().expose_provenance() as i64;
-            handler.has_interrupted_program(&context)
+        context.uc_mcontext.gregs[libc::REG_RIP as usize] = at as i64;
+        context.uc_mcontext.gregs[libc::REG_RAX as usize] = result;
+        context
+    }
+
+    #[test]
+    fn a_thread_in_sched_yield_is_known() {
+        let range = sched_yield_text();
+        assert!(!range.is_empty());
+        assert!(range.contains(&(range.start + 7)), "behind the call");
+    }
+
+    #[test]
+    fn a_call_that_comes_next_is_found_and_can_be_ended() {
+        let code: [u8; 4] = [0x90, 0x0f, 0x05, 0x90];
+        let at = code.as_ptr().expose_provenance();
+        let mut before = context(at + 1, libc::SYS_futex);
+        let mut registers = Registers(&mut before);
+        let call = registers.next_call().unwrap();
+        assert_eq!(call.number, libc::SYS_futex);
+        registers.make_again(&call, true);
+        assert_eq!(registers.at(), at + 1);
+        registers.end_call(0, true);
+        assert_eq!(registers.at(), at + 3);
+        assert!(registers.next_call().is_none());
+        assert!(registers.has_ended(&call, at + 3, 0) == Some(0));
+        assert!(!registers.has_interrupted(&call, at + 3, 0));
+    }
+
+    #[test]
+    fn a_call_that_was_interrupted_is_made_again() {
+        let code: [u8; 4] = [0x90, 0x0f, 0x05, 0x90];
+        let at = code.as_ptr().expose_provenance();
+        let mut after = context(at + 3, -i64::from(libc::EINTR));
+        let mut registers = Registers(&mut after);
+        let call = registers::Call {
+            number: libc::SYS_read,
+            arguments: [0; 6],
         };
-        let behind_the_call = handler.sched_yield.start + 7;
-        assert!(is_program(0x1800, &stack));
-        assert!(is_program(behind_the_call, &stack));
-        assert!(!is_program(behind_the_call, &stack[1..]));
-        assert!(!is_program(handler.sched_yield.end, &stack));
+        assert!(registers.has_interrupted(&call, at + 3, 0));
+        assert!(
+            !registers.has_interrupted(&call, at + 3, 8),
+            "another stack"
+        );
+        registers.make_again(&call, false);
+        assert_eq!(registers.next_call(), Some(call));
     }
 }

@@ -4,15 +4,13 @@
 //! where others may run on its thread before a call returns, it is put aside ([`aside`]).
 
 use std::any::{Any, TypeId};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ptr;
 
-thread_local! {
-    static CURRENT: Cell<*const Header> = const { Cell::new(ptr::null()) };
-}
+use crate::border::here;
 
 #[repr(C)]
-struct Header {
+pub(crate) struct Header {
     kind: TypeId,
 }
 
@@ -121,22 +119,18 @@ pub fn aside<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Puts another word in place and returns the one that was there. The lookup is never inlined: a compiler may keep the
-/// address of a thread's variable over a call in which a fiber moves to another thread.
-#[inline(never)]
+/// Puts another word in place and returns the one that was there.
 pub(crate) fn exchange(word: Word) -> Word {
-    CURRENT.with(|current| Word(current.replace(word.0)))
+    // SAFETY: the set is in force.
+    Word(unsafe { &*here() }.context.replace(word.0))
 }
 
-#[inline(never)]
-fn current() -> *const Header {
-    CURRENT.with(Cell::get)
-}
-
-/// Lends the context of what runs here, if it has one of this type.
+/// Lends the context of what runs here, if it has one of this type. What `f` does is [inside](crate::border) the runtime.
 #[inline]
 pub fn with<T: 'static, R>(f: impl FnOnce(Option<&T>) -> R) -> R {
-    let at = current();
+    // SAFETY: the set is in force, now and when `f` goes on and has ended: a stack keeps its thread and its set.
+    let here = unsafe { &*here() };
+    let at = here.context.get();
     // SAFETY: the word is null or that of a context which lives: `enter` takes it away before it returns, on the stack (each fiber has its own word) on which it came, `root` before it
     // is dropped, and who calls `install` or `put_back`, which are unsafe, promises it. The kind says that it is a `Context<T>`; the layout is fixed (`repr(C)`).
     let context = unsafe {
@@ -147,7 +141,7 @@ pub fn with<T: 'static, R>(f: impl FnOnce(Option<&T>) -> R) -> R {
             _ => None,
         }
     };
-    f(context)
+    here.inside(|| f(context))
 }
 
 #[cfg(test)]

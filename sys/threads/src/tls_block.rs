@@ -1,7 +1,7 @@
 //! Sets of thread-local variables that a stack can take on, whichever thread it runs on.
 //!
 //! A program's `threadprivate` variables, `errno`, and a C++ library's state of exceptions are thread-local: the compiler
-//! reaches them through one register (`fs` on x86-64). Where several of a program's logical threads share one thread of the
+//! reaches them through one register (`fs` on x86-64, `tpidr_el0` on aarch64). Where several of a program's logical threads share one thread of the
 //! system, each needs its own set. An [`TlsBlock`] is that of a thread made for the purpose, which sleeps for good; while
 //! the register points to its set, everything but the kernel takes the running thread for that one. So addresses of
 //! variables are as they would be with real threads, initial values and constructors come from the loader, and nothing is
@@ -9,30 +9,42 @@
 //!
 //! The runtime's own state is that of the real thread, found again by [`natively`].
 
-use std::cell::Cell;
-use std::ffi::{c_int, c_ulong, c_void};
+use std::ffi::{c_int, c_ulong};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
 use margay_sys_os::cpu;
 use rustix::thread::futex::{Flags, wait as futex_wait, wake as futex_wake};
 
-/// A set of thread-local variables. Ends with its value.
+use crate::border::{Here, here};
+
+/// A set of thread-local variables. Ends with its value, or before it.
 #[derive(Debug)]
 pub struct TlsBlock {
     base: usize,
-    is_used: AtomicBool,
-    /// Set when the value is dropped, and the thread ends.
+    /// What the runtime keeps in it.
+    here: *const Here,
+    /// [`FREE`], [`USED`] or [`ENDED`].
+    state: AtomicU32,
+    /// Set when the set ends, and with it its thread.
     end: Arc<AtomicU32>,
 }
 
+// SAFETY: what `here` refers to is used by whoever has the set, and that is one thread at a time.
+unsafe impl Send for TlsBlock {}
+// SAFETY: as above.
+unsafe impl Sync for TlsBlock {}
+
+const FREE: u32 = 0;
+const USED: u32 = 1;
+const ENDED: u32 = 2;
+
 impl Drop for TlsBlock {
     fn drop(&mut self) {
-        self.end.store(1, Ordering::Release);
-        let _ = futex_wake(&self.end, Flags::PRIVATE, 1);
+        self.end();
     }
 }
 
@@ -47,19 +59,12 @@ fn sleep_until_set(word: &AtomicU32) {
 /// Bytes of stack for a thread that only sleeps, the least that the C library allows rounded up.
 const STACK_BYTES: usize = 64 << 10;
 
-thread_local! {
-    /// The base of the real thread's set, while this is another's; 0 otherwise.
-    static NATIVE: Cell<usize> = const { Cell::new(0) };
-    /// The kernel's number of the thread that this set was made with, if it is an identity's; else 0.
-    static NUMBER: Cell<u32> = const { Cell::new(0) };
-}
-
 impl TlsBlock {
-    /// A fresh set, as a new thread has it. None where that is not possible (another processor than x86-64, no more
-    /// threads).
+    /// A fresh set, as a new thread has it. None where that is not possible (another processor than x86-64 and aarch64,
+    /// no more threads).
     #[must_use]
     pub fn new() -> Option<TlsBlock> {
-        if !cfg!(target_arch = "x86_64") {
+        if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
             return None;
         }
         natively(|| {
@@ -70,49 +75,79 @@ impl TlsBlock {
                 .stack_size(STACK_BYTES)
                 .name("identity".into())
                 .spawn(move || {
-                    NUMBER.set(cpu::thread_number());
+                    let here = here();
+                    // SAFETY: the set is in force.
+                    let kept = unsafe { &*here };
+                    kept.number.set(cpu::thread_number());
+                    // Whoever takes the set on is inside the runtime, and leaves it there.
+                    kept.enter();
                     forget_processor();
-                    let _ = tell.send(base());
+                    let _ = tell.send((base(), here.expose_provenance()));
                     drop(tell);
                     sleep_until_set(&ended);
                 })
                 .ok()?;
+            let (base, here) = told.recv().ok()?;
             Some(TlsBlock {
-                base: told.recv().ok()?,
-                is_used: AtomicBool::new(false),
+                base,
+                here: std::ptr::with_exposed_provenance(here),
+                state: AtomicU32::new(FREE),
                 end,
             })
         })
     }
 
-    /// Runs `f` with this set. What `f` calls suspends the running stack only within [`natively`]: the runtime does not know of
-    /// the fiber otherwise.
+    /// Runs `f` with this set, [inside](crate::border) the runtime, from where it is also called. What `f` calls suspends the running stack only within
+    /// [`natively`]: the runtime does not know of the fiber otherwise.
+    ///
+    /// # Errors
+    /// The set has ended: the function comes back.
     ///
     /// # Panics
     /// When somebody has this identity.
-    pub fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        let was_used = self.is_used.swap(true, Ordering::Acquire);
-        assert!(!was_used, "an identity belongs to one stack at a time");
-        let native = NATIVE.get();
-        let used = Used(&self.is_used);
-        // SAFETY: the identity's thread lives as long as `self`, and sleeps; nobody else uses its set until `is_used` is false
-        // again.
+    #[inline]
+    pub fn with<R, F: FnOnce() -> R>(&self, f: F) -> Result<R, F> {
+        match self
+            .state
+            .compare_exchange(FREE, USED, Ordering::Acquire, Ordering::Relaxed)
+        {
+            Ok(_) => {}
+            Err(ENDED) => return Err(f),
+            Err(_) => panic!("an identity belongs to one stack at a time"),
+        }
+        let used = Used(&self.state);
+        // SAFETY: the set is in force.
+        let native = unsafe { &*here() }.native.get();
+        // SAFETY: the identity's thread lives as long as `self` is not ended, and sleeps; nobody else uses its set until the state is
+        // FREE again, and only then it can end. So what is kept in it is there, and this thread's.
         let result = unsafe {
-            enter(self.base, f, move |before| {
-                NATIVE.set(if native == 0 { before } else { native });
+            enter(self.base, f, |before| {
+                let native = if native == 0 { before } else { native };
+                (*self.here).native.set(native);
             })
         };
         drop(used);
-        result
+        Ok(result)
+    }
+
+    /// Ends the set, if nobody has it, and with it its thread: [`with`](Self::with) refuses from then on.
+    pub fn end(&self) {
+        let ended = self
+            .state
+            .compare_exchange(FREE, ENDED, Ordering::Acquire, Ordering::Relaxed);
+        if ended.is_ok() {
+            self.end.store(1, Ordering::Release);
+            let _ = futex_wake(&self.end, Flags::PRIVATE, 1);
+        }
     }
 }
 
 /// An identity that somebody has, given back also by a panic.
-struct Used<'a>(&'a AtomicBool);
+struct Used<'a>(&'a AtomicU32);
 
 impl Drop for Used<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        self.0.store(FREE, Ordering::Release);
     }
 }
 
@@ -120,15 +155,22 @@ impl Drop for Used<'_> {
 /// when a program asks about `pthread_self()`.
 #[must_use]
 pub fn number() -> Option<u32> {
-    Some(NUMBER.get()).filter(|&number| number != 0)
+    // SAFETY: the set is in force.
+    let number = unsafe { &*here() }.number.get();
+    Some(number).filter(|&number| number != 0)
 }
 
 /// The kernel keeps the number of a thread's processor in the thread's set (`rseq`), where `sched_getcpu` finds it. Whoever takes on
 /// the set of the calling thread would find the sleeper's; without it the C library asks the kernel.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn forget_processor() {
     const UNREGISTER: c_int = 1;
-    const SIGNATURE: u32 = 0x5305_3053;
+    /// The C library's, an instruction that is never executed.
+    const SIGNATURE: u32 = if cfg!(target_arch = "x86_64") {
+        0x5305_3053
+    } else {
+        0xd428_bc00
+    };
     const AT_RSEQ_FEATURE_SIZE: c_ulong = 27;
     const AT_RSEQ_ALIGN: c_ulong = 28;
     /// What the first version had, and the least that is registered.
@@ -163,15 +205,17 @@ fn forget_processor() {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn forget_processor() {}
 
-/// Runs `f` with the real thread's set.
+/// Runs `f` with the real thread's set, [inside](crate::border) the runtime.
 #[inline]
 pub fn natively<R>(f: impl FnOnce() -> R) -> R {
-    let native = NATIVE.get();
+    // SAFETY: the set is in force, and again when `f` goes on or has ended.
+    let here = unsafe { &*here() };
+    let native = here.native.get();
     if native == 0 {
-        return f();
+        return here.inside(f);
     }
     // SAFETY: the set is that of the real thread: a stack with an identity does not go to another thread.
     unsafe { enter(native, f, |_| ()) }
@@ -185,15 +229,15 @@ pub fn natively<R>(f: impl FnOnce() -> R) -> R {
 #[inline(never)]
 unsafe fn enter<R>(to: usize, f: impl FnOnce() -> R, begin: impl FnOnce(usize)) -> R {
     #[inline(never)]
-    fn inside<R>(before: usize, begin: impl FnOnce(usize), f: impl FnOnce() -> R) -> R {
-        begin(before);
+    fn inside<R>(f: impl FnOnce() -> R) -> R {
         f()
     }
     let before = base();
+    begin(before);
     // SAFETY: by the caller's promise.
     unsafe { set_base(to) };
     // A panic counts in the thread-local variables of the set in which it began, so it is caught there.
-    let result = catch_unwind(AssertUnwindSafe(|| inside(before, begin, f)));
+    let result = catch_unwind(AssertUnwindSafe(|| inside(f)));
     // SAFETY: it is the one that was in force.
     unsafe { set_base(before) };
     result.unwrap_or_else(|panic| resume_unwind(panic))
@@ -235,57 +279,45 @@ unsafe fn set_base(base: usize) {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+#[inline]
+fn base() -> usize {
+    let base: usize;
+    // SAFETY: the register may be read everywhere.
+    unsafe {
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) base, options(nostack, nomem, preserves_flags));
+    }
+    base
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline]
+unsafe fn set_base(base: usize) {
+    // SAFETY: the register may be written everywhere; by the caller's promise there is a set.
+    unsafe {
+        std::arch::asm!("msr tpidr_el0, {}", in(reg) base, options(nostack, preserves_flags));
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn base() -> usize {
     0
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe fn set_base(_base: usize) {}
-
-/// Whether the program or a library that it uses has thread-local variables of its own, beside the C library's.
-#[must_use]
-pub fn is_needed() -> bool {
-    /// Libraries whose variables belong to the real thread or do not matter.
-    const OTHERS: [&[u8]; 6] = [
-        b"/libc.so",
-        b"/libm.so",
-        b"/ld-linux",
-        b"/libpthread.so",
-        b"/libgomp.so",
-        b"/libgcc_s.so",
-    ];
-    unsafe extern "C" fn look(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        found: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the loader passes a valid entry, and the caller below a flag.
-        unsafe {
-            let headers =
-                std::slice::from_raw_parts((*info).dlpi_phdr, usize::from((*info).dlpi_phnum));
-            let has_variables = headers
-                .iter()
-                .any(|header| header.p_type == libc::PT_TLS && header.p_memsz > 0);
-            let name = std::ffi::CStr::from_ptr((*info).dlpi_name).to_bytes();
-            let is_other = OTHERS
-                .iter()
-                .any(|other| name.windows(other.len()).any(|part| part == *other));
-            if has_variables && !is_other {
-                *found.cast::<bool>() = true;
-            }
-        }
-        0
-    }
-    let mut found = false;
-    // SAFETY: `look` is called during the call only.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
-    found
-}
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::border;
+
+    /// With a set that has not ended.
+    fn with<R>(block: &TlsBlock, f: impl FnOnce() -> R) -> R {
+        block.with(f).ok().expect("it has not ended")
+    }
 
     thread_local! {
         static VALUE: Cell<u32> = const { Cell::new(5) };
@@ -305,14 +337,14 @@ mod tests {
     fn each_identity_has_its_own_variables() {
         let (one, two) = (TlsBlock::new().unwrap(), TlsBlock::new().unwrap());
         set(1);
-        one.with(|| {
+        with(&one, || {
             assert_eq!(value(), 5);
             set(11);
             natively(|| {
                 assert_eq!(value(), 1);
                 set(2);
             });
-            two.with(|| {
+            with(&two, || {
                 assert_eq!(value(), 5);
                 set(22);
                 natively(|| assert_eq!(value(), 2));
@@ -320,7 +352,7 @@ mod tests {
             assert_eq!(value(), 11);
         });
         assert_eq!(value(), 2);
-        one.with(|| assert_eq!(value(), 11));
+        with(&one, || assert_eq!(value(), 11));
     }
 
     #[test]
@@ -328,7 +360,7 @@ mod tests {
         let one = TlsBlock::new().unwrap();
         set(1);
         let caught = catch_unwind(AssertUnwindSafe(|| {
-            one.with(|| {
+            with(&one, || {
                 set(11);
                 natively(|| panic!("as it should"));
             });
@@ -336,7 +368,7 @@ mod tests {
         assert!(caught.is_err());
         assert!(!thread::panicking());
         assert_eq!(value(), 1);
-        one.with(|| {
+        with(&one, || {
             assert!(!thread::panicking());
             assert_eq!(value(), 11);
         });
@@ -350,10 +382,10 @@ mod tests {
             for core in cpu::affinity() {
                 cpu::bind_thread(0, &[core]).unwrap();
                 // SAFETY: no arguments.
-                let told = one.with(|| unsafe { libc::sched_getcpu() });
+                let told = with(&one, || unsafe { libc::sched_getcpu() });
                 assert_eq!(told as usize, core);
             }
-            let sleeper = one.with(number).unwrap();
+            let sleeper = with(&one, number).unwrap();
             assert_ne!(sleeper, cpu::thread_number());
             assert!(cpu::affinity_of(sleeper).is_some());
         })
@@ -362,7 +394,32 @@ mod tests {
     }
 
     #[test]
-    fn this_program_has_variables() {
-        assert!(is_needed());
+    fn a_set_that_has_ended_is_refused() {
+        let one = TlsBlock::new().unwrap();
+        with(&one, || one.end());
+        with(&one, || assert_eq!(value(), 5, "not while it is used"));
+        one.end();
+        assert!(one.with(|| ()).is_err());
+    }
+
+    #[test]
+    fn each_identity_has_its_own_errno_and_side_of_the_border() {
+        fn errno() -> *mut c_int {
+            // SAFETY: no arguments.
+            unsafe { libc::__errno_location() }
+        }
+        let one = TlsBlock::new().unwrap();
+        let mine = errno().addr();
+        border::inside(|| {
+            with(&one, || {
+                assert!(border::is_inside());
+                assert_ne!(errno().addr(), mine);
+                border::outside(|| {
+                    assert!(!border::is_inside());
+                    natively(|| assert!(border::is_inside()));
+                });
+            });
+        });
+        assert!(!border::is_inside());
     }
 }

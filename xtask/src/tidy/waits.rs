@@ -94,6 +94,14 @@ const PLACES: &[(&str, &str)] = &[
         "the threads of a pool are joined at its end",
     ),
     (
+        "run/threads/src/watcher.rs",
+        "the watcher of workers that wait in the kernel pauses between two polls",
+    ),
+    (
+        "run/threads/src/worker/interrupt.rs",
+        "a fiber that was interrupted yields",
+    ),
+    (
         "run/threads/src/worker.rs",
         "waits until all enqueued jobs are done",
     ),
@@ -165,6 +173,10 @@ const PLACES: &[(&str, &str)] = &[
     (
         "sys/threads/src/preempt.rs",
         "recognizes a program that waits in `sched_yield`; waits for nothing itself",
+    ),
+    (
+        "sys/threads/src/preempt/calls.rs",
+        "a member that waits in the kernel rests between two turns while the others of its thread wait, too",
     ),
     (
         "sys/threads/src/sleepers.rs",

@@ -1,6 +1,7 @@
 //! The one place that waits: an idle worker spins, then sleeps.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 
 use margay_sys_os::cpu;
 
@@ -47,6 +48,13 @@ impl IdleState {
 impl Worker {
     /// Spins, then sleeps. Returns when there may be something to run.
     pub(super) fn wait_for_work(&self) {
+        let is_idle = &self.own.watched.is_idle;
+        is_idle.store(true, Ordering::Relaxed);
+        self.spin_and_sleep();
+        is_idle.store(false, Ordering::Relaxed);
+    }
+
+    fn spin_and_sleep(&self) {
         let is_contended = self.pool.is_contended();
         let since_ns = self.idle.continue_at(self.now_ns());
         let spin_ns = if is_contended {

@@ -1,9 +1,9 @@
-//! Fibers that wait: block and wake, parking, spinning for a condition, time slices.
+//! Fibers that wait: block and wake, parking, spinning for a condition.
 
 use margay_sys_os::cpu;
 use margay_sys_threads::fiber;
 
-use super::{Work, Worker};
+use super::Worker;
 use crate::fiber_table::{FiberId, ROOT};
 
 /// Spins before a fiber is suspended, if its worker has nothing else to run. A line that another
@@ -40,6 +40,11 @@ impl Worker {
                 None => return,
             }
         }
+        self.run_others();
+    }
+
+    /// Lets the fibers run that are ready.
+    pub(super) fn run_others(&self) {
         let me = self.fibers.current();
         self.fibers.requeue_current();
         self.switch_away(me);
@@ -139,41 +144,6 @@ impl Worker {
             }
             cpu::pause();
         }
-        true
-    }
-
-    /// Switches time slices on: from now on no fiber of this worker computes for ever while others
-    /// of it wait. Needs [`preempt_by`](crate::preempt_by). Costs next to nothing when they are on.
-    #[inline]
-    pub fn enable_time_slices(&self) {
-        if !self.slices.borrow().is_on() {
-            self.slices.borrow_mut().enable();
-        }
-    }
-
-    /// A time slice has ended, in the middle of the program's code. Returns whether the running
-    /// fiber should yield.
-    #[must_use]
-    pub fn slice_ended(&self) -> bool {
-        let has_other_work = self.has_other_work();
-        self.slices
-            .borrow_mut()
-            .ended(self.fibers.switches(), has_other_work, || {
-                self.fibers.has_waiting()
-            })
-    }
-
-    /// Gives a fiber to an open offer of any worker, and returns whether there was one. For time
-    /// slices: members that spin may wait for a member that nobody has begun.
-    #[must_use]
-    pub fn start_offered_work(&self) -> bool {
-        if !self.slices.borrow_mut().may_start(self.now_ns()) {
-            return false;
-        }
-        let Some(offer) = self.any_open_offer() else {
-            return false;
-        };
-        self.assign(Work::Offer(offer));
         true
     }
 }

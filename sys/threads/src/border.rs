@@ -1,0 +1,167 @@
+//! The border between a program and the runtime that it calls: on which side of it a stack is.
+//!
+//! A handler that interrupts a thread may switch to another fiber only where the program is, never in the middle of the runtime, whose
+//! borrows and locks another fiber of the thread could need. So whatever enters the runtime says so ([`inside`]), and so does what
+//! calls the program from there ([`outside`]). The flag belongs to a set of thread-local variables, as the program's stack does: fibers
+//! that share the set of a real thread are suspended inside the runtime only, so that none of them needs a flag of its own.
+//!
+//! The crossing also keeps `errno`: what the runtime and whoever runs on this thread meanwhile do to it is no concern of the program.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::ptr;
+
+/// What the runtime keeps in each set of thread-local variables; together, since finding the set costs more than reading it.
+pub(crate) struct Here {
+    /// The context of what runs here; see [`slot`](crate::slot).
+    pub(crate) context: Cell<*const crate::slot::Header>,
+    /// The base of the real thread's set, while a [TLS block](crate::tls_block) is in force; 0 otherwise.
+    pub(crate) native: Cell<usize>,
+    /// The kernel's number of the thread that this set was made with, if it is a TLS block's; else 0.
+    pub(crate) number: Cell<u32>,
+    is_inside: Cell<bool>,
+    /// The address of this set's `errno`, once it is known.
+    errno_at: Cell<*mut c_int>,
+    /// The program's `errno` while it is inside.
+    errno: Cell<c_int>,
+}
+
+thread_local! {
+    static HERE: Here = const {
+        Here {
+            context: Cell::new(ptr::null()),
+            native: Cell::new(0),
+            number: Cell::new(0),
+            is_inside: Cell::new(false),
+            errno_at: Cell::new(ptr::null_mut()),
+            errno: Cell::new(0),
+        }
+    };
+}
+
+/// What is kept in the set that is in force. Valid as long as the set; never inlined, since compilers keep addresses of thread-local
+/// variables for as long as they see no reason why they should change.
+#[inline(never)]
+pub(crate) fn here() -> *const Here {
+    HERE.with(ptr::from_ref)
+}
+
+impl Here {
+    #[inline]
+    pub(crate) fn enter(&self) {
+        let mut at = self.errno_at.get();
+        if at.is_null() {
+            // SAFETY: no arguments.
+            at = unsafe { libc::__errno_location() };
+            self.errno_at.set(at);
+        }
+        // SAFETY: the address of the `errno` of this set, which is in force.
+        self.errno.set(unsafe { *at });
+        self.is_inside.set(true);
+    }
+
+    #[inline]
+    fn leave(&self) {
+        self.is_inside.set(false);
+        // SAFETY: as in `enter`, which has been called before.
+        unsafe { *self.errno_at.get() = self.errno.get() };
+    }
+
+    /// See [`inside`].
+    #[inline]
+    pub(crate) fn inside<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Back<'h>(&'h Here);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.leave();
+            }
+        }
+        if self.is_inside.get() {
+            return f();
+        }
+        self.enter();
+        let _back = Back(self);
+        f()
+    }
+
+    #[inline]
+    fn outside<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Back<'h>(&'h Here);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.enter();
+            }
+        }
+        if !self.is_inside.get() {
+            return f();
+        }
+        self.leave();
+        let _back = Back(self);
+        f()
+    }
+}
+
+/// Runs `f`, which is the runtime's code.
+#[inline]
+pub fn inside<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: the set is in force here, and again whenever `f` goes on and when it has ended: a stack keeps its thread and its set.
+    unsafe { &*here() }.inside(f)
+}
+
+/// Runs `f`, which is the program's code, from within the runtime.
+#[inline]
+pub fn outside<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: as in `inside`.
+    unsafe { &*here() }.outside(f)
+}
+
+/// Whether the runtime's code runs here.
+pub(crate) fn is_inside() -> bool {
+    // SAFETY: as in `inside`.
+    unsafe { &*here() }.is_inside.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set_errno(to: c_int) {
+        // SAFETY: the calling thread's errno.
+        unsafe { *libc::__errno_location() = to };
+    }
+
+    fn errno() -> c_int {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() }
+    }
+
+    #[test]
+    fn crossings_nest_and_keep_errno() {
+        set_errno(7);
+        assert!(!is_inside());
+        inside(|| {
+            assert!(is_inside());
+            set_errno(1);
+            inside(|| set_errno(2));
+            assert!(is_inside());
+            outside(|| {
+                assert!(!is_inside());
+                assert_eq!(errno(), 7, "the program's own");
+                set_errno(8);
+                inside(|| set_errno(3));
+                assert_eq!(errno(), 8);
+                outside(|| assert!(!is_inside()));
+            });
+            assert!(is_inside());
+            set_errno(4);
+        });
+        assert!(!is_inside());
+        assert_eq!(errno(), 8, "as the program has left it");
+    }
+
+    #[test]
+    fn a_panic_crosses_back() {
+        let caught = std::panic::catch_unwind(|| inside(|| outside(|| panic!("as it should"))));
+        assert!(caught.is_err() && !is_inside());
+    }
+}
