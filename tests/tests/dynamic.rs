@@ -47,7 +47,7 @@ fn halves_of_a_job_connect() {
 #[test]
 fn connecting_and_accepting_end_after_a_time() {
     let built = built();
-    let job = Words::mpiexec(60, 2, &built.path(), "patience");
+    let job = Words::mpiexec(60, 2, &built.path(), "deadline");
     let mut command = job.command(80);
     let said = succeed(command.env("MARGAY_CONNECT_TIMEOUT", "1"));
     assert_eq!(said, "ok\n");

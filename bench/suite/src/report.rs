@@ -37,8 +37,8 @@ pub struct Run {
     /// Size of teams of threads; `None` where it is the program's matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
-    /// Whether other processes used all cores meanwhile.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Whether other processes used all cores meanwhile. Kept reports call it `pressed`.
+    #[serde(default, alias = "pressed", skip_serializing_if = "std::ops::Not::not")]
     pub contended: bool,
     /// `margay`, or the peer's name.
     pub implementation: String,

@@ -204,7 +204,7 @@ impl<W> PoolState<W> {
         self.workers.load(Ordering::Relaxed)
     }
 
-    /// The system has refused threads: there are only so many workers.
+    /// The system has refused threads: there are `workers` and no more.
     pub(crate) fn set_workers(&self, workers: usize) {
         self.workers.store(workers, Ordering::Relaxed);
         self.set_active(workers);

@@ -24,7 +24,7 @@
 //! other. So who pushes keeps the place, and [`take_back`](Owner::take_back) stores that, which depends on no load.
 //!
 //! By the fence at least one of the two sees the other's write when they want the same entry; when both
-//! see it, the thief gives way and the owner, waiting for the lock, gets the entry.
+//! see it, the thief backs off and the owner, waiting for the lock, gets the entry.
 //!
 //! Orderings: `tail` is stored with release and loaded by thieves with acquire, so that a thief sees the
 //! entry that the owner wrote. The owner takes an empty deque for empty only if no thief had a turn meanwhile, since one that looks at the

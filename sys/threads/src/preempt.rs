@@ -1,12 +1,12 @@
 //! Interrupting a thread that computes or waits for long, where that is safe.
 //!
-//! A signal comes from a timer of the thread's processor time or, where it waits, from a thread that [observes](observe) it. The handler
+//! A signal comes from a timer of the thread's processor time or, where it waits, from a thread that observes it. The handler
 //! calls a function that may do what the interrupted code could have done at this place by a call of its own, switch to another fiber
 //! included: the signal frame stays on the interrupted stack and is returned from when that fiber goes on. That is allowed
 //!
-//! - where instructions of the program or of a library are interrupted that the runtime does not use ([`text`]): another one may hold
+//! - where instructions of the program or of a library are interrupted that the runtime does not use (`text`): another one may hold
 //!   a lock (`malloc`'s) that the runtime needs,
-//! - at system calls that wait ([`calls`]), whoever makes them, and in `sched_yield`,
+//! - at system calls that wait (`calls`), whoever makes them, and in `sched_yield`,
 //!
 //! and nowhere [inside](crate::border) the runtime itself.
 //!

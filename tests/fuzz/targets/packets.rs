@@ -9,7 +9,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use margay_net_platform::Platform;
 use margay_net_seeded::Conditions;
-use margay_net_transport::{Advance, WakeUp, Head, Packet, Sink, Ticket, Transport};
+use margay_net_transport::{Advance, Head, Packet, Sink, Ticket, Transport, WakeUp};
 use margay_run_engine::{Data, Envelope, Limits, Mode, MsgId, Pattern, Policy, Rank, ReqId};
 use margay_sys_os::user::Mem;
 

@@ -268,7 +268,7 @@ static void connect_(const char *service, int serves, MPI_Comm comm, int times)
 }
 
 /* The first two ranks: nobody accepts, nobody connects, then both do. */
-static void patience(void)
+static void deadline(void)
 {
     char port[MPI_MAX_PORT_NAME] = "";
     MPI_Comm inter;
@@ -317,8 +317,8 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     if (!strcmp(which, "spawn"))
         spawn(argv, 2);
-    else if (!strcmp(which, "patience"))
-        patience();
+    else if (!strcmp(which, "deadline"))
+        deadline();
     else if (!strcmp(which, "child")) {
         child(argc, argv);
         MPI_Finalize();
