@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use margay_core_registry::Facts;
 use margay_core_registry::place::{self, UNPLACED};
-use margay_sys_os::descriptor::{FileLimit, duplicate_above};
+use margay_sys_os::descriptor::{FileLimit, duplicate_above, leave_open};
 use margay_sys_os::process::{self, Forked, Start, Starter, StringArray};
 use margay_sys_os::signal::{self, SignalSet};
 use margay_sys_os::{clock, cpu};
@@ -92,7 +92,8 @@ impl Control {
 
     /// In a copy of this process: gives up control, and keeps what the process inherits as a node of the application.
     pub fn give_up(self) {
-        let _ = self.handed_down.into_raw_fd();
+        // Refused, it is missed where the process joins, which says so.
+        let _ = leave_open(self.handed_down);
     }
 
     /// Returns how many nodes the application has.

@@ -3,12 +3,12 @@
 use std::ffi::{c_long, c_short};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::SendFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -122,6 +122,17 @@ pub fn set_pipe_bytes(fd: BorrowedFd<'_>, bytes: usize) -> Option<usize> {
 /// When there are no descriptors left.
 pub fn duplicate_above(fd: BorrowedFd<'_>, least: RawFd) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(fd, least)?)
+}
+
+/// Gives a descriptor up as if it were inherited: open, not close-on-exec, and nobody's until it is taken over by its
+/// number.
+///
+/// # Errors
+/// When the kernel refuses; it is closed then.
+pub fn leave_open(fd: OwnedFd) -> io::Result<()> {
+    fcntl_setfd(&fd, FdFlags::empty())?;
+    let _ = fd.into_raw_fd();
+    Ok(())
 }
 
 /// Makes descriptor `number` (0, 1 or 2) refer to what `fd` refers to.
