@@ -442,7 +442,8 @@ fn a_limit_of_processes_leaves_the_threads_that_there_are() {
         assert_eq!((code, printed), (0, format!("{members} members PASSED\n")));
         let cores = margay_sys_os::cpu::usable_cores();
         assert_eq!(told.contains("ulimit -u"), cores > 1, "{told}");
-        assert!(told.lines().count() <= 1, "{told}");
+        // A line for the workers, and one for the members' thread-local variables.
+        assert!(told.lines().count() <= 2, "{told}");
     }
 }
 
