@@ -28,6 +28,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The BLAS library file to use instead of one that is found.",
     },
     Environment {
+        name: "MARGAY_OMP_COPIES",
+        reader: "libgomp",
+        about: "Set by `margay omp`: which lines about copies of OpenMP's libraries are printed at the exit; `verbose` for all, else those that stay in use.",
+    },
+    Environment {
         name: "MARGAY_NX_RECTANGLE",
         reader: "libnx",
         about: "Rows and columns of `-sz RxC`; set for the ranks by an NX program that starts itself.",
