@@ -116,7 +116,7 @@ fn compile_blocking(folder: &Path) -> (PathBuf, PathBuf) {
     (in_c, compile("blocking.cpp", &["-fopenmp"], folder))
 }
 
-const BLOCKING_IN_C: [&str; 21] = [
+const BLOCKING_IN_C: [&str; 22] = [
     "mutex_flat",
     "mutex_nested",
     "mutex_recursive",
@@ -134,6 +134,7 @@ const BLOCKING_IN_C: [&str; 21] = [
     "pipes_with_poll",
     "pipes_with_poll_in_time",
     "poll_in_time",
+    "select_in_time",
     "long_write",
     "children",
     "error_numbers",

@@ -6,13 +6,14 @@
 //!
 //! - where instructions of the program or of a library are interrupted that the runtime does not use (`text`): another one may hold
 //!   a lock (`malloc`'s) that the runtime needs,
-//! - at system calls that wait (`calls`), whoever makes them, and in `sched_yield`,
+//! - at system calls that wait (`calls`), also those of libraries, and in `sched_yield`,
 //!
 //! and nowhere [inside](crate::border) the runtime itself.
 //!
 //! The kernel makes most system calls that a signal has interrupted again by itself: it sets the thread back to the instruction of the
-//! call before it calls the handler, which therefore finds the call in the registers. The others have ended with EINTR. The observer
-//! has written down what they were, and the handler completes them, so that the program does not see that they were interrupted.
+//! call before it calls the handler, which therefore finds the call in the registers. The others have ended with EINTR. The handler
+//! completes them, so that the program does not see that they were interrupted: by what the observer has written down, or, where the
+//! signal has met another call than the one that was seen, or has come from the timer, by the code before the call (x86-64 only).
 
 use std::ffi::{c_int, c_long, c_void};
 use std::io;
@@ -137,7 +138,8 @@ impl Handler {
             }
             return;
         }
-        if let Some(call) = note.and_then(|note| observe::interrupted_call(note, registers)) {
+        let noted = note.and_then(|note| observe::interrupted_call(note, registers));
+        if let Some(call) = noted.or_else(|| registers.interrupted_call()) {
             if let Some(wait) = calls::wait_of(&call) {
                 calls::go_on(registers, &call, wait, false, &mut others);
             }
@@ -269,6 +271,31 @@ mod tests {
         assert!(registers.next_call().is_none());
         assert!(registers.has_ended(&call, at + 3, 0) == Some(0));
         assert!(!registers.has_interrupted(&call, at + 3, 0));
+    }
+
+    #[test]
+    fn a_call_that_was_interrupted_unseen_is_known_by_the_code_before_it() {
+        // As a page of code: what lies before it is not read.
+        #[repr(align(4096))]
+        struct Code([u8; 64]);
+        let [a, b, c, d] = (libc::SYS_poll as i32).to_le_bytes();
+        let mut code = Code([0x90; 64]);
+        code.0[..7].copy_from_slice(&[0xb8, a, b, c, d, 0x0f, 0x05]);
+        code.0[16..23].copy_from_slice(&[0xb8, a, b, c, d, 0x0f, 0x05]);
+        code.0[32..43].copy_from_slice(&[0xb8, a, b, c, d, 0x8b, 0x7c, 0x24, 0x1c, 0x0f, 0x05]);
+        code.0[48..50].copy_from_slice(&[0x0f, 0x05]);
+        let begin = code.0.as_ptr().expose_provenance();
+        let interrupted = -i64::from(libc::EINTR);
+        let number_at = |at, result| {
+            let call = Registers(&mut context(begin + at, result)).interrupted_call();
+            call.map(|call| call.number)
+        };
+        assert_eq!(number_at(23, interrupted), Some(libc::SYS_poll));
+        assert_eq!(number_at(43, interrupted), Some(libc::SYS_poll));
+        assert_eq!(number_at(23, 0), None, "it has ended by itself");
+        assert_eq!(number_at(24, interrupted), None, "not behind a call");
+        assert_eq!(number_at(50, interrupted), None, "a number from elsewhere");
+        assert_eq!(number_at(7, interrupted), None, "near the page's begin");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -314,6 +315,28 @@ static void poll_in_time(void)
 	}
 }
 
+static void select_in_time(void)
+{
+	int silent[2];
+	CHECK(pipe(silent) == 0);
+#pragma omp parallel num_threads(members)
+	{
+		for (int turn = 0; turn < 2; turn++) {
+			fd_set watched;
+			FD_ZERO(&watched);
+			FD_SET(silent[0], &watched);
+			double begin = now_s();
+			struct timeval limit = {0, 20000};
+			struct timespec same = {0, 20000000};
+			if (turn == 0)
+				CHECK(select(silent[0] + 1, &watched, 0, 0, &limit) == 0);
+			else
+				CHECK(pselect(silent[0] + 1, &watched, 0, 0, &same, 0) == 0);
+			CHECK(now_s() - begin >= 0.02);
+		}
+	}
+}
+
 /* More than a pipe holds, in one call. */
 static void long_write(void)
 {
@@ -460,6 +483,7 @@ static const struct {
 	{"pipes_with_poll", pipes_with_poll},
 	{"pipes_with_poll_in_time", pipes_with_poll_in_time},
 	{"poll_in_time", poll_in_time},
+	{"select_in_time", select_in_time},
 	{"long_write", long_write},
 	{"children", children},
 	{"error_numbers", error_numbers},

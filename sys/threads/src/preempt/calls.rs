@@ -38,7 +38,7 @@ pub(super) enum LimitUnit {
 
 /// How a waiting thread goes on with this call; none where it has to be left alone.
 pub(super) fn wait_of(call: &Call) -> Option<Wait> {
-    let [_, second, _, fourth, ..] = call.arguments;
+    let [_, second, third, fourth, ..] = call.arguments;
     let number: c_long = call.number;
     #[cfg(target_arch = "x86_64")]
     match number {
@@ -54,6 +54,8 @@ pub(super) fn wait_of(call: &Call) -> Option<Wait> {
                 unit: LimitUnit::Milliseconds,
             });
         }
+        // As `pselect6` below.
+        libc::SYS_select => return Some(Wait::Again),
         _ => {}
     }
     match number {
@@ -78,6 +80,10 @@ pub(super) fn wait_of(call: &Call) -> Option<Wait> {
         | libc::SYS_msgrcv
         | libc::SYS_msgsnd
         | libc::SYS_semop => Some(Wait::Again),
+        // The kernel has written what is left of the limit of time.
+        libc::SYS_pselect6 => Some(Wait::Again),
+        // With a limit of time it would begin anew.
+        libc::SYS_rt_sigtimedwait => (third == 0).then_some(Wait::Again),
         libc::SYS_fcntl => {
             let waits = second == libc::F_SETLKW as u64 || second == libc::F_OFD_SETLKW as u64;
             waits.then_some(Wait::Again)
@@ -388,11 +394,12 @@ mod tests {
             libc::SYS_munmap,
             libc::SYS_brk,
             libc::SYS_madvise,
-            libc::SYS_rt_sigtimedwait,
-            libc::SYS_pselect6,
+            libc::SYS_io_getevents,
         ] {
             assert_eq!(wait_of(&call(number, [0; 6])), None);
         }
+        let with_limit = call(libc::SYS_rt_sigtimedwait, [8, 8, 8, 8, 0, 0]);
+        assert_eq!(wait_of(&with_limit), None);
     }
 
     #[test]

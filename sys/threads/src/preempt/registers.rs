@@ -69,6 +69,31 @@ impl Registers<'_> {
     fn set_call(&mut self, call: &Call) {
         self.set_result(call.number);
     }
+
+    /// The number of the system call that has just ended, by the code before it: `mov $number, %eax`, behind which the compiler may
+    /// have put one `mov offset(%rsp), %edi`.
+    fn ended_number(&self) -> Option<i64> {
+        const MOVE_NUMBER: u8 = 0xb8;
+        const MOVE_FIRST_ARGUMENT: [u8; 3] = [0x8b, 0x7c, 0x24];
+        const BYTES: usize = 5 + 4 + CALL_BYTES;
+        /// The smallest page: what lies before it may not be mapped.
+        const PAGE: usize = 4096;
+        let at = self.at();
+        if at % PAGE < BYTES {
+            return None;
+        }
+        // SAFETY: the thread is about to execute an instruction behind these bytes, on the same page.
+        let code = unsafe { *std::ptr::with_exposed_provenance::<[u8; BYTES]>(at - BYTES) };
+        let before = code.strip_suffix(&CALL)?;
+        let before = match before {
+            [before @ .., a, b, c, _] if [*a, *b, *c] == MOVE_FIRST_ARGUMENT => before,
+            whole => whole,
+        };
+        let &[.., opcode, a, b, c, d] = before else {
+            return None;
+        };
+        (opcode == MOVE_NUMBER).then(|| i32::from_le_bytes([a, b, c, d]).into())
+    }
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -110,6 +135,11 @@ impl Registers<'_> {
         self.0.uc_mcontext.regs[Self::NUMBER] = call.number as u64;
         self.0.uc_mcontext.regs[0] = call.arguments[0];
     }
+
+    /// Not to be known: the result has taken the place of the first argument.
+    fn ended_number(&self) -> Option<i64> {
+        None
+    }
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -139,6 +169,10 @@ impl Registers<'_> {
     fn set_result(&mut self, _result: i64) {}
 
     fn set_call(&mut self, _call: &Call) {}
+
+    fn ended_number(&self) -> Option<i64> {
+        None
+    }
 }
 
 /// The registers of this many arguments are as they were when a call was made, also after it. On aarch64 the first one is the
@@ -158,6 +192,19 @@ impl Registers<'_> {
         let is = unsafe { *std::ptr::with_exposed_provenance::<[u8; CALL_BYTES]>(at) };
         (is == CALL).then(|| Call {
             number: self.number(),
+            arguments: std::array::from_fn(|at| self.argument(at)),
+        })
+    }
+
+    /// The system call that has just ended with EINTR, where the code tells which it was: there need not be an observer's note, since
+    /// a signal may reach a thread on its way into the kernel.
+    pub(super) fn interrupted_call(&self) -> Option<Call> {
+        if self.result() != -i64::from(libc::EINTR) {
+            return None;
+        }
+        let number = self.ended_number()?;
+        Some(Call {
+            number,
             arguments: std::array::from_fn(|at| self.argument(at)),
         })
     }
