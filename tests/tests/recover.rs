@@ -50,7 +50,7 @@ fn ranks_die_at_any_moment_and_the_others_finish() {
 /// A seed chooses what is done, which ranks die, when, and how many at once; all live ranks must
 /// have seen the same agreements. MARGAY_TEST_SEEDS widens the search: this many times twelve jobs.
 #[test]
-fn who_lives_agrees_whoever_dies_when_over_both_transports() {
+fn survivors_agree_wherever_ranks_die_over_both_transports() {
     let built = Built::mpi("mpi/deaths.c");
     let wished = std::env::var("MARGAY_TEST_SEEDS").ok();
     let seeds: u32 = 12 * wished.and_then(|n| n.parse().ok()).unwrap_or(1);

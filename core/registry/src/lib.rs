@@ -1,7 +1,7 @@
 //! What is known of the ranks of a job, as values: who they are, where they stand, what they wait for.
 //!
-//! Whoever keeps a registry (the shared memory of a host, agents between hosts, a model in tests)
-//! answers in these terms. [`place`] and [`markers`] are what single libraries note there of
+//! The keepers of a registry (the shared memory of a host, agents between hosts, a model in tests)
+//! answer in these terms. [`place`] and [`markers`] are what single libraries note there of
 //! themselves.
 
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! MPI collectives as schedules.
 //!
 //! A builder function takes what one process knows about an operation (its rank, the size, the root, counts in bytes) and
-//! gives a [`Schedule`]: sends, receives, copies and reductions, and what each of them waits for. Whoever executes it
+//! gives a [`Schedule`]: sends, receives, copies and reductions, and what each of them waits for. The engine that executes it
 //! moves the bytes; nothing here does. The step model is described in this crate's README. All functions are pure, so
 //! a schedule can be kept and executed again.
 //!

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abort_is_the_cause_whoever_ends_first() {
+    fn an_abort_is_the_cause_whichever_rank_ends_first() {
         let mut v = Verdict::default();
         let failure = v.rank_ended(0, signal(6), Phase::Running, Some((3, 42)));
         let expected = Failure {

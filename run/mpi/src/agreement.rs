@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_dies_when_all_who_live_agree() {
+    fn survivors_agree_wherever_ranks_die() {
         let mut decisions_handed_on = 0;
         for seed in 0..30_000 {
             let mut world = World::new(seed);

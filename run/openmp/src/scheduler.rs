@@ -147,7 +147,7 @@ impl Scheduler {
         self.with(|worker| worker.spin_for(time_ns, &condition))
     }
 
-    /// Waits under a key until a condition holds; others run meanwhile. Whoever makes it true calls
+    /// Waits under a key until a condition holds; others run meanwhile. The member that makes it true calls
     /// [`wake`](Self::wake).
     pub fn wait_until(&self, key: usize, condition: &dyn Fn() -> bool) {
         self.with(|worker| worker.wait_until(key, condition));

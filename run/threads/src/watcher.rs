@@ -22,7 +22,7 @@ const BUSY: Duration = Duration::from_millis(4);
 const QUIET: Duration = Duration::from_millis(16);
 /// Polls of the last kind after which it pauses until it is started again ...
 const QUIET_POLLS: u32 = 60;
-/// ... or for this long: whoever starts it may do so right before the last poll ends.
+/// ... or for this long: a start may come right before the last poll ends.
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// A worker for which an interruption has changed nothing is left alone for 1, 2, 4 ... polls, and

@@ -11,14 +11,7 @@ use common::{SCHEDULES, rendezvous};
 
 fn on_pools(body: impl Fn(&Worker)) {
     for workers in [1, 2, 3, 8] {
-        let pool = Pool::new(
-            Config {
-                workers,
-                stack_bytes: 256 << 10,
-                ..Config::default()
-            },
-            AnyClock::System,
-        );
+        let pool = common::pool_of(workers);
         pool.enter(|worker| body(worker));
     }
 }

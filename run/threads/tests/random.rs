@@ -331,14 +331,7 @@ impl Watch {
 
 fn on_pool_of(workers: usize) {
     let watch = Watch::new("one thread in the pool");
-    let pool = Pool::new(
-        Config {
-            workers,
-            stack_bytes: 256 << 10,
-            ..Config::default()
-        },
-        AnyClock::System,
-    );
+    let pool = common::pool_of(workers);
     for seed in (0..PROGRAMS).map(|program| workers as u64 * 1_000_000 + program) {
         pool.enter(|worker| watch.check(worker, seed));
     }

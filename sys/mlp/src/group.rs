@@ -154,7 +154,7 @@ pub struct ThreadSlot {
 pub enum Use {
     /// The process that has it.
     Own,
-    /// Nobody: whoever wants it may borrow it.
+    /// Nobody: any process may borrow it.
     Lent,
     /// This process has borrowed it.
     Borrowed(u32),

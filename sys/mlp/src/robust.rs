@@ -18,8 +18,8 @@
 //! the common memory all the same, since its cores' caches are coherent and the kernel's death notice came after.
 //!
 //! **The barrier** is one word, too: the generation (how many processes had left when the members agreed to go on), whether
-//! this barrier has failed, its number, and how many have arrived. Whoever completes the count moves the word to the
-//! next number; whoever sees that a member is gone sets the failed bit. Both are compare-and-swaps on the same word, so
+//! this barrier has failed, its number, and how many have arrived. The member that completes the count moves the word to the
+//! next number; a member that sees that another one is gone sets the failed bit. Both are compare-and-swaps on the same word, so
 //! one of them wins and every member of this barrier gets the same answer. `passed` is a copy of the moved word for those
 //! who look, so that they do not read the line to which others arrive; where its writer dies between the two, the
 //! word itself tells. Memory order: each arrival is a read-modify-write with acquire and release, so they form one
@@ -191,7 +191,7 @@ impl RobustLock {
             let sleeping = word | SLEEPERS;
             if word == sleeping || self.swap_word(word, sleeping).is_ok() {
                 futex_wait(&self.0, sleeping, slice_ns);
-                // Others may sleep as well, and nobody counts them: whoever slept says so when it has the lock.
+                // Others may sleep as well, and nobody counts them: a thread that slept says so when it has the lock.
                 own = me.0 | SLEEPERS;
             }
         }

@@ -1,5 +1,5 @@
 //! Reads an arena of MLP of version 1 that was put together byte by byte from `docs/mlp.md`, with nothing of the code that
-//! writes arenas: whoever changes the layout learns it here and gives it a new version.
+//! writes arenas: a change of the layout shows here, and asks for a new version.
 
 #![cfg(not(loom))]
 

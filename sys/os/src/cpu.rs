@@ -183,7 +183,7 @@ fn involuntary_switches_of(whom: libc::c_int) -> u64 {
     usage.ru_nivcsw as u64
 }
 
-/// Cores of the machine that are in service, whoever may use them.
+/// Cores of the machine that are in service, those of other users included.
 #[must_use]
 pub fn online_cores() -> usize {
     // SAFETY: no memory arguments.

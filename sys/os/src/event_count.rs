@@ -40,7 +40,7 @@ impl EventCount {
         }
     }
 
-    /// Wakes whoever sleeps here. Call after the work has been published.
+    /// Wakes the threads that sleep here. Call after the work has been published.
     #[inline]
     pub fn wake(&self) {
         light_barrier();

@@ -2,14 +2,14 @@
 //!
 //! An RMA queue belongs to one origin and one target and lies in the target's arena. It has slots, used in turn, and room for
 //! data that does not fit a slot. The origin alone *posts*. Entries are done in the order in which they were
-//! posted, by whoever holds the *key*: the target, when it looks, or the origin, which so takes back what the target has not
+//! posted, by the process that holds the *key*: the target, when it looks, or the origin, which so takes back what the target has not
 //! done. Nobody waits for the key but an origin whose target is just at work, which is so for moments, or longer where the target has lost
 //! its core; it sleeps then like who waits for a [turn](crate::turn), which the key is. `docs/windows.md` draws the bytes.
 //!
 //! Why that is right: what an entry needs is stored before its sequence number (release), and read after it (acquire). Only the
 //! holder of the key does entries and counts them as done; the key is taken by an acquiring exchange and given back by a
 //! releasing store behind the count, so the next holder sees the count and all effects on the target's memory that were made by
-//! loads and stores, and does no entry twice and none out of turn. Whoever sees the count (acquire) sees results. A slot is
+//! loads and stores, and does no entry twice and none out of turn. An origin that sees the count (acquire) sees results. A slot is
 //! written again only when its entry is done.
 
 #[cfg(not(loom))]

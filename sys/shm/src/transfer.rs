@@ -22,8 +22,8 @@ const FREE: u32 = 0;
 const OFFERED: u32 = 1;
 const MATCHED: u32 = 2;
 
-/// From where a side claims parts. Two ranks that exchange messages again and again should keep to their ends whoever
-/// sends: then each copies the same bytes each time, and finds them in its own cache.
+/// From where a side claims parts. Two ranks that exchange messages again and again should keep to their ends in
+/// both directions: then each copies the same bytes each time, and finds them in its own cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Front,

@@ -1,5 +1,5 @@
 //! Reads a segment of version 5 that was put together byte by byte from `docs/segment.md`, with nothing of the code
-//! that writes segments: whoever changes the layout learns it here and gives it a new version.
+//! that writes segments: a change of the layout shows here, and asks for a new version.
 
 #![cfg(not(loom))]
 

@@ -5,7 +5,7 @@
 //! calls the program from there ([`outside`]). The flag belongs to a set of thread-local variables, as the program's stack does: fibers
 //! that share the set of a real thread are suspended inside the runtime only, so that none of them needs a flag of its own.
 //!
-//! The crossing also keeps `errno`: what the runtime and whoever runs on this thread meanwhile do to it is no concern of the program.
+//! The crossing also keeps `errno`: what the runtime, and other members on this thread, do to it meanwhile is no concern of the program.
 
 use std::cell::Cell;
 use std::ffi::c_int;

@@ -4,7 +4,7 @@
 //! multithreaded language", 1998) with the fence of the owner's side moved to the thief's
 //! ([`fence`]): owners pop millions of times for each theft.
 //!
-//! - `tail` is written by the owner alone, `head` by whoever holds the thieves' lock. The entries are
+//! - `tail` is written by the owner alone, `head` by the worker that holds the thieves' lock. The entries are
 //!   those from `head` to `tail`.
 //! - Owner, `pop`: lowers `tail`, light fence, reads `head`. If `head` has not passed, the entry is the
 //!   owner's: a thief that comes later sees the lowered `tail`. If it has, a thief is at the same entry;

@@ -5,7 +5,7 @@
 //! a thief, or has been taken back. What is enqueued and left alone lies in a node of a [`Nodes`] pool, which
 //! each worker recycles.
 //!
-//! `C` is what a job is given by whoever runs it: its worker.
+//! `C` is what a job is given when it runs: its worker.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -124,7 +124,7 @@ struct Frame<C: 'static, B, R> {
     result: UnsafeCell<MaybeUninit<Result<R, Box<dyn Any + Send>>>>,
 }
 
-/// Runs `first` here and lends `second` to whoever is idle; when nobody took it, runs it here afterwards.
+/// Runs `first` here and lends `second` to an idle worker; when nobody took it, runs it here afterwards.
 /// Returns when both have run. A panic of either comes out of here then, the first one's before the second's.
 #[inline]
 pub fn fork<C, A, B, Q, R>(context: &C, first: A, second: B) -> (Q, R)

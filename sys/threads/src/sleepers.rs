@@ -1,11 +1,11 @@
-//! Who of several sleeps and may be woken for work: a mark for each, and how many marks are set.
+//! Which of several workers sleep and may be woken for work: a mark for each, and how many marks are set.
 //!
 //! A sleeper sets its mark, raises the count, and goes to its event count, which executes the heavy fence and lets it look once more before
-//! it sleeps. Who publishes work executes the light fence and reads the count: either that look sees the work or the count
-//! is seen. Then the publisher takes one mark away, whoever takes it first, and wakes that event count; the event count's own protocol covers a sleeper that has set
+//! it sleeps. A publisher of work executes the light fence and reads the count: either that look sees the work or the count
+//! is seen. Then the first publisher that takes a mark away wakes that event count; the event count's own protocol covers a sleeper that has set
 //! its mark and is not asleep yet.
 //!
-//! Who publishes millions of times a second need not even read the count, which lies in a line that all share: it has a [`WakeRequest`] of its own,
+//! A publisher that publishes millions of times a second need not even read the count, which lies in a line that all share: it has a [`WakeRequest`] of its own,
 //! which sleepers raise after the count and before their look. It takes the call back, executes a full fence and reads the count, and raises it again while
 //! marks are left. So of a sleeper that found it raised and a publisher that takes it back one at least sees the other; had the publisher only the light
 //! fence there, its write could come after that of a sleeper that it has not counted.

@@ -2,10 +2,10 @@
 //!
 //! A program's `threadprivate` variables, `errno`, and a C++ library's state of exceptions are thread-local: the compiler
 //! reaches them through one register (`fs` on x86-64, `tpidr_el0` on aarch64). Where several of a program's logical threads share one thread of the
-//! system, each needs its own set. An [`TlsBlock`] is that of a thread made for the purpose, which sleeps for good; while
+//! system, each needs its own set. A [`TlsBlock`] is that of a thread made for the purpose, which sleeps for good; while
 //! the register points to its set, everything but the kernel takes the running thread for that one. So addresses of
 //! variables are as they would be with real threads, initial values and constructors come from the loader, and nothing is
-//! copied. One stack at a time may have an identity.
+//! copied. One stack at a time may have a block.
 //!
 //! The runtime's own state is that of the real thread, found again by [`natively`].
 
@@ -33,7 +33,7 @@ pub struct TlsBlock {
     end: Arc<AtomicU32>,
 }
 
-// SAFETY: what `here` refers to is used by whoever has the set, and that is one thread at a time.
+// SAFETY: what `here` refers to is used by the thread that has the set, one at a time.
 unsafe impl Send for TlsBlock {}
 // SAFETY: as above.
 unsafe impl Sync for TlsBlock {}
@@ -48,8 +48,8 @@ impl Drop for TlsBlock {
     }
 }
 
-/// Sleeps by a system call alone: what the standard library sleeps on is a thread-local variable, which is in use by whoever
-/// has the identity.
+/// Sleeps by a system call alone: what the standard library sleeps on is a thread-local variable, which is in use by the
+/// stack that has the set.
 fn sleep_until_set(word: &AtomicU32) {
     while word.load(Ordering::Acquire) == 0 {
         let _ = futex_wait(word, Flags::PRIVATE, 0, None);
@@ -73,13 +73,13 @@ impl TlsBlock {
             let ended = Arc::clone(&end);
             thread::Builder::new()
                 .stack_size(STACK_BYTES)
-                .name("identity".into())
+                .name("tls-block".into())
                 .spawn(move || {
                     let here = here();
                     // SAFETY: the set is in force.
                     let kept = unsafe { &*here };
                     kept.number.set(cpu::thread_number());
-                    // Whoever takes the set on is inside the runtime, and leaves it there.
+                    // A stack that takes the set on is inside the runtime, and leaves it there.
                     kept.enter();
                     forget_processor();
                     let _ = tell.send((base(), here.expose_provenance()));
@@ -104,7 +104,7 @@ impl TlsBlock {
     /// The set has ended: the function comes back.
     ///
     /// # Panics
-    /// When somebody has this identity.
+    /// When another stack has this block.
     #[inline]
     pub fn with<R, F: FnOnce() -> R>(&self, f: F) -> Result<R, F> {
         match self
@@ -113,12 +113,12 @@ impl TlsBlock {
         {
             Ok(_) => {}
             Err(ENDED) => return Err(f),
-            Err(_) => panic!("an identity belongs to one stack at a time"),
+            Err(_) => panic!("a TLS block belongs to one stack at a time"),
         }
         let used = Used(&self.state);
         // SAFETY: the set is in force.
         let native = unsafe { &*here() }.native.get();
-        // SAFETY: the identity's thread lives as long as `self` is not ended, and sleeps; nobody else uses its set until the state is
+        // SAFETY: the block's thread lives as long as `self` is not ended, and sleeps; nobody else uses its set until the state is
         // FREE again, and only then it can end. So what is kept in it is there, and this thread's.
         let result = unsafe {
             enter(self.base, f, |before| {
@@ -142,7 +142,7 @@ impl TlsBlock {
     }
 }
 
-/// An identity that somebody has, given back also by a panic.
+/// A block that a stack has, given back also by a panic.
 struct Used<'a>(&'a AtomicU32);
 
 impl Drop for Used<'_> {
@@ -151,7 +151,7 @@ impl Drop for Used<'_> {
     }
 }
 
-/// The kernel's number of the thread whose set is in force, if it is an identity's: what the C library takes for this thread
+/// The kernel's number of the thread whose set is in force, if it is a block's: what the C library takes for this thread
 /// when a program asks about `pthread_self()`.
 #[must_use]
 pub fn number() -> Option<u32> {
@@ -160,8 +160,8 @@ pub fn number() -> Option<u32> {
     Some(number).filter(|&number| number != 0)
 }
 
-/// The kernel keeps the number of a thread's processor in the thread's set (`rseq`), where `sched_getcpu` finds it. Whoever takes on
-/// the set of the calling thread would find the sleeper's; without it the C library asks the kernel.
+/// The kernel keeps the number of a thread's processor in the thread's set (`rseq`), where `sched_getcpu` finds it. A stack
+/// that takes on the set of the calling thread would find the sleeper's; without it the C library asks the kernel.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn forget_processor() {
     const UNREGISTER: c_int = 1;
@@ -217,7 +217,7 @@ pub fn natively<R>(f: impl FnOnce() -> R) -> R {
     if native == 0 {
         return here.inside(f);
     }
-    // SAFETY: the set is that of the real thread: a stack with an identity does not go to another thread.
+    // SAFETY: the set is that of the real thread: a stack with a block does not go to another thread.
     unsafe { enter(native, f, |_| ()) }
 }
 
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn each_identity_has_its_own_variables() {
+    fn each_block_has_its_own_variables() {
         let (one, two) = (TlsBlock::new().unwrap(), TlsBlock::new().unwrap());
         set(1);
         with(&one, || {
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn each_identity_has_its_own_errno_and_side_of_the_border() {
+    fn each_block_has_its_own_errno_and_side_of_the_border() {
         fn errno() -> *mut c_int {
             // SAFETY: no arguments.
             unsafe { libc::__errno_location() }

@@ -17,7 +17,7 @@ const TASKS_KEPT: usize = 1024;
 /// A member that finds no task, where there have been some, spins for this long and searches again
 /// ...
 const SPIN_NS: u64 = 1_000;
-/// ... this many times before it sleeps: whoever creates the next task would have to wake it.
+/// ... this many times before it sleeps: the member that creates the next task would have to wake it.
 const SPINS: u32 = 4;
 
 /// The tasks that a waiting member may run.
@@ -57,7 +57,7 @@ impl TaskThief {
 }
 
 impl Context {
-    /// Waits under a key until a condition holds; others run meanwhile. Whoever makes it true wakes
+    /// Waits under a key until a condition holds; others run meanwhile. The member that makes it true wakes
     /// the key.
     pub(crate) fn wait_until(&self, key: usize, condition: &dyn Fn() -> bool) {
         if !condition() {
@@ -118,7 +118,7 @@ impl Context {
         }
     }
 
-    /// Waits for `done`. Whoever makes it true wakes this member.
+    /// Waits for `done`. The member that makes it true wakes this one.
     pub(crate) fn wait(&self, filter: TaskFilter, done: &dyn Fn() -> bool) {
         // Without tasks the end is mostly near, and a sleeping member has to be woken by one that
         // is busy.
@@ -179,7 +179,7 @@ impl Context {
         member.is_asleep.store(true, Ordering::SeqCst);
         sleepers.fetch_add(1, Ordering::SeqCst);
         if team.tasks.has_tasks.load(Ordering::SeqCst) {
-            // Whoever pushes a task from now on sees the sleeper; tasks that were pushed before are
+            // A member that pushes a task from now on sees the sleeper; tasks that were pushed before are
             // seen here.
             fence::heavy();
             if let Some(task) = self.find(filter) {

@@ -77,8 +77,8 @@ impl Worker {
     }
 
     /// Waits under an address if `must_wait` returns true, until [`unpark_one`](Self::unpark_one)
-    /// or [`unpark_all`](Self::unpark_all) is called for that address. Whoever changes what
-    /// `must_wait` reads does so before it calls `unpark`.
+    /// or [`unpark_all`](Self::unpark_all) is called for that address. A worker that
+    /// changes what `must_wait` reads does so before it calls `unpark`.
     pub fn park(&self, address: usize, must_wait: impl FnOnce() -> bool) {
         let id = self.fiber_id();
         if !self.pool.parking.enter(address, id, must_wait) {

@@ -3,7 +3,17 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use margay_run_threads::{Offer, Schedule, Worker};
+use margay_run_threads::{AnyClock, Config, Offer, Pool, Schedule, Worker};
+
+/// A pool for forks nested as deep as these tests do it.
+pub fn pool_of(workers: usize) -> Pool {
+    let config = Config {
+        workers,
+        stack_bytes: 256 << 10,
+        ..Config::default()
+    };
+    Pool::new(config, AnyClock::System)
+}
 
 pub const SCHEDULES: [Schedule; 5] = [
     Schedule::Static,

@@ -233,8 +233,8 @@ fn duration_of(time: libc::timespec) -> Duration {
     Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.max(0) as u32)
 }
 
-/// Whoever waits for a futex in the kernel occupies the thread; so it asks now and then, and waits there only when there is nobody
-/// else. Returns the result if the wait is over.
+/// A member that waits for a futex in the kernel occupies the thread; so it asks now and then, and waits there only when there is
+/// nobody else. Returns the result if the wait is over.
 fn wait_for_futex(call: &Call, others: &mut dyn FnMut() -> bool) -> Option<i64> {
     let private = call.arguments[1] & libc::FUTEX_PRIVATE_FLAG as u64;
     let mut rest = Rest::new();
