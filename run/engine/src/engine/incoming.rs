@@ -226,7 +226,15 @@ impl State {
         else {
             return;
         };
-        if let SendStage::Offered(Some(ticket)) = send.stage {
+        // Nobody but the receiver answers an offer, and once: a send that is in a queue, or streams
+        // already, would be sent twice.
+        let SendStage::Offered(offer) = send.stage else {
+            return;
+        };
+        if send.to != from {
+            return;
+        }
+        if let Some(ticket) = offer {
             let counters = &self.monitor.counters;
             counters.sent(Protocol::Direct).take_back(send.data.size());
             counters.sent(Protocol::Streamed).add(send.data.size());
