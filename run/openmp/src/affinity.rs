@@ -11,10 +11,10 @@ use margay_sys_os::cpu;
 use margay_sys_os::process;
 use margay_sys_threads::tls_block::{self, natively};
 
-use crate::claims::group_of;
 use crate::environment;
 use crate::runtime::Runtime;
 use crate::team::{Context, Member, Team};
+use margay_sys_threads::claims::group_of;
 
 /// Assigns the members of a new team to places (OpenMP 5.1, 2.6.2).
 pub(crate) fn assign(parent: &Context, team: &'static Team, clause: u32) {

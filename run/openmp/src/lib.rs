@@ -7,7 +7,6 @@
 pub mod affinity;
 pub mod allocator;
 pub mod bundled;
-mod claims;
 mod depend;
 pub mod environment;
 pub mod icv;

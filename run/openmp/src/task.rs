@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_core_openmp::schedule::Iterations;
 use margay_core_openmp::taskloop::{Cut, Tasks};
+use margay_sys_threads::child_count::{CHILD, CHILD_AND_NODE, CHILD_NODE, NextStep};
 use margay_sys_threads::outlined::{Frame, Table, TaskCall};
 use margay_sys_threads::static_ref::StaticRef;
 
 use crate::depend::{self, Access};
 use crate::icv::Icv;
-use crate::node::{CHILD, CHILD_AND_NODE, CHILD_NODE, NextStep, TaskNode};
+use crate::node::TaskNode;
 use crate::reduction::Reductions;
 use crate::runtime::Runtime;
 use crate::team::{Context, Member, TaskFilter, Team};
@@ -137,7 +138,7 @@ impl Context {
         }
         let parent = self.frame.get();
         let mut task = self.new_task(self.new_node(parent));
-        parent.add_child();
+        parent.children.add_child();
         task.frame.load(&call);
         task.is_final = is_final;
         task.has_objects = call.copies();
@@ -168,14 +169,14 @@ impl Context {
 
     fn has_many_children(&self) -> bool {
         let most = (u64::from(self.team.size) * CHILDREN_PER_MEMBER).max(CHILDREN_AT_LEAST);
-        self.frame.get().children() > most
+        self.frame.get().children.unfinished() > most
     }
 
     /// Runs a task in its creator's place.
     fn run_undeferred(&self, call: TaskCall<'_>, is_final: bool, event: Option<Arc<Event>>) {
         let parent = self.frame.get();
         let node = self.new_node(parent);
-        parent.add_child();
+        parent.children.add_child();
         if let Some(event) = &event {
             event.bind(node, self.team);
         }
@@ -261,9 +262,9 @@ impl Context {
         let task = self.task.get();
         let mut frame = self.frame.get();
         loop {
-            if frame.children() != 0 {
+            if frame.children.unfinished() != 0 {
                 self.wait_on_node(frame, TaskFilter::Descendants(task), &|| {
-                    frame.children() == 0
+                    frame.children.unfinished() == 0
                 });
             }
             if std::ptr::eq(frame, task) {
@@ -314,9 +315,9 @@ impl Context {
         if std::ptr::eq(node, self.task.get()) {
             return;
         }
-        if !node.is_alone() {
+        if !node.children.is_alone() {
             self.wait_on_node(node, TaskFilter::Descendants(self.task.get()), &|| {
-                node.is_alone()
+                node.children.is_alone()
             });
         }
         let outer = node.outer_group.get(Ordering::Relaxed);
@@ -421,7 +422,7 @@ impl Context {
             || self.has_many_children();
         let parent = self.frame.get();
         let node = self.new_node(parent);
-        parent.add_child();
+        parent.children.add_child();
         let mut task = self.new_task(node);
         task.frame.load(call);
         task.frame.set_bounds(first, end);
@@ -502,7 +503,7 @@ fn complete(here: Option<&Context>, team: &'static Team, node: &'static TaskNode
     let Some(parent) = node.parent.get(Ordering::Relaxed) else {
         return;
     };
-    let is_done = node.finish();
+    let is_done = node.children.finish();
     let what = if is_done { CHILD_AND_NODE } else { CHILD };
     if is_done {
         recycle(here, team, node);

@@ -18,7 +18,6 @@ use margay_sys_os::{fence, process};
 use margay_sys_threads::deque::{self, Owner, Stealer};
 use margay_sys_threads::static_ref::{Handoff, StaticRef};
 
-use crate::claims::Claims;
 use crate::icv::Icv;
 use crate::node::TaskNode;
 use crate::runtime::Runtime;
@@ -26,6 +25,7 @@ use crate::scheduler::{PublishedOffer, RetractedOffer, STEAL_DELAY_NS};
 use crate::task::Task;
 use crate::tls::PersistentBlocks;
 use crate::work::{Loop, WorkShares};
+use margay_sys_threads::claims::Claims;
 
 mod context;
 mod start;

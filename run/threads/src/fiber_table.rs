@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use margay_sys_threads::fiber::Fiber;
 
-use crate::wake_queue::MAX_FIBERS;
+use margay_sys_threads::wake_queue::MAX_FIBERS;
 
 /// The number that stands for a thread's own stack.
 pub(crate) const ROOT: u16 = 0;

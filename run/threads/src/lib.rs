@@ -34,7 +34,6 @@ mod pool;
 mod pool_state;
 mod steal_backoff;
 mod time_slices;
-mod wake_queue;
 mod watcher;
 mod worker;
 

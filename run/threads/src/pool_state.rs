@@ -16,8 +16,8 @@ use crate::contention::Contention;
 use crate::fiber_table::{FiberCounts, FiberId};
 use crate::offer::Offers;
 use crate::parking::ParkingLot;
-use crate::wake_queue::WakeQueue;
 use crate::watcher::Watch;
+use margay_sys_threads::wake_queue::WakeQueue;
 
 /// Worker slots of a pool: for its own workers and the program threads that call in. The thousandth
 /// thread at once is a mistake of the program rather than a use.

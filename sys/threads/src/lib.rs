@@ -14,13 +14,18 @@
 //! | [`deque`] | a worker's deque, with thieves at the other end |
 //! | [`job`] | closures in one word, lent from a stack or in a recycled node, and who waits for them |
 //! | [`preempt`] | interrupting a thread that computes or waits for long, where that is safe |
-//! | [`sleepers`] | who of several sleeps and may be woken for work |
+//! | [`sleepers`] | which of several workers sleep and may be woken for work |
+//! | [`claims`] | which worker runs which member of a team |
+//! | [`child_count`] | how many children of a task have not finished |
+//! | [`wake_queue`] | fibers of a worker that other threads have woken |
 //! | [`tally`] | how a forker learns that what it forked is done |
 //! | [`shelf`] | counted pointers that one thread publishes and others read |
 //! | [`fiber`] | stacks of their own and the switch between them |
 
 #[cfg(not(loom))]
 pub mod border;
+pub mod child_count;
+pub mod claims;
 pub mod deque;
 #[cfg(not(loom))]
 pub mod fiber;
@@ -30,7 +35,6 @@ pub mod job;
 pub mod outlined;
 #[cfg(not(loom))]
 pub mod preempt;
-#[cfg(not(loom))]
 pub mod shelf;
 pub mod sleepers;
 #[cfg(not(loom))]
@@ -40,3 +44,4 @@ pub mod static_ref;
 pub mod tally;
 #[cfg(not(loom))]
 pub mod tls_block;
+pub mod wake_queue;

@@ -16,9 +16,9 @@
 //! whether there is anything to take is for the value to say. A looker leaves with release and the owner takes a slot with acquire, so
 //! that exchanging comes after all looking.
 
-use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use margay_sys_os::sync::{AtomicU32, AtomicU64, Cell, Ordering};
 
 const EMPTY: u32 = 0;
 const FILLED: u32 = 1;
@@ -31,7 +31,7 @@ struct Slot<T: ?Sized> {
     serial: AtomicU32,
     /// [`COVERED`], or what the owner gave.
     mark: AtomicU64,
-    value: UnsafeCell<Option<Arc<T>>>,
+    value: Cell<Option<Arc<T>>>,
 }
 
 /// Never a mark of an owner.
@@ -69,7 +69,7 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
                 state: AtomicU32::new(EMPTY),
                 serial: AtomicU32::new(0),
                 mark: AtomicU64::new(COVERED),
-                value: UnsafeCell::new(None),
+                value: Cell::new(None),
             }),
         }
     }
@@ -88,7 +88,9 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
             return Err(value);
         };
         // SAFETY: nobody looks into a slot that is taken, and it is taken by this call alone.
-        let before = unsafe { (*slot.value.get()).replace(value) };
+        let before = slot
+            .value
+            .with_mut(|there| unsafe { (*there).replace(value) });
         let serial = slot.serial.load(Ordering::Relaxed).wrapping_add(1);
         slot.serial.store(serial, Ordering::Relaxed);
         slot.state.store(FILLED, Ordering::Release);
@@ -199,10 +201,12 @@ impl<T: ?Sized> Slot<T> {
             }
         }
         let looks = Leaves(self);
-        // SAFETY: while a looker is counted nobody changes the value.
-        let value = unsafe { (*self.value.get()).as_ref() };
-        // Most lookers want nothing, and many look: only who takes a pointer counts it.
-        let taken = value.filter(|value| pleases(value)).map(Arc::clone);
+        let taken = self.value.with(|there| {
+            // SAFETY: while a looker is counted nobody changes the value.
+            let value = unsafe { (*there).as_ref() };
+            // Most lookers want nothing, and many look: only one that takes a pointer counts it.
+            value.filter(|value| pleases(value)).map(Arc::clone)
+        });
         drop(looks);
         taken
     }
@@ -217,7 +221,7 @@ impl<T: ?Sized> Drop for Leaves<'_, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::atomic::AtomicBool;
 
@@ -304,5 +308,43 @@ mod tests {
         });
         drop(shelf);
         assert!(values.iter().all(|value| Arc::strong_count(value) == 1));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::sync::Arc as Shared;
+
+    use super::*;
+
+    /// The owner lays out two values in one slot, one after the other, and the first one once more if it still lies there, while two
+    /// look: each sees a value or none, and no value is exchanged under a looker.
+    #[test]
+    fn shelf_exchanges_nothing_under_a_looker() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let shelf = Shared::new(Shelf::<u32, 1>::new());
+            let lookers: Vec<_> = (0..2)
+                .map(|_| {
+                    let shelf = shelf.clone();
+                    loom::thread::spawn(move || {
+                        let seen = shelf.find(|mark| mark < 3, |_| true);
+                        assert!(seen.is_none_or(|value| *value == 1 || *value == 2));
+                    })
+                })
+                .collect();
+            let first = shelf.fill(Arc::new(1), 1).expect("the slot is empty");
+            shelf.withdraw(first);
+            if shelf.fill(Arc::new(2), 2).is_err() {
+                assert!(shelf.uncover(first, 1), "a looker has kept it there");
+            } else {
+                assert!(!shelf.uncover(first, 1), "another one lies there");
+            }
+            for looker in lookers {
+                looker.join().unwrap();
+            }
+            assert!(shelf.find(|_| true, |_| true).is_some());
+        });
     }
 }

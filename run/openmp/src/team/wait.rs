@@ -75,10 +75,10 @@ impl Context {
     /// Waits until all tasks below the current frame are done; runs some.
     pub(super) fn wait_for_descendants(&self) {
         let frame = self.frame.get();
-        if frame.is_alone() {
+        if frame.children.is_alone() {
             return;
         }
-        self.wait_on_node(frame, TaskFilter::Any, &|| frame.is_alone());
+        self.wait_on_node(frame, TaskFilter::Any, &|| frame.children.is_alone());
         crate::depend::forget(frame);
     }
 
@@ -98,9 +98,9 @@ impl Context {
             } else if spins < SPINS && self.spin_for(SPIN_NS, done) {
                 spins += 1;
             } else if !done() {
-                node.start_waiting();
+                node.children.start_waiting();
                 self.sleep(filter, done);
-                node.stop_waiting();
+                node.children.stop_waiting();
                 spins = 0;
             }
         }

@@ -9,7 +9,7 @@
 //! Members with places are in classes by their places instead, and a worker that passes by claims
 //! no members of other classes: its thread would have to move to other processors and back.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use margay_sys_os::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Grace period of workers: one that has not claimed its members after this time is late ...
 const GRACE_NS: u64 = 50_000;
@@ -303,7 +303,7 @@ fn first_of_group(group: u32, size: u32, groups: u32) -> u32 {
     group * width + group.min(longer)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -435,5 +435,45 @@ mod tests {
         });
         all.sort_unstable();
         assert_eq!(all, (1..1000).collect::<Vec<u32>>());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::sync::Arc;
+
+    use super::*;
+
+    /// A region is opened while a worker that is late from the one before claims: every member is claimed once, by it or by the
+    /// forker.
+    #[test]
+    fn claims_of_a_late_worker_are_those_of_the_next_region() {
+        for is_by_place in [false, true] {
+            let mut builder = loom::model::Builder::new();
+            builder.preemption_bound = Some(3);
+            builder.check(move || {
+                let claims = Arc::new(Claims::new(3, 2));
+                if is_by_place {
+                    claims.group_by_place(2);
+                }
+                let (early, late) = (|| 0, || u64::MAX);
+                claims.open(0, false);
+                claims.start_grace(0);
+                while claims.claim(0, true, late).is_some() {}
+                let worker = {
+                    let claims = claims.clone();
+                    loom::thread::spawn(move || [(); 2].map(|()| claims.claim(1, true, early)))
+                };
+                claims.open(0, false);
+                let mut all: Vec<u32> =
+                    std::iter::from_fn(|| claims.claim(0, true, early)).collect();
+                all.extend(worker.join().unwrap().into_iter().flatten());
+                // What was the other worker's, until it is late.
+                all.extend(std::iter::from_fn(|| claims.claim(0, true, late)));
+                all.sort_unstable();
+                assert_eq!(all, [1, 2]);
+                assert!(!claims.has_unclaimed());
+            });
+        }
     }
 }
