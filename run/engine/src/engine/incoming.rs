@@ -25,7 +25,7 @@ impl Sink for State {
             DATA => {
                 self.data(args[0] as u32, payload);
             }
-            ACK => self.acknowledged(head.word),
+            ACK => self.acknowledged(from, head.word),
             CREDIT => {
                 let peer = &mut self.peers[from as usize];
                 let matched = number(payload, 0);
@@ -36,7 +36,7 @@ impl Sink for State {
             REVOKE if head.word < recover::NUMBERS => self.revocations.push(head.word),
             REFUSED => self.refusals.push(head.word),
             WITHDRAW => self.withdraw(from, head, payload),
-            WITHDRAWN => self.withdrawn(number(payload, 0), head.word != 0),
+            WITHDRAWN => self.withdrawn(from, number(payload, 0), head.word != 0),
             // A kind of a later version, which nothing we sent can have asked for, or a communicator that there cannot be.
             _ => {}
         }
@@ -265,20 +265,21 @@ impl State {
         is_complete
     }
 
-    fn acknowledged(&mut self, word: u32) {
+    fn acknowledged(&mut self, from: u32, word: u32) {
         let index = word.wrapping_sub(1);
-        if let Some(Request {
+        let Some(Request {
             kind: Kind::Send(send),
             ..
         }) = self.requests.at(index)
-            && send.stage == SendStage::Unacknowledged
-        {
+        else {
+            return;
+        };
+        if send.to != from {
+            return;
+        }
+        if send.stage == SendStage::Unacknowledged {
             self.end(index);
-        } else if let Some(Request {
-            kind: Kind::Send(send),
-            ..
-        }) = self.requests.at(index)
-        {
+        } else {
             // Matched while the last fragments are still on their way out: then the end of the
             // sending is the end of the request.
             send.mode = Mode::Standard;

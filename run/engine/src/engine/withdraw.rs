@@ -189,9 +189,9 @@ impl State {
         self.list(from);
     }
 
-    /// The answer: whether the message is gone or somebody receives it.
+    /// The answer: whether the message is gone or somebody receives it. Counts if it was asked for.
     #[cold]
-    pub(super) fn withdrawn(&mut self, request: u64, gone: bool) {
+    pub(super) fn withdrawn(&mut self, from: u32, request: u64, gone: bool) {
         let id = Key::from_bits(request);
         let Some(Request {
             done: false,
@@ -201,6 +201,9 @@ impl State {
         else {
             return;
         };
+        if send.to != from || send.withdrawal != Withdrawal::Asked {
+            return;
+        }
         if gone {
             if let SendStage::Offered(Some(ticket)) = send.stage {
                 self.declined.push(ticket);
