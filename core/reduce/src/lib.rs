@@ -178,7 +178,7 @@ pub fn apply_to_number(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) -> 
     }
 }
 
-/// Vector instructions beyond those that every processor of the architecture has. Who implements it knows that the
+/// Vector instructions beyond those that every processor of the architecture has. An implementation knows that the
 /// processor has them; the code here only offers its loops to be compiled with them.
 pub trait Vectors {
     /// Calls `f`, compiled for these instructions where it is inlined. They must not change what `f` computes.

@@ -392,8 +392,8 @@ impl Arena {
         }
     }
 
-    /// Makes a part of the program's memory zero again and gives its whole pages back to the system. Who still has a
-    /// [lock](Self::lock_at) there finds it free.
+    /// Makes a part of the program's memory zero again and gives its whole pages back to the system. A process that still has
+    /// a [lock](Self::lock_at) there finds it free.
     ///
     /// # Panics
     /// When the part is not inside of the program's memory.
@@ -583,8 +583,8 @@ impl Member {
         self.state.store(state as u32, Ordering::Release);
     }
 
-    /// The process lives no more. Returns whether that is new: of several who notice, one gets true. Who tells a status other
-    /// than 0 does so when the process has ended, so nobody tells another one at the same time.
+    /// The process lives no more. Returns whether that is new: of several who notice, one gets true. A process that tells a status
+    /// other than 0 does so when the process has ended, so nobody tells another one at the same time.
     pub fn set_gone(&self, state: State, status: i32) -> bool {
         if self.state() != State::Living {
             return false;

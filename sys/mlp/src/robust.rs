@@ -1,6 +1,6 @@
 //! Lock and barrier that processes share and that survive the death of any of them.
 //!
-//! Both lie in memory that all processes of a group have. Who waits looks for a moment, or yields where cores are short,
+//! Both lie in memory that all processes of a group have. A thread that waits looks for a moment, or yields where cores are short,
 //! and then sleeps on a futex, for [`SLICE_NS`] at most: after that it looks whether the one that it waits for still
 //! lives, which `alive` and `broken` tell. So nothing has to be done for those who wait when a process dies, beyond
 //! noting it where these two look: a word of each process in the common memory, which the group's guard writes when the
@@ -23,7 +23,7 @@
 //! one of them wins and every member of this barrier gets the same answer. `passed` is a copy of the moved word for those
 //! who look, so that they do not read the line to which others arrive; where its writer dies between the two, the
 //! word itself tells. Memory order: each arrival is a read-modify-write with acquire and release, so they form one
-//! release sequence, and the last arriver, who acquires it, has seen what all wrote before; it releases that by
+//! release sequence, and the last arriver, which acquires it, has seen what all wrote before; it releases that by
 //! `passed` (or the word), which the others acquire.
 
 use margay_sys_os::event_count::{EventCount, futex_wait, futex_wake_one};

@@ -1,4 +1,4 @@
-//! Monotonic time, and clocks as values: who needs the time is handed one.
+//! Monotonic time, and clocks as values: code that needs the time is handed one.
 
 use std::fmt;
 use std::sync::Arc;

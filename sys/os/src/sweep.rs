@@ -1,6 +1,6 @@
 //! From which end operands are gone through that do not fit the first cache.
 //!
-//! Who goes through the same memory again and again from the start finds nothing of it in a cache that is smaller: what comes
+//! A program that goes through the same memory again and again from the start finds nothing of it in a cache that is smaller: what comes
 //! first was touched longest ago and has made room for the end. So an operation on the same memory as the one before takes
 //! the reverse traversal: block by block from the end, each block forwards, since that is how processors fetch ahead. On an AMD Zen 5
 //! (a first cache of 48 KiB, a second one of 1 MiB) 64 KiB are copied to and fro in 0.47 µs, always forwards in 0.56; 1 MiB in 14.9

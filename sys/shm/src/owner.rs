@@ -1,7 +1,7 @@
 //! A lock in shared memory for short work that is rarely done, whose holder may die.
 //!
 //! One word: 0 when free, else the holder's process id and a bit that says that somebody may sleep
-//! (the mutex of Drepper's "Futexes are tricky", with an owner). Who finds it held sleeps on the word
+//! (the mutex of Drepper's "Futexes are tricky", with an owner). A thread that finds it held sleeps on the word
 //! until it is given back. Only a sleep that lasted [`SLICE_NS`] makes the sleeper look whether the
 //! holder still lives; the lock of a dead one is taken over by compare-and-swap, so by one of those
 //! who wait. What the dead one left half done is its user's to stand.
@@ -72,7 +72,7 @@ impl OwnerLock {
             }
             if word == sleeping || self.swap(word, sleeping).is_ok() {
                 futex_wait(&self.0, sleeping, slice_ns);
-                // Others may sleep as well, and nobody counts them: who slept says so when it has the lock.
+                // Others may sleep as well, and nobody counts them: a thread that slept says so when it has the lock.
                 own = me | SLEEPERS;
                 asleep_for = Some(sleeping);
             }

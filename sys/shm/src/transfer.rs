@@ -2,7 +2,7 @@
 //!
 //! The sender offers a cell; the receiver enters where the data shall go; then both claim parts of
 //! the message, one from the front and one from the back, and copy them, the receiver by reading the sender's memory, the
-//! sender by writing the receiver's. Who is late or busy copies less; a sender that computes copies
+//! sender by writing the receiver's. A side that is late or busy copies less; a sender that computes copies
 //! nothing and loses nothing. The message is complete when the parts that are done add up.
 //!
 //! A cell goes `FREE -> OFFERED -> MATCHED -> FREE`. Only the sender leaves and enters FREE, so it

@@ -1,7 +1,7 @@
 //! The lock under which ranks accumulate to one target.
 //!
-//! Taking it is one atomic instruction, giving it back a plain store. Who finds it taken counts itself as
-//! waiting before it sleeps on an [event count](margay_sys_os::event count) until a look at the lock succeeds; who gives the
+//! Taking it is one atomic instruction, giving it back a plain store. A thread that finds it taken counts itself as
+//! waiting before it sleeps on an [event count](margay_sys_os::event count) until a look at the lock succeeds; the one that gives the
 //! lock back looks for waiters and wakes them. That is the event count's protocol with one step more, and between
 //! giving back and looking for waiters there is no fence either: the sleeper's heavy barrier pays for it too.
 //! Either the holder's store came before that barrier, then the sleeper's last look finds the lock free; or

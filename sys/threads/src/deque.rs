@@ -16,7 +16,7 @@
 //! The heavy fence interrupts the owner's core, which in a virtual machine can take longer than a short task. So it comes with a
 //! mark, `fences`: while that is set the owner executes a full fence at each pop and thieves one of their own, until no theft has
 //! come for a while. The mark is changed under the lock. The owner reads it after its write of `tail`: if
-//! it reads 0, its write came before the heavy fence of the next thief, who will see it. And as each thief sets the mark before it
+//! it reads 0, its write came before the heavy fence of the next thief, which will see it. And as each thief sets the mark before it
 //! fences, `head` is still what it was when the owner cleared the mark; it keeps that in `floor`. So most pops read nothing that thieves write but
 //! the mark. Where the kernel has no such fence the mark is always set.
 //!
@@ -242,7 +242,7 @@ impl<T: Word> Owner<T> {
         self.take_back(last).then(|| unsafe { T::from_word(word) })
     }
 
-    /// Takes an entry out by where it is, if it is the youngest and still there. Who pushed it knows what it is.
+    /// Takes an entry out by where it is, if it is the youngest and still there. The one that pushed it knows what it is.
     #[inline]
     #[must_use]
     pub fn take_back(&self, at: u64) -> bool {
@@ -281,7 +281,7 @@ impl<T: Word> Owner<T> {
         let shared = &*self.shared;
         let turn = shared.thieves.0.lock.load(Ordering::Acquire);
         let is_empty = shared.is_empty();
-        // A thief raises `head` (release) after it has taken its turn: who has seen that (acquire) sees the turn, too.
+        // A thief raises `head` (release) after it has taken its turn: a thread that has seen that (acquire) sees the turn, too.
         if turn.is_multiple_of(2) && shared.thieves.0.lock.load(Ordering::Relaxed) == turn {
             return is_empty;
         }

@@ -384,7 +384,7 @@ pub fn group<'s, C: Context, R>(context: &C, body: impl FnOnce(&C, &Group<'s, C>
 /// An address that may go to another thread.
 struct Anywhere<T>(*const T);
 
-// SAFETY: who uses the address argues why.
+// SAFETY: the code that uses the address argues why.
 unsafe impl<T> Send for Anywhere<T> {}
 
 impl<T> Anywhere<T> {

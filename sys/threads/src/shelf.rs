@@ -12,7 +12,7 @@
 //! uncover it, and that and withdrawing are plain stores. The slot's mark says whether it is covered, and what the owner wants lookers to know.
 //!
 //! Orderings: filling stores with release, looking comes in with acquire and so sees the pointer. Uncovering stores the mark with release, and
-//! who reads it does so with acquire, so that what was written before is seen. Who has read a mark just before the slot was covered may still look;
+//! lookers read it with acquire, so that what was written before is seen. One that has read a mark just before the slot was covered may still look;
 //! whether there is anything to take is for the value to say. A looker leaves with release and the owner takes a slot with acquire, so
 //! that exchanging comes after all looking.
 
@@ -37,7 +37,7 @@ struct Slot<T: ?Sized> {
 /// Never a mark of an owner.
 const COVERED: u64 = u64::MAX;
 
-/// On lines of its own: who looks and finds nothing does not touch the slots.
+/// On lines of its own: a looker that finds nothing does not touch the slots.
 #[repr(align(128))]
 struct Hint(AtomicU32);
 

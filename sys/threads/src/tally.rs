@@ -39,7 +39,7 @@ impl Latch {
     /// Notes that what this latch waits for has been taken in hand on the thread that made it. To be called there, by who does it then.
     #[inline]
     pub(crate) fn take(&self) {
-        // Who waits already knows.
+        // A waiter already knows.
         if self.is_open() {
             self.state
                 .store(word(TAKEN, self.label()), Ordering::Relaxed);
@@ -126,7 +126,7 @@ pub struct Count {
     home_added: HomeCell,
     home_finished: HomeCell,
     others_added: AtomicU64,
-    /// Finished by others in the low bits, the waiter above: who finishes the last task needs to read the waiter and
+    /// Finished by others in the low bits, the waiter above: the worker that finishes the last task needs to read the waiter and
     /// must not touch the count after that, so both are one word. A waiter is a fiber of the home thread.
     others_finished: AtomicU64,
 }
@@ -166,7 +166,7 @@ impl Count {
     /// One fewer. Returns the waiter, to be woken; unless this is the home thread the count may be gone by then.
     ///
     /// # Safety
-    /// A task for which [`add`](Self::add) was called is over, and this is called once for it: who waits for zero takes away what
+    /// A task for which [`add`](Self::add) was called is over, and this is called once for it: a waiter for zero takes away what
     /// the tasks borrow.
     #[inline]
     pub unsafe fn finish(&self, here: &Home) -> Option<u32> {

@@ -269,7 +269,7 @@ unsafe fn time_at(call: &Call, argument: usize) -> Option<libc::timespec> {
 
 fn nap(time: Duration) {
     let request = timespec_of(time);
-    // SAFETY: the request is valid; who is interrupted asks again.
+    // SAFETY: the request is valid; a caller that is interrupted asks again.
     unsafe { libc::nanosleep(&raw const request, std::ptr::null_mut()) };
 }
 

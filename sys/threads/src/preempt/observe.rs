@@ -147,7 +147,7 @@ impl Note {
         }
     }
 
-    /// Words of two notes may come mixed; who reads them compares them with its own registers.
+    /// Words of two notes may come mixed; a reader compares them with its own registers.
     fn read(&self) -> SeenCall {
         let [number, a, b, c, d, e, f, top, behind] =
             std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed));
