@@ -105,23 +105,26 @@ impl Scheduler {
 
     /// Publishes an offer for other workers, which leave it to this one for a moment if `is_short`.
     /// The offer is one of this worker, or `retracted` if that is still there. `set_tag` gives the
-    /// offer its tag before.
+    /// offer its tag before. One that sleeps is woken if that is worth it for what is expected to take
+    /// `expected_ns`. Also returns whether another worker may come soon.
     pub fn publish(
         &self,
         offer: &Arc<impl Offer<Worker> + 'static>,
         retracted: Option<RetractedOffer>,
         is_short: bool,
+        expected_ns: u64,
         set_tag: impl FnOnce(u32),
-    ) -> PublishedOffer {
+    ) -> (PublishedOffer, bool) {
         self.briefly(|worker| {
             worker.enable_time_slices();
             let tag = worker.tag();
             set_tag(tag);
-            retracted
-                .and_then(|retracted| worker.republish_offer(retracted, tag, is_short))
+            let published = retracted
+                .and_then(|retracted| worker.republish_offer(retracted, is_short))
                 .unwrap_or_else(|| {
                     worker.publish_offer(Arc::clone(offer) as Arc<dyn Offer<Worker>>, is_short)
-                })
+                });
+            (published, worker.call_for_help(tag, expected_ns))
         })
     }
 
@@ -135,8 +138,7 @@ impl Scheduler {
         self.briefly(|worker| worker.retract_offer(published))
     }
 
-    /// Spins for a moment if this thread has nothing else to run. Returns whether the condition
-    /// holds.
+    /// Spins if this thread has nothing else to run. Returns whether the condition holds.
     pub fn spin_until(&self, condition: &dyn Fn() -> bool) -> bool {
         self.with(|worker| worker.spin_until(&condition))
     }
@@ -151,6 +153,11 @@ impl Scheduler {
     /// [`wake`](Self::wake).
     pub fn wait_until(&self, key: usize, condition: &dyn Fn() -> bool) {
         self.with(|worker| worker.wait_until(key, condition));
+    }
+
+    /// The same without spinning first.
+    pub fn park_until(&self, key: usize, condition: &dyn Fn() -> bool) {
+        self.with(|worker| worker.park_until(key, condition));
     }
 
     /// Lets those that wait under a key check their condition again.

@@ -28,9 +28,11 @@ use crate::work::{Loop, WorkShares};
 use margay_sys_threads::claims::Claims;
 
 mod context;
+mod length;
 mod start;
 mod wait;
 
+use length::RegionLength;
 use start::RegionStart;
 
 pub use context::{Context, Request, with};
@@ -123,25 +125,6 @@ struct TeamTasks {
     /// The length of the queue.
     queued: AtomicUsize,
 }
-
-/// How long the regions of a team take, which says what to expect of the next.
-#[derive(Debug, Default)]
-struct RegionLength {
-    /// When members could be claimed; 0 until a thread has read the clock. For a region that is
-    /// expected to be short only helping workers read it.
-    opened_ns: AtomicU64,
-    /// The number of the next barrier at that time.
-    opened_generation: AtomicU64,
-    /// The next region is not expected to be short.
-    is_long: AtomicBool,
-}
-
-/// A region that took at least this long is expected to be long the next time, and stealable at
-/// once ...
-const LONG_NS: u64 = 6_000;
-/// ... until one takes less than this. A short region is likely to be over before it has paid to
-/// share it with another core: it is left to its forking worker for a moment.
-const SHORT_NS: u64 = 3_500;
 
 /// A thread of the program, as the members of all teams under it see it.
 #[derive(Debug)]
@@ -285,7 +268,7 @@ impl Team {
                 is_over: AtomicBool::new(false),
             },
             offer: OnceLock::new(),
-            length: RegionLength::default(),
+            length: RegionLength::new(),
         }));
         for (member, local) in team.members.iter().zip(locals) {
             member.team.set(Some(team), Ordering::Relaxed);
@@ -386,40 +369,31 @@ impl Team {
     }
 
     /// Lets workers claim members from the second on, and publishes the team. `forker` is the
-    /// worker that has the first member.
-    fn open(&'static self, forker: u32) -> PublishedOffer {
+    /// worker that has the first member, `function` the address of what members run.
+    fn open(&'static self, forker: u32, function: usize) -> PublishedOffer {
+        let expected_ns = self.length.expect(function);
         // Members in other places are waited for in any case.
-        let is_short = !self.length.is_long.load(Ordering::Relaxed) && !self.claims.has_places();
+        let is_short = RegionLength::is_short(expected_ns) && !self.claims.has_places();
         let now_ns = if is_short { 0 } else { self.now_ns() };
-        // Before a member can be claimed, since the claiming worker may write it then.
-        self.length.opened_ns.store(now_ns, Ordering::Relaxed);
-        self.length
-            .opened_generation
-            .store(self.generation(), Ordering::Relaxed);
+        self.length.open(now_ns, self.generation());
         let is_outermost = self.level() == 1;
         self.claims.open(forker, is_outermost);
         if !is_short {
             self.claims.start_grace(now_ns);
         }
-        self.publish(is_short)
+        let (published, may_get_help) = self.publish(is_short, expected_ns);
+        if !may_get_help {
+            self.claims.end_grace();
+            if is_short {
+                // Nobody else will tell when it has become a long one.
+                self.length.set_opened(self.now_ns());
+            }
+        }
+        published
     }
 
-    /// The region is over. How long it took, if that is known, says what to expect of the next. A
-    /// short region that no other worker helped with stays short; one with barriers does not, since
-    /// its members have waited for each other to begin.
     fn close(&self) {
-        let length = &self.length;
-        let opened_ns = length.opened_ns.load(Ordering::Relaxed);
-        let had_barrier = self.generation() != length.opened_generation.load(Ordering::Relaxed);
-        if opened_ns == 0 && !had_barrier {
-            return;
-        }
-        let was_long = length.is_long.load(Ordering::Relaxed);
-        let least_ns = if was_long { SHORT_NS } else { LONG_NS };
-        let is_long = had_barrier || self.now_ns() - opened_ns >= least_ns;
-        if is_long != was_long {
-            length.is_long.store(is_long, Ordering::Relaxed);
-        }
+        self.length.close(self.generation(), || self.now_ns());
     }
 
     fn as_offer(&'static self) -> &'static Arc<TeamOffer> {
@@ -433,13 +407,15 @@ impl Team {
     }
 
     /// Publishes the team for workers, which leave it to this one for a moment if `is_short`.
-    fn publish(&'static self, is_short: bool) -> PublishedOffer {
+    /// One that sleeps is woken if that is worth it for this long. Also returns whether another worker
+    /// may come soon.
+    fn publish(&'static self, is_short: bool, expected_ns: u64) -> (PublishedOffer, bool) {
         let offer = self.as_offer();
         let retracted = RetractedOffer::from_word(offer.retracted.load(Ordering::Relaxed));
         let set_tag = |tag| offer.tag.store(tag, Ordering::Relaxed);
         self.runtime
             .scheduler
-            .publish(offer, retracted, is_short, set_tag)
+            .publish(offer, retracted, is_short, expected_ns, set_tag)
     }
 
     fn retract(&'static self, published: PublishedOffer) {
@@ -455,9 +431,9 @@ impl Team {
     fn help(&'static self, worker: u32) {
         while let Some(id) = self.claims.claim(worker, false, || self.now_ns()) {
             // The region lasts until its claimed members are gone.
-            if self.length.opened_ns.load(Ordering::Relaxed) == 0 {
+            if self.length.opened_ns() == 0 {
                 let opened_ns = self.now_ns() - STEAL_DELAY_NS;
-                self.length.opened_ns.store(opened_ns, Ordering::Relaxed);
+                self.length.set_opened(opened_ns);
                 self.claims.start_grace(opened_ns);
             }
             let count = self.run_members(id, worker, true);

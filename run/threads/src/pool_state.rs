@@ -23,6 +23,13 @@ use margay_sys_threads::wake_queue::WakeQueue;
 /// thread at once is a mistake of the program rather than a use.
 const MAX_SLOTS: usize = 1024;
 
+/// How long an offer has to be expected to take for a sleeping worker to be woken for it: a few times
+/// less than it takes that worker to come ...
+const WAKE_NS: u64 = 10_000;
+/// ... and while other processes contend for the cores. The worker may lose its core in the middle
+/// of the work, which then takes a time slice longer.
+const CONTENDED_WAKE_NS: u64 = 100_000;
+
 /// Workers that a pool can start.
 pub(crate) const MAX_WORKERS: usize = MAX_SLOTS / 2;
 
@@ -262,6 +269,22 @@ impl<W> PoolState<W> {
     #[cold]
     pub(crate) fn answer_wake_request(&self, request: &WakeRequest, tag: u32) {
         self.sleepers.answer(request, || self.wake_one(tag));
+    }
+
+    /// See [`Worker::call_for_help`](crate::Worker::call_for_help); some worker sleeps.
+    #[cold]
+    pub(crate) fn wake_for_offer(&self, tag: u32, expected_ns: u64) -> bool {
+        let least_ns = if self.is_contended() {
+            CONTENDED_WAKE_NS
+        } else {
+            WAKE_NS
+        };
+        if expected_ns >= least_ns {
+            self.wake_one(tag);
+            return true;
+        }
+        // A program thread comes for its own work only: there is no telling whether for this one.
+        self.sleepers.count() as usize + 1 < self.workers()
     }
 
     #[cold]

@@ -115,6 +115,10 @@ fn poll<W>(state: &PoolState<W>, known: &mut Vec<Known>) -> Found {
             .find(|_| true, |offer| offer.opens_later())
             .is_some()
     });
+    if is_offered {
+        // Of work that has turned out to be long workers may have been left asleep.
+        state.published(0);
+    }
     let mut found = Found::Nothing;
     for (number, slot) in state.slots().enumerate() {
         if known.len() <= number {

@@ -160,35 +160,36 @@ impl Worker {
         }
     }
 
-    /// Publishes an offer and wakes at most one sleeping worker. The caller goes on by taking parts
-    /// itself. If `is_short`, the offer may be over within microseconds: other workers leave it to
-    /// the caller for [`STEAL_DELAY_NS`](crate::STEAL_DELAY_NS).
+    /// Publishes an offer, of which workers that are awake may take parts; for those that sleep see
+    /// [`call_for_help`](Self::call_for_help). The caller goes on by taking parts itself. If
+    /// `is_short`, the offer may be over within microseconds: other workers leave it to the caller
+    /// for [`STEAL_DELAY_NS`](crate::STEAL_DELAY_NS).
     pub fn publish_offer(&self, offer: Arc<dyn Offer<Worker>>, is_short: bool) -> PublishedOffer {
-        let tag = offer.tag();
         let mark = self.offer_mark(is_short);
-        let published = self.own.offers.publish(offer, mark, self.slot);
-        self.pool.published(tag);
-        published
+        self.own.offers.publish(offer, mark, self.slot)
+    }
+
+    /// Wakes at most one sleeping worker for an offer with this tag, which has just been published and
+    /// is expected to take this long, unless waking one costs more. Returns whether another worker
+    /// may come soon: false where all of them sleep on.
+    #[inline]
+    pub fn call_for_help(&self, tag: u32, expected_ns: u64) -> bool {
+        !self.pool.sleepers.are_there() || self.pool.wake_for_offer(tag, expected_ns)
     }
 
     /// Publishes a retracted offer again, if it is still on this worker's shelf. Costs next to
-    /// nothing, unlike publishing another one. `tag` is the offer's.
+    /// nothing, unlike publishing another one.
     #[inline]
     pub fn republish_offer(
         &self,
         retracted: RetractedOffer,
-        tag: u32,
         is_short: bool,
     ) -> Option<PublishedOffer> {
         if retracted.worker() != self.slot {
             return None;
         }
         let mark = self.offer_mark(is_short);
-        let published = self.own.offers.republish(retracted, mark);
-        if published.is_some() {
-            self.pool.published(tag);
-        }
-        published
+        self.own.offers.republish(retracted, mark)
     }
 
     #[inline]

@@ -154,6 +154,11 @@ impl Claims {
         now_ns > late_at_ns
     }
 
+    /// Ends the grace period: no other worker will come soon.
+    pub fn end_grace(&self) {
+        self.late_at_ns.store(1, Ordering::Relaxed);
+    }
+
     /// Begins the grace period, unless it has begun.
     pub fn start_grace(&self, now_ns: u64) {
         let late_at_ns = now_ns + self.grace_ns.load(Ordering::Relaxed);

@@ -41,6 +41,13 @@ impl<'c> Outlined<'c> {
         }
     }
 
+    /// The address of the function, by which constructs can be told apart.
+    #[inline]
+    #[must_use]
+    pub fn address(self) -> usize {
+        (self.body as *const ()).addr()
+    }
+
     /// Runs the body.
     #[inline]
     pub fn call(self) {

@@ -102,6 +102,12 @@ impl Sleepers {
         self.0.load(Ordering::Relaxed) != 0
     }
 
+    /// How many marks are set.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// A raised call is answered: if somebody sleeps, `wake` is called, which may rouse one.
     pub fn answer(&self, call: &WakeRequest, wake: impl FnOnce()) {
         if fence::is_light() {

@@ -156,10 +156,14 @@ impl Context {
         table: Option<Table>,
     ) -> u32 {
         let size = self.resolve(request);
+        let function = body.address();
         let team = self.fork(body, size, request, share, table);
         let first = Context::of(team, 0, self.worker);
         if size > 1 {
-            first.get().published.set(Some(team.open(self.worker)));
+            first
+                .get()
+                .published
+                .set(Some(team.open(self.worker, function)));
         }
         first.enter(|context| {
             context.run_body();
@@ -180,10 +184,14 @@ impl Context {
         share: Option<Loop>,
     ) -> slot::Context<Context> {
         let size = self.resolve(request);
+        let function = body.address();
         let team = self.fork(body, size, request, share, None);
         let first = Context::of(team, 0, self.worker);
         if size > 1 {
-            first.get().published.set(Some(team.open(self.worker)));
+            first
+                .get()
+                .published
+                .set(Some(team.open(self.worker, function)));
         }
         first
     }

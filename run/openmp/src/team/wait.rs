@@ -99,7 +99,7 @@ impl Context {
                 spins += 1;
             } else if !done() {
                 node.children.start_waiting();
-                self.sleep(filter, done);
+                self.sleep(filter, done, true);
                 node.children.stop_waiting();
                 spins = 0;
             }
@@ -141,7 +141,7 @@ impl Context {
             } else if has_tasks() && spins < SPINS && self.spin_for(SPIN_NS, done) {
                 spins += 1;
             } else if !done() {
-                self.sleep(filter, done);
+                self.sleep(filter, done, has_tasks());
                 spins = 0;
             }
         }
@@ -163,8 +163,8 @@ impl Context {
         }
     }
 
-    /// Sleeps until `done`, or until there may be a task.
-    fn sleep(&self, filter: TaskFilter, done: &dyn Fn() -> bool) {
+    /// Sleeps until `done`, or until there may be a task. If `spins`, this has not spun for long before.
+    fn sleep(&self, filter: TaskFilter, done: &dyn Fn() -> bool, spins: bool) {
         let (team, member) = (self.team, self.member);
         let is_constrained = filter.ancestor().is_some();
         let sleepers = if is_constrained {
@@ -190,7 +190,13 @@ impl Context {
             }
         }
         let has_wakeup = || member.has_wakeup.load(Ordering::SeqCst);
-        self.wait_until(member.key(), &|| done() || has_wakeup());
+        let is_over = || done() || has_wakeup();
+        if spins {
+            self.wait_until(member.key(), &is_over);
+        } else if !is_over() {
+            self.runtime().scheduler.park_until(member.key(), &is_over);
+            affinity::keep_bound(self);
+        }
         sleepers.fetch_sub(1, Ordering::SeqCst);
         member.is_asleep.store(false, Ordering::SeqCst);
         member.has_wakeup.store(false, Ordering::SeqCst);

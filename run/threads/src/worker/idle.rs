@@ -10,23 +10,22 @@ use super::Worker;
 /// Longest sleep of an idle worker. A wake-up ends each sleep; this bounds the cost of a lost one.
 const SLEEP_NS: u64 = 500_000_000;
 
-/// While other processes contend for the cores, publications wake nobody and an idle worker sleeps
-/// for this long instead ...
-const POLL_NS: u64 = 1_000_000;
-/// ... this many times, before it sleeps until it is woken.
-const POLLS: u32 = 50;
+/// Longest sleep of an idle worker with an offer that may open later.
+const LATER_NS: u64 = 1_000_000;
+
+/// How long a worker spins at most while other processes contend for the cores: what it waits for may
+/// itself wait for the core.
+const CONTENDED_SPIN_NS: u64 = 2_000;
 
 /// How often a spinning worker scans what others have published: each scan takes cache lines from
 /// the cores that write them. Between scans it checks only what comes for itself.
-const SCAN_NS: u64 = 1_000;
+pub(super) const SCAN_NS: u64 = 1_000;
 
 /// How long a worker has been idle.
 #[derive(Default)]
 pub(super) struct IdleState {
     /// When it ran out of work, or 0.
     since_ns: Cell<u64>,
-    /// Sleeps of [`POLL_NS`] since then.
-    polls: Cell<u32>,
 }
 
 impl IdleState {
@@ -39,7 +38,6 @@ impl IdleState {
     fn continue_at(&self, now_ns: u64) -> u64 {
         if self.since_ns.get() == 0 {
             self.since_ns.set(now_ns);
-            self.polls.set(0);
         }
         self.since_ns.get()
     }
@@ -55,29 +53,27 @@ impl Worker {
     }
 
     fn spin_and_sleep(&self) {
-        let is_contended = self.pool.is_contended();
         let since_ns = self.idle.continue_at(self.now_ns());
-        let spin_ns = if is_contended {
-            0
-        } else {
-            self.pool.config.spin_ns
-        };
-        if self.spin_for_work(since_ns + spin_ns) {
+        if self.spin_for_work(since_ns + self.spin_ns()) {
             return;
         }
         // One that may take no work is not worth waking for a publication; it is woken when it may.
         let is_active = || self.number < self.pool.active().max(1);
-        // A program thread waits for something of its own, which will wake it.
-        let polls = is_contended && self.number != 0 && self.idle.polls.get() < POLLS;
-        if !is_active() {
+        if is_active() {
+            self.sleep_until_woken();
+        } else {
             let event_count = self.own.sleep.event_count();
             event_count.sleep(SLEEP_NS, || is_active() || self.sees_work(true));
-        } else if polls {
-            self.idle.polls.set(self.idle.polls.get() + 1);
-            let event_count = self.own.sleep.event_count();
-            event_count.sleep(POLL_NS, || self.sees_work(true));
+        }
+    }
+
+    /// How long to spin for something now, in nanoseconds.
+    pub(super) fn spin_ns(&self) -> u64 {
+        let spin_ns = self.pool.config.spin_ns;
+        if self.pool.is_contended() {
+            spin_ns.min(CONTENDED_SPIN_NS)
         } else {
-            self.sleep_until_woken();
+            spin_ns
         }
     }
 
@@ -110,7 +106,7 @@ impl Worker {
             .offers
             .find(|_| true, |offer| offer.opens_later())
             .is_some();
-        let limit_ns = if opens_later { POLL_NS } else { SLEEP_NS };
+        let limit_ns = if opens_later { LATER_NS } else { SLEEP_NS };
         let asleep_at = self.now_ns();
         let requests = self.pool.slots().map(|slot| slot.stealer.call());
         self.pool

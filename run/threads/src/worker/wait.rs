@@ -4,10 +4,10 @@ use margay_sys_os::cpu;
 use margay_sys_threads::fiber;
 
 use super::Worker;
+use super::idle::SCAN_NS;
 use crate::fiber_table::{FiberId, ROOT};
 
-/// Spins before a fiber is suspended, if its worker has nothing else to run. A line that another
-/// core writes comes in 100 to 200 ns; a suspension and a wake-up cost about as much.
+/// Spins before the clock is read. A line that another core writes comes in 100 to 200 ns.
 const SPINS: u32 = 40;
 
 impl Worker {
@@ -92,12 +92,16 @@ impl Worker {
         }
     }
 
-    /// Waits until `is_over`, under an address. Spins for a moment first if this worker has nothing
-    /// else to run.
+    /// Waits until `is_over`, under an address. [Spins](Self::spin_until) first.
     pub fn wait_until(&self, address: usize, is_over: impl Fn() -> bool) {
         if is_over() || self.spin_until(&is_over) {
             return;
         }
+        self.park_until(address, is_over);
+    }
+
+    /// The same without spinning.
+    pub fn park_until(&self, address: usize, is_over: impl Fn() -> bool) {
         while !is_over() {
             self.park(address, || !is_over());
         }
@@ -119,8 +123,9 @@ impl Worker {
         }
     }
 
-    /// Spins for a moment, while this worker has nothing else to run. Returns whether the condition
-    /// holds.
+    /// Spins while this worker has nothing else to run and sees nothing to steal, as long as an idle
+    /// worker does. Returns whether the condition holds.
+    #[inline]
     pub fn spin_until(&self, is_over: &impl Fn() -> bool) -> bool {
         for _ in 0..SPINS {
             if is_over() {
@@ -130,6 +135,34 @@ impl Worker {
                 return false;
             }
             cpu::pause();
+        }
+        self.spin_longer(is_over)
+    }
+
+    /// The rest of [`spin_until`](Self::spin_until). On the stack of the fiber that waits: suspending
+    /// it and waking it again would cost more than what it mostly waits for.
+    #[inline(never)]
+    fn spin_longer(&self, is_over: &impl Fn() -> bool) -> bool {
+        let mut now = self.now_ns();
+        let until = now + self.spin_ns();
+        let mut scan_at = now;
+        while now < until {
+            if now >= scan_at {
+                if self.sees_work(false) {
+                    return is_over();
+                }
+                scan_at = now + SCAN_NS;
+            }
+            for _ in 0..8 {
+                if is_over() {
+                    return true;
+                }
+                if self.has_other_work() {
+                    return false;
+                }
+                cpu::pause();
+            }
+            now = self.now_ns();
         }
         false
     }

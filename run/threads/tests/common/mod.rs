@@ -96,15 +96,16 @@ pub fn rendezvous(worker: &Worker, parts: u32) -> Vec<u64> {
     });
     let is_short = parts.is_multiple_of(2);
     let published = worker.publish_offer(offer.clone(), is_short);
+    worker.call_for_help(offer.tag, u64::MAX);
     offer.take_parts_and_wait(worker);
     let retracted = worker.retract_offer(published);
     offer.arrived.store(0, Ordering::SeqCst);
     offer.left.store(0, Ordering::SeqCst);
     offer.ended.lock().expect("no panic under it").clear();
     offer.taken.store(0, Ordering::SeqCst);
-    let again =
-        retracted.and_then(|retracted| worker.republish_offer(retracted, offer.tag, !is_short));
+    let again = retracted.and_then(|retracted| worker.republish_offer(retracted, !is_short));
     let published = again.unwrap_or_else(|| worker.publish_offer(offer.clone(), !is_short));
+    worker.call_for_help(offer.tag, u64::from(is_short) * u64::MAX);
     offer.take_parts_and_wait(worker);
     let _ = worker.retract_offer(published);
     let mut ended = std::mem::take(&mut *offer.ended.lock().expect("no panic under it"));
