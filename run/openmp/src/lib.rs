@@ -7,6 +7,7 @@
 pub mod affinity;
 pub mod allocator;
 pub mod bundled;
+pub mod calls;
 mod claims;
 mod depend;
 pub mod environment;

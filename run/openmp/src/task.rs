@@ -12,7 +12,7 @@ use margay_sys_threads::static_ref::StaticRef;
 use crate::depend::{self, Access};
 use crate::icv::Icv;
 use crate::node::{CHILD, CHILD_AND_NODE, CHILD_NODE, NextStep, TaskNode};
-use crate::reduction::Reductions;
+use crate::reduction::{FoundCopy, Reductions};
 use crate::runtime::Runtime;
 use crate::team::{Context, Member, TaskFilter, Team};
 
@@ -106,7 +106,8 @@ impl Task {
 }
 
 /// What is in force again when a task is over.
-struct SavedTask {
+#[derive(Debug)]
+pub(crate) struct SavedTask {
     task: &'static TaskNode,
     frame: &'static TaskNode,
     icv: &'static Icv,
@@ -115,16 +116,17 @@ struct SavedTask {
 }
 
 impl Context {
-    /// Creates a task. With an event, the task is over only when the event is fulfilled.
+    /// Creates a task. With an event, the task is over only when the event is fulfilled. Returns false
+    /// where none is created, since the construct is cancelled.
     pub fn task(
         &self,
         call: TaskCall<'_>,
         clauses: TaskClauses,
         accesses: &[(usize, Access)],
         event: Option<Arc<Event>>,
-    ) {
+    ) -> bool {
         if self.is_cancelled() {
-            return;
+            return false;
         }
         let is_final = clauses.is_final || self.is_final.get();
         let at_once = clauses.is_undeferred
@@ -133,14 +135,14 @@ impl Context {
         if at_once || (accesses.is_empty() && event.is_none() && self.has_many_children()) {
             self.wait_for_accesses(accesses);
             self.run_undeferred(call, is_final, event);
-            return;
+            return true;
         }
         let parent = self.frame.get();
         let mut task = self.new_task(self.new_node(parent));
         parent.add_child();
         task.frame.load(&call);
         task.is_final = is_final;
-        task.has_objects = call.copies();
+        task.has_objects = call.has_objects();
         task.icv = self.icv.get();
         task.priority = self.limit_priority(clauses.priority);
         self.inherited.borrow().clone_into(&mut task.inherited);
@@ -160,6 +162,7 @@ impl Context {
             Some(task) => self.push(task),
             None => {}
         }
+        true
     }
 
     fn limit_priority(&self, priority: u32) -> u32 {
@@ -230,7 +233,7 @@ impl Context {
     }
 
     #[inline]
-    fn enter_task(
+    pub(crate) fn enter_task(
         &self,
         node: &'static TaskNode,
         icv: &'static Icv,
@@ -248,7 +251,7 @@ impl Context {
     }
 
     #[inline]
-    fn leave_task(&self, saved: SavedTask) {
+    pub(crate) fn leave_task(&self, saved: SavedTask) {
         self.task.set(saved.task);
         self.frame.set(saved.frame);
         self.icv.set(saved.icv);
@@ -385,6 +388,14 @@ impl Context {
         }
     }
 
+    /// This member's copy of the variable at an address, or of which that is a copy; none if no
+    /// construct around reduces it.
+    #[must_use]
+    pub fn find_copy(&self, address: usize) -> Option<FoundCopy> {
+        let inherited = self.inherited.borrow();
+        inherited.reductions.as_ref()?.find(address, self.id)
+    }
+
     /// Cuts a loop into tasks.
     pub fn taskloop(
         &self,
@@ -435,12 +446,27 @@ impl Context {
             return;
         }
         task.is_final = is_final;
-        task.has_objects = call.copies();
+        task.has_objects = call.has_objects();
         task.icv = self.icv.get();
         task.priority = self.limit_priority(clauses.priority);
         self.inherited.borrow().clone_into(&mut task.inherited);
         task.event = None;
         self.push(task);
+    }
+
+    /// Whether the current task is not that of a member.
+    #[must_use]
+    pub fn is_in_explicit_task(&self) -> bool {
+        !std::ptr::eq(self.task.get(), self.member.implicit())
+    }
+
+    /// Numbers of the current task and of its parent, which other tasks that are alive do not have; 0
+    /// for no parent.
+    #[must_use]
+    pub fn task_numbers(&self) -> (u32, u32) {
+        let task = self.task.get();
+        let parent = task.parent.get(Ordering::Relaxed);
+        (task.number, parent.map_or(0, |parent| parent.number))
     }
 
     /// Whether new tasks are not to be started: the region or the innermost taskgroup has been
@@ -492,7 +518,7 @@ fn is_group_cancelled(group: &'static TaskNode) -> bool {
 }
 
 /// A task is over, and its event fulfilled. `here` is the caller, if that is a member of the team.
-fn complete(here: Option<&Context>, team: &'static Team, node: &'static TaskNode) {
+pub(crate) fn complete(here: Option<&Context>, team: &'static Team, node: &'static TaskNode) {
     if node.has_dependence.load(Ordering::Relaxed) {
         depend::finish(node, |task| match here {
             Some(context) => context.push(task),
@@ -549,13 +575,13 @@ fn recycle(here: Option<&Context>, team: &'static Team, node: &'static TaskNode)
 }
 
 impl Event {
-    fn bind(&self, node: &'static TaskNode, team: &'static Team) {
+    pub(crate) fn bind(&self, node: &'static TaskNode, team: &'static Team) {
         self.node.set(Some(node), Ordering::Release);
         self.team.set(Some(team), Ordering::Release);
     }
 
     /// The body of an undeferred task has run: waits for the event.
-    fn wait(&self, context: &Context) {
+    pub(crate) fn wait(&self, context: &Context) {
         // Fulfilling the event wakes the waiter, which completes the task.
         self.waiter.set(Some(context.member), Ordering::SeqCst);
         context.wait(TaskFilter::Descendants(context.task.get()), &|| {
@@ -578,6 +604,12 @@ impl Runtime {
         });
         self.events.lock().insert(number, Arc::clone(&event));
         (event, number)
+    }
+
+    /// The event with this handle, until it is fulfilled.
+    #[must_use]
+    pub fn event(&self, number: usize) -> Option<Arc<Event>> {
+        self.events.lock().get(&number).map(Arc::clone)
     }
 
     /// Fulfils the event with this handle. Returns whether there was one. Any thread may call it.

@@ -17,6 +17,7 @@ use margay_sys_os::clock::Clock;
 use margay_sys_os::{fence, process};
 use margay_sys_threads::deque::{self, Owner, Stealer};
 use margay_sys_threads::static_ref::{Handoff, StaticRef};
+use margay_sys_threads::task_block::TaskBlock;
 
 use crate::claims::Claims;
 use crate::icv::Icv;
@@ -183,6 +184,8 @@ struct MemberLocal {
     )]
     free_tasks: RefCell<Vec<Box<Task>>>,
     free_nodes: RefCell<Vec<&'static TaskNode>>,
+    /// Memory for arguments that the program writes itself.
+    free_blocks: RefCell<Vec<TaskBlock>>,
     /// Teams that this member forked before.
     teams: RefCell<Vec<&'static Team>>,
 }
@@ -240,6 +243,7 @@ impl Team {
                     tasks: owner,
                     free_tasks: RefCell::default(),
                     free_nodes: RefCell::default(),
+                    free_blocks: RefCell::default(),
                     teams: RefCell::default(),
                 }));
                 Member {
@@ -647,6 +651,11 @@ impl Member {
     /// The address under which it waits.
     fn key(&self) -> usize {
         std::ptr::from_ref(self) as usize
+    }
+
+    /// Its own task.
+    pub(crate) fn implicit(&self) -> &'static TaskNode {
+        self.implicit
     }
 
     /// Its team.

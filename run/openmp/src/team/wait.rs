@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use margay_sys_os::fence;
+use margay_sys_threads::task_block::TaskBlock;
 
 use super::Context;
 use crate::affinity;
@@ -265,6 +266,25 @@ impl Context {
         let mut free = self.local().free_tasks.borrow_mut();
         if free.len() < TASKS_KEPT {
             free.push(task);
+        }
+    }
+
+    /// Memory for the arguments of a task, of at least this many bytes.
+    #[must_use]
+    pub fn new_block(&self, bytes: usize) -> TaskBlock {
+        let free = if TaskBlock::is_usual(bytes) {
+            self.local().free_blocks.borrow_mut().pop()
+        } else {
+            None
+        };
+        free.unwrap_or_else(|| TaskBlock::new(bytes))
+    }
+
+    /// Keeps the memory of a task that is over for the next one.
+    pub fn free_block(&self, block: TaskBlock) {
+        let mut free = self.local().free_blocks.borrow_mut();
+        if TaskBlock::is_usual(block.bytes()) && free.len() < TASKS_KEPT {
+            free.push(block);
         }
     }
 

@@ -468,16 +468,3 @@ pub unsafe extern "C-unwind" fn omp_capture_affinity_(
     // SAFETY: by the caller's promise.
     unsafe { put_fortran_text(to, room, &line) }
 }
-
-/// Margay's own, for MLP: from now on thread t of the teams that the calling thread forks runs on
-/// processor `cpus[t]`. Returns 0 in a parallel region, where that is not possible.
-///
-/// # Safety
-/// `cpus` is an array of `count` numbers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn GOMP_margay_places(cpus: *const u32, count: usize) -> c_int {
-    // SAFETY: by the caller's promise.
-    let cpus = unsafe { std::slice::from_raw_parts(cpus, count) };
-    let places = cpus.iter().map(|&cpu| vec![cpu as usize]).collect();
-    with(|context| c_int::from(affinity::replace_places(context, places)))
-}
