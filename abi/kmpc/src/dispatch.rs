@@ -6,6 +6,7 @@ use margay_abi_omp::runtime::with;
 use margay_core_openmp::doacross::Dimension;
 use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
 use margay_core_openmp::static_loop::{Bounds, StaticCut};
+use margay_run_openmp::icv::UNSET_SCHEDULE;
 use margay_run_openmp::team::Context;
 use margay_run_openmp::work::{Chunk, Loop, ShareOptions};
 
@@ -18,8 +19,37 @@ const NO_MERGE: i32 = 128;
 const ORDERED: i32 = 32;
 const FIRST_ORDERED: i32 = 65;
 
+/// The schedule of the current task's control variables.
+pub(crate) fn of_runtime(context: &Context) -> Schedule {
+    match context.icv.get().schedule {
+        UNSET_SCHEDULE => Schedule::new(Kind::Static, 0),
+        said => said,
+    }
+}
+
+/// That for loops of vectors, whose chunks have multiples of `width` iterations.
+fn of_runtime_with_vectors(context: &Context, iterations: Iterations, width: u64) -> Schedule {
+    let said = of_runtime(context);
+    let chunk = match said.kind {
+        Kind::Static | Kind::Auto if said.chunk == 0 => {
+            let block = iterations.count.div_ceil(u64::from(context.team.size));
+            block
+                .max(1)
+                .checked_next_multiple_of(width)
+                .unwrap_or(block)
+        }
+        _ => said.chunk.max(1).saturating_mul(width),
+    };
+    Schedule { chunk, ..said }
+}
+
 /// The schedule with a number of LLVM's, and whether the loop is ordered.
-fn schedule(context: &Context, number: i32, chunk: i64) -> (Schedule, bool) {
+fn schedule(
+    context: &Context,
+    iterations: Iterations,
+    number: i32,
+    chunk: i64,
+) -> (Schedule, bool) {
     let mut kind = number & !MODIFIERS;
     if kind > NO_MERGE {
         kind -= NO_MERGE;
@@ -33,7 +63,8 @@ fn schedule(context: &Context, number: i32, chunk: i64) -> (Schedule, bool) {
         33 => Schedule::new(Kind::Static, chunk.max(1)),
         34 | 40 | 41 | 45 => Schedule::new(Kind::Static, 0),
         36 | 39 | 42 | 43 | 46 => Schedule::new(Kind::Guided, chunk),
-        37 | 47 => context.icv.get().schedule,
+        37 => of_runtime(context),
+        47 => of_runtime_with_vectors(context, iterations, chunk.max(1)),
         38 => Schedule::new(Kind::Auto, 0),
         _ => Schedule::new(Kind::Dynamic, chunk.max(1)),
     };
@@ -49,9 +80,10 @@ fn schedule(context: &Context, number: i32, chunk: i64) -> (Schedule, bool) {
 
 fn begin(bounds: Bounds, number: i32, chunk: i64) {
     with(|context| {
-        let (schedule, is_ordered) = schedule(context, number, chunk);
+        let iterations = bounds.iterations();
+        let (schedule, is_ordered) = schedule(context, iterations, number, chunk);
         let share = Loop {
-            iterations: bounds.iterations(),
+            iterations,
             schedule,
             is_ordered,
         };

@@ -7,8 +7,10 @@
 //! Calls pass the number of the calling thread (`gtid`). It is that of the member's implicit task,
 //! so that it is the member's own as long as the region lasts, on whichever thread it runs. What the
 //! caller passes is not used: the runtime knows on whose behalf it is called.
-#![allow(non_snake_case)]
+#![allow(non_snake_case, non_upper_case_globals)]
 
+mod affinity;
+mod atomic;
 mod critical;
 mod dispatch;
 mod locks;

@@ -173,6 +173,14 @@ pub extern "C-unwind" fn kmp_get_cancellation_status(which: c_int) -> c_int {
     __kmp_get_cancellation_status(which)
 }
 
+/// # Safety
+/// The argument can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn kmp_get_cancellation_status_(which: *const c_int) -> c_int {
+    // SAFETY: by the caller's promise.
+    __kmp_get_cancellation_status(unsafe { *which })
+}
+
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_flush(_: *const Ident) {
     fence(Ordering::SeqCst);

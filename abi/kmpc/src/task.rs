@@ -35,7 +35,7 @@ unsafe fn accesses(lists: [(c_int, *const KmpDependence); 2]) -> Vec<(usize, Acc
         // SAFETY: by the caller's promise.
         let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
         all.extend(list.iter().map(|one| {
-            let access = if one.flags & DEPEND_ALL_MEMORY != 0 {
+            let access = if one.flags & DEPEND_ALL_MEMORY != 0 || one.address == usize::MAX {
                 Access::AllMemory
             } else if one.flags & DEPEND_KINDS == DEPEND_IN {
                 Access::Read

@@ -1,10 +1,13 @@
 //! Routines of LLVM's and Intel's own (`kmp_*`), and routines of OpenMP that gcc's library lacks.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use margay_abi_omp::routines::omp_get_schedule;
 use margay_abi_omp::runtime::{runtime, with};
+use margay_core_openmp::schedule::Kind;
 use margay_run_openmp::environment::Offload;
+use margay_run_openmp::icv::UNSET_SCHEDULE;
 use margay_run_openmp::team::Context;
 
 /// How long threads wait before they sleep, in milliseconds, and which library is used: what the
@@ -87,6 +90,108 @@ takes! {
     kmp_set_disp_num_buffers kmp_set_disp_num_buffers_ kmpc_set_disp_num_buffers (_count: c_int) -> () {}
 }
 
+/// `omp_get_schedule` for LLVM's programs: static where nobody has said which.
+///
+/// # Safety
+/// Both can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn margay_kmp_get_schedule(kind: *mut u32, chunk: *mut c_int) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        if with(|context| context.icv.get().schedule) == UNSET_SCHEDULE {
+            kind.write(Kind::Static as u32);
+            chunk.write(0);
+        } else {
+            omp_get_schedule(kind, chunk);
+        }
+    }
+}
+
+/// # Safety
+/// As above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn margay_kmp_get_schedule_(kind: *mut u32, chunk: *mut c_int) {
+    // SAFETY: by the caller's promise.
+    unsafe { margay_kmp_get_schedule(kind, chunk) };
+}
+
+/// The predefined allocators and memory spaces, for programs that do not have their numbers from the
+/// header.
+macro_rules! constants {
+    ($($name:ident $value:literal;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub static $name: usize = $value;
+    )*};
+}
+
+constants! {
+    omp_null_allocator 0;
+    omp_default_mem_alloc 1;
+    omp_large_cap_mem_alloc 2;
+    omp_const_mem_alloc 3;
+    omp_high_bw_mem_alloc 4;
+    omp_low_lat_mem_alloc 5;
+    omp_cgroup_mem_alloc 6;
+    omp_pteam_mem_alloc 7;
+    omp_thread_mem_alloc 8;
+    omp_default_mem_space 0;
+    omp_large_cap_mem_space 1;
+    omp_const_mem_space 2;
+    omp_high_bw_mem_space 3;
+    omp_low_lat_mem_space 4;
+}
+
+/// An `omp_interop_t` refers to an object of a device's runtime, and there is no device: it has no
+/// properties.
+macro_rules! interop {
+    ($($name:ident $fortran:ident -> $of:ty: $none:expr;)*) => {$(
+        /// # Safety
+        /// `result` is null or can be written.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(
+            _object: *const c_void, _property: c_int, result: *mut c_int,
+        ) -> $of {
+            if !result.is_null() {
+                // SAFETY: by the caller's promise.
+                unsafe { result.write(NO_OBJECT) };
+            }
+            $none
+        }
+
+        /// # Safety
+        /// As above.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $fortran(
+            object: *const c_void, _property: *const c_int, result: *mut c_int,
+        ) -> $of {
+            // SAFETY: by the caller's promise.
+            unsafe { $name(object, 0, result) }
+        }
+    )*};
+}
+
+/// `omp_irc_empty`
+const NO_OBJECT: c_int = -1;
+
+interop! {
+    omp_get_interop_int omp_get_interop_int_ -> isize: 0;
+    omp_get_interop_ptr omp_get_interop_ptr_ -> *const c_void: std::ptr::null();
+    omp_get_interop_str omp_get_interop_str_ -> *const c_char: std::ptr::null();
+    omp_get_interop_name omp_get_interop_name_ -> *const c_char: std::ptr::null();
+    omp_get_interop_type_desc omp_get_interop_type_desc_ -> *const c_char: std::ptr::null();
+    omp_get_interop_rc_desc omp_get_interop_rc_desc_ -> *const c_char: std::ptr::null();
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn omp_get_num_interop_properties(_object: *const c_void) -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn omp_get_num_interop_properties_(_object: *const c_void) -> c_int {
+    0
+}
+
 /// Settings are those of the environment.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn kmp_set_defaults(_: *const c_char) {}
@@ -101,7 +206,7 @@ pub extern "C-unwind" fn kmpc_set_defaults(_: *const c_char) {}
 const NO_TOOL: c_int = -2;
 
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn omp_control_tool(_: c_int, _: c_int, _: *mut std::ffi::c_void) -> c_int {
+pub extern "C-unwind" fn omp_control_tool(_: c_int, _: c_int, _: *mut c_void) -> c_int {
     NO_TOOL
 }
 
@@ -109,7 +214,7 @@ pub extern "C-unwind" fn omp_control_tool(_: c_int, _: c_int, _: *mut std::ffi::
 pub extern "C-unwind" fn omp_control_tool_(
     _: *const c_int,
     _: *const c_int,
-    _: *mut std::ffi::c_void,
+    _: *mut c_void,
 ) -> c_int {
     NO_TOOL
 }

@@ -262,7 +262,11 @@ pub extern "C-unwind" fn omp_set_schedule(kind: u32, chunk: c_int) {
 fn schedule() -> (u32, i64) {
     let schedule = icv().schedule;
     let modifier = if schedule.monotonic { MONOTONIC } else { 0 };
-    (schedule.kind as u32 | modifier, schedule.chunk as i64)
+    let least = u64::from(schedule.kind == Kind::Dynamic);
+    (
+        schedule.kind as u32 | modifier,
+        schedule.chunk.max(least) as i64,
+    )
 }
 
 /// # Safety

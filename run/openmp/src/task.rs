@@ -131,7 +131,7 @@ impl Context {
         let is_final = clauses.is_final || self.is_final.get();
         let at_once = clauses.is_undeferred
             || self.is_final.get()
-            || (self.team.size == 1 && event.is_none());
+            || (self.team.size == 1 && event.is_none() && accesses.is_empty());
         if at_once || (accesses.is_empty() && event.is_none() && self.has_many_children()) {
             self.wait_for_accesses(accesses);
             self.run_undeferred(call, is_final, event);
@@ -156,8 +156,8 @@ impl Context {
             depend::enter(self.task.get(), task, accesses)
         };
         match ready {
-            // With an event. No other member would run it, and the event may be fulfilled before
-            // its creator waits for anything.
+            // With an event or dependences. No other member would run it, and the event may be
+            // fulfilled before its creator waits for anything.
             Some(task) if self.team.size == 1 => self.run(task),
             Some(task) => self.push(task),
             None => {}

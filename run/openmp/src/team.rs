@@ -8,16 +8,14 @@
 //! Teams and their members are recycled and never freed: a worker that comes late to a team whose
 //! region is over finds no member to claim.
 
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use margay_run_threads::{Offer, Worker, with_current_worker};
 use margay_sys_os::clock::Clock;
 use margay_sys_os::{fence, process};
-use margay_sys_threads::deque::{self, Owner, Stealer};
+use margay_sys_threads::deque::{self, Stealer};
 use margay_sys_threads::static_ref::{Handoff, StaticRef};
-use margay_sys_threads::task_block::TaskBlock;
 
 use crate::claims::Claims;
 use crate::icv::Icv;
@@ -29,9 +27,11 @@ use crate::tls::PersistentBlocks;
 use crate::work::{Loop, WorkShares};
 
 mod context;
+mod local;
 mod start;
 mod wait;
 
+use local::{MemberLocal, TEAMS_KEPT};
 use start::RegionStart;
 
 pub use context::{Context, Request, with};
@@ -174,25 +174,6 @@ pub struct Member {
     partition: Mutex<(u32, u32)>,
 }
 
-/// The part of a member that only the thread that runs it touches. On cache lines of its own, too.
-#[repr(align(128))]
-struct MemberLocal {
-    tasks: Owner<Box<Task>>,
-    #[expect(
-        clippy::vec_box,
-        reason = "a task keeps its box from one life to the next"
-    )]
-    free_tasks: RefCell<Vec<Box<Task>>>,
-    free_nodes: RefCell<Vec<&'static TaskNode>>,
-    /// Memory for arguments that the program writes itself.
-    free_blocks: RefCell<Vec<TaskBlock>>,
-    /// Teams that this member forked before.
-    teams: RefCell<Vec<&'static Team>>,
-}
-
-/// Teams that a member keeps; others go to the runtime.
-const TEAMS_KEPT: usize = 4;
-
 /// The teams that no member keeps. Bounded by the teams that were in use at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct FreeTeams(Mutex<Vec<&'static Team>>);
@@ -239,13 +220,7 @@ impl Team {
         let members = (0..size)
             .map(|id| {
                 let (owner, stealer) = deque::deque();
-                locals.push(Box::new(MemberLocal {
-                    tasks: owner,
-                    free_tasks: RefCell::default(),
-                    free_nodes: RefCell::default(),
-                    free_blocks: RefCell::default(),
-                    teams: RefCell::default(),
-                }));
+                locals.push(Box::new(MemberLocal::new(owner)));
                 Member {
                     id,
                     team: StaticRef::none(),

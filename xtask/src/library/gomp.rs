@@ -27,6 +27,7 @@ pub fn symbols(list: &str) -> Result<Vec<Symbol>, String> {
                 [_, _] => None,
                 [name, _, "also"] => Some(name.to_owned()),
                 [_, _, "old"] => Some(format!("margay_omp25_{short}")),
+                [_, _, "as", other] => Some(other.to_owned()),
                 [_, _, "kmp"] => Some(format!("margay_kmp_{short}")),
                 _ => return Err(format!("symbols.txt: '{line}' is no name and version")),
             };

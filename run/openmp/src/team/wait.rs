@@ -4,16 +4,12 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use margay_sys_os::fence;
-use margay_sys_threads::task_block::TaskBlock;
 
 use super::Context;
 use crate::affinity;
 use crate::node::TaskNode;
 use crate::scheduler::StealBackoff;
 use crate::task::Task;
-
-/// Tasks and nodes that a member keeps.
-const TASKS_KEPT: usize = 1024;
 
 /// A member that finds no task, where there have been some, spins for this long and searches again
 /// ...
@@ -250,58 +246,5 @@ impl Context {
         }
         self.local().tasks.push(task);
         self.team.announce_task();
-    }
-
-    pub(crate) fn new_task(&self, node: &'static TaskNode) -> Box<Task> {
-        match self.local().free_tasks.borrow_mut().pop() {
-            Some(mut task) => {
-                task.node = node;
-                task
-            }
-            None => Box::new(Task::new(node, self.icv.get())),
-        }
-    }
-
-    pub(crate) fn free_task(&self, task: Box<Task>) {
-        let mut free = self.local().free_tasks.borrow_mut();
-        if free.len() < TASKS_KEPT {
-            free.push(task);
-        }
-    }
-
-    /// Memory for the arguments of a task, of at least this many bytes.
-    #[must_use]
-    pub fn new_block(&self, bytes: usize) -> TaskBlock {
-        let free = if TaskBlock::is_usual(bytes) {
-            self.local().free_blocks.borrow_mut().pop()
-        } else {
-            None
-        };
-        free.unwrap_or_else(|| TaskBlock::new(bytes))
-    }
-
-    /// Keeps the memory of a task that is over for the next one.
-    pub fn free_block(&self, block: TaskBlock) {
-        let mut free = self.local().free_blocks.borrow_mut();
-        if TaskBlock::is_usual(block.bytes()) && free.len() < TASKS_KEPT {
-            free.push(block);
-        }
-    }
-
-    pub(crate) fn new_node(&self, parent: &'static TaskNode) -> &'static TaskNode {
-        let free = self.local().free_nodes.borrow_mut().pop();
-        let node = free.unwrap_or_else(|| self.runtime().nodes.get());
-        node.attach(Some(parent));
-        node
-    }
-
-    pub(crate) fn free_node(&self, node: &'static TaskNode) {
-        node.reset();
-        let mut free = self.local().free_nodes.borrow_mut();
-        if free.len() < TASKS_KEPT {
-            free.push(node);
-        } else {
-            self.runtime().nodes.put(node);
-        }
     }
 }
