@@ -52,9 +52,9 @@ extern "C" fn start() {
 
 /// Runs when the process exits: by then it has loaded all libraries that it uses.
 extern "C" fn end() {
-    if let Some(how) = std::env::var_os(ENV_COPIES) {
+    if std::env::var_os(ENV_COPIES).is_some() {
         let files = process::loaded_files((end as *const ()).addr());
-        for line in bundled::report(&files, how == "verbose") {
+        for line in bundled::report(&files) {
             eprintln!("{line}");
         }
     }

@@ -98,11 +98,16 @@ takes! {
 pub unsafe extern "C-unwind" fn margay_kmp_get_schedule(kind: *mut u32, chunk: *mut c_int) {
     // SAFETY: by the caller's promise.
     unsafe {
-        if with(|context| context.icv.get().schedule) == UNSET_SCHEDULE {
+        let schedule = with(|context| context.icv.get().schedule);
+        omp_get_schedule(kind, chunk);
+        if schedule == UNSET_SCHEDULE {
             kind.write(Kind::Static as u32);
             chunk.write(0);
-        } else {
-            omp_get_schedule(kind, chunk);
+        } else if schedule == runtime().environment.initial.schedule
+            && schedule.kind == Kind::Static
+        {
+            // That a static schedule is monotonic is not said.
+            kind.write(Kind::Static as u32);
         }
     }
 }

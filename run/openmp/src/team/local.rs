@@ -31,6 +31,9 @@ pub(super) const TEAMS_KEPT: usize = 4;
 /// Tasks and nodes that a member keeps.
 const TASKS_KEPT: usize = 1024;
 
+/// Blocks of memory that a member keeps; they are larger.
+const BLOCKS_KEPT: usize = 256;
+
 impl MemberLocal {
     pub(super) fn new(tasks: Owner<Box<Task>>) -> MemberLocal {
         MemberLocal {
@@ -75,7 +78,7 @@ impl Context {
     /// Keeps the memory of a task that is over for the next one.
     pub fn free_block(&self, block: TaskBlock) {
         let mut free = self.local().free_blocks.borrow_mut();
-        if TaskBlock::is_usual(block.bytes()) && free.len() < TASKS_KEPT {
+        if TaskBlock::is_usual(block.bytes()) && free.len() < BLOCKS_KEPT {
             free.push(block);
         }
     }
