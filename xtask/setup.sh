@@ -80,6 +80,10 @@ test)
     needs valgrind have valgrind
     needs libopenblas-dev has_library libopenblas.so.0
     needs libtbb-dev has_library libtbb.so.12
+    # Programs of LLVM's compilers, and its OpenMP, with which they are linked.
+    needs clang-19 have clang-19
+    needs flang-19 have flang-new-19
+    needs libomp-19-dev has_library libomp.so.5
     needs python3-venv python3 -c 'import ensurepip, venv'
     needs python3-dev python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
     needs python3 have python3

@@ -1,4 +1,4 @@
-//! `margay omp`: a program that gcc or gfortran built for OpenMP, with Margay's library in place of the compiler's.
+//! `margay omp`: a program that was built for OpenMP, with Margay's library in place of the compiler's.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -25,10 +25,10 @@ pub fn run(options: &OmpOptions) -> Result<(), String> {
     if let Some(told) = secure(&program).or_else(|| objection(&program, &bytes)) {
         return Err(told);
     }
-    if !names_libgomp(&bytes) {
+    if !names_openmp(&bytes) {
         eprintln!(
-            "margay omp: {} does not use libgomp itself, so this has no effect unless a library that it loads does; \
-             a program is built for it with gcc -fopenmp or gfortran -fopenmp",
+            "margay omp: {} does not use libgomp itself, nor libomp, so this has no effect unless a library that it \
+             loads does; a program is built for it with gcc -fopenmp, gfortran -fopenmp or clang -fopenmp",
             program.display()
         );
     }
@@ -40,8 +40,11 @@ pub fn run(options: &OmpOptions) -> Result<(), String> {
             file.display()
         );
     }
-    let copies = if options.verbose { "verbose" } else { "others" };
-    let failed = Command::new(&program)
+    let mut command = Command::new(&program);
+    if options.verbose {
+        command.env(ENV_COPIES, "verbose");
+    }
+    let failed = command
         .arg0(name)
         .args(arguments)
         .env(
@@ -49,7 +52,6 @@ pub fn run(options: &OmpOptions) -> Result<(), String> {
             list(folder.as_os_str(), "LD_LIBRARY_PATH"),
         )
         .env("LD_PRELOAD", list(preloaded(&file), "LD_PRELOAD"))
-        .env(ENV_COPIES, copies)
         .exec();
     Err(format!("{}: cannot be run: {failed}", program.display()))
 }
@@ -142,27 +144,30 @@ fn objection(program: &Path, bytes: &[u8]) -> Option<String> {
     }
     let names = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
     let program = program.display();
-    if names_libgomp(bytes) {
+    if names_openmp(bytes) {
         return None;
     }
-    if names(b"GOMP_parallel\0") {
+    if names(b"GOMP_parallel\0") || names(b"__kmpc_fork_call\0") {
         return Some(format!(
             "{program}: OpenMP is linked into it statically, so no other library can take its place; link it without -static"
-        ));
-    }
-    if names(b"libomp.so") || names(b"libiomp5.so") {
-        return Some(format!(
-            "{program}: it was built for libomp (clang, icx), whose calls are others; build it with gcc -fopenmp"
         ));
     }
     None
 }
 
-/// Whether a program itself, and not only perhaps a library that it loads, uses libgomp, also under
-/// the name of a bundled copy.
-fn names_libgomp(bytes: &[u8]) -> bool {
+/// Whether a program itself, and not only perhaps a library that it loads, uses gcc's, LLVM's or
+/// Intel's library, also under the name of a bundled copy.
+fn names_openmp(bytes: &[u8]) -> bool {
     let names = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
-    !bytes.starts_with(b"\x7fELF") || names(b"libgomp.so.1\0") || names(b"\0libgomp-")
+    let all: [&[u8]; 6] = [
+        b"libgomp.so.1\0",
+        b"\0libgomp-",
+        b"\0libomp.so",
+        b"\0libomp-",
+        b"\0libiomp5.so\0",
+        b"\0libiomp5-",
+    ];
+    !bytes.starts_with(b"\x7fELF") || all.iter().any(|text| names(text))
 }
 
 #[cfg(test)]
@@ -174,11 +179,18 @@ mod tests {
         let told = |bytes: &[u8]| objection(Path::new("p"), &[b"\x7fELF", bytes].concat());
         assert!(told(b"libgomp.so.1\0").is_none());
         assert!(told(b"GOMP_parallel\0").unwrap().contains("statically"));
-        assert!(told(b"libomp.so.5\0").unwrap().contains("clang"));
+        assert!(told(b"__kmpc_fork_call\0").unwrap().contains("statically"));
+        for library in [
+            &b"\0libomp.so.5\0"[..],
+            b"\0libomp.so\0",
+            b"\0libiomp5.so\0",
+        ] {
+            assert!(told(&[library, b"__kmpc_fork_call\0"].concat()).is_none());
+        }
         assert!(told(b"libc\0libgomp-a34b3233.so.1.0.0\0GOMP_parallel\0").is_none());
-        assert!(told(b"ld-linux").is_none() && !names_libgomp(b"\x7fELF ld-linux"));
+        assert!(told(b"ld-linux").is_none() && !names_openmp(b"\x7fELF ld-linux"));
         assert!(
-            objection(Path::new("p"), b"#!/bin/sh\n").is_none() && names_libgomp(b"#!/bin/sh\n")
+            objection(Path::new("p"), b"#!/bin/sh\n").is_none() && names_openmp(b"#!/bin/sh\n")
         );
     }
 

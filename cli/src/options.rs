@@ -37,7 +37,7 @@ pub enum Subcommand {
     Markers(ViewOptions),
     /// Measure this machine with the performance suite.
     Bench(margay_cli_bench_options::BenchOptions),
-    /// Run an OpenMP program built by gcc or gfortran on Margay's threads.
+    /// Run an OpenMP program built by gcc, gfortran, clang or flang on Margay's threads.
     Omp(OmpOptions),
     /// Build the Fortran modules and library for a compiler.
     Fortran(FortranOptions),
@@ -57,10 +57,10 @@ pub enum Subcommand {
     },
 }
 
-/// Run an OpenMP program built by gcc or gfortran on Margay's threads.
+/// Run an OpenMP program built by gcc, gfortran, clang or flang on Margay's threads.
 #[derive(Clone, Debug, Args)]
 pub struct OmpOptions {
-    /// Say which copies of libgomp Margay's takes the place of.
+    /// Say which copies of libgomp and libomp Margay's library takes the place of.
     #[arg(short, long)]
     pub verbose: bool,
     /// The program, and its arguments.

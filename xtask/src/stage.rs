@@ -189,33 +189,42 @@ fn libraries(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The library's other names: as LLVM's is called by Debian and by LLVM, and Intel's. The loader takes files that are the same
+/// one for one library, under all their names.
+const LLVM_NAMES: [&str; 3] = ["libomp.so.5", "libomp.so", "libiomp5.so"];
+
 /// Links `libgomp.so.1` with the names and versions of its list. In a folder of its own, so that
 /// only programs that ask for it get it in place of the compiler's.
 fn openmp(tools: &Tools, built: &Path, to: &Path) -> Result<()> {
-    let list = workspace().join("abi/gomp/symbols.txt");
-    let list = fs::read_to_string(&list).with_context(|| list.display().to_string())?;
-    let symbols = library::gomp::symbols(&list).map_err(|error| anyhow::anyhow!(error))?;
+    let mut symbols = Vec::new();
+    for list in ["abi/gomp/symbols.txt", "abi/kmpc/symbols.txt"] {
+        let list = workspace().join(list);
+        let list = fs::read_to_string(&list).with_context(|| list.display().to_string())?;
+        symbols.extend(library::gomp::symbols(&list).map_err(|error| anyhow::anyhow!(error))?);
+    }
     let folder = built.join("libraries");
-    let (script, old) = (folder.join("gomp.map"), folder.join("gomp_old.s"));
+    let (script, others) = (folder.join("gomp.map"), folder.join("gomp_versions.s"));
     put(
         library::gomp::version_script(&symbols).as_bytes(),
         &script,
         0o644,
     )?;
     put(
-        library::gomp::old_functions(&symbols).as_bytes(),
-        &old,
+        library::gomp::other_versions(&symbols).as_bytes(),
+        &others,
         0o644,
     )?;
     let made = folder.join("libgomp.so.1");
     let mut cc = Command::new(tools.cc());
     cc.args(["-shared", "-Wl,-soname,libgomp.so.1"])
-        .arg(&old)
+        .arg(&others)
         .arg("-Wl,--whole-archive")
         .arg(built.join("libmargay_gomp.a"))
         .args(["-Wl,--no-whole-archive", "-Wl,--gc-sections"])
         .arg(format!("-Wl,--version-script={}", script.display()))
         .args(["-Wl,--no-undefined-version", "-Wl,-z,defs", "-Wl,-z,now"])
+        // A name is the same function under all its versions.
+        .arg("-Wl,-Bsymbolic-functions")
         // Its threads, and what it calls at their ends, need it as long as the process lives.
         .arg("-Wl,-z,nodelete")
         .args([
@@ -229,7 +238,11 @@ fn openmp(tools: &Tools, built: &Path, to: &Path) -> Result<()> {
         ])
         .arg(&made);
     output(&mut cc)?;
-    debug_info::split(&made, to, "lib/gomp/libgomp.so.1")
+    debug_info::split(&made, to, "lib/gomp/libgomp.so.1")?;
+    for name in LLVM_NAMES {
+        relink("libgomp.so.1", &to.join("lib/gomp").join(name))?;
+    }
+    Ok(())
 }
 
 /// Builds the modules and the library with the Fortran compiler of the system, unless they are newer than their sources.

@@ -10,30 +10,16 @@
 mod loops;
 mod memory;
 mod parallel;
-mod routines;
-mod runtime;
 mod share;
 mod sync;
 mod target;
 mod task;
 
-use std::ffi::c_void;
-
+use margay_abi_omp::runtime::runtime;
 use margay_core_openmp::environment::ENV_COPIES;
 use margay_run_openmp::{bundled, environment};
 use margay_sys_os::heap::CheckedAllocator;
 use margay_sys_os::{process, thread_end};
-
-use crate::runtime::runtime;
-
-/// The type of an outlined function.
-pub(crate) type Body = unsafe extern "C-unwind" fn(*mut c_void);
-
-/// Ends the program with an error message.
-pub(crate) fn fatal(text: &str) -> ! {
-    eprintln!("\nlibgomp: {text}");
-    std::process::exit(1);
-}
 
 #[global_allocator]
 static ALLOCATOR: CheckedAllocator = CheckedAllocator {
@@ -55,6 +41,7 @@ extern "C" fn start() {
     // Reports invalid values of variables, too, whether or not the program ever forks.
     let runtime = runtime();
     if process::thread_id() == std::process::id() {
+        margay_abi_kmpc::mark_main_thread();
         // Without room for the call a program whose main thread ends before it does not end.
         let _ = thread_end::at_thread_end(move || runtime.main_thread_has_ended());
     }
@@ -65,9 +52,9 @@ extern "C" fn start() {
 
 /// Runs when the process exits: by then it has loaded all libraries that it uses.
 extern "C" fn end() {
-    if let Some(how) = std::env::var_os(ENV_COPIES) {
+    if std::env::var_os(ENV_COPIES).is_some() {
         let files = process::loaded_files((end as *const ()).addr());
-        for line in bundled::report(&files, how == "verbose") {
+        for line in bundled::report(&files) {
             eprintln!("{line}");
         }
     }

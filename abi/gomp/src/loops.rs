@@ -6,8 +6,8 @@ use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
 use margay_run_openmp::team::Context;
 use margay_run_openmp::work::{Loop, ShareOptions};
 
-use crate::runtime::with;
 use crate::share::{begin_share, decode};
+use margay_abi_omp::runtime::with;
 
 /// Passes the next iterations of the member to the program.
 ///

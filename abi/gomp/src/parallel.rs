@@ -1,16 +1,15 @@
 //! Parallel regions, single, sections, scope, cancellation, teams.
 
-use std::cell::RefCell;
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
+use margay_abi_omp::Body;
+use margay_abi_omp::region::{self, begin};
+use margay_abi_omp::runtime::{runtime, with};
 use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
 use margay_run_openmp::team::{Context, Request};
 use margay_run_openmp::work::{Loop, ShareOptions};
 use margay_sys_threads::outlined::{Outlined, Table};
-use margay_sys_threads::slot;
 
-use crate::Body;
-use crate::runtime::{runtime, with};
 use crate::share::{begin_share, decode};
 
 /// `GOMP_parallel`'s flags hold the clause `proc_bind` in their low bits.
@@ -64,27 +63,6 @@ pub unsafe extern "C-unwind" fn GOMP_parallel_reductions(
     with(|context| context.parallel(body, request(threads, flags), None, Some(table)))
 }
 
-thread_local! {
-    /// Regions of the form in which the caller runs the first member between two calls.
-    static BEGUN: RefCell<Vec<Begun>> = const { RefCell::new(Vec::new()) };
-}
-
-struct Begun {
-    first: Box<slot::Context<Context>>,
-    outside: slot::Word,
-}
-
-/// # Safety
-/// As of `parallel`, and the calling thread calls `GOMP_parallel_end` next for this region.
-unsafe fn begin(body: Body, data: *mut c_void, request: Request, share: Option<Loop>) {
-    // SAFETY: by the caller's promise.
-    let body = unsafe { Outlined::new(body, data) };
-    let first = with(|context| Box::new(context.begin(body, request, share)));
-    // SAFETY: the box is kept in the list until `GOMP_parallel_end` has taken the context away.
-    let outside = unsafe { first.install() };
-    BEGUN.with(|begun| begun.borrow_mut().push(Begun { first, outside }));
-}
-
 /// # Safety
 /// As of `begin`.
 #[unsafe(no_mangle)]
@@ -99,15 +77,7 @@ pub unsafe extern "C-unwind" fn GOMP_parallel_start(
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_parallel_end() {
-    let Some(begun) = BEGUN.with(|begun| begun.borrow_mut().pop()) else {
-        return;
-    };
-    begun.first.get().end();
-    // SAFETY: this thread has installed it in `begin`, and regions end in the reverse order, the last of the list first.
-    unsafe { begun.outside.put_back() };
-    let team = begun.first.get().team;
-    drop(begun.first);
-    with(|context| context.joined(team));
+    region::end();
 }
 
 macro_rules! parallel_loops {

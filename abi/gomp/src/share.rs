@@ -6,7 +6,7 @@ use margay_run_openmp::team::Context;
 use margay_run_openmp::work::{Loop, ShareOptions};
 use margay_sys_threads::outlined::Table;
 
-use crate::runtime::with;
+use margay_abi_omp::runtime::with;
 
 /// In the numbers of schedules that calls pass: must be monotonic.
 const MONOTONIC: u64 = 0x8000_0000;

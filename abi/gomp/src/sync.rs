@@ -1,13 +1,12 @@
-//! Barriers, critical constructs, locks; warnings and errors of `error` directives.
+//! Barriers, critical constructs; warnings and errors of `error` directives.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_char;
 use std::sync::atomic::AtomicU32;
 
-use margay_run_openmp::lock::{self, Nested, OldNested};
+use margay_abi_omp::runtime::{runtime, with};
+use margay_run_openmp::lock;
 use margay_run_openmp::team::Context;
 use margay_sys_threads::outlined::text;
-
-use crate::runtime::{runtime, with};
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_barrier() {
@@ -58,129 +57,6 @@ pub extern "C-unwind" fn GOMP_atomic_end() {
     lock::unset(&runtime().atomic, runtime);
 }
 
-/// Each lock function for C; for Fortran, with an underscore; and, under a name of its own that the
-/// linker gives the version of OpenMP 2.5, for programs that were built for it.
-macro_rules! locks {
-    ($($name:ident $fortran:ident $old:ident $old_fortran:ident ($lock:ident: $of:ty) -> $result:ty $body:block)*) => {$(
-        locks!(@one $name $lock: $of, $result, $body);
-        locks!(@one $fortran $lock: $of, $result, $body);
-        locks!(@one $old $lock: $of, $result, $body);
-        locks!(@one $old_fortran $lock: $of, $result, $body);
-    )*};
-    (@one $name:ident $lock:ident: $of:ty, $result:ty, $body:block) => {
-        /// # Safety
-        /// The lock lives as long as anybody uses it, and only these functions do.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $name($lock: *mut $of) -> $result {
-            // SAFETY: by the caller's promise.
-            let $lock = unsafe { &*$lock };
-            $body
-        }
-    };
-}
-
-locks! {
-    omp_init_lock omp_init_lock_ margay_omp25_init_lock margay_omp25_init_lock_ (lock: AtomicU32) -> () {
-        lock.store(0, std::sync::atomic::Ordering::Relaxed);
-    }
-    omp_destroy_lock omp_destroy_lock_ margay_omp25_destroy_lock margay_omp25_destroy_lock_ (lock: AtomicU32) -> () {
-        let _ = lock;
-    }
-    omp_set_lock omp_set_lock_ margay_omp25_set_lock margay_omp25_set_lock_ (lock: AtomicU32) -> () {
-        lock::set(lock, runtime);
-    }
-    omp_unset_lock omp_unset_lock_ margay_omp25_unset_lock margay_omp25_unset_lock_ (lock: AtomicU32) -> () {
-        lock::unset(lock, runtime);
-    }
-    omp_test_lock omp_test_lock_ margay_omp25_test_lock margay_omp25_test_lock_ (lock: AtomicU32) -> c_int {
-        c_int::from(lock::test(lock))
-    }
-}
-
-/// The nested locks. A lock of OpenMP 3.0 is larger than Fortran's variable for it, which therefore
-/// holds its address.
-macro_rules! nested {
-    ($($name:ident $fortran:ident $old:ident $old_fortran:ident ($lock:ident, $context:ident) -> $result:ty $body:block)*) => {$(
-        nested!(@one $name $lock: Nested, $context, $result, $body);
-        nested!(@one $old $lock: OldNested, $context, $result, $body);
-        nested!(@one $old_fortran $lock: OldNested, $context, $result, $body);
-
-        /// # Safety
-        /// The variable holds the address of a lock that `omp_init_nest_lock_` has made.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $fortran($lock: *mut *mut Nested) -> $result {
-            // SAFETY: by the caller's promise.
-            let $lock = unsafe { &**$lock };
-            with(|$context| $body)
-        }
-    )*};
-    (@one $name:ident $lock:ident: $of:ty, $context:ident, $result:ty, $body:block) => {
-        /// # Safety
-        /// The lock lives as long as anybody uses it, and only these functions do.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $name($lock: *mut $of) -> $result {
-            // SAFETY: by the caller's promise.
-            let $lock = unsafe { &*$lock };
-            with(|$context| $body)
-        }
-    };
-}
-
-nested! {
-    omp_set_nest_lock omp_set_nest_lock_ margay_omp25_set_nest_lock margay_omp25_set_nest_lock_ (lock, context) -> () {
-        lock.set(context);
-    }
-    omp_test_nest_lock omp_test_nest_lock_ margay_omp25_test_nest_lock margay_omp25_test_nest_lock_ (lock, context) -> c_int {
-        lock.test(context) as c_int
-    }
-    omp_unset_nest_lock omp_unset_nest_lock_ margay_omp25_unset_nest_lock margay_omp25_unset_nest_lock_ (lock, context) -> () {
-        lock.unset(context);
-    }
-}
-
-macro_rules! nested_ends {
-    ($($init:ident $destroy:ident $of:ty;)*) => {$(
-        /// # Safety
-        /// The lock's memory can be written.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $init(lock: *mut $of) {
-            // SAFETY: by the caller's promise; all bytes are valid for a lock.
-            unsafe { &*lock }.init();
-        }
-
-        #[unsafe(no_mangle)]
-        pub extern "C-unwind" fn $destroy(_lock: *mut $of) {}
-    )*};
-}
-
-nested_ends! {
-    omp_init_nest_lock omp_destroy_nest_lock Nested;
-    margay_omp25_init_nest_lock margay_omp25_destroy_nest_lock OldNested;
-    margay_omp25_init_nest_lock_ margay_omp25_destroy_nest_lock_ OldNested;
-}
-
-/// # Safety
-/// The variable can be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn omp_init_nest_lock_(lock: *mut *mut Nested) {
-    // SAFETY: by the caller's promise.
-    unsafe { lock.write(Box::into_raw(Box::default())) };
-}
-
-/// # Safety
-/// The variable holds the address of a lock that `omp_init_nest_lock_` has made, and nobody uses it
-/// any more.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn omp_destroy_nest_lock_(lock: *mut *mut Nested) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        if !(*lock).is_null() {
-            drop(Box::from_raw(*lock));
-            lock.write(std::ptr::null_mut());
-        }
-    }
-}
-
 /// The message of an `error` directive: with a length, ended by a zero byte (a length of all ones),
 /// or none.
 ///
@@ -208,7 +84,7 @@ pub unsafe extern "C-unwind" fn GOMP_warning(text: *const c_char, length: usize)
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_error(text: *const c_char, length: usize) {
     // SAFETY: by the caller's promise.
-    crate::fatal(&format!("fatal error: {}", unsafe {
+    margay_abi_omp::fatal(&format!("fatal error: {}", unsafe {
         message(text, length)
     }));
 }

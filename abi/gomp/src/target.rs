@@ -6,9 +6,9 @@ use std::ffi::{c_int, c_uint, c_void};
 use margay_run_openmp::environment::Offload;
 use margay_sys_threads::outlined::Outlined;
 
-use crate::runtime::{runtime, with};
 use crate::task::accesses;
-use crate::{Body, fatal};
+use margay_abi_omp::runtime::{runtime, with};
+use margay_abi_omp::{Body, fatal};
 
 /// Device numbers: that of the control variable, the host by a clause `if(false)`. The host is
 /// device 0, since there is no other.

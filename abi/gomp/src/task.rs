@@ -9,8 +9,8 @@ use margay_run_openmp::task::TaskClauses;
 use margay_run_openmp::team::Context;
 use margay_sys_threads::outlined::{CopyArguments, Table, TaskCall};
 
-use crate::runtime::{runtime, with};
-use crate::{Body, fatal};
+use margay_abi_omp::runtime::{runtime, with};
+use margay_abi_omp::{Body, fatal};
 
 const FINAL: c_uint = 1 << 1;
 const DEPEND: c_uint = 1 << 3;
@@ -99,7 +99,8 @@ pub unsafe extern "C-unwind" fn GOMP_task(
     let call = unsafe { TaskCall::new(body, data, copy, size as usize, align as usize) };
     with(|context| {
         if flags & (DEPEND | DETACH) == 0 {
-            return context.task(call, clauses, &[], None);
+            context.task(call, clauses, &[], None);
+            return;
         }
         let named = if flags & DEPEND != 0 {
             // SAFETY: by the caller's promise.

@@ -3,8 +3,8 @@
 
 use crate::schedule::{Kind, Schedule};
 
-/// The variable by which `margay omp` asks the library for lines about copies of OpenMP's libraries
-/// that a program loads: `verbose` for all, anything else for those that stay in use.
+/// The variable by which `margay omp` asks the library for lines about the copies of OpenMP's libraries
+/// whose place it takes.
 pub const ENV_COPIES: &str = "MARGAY_OMP_COPIES";
 
 /// Largest number of threads, teams and levels that anybody can mean.
@@ -42,6 +42,37 @@ pub fn boolean(text: &str) -> Result<bool, String> {
         "true" => Ok(true),
         "false" => Ok(false),
         _ => Err("'true' or 'false' is needed".into()),
+    }
+}
+
+/// Intel's variable for binding, `KMP_AFFINITY`: words separated by commas, of which one is the kind and
+/// another one the size of places. Returns the policy, and the name of the places; none where it asks
+/// for no binding, or for a list of its own.
+#[must_use]
+pub fn kmp_affinity(text: &str) -> Option<(Bind, &'static str)> {
+    let (mut bind, mut places) = (None, "cores");
+    for word in text.split(',') {
+        match word.trim().to_ascii_lowercase().as_str() {
+            "compact" => bind = Some(Bind::Close),
+            "scatter" | "balanced" => bind = Some(Bind::Spread),
+            "none" | "disabled" | "explicit" | "logical" | "physical" => bind = None,
+            "granularity=fine" | "granularity=thread" | "fine" | "thread" => places = "threads",
+            "granularity=package" | "granularity=socket" => places = "sockets",
+            "granularity=numa" | "granularity=node" => places = "numa_domains",
+            _ => {}
+        }
+    }
+    bind.map(|bind| (bind, places))
+}
+
+/// Intel's variable for waiting, `KMP_BLOCKTIME`, as a wait policy: whether threads without work spin,
+/// if it says so at all.
+#[must_use]
+pub fn kmp_blocktime(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "infinite" | "infinity" => Some(true),
+        "0" | "0ms" | "0us" => Some(false),
+        _ => None,
     }
 }
 
@@ -139,6 +170,20 @@ pub fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
+/// The same where a number without a unit means bytes (`KMP_STACKSIZE`).
+///
+/// # Errors
+/// What is wrong.
+pub fn size_in_bytes(text: &str) -> Result<u64, String> {
+    if text
+        .trim_end()
+        .ends_with(|last: char| last.is_ascii_digit())
+    {
+        return number(text, 1);
+    }
+    size(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,5 +204,23 @@ mod tests {
         assert_eq!(size("16"), Ok(16 << 10));
         assert_eq!(size(" 20 b"), Ok(20));
         assert!(size("k").is_err() && size("4x").is_err());
+    }
+
+    #[test]
+    fn variables_of_intels_library_are_understood() {
+        assert_eq!(
+            kmp_affinity("granularity=fine,compact,1,0"),
+            Some((Bind::Close, "threads"))
+        );
+        assert_eq!(
+            kmp_affinity("verbose,Scatter"),
+            Some((Bind::Spread, "cores"))
+        );
+        assert_eq!(kmp_affinity("none"), None);
+        assert_eq!(kmp_affinity("explicit,proclist=[0,1]"), None);
+        assert_eq!(
+            ["infinite", "0", "200"].map(kmp_blocktime),
+            [Some(true), Some(false), None]
+        );
     }
 }

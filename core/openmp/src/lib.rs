@@ -2,8 +2,10 @@
 //! format.
 #![forbid(unsafe_code)]
 
+pub mod doacross;
 pub mod environment;
 pub mod format;
 pub mod places;
 pub mod schedule;
+pub mod static_loop;
 pub mod taskloop;

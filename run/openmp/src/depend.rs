@@ -21,6 +21,8 @@ pub enum Access {
     /// `out`, `inout`, and `mutexinoutset`: tasks that run one after the other exclude each other,
     /// too.
     Write,
+    /// `omp_all_memory`: as writing each address.
+    AllMemory,
 }
 
 /// A task that others may wait for, as long as its node has not been recycled.
@@ -58,7 +60,11 @@ pub struct DependenceWaiter {
 
 /// The accesses of a task's children to each address.
 #[derive(Debug, Default)]
-pub struct Siblings(HashMap<usize, Accesses>);
+pub struct Siblings {
+    by_address: HashMap<usize, Accesses>,
+    /// The last task that may write any address.
+    all_memory: Option<Predecessor>,
+}
 
 #[derive(Debug, Default)]
 struct Accesses {
@@ -72,7 +78,8 @@ const READERS: usize = 64;
 impl Siblings {
     /// Forgets the accesses: all children are done.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.by_address.clear();
+        self.all_memory = None;
     }
 
     /// The predecessors of a task with these accesses. The accesses of the task, if there is one,
@@ -84,14 +91,30 @@ impl Siblings {
     ) -> Vec<Predecessor> {
         let mut found: Vec<Predecessor> = Vec::new();
         for &(address, access) in accesses {
-            let there = self.0.entry(address).or_default();
+            if access == Access::AllMemory {
+                found.extend(self.all_memory);
+                for there in self.by_address.values() {
+                    found.extend(there.writer.iter().chain(&there.readers));
+                }
+                if task.is_some() {
+                    self.by_address.clear();
+                    self.all_memory = task;
+                }
+                continue;
+            }
+            let there = self.by_address.entry(address).or_insert_with(|| Accesses {
+                writer: self.all_memory,
+                readers: Vec::new(),
+            });
             match access {
+                Access::AllMemory => {}
                 Access::Read => found.extend(there.writer),
                 Access::Write if there.readers.is_empty() => found.extend(there.writer),
                 Access::Write => found.extend(&there.readers),
             }
             let Some(task) = task else { continue };
             match access {
+                Access::AllMemory => {}
                 Access::Read => {
                     if there.readers.len() > READERS {
                         there.readers.retain(Predecessor::is_alive);

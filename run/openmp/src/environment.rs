@@ -106,6 +106,14 @@ impl Environment {
         }) {
             found = older;
             bind.get_or_insert_with(|| vec![Bind::True]);
+        } else if let Some((policy, name)) = read
+            .text("KMP_AFFINITY")
+            .as_deref()
+            .and_then(values::kmp_affinity)
+            && bind.is_none()
+        {
+            found = places::places(name, &Machine).unwrap_or_default();
+            bind = Some(vec![policy]);
         } else if bind.is_some() {
             // Bound, without a list of places: each usable core is a place.
             found = places::places("cores", &Machine).unwrap_or_default();
@@ -133,14 +141,17 @@ impl Environment {
             stack_bytes: read
                 .value("OMP_STACKSIZE", values::size)
                 .or_else(|| read.value("GOMP_STACKSIZE", values::size))
+                .or_else(|| read.value("KMP_STACKSIZE", values::size_in_bytes))
                 .unwrap_or(0),
-            wait_policy: read.value("OMP_WAIT_POLICY", |text| {
-                match text.trim().to_ascii_lowercase().as_str() {
-                    "active" => Ok(true),
-                    "passive" => Ok(false),
-                    _ => Err("'active' or 'passive' is needed".into()),
-                }
-            }),
+            wait_policy: read
+                .value("OMP_WAIT_POLICY", |text| {
+                    match text.trim().to_ascii_lowercase().as_str() {
+                        "active" => Ok(true),
+                        "passive" => Ok(false),
+                        _ => Err("'active' or 'passive' is needed".into()),
+                    }
+                })
+                .or_else(|| values::kmp_blocktime(&read.text("KMP_BLOCKTIME")?)),
             cancellation: read
                 .value("OMP_CANCELLATION", values::boolean)
                 .unwrap_or(false),

@@ -32,6 +32,10 @@ pub struct Icv {
     pub allocator: usize,
 }
 
+/// The schedule when nobody has said which. Compilers differ in what that means: dynamic for gcc's,
+/// static for LLVM's.
+pub const UNSET_SCHEDULE: Schedule = Schedule::new(Kind::Dynamic, 0);
+
 /// Levels of parallel regions that may be active (`omp_get_supported_active_levels`).
 pub const SUPPORTED_ACTIVE_LEVELS: u32 = 255;
 
@@ -42,7 +46,7 @@ impl Icv {
         Icv {
             threads: cores,
             dynamic: false,
-            schedule: Schedule::new(Kind::Dynamic, 1),
+            schedule: UNSET_SCHEDULE,
             max_active_levels: 1,
             thread_limit: u32::MAX,
             device: 0,

@@ -7,6 +7,7 @@
 pub mod affinity;
 pub mod allocator;
 pub mod bundled;
+pub mod calls;
 mod depend;
 pub mod environment;
 pub mod icv;

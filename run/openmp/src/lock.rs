@@ -124,8 +124,12 @@ impl OldNested {
 
     /// As [`Nested::set`].
     pub fn set(&self, context: &Context) -> u32 {
+        self.set_for(context.implicit_number(), context)
+    }
+
+    fn set_for(&self, me: u32, context: &Context) -> u32 {
         loop {
-            let count = self.test(context);
+            let count = self.test_for(me);
             if count != 0 {
                 return count;
             }
@@ -135,7 +139,10 @@ impl OldNested {
 
     /// As [`Nested::test`].
     pub fn test(&self, context: &Context) -> u32 {
-        let me = context.implicit_number();
+        self.test_for(context.implicit_number())
+    }
+
+    fn test_for(&self, me: u32) -> u32 {
         if self.owner.load(Ordering::Relaxed) != me
             && self
                 .owner
@@ -153,6 +160,33 @@ impl OldNested {
             self.owner.store(0, Ordering::SeqCst);
             context.runtime().scheduler.wake(key(&self.owner));
         }
+    }
+}
+
+/// A nested lock as LLVM's programs have it: two words, too, but owned by a task.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct SmallNested(OldNested);
+
+impl SmallNested {
+    /// A free lock.
+    pub fn init(&self) {
+        self.0.init();
+    }
+
+    /// As [`Nested::set`].
+    pub fn set(&self, context: &Context) -> u32 {
+        self.0.set_for(context.task.get().number, context)
+    }
+
+    /// As [`Nested::test`].
+    pub fn test(&self, context: &Context) -> u32 {
+        self.0.test_for(context.task.get().number)
+    }
+
+    /// As [`Nested::unset`].
+    pub fn unset(&self, context: &Context) {
+        self.0.unset(context);
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Reductions {
 /// All members' copies for one table.
 #[derive(Clone, Debug)]
 struct Block {
+    /// Where the program's table is.
+    table: usize,
     base: usize,
     end: usize,
     /// Bytes of one member.
@@ -43,9 +45,22 @@ struct Block {
 
 #[derive(Clone, Copy, Debug)]
 struct Copies {
+    table: usize,
     base: usize,
     size: usize,
     offset: usize,
+}
+
+/// A member's copy of a variable.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundCopy {
+    pub address: usize,
+    /// The address of the variable itself.
+    pub original: usize,
+    /// The copy's offset in what the member has.
+    pub offset: usize,
+    /// The address of the table that the program has registered.
+    pub table: usize,
 }
 
 impl Reductions {
@@ -83,11 +98,18 @@ impl Reductions {
                 .map(|entry| (entry.get(1), entry.get(0)))
                 .collect();
             for &(offset, address) in &variables {
-                reductions
-                    .by_address
-                    .insert(address, Copies { base, size, offset });
+                reductions.by_address.insert(
+                    address,
+                    Copies {
+                        table: table.address(),
+                        base,
+                        size,
+                        offset,
+                    },
+                );
             }
             reductions.blocks.push(Block {
+                table: table.address(),
                 base,
                 end,
                 size,
@@ -106,18 +128,28 @@ impl Reductions {
     }
 
     /// The address of a member's copy of the variable at `address`, which may be the original or
-    /// any member's copy; and the variable's original address.
-    fn find(&self, address: usize, member: u32) -> Option<(usize, usize)> {
+    /// any member's copy.
+    pub(crate) fn find(&self, address: usize, member: u32) -> Option<FoundCopy> {
         let index = member as usize;
         if let Some(copies) = self.by_address.get(&address) {
-            return Some((copies.base + index * copies.size + copies.offset, address));
+            let own = copies.base + index * copies.size;
+            return Some(FoundCopy {
+                address: own + copies.offset,
+                original: address,
+                offset: copies.offset,
+                table: copies.table,
+            });
         }
         for block in &self.blocks {
             if (block.base..block.end).contains(&address) {
                 let offset = (address - block.base) % block.size;
-                let copy = block.base + index * block.size + offset;
                 let original = block.variables.iter().find(|variable| variable.0 == offset);
-                return Some((copy, original.map_or(0, |variable| variable.1)));
+                return Some(FoundCopy {
+                    address: block.base + index * block.size + offset,
+                    original: original.map_or(0, |variable| variable.1),
+                    offset,
+                    table: block.table,
+                });
             }
         }
         self.outer.as_ref()?.find(address, member)
@@ -138,10 +170,10 @@ impl Reductions {
     ) -> Result<(), usize> {
         for at in 0..count {
             let address = words.get(at);
-            let (copy, original) = self.find(address, member).ok_or(address)?;
-            words.set(at, copy);
+            let found = self.find(address, member).ok_or(address)?;
+            words.set(at, found.address);
             if at < originals {
-                words.set(count + at, original);
+                words.set(count + at, found.original);
             }
         }
         Ok(())

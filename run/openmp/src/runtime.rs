@@ -78,6 +78,12 @@ impl Runtime {
         }
     }
 
+    /// The bytes of a member's stack.
+    #[must_use]
+    pub fn stack_bytes(&self) -> usize {
+        self.scheduler.stack_bytes()
+    }
+
     /// The program's main thread has ended, by `pthread_exit`, before the process: from now on
     /// threads of the runtime do not keep the process when no thread of the program uses them.
     pub fn main_thread_has_ended(&self) {

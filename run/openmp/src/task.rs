@@ -13,7 +13,7 @@ use margay_sys_threads::static_ref::StaticRef;
 use crate::depend::{self, Access};
 use crate::icv::Icv;
 use crate::node::TaskNode;
-use crate::reduction::Reductions;
+use crate::reduction::{FoundCopy, Reductions};
 use crate::runtime::Runtime;
 use crate::team::{Context, Member, TaskFilter, Team};
 
@@ -107,7 +107,8 @@ impl Task {
 }
 
 /// What is in force again when a task is over.
-struct SavedTask {
+#[derive(Debug)]
+pub(crate) struct SavedTask {
     task: &'static TaskNode,
     frame: &'static TaskNode,
     icv: &'static Icv,
@@ -116,32 +117,33 @@ struct SavedTask {
 }
 
 impl Context {
-    /// Creates a task. With an event, the task is over only when the event is fulfilled.
+    /// Creates a task. With an event, the task is over only when the event is fulfilled. Returns false
+    /// where none is created, since the construct is cancelled.
     pub fn task(
         &self,
         call: TaskCall<'_>,
         clauses: TaskClauses,
         accesses: &[(usize, Access)],
         event: Option<Arc<Event>>,
-    ) {
+    ) -> bool {
         if self.is_cancelled() {
-            return;
+            return false;
         }
         let is_final = clauses.is_final || self.is_final.get();
         let at_once = clauses.is_undeferred
             || self.is_final.get()
-            || (self.team.size == 1 && event.is_none());
+            || (self.team.size == 1 && event.is_none() && accesses.is_empty());
         if at_once || (accesses.is_empty() && event.is_none() && self.has_many_children()) {
             self.wait_for_accesses(accesses);
             self.run_undeferred(call, is_final, event);
-            return;
+            return true;
         }
         let parent = self.frame.get();
         let mut task = self.new_task(self.new_node(parent));
         parent.children.add_child();
         task.frame.load(&call);
         task.is_final = is_final;
-        task.has_objects = call.copies();
+        task.has_objects = call.has_objects();
         task.icv = self.icv.get();
         task.priority = self.limit_priority(clauses.priority);
         self.inherited.borrow().clone_into(&mut task.inherited);
@@ -155,12 +157,13 @@ impl Context {
             depend::enter(self.task.get(), task, accesses)
         };
         match ready {
-            // With an event. No other member would run it, and the event may be fulfilled before
-            // its creator waits for anything.
+            // With an event or dependences. No other member would run it, and the event may be
+            // fulfilled before its creator waits for anything.
             Some(task) if self.team.size == 1 => self.run(task),
             Some(task) => self.push(task),
             None => {}
         }
+        true
     }
 
     fn limit_priority(&self, priority: u32) -> u32 {
@@ -231,7 +234,7 @@ impl Context {
     }
 
     #[inline]
-    fn enter_task(
+    pub(crate) fn enter_task(
         &self,
         node: &'static TaskNode,
         icv: &'static Icv,
@@ -249,7 +252,7 @@ impl Context {
     }
 
     #[inline]
-    fn leave_task(&self, saved: SavedTask) {
+    pub(crate) fn leave_task(&self, saved: SavedTask) {
         self.task.set(saved.task);
         self.frame.set(saved.frame);
         self.icv.set(saved.icv);
@@ -386,6 +389,14 @@ impl Context {
         }
     }
 
+    /// This member's copy of the variable at an address, or of which that is a copy; none if no
+    /// construct around reduces it.
+    #[must_use]
+    pub fn find_copy(&self, address: usize) -> Option<FoundCopy> {
+        let inherited = self.inherited.borrow();
+        inherited.reductions.as_ref()?.find(address, self.id)
+    }
+
     /// Cuts a loop into tasks.
     pub fn taskloop(
         &self,
@@ -436,12 +447,27 @@ impl Context {
             return;
         }
         task.is_final = is_final;
-        task.has_objects = call.copies();
+        task.has_objects = call.has_objects();
         task.icv = self.icv.get();
         task.priority = self.limit_priority(clauses.priority);
         self.inherited.borrow().clone_into(&mut task.inherited);
         task.event = None;
         self.push(task);
+    }
+
+    /// Whether the current task is not that of a member.
+    #[must_use]
+    pub fn is_in_explicit_task(&self) -> bool {
+        !std::ptr::eq(self.task.get(), self.member.implicit())
+    }
+
+    /// Numbers of the current task and of its parent, which other tasks that are alive do not have; 0
+    /// for no parent.
+    #[must_use]
+    pub fn task_numbers(&self) -> (u32, u32) {
+        let task = self.task.get();
+        let parent = task.parent.get(Ordering::Relaxed);
+        (task.number, parent.map_or(0, |parent| parent.number))
     }
 
     /// Whether new tasks are not to be started: the region or the innermost taskgroup has been
@@ -493,7 +519,7 @@ fn is_group_cancelled(group: &'static TaskNode) -> bool {
 }
 
 /// A task is over, and its event fulfilled. `here` is the caller, if that is a member of the team.
-fn complete(here: Option<&Context>, team: &'static Team, node: &'static TaskNode) {
+pub(crate) fn complete(here: Option<&Context>, team: &'static Team, node: &'static TaskNode) {
     if node.has_dependence.load(Ordering::Relaxed) {
         depend::finish(node, |task| match here {
             Some(context) => context.push(task),
@@ -550,13 +576,13 @@ fn recycle(here: Option<&Context>, team: &'static Team, node: &'static TaskNode)
 }
 
 impl Event {
-    fn bind(&self, node: &'static TaskNode, team: &'static Team) {
+    pub(crate) fn bind(&self, node: &'static TaskNode, team: &'static Team) {
         self.node.set(Some(node), Ordering::Release);
         self.team.set(Some(team), Ordering::Release);
     }
 
     /// The body of an undeferred task has run: waits for the event.
-    fn wait(&self, context: &Context) {
+    pub(crate) fn wait(&self, context: &Context) {
         // Fulfilling the event wakes the waiter, which completes the task.
         self.waiter.set(Some(context.member), Ordering::SeqCst);
         context.wait(TaskFilter::Descendants(context.task.get()), &|| {
@@ -579,6 +605,12 @@ impl Runtime {
         });
         self.events.lock().insert(number, Arc::clone(&event));
         (event, number)
+    }
+
+    /// The event with this handle, until it is fulfilled.
+    #[must_use]
+    pub fn event(&self, number: usize) -> Option<Arc<Event>> {
+        self.events.lock().get(&number).map(Arc::clone)
     }
 
     /// Fulfils the event with this handle. Returns whether there was one. Any thread may call it.

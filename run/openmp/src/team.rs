@@ -8,14 +8,13 @@
 //! Teams and their members are recycled and never freed: a worker that comes late to a team whose
 //! region is over finds no member to claim.
 
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use margay_run_threads::{Offer, Worker, with_current_worker};
 use margay_sys_os::clock::Clock;
 use margay_sys_os::{fence, process};
-use margay_sys_threads::deque::{self, Owner, Stealer};
+use margay_sys_threads::deque::{self, Stealer};
 use margay_sys_threads::static_ref::{Handoff, StaticRef};
 
 use crate::icv::Icv;
@@ -29,10 +28,12 @@ use margay_sys_threads::claims::Claims;
 
 mod context;
 mod length;
+mod local;
 mod start;
 mod wait;
 
 use length::RegionLength;
+use local::{MemberLocal, TEAMS_KEPT};
 use start::RegionStart;
 
 pub use context::{Context, Request, with};
@@ -156,23 +157,6 @@ pub struct Member {
     partition: Mutex<(u32, u32)>,
 }
 
-/// The part of a member that only the thread that runs it touches. On cache lines of its own, too.
-#[repr(align(128))]
-struct MemberLocal {
-    tasks: Owner<Box<Task>>,
-    #[expect(
-        clippy::vec_box,
-        reason = "a task keeps its box from one life to the next"
-    )]
-    free_tasks: RefCell<Vec<Box<Task>>>,
-    free_nodes: RefCell<Vec<&'static TaskNode>>,
-    /// Teams that this member forked before.
-    teams: RefCell<Vec<&'static Team>>,
-}
-
-/// Teams that a member keeps; others go to the runtime.
-const TEAMS_KEPT: usize = 4;
-
 /// The teams that no member keeps. Bounded by the teams that were in use at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct FreeTeams(Mutex<Vec<&'static Team>>);
@@ -219,12 +203,7 @@ impl Team {
         let members = (0..size)
             .map(|id| {
                 let (owner, stealer) = deque::deque();
-                locals.push(Box::new(MemberLocal {
-                    tasks: owner,
-                    free_tasks: RefCell::default(),
-                    free_nodes: RefCell::default(),
-                    teams: RefCell::default(),
-                }));
+                locals.push(Box::new(MemberLocal::new(owner)));
                 Member {
                     id,
                     team: StaticRef::none(),
@@ -623,6 +602,11 @@ impl Member {
     /// The address under which it waits.
     fn key(&self) -> usize {
         std::ptr::from_ref(self) as usize
+    }
+
+    /// Its own task.
+    pub(crate) fn implicit(&self) -> &'static TaskNode {
+        self.implicit
     }
 
     /// Its team.

@@ -27,6 +27,16 @@ pub struct Loop {
     pub is_ordered: bool,
 }
 
+/// Iterations of a loop, by the values of its variable.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk {
+    pub first: u64,
+    pub last: u64,
+    pub step: u64,
+    /// It ends with the last iteration of the loop.
+    pub is_end: bool,
+}
+
 /// What the members of a team share for a loop.
 #[derive(Debug)]
 pub struct WorkShare {
@@ -415,6 +425,19 @@ impl Context {
         Some((iterations.value(first), iterations.value(end)))
     }
 
+    /// The same for callers that include the last iteration.
+    #[inline]
+    pub fn next_inclusive(&self) -> Option<Chunk> {
+        let (first, end) = self.next_chunk()?;
+        let iterations = self.work.share.get()?.iterations;
+        Some(Chunk {
+            first: iterations.value(first),
+            last: iterations.value(end - 1),
+            step: iterations.step,
+            is_end: end == iterations.count,
+        })
+    }
+
     /// The next section, from 1.
     pub fn next_section(&self) -> Option<u32> {
         self.next_chunk().map(|(first, _)| first as u32 + 1)
@@ -462,10 +485,35 @@ impl Context {
         waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// Begins a doacross loop that is not a work share itself: returns the iterations posted, which its
+    /// members share.
+    pub(crate) fn share_doacross(&self, counts: &[u64]) -> Option<Arc<Doacross>> {
+        let share = Loop {
+            iterations: Iterations::default(),
+            // Who will run which iteration is not known.
+            schedule: Schedule::new(Kind::Guided, 0),
+            is_ordered: false,
+        };
+        self.begin_share(Some(share), ShareOptions::default(), Some(counts));
+        self.work.doacross.take()
+    }
+
+    pub(crate) fn post_to(&self, doacross: &Doacross, iteration: &[u64]) {
+        doacross.post(iteration, &self.runtime().scheduler);
+    }
+
+    pub(crate) fn wait_for_number(&self, doacross: &Doacross, iteration: &[u64]) {
+        if !doacross.is_posted(iteration) {
+            self.wait_at(doacross, &doacross.waiters, &|| {
+                doacross.is_posted(iteration)
+            });
+        }
+    }
+
     /// `ordered depend(source)`
     pub fn post(&self, iteration: &[u64]) {
         if let Some(doacross) = self.doacross() {
-            doacross.post(iteration, &self.runtime().scheduler);
+            self.post_to(&doacross, iteration);
         }
     }
 
@@ -476,11 +524,7 @@ impl Context {
             return;
         };
         let iteration: Vec<u64> = (0..doacross.counts.len()).map(at).collect();
-        if !doacross.is_posted(&iteration) {
-            self.wait_at(&*doacross, &doacross.waiters, &|| {
-                doacross.is_posted(&iteration)
-            });
-        }
+        self.wait_for_number(&doacross, &iteration);
     }
 
     /// The number of nested loops of the doacross loop that this member is in.

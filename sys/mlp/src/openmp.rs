@@ -60,6 +60,10 @@ impl OpenMp {
     /// Threads of teams of the calling thread sleep from now on when they wait, instead of keeping their CPUs. Returns whether
     /// the runtime has a way to say so; libgomp only heeds the environment, when it is loaded.
     pub fn wait_asleep(&self) -> bool {
+        if self.has_members() {
+            // Margay's has the function for programs that call it, and waits as it sees fit.
+            return false;
+        }
         let Some(set_blocktime) = symbol(c"kmp_set_blocktime") else {
             return false;
         };

@@ -9,6 +9,7 @@
 //! | [`tls_block`] | sets of thread-local variables that a stack takes on |
 //! | [`static_ref`] | shared references to what is never freed, boxes that are handed over |
 //! | [`outlined`] | functions and data into which a compiler outlines OpenMP constructs |
+//! | [`task_block`] | memory of tasks whose arguments the program writes itself |
 //! | [`border`] | on which side a stack is: in the program, or in the runtime that it calls |
 //! | [`slot`] | the context of what runs here |
 //! | [`deque`] | a worker's deque, with thieves at the other end |
@@ -42,6 +43,8 @@ pub mod slot;
 #[cfg(not(loom))]
 pub mod static_ref;
 pub mod tally;
+#[cfg(not(loom))]
+pub mod task_block;
 #[cfg(not(loom))]
 pub mod tls_block;
 pub mod wake_queue;

@@ -148,6 +148,7 @@ pub struct TaskCall<'c> {
     size: usize,
     align: usize,
     begins_with_bounds: bool,
+    owns_block: bool,
     call: PhantomData<&'c ()>,
 }
 
@@ -173,6 +174,7 @@ impl<'c> TaskCall<'c> {
             size,
             align: align.max(1),
             begins_with_bounds: false,
+            owns_block: false,
             call: PhantomData,
         }
     }
@@ -186,6 +188,20 @@ impl<'c> TaskCall<'c> {
         assert!(self.size >= BOUNDS_BYTES, "arguments without bounds");
         self.begins_with_bounds = true;
         self
+    }
+
+    /// The same where the arguments own memory, which the body frees: it has to run also when the task is cancelled.
+    #[must_use]
+    pub fn that_owns(mut self) -> Self {
+        self.owns_block = true;
+        self
+    }
+
+    /// Whether its body has to run even when the task is cancelled.
+    #[must_use]
+    #[inline]
+    pub fn has_objects(&self) -> bool {
+        self.copies() || self.owns_block
     }
 
     /// Whether the arguments have to be copied by a function even when the task runs at once.

@@ -114,8 +114,10 @@ static void doacross(void)
 
 static void spinning(void)
 {
-	/* Members that wait for each other without calls of the runtime, more than there are cores. */
-	volatile int turn = 0;
+	/* Members that wait for each other without calls of the runtime, more than there are cores. Clang forgets that a shared
+	   variable of the stack is volatile. */
+	static volatile int turn;
+	turn = 0;
 #pragma omp parallel num_threads(6)
 	{
 		int me = omp_get_thread_num();

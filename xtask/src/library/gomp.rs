@@ -9,8 +9,8 @@ use std::fmt::Write;
 pub struct Symbol {
     pub name: String,
     pub version: String,
-    /// It is the one for programs built for an older version, beside one that new programs get.
-    pub is_old: bool,
+    /// The function of the library that it is under this version, beside one that new programs get.
+    pub jumps_to: Option<String>,
 }
 
 /// Reads the list.
@@ -22,15 +22,19 @@ pub fn symbols(list: &str) -> Result<Vec<Symbol>, String> {
         .filter(|line| !line.starts_with('#') && !line.is_empty())
         .map(|line| {
             let words: Vec<&str> = line.split(' ').collect();
-            let (name, version, is_old) = match words[..] {
-                [name, version] => (name, version, false),
-                [name, version, "old"] => (name, version, true),
+            let short = words[0].strip_prefix("omp_").unwrap_or(words[0]);
+            let jumps_to = match words[..] {
+                [_, _] => None,
+                [name, _, "also"] => Some(name.to_owned()),
+                [_, _, "old"] => Some(format!("margay_omp25_{short}")),
+                [_, _, "as", other] => Some(other.to_owned()),
+                [_, _, "kmp"] => Some(format!("margay_kmp_{short}")),
                 _ => return Err(format!("symbols.txt: '{line}' is no name and version")),
             };
             Ok(Symbol {
-                name: name.to_owned(),
-                version: version.to_owned(),
-                is_old,
+                name: words[0].to_owned(),
+                version: words[1].to_owned(),
+                jumps_to,
             })
         })
         .collect()
@@ -56,7 +60,7 @@ pub fn version_script(symbols: &[Symbol]) -> String {
     for ((family, _), symbols) in &versions {
         let version = &symbols[0].version;
         let _ = writeln!(script, "{version} {{\n  global:");
-        for symbol in symbols.iter().filter(|symbol| !symbol.is_old) {
+        for symbol in symbols.iter().filter(|symbol| symbol.jumps_to.is_none()) {
             let _ = writeln!(script, "    {};", symbol.name);
         }
         if before.is_none() {
@@ -70,22 +74,26 @@ pub fn version_script(symbols: &[Symbol]) -> String {
     script
 }
 
-/// Returns the second functions, as assembly: each jumps to the one that the library has under a
-/// name of its own.
+/// Returns the functions that a name has under other versions, as assembly: each jumps to the one that
+/// the library has.
 #[must_use]
-pub fn old_functions(symbols: &[Symbol]) -> String {
+pub fn other_versions(symbols: &[Symbol]) -> String {
     let jump = if cfg!(target_arch = "aarch64") {
         "b"
     } else {
         "jmp"
     };
     let mut code = String::from(".text\n");
-    for Symbol { name, version, .. } in symbols.iter().filter(|symbol| symbol.is_old) {
-        let short = name.strip_prefix("omp_").unwrap_or(name);
+    for symbol in symbols {
+        let Symbol { name, version, .. } = symbol;
+        let Some(inner) = &symbol.jumps_to else {
+            continue;
+        };
+        let label = format!("{}.{name}", version.replace('.', "_"));
         let _ = writeln!(
             code,
-            ".globl old_{name}\n.type old_{name}, %function\nold_{name}: {jump} margay_omp25_{short}\n\
-             .size old_{name}, .-old_{name}\n.symver old_{name}, {name}@{version}"
+            ".globl {label}\n.type {label}, %function\n{label}: {jump} {inner}\n.size {label}, .-{label}\n\
+             .symver {label}, {name}@{version}"
         );
     }
     code.push_str(".section .note.GNU-stack, \"\", %progbits\n");
@@ -103,9 +111,10 @@ mod tests {
         let script = version_script(&symbols);
         assert!(script.starts_with("GOMP_1.0 {\n  global:\n    c;\n  local:\n    *;\n};\n"));
         assert!(script.contains("OMP_1.0 {\n  global:\n    a;\n};\nOMP_3.0 {\n  global:\n    omp_b;\n} OMP_1.0;\nOMP_10.0"));
-        let code = old_functions(&symbols);
+        let code = other_versions(&symbols);
         assert!(
-            code.contains("margay_omp25_b\n") && code.contains(".symver old_omp_b, omp_b@OMP_1.0")
+            code.contains("margay_omp25_b\n")
+                && code.contains(".symver OMP_1_0.omp_b, omp_b@OMP_1.0")
         );
     }
 

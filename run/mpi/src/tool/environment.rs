@@ -30,7 +30,7 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MARGAY_OMP_COPIES",
         reader: "libgomp",
-        about: "Set by `margay omp`: which lines about copies of OpenMP's libraries are printed at the exit; `verbose` for all, else those that stay in use.",
+        about: "Set by `margay omp -v`: the copies of OpenMP's libraries whose place was taken are printed at the exit.",
     },
     Environment {
         name: "MARGAY_NX_RECTANGLE",

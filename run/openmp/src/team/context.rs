@@ -10,6 +10,7 @@ use margay_sys_threads::slot;
 use super::wait::{TaskFilter, TaskThief};
 use super::{InitialThread, Member, MemberLocal, Team, TeamBarrier};
 use crate::affinity;
+use crate::calls::Calls;
 use crate::icv::Icv;
 use crate::node::TaskNode;
 use crate::reduction::Reductions;
@@ -47,6 +48,8 @@ pub struct Context {
     worker: u32,
     /// Of the first member: the published team.
     pub(super) published: Cell<Option<PublishedOffer>>,
+    /// What one call of the compiler leaves for a later one.
+    pub calls: Calls,
     /// Whether this is the context of an initial thread.
     is_root: Cell<bool>,
 }
@@ -98,6 +101,7 @@ impl Context {
             local: OnceCell::new(),
             worker,
             published: Cell::new(None),
+            calls: Calls::default(),
             is_root: Cell::new(false),
         };
         context.work.load(team.shares.first.of_region(), team.size);
@@ -350,6 +354,12 @@ impl Context {
         if self.single() {
             return 0;
         }
+        self.copied()
+    }
+
+    /// The members that did not execute the `single` wait for the address that the other one passes to
+    /// [`end_single_copy`](Self::end_single_copy).
+    pub fn copied(&self) -> usize {
         self.barrier();
         self.team.barrier.written.copied.load(Ordering::Acquire)
     }
@@ -496,7 +506,9 @@ impl Context {
     }
 
     /// Identifies this member among those that are alive; never 0.
-    pub(crate) fn implicit_number(&self) -> u32 {
+    #[inline]
+    #[must_use]
+    pub fn implicit_number(&self) -> u32 {
         self.member.implicit.number
     }
 }

@@ -11,9 +11,6 @@ use crate::node::TaskNode;
 use crate::scheduler::StealBackoff;
 use crate::task::Task;
 
-/// Tasks and nodes that a member keeps.
-const TASKS_KEPT: usize = 1024;
-
 /// A member that finds no task, where there have been some, spins for this long and searches again
 /// ...
 const SPIN_NS: u64 = 1_000;
@@ -255,39 +252,5 @@ impl Context {
         }
         self.local().tasks.push(task);
         self.team.announce_task();
-    }
-
-    pub(crate) fn new_task(&self, node: &'static TaskNode) -> Box<Task> {
-        match self.local().free_tasks.borrow_mut().pop() {
-            Some(mut task) => {
-                task.node = node;
-                task
-            }
-            None => Box::new(Task::new(node, self.icv.get())),
-        }
-    }
-
-    pub(crate) fn free_task(&self, task: Box<Task>) {
-        let mut free = self.local().free_tasks.borrow_mut();
-        if free.len() < TASKS_KEPT {
-            free.push(task);
-        }
-    }
-
-    pub(crate) fn new_node(&self, parent: &'static TaskNode) -> &'static TaskNode {
-        let free = self.local().free_nodes.borrow_mut().pop();
-        let node = free.unwrap_or_else(|| self.runtime().nodes.get());
-        node.attach(Some(parent));
-        node
-    }
-
-    pub(crate) fn free_node(&self, node: &'static TaskNode) {
-        node.reset();
-        let mut free = self.local().free_nodes.borrow_mut();
-        if free.len() < TASKS_KEPT {
-            free.push(node);
-        } else {
-            self.runtime().nodes.put(node);
-        }
     }
 }

@@ -8,7 +8,7 @@ use margay_run_openmp::team::{self, Context};
 use margay_run_openmp::{Runtime, preempt_members};
 
 /// The runtime of this process. Made when the library is loaded.
-pub(crate) fn runtime() -> &'static Runtime {
+pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
         preempt_members();
@@ -19,6 +19,6 @@ pub(crate) fn runtime() -> &'static Runtime {
 /// Calls `f` with the context of the calling thread: that of the member which runs there, or else
 /// that of an initial thread.
 #[inline]
-pub(crate) fn with<R>(f: impl FnOnce(&Context) -> R) -> R {
+pub fn with<R>(f: impl FnOnce(&Context) -> R) -> R {
     team::with(runtime, f)
 }

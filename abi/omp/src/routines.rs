@@ -262,7 +262,11 @@ pub extern "C-unwind" fn omp_set_schedule(kind: u32, chunk: c_int) {
 fn schedule() -> (u32, i64) {
     let schedule = icv().schedule;
     let modifier = if schedule.monotonic { MONOTONIC } else { 0 };
-    (schedule.kind as u32 | modifier, schedule.chunk as i64)
+    let least = u64::from(schedule.kind == Kind::Dynamic);
+    (
+        schedule.kind as u32 | modifier,
+        schedule.chunk.max(least) as i64,
+    )
 }
 
 /// # Safety
@@ -467,17 +471,4 @@ pub unsafe extern "C-unwind" fn omp_capture_affinity_(
     let line = with(|context| affinity::capture(context, Some(&format)));
     // SAFETY: by the caller's promise.
     unsafe { put_fortran_text(to, room, &line) }
-}
-
-/// Margay's own, for MLP: from now on thread t of the teams that the calling thread forks runs on
-/// processor `cpus[t]`. Returns 0 in a parallel region, where that is not possible.
-///
-/// # Safety
-/// `cpus` is an array of `count` numbers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn GOMP_margay_places(cpus: *const u32, count: usize) -> c_int {
-    // SAFETY: by the caller's promise.
-    let cpus = unsafe { std::slice::from_raw_parts(cpus, count) };
-    let places = cpus.iter().map(|&cpu| vec![cpu as usize]).collect();
-    with(|context| c_int::from(affinity::replace_places(context, places)))
 }

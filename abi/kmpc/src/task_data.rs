@@ -1,0 +1,265 @@
+//! The memory of a task: what the runtime keeps about it, LLVM's `kmp_task_t` with the task's private
+//! variables, and the addresses of its shared ones. The compiler's code fills in the latter two
+//! between the call that allocates the task and the one that creates it.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use margay_abi_omp::runtime::{runtime, with};
+use margay_run_openmp::task::Event;
+use margay_run_openmp::team::Context;
+use margay_sys_threads::outlined::TaskCall;
+use margay_sys_threads::task_block::{ALIGN, TaskBlock};
+
+use crate::number;
+
+/// A task's body: gets the number of the thread and the task.
+pub(crate) type Routine = unsafe extern "C-unwind" fn(c_int, *mut KmpTask) -> c_int;
+
+/// Flags that the compiler passes to the call that allocates a task.
+pub(crate) const FINAL: c_int = 0x2;
+const HAS_DESTRUCTORS: c_int = 0x8;
+const PROXY: c_int = 0x10;
+const HAS_PRIORITY: c_int = 0x20;
+const DETACHABLE: c_int = 0x40;
+
+/// `kmp_task_t`
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct KmpTask {
+    /// The addresses of shared variables.
+    pub(crate) shareds: *mut c_void,
+    routine: Option<Routine>,
+    part: i32,
+    /// The function that destroys the private variables.
+    destructors: Option<Routine>,
+    priority: KmpCompilerData,
+}
+
+/// `kmp_cmplrdata_t`
+#[derive(Clone, Copy)]
+#[repr(C)]
+union KmpCompilerData {
+    number: i32,
+    routine: Option<Routine>,
+}
+
+/// What stands before the `kmp_task_t`; as long as the alignment of blocks, so that the task has it, too.
+#[repr(C, align(64))]
+pub(crate) struct TaskData {
+    /// Bytes of the block.
+    block_bytes: usize,
+    /// Bytes of the task with its private variables, and with its shared ones.
+    task_bytes: usize,
+    pub(crate) all_bytes: usize,
+    pub(crate) flags: c_int,
+    /// How many of the two that use a proxy task are ready with it: its body, and whoever completes it.
+    ready: AtomicU32,
+    /// The number of its event; 0 without.
+    event: usize,
+}
+
+/// The place of the task in a block.
+const TASK_OFFSET: usize = size_of::<TaskData>();
+const _: () = assert!(TASK_OFFSET == ALIGN);
+
+impl TaskData {
+    /// A task, which nobody else knows yet. The compiler's part is not filled in, but for the body and
+    /// the place of the shared variables.
+    pub(crate) fn allocate(
+        context: &Context,
+        flags: c_int,
+        task_bytes: usize,
+        shareds_bytes: usize,
+        routine: Option<Routine>,
+    ) -> *mut TaskData {
+        let task_bytes = task_bytes.max(size_of::<KmpTask>()).next_multiple_of(16);
+        let all_bytes = task_bytes + shareds_bytes;
+        let block = context.new_block(TASK_OFFSET + all_bytes);
+        let block_bytes = block.bytes();
+        let data = block.into_raw().cast::<TaskData>();
+        // SAFETY: the block has room for it, is aligned, and belongs to nobody else.
+        unsafe {
+            data.write(TaskData {
+                block_bytes,
+                task_bytes,
+                all_bytes,
+                flags,
+                ready: AtomicU32::new(0),
+                event: 0,
+            });
+            let task = Self::task(data);
+            let shareds = if shareds_bytes > 0 {
+                task.cast::<u8>().add(task_bytes).cast()
+            } else {
+                ptr::null_mut()
+            };
+            task.write(KmpTask {
+                shareds,
+                routine,
+                part: 0,
+                destructors: None,
+                priority: KmpCompilerData { number: 0 },
+            });
+        }
+        data
+    }
+
+    /// A copy of a task, with its own shared variables' addresses.
+    ///
+    /// # Safety
+    /// `of` is a task, which nobody changes.
+    pub(crate) unsafe fn duplicate(context: &Context, of: *const TaskData) -> *mut TaskData {
+        // SAFETY: by the caller's promise; the copy has the same sizes.
+        unsafe {
+            let shareds_bytes = (*of).all_bytes - (*of).task_bytes;
+            let (flags, task_bytes) = ((*of).flags, (*of).task_bytes);
+            let copy = Self::allocate(context, flags, task_bytes, shareds_bytes, None);
+            let shareds = (*Self::task(copy)).shareds;
+            ptr::copy_nonoverlapping(
+                Self::task(of.cast_mut()).cast::<u8>(),
+                Self::task(copy).cast::<u8>(),
+                (*of).all_bytes,
+            );
+            (*Self::task(copy)).shareds = shareds;
+            copy
+        }
+    }
+
+    /// The part that the compiler knows.
+    pub(crate) fn task(data: *mut TaskData) -> *mut KmpTask {
+        data.wrapping_byte_add(TASK_OFFSET).cast()
+    }
+
+    /// The whole of which the compiler knows a part.
+    pub(crate) fn of(task: *mut KmpTask) -> *mut TaskData {
+        task.wrapping_byte_sub(TASK_OFFSET).cast()
+    }
+
+    /// The priority of its clause.
+    ///
+    /// # Safety
+    /// `data` is a task that is filled in.
+    pub(crate) unsafe fn priority(data: *mut TaskData) -> u32 {
+        // SAFETY: by the caller's promise; with this flag the compiler has filled in the number.
+        unsafe {
+            if (*data).flags & HAS_PRIORITY == 0 {
+                return 0;
+            }
+            (*Self::task(data)).priority.number.max(0) as u32
+        }
+    }
+
+    /// Gives the task an event, and returns its handle.
+    pub(crate) fn make_event(&mut self) -> usize {
+        if self.event == 0 {
+            // Until the task is created, the table of events keeps it.
+            self.event = runtime().new_event().1;
+        }
+        self.event
+    }
+
+    /// Its event, unless that has been fulfilled.
+    pub(crate) fn event(&mut self) -> Option<Arc<Event>> {
+        if self.flags & PROXY != 0 {
+            self.make_event();
+        }
+        if self.event == 0 {
+            return None;
+        }
+        runtime().event(self.event)
+    }
+
+    /// Someone else has completed a proxy task.
+    ///
+    /// # Safety
+    /// `data` is a proxy task that was created; nobody uses it after this call but its body.
+    pub(crate) unsafe fn complete_proxy(data: *mut TaskData) {
+        // SAFETY: by the caller's promise.
+        let event = unsafe { (*data).event };
+        runtime().fulfill_event(event);
+        // SAFETY: as above.
+        unsafe { Self::release_one(data) };
+    }
+
+    /// One of the two that use a proxy task is ready with it; the second frees it.
+    ///
+    /// # Safety
+    /// As of `complete_proxy`.
+    unsafe fn release_one(data: *mut TaskData) {
+        // SAFETY: by the caller's promise.
+        if unsafe { &(*data).ready }.fetch_add(1, Ordering::AcqRel) == 1 {
+            // SAFETY: nobody uses it any more.
+            with(|context| unsafe { Self::free(context, data) });
+        }
+    }
+
+    /// The body of a task has run, or will not run: destroys its private variables and frees it.
+    ///
+    /// # Safety
+    /// `data` is a task that only the caller uses.
+    pub(crate) unsafe fn finish(data: *mut TaskData, thread: c_int) {
+        // SAFETY: by the caller's promise; with the flag the compiler has filled in the function.
+        unsafe {
+            if (*data).flags & HAS_DESTRUCTORS != 0
+                && let Some(destructors) = (*Self::task(data)).destructors
+            {
+                destructors(thread, Self::task(data));
+            }
+            if (*data).flags & PROXY == 0 {
+                with(|context| Self::free(context, data));
+            } else {
+                Self::release_one(data);
+            }
+        }
+    }
+
+    /// # Safety
+    /// `data` is a task that nobody uses any more.
+    pub(crate) unsafe fn free(context: &Context, data: *mut TaskData) {
+        // SAFETY: by the caller's promise; `allocate` has made it of a block of this length.
+        let block = unsafe { TaskBlock::from_raw(data.cast(), (*data).block_bytes) };
+        context.free_block(block);
+    }
+
+    /// The call that creates the task, whose address is at `place`.
+    ///
+    /// # Safety
+    /// What the compiler promises: the task is filled in, and may be run once, by any thread; nobody
+    /// else uses it. `place` can be read until the creating call returns.
+    pub(crate) unsafe fn call<'c>(place: &'c mut *mut TaskData) -> TaskCall<'c> {
+        let at = ptr::from_mut(place).cast();
+        // SAFETY: by the caller's promise; `run` reads one address, of which there may be copies.
+        unsafe { TaskCall::new(run, at, None, size_of::<*mut TaskData>(), ALIGN_OF_ADDRESS) }
+            .that_owns()
+    }
+
+    /// Whether it has an event that the program may ask for.
+    pub(crate) fn is_detachable(&self) -> bool {
+        self.flags & DETACHABLE != 0
+    }
+}
+
+const ALIGN_OF_ADDRESS: usize = align_of::<*mut TaskData>();
+
+/// The body of all tasks: runs the compiler's.
+///
+/// # Safety
+/// `place` holds the address of a task that only the caller uses.
+unsafe extern "C-unwind" fn run(place: *mut c_void) {
+    // SAFETY: by the caller's promise.
+    let data = unsafe { place.cast::<*mut TaskData>().read() };
+    let (thread, is_cancelled) = with(|context| (number(context), context.is_cancelled()));
+    // SAFETY: as above.
+    unsafe {
+        if is_cancelled {
+            // The body would have had the event fulfilled.
+            runtime().fulfill_event((*data).event);
+        } else if let Some(routine) = (*TaskData::task(data)).routine {
+            routine(thread, TaskData::task(data));
+        }
+        TaskData::finish(data, thread);
+    }
+}

@@ -1,0 +1,154 @@
+//! What one call of a compiler leaves for a later one: LLVM's compilers make several calls for a
+//! construct, where gcc's make one.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use margay_core_openmp::doacross::Dimension;
+
+use crate::task::{Event, SavedTask, complete};
+use crate::team::{Context, Request};
+use crate::work::Doacross;
+
+/// What the calls of a member have left.
+#[derive(Debug, Default)]
+pub struct Calls {
+    /// What the next region or league asks for.
+    pub request: Cell<Request>,
+    /// The clauses `num_teams` and `thread_limit` of the next league; 0 without.
+    pub league: Cell<(u32, u32)>,
+    /// Whether the member has the lock of the reduction that it is in.
+    pub has_reduction_lock: Cell<bool>,
+    /// What few members need.
+    rare: RefCell<Option<Box<RareCalls>>>,
+}
+
+#[derive(Debug, Default)]
+struct RareCalls {
+    /// Undeferred tasks whose bodies the program runs itself, the innermost last.
+    undeferred: Vec<Undeferred>,
+    /// The tables of task reductions, or 0, of the taskgroups that the member is in.
+    groups: Vec<usize>,
+    doacross: Option<NumberedLoops>,
+}
+
+#[derive(Debug)]
+struct Undeferred {
+    saved: SavedTask,
+    event: Option<Arc<Event>>,
+}
+
+/// The doacross loop that a member is in, and how its iterations are numbered; without the former,
+/// nobody has to wait.
+#[derive(Debug)]
+struct NumberedLoops {
+    dimensions: Vec<Dimension>,
+    posted: Option<Arc<Doacross>>,
+}
+
+impl Calls {
+    fn rare<R>(&self, f: impl FnOnce(&mut RareCalls) -> R) -> R {
+        f(self.rare.borrow_mut().get_or_insert_default())
+    }
+
+    /// A taskgroup has begun.
+    pub fn enter_group(&self) {
+        self.rare(|rare| rare.groups.push(0));
+    }
+
+    /// The innermost taskgroup has task reductions with a table at this address.
+    pub fn set_group_table(&self, address: usize) {
+        self.rare(|rare| {
+            if let Some(last) = rare.groups.last_mut() {
+                *last = address;
+            }
+        });
+    }
+
+    /// The innermost taskgroup is over. Returns the address of its table, or 0.
+    pub fn leave_group(&self) -> usize {
+        self.rare(|rare| rare.groups.pop().unwrap_or(0))
+    }
+}
+
+impl Context {
+    /// Enters an undeferred task, whose body the caller runs until
+    /// [`end_undeferred`](Self::end_undeferred).
+    pub fn begin_undeferred(&self, is_final: bool, event: Option<Arc<Event>>) {
+        let parent = self.frame.get();
+        let node = self.new_node(parent);
+        parent.children.add_child();
+        if let Some(event) = &event {
+            event.bind(node, self.team);
+        }
+        let inherited = self.inherited.borrow().clone();
+        let is_final = is_final || self.is_final.get();
+        let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
+        self.calls
+            .rare(|rare| rare.undeferred.push(Undeferred { saved, event }));
+    }
+
+    /// The body of the innermost undeferred task has run.
+    pub fn end_undeferred(&self) {
+        let Some(last) = self.calls.rare(|rare| rare.undeferred.pop()) else {
+            return;
+        };
+        let node = self.task.get();
+        if let Some(event) = last.event {
+            event.wait(self);
+        }
+        self.leave_task(last.saved);
+        complete(Some(self), self.team, node);
+    }
+
+    /// Begins a doacross loop, before the loop itself.
+    pub fn begin_doacross(&self, dimensions: Vec<Dimension>) {
+        let counts: Vec<u64> = dimensions.iter().map(|one| one.count).collect();
+        let posted = self.share_doacross(&counts);
+        let loops = NumberedLoops { dimensions, posted };
+        self.calls.rare(|rare| rare.doacross = Some(loops));
+    }
+
+    /// The doacross loop is over.
+    pub fn end_doacross(&self) {
+        self.calls.rare(|rare| rare.doacross = None);
+    }
+
+    /// The number of dimensions of the doacross loop that this member is in.
+    #[must_use]
+    pub fn doacross_dimensions(&self) -> usize {
+        let count = |loops: &NumberedLoops| loops.dimensions.len();
+        self.calls
+            .rare(|rare| rare.doacross.as_ref().map_or(0, count))
+    }
+
+    /// An iteration, as values of the loops' variables, is over or waited for. One that does not exist
+    /// is not waited for.
+    fn numbered(&self, values: &[i64]) -> Option<(Arc<Doacross>, Vec<u64>)> {
+        self.calls.rare(|rare| {
+            let loops = rare.doacross.as_ref()?;
+            let posted = loops.posted.as_ref()?;
+            let numbers: Option<Vec<u64>> = loops
+                .dimensions
+                .iter()
+                .zip(values)
+                .map(|(dimension, &value)| dimension.number(value))
+                .collect();
+            Some((Arc::clone(posted), numbers?))
+        })
+    }
+
+    /// `ordered depend(source)`, by the values of the loops' variables.
+    pub fn post_values(&self, values: &[i64]) {
+        if let Some((posted, numbers)) = self.numbered(values) {
+            self.post_to(&posted, &numbers);
+        }
+    }
+
+    /// `ordered depend(sink)`, by the values of the loops' variables.
+    pub fn wait_for_values(&self, values: &[i64]) {
+        if let Some((posted, numbers)) = self.numbered(values) {
+            self.wait_for_number(&posted, &numbers);
+        }
+    }
+}
