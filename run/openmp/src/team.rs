@@ -363,8 +363,7 @@ impl Team {
         let (published, may_get_help) = self.publish(is_short, expected_ns);
         if !may_get_help {
             self.claims.end_grace();
-            if is_short {
-                // Nobody else will tell when it has become a long one.
+            if is_short && self.length.is_sampled_alone() {
                 self.length.set_opened(self.now_ns());
             }
         }

@@ -1,5 +1,6 @@
 //! Whether other processes contend for the cores.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_sys_os::cpu;
@@ -11,8 +12,14 @@ const SWITCHES: u64 = 3;
 /// How long they count as contended after that.
 const LASTS_NS: u64 = 100_000_000;
 
+/// A thread that has waited for a core for more than one part in this many of the time ...
+const DELAY_PARTS: u64 = 10;
+/// ... since it was looked at last, or of this, where that is longer ago.
+const DELAY_WINDOW_NS: u64 = 20_000_000;
+
 /// Detects contention from the kernel's count of involuntary context switches of all threads of
-/// this process. A woken thread of this process can also preempt another one for a moment, so the
+/// this process, and from how long a worker's thread has waited for a core: one that sleeps often is
+/// never preempted. A woken thread of this process can also preempt another one for a moment, so the
 /// number of runnable threads on the machine has to exceed the number of cores as well.
 #[derive(Debug, Default)]
 pub(crate) struct Contention {
@@ -58,9 +65,42 @@ impl Contention {
         now < self.contended_until_ns.load(Ordering::Relaxed)
     }
 
+    /// A worker is about to wait: looks at what `delay` keeps of its thread, if that is due.
+    #[inline]
+    pub(crate) fn sample(&self, delay: &RunDelay, now: u64) {
+        if now.saturating_sub(delay.sampled_ns.get()) >= CHECK_NS {
+            self.renew(delay, now);
+        }
+    }
+
+    #[cold]
+    fn renew(&self, delay: &RunDelay, now: u64) {
+        let sampled_ns = delay.sampled_ns.replace(now);
+        let Some(after) = cpu::run_delay_ns() else {
+            return;
+        };
+        let before = delay.total_ns.replace(after);
+        let window_ns = (now - sampled_ns).min(DELAY_WINDOW_NS);
+        if sampled_ns != 0
+            && after.saturating_sub(before) > window_ns / DELAY_PARTS
+            && self.is_oversubscribed()
+        {
+            self.contended_until_ns
+                .store(now + LASTS_NS, Ordering::Relaxed);
+        }
+    }
+
     /// Whether more threads may be runnable than there are cores.
     fn is_oversubscribed(&self) -> bool {
         !self.has_all_cores
             || cpu::runnable_threads().is_none_or(|threads| threads > cpu::online_cores())
     }
+}
+
+/// How long the thread of one worker has waited for a core, and when that was looked at. Belongs to
+/// that thread.
+#[derive(Debug, Default)]
+pub(crate) struct RunDelay {
+    sampled_ns: Cell<u64>,
+    total_ns: Cell<u64>,
 }

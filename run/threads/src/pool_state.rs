@@ -12,7 +12,7 @@ use margay_sys_threads::job::Job;
 use margay_sys_threads::sleepers::{SleepState, Sleepers, WakeRequest};
 
 use crate::config::Config;
-use crate::contention::Contention;
+use crate::contention::{Contention, RunDelay};
 use crate::fiber_table::{FiberCounts, FiberId};
 use crate::offer::Offers;
 use crate::parking::ParkingLot;
@@ -274,12 +274,7 @@ impl<W> PoolState<W> {
     /// See [`Worker::call_for_help`](crate::Worker::call_for_help); some worker sleeps.
     #[cold]
     pub(crate) fn wake_for_offer(&self, tag: u32, expected_ns: u64) -> bool {
-        let least_ns = if self.is_contended() {
-            CONTENDED_WAKE_NS
-        } else {
-            WAKE_NS
-        };
-        if expected_ns >= least_ns {
+        if expected_ns >= CONTENDED_WAKE_NS || expected_ns >= WAKE_NS && !self.is_contended() {
             self.wake_one(tag);
             return true;
         }
@@ -306,6 +301,12 @@ impl<W> PoolState<W> {
         if slot.wake_queue.push(u32::from(id.fiber)) {
             slot.sleep.event_count().wake();
         }
+    }
+
+    /// A worker is about to wait: its thread may tell of contention.
+    #[inline]
+    pub(crate) fn sample_contention(&self, delay: &RunDelay) {
+        self.contention.sample(delay, self.clock.now_ns());
     }
 
     /// Whether other processes contend for the cores.

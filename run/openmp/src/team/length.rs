@@ -7,12 +7,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// time.
 const SITES: usize = 32;
 
-/// What is expected of a region that has not been seen yet.
-const UNKNOWN_NS: u32 = 32_000;
+/// What is expected of a region that has not been seen yet: enough for waking a worker in any case. A
+/// member that has begun stays on its worker, also in a region that lasts as long as the program.
+const UNKNOWN_NS: u32 = 150_000;
 
 /// A region that is expected to take less is short: likely to be over before it has paid to share it
 /// with another core. It is left to its forking worker for a moment.
 const SHORT_NS: u64 = 4_500;
+
+/// One in this many short regions that nobody helps with is timed. Not a power of two: short
+/// functions that take turns must all have theirs.
+const SAMPLED: u32 = 13;
 
 /// A region with barriers counts as at least this long, since its members have to wait for each other
 /// to begin.
@@ -26,6 +31,8 @@ pub(super) struct RegionLength {
     opened_ns: AtomicU64,
     /// The number of the next barrier at that time.
     opened_generation: AtomicU64,
+    /// Short regions that nobody helped with.
+    alone: AtomicU32,
     /// The estimate of the region that runs.
     site: AtomicU32,
     /// Nanoseconds.
@@ -37,6 +44,7 @@ impl RegionLength {
         RegionLength {
             opened_ns: AtomicU64::new(0),
             opened_generation: AtomicU64::new(0),
+            alone: AtomicU32::new(0),
             site: AtomicU32::new(0),
             estimates: [const { AtomicU32::new(UNKNOWN_NS) }; SITES],
         }
@@ -70,6 +78,15 @@ impl RegionLength {
     #[inline]
     pub(super) fn opened_ns(&self) -> u64 {
         self.opened_ns.load(Ordering::Relaxed)
+    }
+
+    /// No other worker will come for this short region. Returns whether to read the clock all the
+    /// same: nobody else would tell when it has become a long one.
+    #[inline]
+    pub(super) fn is_sampled_alone(&self) -> bool {
+        let alone = self.alone.load(Ordering::Relaxed).wrapping_add(1);
+        self.alone.store(alone, Ordering::Relaxed);
+        alone.is_multiple_of(SAMPLED)
     }
 
     #[inline]

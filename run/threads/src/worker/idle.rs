@@ -6,16 +6,13 @@ use std::sync::atomic::Ordering;
 use margay_sys_os::cpu;
 
 use super::Worker;
+use crate::contention::RunDelay;
 
 /// Longest sleep of an idle worker. A wake-up ends each sleep; this bounds the cost of a lost one.
 const SLEEP_NS: u64 = 500_000_000;
 
 /// Longest sleep of an idle worker with an offer that may open later.
 const LATER_NS: u64 = 1_000_000;
-
-/// How long a worker spins at most while other processes contend for the cores: what it waits for may
-/// itself wait for the core.
-const CONTENDED_SPIN_NS: u64 = 2_000;
 
 /// How often a spinning worker scans what others have published: each scan takes cache lines from
 /// the cores that write them. Between scans it checks only what comes for itself.
@@ -26,6 +23,7 @@ pub(super) const SCAN_NS: u64 = 1_000;
 pub(super) struct IdleState {
     /// When it ran out of work, or 0.
     since_ns: Cell<u64>,
+    delay: RunDelay,
 }
 
 impl IdleState {
@@ -69,11 +67,12 @@ impl Worker {
 
     /// How long to spin for something now, in nanoseconds.
     pub(super) fn spin_ns(&self) -> u64 {
-        let spin_ns = self.pool.config.spin_ns;
+        self.pool.sample_contention(&self.idle.delay);
         if self.pool.is_contended() {
-            spin_ns.min(CONTENDED_SPIN_NS)
+            // What it waits for may itself wait for the core.
+            0
         } else {
-            spin_ns
+            self.pool.config.spin_ns
         }
     }
 
