@@ -38,25 +38,27 @@ pub struct Part {
 impl Bounds {
     /// How many iterations; all ones where they are more than a word can count.
     #[must_use]
+    #[inline]
     pub fn count(&self) -> u64 {
-        let number = |value: i64| {
-            if self.is_signed {
-                i128::from(value)
-            } else {
-                i128::from(value as u64)
-            }
-        };
-        let (lower, upper) = (number(self.lower), number(self.upper));
-        let distance = if self.step < 0 {
-            lower - upper
+        let (first, last) = if self.step < 0 {
+            (self.upper, self.lower)
         } else {
-            upper - lower
+            (self.lower, self.upper)
         };
-        let Ok(distance) = u64::try_from(distance) else {
+        let is_empty = if self.is_signed {
+            last < first
+        } else {
+            (last as u64) < first as u64
+        };
+        if is_empty {
             return 0;
-        };
-        let width = self.step.unsigned_abs().max(1);
-        (distance / width).saturating_add(1)
+        }
+        let distance = last.wrapping_sub(first) as u64;
+        match self.step.unsigned_abs() {
+            // Dividing would take longer than all else here.
+            0 | 1 => distance.saturating_add(1),
+            width => distance / width + 1,
+        }
     }
 
     /// The loop as numbered iterations.

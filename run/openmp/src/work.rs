@@ -430,10 +430,13 @@ impl Context {
     pub fn next_inclusive(&self) -> Option<Chunk> {
         let (first, end) = self.next_chunk()?;
         let iterations = self.work.share.get()?.iterations;
+        let step = iterations.step;
+        // Both exist, so that neither is the loop's end.
+        let first_value = iterations.start.wrapping_add(first.wrapping_mul(step));
         Some(Chunk {
-            first: iterations.value(first),
-            last: iterations.value(end - 1),
-            step: iterations.step,
+            first: first_value,
+            last: first_value.wrapping_add((end - 1 - first).wrapping_mul(step)),
+            step,
             is_end: end == iterations.count,
         })
     }
