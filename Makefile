@@ -82,7 +82,7 @@ fuzz: setup-fuzz ## each fuzz target for FUZZ_SECONDS (60), two at a time
 
 clean: ## remove what was built
 	$(CARGO) clean
-	rm -rf stage stage-debug
+	rm -rf stage stage-debug dist
 
 setup-%:
 	@xtask/setup.sh $*

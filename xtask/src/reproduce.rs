@@ -30,6 +30,9 @@ pub fn run() -> Result<()> {
     stage::build(&tree)?;
     let own = wheel::build(&tree, &scratch.path().join("dist"))?;
     for task in ["stage", "wheel"] {
+        eprintln!(
+            "reproduce: cargo xtask {task} in a clone, {there}: some minutes, in which cargo may be silent"
+        );
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         let done = cargo
             .current_dir(&clone)

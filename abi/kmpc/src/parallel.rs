@@ -21,6 +21,7 @@ unsafe fn fork(microtask: Microtask, arguments: &[*mut c_void]) {
     };
     // SAFETY: by the caller's promise; the call lives until the region is over.
     let body = unsafe { Outlined::new(microtask::run, (&raw mut call).cast()) };
+    let body = body.at((microtask as *const ()).addr());
     with(|context| {
         let request = context.calls.request.take();
         context.parallel(body, request, None, None);
@@ -117,6 +118,7 @@ unsafe extern "C-unwind" fn fork_teams(
                 arguments,
             };
             let body = Outlined::new(microtask::run, (&raw mut call).cast());
+            let body = body.at((microtask as *const ()).addr());
             with(|context| {
                 let (teams, limit) = context.calls.league.take();
                 context.league(body, or_one(context, teams), limit);

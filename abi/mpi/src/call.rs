@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 pub use margay_abi_process::{
     Model, Process, current, enter, is_finalized, is_initialized, known, leave, leave_world,
-    opened, tools,
+    opened, tools, write_line,
 };
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::errhandler::Action;
@@ -239,7 +239,7 @@ pub fn raise(mpi: &Process, name: &str, on: Option<u32>, error: Error) -> c_int 
     match action {
         Action::Return => code,
         Action::Fatal => {
-            eprintln!("{text} ({})", mpi.error_name(code));
+            write_line(format!("{text} ({})", mpi.error_name(code)));
             mpi.abort(code.max(1));
         }
         Action::Call(handler, comm) => handler.call(comm, code),

@@ -13,6 +13,7 @@ use margay_sys_shm::segment::ENV_PARENT;
 
 use crate::call::{
     Model, current, enter, is_finalized, is_initialized, leave_world, mpi, opened, outside, raise,
+    write_line,
 };
 use crate::types::*;
 use crate::user::{ArgvPlace, Buf, Place, TextOut};
@@ -78,7 +79,8 @@ mpi! {
         static CALL: [u64; 4] = margay_core_registry::call_name("MPI_Abort");
         mpi.note_call(&CALL);
         let on = mpi.comm(comm.value()).map_or_else(|e| e.text().to_string(), |c| c.describe());
-        eprintln!("MPI_Abort: code {errorcode} on {on}, called by rank {}", mpi.world_rank());
+        let rank = mpi.world_rank();
+        write_line(format!("MPI_Abort: code {errorcode} on {on}, called by rank {rank}"));
         mpi.abort(errorcode)
     }
 

@@ -3,7 +3,7 @@
 use std::ffi::{c_double, c_long, c_ulong};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use margay_abi_process::{enter_library, known};
+use margay_abi_process::{enter_library, known, write_line};
 use margay_run_nx::Nx;
 use margay_run_nx::control::Control;
 use margay_run_nx::cop::Cop;
@@ -190,11 +190,11 @@ pub fn die(name: &str, error: &Error) -> ! {
     let text = error.text();
     match NX.get() {
         Some(nx) => {
-            eprintln!("{name}: {text}, called by node {}", nx.node());
+            write_line(format!("{name}: {text}, called by node {}", nx.node()));
             nx.mpi().abort(1)
         }
         None => {
-            eprintln!("{name}: {text}");
+            write_line(format!("{name}: {text}"));
             match known() {
                 Some(mpi) => mpi.abort(1),
                 None => std::process::exit(1),

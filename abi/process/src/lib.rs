@@ -117,6 +117,16 @@ pub fn known() -> Option<&'static Process> {
     unsafe { mpi.as_ref() }
 }
 
+/// Writes a line to standard error, in one piece: what comes next may end the job, and another rank's end this process in
+/// the middle of several writes.
+#[cold]
+pub fn write_line(mut line: String) {
+    use std::io::Write;
+    line.push('\n');
+    // Nobody is left to be told of a failure.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
 /// The rank, opened now if this is its first use. Ends the process when that is impossible.
 pub fn opened(name: &str) -> &'static Process {
     if let Some(mpi) = known() {

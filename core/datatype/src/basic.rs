@@ -113,13 +113,13 @@ basics! {
     Short = 0x208, "MPI_SHORT", 2, 2, Integer, I16;
     Int = 0x209, "MPI_INT", 4, 4, Integer, I32;
     Long = 0x20a, "MPI_LONG", 8, 8, Integer, I64;
-    LongLong = 0x20b, "MPI_LONG_LONG", 8, 8, Integer, I64;
+    LongLong = 0x20b, "MPI_LONG_LONG_INT", 8, 8, Integer, I64;
     UnsignedShort = 0x20c, "MPI_UNSIGNED_SHORT", 2, 2, Integer, U16;
     Unsigned = 0x20d, "MPI_UNSIGNED", 4, 4, Integer, U32;
     UnsignedLong = 0x20e, "MPI_UNSIGNED_LONG", 8, 8, Integer, U64;
     UnsignedLongLong = 0x20f, "MPI_UNSIGNED_LONG_LONG", 8, 8, Integer, U64;
     Float = 0x210, "MPI_FLOAT", 4, 4, Float, F32;
-    CFloatComplex = 0x212, "MPI_C_FLOAT_COMPLEX", 8, 4, Complex, F32;
+    CFloatComplex = 0x212, "MPI_C_COMPLEX", 8, 4, Complex, F32;
     CxxFloatComplex = 0x213, "MPI_CXX_FLOAT_COMPLEX", 8, 4, Complex, F32;
     Double = 0x214, "MPI_DOUBLE", 8, 8, Float, F64;
     CDoubleComplex = 0x216, "MPI_C_DOUBLE_COMPLEX", 16, 8, Complex, F64;

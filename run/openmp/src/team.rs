@@ -348,9 +348,9 @@ impl Team {
     }
 
     /// Lets workers claim members from the second on, and publishes the team. `forker` is the
-    /// worker that has the first member, `function` the address of what members run.
-    fn open(&'static self, forker: u32, function: usize) -> PublishedOffer {
-        let expected_ns = self.length.expect(function);
+    /// worker that has the first member, `site` tells the region from others.
+    fn open(&'static self, forker: u32, site: usize) -> PublishedOffer {
+        let expected_ns = self.length.expect(site);
         // Members in other places are waited for in any case.
         let is_short = RegionLength::is_short(expected_ns) && !self.claims.has_places();
         let now_ns = if is_short { 0 } else { self.now_ns() };

@@ -17,6 +17,8 @@ use crate::border::outside;
 pub struct Outlined<'c> {
     body: unsafe extern "C-unwind" fn(*mut c_void),
     data: *mut c_void,
+    /// See [`site`](Self::site).
+    site: usize,
     construct: PhantomData<&'c ()>,
 }
 
@@ -37,15 +39,23 @@ impl<'c> Outlined<'c> {
         Outlined {
             body,
             data,
+            site: (body as *const ()).addr(),
             construct: PhantomData,
         }
     }
 
-    /// The address of the function, by which constructs can be told apart.
+    /// The same for a construct that is told apart by `site`, because one function serves many.
     #[inline]
     #[must_use]
-    pub fn address(self) -> usize {
-        (self.body as *const ()).addr()
+    pub fn at(self, site: usize) -> Self {
+        Outlined { site, ..self }
+    }
+
+    /// A number by which constructs can be told apart: the address of the function, mostly.
+    #[inline]
+    #[must_use]
+    pub fn site(self) -> usize {
+        self.site
     }
 
     /// Runs the body.
@@ -98,6 +108,7 @@ impl Posted {
         Some(Outlined {
             body,
             data,
+            site: (body as *const ()).addr(),
             construct: PhantomData,
         })
     }

@@ -160,14 +160,14 @@ impl Context {
         table: Option<Table>,
     ) -> u32 {
         let size = self.resolve(request);
-        let function = body.address();
+        let site = body.site();
         let team = self.fork(body, size, request, share, table);
         let first = Context::of(team, 0, self.worker);
         if size > 1 {
             first
                 .get()
                 .published
-                .set(Some(team.open(self.worker, function)));
+                .set(Some(team.open(self.worker, site)));
         }
         first.enter(|context| {
             context.run_body();
@@ -188,14 +188,14 @@ impl Context {
         share: Option<Loop>,
     ) -> slot::Context<Context> {
         let size = self.resolve(request);
-        let function = body.address();
+        let site = body.site();
         let team = self.fork(body, size, request, share, None);
         let first = Context::of(team, 0, self.worker);
         if size > 1 {
             first
                 .get()
                 .published
-                .set(Some(team.open(self.worker, function)));
+                .set(Some(team.open(self.worker, site)));
         }
         first
     }
