@@ -495,7 +495,7 @@ fn every_basic_type_matches_its_typemap() {
 fn words_are_those_of_the_runs() {
     let mut rng = Rng(fastrand::Rng::with_seed(7));
     let mut walked = 0;
-    let rounds = if cfg!(miri) { 25 } else { 2000 };
+    let rounds = if cfg!(miri) { 40 } else { 2000 };
     for _ in 0..rounds {
         let basic = [
             Basic::Int,
