@@ -225,7 +225,7 @@ impl Context {
         }
         self.free_task(task);
         if let Some(event) = event
-            && event.state.fetch_or(BODY_RUN, Ordering::SeqCst) & FULFILLED == 0
+            && event.is_awaited_after(node)
         {
             // Fulfilling the event completes the task.
             return;
@@ -579,6 +579,16 @@ impl Event {
     pub(crate) fn bind(&self, node: &'static TaskNode, team: &'static Team) {
         self.node.set(Some(node), Ordering::Release);
         self.team.set(Some(team), Ordering::Release);
+    }
+
+    /// The body of a deferred task has run. Returns whether the event is still to be fulfilled.
+    fn is_awaited_after(&self, node: &'static TaskNode) -> bool {
+        if self.state.load(Ordering::SeqCst) & FULFILLED != 0 {
+            return false;
+        }
+        // The thread that fulfils it completes the task, while children may finish on this one.
+        node.children.share();
+        self.state.fetch_or(BODY_RUN, Ordering::SeqCst) & FULFILLED == 0
     }
 
     /// The body of an undeferred task has run: waits for the event.

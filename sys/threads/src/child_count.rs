@@ -6,16 +6,19 @@
 //! member that created it must not cost a locked instruction, so the count has two parts: `local`,
 //! which only the owner writes (the member that executes the task), and `remote`, from which others
 //! subtract. `remote` starts at `ZERO`, and the sum is `local - (ZERO - remote)`. A count is in
-//! one of three states:
+//! one of four states:
 //!
 //! | state | value of `remote` | who notices the end |
 //! | --- | --- | --- |
 //! | private | `ZERO` minus what others finished | the owner, when it checks |
 //! | `WAITED` | the sum | the member that finishes the last child wakes the owner |
+//! | shared | the sum | nobody: the thread that finishes the task does |
 //! | `FINISHED` | the sum; the task itself is over | the member that recycles the last child node recycles this one |
 //!
-//! The owner takes a count from private to waited and back, and in the end to finished. In the
-//! latter two states it subtracts from `remote` as well (`is_shared`, which only the owner reads).
+//! The owner takes a count from private to waited and back, and in the end to finished. A task whose
+//! end is another thread's to tell (`detach`) goes from private to shared by its owner, and from there
+//! to finished by that thread, while the former owner may be finishing children. In all states but
+//! private the owner subtracts from `remote` as well (`is_shared`).
 
 use margay_sys_os::sync::{AtomicBool, AtomicU64, Ordering};
 
@@ -126,13 +129,22 @@ impl ChildCount {
     /// From now on the member that finishes the last child wakes the owner. For the owner, before
     /// it sleeps.
     pub fn start_waiting(&self) {
+        self.leave_private(WAITED, Ordering::SeqCst);
+    }
+
+    /// From now on any thread may [finish](Self::finish) the task, whose body is over. For the owner,
+    /// before it tells that thread.
+    pub fn share(&self) {
+        self.leave_private(0, Ordering::AcqRel);
+    }
+
+    /// Moves the owner's part to `remote`, which enters `state`. Returns `remote`.
+    fn leave_private(&self, state: u64, order: Ordering) -> u64 {
         debug_assert!(!self.is_shared.load(Ordering::Relaxed));
         let local = self.local.load(Ordering::Relaxed);
+        let change = local.wrapping_sub(ZERO).wrapping_add(state);
         self.is_shared.store(true, Ordering::Relaxed);
-        self.remote.fetch_add(
-            local.wrapping_sub(ZERO).wrapping_add(WAITED),
-            Ordering::SeqCst,
-        );
+        self.remote.fetch_add(change, order).wrapping_add(change)
     }
 
     /// Back to the private state. For the owner.
@@ -142,30 +154,27 @@ impl ChildCount {
         self.is_shared.store(false, Ordering::Relaxed);
     }
 
-    /// The task is over. For the owner. Returns whether all tasks below it are over, too, so that
-    /// the node may be recycled; otherwise [`done`](Self::done) of the last of them asks for it.
+    /// The task is over. For the owner or, in the shared state, the one thread that ends the task.
+    /// Returns whether all tasks below it are over, too, so that the node may be recycled; otherwise
+    /// [`done`](Self::done) of the last of them asks for it.
     #[inline]
     #[must_use]
     pub fn finish(&self) -> bool {
-        if self.sum() == 0 {
+        let is_shared = self.is_shared.load(Ordering::Relaxed);
+        if !is_shared && self.sum() == 0 {
             return true;
         }
-        self.finish_with_children()
+        self.finish_with_children(is_shared)
     }
 
     #[cold]
-    fn finish_with_children(&self) -> bool {
-        let change = self
-            .local
-            .load(Ordering::Relaxed)
-            .wrapping_sub(ZERO)
-            .wrapping_add(FINISHED);
-        self.is_shared.store(true, Ordering::Relaxed);
-        let sum = self
-            .remote
-            .fetch_add(change, Ordering::AcqRel)
-            .wrapping_add(change);
-        sum & SUM == 0
+    fn finish_with_children(&self, is_shared: bool) -> bool {
+        let remote = if is_shared {
+            self.remote.fetch_add(FINISHED, Ordering::AcqRel)
+        } else {
+            self.leave_private(FINISHED, Ordering::AcqRel)
+        };
+        remote & SUM == 0
     }
 
     /// A child has finished ([`CHILD`]), its node has been recycled ([`CHILD_NODE`]), or both.
@@ -332,6 +341,40 @@ mod model {
             let other = finish_two(&all);
             if count.finish() {
                 nodes.lock().unwrap().recycle_own();
+            }
+            other.join().unwrap();
+            assert_eq!(nodes.lock().unwrap().own, 1);
+        });
+    }
+
+    /// Another thread ends a task whose body is over (`detach`) while its former owner finishes a
+    /// child: exactly one of them recycles the node.
+    #[test]
+    fn child_count_of_a_detached_task() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let all = shared();
+            let (count, _, nodes) = &*all;
+            count.add_child();
+            count.add_child();
+            assert_eq!(count.done(CHILD_NODE, false), NextStep::Nothing);
+            nodes.lock().unwrap().of_children += 1;
+            count.share();
+            let other = {
+                let all = all.clone();
+                thread::spawn(move || {
+                    let (count, _, nodes) = &*all;
+                    if count.finish() {
+                        nodes.lock().unwrap().recycle_own();
+                    }
+                })
+            };
+            for what in [CHILD, CHILD_AND_NODE] {
+                nodes.lock().unwrap().of_children += what / CHILD_NODE;
+                if count.done(what, true) == NextStep::Recycle {
+                    nodes.lock().unwrap().recycle_own();
+                }
             }
             other.join().unwrap();
             assert_eq!(nodes.lock().unwrap().own, 1);
