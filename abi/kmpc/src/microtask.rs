@@ -2,8 +2,10 @@
 //! thread's two numbers and, as arguments of their own, the addresses of the variables that they use.
 
 use std::ffi::{c_int, c_void};
+use std::ptr;
 
 use margay_abi_omp::runtime::with;
+use margay_sys_threads::outlined::Outlined;
 
 use crate::number;
 
@@ -16,11 +18,23 @@ pub(crate) struct MicrotaskCall<'a> {
     pub(crate) arguments: &'a [*mut c_void],
 }
 
+impl MicrotaskCall<'_> {
+    /// The body of a region that runs the microtask. Regions are distinguished by their microtasks.
+    ///
+    /// # Safety
+    /// As of [`Outlined::new`], for the microtask with these arguments.
+    pub(crate) unsafe fn body(&mut self) -> Outlined<'_> {
+        let site = (self.microtask as *const ()).addr();
+        // SAFETY: by the caller's promise; the call is borrowed as long as the body lives.
+        unsafe { Outlined::new(run, ptr::from_mut(self).cast()) }.at(site)
+    }
+}
+
 /// The body of a region: runs the microtask for the calling member.
 ///
 /// # Safety
 /// `call` is the address of a [`MicrotaskCall`] whose microtask has that many arguments.
-pub(crate) unsafe extern "C-unwind" fn run(call: *mut c_void) {
+unsafe extern "C-unwind" fn run(call: *mut c_void) {
     // SAFETY: by the caller's promise.
     let call = unsafe { &*call.cast::<MicrotaskCall>() };
     let (mut thread, mut member) = with(|context| (number(context), context.id as c_int));

@@ -6,9 +6,8 @@ use margay_abi_omp::region;
 use margay_abi_omp::runtime::{runtime, with};
 use margay_run_openmp::team::{Context, Request};
 use margay_sys_threads::border::inside;
-use margay_sys_threads::outlined::Outlined;
 
-use crate::microtask::{self, Microtask, MicrotaskCall, variadic, with_arguments};
+use crate::microtask::{Microtask, MicrotaskCall, variadic, with_arguments};
 use crate::{Ident, number};
 
 /// # Safety
@@ -20,8 +19,7 @@ unsafe fn fork(microtask: Microtask, arguments: &[*mut c_void]) {
         arguments,
     };
     // SAFETY: by the caller's promise; the call lives until the region is over.
-    let body = unsafe { Outlined::new(microtask::run, (&raw mut call).cast()) };
-    let body = body.at((microtask as *const ()).addr());
+    let body = unsafe { call.body() };
     with(|context| {
         let request = context.calls.request.take();
         context.parallel(body, request, None, None);
@@ -117,8 +115,7 @@ unsafe extern "C-unwind" fn fork_teams(
                 microtask,
                 arguments,
             };
-            let body = Outlined::new(microtask::run, (&raw mut call).cast());
-            let body = body.at((microtask as *const ()).addr());
+            let body = call.body();
             with(|context| {
                 let (teams, limit) = context.calls.league.take();
                 context.league(body, or_one(context, teams), limit);

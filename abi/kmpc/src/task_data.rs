@@ -55,7 +55,7 @@ pub(crate) struct TaskData {
     task_bytes: usize,
     pub(crate) all_bytes: usize,
     pub(crate) flags: c_int,
-    /// How many of the two that use a proxy task are ready with it: its body, and whoever completes it.
+    /// How many of the two that use a proxy task are ready with it: its body, and the caller that completes it.
     ready: AtomicU32,
     /// The number of its event; 0 without.
     event: usize,

@@ -118,8 +118,8 @@ fn cut(schedule: c_int, number: u64, is_strict: bool) -> Cut {
 /// makes private variables of a copy of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __kmpc_taskloop(
-    _: *const Ident,
-    _: c_int,
+    loc: *const Ident,
+    gtid: c_int,
     task: *mut KmpTask,
     condition: c_int,
     lower: *mut u64,
@@ -130,13 +130,12 @@ pub unsafe extern "C-unwind" fn __kmpc_taskloop(
     number: u64,
     duplicate: Option<Duplicate>,
 ) {
-    let clauses = Clauses {
-        is_undeferred: condition == 0,
-        has_group: nogroup == 0,
-        cut: cut(schedule, number, false),
-    };
     // SAFETY: by the caller's promise.
-    unsafe { taskloop(task, (lower, upper, step), &clauses, duplicate) };
+    unsafe {
+        __kmpc_taskloop_5(
+            loc, gtid, task, condition, lower, upper, step, nogroup, schedule, number, 0, duplicate,
+        );
+    }
 }
 
 /// # Safety

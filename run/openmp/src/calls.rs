@@ -75,12 +75,7 @@ impl Context {
     /// Enters an undeferred task, whose body the caller runs until
     /// [`end_undeferred`](Self::end_undeferred).
     pub fn begin_undeferred(&self, is_final: bool, event: Option<Arc<Event>>) {
-        let parent = self.frame.get();
-        let node = self.new_node(parent);
-        parent.children.add_child();
-        if let Some(event) = &event {
-            event.bind(node, self.team);
-        }
+        let node = self.new_child(event.as_ref());
         let inherited = self.inherited.borrow().clone();
         let is_final = is_final || self.is_final.get();
         let saved = self.enter_task(node, self.icv.get(), is_final, inherited);

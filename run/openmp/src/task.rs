@@ -175,14 +175,20 @@ impl Context {
         self.frame.get().children.unfinished() > most
     }
 
-    /// Runs a task in its creator's place.
-    fn run_undeferred(&self, call: TaskCall<'_>, is_final: bool, event: Option<Arc<Event>>) {
+    /// A node for a task that this one creates, with its event.
+    pub(crate) fn new_child(&self, event: Option<&Arc<Event>>) -> &'static TaskNode {
         let parent = self.frame.get();
         let node = self.new_node(parent);
         parent.children.add_child();
-        if let Some(event) = &event {
+        if let Some(event) = event {
             event.bind(node, self.team);
         }
+        node
+    }
+
+    /// Runs a task in its creator's place.
+    fn run_undeferred(&self, call: TaskCall<'_>, is_final: bool, event: Option<Arc<Event>>) {
+        let node = self.new_child(event.as_ref());
         let inherited = self.inherited.borrow().clone();
         // The arguments are the creator's: they are copied before the task is entered.
         let copied = call.copies().then(|| {

@@ -44,14 +44,14 @@ impl<'c> Outlined<'c> {
         }
     }
 
-    /// The same for a construct that is told apart by `site`, because one function serves many.
+    /// The same for a construct that is distinguished by `site`, because one function serves many.
     #[inline]
     #[must_use]
     pub fn at(self, site: usize) -> Self {
         Outlined { site, ..self }
     }
 
-    /// A number by which constructs can be told apart: the address of the function, mostly.
+    /// A number by which constructs are distinguished: the address of the function, mostly.
     #[inline]
     #[must_use]
     pub fn site(self) -> usize {

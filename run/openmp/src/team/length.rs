@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Estimates that a team keeps. Regions are told apart by their outlined functions: those of a
+/// Estimates that a team keeps. Regions are distinguished by their outlined functions: those of a
 /// program take turns, and short ones lie between long ones. Two that share an estimate only cost
 /// time.
 const SITES: usize = 32;
