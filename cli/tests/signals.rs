@@ -30,6 +30,21 @@ fn user_signals_reach_every_rank() {
 }
 
 #[test]
+fn the_ranks_of_a_job_share_a_session_of_their_own() {
+    let session =
+        "read -r pid name state parent group session rest < /proc/self/stat; echo $session";
+    let done = Running::start(&mut shell("-n 2", session)).end();
+    assert_eq!(done.code(), 0, "{}", done.err);
+    let [first, second] = done.out.lines().collect::<Vec<_>>()[..] else {
+        panic!("one line of each rank: {}", done.out);
+    };
+    assert_eq!(first, second);
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    assert_ne!(fields.split(' ').nth(3), Some(first));
+}
+
+#[test]
 fn an_interrupt_ends_the_job_quietly() {
     for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131)] {
         let running = ready("-n 2", "echo ready; exec sleep 100");

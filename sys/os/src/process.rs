@@ -160,9 +160,10 @@ pub fn set_name(name: &CStr) {
     let _ = rustix::thread::set_name(name);
 }
 
-/// Makes the calling process the leader of a new process group.
-pub fn leave_group() {
-    let _ = rustix::process::setpgid(None, None);
+/// Makes the calling process the leader of a new session, which has no terminal, and of a new process
+/// group. For a process that leads no group yet: one that has just been forked.
+pub fn lead_session() {
+    let _ = rustix::process::setsid();
 }
 
 /// The file of a library that this process has loaded, by the beginning of the file's name.
