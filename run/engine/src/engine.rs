@@ -109,9 +109,9 @@ struct State {
     received: Outcome,
     received_waiting: bool,
     recovery: Recovery,
-    /// Communicators that others have revoked, and own sends that they refused.
+    /// Communicators that others have revoked, and own sends that were refused, with the process that refuses.
     revocations: Vec<u32>,
-    refusals: Vec<u32>,
+    refusals: Vec<(u32, u32)>,
 }
 
 struct Waiting {

@@ -125,8 +125,12 @@ impl Pool {
         }
     }
 
-    /// A peer has died: takes back the chunks that it has not given back.
+    /// A peer has died: takes back the chunks that it has not given back. Those of a peer whose process
+    /// is not gone stay its own, since it may be reading them.
     pub fn forget(&mut self, peer: u32) {
+        if !self.segment.registry().has_exited(peer) {
+            return;
+        }
         for (index, _) in self
             .handed
             .iter()
@@ -247,6 +251,21 @@ mod ring_tests {
             assert!(!rx.drain(100, |_| unreachable!("it has been given back")));
             rx.release(1);
         }
+        assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn only_the_dead_lose_their_chunks() {
+        let segment = Arc::new(roomy());
+        let (mut tx, _) = Producer::create(&segment).unwrap();
+        let mut pool = Pool::create(&segment).unwrap();
+        while let Some(chunk) = pool.take() {
+            assert!(tx.push_chunk(7, [0; 7], &mut pool, chunk, 1));
+        }
+        pool.forget(1);
+        assert!(pool.take().is_none());
+        segment.registry().set_exited(1, false);
+        pool.forget(1);
         assert!(pool.take().is_some());
     }
 

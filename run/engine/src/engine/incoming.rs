@@ -34,7 +34,7 @@ impl Sink for State {
                 peer.unmatched_bytes = peer.unmatched_bytes.saturating_sub(number(payload, 1));
             }
             REVOKE if head.word < recover::NUMBERS => self.revocations.push(head.word),
-            REFUSED => self.refusals.push(head.word),
+            REFUSED => self.refusals.push((from, head.word)),
             WITHDRAW => self.withdraw(from, head, payload),
             WITHDRAWN => self.withdrawn(from, number(payload, 0), head.word != 0),
             // A kind of a later version, which nothing we sent can have asked for, or a communicator that there cannot be.

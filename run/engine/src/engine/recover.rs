@@ -371,17 +371,18 @@ impl Engine {
         while let Some(number) = self.state.revocations.pop() {
             self.revoke(number);
         }
-        while let Some(index) = self.state.refusals.pop() {
+        while let Some((from, index)) = self.state.refusals.pop() {
             let waits = matches!(
                 self.state.requests.at(index),
                 Some(Request {
                     done: false,
                     kind: Kind::Send(Send {
                         stage: SendStage::Offered(_) | SendStage::Unacknowledged,
+                        to,
                         ..
                     }),
                     ..
-                })
+                }) if *to == from
             );
             if waits {
                 self.give_up(index, Failed::Revoked);
