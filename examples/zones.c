@@ -35,6 +35,7 @@ int main(int argc, char **argv) {
     zone *all = mlp_alloc("plate", (size_t)zones * sizeof(zone));
     double *sum = mlp_alloc("sum", (size_t)zones * sizeof(double));
     mlp_place("plate", (size_t)n * sizeof(zone), sizeof(zone), nowpro);
+    mlp_barrier(); /* all have bound their threads: so says the report */
     if (nowpro == 1) mlp_report();
     mlp_barrier();
 
