@@ -47,7 +47,7 @@ impl Built {
         succeed(command("chmod", 10).arg("755").arg(folder.path()));
         let built = Built { folder };
         succeed(
-            command(compiler, 60)
+            command(compiler, 300)
                 .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
                 .args(flags)
                 .arg(program(source))

@@ -16,9 +16,8 @@ const MONOTONIC: u64 = 0x8000_0000;
 pub(crate) fn decode(number: u64, chunk: i64) -> Schedule {
     match Kind::of((number & !MONOTONIC) as u32) {
         Some(kind) => Schedule {
-            kind,
-            chunk: chunk.max(0) as u64,
             monotonic: number & MONOTONIC != 0,
+            ..Schedule::new(kind, chunk.max(0) as u64)
         },
         None => with(|context| context.icv.get().schedule),
     }

@@ -27,20 +27,24 @@ pub(crate) fn of_runtime(context: &Context) -> Schedule {
     }
 }
 
-/// That for loops of vectors, whose chunks have multiples of `width` iterations.
-fn of_runtime_with_vectors(context: &Context, iterations: Iterations, width: u64) -> Schedule {
-    let said = of_runtime(context);
-    let chunk = match said.kind {
-        Kind::Static | Kind::Auto if said.chunk == 0 => {
-            let block = iterations.count.div_ceil(u64::from(context.team.size));
-            block
-                .max(1)
-                .checked_next_multiple_of(width)
-                .unwrap_or(block)
-        }
-        _ => said.chunk.max(1).saturating_mul(width),
-    };
-    Schedule { chunk, ..said }
+/// A schedule for loops of vectors, whose chunks have multiples of `width` iterations.
+fn with_vectors(
+    context: &Context,
+    iterations: Iterations,
+    schedule: Schedule,
+    width: u64,
+) -> Schedule {
+    let is_balanced = schedule.kind == Kind::Static && schedule.chunk == 0;
+    if is_balanced || schedule.kind == Kind::Auto {
+        let block = iterations.count.div_ceil(u64::from(context.team.size));
+        let whole = block.max(1).checked_next_multiple_of(width);
+        return Schedule::new(Kind::Static, whole.unwrap_or(block));
+    }
+    Schedule {
+        chunk: schedule.chunk.max(1).saturating_mul(width),
+        whole_chunks: true,
+        ..schedule
+    }
 }
 
 /// The schedule with a number of LLVM's, and whether the loop is ordered.
@@ -59,12 +63,16 @@ fn schedule(
         kind -= ORDERED;
     }
     let chunk = chunk.max(0) as u64;
+    let vectors = |schedule| with_vectors(context, iterations, schedule, chunk.max(1));
     let chosen = match kind {
         33 => Schedule::new(Kind::Static, chunk.max(1)),
-        34 | 40 | 41 | 45 => Schedule::new(Kind::Static, 0),
-        36 | 39 | 42 | 43 | 46 => Schedule::new(Kind::Guided, chunk),
+        34 | 40 | 41 => Schedule::new(Kind::Static, 0),
+        36 | 42 | 43 => Schedule::new(Kind::Guided, chunk),
         37 => of_runtime(context),
-        47 => of_runtime_with_vectors(context, iterations, chunk.max(1)),
+        39 => Schedule::new(Kind::Trapezoidal, chunk),
+        45 => vectors(Schedule::new(Kind::Static, 0)),
+        46 => vectors(Schedule::new(Kind::Guided, 1)),
+        47 => vectors(of_runtime(context)),
         38 => Schedule::new(Kind::Auto, 0),
         _ => Schedule::new(Kind::Dynamic, chunk.max(1)),
     };

@@ -1,6 +1,6 @@
 //! Routines of LLVM's and Intel's own (`kmp_*`), and routines of OpenMP that gcc's library lacks.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use margay_abi_omp::routines::omp_get_schedule;
@@ -10,9 +10,9 @@ use margay_run_openmp::environment::Offload;
 use margay_run_openmp::icv::UNSET_SCHEDULE;
 use margay_run_openmp::team::Context;
 
-/// How long threads wait before they sleep, in milliseconds, and which library is used: what the
-/// program sets is only returned to it.
-static BLOCKTIME: AtomicI32 = AtomicI32::new(200);
+/// How long threads wait before they sleep, in milliseconds (negative until the program says it), and
+/// which library is used: what the program sets is only returned to it.
+static BLOCKTIME: AtomicI32 = AtomicI32::new(-1);
 static LIBRARY: AtomicI32 = AtomicI32::new(THROUGHPUT);
 
 const SERIAL: c_int = 1;
@@ -58,8 +58,23 @@ fn stack_bytes() -> usize {
     runtime().stack_bytes()
 }
 
+/// libomp's default, in milliseconds.
+const DEFAULT_BLOCKTIME: c_int = 200;
+
+fn blocktime() -> c_int {
+    match (
+        BLOCKTIME.load(Ordering::Relaxed),
+        runtime().environment.wait_policy,
+    ) {
+        (said @ 0.., _) => said,
+        (_, Some(true)) => c_int::MAX,
+        (_, Some(false)) => 0,
+        (_, None) => DEFAULT_BLOCKTIME,
+    }
+}
+
 queries! {
-    kmp_get_blocktime kmp_get_blocktime_ -> c_int { BLOCKTIME.load(Ordering::Relaxed) }
+    kmp_get_blocktime kmp_get_blocktime_ -> c_int { blocktime() }
     kmp_get_library kmp_get_library_ -> c_int { LIBRARY.load(Ordering::Relaxed) }
     kmp_get_stacksize kmp_get_stacksize_ -> c_int { c_int::try_from(stack_bytes()).unwrap_or(c_int::MAX) }
     kmp_get_stacksize_s kmp_get_stacksize_s_ -> usize { stack_bytes() }
@@ -105,8 +120,9 @@ pub unsafe extern "C-unwind" fn margay_kmp_get_schedule(kind: *mut u32, chunk: *
             chunk.write(0);
         } else if schedule == runtime().environment.initial.schedule
             && schedule.kind == Kind::Static
+            && !runtime().environment.says_monotonic
         {
-            // That a static schedule is monotonic is not said.
+            // That a static schedule is monotonic goes without saying.
             kind.write(Kind::Static as u32);
         }
     }
@@ -197,15 +213,35 @@ pub extern "C-unwind" fn omp_get_num_interop_properties_(_object: *const c_void)
     0
 }
 
-/// Settings are those of the environment.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn kmp_set_defaults(_: *const c_char) {}
+/// What the program has set by [`kmp_set_defaults`]; -1 before.
+static OFFLOAD: AtomicI32 = AtomicI32::new(-1);
 
+/// `NAME=value`, as in the environment. Of what may be set here only `OMP_TARGET_OFFLOAD` is read after the
+/// library has begun; the rest is ignored.
+///
+/// # Safety
+/// A string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn kmp_set_defaults(setting: *const c_char) {
+    // SAFETY: by the caller's promise.
+    let setting = unsafe { CStr::from_ptr(setting) }.to_string_lossy();
+    if let Some(("OMP_TARGET_OFFLOAD", value)) = setting.split_once('=') {
+        let offload = Offload::of(value).unwrap_or(Offload::Default);
+        OFFLOAD.store(offload_number(offload), Ordering::Relaxed);
+    }
+}
+
+/// Fortran's string has no end that could be seen here: ignored.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn kmp_set_defaults_(_: *const c_char) {}
 
+/// # Safety
+/// As above.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn kmpc_set_defaults(_: *const c_char) {}
+pub unsafe extern "C-unwind" fn kmpc_set_defaults(setting: *const c_char) {
+    // SAFETY: by the caller's promise.
+    unsafe { kmp_set_defaults(setting) };
+}
 
 /// What a tool answers when there is none.
 const NO_TOOL: c_int = -2;
@@ -230,7 +266,14 @@ const OFFLOAD_MANDATORY: c_int = 2;
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_get_target_offload() -> c_int {
-    match runtime().environment.offload {
+    match OFFLOAD.load(Ordering::Relaxed) {
+        said @ 0.. => said,
+        _ => offload_number(runtime().environment.offload),
+    }
+}
+
+fn offload_number(offload: Offload) -> c_int {
+    match offload {
         Offload::Default => OFFLOAD_DEFAULT,
         Offload::Disabled => OFFLOAD_DISABLED,
         Offload::Mandatory => OFFLOAD_MANDATORY,

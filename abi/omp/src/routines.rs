@@ -247,13 +247,12 @@ pub extern "C-unwind" fn omp_set_schedule(kind: u32, chunk: c_int) {
     change(|icv| {
         let chunk = match of {
             Kind::Static => chunk.max(0) as u64,
-            Kind::Dynamic | Kind::Guided => chunk.max(1) as u64,
+            Kind::Dynamic | Kind::Guided | Kind::Trapezoidal => chunk.max(1) as u64,
             Kind::Auto => icv.schedule.chunk,
         };
         icv.schedule = Schedule {
-            kind: of,
-            chunk,
             monotonic: kind & MONOTONIC != 0,
+            ..Schedule::new(of, chunk)
         };
     });
 }

@@ -45,6 +45,18 @@ pub fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
+/// The same for variables of Intel's library, which has more words for them.
+///
+/// # Errors
+/// When it is neither.
+pub fn kmp_boolean(text: &str) -> Result<bool, String> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "1" | "on" | "yes" | "enabled" | ".true." => Ok(true),
+        "0" | "off" | "no" | "disabled" | ".false." => Ok(false),
+        other => boolean(other),
+    }
+}
+
 /// Intel's variable for binding, `KMP_AFFINITY`: words separated by commas, of which one is the kind and
 /// another one the size of places. Returns the policy, and the name of the places; none where it asks
 /// for no binding, or for a list of its own.
@@ -95,6 +107,9 @@ pub fn schedule(text: &str) -> Result<Schedule, String> {
         "dynamic" => Kind::Dynamic,
         "guided" => Kind::Guided,
         "auto" => Kind::Auto,
+        // Names of LLVM's library.
+        "trapezoidal" => Kind::Trapezoidal,
+        "static_steal" => Kind::Dynamic,
         _ => return Err("'static', 'dynamic', 'guided' or 'auto' is needed".into()),
     };
     let monotonic = match modifier {
@@ -106,14 +121,12 @@ pub fn schedule(text: &str) -> Result<Schedule, String> {
         Some(_) => return Err("the modifier is 'monotonic' or 'nonmonotonic'".into()),
     };
     let chunk = match kind {
-        Kind::Auto => 0,
         Kind::Static => chunk.unwrap_or(0),
-        Kind::Dynamic | Kind::Guided => chunk.unwrap_or(1),
+        Kind::Dynamic | Kind::Guided | Kind::Auto | Kind::Trapezoidal => chunk.unwrap_or(1),
     };
     Ok(Schedule {
-        kind,
-        chunk,
         monotonic,
+        ..Schedule::new(kind, chunk)
     })
 }
 
@@ -196,6 +209,11 @@ mod tests {
         assert_eq!(schedule("guided, 3"), Ok(Schedule::new(Kind::Guided, 3)));
         assert!(schedule("monotonic:dynamic").unwrap().monotonic);
         assert!(schedule("static").unwrap().monotonic);
+        assert_eq!(schedule("auto"), Ok(Schedule::new(Kind::Auto, 1)));
+        assert_eq!(
+            schedule("trapezoidal,13"),
+            Ok(Schedule::new(Kind::Trapezoidal, 13))
+        );
         assert!(schedule("dynamic,0").is_err() && schedule("foo").is_err());
         assert_eq!(bind("spread,close"), Ok(vec![Bind::Spread, Bind::Close]));
         assert_eq!(bind("false"), Ok(vec![Bind::False]));
@@ -208,6 +226,9 @@ mod tests {
 
     #[test]
     fn variables_of_intels_library_are_understood() {
+        assert_eq!(kmp_boolean(" Off"), Ok(false));
+        assert_eq!(kmp_boolean("1"), Ok(true));
+        assert!(kmp_boolean("2").is_err());
         assert_eq!(
             kmp_affinity("granularity=fine,compact,1,0"),
             Some((Bind::Close, "threads"))

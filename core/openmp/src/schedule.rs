@@ -8,6 +8,9 @@ pub enum Kind {
     Dynamic = 2,
     Guided = 3,
     Auto = 4,
+    /// Chunks that shrink by equal amounts: trapezoid self-scheduling (Tzen and Ni, IEEE Transactions on
+    /// Parallel and Distributed Systems 4(1), 1993), LLVM's `kmp_sched_trapezoidal`.
+    Trapezoidal = 101,
 }
 
 impl Kind {
@@ -19,28 +22,31 @@ impl Kind {
             2 => Some(Kind::Dynamic),
             3 => Some(Kind::Guided),
             4 => Some(Kind::Auto),
+            101 => Some(Kind::Trapezoidal),
             _ => None,
         }
     }
 }
 
-/// A schedule: the kind, the chunk in iterations (0: the kind's default), and whether it has to be
-/// monotonic.
+/// A schedule: the kind, the chunk in iterations (0: the kind's default), whether it has to be
+/// monotonic, and whether a guided one gives whole chunks only, as loops of vectors need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Schedule {
     pub kind: Kind,
     pub chunk: u64,
     pub monotonic: bool,
+    pub whole_chunks: bool,
 }
 
 impl Schedule {
-    /// A schedule that need not be monotonic.
+    /// A schedule that need not be monotonic, nor give whole chunks.
     #[must_use]
     pub const fn new(kind: Kind, chunk: u64) -> Schedule {
         Schedule {
             kind,
             chunk,
             monotonic: false,
+            whole_chunks: false,
         }
     }
 }
@@ -155,8 +161,25 @@ pub fn static_owner(count: u64, members: u64, chunk: u64, index: u64) -> u64 {
 /// the chunk.
 #[inline]
 #[must_use]
-pub fn guided_share(left: u64, members: u64, chunk: u64) -> u64 {
-    left.div_ceil(members).max(chunk.max(1)).min(left)
+pub fn guided_share(left: u64, members: u64, chunk: u64, whole_chunks: bool) -> u64 {
+    let chunk = chunk.max(1);
+    let share = left.div_ceil(members).max(chunk);
+    let share = match share.checked_next_multiple_of(chunk) {
+        Some(whole) if whole_chunks => whole,
+        _ => share,
+    };
+    share.min(left)
+}
+
+/// How many iterations the next member gets under the trapezoidal schedule, when `left` of `count`
+/// are left: half of a member's part at first, `chunk` at the end.
+#[must_use]
+pub fn trapezoid_share(left: u64, count: u64, members: u64, chunk: u64) -> u64 {
+    let last = chunk.max(1) as f64;
+    let first = (count as f64 / (2.0 * members as f64)).max(last);
+    // Sizes fall linearly from chunk to chunk, so the square falls linearly with what is left.
+    let square = last * last + (first * first - last * last) * (left as f64 / count.max(1) as f64);
+    (square.sqrt() as u64).max(1).min(left)
 }
 
 #[cfg(test)]
@@ -213,11 +236,34 @@ mod tests {
     fn guided_shares_end() {
         let (mut left, mut shares) = (1000_u64, 0);
         while left > 0 {
-            let share = guided_share(left, 4, 7);
+            let share = guided_share(left, 4, 7, false);
             assert!(share >= 7.min(left));
             left -= share;
             shares += 1;
         }
         assert!(shares > 8);
+    }
+
+    #[test]
+    fn guided_shares_of_loops_of_vectors_are_whole_chunks() {
+        assert_eq!(guided_share(203, 4, 8, true), 56);
+        assert_eq!(guided_share(7, 4, 8, true), 7);
+        assert_eq!(guided_share(u64::MAX, 1, 8, true), u64::MAX);
+    }
+
+    #[test]
+    fn trapezoid_shares_fall_from_half_a_part_to_the_chunk() {
+        let (count, members, chunk) = (10_000, 4, 10);
+        let (mut left, mut shares) = (count, Vec::new());
+        while left > 0 {
+            let share = trapezoid_share(left, count, members, chunk);
+            shares.push(share);
+            left -= share;
+        }
+        assert_eq!(shares[0], 1250);
+        assert!(shares.is_sorted_by(|a, b| a >= b) && shares.len() < 25);
+        // The last but one: the last may be a rest.
+        let end = shares[shares.len() - 2];
+        assert!((chunk..300).contains(&end), "{shares:?}");
     }
 }

@@ -12,6 +12,7 @@ use crate::icv::{Icv, Icvs, SUPPORTED_ACTIVE_LEVELS};
 use crate::machine::Machine;
 
 /// What the environment variables say.
+// Fields: one for each variable.
 #[derive(Debug)]
 pub struct Environment {
     /// Cores that this process can keep busy.
@@ -37,6 +38,10 @@ pub struct Environment {
     pub teams_thread_limit: u32,
     pub offload: Offload,
     pub spin_count: Option<u64>,
+    /// `OMP_SCHEDULE` begins with `monotonic:`.
+    pub says_monotonic: bool,
+    /// Tasks are run at once where many wait (`KMP_ENABLE_TASK_THROTTLING`).
+    pub throttles_tasks: bool,
 }
 
 /// `OMP_TARGET_OFFLOAD`
@@ -45,6 +50,21 @@ pub enum Offload {
     Default,
     Mandatory,
     Disabled,
+}
+
+impl Offload {
+    /// The value of `OMP_TARGET_OFFLOAD`.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn of(text: &str) -> Result<Offload, String> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "default" => Ok(Offload::Default),
+            "mandatory" => Ok(Offload::Mandatory),
+            "disabled" => Ok(Offload::Disabled),
+            _ => Err("'default', 'mandatory' or 'disabled' is needed".into()),
+        }
+    }
 }
 
 /// The affinity format without `OMP_AFFINITY_FORMAT`; the text of GCC's libgomp.
@@ -171,16 +191,16 @@ impl Environment {
                 .value("OMP_TEAMS_THREAD_LIMIT", |text| values::number(text, 1))
                 .unwrap_or(0) as u32,
             offload: read
-                .value("OMP_TARGET_OFFLOAD", |text| {
-                    match text.trim().to_ascii_lowercase().as_str() {
-                        "default" => Ok(Offload::Default),
-                        "mandatory" => Ok(Offload::Mandatory),
-                        "disabled" => Ok(Offload::Disabled),
-                        _ => Err("'default', 'mandatory' or 'disabled' is needed".into()),
-                    }
-                })
+                .value("OMP_TARGET_OFFLOAD", Offload::of)
                 .unwrap_or(Offload::Default),
             spin_count: read.value("GOMP_SPINCOUNT", spin_count),
+            says_monotonic: read.text("OMP_SCHEDULE").is_some_and(|text| {
+                let modifier = text.split_once(':').map(|(modifier, _)| modifier.trim());
+                modifier.is_some_and(|modifier| modifier.eq_ignore_ascii_case("monotonic"))
+            }),
+            throttles_tasks: read
+                .value("KMP_ENABLE_TASK_THROTTLING", values::kmp_boolean)
+                .unwrap_or(true),
         }
     }
 
@@ -313,12 +333,14 @@ fn schedule_text(schedule: Schedule) -> String {
         Kind::Dynamic => "DYNAMIC",
         Kind::Guided => "GUIDED",
         Kind::Auto => "AUTO",
+        Kind::Trapezoidal => "TRAPEZOIDAL",
     };
     // Only what differs from the kind's default is shown.
     let modifier = match (schedule.monotonic, schedule.kind) {
-        (true, Kind::Static) | (false, Kind::Dynamic | Kind::Guided | Kind::Auto) => "",
+        (true, Kind::Static) => "",
         (true, _) => "MONOTONIC:",
         (false, Kind::Static) => "NONMONOTONIC:",
+        (false, _) => "",
     };
     let plain = if schedule.kind == Kind::Static { 0 } else { 1 };
     if schedule.chunk == plain || schedule.chunk == 0 {

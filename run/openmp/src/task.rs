@@ -172,7 +172,7 @@ impl Context {
 
     fn has_many_children(&self) -> bool {
         let most = (u64::from(self.team.size) * CHILDREN_PER_MEMBER).max(CHILDREN_AT_LEAST);
-        self.frame.get().children.unfinished() > most
+        self.frame.get().children.unfinished() > most && self.runtime().environment.throttles_tasks
     }
 
     /// A node for a task that this one creates, with its event.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_core_openmp::schedule::{
-    Iterations, Kind, Schedule, guided_share, static_chunk, static_owner,
+    Iterations, Kind, Schedule, guided_share, static_chunk, static_owner, trapezoid_share,
 };
 use margay_sys_threads::outlined::{Table, Zeroed};
 use margay_sys_threads::static_ref::StaticRef;
@@ -411,7 +411,15 @@ impl Context {
                     None
                 })
             }
-            Kind::Guided => work.take(count, |left| guided_share(left, members, chunk)),
+            Kind::Guided => {
+                let whole_chunks = share.schedule.whole_chunks;
+                work.take(count, |left| {
+                    guided_share(left, members, chunk, whole_chunks)
+                })
+            }
+            Kind::Trapezoidal => {
+                work.take(count, |left| trapezoid_share(left, count, members, chunk))
+            }
         };
         current.chunk.set(next.unwrap_or((0, 0)));
         next
@@ -555,7 +563,7 @@ impl Doacross {
                 let chunk = chunk.max(1);
                 (DoacrossEntries::Chunk(chunk), counts[0].div_ceil(chunk))
             }
-            Kind::Guided => (DoacrossEntries::Chunk(1), counts[0]),
+            Kind::Guided | Kind::Trapezoidal => (DoacrossEntries::Chunk(1), counts[0]),
         };
         Some(Doacross {
             counts: counts.to_vec(),
