@@ -133,6 +133,21 @@ fn random_programs_of_16_threads_on_one_core() {
 }
 
 #[test]
+fn random_programs_that_also_wait_in_the_kernel() {
+    let folder = scratch();
+    let executable = compiled(folder.path());
+    for (seed, threads, levels) in [(500_001, "4", "4"), (600_001, "16", "2")] {
+        let mut random = with_library(command(&executable, 120));
+        random.arg("-k");
+        let variables = [
+            ("OMP_NUM_THREADS", threads),
+            ("OMP_MAX_ACTIVE_LEVELS", levels),
+        ];
+        agree(random, seed, 3, &variables);
+    }
+}
+
+#[test]
 fn faults_are_found_and_told_with_the_seed() {
     let folder = scratch();
     let executable = compiled(folder.path());

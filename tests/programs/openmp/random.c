@@ -1,6 +1,6 @@
 /* Random nested OpenMP programs, each checked against what executing it one construct after another would give.
  *
- * Usage: random [-s SEED] [-n PROGRAMS] [-t SECONDS] [-u THREADS] [-w SECONDS] [-b FAULT] [-o CONSTRUCT] [-p] [-x] [-g]
+ * Usage: random [-s SEED] [-n PROGRAMS] [-t SECONDS] [-u THREADS] [-w SECONDS] [-b FAULT] [-o CONSTRUCT] [-p] [-x] [-k] [-g]
  *   -s  seed of the first program (1); program k has the seed SEED + k
  *   -n  how many programs (100), 0: until -t is over
  *   -t  stop to begin new ones after this many seconds
@@ -10,6 +10,7 @@
  *   -p  print each program before it runs
  *   -o  a construct to leave out, by its name in what -p prints; may be given several times
  *   -x  no construct in which a thread waits for others by spinning
+ *   -k  threads also wait in the kernel: for a mutex, for each other by a condition or a pipe, for time
  *   -g  show with gdb where a hanging program's threads are
  *
  * A program is a tree of constructs that `member` and `run` interpret: each construct of OpenMP is there once, with random
@@ -21,6 +22,7 @@
  * Ends with 0 if nothing differed, 1 after a difference, 2 on wrong usage, 3 when a program hangs. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <omp.h>
 #include <pthread.h>
@@ -54,7 +56,7 @@ enum kind {
     LEAF, SEQ, PARALLEL, PARALLEL_FOR, PARALLEL_SECTIONS, PARALLEL_TASKS, FOR, FOR_ORDERED, DOACROSS, DOACROSS2, COLLAPSE,
     FOR_REDUCTION, SECTIONS, SINGLE, COPYPRIVATE, MASKED, SCOPE, BARRIER, SPIN, CRITICAL, ATOMIC, LOCK, NEST_LOCK, TASK,
     UNTIED, DETACH, DEPEND, TASKWAIT, TASKYIELD, TASKGROUP, TASKGROUP_REDUCTION, TASK_IN_REDUCTION, TASKLOOP,
-    CANCEL_PARALLEL, CANCEL_FOR, CANCEL_SECTIONS, CANCEL_TASKGROUP, KINDS
+    CANCEL_PARALLEL, CANCEL_FOR, CANCEL_SECTIONS, CANCEL_TASKGROUP, MUTEX, NAP, MEET, PIPE, KINDS
 };
 
 static const char *const names[KINDS] = {
@@ -62,7 +64,7 @@ static const char *const names[KINDS] = {
     "doacross(1)", "doacross(2)", "for collapse(2)", "for reduction", "sections", "single", "single copyprivate", "masked",
     "scope", "barrier", "spin", "critical", "atomic", "lock", "nest lock", "task", "task untied", "task detach",
     "tasks depend", "taskwait", "taskyield", "taskgroup", "taskgroup task_reduction", "task in_reduction", "taskloop",
-    "cancel parallel", "cancel for", "cancel sections", "cancel taskgroup"
+    "cancel parallel", "cancel for", "cancel sections", "cancel taskgroup", "mutex", "nap", "meet", "pipe"
 };
 
 /* A construct. */
@@ -98,6 +100,7 @@ struct node {
 /* What the members of a region share about one construct in it. */
 struct share {
     atomic_int arrived, next;
+    int ends[2];
     atomic_int *flags;
     long sum;
 };
@@ -137,8 +140,8 @@ struct program {
     char *arena;
     atomic_size_t used;
     atomic_int failures, critical_inside, lock_inside, nest_inside;
-    long critical_count[2], lock_count, nest_count;
-    atomic_long criticals[2], locks, nests;
+    long critical_count[2], lock_count, nest_count, mutex_count;
+    atomic_long criticals[2], locks, nests, mutexes;
     long atomic_sum;
     double atomic_double;
     unsigned char atomic_byte;
@@ -152,7 +155,7 @@ struct program {
 };
 
 static const char *fault = "";
-static int omitted[KINDS], prints, may_spin = 1, watch_s = 60, cancels, max_active;
+static int omitted[KINDS], prints, may_spin = 1, blocks, watch_s = 60, cancels, max_active;
 static struct program programs[USERS];
 static atomic_long bases;
 static long own_value;
@@ -322,6 +325,7 @@ static struct node *grow(struct program *p, const struct place *at)
     /* A member that waits for others by spinning keeps them from their own tasks: only where a task
      * cannot get under it. */
     if (kind == SPIN && (!may_spin || at->size > 4)) kind = BARRIER;
+    if (blocks && below(p, 8) == 0) kind = MUTEX + below(p, at->is_team ? 4 : 2);
     if (at->is_final && kind == DETACH) kind = TASK;
     int is_region = (kind >= PARALLEL && kind <= PARALLEL_TASKS) || kind == CANCEL_PARALLEL;
     struct node *n;
@@ -1068,6 +1072,47 @@ static void spin(const struct node *n, struct env *e)
     }
 }
 
+/* Waits in the kernel, which knows nothing of OpenMP. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, meeting = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t all_here = PTHREAD_COND_INITIALIZER;
+
+static void locked(const struct node *n, struct env *e)
+{
+    struct program *p = e->program;
+    atomic_fetch_add(&p->mutexes, 1);
+    pthread_mutex_lock(&mutex);
+    long count = p->mutex_count;
+    wait_a_little(e, n);
+    if (n->variant % 8 == 0) sched_yield();
+    p->mutex_count = count + 1;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void meet(const struct node *n, struct env *e)
+{
+    struct share *share = &e->team->shares[n->share];
+    pthread_mutex_lock(&meeting);
+    if (atomic_fetch_add(&share->arrived, 1) + 1 == e->team->size) pthread_cond_broadcast(&all_here);
+    while (atomic_load(&share->arrived) < e->team->size) pthread_cond_wait(&all_here, &meeting);
+    pthread_mutex_unlock(&meeting);
+}
+
+/* The first member that comes makes a pipe, the last one writes a byte for each, and the last one that goes closes the pipe. */
+static void pass(const struct node *n, struct env *e)
+{
+    struct share *share = &e->team->shares[n->share];
+    char all[MAX_THREADS] = {0}, one;
+    int size = e->team->size;
+    pthread_mutex_lock(&meeting);
+    int arrived = atomic_fetch_add(&share->arrived, 1) + 1;
+    if (arrived == 1) REQUIRE(pipe(share->ends) == 0, "there is no pipe: %s", strerror(errno));
+    pthread_mutex_unlock(&meeting);
+    if (arrived == size) REQUIRE(write(share->ends[1], all, (size_t)size) == size, "the pipe takes no %d bytes: %s", size, strerror(errno));
+    REQUIRE(read(share->ends[0], &one, 1) == 1, "the pipe gives no byte: %s", strerror(errno));
+    REQUIRE(atomic_load(&share->arrived) == size, "%d of %d members have come where a byte is there", atomic_load(&share->arrived), size);
+    if (atomic_fetch_add(&share->next, 1) + 1 == size) close(share->ends[0]), close(share->ends[1]);
+}
+
 static void critical(const struct node *n, struct env *e)
 {
     struct program *p = e->program;
@@ -1586,6 +1631,10 @@ static void run(const struct node *constant, struct env *e)
     case SCOPE: scope(n, e); break;
     case BARRIER: barrier(n, e); break;
     case SPIN: spin(n, e); break;
+    case MUTEX: locked(n, e); break;
+    case NAP: usleep(1 + (unsigned)n->variant * 8); break;
+    case MEET: meet(n, e); break;
+    case PIPE: pass(n, e); break;
     case CRITICAL: critical(n, e); break;
     case ATOMIC: atomically(e); break;
     case LOCK: lock(n, e); break;
@@ -1622,12 +1671,13 @@ static void make_program(struct program *p, uint64_t seed)
     p->work = WORK;
     p->members = MEMBERS;
     memset(p->critical_count, 0, sizeof p->critical_count);
-    p->lock_count = p->nest_count = p->atomic_sum = 0;
+    p->lock_count = p->nest_count = p->mutex_count = p->atomic_sum = 0;
     p->atomic_double = p->atomic_byte = 0;
     p->atomic_long_double = 0;
     atomic_store(&p->criticals[0], 0);
     atomic_store(&p->criticals[1], 0);
     atomic_store(&p->locks, 0);
+    atomic_store(&p->mutexes, 0);
     atomic_store(&p->nests, 0);
     atomic_store(&p->atomics, 0);
     omp_init_lock(&p->lock);
@@ -1663,6 +1713,7 @@ static void check_counts(struct program *p)
     }
     equal(p, "unnamed critical sections", (double)p->critical_count[0], (double)atomic_load(&p->criticals[0]));
     equal(p, "named critical sections", (double)p->critical_count[1], (double)atomic_load(&p->criticals[1]));
+    equal(p, "times under the mutex", (double)p->mutex_count, (double)atomic_load(&p->mutexes));
     equal(p, "times under the lock", (double)p->lock_count, (double)atomic_load(&p->locks));
     equal(p, "times under the nestable lock", (double)p->nest_count, (double)atomic_load(&p->nests));
     double atomics = (double)atomic_load(&p->atomics);
@@ -1751,7 +1802,7 @@ static void *watch(void *unused)
 int main(int count, char **arguments)
 {
     int users = 1, option;
-    while ((option = getopt(count, arguments, "s:n:t:u:w:b:o:pxg")) != -1) {
+    while ((option = getopt(count, arguments, "s:n:t:u:w:b:o:pxkg")) != -1) {
         switch (option) {
         case 's': first_seed = strtoull(optarg, NULL, 0); break;
         case 'n': wanted = atol(optarg); break;
@@ -1765,12 +1816,13 @@ int main(int count, char **arguments)
             break;
         case 'p': prints = 1; break;
         case 'x': may_spin = 0; break;
+        case 'k': blocks = 1; break;
         case 'g': debugs = 1; break;
         default: users = 0;
         }
     }
     if (users < 1 || users > USERS || optind != count) {
-        fprintf(stderr, "usage: %s [-s SEED] [-n PROGRAMS] [-t SECONDS] [-u THREADS, at most %d] [-w SECONDS] [-b FAULT] [-o CONSTRUCT] [-p] [-x] [-g]\n",
+        fprintf(stderr, "usage: %s [-s SEED] [-n PROGRAMS] [-t SECONDS] [-u THREADS, at most %d] [-w SECONDS] [-b FAULT] [-o CONSTRUCT] [-p] [-x] [-k] [-g]\n",
                 arguments[0], USERS);
         return 2;
     }
