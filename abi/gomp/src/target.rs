@@ -55,7 +55,7 @@ unsafe fn wait(depend: *const usize) {
     if !depend.is_null() {
         // SAFETY: by the caller's promise.
         let named = unsafe { accesses(depend) };
-        with(|context| context.wait_for_accesses(&named));
+        with(|context| context.with_accesses(named, |named| context.wait_for_accesses(named)));
     }
 }
 

@@ -32,42 +32,38 @@ const DEPEND_IN: usize = 1;
 /// `omp_depend_t` objects.
 ///
 /// # Safety
-/// `table` is such an array.
-pub(crate) unsafe fn accesses(table: *const usize) -> Vec<(usize, Access)> {
+/// `table` is such an array, as long as the iterator is used.
+pub(crate) unsafe fn accesses(table: *const usize) -> impl Iterator<Item = (usize, Access)> {
     // SAFETY: by the caller's promise, as all reads here.
-    let word = |at: usize| unsafe { table.add(at).read() };
-    let by_number = |at: usize, writes: usize| {
-        if at < writes {
-            Access::Write
-        } else {
-            Access::Read
+    let word = move |at: usize| unsafe { table.add(at).read() };
+    // Where the addresses begin, how many there are, of those that write, and of those that are no objects.
+    let (from, count, writes, plain) = match word(0) {
+        0 => {
+            let writes = word(2) + word(3);
+            (5, word(1), writes, writes + word(4))
         }
+        count => (2, count, word(1), count),
     };
-    let count = word(0);
-    if count != 0 {
-        let writes = word(1);
-        return (0..count)
-            .map(|at| (word(2 + at), by_number(at, writes)))
-            .collect();
-    }
-    let (count, writes, mutexes, reads) = (word(1), word(2), word(3), word(4));
-    (0..count)
-        .map(|at| {
-            let address = word(5 + at);
-            if at < writes + mutexes + reads {
-                return (address, by_number(at, writes + mutexes));
-            }
+    (0..count).map(move |at| {
+        let address = word(from + at);
+        let is_write;
+        let address = if at < plain {
+            is_write = at < writes;
+            address
+        } else {
             let object = address as *const usize;
             // SAFETY: an `omp_depend_t` has two words.
             let (address, kind) = unsafe { (object.read(), object.add(1).read()) };
-            let access = if kind == DEPEND_IN {
-                Access::Read
-            } else {
-                Access::Write
-            };
-            (address, access)
-        })
-        .collect()
+            is_write = kind != DEPEND_IN;
+            address
+        };
+        let access = if is_write {
+            Access::Write
+        } else {
+            Access::Read
+        };
+        (address, access)
+    })
 }
 
 /// # Safety
@@ -102,12 +98,6 @@ pub unsafe extern "C-unwind" fn GOMP_task(
             context.task(call, clauses, &[], None);
             return;
         }
-        let named = if flags & DEPEND != 0 {
-            // SAFETY: by the caller's promise.
-            unsafe { accesses(depend) }
-        } else {
-            Vec::new()
-        };
         let event = (flags & DETACH != 0).then(|| {
             let (event, number) = context.runtime().new_event();
             // SAFETY: by the caller's promise. The arguments, which are copied after this, begin
@@ -120,7 +110,13 @@ pub unsafe extern "C-unwind" fn GOMP_task(
             }
             event
         });
-        context.task(call, clauses, &named, event);
+        if flags & DEPEND != 0 {
+            // SAFETY: by the caller's promise.
+            let named = unsafe { accesses(depend) };
+            context.with_accesses(named, |named| context.task(call, clauses, named, event));
+        } else {
+            context.task(call, clauses, &[], event);
+        }
     });
 }
 
@@ -243,7 +239,7 @@ pub extern "C-unwind" fn GOMP_taskwait() {
 pub unsafe extern "C-unwind" fn GOMP_taskwait_depend(depend: *const usize) {
     // SAFETY: by the caller's promise.
     let named = unsafe { accesses(depend) };
-    with(|context| context.wait_for_accesses(&named));
+    with(|context| context.with_accesses(named, |named| context.wait_for_accesses(named)));
 }
 
 #[unsafe(no_mangle)]

@@ -25,16 +25,18 @@ const DEPEND_KINDS: u8 = 0xf;
 const DEPEND_ALL_MEMORY: u8 = 0x80;
 
 /// # Safety
-/// Each list is null or has that many elements.
-unsafe fn accesses(lists: [(c_int, *const KmpDependence); 2]) -> Vec<(usize, Access)> {
-    let mut all = Vec::new();
-    for (count, list) in lists {
-        if count <= 0 || list.is_null() {
-            continue;
-        }
-        // SAFETY: by the caller's promise.
-        let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
-        all.extend(list.iter().map(|one| {
+/// Each list is null or has that many elements, as long as the iterator is used.
+unsafe fn accesses(
+    lists: [(c_int, *const KmpDependence); 2],
+) -> impl Iterator<Item = (usize, Access)> {
+    lists.into_iter().flat_map(|(count, list)| {
+        let list = if count <= 0 || list.is_null() {
+            &[]
+        } else {
+            // SAFETY: by the caller's promise.
+            unsafe { std::slice::from_raw_parts(list, count as usize) }
+        };
+        list.iter().map(|one| {
             let access = if one.flags & DEPEND_ALL_MEMORY != 0 || one.address == usize::MAX {
                 Access::AllMemory
             } else if one.flags & DEPEND_KINDS == DEPEND_IN {
@@ -43,9 +45,8 @@ unsafe fn accesses(lists: [(c_int, *const KmpDependence); 2]) -> Vec<(usize, Acc
                 Access::Write
             };
             (one.address, access)
-        }));
-    }
-    all
+        })
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -145,7 +146,9 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_with_deps(
         // SAFETY: by the caller's promise.
         unsafe {
             let named = accesses([(count, list), (count_noalias, list_noalias)]);
-            create(context, TaskData::of(task), false, &named);
+            context.with_accesses(named, |named| {
+                create(context, TaskData::of(task), false, named);
+            });
         }
     });
     0
@@ -201,7 +204,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_wait_deps(
 ) {
     // SAFETY: by the caller's promise.
     let named = unsafe { accesses([(count, list), (count_noalias, list_noalias)]) };
-    with(|context| context.wait_for_accesses(&named));
+    with(|context| context.with_accesses(named, |named| context.wait_for_accesses(named)));
 }
 
 /// With `nowait` later tasks would have to wait instead of the caller, who may do so, too.

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use margay_sys_threads::static_ref::StaticRef;
+use rustc_hash::FxBuildHasher;
 
+use crate::few::Few;
 use crate::node::TaskNode;
 use crate::task::Task;
 use crate::team::Member;
@@ -32,15 +34,13 @@ struct Predecessor {
     serial: u32,
 }
 
-/// The dependence state of a task.
+/// The dependence state of a task. How many predecessors it waits for is in its node.
 #[derive(Debug, Default)]
 pub struct Dependence {
     is_done: bool,
-    successors: Vec<Successor>,
+    successors: Few<Successor>,
     /// The task, while it waits for predecessors.
     held: Option<Box<Task>>,
-    /// Predecessors that are not done, and one more while the list is being made.
-    pending: u32,
 }
 
 /// One that waits for a task.
@@ -61,15 +61,17 @@ pub struct DependenceWaiter {
 /// The accesses of a task's children to each address.
 #[derive(Debug, Default)]
 pub struct Siblings {
-    by_address: HashMap<usize, Accesses>,
+    by_address: HashMap<usize, Accesses, FxBuildHasher>,
     /// The last task that may write any address.
     all_memory: Option<Predecessor>,
+    /// Used again for each task.
+    found: Vec<Predecessor>,
 }
 
 #[derive(Debug, Default)]
 struct Accesses {
     writer: Option<Predecessor>,
-    readers: Vec<Predecessor>,
+    readers: Few<Predecessor>,
 }
 
 /// With more readers of one address than this, those that are done are removed.
@@ -88,13 +90,14 @@ impl Siblings {
         &mut self,
         accesses: &[(usize, Access)],
         task: Option<Predecessor>,
-    ) -> Vec<Predecessor> {
-        let mut found: Vec<Predecessor> = Vec::new();
+    ) -> &[Predecessor] {
+        let found = &mut self.found;
+        found.clear();
         for &(address, access) in accesses {
             if access == Access::AllMemory {
                 found.extend(self.all_memory);
                 for there in self.by_address.values() {
-                    found.extend(there.writer.iter().chain(&there.readers));
+                    found.extend(there.writer.iter().chain(there.readers.iter()));
                 }
                 if task.is_some() {
                     self.by_address.clear();
@@ -104,13 +107,13 @@ impl Siblings {
             }
             let there = self.by_address.entry(address).or_insert_with(|| Accesses {
                 writer: self.all_memory,
-                readers: Vec::new(),
+                readers: Few::default(),
             });
             match access {
                 Access::AllMemory => {}
                 Access::Read => found.extend(there.writer),
                 Access::Write if there.readers.is_empty() => found.extend(there.writer),
-                Access::Write => found.extend(&there.readers),
+                Access::Write => found.extend(there.readers.iter()),
             }
             let Some(task) = task else { continue };
             match access {
@@ -155,6 +158,9 @@ impl Predecessor {
 
     /// Enters a successor of this task. Returns false when the task is over.
     fn add(&self, successor: &Successor) -> bool {
+        if !self.is_alive() {
+            return false;
+        }
         let mut dependence = lock(self.node);
         if !self.is_alive() || dependence.is_done {
             return false;
@@ -179,25 +185,35 @@ pub fn enter(
 ) -> Option<Box<Task>> {
     let node = task.node;
     node.has_dependence.store(true, Ordering::Relaxed);
-    *lock(node) = Dependence {
-        pending: 1,
-        ..Dependence::default()
-    };
     parent.has_siblings.store(true, Ordering::Relaxed);
-    let predecessors = siblings(parent).predecessors(accesses, Some(Predecessor::of(node)));
-    for predecessor in predecessors {
-        lock(node).pending += 1;
-        if !predecessor.add(&Successor::Task(node)) {
-            lock(node).pending -= 1;
-        }
-    }
+    let mut siblings = siblings(parent);
+    let predecessors = siblings.predecessors(accesses, Some(Predecessor::of(node)));
+    // Nobody else knows the task before it is a successor, or the next one is entered.
     let mut dependence = lock(node);
-    dependence.pending -= 1;
-    if dependence.pending == 0 {
+    dependence.is_done = false;
+    if predecessors.is_empty() {
         return Some(task);
     }
     dependence.held = Some(task);
-    None
+    drop(dependence);
+    // One more, so that the task stays until all are entered.
+    let all = predecessors.len() as u32 + 1;
+    node.pending.store(all, Ordering::Relaxed);
+    let successor = Successor::Task(node);
+    let over = predecessors
+        .iter()
+        .filter(|predecessor| !predecessor.add(&successor))
+        .count();
+    release(node, over as u32 + 1)
+}
+
+/// So many predecessors of a task are over. Returns the task when they were the last ones.
+fn release(node: &'static TaskNode, count: u32) -> Option<Box<Task>> {
+    // All but the last leave what they have done to the last one.
+    if node.pending.fetch_sub(count, Ordering::AcqRel) != count {
+        return None;
+    }
+    lock(node).held.take()
 }
 
 /// Lets `member` wait in place for the predecessors of these accesses. Returns none when there are
@@ -209,7 +225,11 @@ pub fn wait_for(
     member: &'static Member,
 ) -> Option<Arc<DependenceWaiter>> {
     parent.has_siblings.store(true, Ordering::Relaxed);
-    let predecessors = siblings(parent).predecessors(accesses, None);
+    let mut siblings = siblings(parent);
+    let predecessors = siblings.predecessors(accesses, None);
+    if predecessors.is_empty() {
+        return None;
+    }
     let waiter = Arc::new(DependenceWaiter {
         pending: AtomicU32::new(0),
         member: StaticRef::to(member),
@@ -235,12 +255,7 @@ pub fn finish(node: &'static TaskNode, mut ready: impl FnMut(Box<Task>)) {
     for successor in successors {
         match successor {
             Successor::Task(node) => {
-                let mut dependence = lock(node);
-                dependence.pending -= 1;
-                if dependence.pending == 0
-                    && let Some(task) = dependence.held.take()
-                {
-                    drop(dependence);
+                if let Some(task) = release(node, 1) {
                     ready(task);
                 }
             }

@@ -6,13 +6,15 @@
 //!
 //! How children are counted: [`child_count`](margay_sys_threads::child_count).
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use margay_sys_threads::child_count::{ChildCount, NextStep};
 use margay_sys_threads::static_ref::StaticRef;
 
 use crate::depend::{Dependence, Siblings};
+use crate::spare::Spare;
+use crate::task::Task;
 use crate::team::Member;
 
 /// See the module.
@@ -37,6 +39,8 @@ pub struct TaskNode {
     pub outer_group: StaticRef<TaskNode>,
     /// Whether it has been an element of a dependence.
     pub has_dependence: AtomicBool,
+    /// Predecessors that are not over, while there are some.
+    pub pending: AtomicU32,
     pub dependence: Mutex<Dependence>,
     /// Whether a child of it has had dependences. Only its owner, and the member that recycles it,
     /// use it.
@@ -45,34 +49,30 @@ pub struct TaskNode {
     pub siblings: Mutex<Siblings>,
 }
 
-/// The nodes of a process.
-#[derive(Debug, Default)]
+/// The nodes of a process, and what else the members keep of tasks that are over.
+#[derive(Debug)]
 pub struct TaskNodes {
     /// The number of the last node that was made.
     last_number: AtomicU32,
     /// Nodes that no member keeps. Bounded by the nodes that were in use at the same time.
-    free: Mutex<Vec<&'static TaskNode>>,
+    pub free: Spare<&'static TaskNode>,
+    pub free_tasks: Spare<Box<Task>>,
+}
+
+/// Tasks that are kept for all members.
+const FREE_TASKS: usize = 4096;
+
+impl Default for TaskNodes {
+    fn default() -> Self {
+        TaskNodes {
+            last_number: AtomicU32::new(0),
+            free: Spare::new(usize::MAX),
+            free_tasks: Spare::new(FREE_TASKS),
+        }
+    }
 }
 
 impl TaskNodes {
-    /// A node that nobody uses.
-    pub fn get(&self) -> &'static TaskNode {
-        let free = self
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        free.unwrap_or_else(|| self.make())
-    }
-
-    /// Keeps a node, which has been [`reset`](TaskNode::reset), for the next one that needs a node.
-    pub fn put(&self, node: &'static TaskNode) {
-        self.free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(node);
-    }
-
     /// A new node. Lives as long as the process.
     #[must_use]
     pub fn make(&self) -> &'static TaskNode {
@@ -93,6 +93,7 @@ impl TaskNode {
             is_workshare: AtomicBool::new(false),
             outer_group: StaticRef::none(),
             has_dependence: AtomicBool::new(false),
+            pending: AtomicU32::new(0),
             dependence: Mutex::default(),
             has_siblings: AtomicBool::new(false),
             siblings: Mutex::default(),
@@ -134,6 +135,14 @@ impl TaskNode {
                 None => return false,
             }
         }
+    }
+
+    /// Counts a child that a running child, on member `here`, creates as a part of itself.
+    #[inline]
+    pub fn add_sibling(&'static self, here: &'static Member) {
+        let owner = self.owner.get(Ordering::Relaxed);
+        let is_owner = owner.is_some_and(|owner| std::ptr::eq(owner, here));
+        self.children.add_sibling(is_owner);
     }
 
     /// A child has finished, its node has been recycled, or both: see [`ChildCount::done`]. `here`

@@ -4,8 +4,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use margay_core_openmp::schedule::Iterations;
-use margay_core_openmp::taskloop::{Cut, Tasks};
 use margay_sys_threads::child_count::{CHILD, CHILD_AND_NODE, CHILD_NODE, NextStep};
 use margay_sys_threads::outlined::{Frame, Table, TaskCall};
 use margay_sys_threads::static_ref::StaticRef;
@@ -15,6 +13,7 @@ use crate::icv::Icv;
 use crate::node::TaskNode;
 use crate::reduction::{FoundCopy, Reductions};
 use crate::runtime::Runtime;
+use crate::task_loop::LoopRange;
 use crate::team::{Context, Member, TaskFilter, Team};
 
 /// A deferred task: its body, and the control variables and constructs in force for it.
@@ -22,14 +21,16 @@ use crate::team::{Context, Member, TaskFilter, Team};
 pub struct Task {
     pub(crate) node: &'static TaskNode,
     pub(crate) priority: u32,
-    frame: Frame,
-    icv: &'static Icv,
-    inherited: Inherited,
-    is_final: bool,
+    pub(crate) frame: Frame,
+    pub(crate) icv: &'static Icv,
+    pub(crate) inherited: Inherited,
+    pub(crate) is_final: bool,
     /// Its arguments are objects that its body destroys, so it has to run even when it is
     /// cancelled.
-    has_objects: bool,
-    event: Option<Arc<Event>>,
+    pub(crate) has_objects: bool,
+    pub(crate) event: Option<Arc<Event>>,
+    /// Where it stands for several tasks of a loop: which.
+    pub(crate) range: Option<LoopRange>,
 }
 
 /// What a task inherits from the one that creates it.
@@ -91,6 +92,11 @@ impl Events {
 const CHILDREN_PER_MEMBER: u64 = 64;
 const CHILDREN_AT_LEAST: u64 = 256;
 
+/// How long a task that creates many others, with dependences, waits for the next of them to finish ...
+const PACE_NS: u64 = 10_000;
+/// ... and how long between two looks for one that is ready.
+const PACE_STEP_NS: u64 = 500;
+
 impl Task {
     pub(crate) fn new(node: &'static TaskNode, icv: &'static Icv) -> Task {
         Task {
@@ -102,6 +108,7 @@ impl Task {
             is_final: false,
             has_objects: false,
             event: None,
+            range: None,
         }
     }
 }
@@ -163,16 +170,58 @@ impl Context {
             Some(task) => self.push(task),
             None => {}
         }
+        if !accesses.is_empty() && self.has_many_children() {
+            self.keep_pace();
+        }
         true
     }
 
-    fn limit_priority(&self, priority: u32) -> u32 {
+    pub(crate) fn limit_priority(&self, priority: u32) -> u32 {
         priority.min(self.runtime().environment.max_task_priority)
     }
 
-    fn has_many_children(&self) -> bool {
-        let most = (u64::from(self.team.size) * CHILDREN_PER_MEMBER).max(CHILDREN_AT_LEAST);
-        self.frame.get().children.unfinished() > most && self.runtime().environment.throttles_tasks
+    pub(crate) fn has_many_children(&self) -> bool {
+        self.frame.get().children.unfinished() > self.most_children()
+            && self.runtime().environment.throttles_tasks
+    }
+
+    fn most_children(&self) -> u64 {
+        (u64::from(self.team.size) * CHILDREN_PER_MEMBER).max(CHILDREN_AT_LEAST)
+    }
+
+    /// Many children of the current task have not finished, and the next ones may have to wait for them:
+    /// runs those that are ready, and lets others finish some, so that what a task needs is still in a
+    /// cache when it runs. Waits for nothing in particular: what they wait for may be this task.
+    #[cold]
+    fn keep_pace(&self) {
+        let children = &self.frame.get().children;
+        let filter = TaskFilter::Descendants(self.task.get());
+        let mut left = children.unfinished();
+        // After waits in vain the next one comes later.
+        if left < self.local().enough_children.get() {
+            return;
+        }
+        let enough = self.most_children() / 2;
+        let mut patience_ns = PACE_NS;
+        while left > enough {
+            if let Some(task) = self.find(filter) {
+                self.run(task);
+                left = children.unfinished();
+                continue;
+            }
+            if patience_ns == 0 || !self.spin_for(PACE_STEP_NS, &|| children.unfinished() < left) {
+                self.local().enough_children.set(2 * left);
+                return;
+            }
+            let now_left = children.unfinished();
+            patience_ns = if now_left < left {
+                PACE_NS
+            } else {
+                patience_ns - PACE_STEP_NS
+            };
+            left = now_left;
+        }
+        self.local().enough_children.set(0);
     }
 
     /// A node for a task that this one creates, with its event.
@@ -213,6 +262,10 @@ impl Context {
 
     /// Executes a deferred task.
     pub(crate) fn run(&self, mut task: Box<Task>) {
+        if let Some(range) = task.range.take() {
+            self.run_range(task, range);
+            return;
+        }
         let node = task.node;
         let mut event = task.event.take();
         let inherited = std::mem::take(&mut task.inherited);
@@ -403,64 +456,6 @@ impl Context {
         inherited.reductions.as_ref()?.find(address, self.id)
     }
 
-    /// Cuts a loop into tasks.
-    pub fn taskloop(
-        &self,
-        call: TaskCall<'_>,
-        clauses: TaskClauses,
-        iterations: Iterations,
-        cut: Cut,
-        group: Option<Option<Table>>,
-    ) {
-        if let Some(table) = group {
-            self.start_group(false);
-            if let Some(table) = table {
-                self.register(table);
-            }
-        }
-        if !self.is_cancelled() {
-            let tasks = Tasks::cut(iterations.count, cut, u64::from(self.team.size));
-            for number in 0..tasks.tasks {
-                let (first, end) = tasks.of(number);
-                let bounds = (iterations.value(first), iterations.value(end));
-                self.taskloop_task(&call, clauses, bounds);
-            }
-        }
-        if group.is_some() {
-            self.end_group();
-        }
-    }
-
-    fn taskloop_task(&self, call: &TaskCall<'_>, clauses: TaskClauses, (first, end): (u64, u64)) {
-        let is_final = clauses.is_final || self.is_final.get();
-        let at_once = clauses.is_undeferred
-            || self.is_final.get()
-            || self.team.size == 1
-            || self.has_many_children();
-        let parent = self.frame.get();
-        let node = self.new_node(parent);
-        parent.children.add_child();
-        let mut task = self.new_task(node);
-        task.frame.load(call);
-        task.frame.set_bounds(first, end);
-        if at_once {
-            let inherited = self.inherited.borrow().clone();
-            let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
-            task.frame.call();
-            self.leave_task(saved);
-            self.free_task(task);
-            complete(Some(self), self.team, node);
-            return;
-        }
-        task.is_final = is_final;
-        task.has_objects = call.has_objects();
-        task.icv = self.icv.get();
-        task.priority = self.limit_priority(clauses.priority);
-        self.inherited.borrow().clone_into(&mut task.inherited);
-        task.event = None;
-        self.push(task);
-    }
-
     /// Whether the current task is not that of a member.
     #[must_use]
     pub fn is_in_explicit_task(&self) -> bool {
@@ -515,7 +510,7 @@ impl Context {
     }
 }
 
-fn is_group_cancelled(group: &'static TaskNode) -> bool {
+pub(crate) fn is_group_cancelled(group: &'static TaskNode) -> bool {
     group.is_cancelled.load(Ordering::Acquire)
         || (group.is_workshare.load(Ordering::Relaxed)
             && group
@@ -576,7 +571,7 @@ fn recycle(here: Option<&Context>, team: &'static Team, node: &'static TaskNode)
         Some(context) => context.free_node(node),
         None => {
             node.reset();
-            team.runtime.nodes.put(node);
+            team.runtime.nodes.free.put(node);
         }
     }
 }

@@ -200,10 +200,17 @@ impl WorkShare {
         }
     }
 
-    fn wake_waiters(&self, scheduler: &Scheduler) {
+    /// Wakes the member whose turn it is.
+    fn wake_next(&self, scheduler: &Scheduler, turn: u64) {
         if self.waiters.load(Ordering::SeqCst) != 0 {
-            scheduler.wake(std::ptr::from_ref(self) as usize);
+            scheduler.wake(self.key_of(turn));
         }
+    }
+
+    /// Where the member waits whose ordered regions begin with this iteration: each elsewhere, as all but one
+    /// would be woken in vain.
+    fn key_of(&self, turn: u64) -> usize {
+        (std::ptr::from_ref(self) as usize).wrapping_add(turn as usize)
     }
 }
 
@@ -470,7 +477,7 @@ impl Context {
         }
         let work = self.work.work.get();
         if work.turn.load(Ordering::Acquire) != first {
-            self.wait_at(work, &work.waiters, &|| {
+            self.wait_at(work.key_of(first), &work.waiters, &|| {
                 work.turn.load(Ordering::SeqCst) == first
             });
         }
@@ -486,13 +493,13 @@ impl Context {
         let work = self.work.work.get();
         work.turn.store(end, Ordering::SeqCst);
         self.work.chunk.set((0, 0));
-        work.wake_waiters(&self.runtime().scheduler);
+        work.wake_next(&self.runtime().scheduler, end);
     }
 
-    fn wait_at<T>(&self, at: &T, waiters: &AtomicU32, done: &dyn Fn() -> bool) {
+    fn wait_at(&self, key: usize, waiters: &AtomicU32, done: &dyn Fn() -> bool) {
         self.make_members_stealable();
         waiters.fetch_add(1, Ordering::SeqCst);
-        self.wait_until(std::ptr::from_ref(at) as usize, done);
+        self.wait_until(key, done);
         waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
@@ -515,9 +522,8 @@ impl Context {
 
     pub(crate) fn wait_for_number(&self, doacross: &Doacross, iteration: &[u64]) {
         if !doacross.is_posted(iteration) {
-            self.wait_at(doacross, &doacross.waiters, &|| {
-                doacross.is_posted(iteration)
-            });
+            let key = std::ptr::from_ref(doacross) as usize;
+            self.wait_at(key, &doacross.waiters, &|| doacross.is_posted(iteration));
         }
     }
 

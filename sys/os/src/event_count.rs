@@ -23,11 +23,25 @@ use crate::sync::{AtomicU32, Ordering, fence};
 const PIECE_NS: u64 = 1_000_000;
 
 /// A futex word and the count of those who sleep on it; lies in shared memory.
+///
+/// Or, as an `EventCount<true>`, in memory of one process, whose threads alone wake and sleep: that costs the
+/// kernel less.
 #[repr(C)]
 #[derive(Debug)]
-pub struct EventCount {
+pub struct EventCount<const IS_PRIVATE: bool = false> {
     word: AtomicU32,
     sleepers: AtomicU32,
+}
+
+impl EventCount<true> {
+    /// An event count at rest, for a process that has called [`fence::register`](crate::fence::register).
+    #[must_use]
+    pub fn of_threads() -> Self {
+        EventCount {
+            word: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+        }
+    }
 }
 
 impl EventCount {
@@ -39,7 +53,9 @@ impl EventCount {
             sleepers: AtomicU32::new(0),
         }
     }
+}
 
+impl<const IS_PRIVATE: bool> EventCount<IS_PRIVATE> {
     /// Wakes the threads that sleep here. Call after the work has been published.
     #[inline]
     pub fn wake(&self) {
@@ -55,13 +71,13 @@ impl EventCount {
     pub fn sleep(&self, timeout_ns: u64, look: impl FnOnce() -> bool) {
         let seen = self.word.load(Ordering::SeqCst);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let timeout_ns = if heavy_barrier() {
+        let timeout_ns = if heavy_barrier(IS_PRIVATE) {
             timeout_ns
         } else {
             timeout_ns.min(PIECE_NS)
         };
         if !look() {
-            futex_wait(&self.word, seen, timeout_ns);
+            wait(&self.word, seen, timeout_ns, IS_PRIVATE);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
@@ -75,7 +91,7 @@ impl EventCount {
     #[cold]
     fn wake_sleepers(&self) {
         self.word.fetch_add(1, Ordering::SeqCst);
-        futex_wake(&self.word);
+        wake(&self.word, IS_PRIVATE);
     }
 }
 
@@ -93,10 +109,14 @@ pub fn light_barrier() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// A full fence on every core that runs a process which has called [`register`], and on this one.
-/// Returns false when the kernel cannot do that; then only this core has executed a fence.
+/// A full fence on every core that runs a process which has called [`register`], or a thread of this process, and on
+/// this one. Returns false when the kernel cannot do that; then only this core has executed a fence.
 #[cfg(not(loom))]
-fn heavy_barrier() -> bool {
+fn heavy_barrier(is_private: bool) -> bool {
+    if is_private {
+        crate::fence::heavy();
+        return crate::fence::is_light();
+    }
     fence(Ordering::SeqCst);
     // Miri has no such call.
     if cfg!(miri) {
@@ -124,35 +144,49 @@ pub fn light_barrier() {
 }
 
 #[cfg(loom)]
-fn heavy_barrier() -> bool {
+fn heavy_barrier(_: bool) -> bool {
     fence(Ordering::SeqCst);
     true
 }
 
+/// Waits for a futex that may be shared with other processes.
 #[cfg(not(loom))]
 pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
+    wait(word, expected, timeout_ns, false);
+}
+
+#[cfg(not(loom))]
+fn wait(word: &AtomicU32, expected: u32, timeout_ns: u64, is_private: bool) {
     let timeout = futex::Timespec {
         tv_sec: (timeout_ns / 1_000_000_000) as futex::Secs,
         tv_nsec: (timeout_ns % 1_000_000_000) as futex::Nsecs,
     };
-    // The futex is not private: the word may be shared with other processes. A wait that ends early, for whatever reason,
-    // is looked at by who sleeps.
-    let _ = futex::wait(word, futex::Flags::empty(), expected, Some(&timeout));
+    // A wait that ends early, for whatever reason, is looked at by who sleeps.
+    let _ = futex::wait(word, flags(is_private), expected, Some(&timeout));
 }
 
 #[cfg(not(loom))]
-fn futex_wake(word: &AtomicU32) {
-    wake_sleepers(word, i32::MAX as u32);
+fn flags(is_private: bool) -> futex::Flags {
+    if is_private {
+        futex::Flags::PRIVATE
+    } else {
+        futex::Flags::empty()
+    }
+}
+
+#[cfg(not(loom))]
+fn wake(word: &AtomicU32, is_private: bool) {
+    wake_sleepers(word, i32::MAX as u32, is_private);
 }
 
 #[cfg(not(loom))]
 pub fn futex_wake_one(word: &AtomicU32) {
-    wake_sleepers(word, 1);
+    wake_sleepers(word, 1, false);
 }
 
 #[cfg(not(loom))]
-fn wake_sleepers(word: &AtomicU32, most: u32) {
-    let _ = futex::wake(word, futex::Flags::empty(), most);
+fn wake_sleepers(word: &AtomicU32, most: u32, is_private: bool) {
+    let _ = futex::wake(word, flags(is_private), most);
 }
 
 /// Under loom the kernel's futex is modelled by waiting for the word to change; a wait with a time limit may end at once.
@@ -167,7 +201,12 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
 }
 
 #[cfg(loom)]
-fn futex_wake(_word: &AtomicU32) {}
+fn wait(word: &AtomicU32, expected: u32, timeout_ns: u64, _: bool) {
+    futex_wait(word, expected, timeout_ns);
+}
+
+#[cfg(loom)]
+fn wake(_word: &AtomicU32, _: bool) {}
 
 #[cfg(loom)]
 pub fn futex_wake_one(_word: &AtomicU32) {}
@@ -188,8 +227,18 @@ mod tests {
     #[test]
     fn a_ring_after_the_work_always_wakes() {
         register();
+        always_wakes(EventCount::new);
+    }
+
+    #[test]
+    fn a_ring_of_a_thread_always_wakes() {
+        crate::fence::register();
+        always_wakes(EventCount::of_threads);
+    }
+
+    fn always_wakes<const IS_PRIVATE: bool>(make: fn() -> EventCount<IS_PRIVATE>) {
         for _ in 0..2000 {
-            let event_count = Arc::new(EventCount::new());
+            let event_count = Arc::new(make());
             let work = Arc::new(AtomicBool::new(false));
             let (event2, work2) = (event_count.clone(), work.clone());
             let waiter = std::thread::spawn(move || {

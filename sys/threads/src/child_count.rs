@@ -91,6 +91,18 @@ impl ChildCount {
         }
     }
 
+    /// Counts one more child that a running child creates, a part of itself: the count is not zero meanwhile.
+    /// `is_owner`: the owner calls.
+    #[inline]
+    pub fn add_sibling(&self, is_owner: bool) {
+        if is_owner && !self.is_shared.load(Ordering::Relaxed) {
+            self.add_child();
+        } else {
+            // In the private state this may exceed what others have finished: the sum wraps around.
+            self.remote.fetch_add(CHILD_AND_NODE, Ordering::Relaxed);
+        }
+    }
+
     #[cold]
     fn settle(&self) {
         let finished = ZERO.wrapping_sub(self.remote.load(Ordering::Acquire));
@@ -205,6 +217,25 @@ impl ChildCount {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn children_divide_here_and_elsewhere() {
+        let count = ChildCount::new();
+        count.add_child();
+        count.add_sibling(false);
+        assert_eq!(count.unfinished(), 2);
+        count.start_waiting();
+        count.add_sibling(true);
+        count.add_sibling(false);
+        assert_eq!(count.unfinished(), 4);
+        count.stop_waiting();
+        count.add_sibling(true);
+        for _ in 0..5 {
+            assert!(!count.is_alone());
+            assert_eq!(count.done(CHILD_AND_NODE, false), NextStep::Nothing);
+        }
+        assert!(count.is_alone() && count.finish());
+    }
 
     #[test]
     fn children_finish_here_and_elsewhere() {
@@ -345,6 +376,57 @@ mod model {
             other.join().unwrap();
             assert_eq!(nodes.lock().unwrap().own, 1);
         });
+    }
+
+    /// A child divides itself on another thread while the owner waits, or ends.
+    fn divide_one(waits: bool) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let all = shared();
+            let (count, sleep, nodes) = &*all;
+            count.add_child();
+            let other = {
+                let all = all.clone();
+                thread::spawn(move || {
+                    let (count, sleep, nodes) = &*all;
+                    count.add_sibling(false);
+                    for _ in 0..2 {
+                        nodes.lock().unwrap().of_children += 1;
+                        match count.done(CHILD_AND_NODE, false) {
+                            NextStep::Nothing => {}
+                            NextStep::WakeOwner => sleep.wake(),
+                            NextStep::Recycle => nodes.lock().unwrap().recycle_own(),
+                        }
+                    }
+                })
+            };
+            while waits && count.unfinished() != 0 {
+                count.start_waiting();
+                if count.unfinished() != 0 {
+                    sleep.sleep();
+                }
+                count.stop_waiting();
+            }
+            if waits {
+                assert_eq!(nodes.lock().unwrap().of_children, 2);
+            }
+            if count.finish() {
+                nodes.lock().unwrap().recycle_own();
+            }
+            other.join().unwrap();
+            assert_eq!(nodes.lock().unwrap().own, 1);
+        });
+    }
+
+    #[test]
+    fn child_count_waits_for_all_parts_of_a_child() {
+        divide_one(true);
+    }
+
+    #[test]
+    fn child_count_is_recycled_after_all_parts_of_a_child() {
+        divide_one(false);
     }
 
     /// Another thread ends a task whose body is over (`detach`) while its former owner finishes a

@@ -222,6 +222,20 @@ impl<'c> TaskCall<'c> {
         self.copy.is_some()
     }
 
+    /// Whether copies of the bytes, as many as there are tasks, are arguments.
+    #[must_use]
+    #[inline]
+    pub fn may_repeat(&self) -> bool {
+        self.copy.is_none() && !self.owns_block
+    }
+
+    /// Whether a [`Frame`] has room for the arguments without asking for memory.
+    #[must_use]
+    #[inline]
+    pub fn is_small(&self) -> bool {
+        self.size <= size_of::<[usize; INLINE_WORDS]>() && self.align <= INLINE_ALIGN
+    }
+
     /// Runs the body on the arguments where they are. Only for tasks without a copying function.
     #[inline]
     pub fn call_in_place(self) {
@@ -250,8 +264,19 @@ pub struct Frame {
     large_start: usize,
     /// Where the frame was when the arguments came.
     loaded_at: usize,
+    /// The bytes of the arguments.
+    size: usize,
     begins_with_bounds: bool,
+    /// Copies of the bytes are arguments, too.
+    may_be_copied: bool,
 }
+
+/// Room for the arguments of one call, with whatever in it.
+#[repr(C, align(16))]
+struct Room([MaybeUninit<usize>; INLINE_WORDS]);
+
+/// Arguments up to this are copied by a few instructions.
+const SHORT_BYTES: usize = 64;
 
 impl Frame {
     /// Room, with nothing in it.
@@ -263,14 +288,16 @@ impl Frame {
             large: Vec::new(),
             large_start: 0,
             loaded_at: 0,
+            size: 0,
             begins_with_bounds: false,
+            may_be_copied: false,
         }
     }
 
     /// Copies the arguments of `call` here.
     #[inline]
     pub fn load(&mut self, call: &TaskCall<'_>) {
-        if call.size > size_of::<[usize; INLINE_WORDS]>() || call.align > INLINE_ALIGN {
+        if !call.is_small() {
             self.make_room(call.size, call.align);
         } else if !self.large.is_empty() {
             self.large = Vec::new();
@@ -288,7 +315,57 @@ impl Frame {
         }
         self.body = Some(call.body);
         self.loaded_at = ptr::from_ref(self).addr();
+        self.size = call.size;
         self.begins_with_bounds = call.begins_with_bounds;
+        self.may_be_copied = call.may_repeat();
+    }
+
+    /// Copies the arguments of another frame here, which are those of a loop's tasks.
+    ///
+    /// # Panics
+    /// When they may not be copied.
+    pub fn load_copy(&mut self, other: &Frame) {
+        assert!(other.may_be_copied && other.body.is_some());
+        assert!(
+            other.large.is_empty(),
+            "large arguments stay where they are"
+        );
+        self.large = Vec::new();
+        // SAFETY: both are that large, and one of them is borrowed alone. Bytes that were never written are not looked at.
+        unsafe {
+            let from = (&raw const other.inline).cast::<u8>();
+            ptr::copy_nonoverlapping(from, (&raw mut self.inline).cast(), size_of::<Room>());
+        }
+        self.body = other.body;
+        self.loaded_at = ptr::from_ref(self).addr();
+        self.size = other.size;
+        self.begins_with_bounds = other.begins_with_bounds;
+        self.may_be_copied = true;
+    }
+
+    /// Runs the body on a copy of the arguments which begins with these bounds. The arguments stay for the next call.
+    ///
+    /// # Panics
+    /// When there are none of a loop's tasks, or none that may be copied.
+    #[inline]
+    pub fn call_copy(&self, first: u64, end: u64) {
+        assert!(self.may_be_copied && self.begins_with_bounds && self.large.is_empty());
+        let body = self.body.expect("a frame without arguments");
+        let mut room = Room([MaybeUninit::uninit(); INLINE_WORDS]);
+        let at = (&raw mut room).cast::<u8>();
+        let from = (&raw const self.inline).cast::<u8>();
+        // SAFETY: both have room for so many bytes, and the copy for the bounds, which `TaskCall::of_loop` has checked. By the
+        // promise of `TaskCall::new` a copy of the bytes is arguments for one call, whatever the bounds are.
+        unsafe {
+            if self.size <= SHORT_BYTES {
+                ptr::copy_nonoverlapping(from, at, SHORT_BYTES);
+            } else {
+                ptr::copy_nonoverlapping(from, at, size_of::<Room>());
+            }
+            at.cast::<u64>().write(first);
+            at.cast::<u64>().add(1).write(end);
+            outside(|| body(at.cast()));
+        }
     }
 
     #[cold]

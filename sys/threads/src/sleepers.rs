@@ -18,7 +18,7 @@ use margay_sys_os::sync::{AtomicU32, Ordering, fence as full_fence};
 #[derive(Debug)]
 pub struct SleepState {
     is_marked: AtomicU32,
-    event_count: EventCount,
+    event_count: EventCount<true>,
 }
 
 impl SleepState {
@@ -26,14 +26,14 @@ impl SleepState {
     pub fn new() -> SleepState {
         SleepState {
             is_marked: AtomicU32::new(0),
-            event_count: EventCount::new(),
+            event_count: EventCount::of_threads(),
         }
     }
 
     /// The event count, for waking this one for something of its own.
     #[inline]
     #[must_use]
-    pub fn event_count(&self) -> &EventCount {
+    pub fn event_count(&self) -> &EventCount<true> {
         &self.event_count
     }
 

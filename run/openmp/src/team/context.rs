@@ -115,7 +115,7 @@ impl Context {
         self.team.runtime
     }
 
-    pub(super) fn local(&self) -> &MemberLocal {
+    pub(crate) fn local(&self) -> &MemberLocal {
         let take = || {
             let local = self.member.local.take();
             local.expect("a member is run by one at a time")

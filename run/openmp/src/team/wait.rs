@@ -144,7 +144,7 @@ impl Context {
         }
     }
 
-    fn spin_for(&self, time_ns: u64, done: &dyn Fn() -> bool) -> bool {
+    pub(crate) fn spin_for(&self, time_ns: u64, done: &dyn Fn() -> bool) -> bool {
         self.runtime().scheduler.spin_for(time_ns, done)
     }
 

@@ -24,6 +24,44 @@ pub(super) struct IdleState {
     /// When it ran out of work, or 0.
     since_ns: Cell<u64>,
     delay: RunDelay,
+    pub(super) brief: BriefSpins,
+}
+
+/// Whether spinning for a moment on contended cores is worth it: not where it has been in vain, except now and then,
+/// as what the worker waits for has a core by turns.
+#[derive(Default)]
+pub(super) struct BriefSpins {
+    /// How often it has been in vain since it last was not.
+    in_vain: Cell<u32>,
+    /// As many waits do without.
+    pause: Cell<u32>,
+}
+
+/// The longest pause, as a power of two.
+const LONGEST_PAUSE: u32 = 5;
+
+impl BriefSpins {
+    #[inline]
+    pub(super) fn are_paused(&self) -> bool {
+        self.pause.get() != 0
+    }
+
+    fn is_due(&self) -> bool {
+        let pause = self.pause.get();
+        self.pause.set(pause.saturating_sub(1));
+        pause == 0
+    }
+
+    /// What is waited for has come, or has not.
+    pub(super) fn record(&self, has_come: bool) {
+        let in_vain = if has_come {
+            0
+        } else {
+            (self.in_vain.get() + 1).min(LONGEST_PAUSE)
+        };
+        self.in_vain.set(in_vain);
+        self.pause.set((1 << in_vain) - 1);
+    }
 }
 
 impl IdleState {
@@ -76,6 +114,11 @@ impl Worker {
         }
     }
 
+    /// Whether to spin for a moment where others want the core.
+    pub(super) fn may_spin_briefly(&self) -> bool {
+        self.pool.config.spin_ns != 0 && self.idle.brief.is_due()
+    }
+
     /// Spins until there may be something to run, or until a time. Returns whether there may be.
     fn spin_for_work(&self, until_ns: u64) -> bool {
         let mut now = self.now_ns();
@@ -116,5 +159,31 @@ impl Worker {
             // costs more than that.
             self.idle.end();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brief_spins_in_vain_become_rare() {
+        let spins = BriefSpins::default();
+        let spun = |waits: u32, has_come: bool| {
+            let due = (0..waits).filter(|_| {
+                let is_due = spins.is_due();
+                if is_due {
+                    spins.record(has_come);
+                }
+                is_due
+            });
+            due.count()
+        };
+        assert_eq!(spun(10, true), 10);
+        // After 1, 2, 4, ... waits, and then every 32.
+        assert_eq!(spun(63, false), 6);
+        assert_eq!(spun(320, false), 10);
+        spun(32, true);
+        assert_eq!(spun(10, true), 10);
     }
 }

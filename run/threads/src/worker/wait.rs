@@ -10,6 +10,11 @@ use crate::fiber_table::{FiberId, ROOT};
 /// Spins before the clock is read. A line that another core writes comes in 100 to 200 ns.
 const SPINS: u32 = 40;
 
+/// How long to spin on contended cores, if at all: somewhat longer than it takes to wake the worker that is
+/// waited for. Two that wait for each other in turns would otherwise fall asleep each before the other is awake. Where
+/// that is in vain, as on one core, they do not spin at all for a while.
+const BRIEF_NS: u64 = 10_000;
+
 impl Worker {
     /// Suspends the running fiber until [`wake`](Self::wake) is called with its
     /// [`fiber_id`](Self::fiber_id); the worker runs other work meanwhile. May return without a
@@ -127,14 +132,16 @@ impl Worker {
     /// worker does. Returns whether the condition holds.
     #[inline]
     pub fn spin_until(&self, is_over: &impl Fn() -> bool) -> bool {
-        for _ in 0..SPINS {
-            if is_over() {
-                return true;
+        if !self.idle.brief.are_paused() {
+            for _ in 0..SPINS {
+                if is_over() {
+                    return true;
+                }
+                if self.has_other_work() {
+                    return false;
+                }
+                cpu::pause();
             }
-            if self.has_other_work() {
-                return false;
-            }
-            cpu::pause();
         }
         self.spin_longer(is_over)
     }
@@ -143,8 +150,18 @@ impl Worker {
     /// it and waking it again would cost more than what it mostly waits for.
     #[inline(never)]
     fn spin_longer(&self, is_over: &impl Fn() -> bool) -> bool {
+        let spin_ns = self.spin_ns();
+        if spin_ns == 0 && !self.may_spin_briefly() {
+            return false;
+        }
+        let is_met = self.spin_until_time(spin_ns.max(BRIEF_NS), is_over);
+        self.idle.brief.record(is_met || spin_ns != 0);
+        is_met
+    }
+
+    fn spin_until_time(&self, spin_ns: u64, is_over: &impl Fn() -> bool) -> bool {
         let mut now = self.now_ns();
-        let until = now + self.spin_ns();
+        let until = now + spin_ns;
         let mut scan_at = now;
         while now < until {
             if now >= scan_at {
