@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use margay_core_openmp::schedule::{
     Iterations, Kind, Schedule, guided_share, static_chunk, static_owner,
 };
+use margay_sys_threads::inspect::Wait;
 use margay_sys_threads::outlined::{Table, Zeroed};
 use margay_sys_threads::static_ref::StaticRef;
 
@@ -484,7 +485,7 @@ impl Context {
     fn wait_at<T>(&self, at: &T, waiters: &AtomicU32, done: &dyn Fn() -> bool) {
         self.make_members_stealable();
         waiters.fetch_add(1, Ordering::SeqCst);
-        self.wait_until(std::ptr::from_ref(at) as usize, done);
+        self.wait_until(Wait::Ordered, std::ptr::from_ref(at) as usize, done);
         waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
