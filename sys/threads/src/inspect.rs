@@ -5,8 +5,7 @@
 //! memory that is gone. What changes while a program runs is either a word that the runtime has anyway, of which only the address stands
 //! here, or one store to a cache line that the storing thread has just used.
 //!
-//! Readers: `share/margay/gdb/margay_gdb.py`, and [`Process`](crate::inspect::outside) for the command. A change of what stands here is a new
-//! [`VERSION`].
+//! Readers: `abi/gdb/margay_gdb.py` and `job/observe/src/teams`. A change of what stands here is a new [`VERSION`].
 
 use std::marker::PhantomData;
 use std::mem::offset_of;
