@@ -78,6 +78,7 @@ test)
     needs cmake have cmake
     needs pkg-config have pkg-config
     needs valgrind have valgrind
+    needs gdb have gdb
     needs libopenblas-dev has_library libopenblas.so.0
     needs libtbb-dev has_library libtbb.so.12
     # Programs of LLVM's compilers, and its OpenMP, with which they are linked.

@@ -11,3 +11,4 @@ pub mod omp;
 pub mod options;
 pub mod pages;
 pub mod poe;
+pub mod threads_view;

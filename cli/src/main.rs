@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
-use margay_cli::{bench, classic, fortran, live, omp, pages};
+use margay_cli::{bench, classic, fortran, live, omp, pages, threads_view};
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
 use margay_job_observe::markers::Markers;
@@ -95,6 +95,7 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         }
         Subcommand::Bench(_) => return told("margay bench", &bench::run(&arguments[1..]), 1),
         Subcommand::Omp(options) => omp::run(&options),
+        Subcommand::Threads(options) => threads_view::show(&options),
         Subcommand::Fortran(options) => fortran::build(&options),
         Subcommand::Completions { shell, command } => pages::completions(shell, &command),
         Subcommand::Man { directory } => pages::manual(&directory),

@@ -39,6 +39,8 @@ pub enum Subcommand {
     Bench(margay_cli_bench_options::BenchOptions),
     /// Run an OpenMP program built by gcc, gfortran, clang or flang on Margay's threads.
     Omp(OmpOptions),
+    /// Show the teams of a running OpenMP program: which members run, and what the others wait for.
+    Threads(ThreadsOptions),
     /// Build the Fortran modules and library for a compiler.
     Fortran(FortranOptions),
     /// Print the completions of a shell.
@@ -71,6 +73,16 @@ pub struct OmpOptions {
         value_name = "PROGRAM"
     )]
     pub command: Vec<OsString>,
+}
+
+/// Show the teams of a running OpenMP program: which members run, and what the others wait for. The program is not stopped.
+#[derive(Clone, Debug, Args)]
+pub struct ThreadsOptions {
+    /// The process, which may be a rank of a job.
+    pub pid: u32,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Build the Fortran modules and library for a compiler.
@@ -273,6 +285,13 @@ pub fn mesh_command(name: &str) -> clap::Command {
 pub fn markers_command() -> clap::Command {
     let about = "Show the lights and texts that MPL tasks set (the Program Marker Array)";
     view_command("margay markers", about)
+}
+
+/// Returns the parser of the view of a process's teams.
+#[must_use]
+pub fn threads_command() -> clap::Command {
+    let command = clap::Command::new("threads").version(env!("CARGO_PKG_VERSION"));
+    named(ThreadsOptions::augment_args(command), "margay threads")
 }
 
 fn view_command(name: &str, about: &'static str) -> clap::Command {

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use clap_complete::Shell;
 
-use crate::options::{COMMANDS, margay_command, markers_command, mesh_command, run_command};
+use crate::options::{
+    COMMANDS, margay_command, markers_command, mesh_command, run_command, threads_command,
+};
 use crate::poe;
 
 /// Prints the completions of one command for a shell.
@@ -28,6 +30,7 @@ pub fn manual(directory: &Path) -> Result<(), String> {
     page(directory, "margay-run", run_command("margay run"))?;
     page(directory, "margay-mesh", mesh_command("margay mesh"))?;
     page(directory, "margay-markers", markers_command())?;
+    page(directory, "margay-threads", threads_command())?;
     page(
         directory,
         "margay-bench",
@@ -75,6 +78,7 @@ mod tests {
                 "mpiexec",
                 &["np", "timeout", "stdin", "report\\-bindings"][..],
             ),
+            ("margay-threads", &["json"]),
             ("margay-bench", &["with\\-mpi", "compare"]),
             ("margay-bench-threads", &["threads", "compare"]),
         ] {

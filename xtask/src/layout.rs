@@ -1,7 +1,7 @@
 //! Where things of the workspace lie in the stage tree.
 
 /// Files that are copied as they are: from the workspace, to the tree, with which mode.
-pub const FILES: [(&str, &str, u32); 11] = [
+pub const FILES: [(&str, &str, u32); 14] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
     ("abi/nx/include/nx.h", "include/nx.h", 0o644),
@@ -21,6 +21,18 @@ pub const FILES: [(&str, &str, u32); 11] = [
         "lib/cmake/MPI/MPIConfig.cmake",
         0o644,
     ),
+    (
+        "abi/gdb/margay_gdb.py",
+        "share/margay/gdb/margay_gdb.py",
+        0o644,
+    ),
+    // gdb looks for a script beside the library that it has loaded.
+    (
+        "abi/gdb/auto_load.py",
+        "lib/gomp/libgomp.so.1-gdb.py",
+        0o644,
+    ),
+    ("abi/gdb/auto_load.py", "lib/libiml.so.1-gdb.py", 0o644),
 ];
 
 /// Symbolic links: the link, and what it points at.

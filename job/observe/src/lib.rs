@@ -1,14 +1,17 @@
-//! What the jobs of this machine do, read from their shared memory. Nothing is ever written there.
+//! What the jobs of this machine do, read from their shared memory, and the teams of a process, read from its own. Nothing is ever
+//! written there.
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | [`mesh`] | all jobs with the states of their ranks, as `margay mesh` shows them |
 //! | [`state`] | what one rank does now, as a value and in words |
 //! | [`waits`] | which rank waits for which, and which ranks can never go on |
+//! | [`teams`] | the teams of a process with OpenMP, as `margay threads` shows them |
 //! | [`markers`] | the lights and texts that tasks of MPL show |
 #![forbid(unsafe_code)]
 
 pub mod markers;
 pub mod mesh;
 pub mod state;
+pub mod teams;
 pub mod waits;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use margay_sys_threads::inspect::Wait;
 use margay_sys_threads::slot;
 
 use crate::runtime::Runtime;
@@ -34,7 +35,7 @@ fn set_contended(word: &AtomicU32, runtime: &'static Runtime) {
 /// Waits under the key of a word, also on a thread that is no member.
 fn wait_until(runtime: &Runtime, word: &AtomicU32, condition: &dyn Fn() -> bool) {
     slot::with(|context: Option<&Context>| match context {
-        Some(context) => context.wait_until(key(word), condition),
+        Some(context) => context.wait_until(Wait::Lock, key(word), condition),
         None => runtime.scheduler.wait_until(key(word), condition),
     });
 }
@@ -133,7 +134,8 @@ impl OldNested {
             if count != 0 {
                 return count;
             }
-            context.wait_until(key(&self.owner), &|| self.owner.load(Ordering::SeqCst) == 0);
+            let is_free = || self.owner.load(Ordering::SeqCst) == 0;
+            context.wait_until(Wait::Lock, key(&self.owner), &is_free);
         }
     }
 

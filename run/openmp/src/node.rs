@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use margay_sys_threads::child_count::{ChildCount, NextStep};
+use margay_sys_threads::inspect::MemberRecord;
 use margay_sys_threads::static_ref::StaticRef;
 
 use crate::depend::{Dependence, Siblings};
@@ -28,6 +29,9 @@ pub struct TaskNode {
     pub parent: StaticRef<TaskNode>,
     pub owner: StaticRef<Member>,
     depth: AtomicU32,
+    /// Of an implicit task: what its member is doing. Here, since a member that begins writes this
+    /// node anyway.
+    pub(crate) record: MemberRecord,
     /// Its children, and whether it may be recycled.
     pub children: ChildCount,
     /// Of a taskgroup: it has been cancelled.
@@ -88,6 +92,7 @@ impl TaskNode {
             parent: StaticRef::none(),
             owner: StaticRef::none(),
             depth: AtomicU32::new(0),
+            record: MemberRecord::default(),
             children: ChildCount::new(),
             is_cancelled: AtomicBool::new(false),
             is_workshare: AtomicBool::new(false),

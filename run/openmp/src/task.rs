@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_sys_threads::child_count::{CHILD, CHILD_AND_NODE, CHILD_NODE, NextStep};
+use margay_sys_threads::inspect::Wait;
 use margay_sys_threads::outlined::{Frame, Table, TaskCall};
 use margay_sys_threads::static_ref::StaticRef;
 
@@ -346,7 +347,7 @@ impl Context {
         }
         let task = self.task.get();
         if let Some(waiter) = depend::wait_for(task, accesses, self.member) {
-            self.wait(TaskFilter::Descendants(task), &|| {
+            self.wait(Wait::Tasks, TaskFilter::Descendants(task), &|| {
                 waiter.pending.load(Ordering::SeqCst) == 0
             });
         }
@@ -596,7 +597,8 @@ impl Event {
     pub(crate) fn wait(&self, context: &Context) {
         // Fulfilling the event wakes the waiter, which completes the task.
         self.waiter.set(Some(context.member), Ordering::SeqCst);
-        context.wait(TaskFilter::Descendants(context.task.get()), &|| {
+        let filter = TaskFilter::Descendants(context.task.get());
+        context.wait(Wait::Event, filter, &|| {
             self.state.load(Ordering::SeqCst) & FULFILLED != 0
         });
     }

@@ -15,6 +15,7 @@ use margay_run_threads::{Offer, Worker, with_current_worker};
 use margay_sys_os::clock::Clock;
 use margay_sys_os::{fence, process};
 use margay_sys_threads::deque::{self, Stealer};
+use margay_sys_threads::inspect::Wait;
 use margay_sys_threads::static_ref::{Handoff, StaticRef};
 
 use crate::icv::Icv;
@@ -27,6 +28,7 @@ use crate::work::{Loop, WorkShares};
 use margay_sys_threads::claims::Claims;
 
 mod context;
+mod inspect;
 mod length;
 mod local;
 mod start;
@@ -66,6 +68,9 @@ struct Nesting {
     parent: StaticRef<Member>,
     level: AtomicU32,
     active_level: AtomicU32,
+    /// What tells the region from others, mostly the address of its function; 0 while no region
+    /// uses the team.
+    site: AtomicUsize,
 }
 
 /// How many members have come how far at the end of a region.
@@ -227,6 +232,7 @@ impl Team {
                 parent: StaticRef::none(),
                 level: AtomicU32::new(0),
                 active_level: AtomicU32::new(0),
+                site: AtomicUsize::new(0),
             },
             // The team of an initial thread needs no workers: none are started for it.
             claims: Claims::new(
@@ -254,6 +260,7 @@ impl Team {
             member.implicit.owner.set(Some(member), Ordering::Relaxed);
             member.local.put(local);
         }
+        inspect::enter(team);
         team
     }
 
@@ -273,6 +280,7 @@ impl Team {
     }
 
     fn give_back(&'static self, near: Option<&MemberLocal>) {
+        self.nesting.site.store(0, Ordering::Relaxed);
         if let Some(local) = near {
             let mut kept = local.teams.borrow_mut();
             if kept.len() < TEAMS_KEPT {
@@ -444,7 +452,7 @@ impl Team {
                     let next = self.claims.claim(worker, true, || self.now_ns());
                     if next.is_none() && stays {
                         self.count_done(count);
-                        context.wait(TaskFilter::Any, &|| {
+                        context.wait(Wait::RegionEnd, TaskFilter::Any, &|| {
                             self.ends.done.load(Ordering::SeqCst) == self.size
                         });
                     }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use margay_core_openmp::schedule::{
     Iterations, Kind, Schedule, guided_share, static_chunk, static_owner, trapezoid_share,
 };
+use margay_sys_threads::inspect::Wait;
 use margay_sys_threads::outlined::{Table, Zeroed};
 use margay_sys_threads::static_ref::StaticRef;
 
@@ -499,7 +500,7 @@ impl Context {
     fn wait_at(&self, key: usize, waiters: &AtomicU32, done: &dyn Fn() -> bool) {
         self.make_members_stealable();
         waiters.fetch_add(1, Ordering::SeqCst);
-        self.wait_until(key, done);
+        self.wait_until(Wait::Ordered, key, done);
         waiters.fetch_sub(1, Ordering::SeqCst);
     }
 

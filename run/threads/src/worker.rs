@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use margay_sys_os::clock::Clock;
 use margay_sys_os::{cpu, fence};
 use margay_sys_threads::deque::Owner;
+use margay_sys_threads::inspect::ThreadEntry;
 use margay_sys_threads::job::{Context, Home, Job, Nodes};
 
 use crate::fiber_table::{FiberId, FiberTable};
@@ -62,6 +63,8 @@ pub struct Worker {
     short_offers: Cell<u64>,
     /// For the bodies of its fibers.
     this: Weak<Worker>,
+    /// Lets debuggers know of the thread.
+    _entry: ThreadEntry,
 }
 
 impl Worker {
@@ -91,6 +94,7 @@ impl Worker {
             slices: RefCell::new(TimeSlices::default()),
             short_offers: Cell::new(0),
             this: this.clone(),
+            _entry: ThreadEntry::new(thread, number),
         })
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct Here {
     /// The kernel's number of the thread that this set was made with, if it is a TLS block's; else 0.
     pub(crate) number: Cell<u32>,
     is_inside: Cell<bool>,
+    /// The program forks: it is inside only because of that.
+    is_forking: Cell<bool>,
     /// The address of this set's `errno`, once it is known.
     errno_at: Cell<*mut c_int>,
     /// The program's `errno` while it is inside.
@@ -33,6 +35,7 @@ thread_local! {
             native: Cell::new(0),
             number: Cell::new(0),
             is_inside: Cell::new(false),
+            is_forking: Cell::new(false),
             errno_at: Cell::new(ptr::null_mut()),
             errno: Cell::new(0),
         }
@@ -115,6 +118,25 @@ pub fn outside<R>(f: impl FnOnce() -> R) -> R {
     unsafe { &*here() }.outside(f)
 }
 
+/// The program begins to copy the process: until [`end_fork`] this counts as the runtime's code.
+pub(crate) fn begin_fork() {
+    // SAFETY: as in `inside`.
+    let here = unsafe { &*here() };
+    if !here.is_inside.get() {
+        here.is_forking.set(true);
+        here.enter();
+    }
+}
+
+/// The process has been copied, and this is one of the two.
+pub(crate) fn end_fork() {
+    // SAFETY: as in `inside`.
+    let here = unsafe { &*here() };
+    if here.is_forking.replace(false) {
+        here.leave();
+    }
+}
+
 /// Whether the runtime's code runs here.
 pub(crate) fn is_inside() -> bool {
     // SAFETY: as in `inside`.
@@ -157,6 +179,22 @@ mod tests {
         });
         assert!(!is_inside());
         assert_eq!(errno(), 8, "as the program has left it");
+    }
+
+    #[test]
+    fn a_fork_counts_as_inside() {
+        set_errno(7);
+        begin_fork();
+        assert!(is_inside());
+        set_errno(1);
+        end_fork();
+        assert!(!is_inside());
+        assert_eq!(errno(), 7);
+        inside(|| {
+            begin_fork();
+            end_fork();
+            assert!(is_inside());
+        });
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct Claims {
 
 /// A class of members. On cache lines of its own: mostly one worker claims in it.
 #[derive(Debug)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 struct MemberClass {
     /// An [`Unclaimed`] as one word: a worker that is late from the region before must not claim in
     /// this one by what it saw of that.
@@ -59,6 +59,14 @@ impl Claims {
             grace_ns: AtomicU64::new(0),
             late_at_ns: AtomicU64::new(0),
         }
+    }
+
+    /// Where the classes are, for those who read them from outside: the address of the first, which begins with its word, the distance to the
+    /// next, and how many there are.
+    #[must_use]
+    pub fn places(&self) -> (usize, usize, u32) {
+        let first = self.classes.as_ptr().addr();
+        (first, size_of::<MemberClass>(), self.classes.len() as u32)
     }
 
     /// In the next region the members are in this many groups with a place each, see [`group_of`];

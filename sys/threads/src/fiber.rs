@@ -6,14 +6,21 @@
 
 use std::cell::Cell;
 use std::io;
+use std::sync::atomic::Ordering;
 
-use corosensei::stack::DefaultStack;
+use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use margay_sys_os::cpu;
 
+use crate::inspect::{FiberEntry, FiberRecord};
 use crate::slot::{self, Word};
+
+mod bottom;
 
 /// A function with a stack, begun by the first [`resume`](Fiber::resume).
 pub struct Fiber {
+    // Before the stack goes.
+    _entry: FiberEntry,
     coroutine: Coroutine<(), (), (), DefaultStack>,
     /// The [context](crate::slot) of what runs in it, while it is suspended. What it enters lies on its stack and is left there,
     /// which may be after those that were entered outside meanwhile.
@@ -29,11 +36,16 @@ pub enum Status {
     Finished,
 }
 
-type Within = *const Yielder<(), ()>;
+/// The fiber that runs: what suspends it, and what is known of it from outside.
+#[derive(Clone, Copy)]
+struct Within {
+    yielder: *const Yielder<(), ()>,
+    record: Option<&'static FiberRecord>,
+}
 
 thread_local! {
-    /// The fiber that runs on this thread, or null.
-    static CURRENT: Cell<Within> = const { Cell::new(std::ptr::null()) };
+    /// The fiber that runs on this thread, if there is one.
+    static CURRENT: Cell<Within> = const { Cell::new(Within { yielder: std::ptr::null(), record: None }) };
 }
 
 impl Fiber {
@@ -43,11 +55,15 @@ impl Fiber {
     /// The system has no memory or no more mappings.
     pub fn new(stack_bytes: usize, body: impl FnOnce() + 'static) -> io::Result<Fiber> {
         let stack = DefaultStack::new(stack_bytes)?;
+        let (base, limit) = (stack.base().get(), stack.limit().get());
+        let entry = FiberEntry::new(cpu::thread_number(), base, limit);
+        let record = Some(entry.record());
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            CURRENT.set(yielder);
-            body();
+            CURRENT.set(Within { yielder, record });
+            bottom::call(body);
         });
         Ok(Fiber {
+            _entry: entry,
             coroutine,
             context: Word::none(),
         })
@@ -75,13 +91,24 @@ impl Fiber {
 ///
 /// # Panics
 /// No fiber runs on this thread.
-#[inline]
+// Not inlined: a debugger finds what the switch has saved from this function's stack pointer on.
+#[inline(never)]
 pub fn suspend() {
     let current = CURRENT.get();
-    assert!(!current.is_null(), "only a fiber can be suspended");
+    let Within {
+        yielder,
+        record: Some(record),
+    } = current
+    else {
+        panic!("only a fiber can be suspended");
+    };
+    record
+        .suspended_at
+        .store(bottom::stack_pointer(), Ordering::Relaxed);
     // SAFETY: the yielder of the running fiber lives on its stack as long as it runs, and it is the innermost one,
     // since `resume` restores the one before.
-    unsafe { (*current).suspend(()) };
+    unsafe { (*yielder).suspend(()) };
+    record.suspended_at.store(0, Ordering::Relaxed);
     CURRENT.set(current);
 }
 

@@ -22,6 +22,7 @@
 //! | [`tally`] | how a forker learns that what it forked is done |
 //! | [`shelf`] | counted pointers that one thread publishes and others read |
 //! | [`fiber`] | stacks of their own and the switch between them |
+//! | [`inspect`] | what debuggers and `margay threads` find in a process |
 
 #[cfg(not(loom))]
 pub mod border;
@@ -30,6 +31,8 @@ pub mod claims;
 pub mod deque;
 #[cfg(not(loom))]
 pub mod fiber;
+#[cfg(not(loom))]
+pub mod inspect;
 #[cfg(not(loom))]
 pub mod job;
 #[cfg(not(loom))]

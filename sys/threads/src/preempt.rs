@@ -8,7 +8,8 @@
 //!   a lock (`malloc`'s) that the runtime needs,
 //! - at system calls that wait (`calls`), also those of libraries, and in `sched_yield`,
 //!
-//! and nowhere [inside](crate::border) the runtime itself.
+//! and nowhere [inside](crate::border) the runtime itself. Nor while the program copies the process: `fork` takes all of `malloc`'s locks, waits for
+//! one that another thread holds, and a fiber that went away there would leave this thread, and those that it makes, waiting for the others.
 //!
 //! The kernel makes most system calls that a signal has interrupted again by itself: it sets the thread back to the instruction of the
 //! call before it calls the handler, which therefore finds the call in the registers. The others have ended with EINTR. The handler
@@ -87,7 +88,7 @@ pub fn enable(tick: Tick) -> bool {
         sched_yield: sched_yield_text(),
         tick,
     };
-    if HANDLER.set(handler).is_err() {
+    if HANDLER.set(handler).is_err() || !watch_forks() {
         return false;
     }
     // SAFETY: an all-zero sigaction is a valid value.
@@ -97,6 +98,17 @@ pub fn enable(tick: Tick) -> bool {
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_NODEFER;
     // SAFETY: the handler has the signature that SA_SIGINFO asks for.
     unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) == 0 }
+}
+
+fn watch_forks() -> bool {
+    extern "C" fn begin() {
+        border::begin_fork();
+    }
+    extern "C" fn end() {
+        border::end_fork();
+    }
+    // SAFETY: functions of this library, which call nothing of the program. Should it ever be unloaded, the C library forgets them.
+    unsafe { libc::pthread_atfork(Some(begin), Some(end), Some(end)) == 0 }
 }
 
 /// Whether threads are interrupted in this process.

@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A shared word that holds a reference to an object that is never freed, or none.
+#[repr(transparent)]
 pub struct StaticRef<T: 'static>(AtomicPtr<T>, PhantomData<&'static T>);
 
 // SAFETY: a reference gets into a link only where `T` is `Sync` (`to`, `set`, `set_first`). The bound stands there and not
@@ -35,6 +36,12 @@ impl<T: Sync + 'static> StaticRef<T> {
     #[must_use]
     pub const fn to(to: &'static T) -> Self {
         StaticRef(AtomicPtr::new(ptr::from_ref(to).cast_mut()), PhantomData)
+    }
+
+    /// Where the word is.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
     }
 
     /// What it refers to.

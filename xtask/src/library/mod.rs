@@ -43,7 +43,8 @@ pub struct Source {
 
 /// IML's calls have as many arguments as the caller likes, so that half of the library is C; its header is written by hand, and the
 /// C half includes it.
-const IML_EXPORTS: &str = "{\n  global: iml_*; *_schedule;\n  local: *;\n};\n";
+const IML_EXPORTS: &str =
+    "{\n  global: iml_*; *_schedule; margay_threads_description;\n  local: *;\n};\n";
 
 /// Where the functions are to which a library gives names.
 pub enum Inner {

@@ -4,6 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::atomic::Ordering;
 
 use margay_sys_os::thread_end;
+use margay_sys_threads::inspect::Wait;
 use margay_sys_threads::outlined::{Outlined, Table};
 use margay_sys_threads::slot;
 
@@ -191,6 +192,7 @@ impl Context {
         let site = body.site();
         let team = self.fork(body, size, request, share, None);
         let first = Context::of(team, 0, self.worker);
+        first.get().member.record().begin();
         if size > 1 {
             first
                 .get()
@@ -236,6 +238,7 @@ impl Context {
             .shows_affinity
             .store(shows_affinity, Ordering::Relaxed);
         team.prepare(Some(self), share);
+        team.nesting.site.store(body.site(), Ordering::Relaxed);
         team
     }
 
@@ -258,6 +261,7 @@ impl Context {
     }
 
     pub(super) fn run_body(&self) {
+        self.member.record().begin();
         affinity::keep_bound(self);
         let start = &self.team.start;
         if start.shows_affinity.load(Ordering::Relaxed) {
@@ -299,7 +303,7 @@ impl Context {
         }
         team.ends.gone.fetch_add(others, Ordering::SeqCst);
         team.count_done(others + 1);
-        self.wait(TaskFilter::Any, &|| {
+        self.wait(Wait::RegionEnd, TaskFilter::Any, &|| {
             team.ends.gone.load(Ordering::SeqCst) + 1 == team.size
         });
         retract();
@@ -328,7 +332,7 @@ impl Context {
             team.wake_all();
         } else {
             self.make_members_stealable();
-            self.wait(TaskFilter::Any, &|| {
+            self.wait(Wait::Barrier, TaskFilter::Any, &|| {
                 watched.generation.load(Ordering::SeqCst) != generation || team.is_cancelled()
             });
         }
@@ -414,6 +418,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        self.member.record().end();
         if let Some(local) = self.local.take() {
             self.member.local.put(local);
         }

@@ -74,6 +74,11 @@ impl RegionLength {
         self.opened_generation.store(generation, Ordering::Relaxed);
     }
 
+    /// Where [`opened_ns`](Self::opened_ns) is.
+    pub(super) fn opened_at(&self) -> usize {
+        std::ptr::from_ref(&self.opened_ns).addr()
+    }
+
     /// When the region began; 0 if nobody has said.
     #[inline]
     pub(super) fn opened_ns(&self) -> u64 {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use margay_sys_os::fence;
+use margay_sys_threads::inspect::Wait;
 
 use super::Context;
 use crate::affinity;
@@ -56,9 +57,11 @@ impl TaskThief {
 impl Context {
     /// Waits under a key until a condition holds; others run meanwhile. The member that makes it true wakes
     /// the key.
-    pub(crate) fn wait_until(&self, key: usize, condition: &dyn Fn() -> bool) {
+    pub(crate) fn wait_until(&self, what: Wait, key: usize, condition: &dyn Fn() -> bool) {
         if !condition() {
-            self.runtime().scheduler.wait_until(key, condition);
+            let scheduler = &self.runtime().scheduler;
+            let wait = || scheduler.wait_until(key, condition);
+            self.member.record().waiting(what, wait);
             affinity::keep_bound(self);
         }
     }
@@ -96,7 +99,7 @@ impl Context {
                 spins += 1;
             } else if !done() {
                 node.children.start_waiting();
-                self.sleep(filter, done, true);
+                self.sleep(Wait::Tasks, filter, done, true);
                 node.children.stop_waiting();
                 spins = 0;
             }
@@ -116,7 +119,7 @@ impl Context {
     }
 
     /// Waits for `done`. The member that makes it true wakes this one.
-    pub(crate) fn wait(&self, filter: TaskFilter, done: &dyn Fn() -> bool) {
+    pub(crate) fn wait(&self, what: Wait, filter: TaskFilter, done: &dyn Fn() -> bool) {
         // Without tasks the end is mostly near, and a sleeping member has to be woken by one that
         // is busy.
         let has_tasks = || self.team.tasks.has_tasks.load(Ordering::Relaxed);
@@ -125,7 +128,8 @@ impl Context {
         }
         if !has_tasks() {
             let scheduler = &self.runtime().scheduler;
-            if scheduler.spin_until(&|| done() || has_tasks()) && done() {
+            let spin = || scheduler.spin_until(&|| done() || has_tasks());
+            if self.member.record().waiting(what, spin) && done() {
                 return;
             }
         }
@@ -138,7 +142,7 @@ impl Context {
             } else if has_tasks() && spins < SPINS && self.spin_for(SPIN_NS, done) {
                 spins += 1;
             } else if !done() {
-                self.sleep(filter, done, has_tasks());
+                self.sleep(what, filter, done, has_tasks());
                 spins = 0;
             }
         }
@@ -161,7 +165,7 @@ impl Context {
     }
 
     /// Sleeps until `done`, or until there may be a task. If `spins`, this has not spun for long before.
-    fn sleep(&self, filter: TaskFilter, done: &dyn Fn() -> bool, spins: bool) {
+    fn sleep(&self, what: Wait, filter: TaskFilter, done: &dyn Fn() -> bool, spins: bool) {
         let (team, member) = (self.team, self.member);
         let is_constrained = filter.ancestor().is_some();
         let sleepers = if is_constrained {
@@ -189,9 +193,11 @@ impl Context {
         let has_wakeup = || member.has_wakeup.load(Ordering::SeqCst);
         let is_over = || done() || has_wakeup();
         if spins {
-            self.wait_until(member.key(), &is_over);
+            self.wait_until(what, member.key(), &is_over);
         } else if !is_over() {
-            self.runtime().scheduler.park_until(member.key(), &is_over);
+            let scheduler = &self.runtime().scheduler;
+            let park = || scheduler.park_until(member.key(), &is_over);
+            member.record().waiting(what, park);
             affinity::keep_bound(self);
         }
         sleepers.fetch_sub(1, Ordering::SeqCst);
