@@ -192,6 +192,7 @@ impl Context {
     /// runs those that are ready, and lets others finish some, so that what a task needs is still in a
     /// cache when it runs. Waits for nothing in particular: what they wait for may be this task.
     #[cold]
+    #[inline(never)]
     fn keep_pace(&self) {
         let children = &self.frame.get().children;
         let filter = TaskFilter::Descendants(self.task.get());
@@ -292,8 +293,8 @@ impl Context {
 
     /// Executes a deferred task.
     pub(crate) fn run(&self, mut task: Box<Task>) {
-        if let Some(range) = task.range.take() {
-            self.run_range(task, range);
+        if task.range.is_some() {
+            self.run_range(task);
             return;
         }
         let node = task.node;
