@@ -204,6 +204,15 @@ fn tasks() {
 }
 
 #[test]
+fn taskloops_of_tiny_tasks() {
+    let folder = scratch();
+    let executable = compile("taskloops.c", &["-fopenmp"], folder.path());
+    for members in ["1", "2", "7"] {
+        passes(&executable, &[("OMP_NUM_THREADS", members)]);
+    }
+}
+
+#[test]
 fn cancelled_regions_use_up_no_memory() {
     let folder = scratch();
     let executable = compile("cancelled.c", &["-fopenmp"], folder.path());

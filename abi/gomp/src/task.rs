@@ -92,7 +92,9 @@ pub unsafe extern "C-unwind" fn GOMP_task(
         },
     };
     // SAFETY: by the caller's promise.
-    let call = unsafe { TaskCall::new(body, data, copy, size as usize, align as usize) };
+    let mut call = unsafe { TaskCall::new(body, data, copy, size as usize, align as usize) };
+    // By reference: what has just been written by words is read by larger ones when it is moved, which waits for the writes.
+    let call = &mut call;
     with(|context| {
         if flags & (DEPEND | DETACH) == 0 {
             context.task(call, clauses, &[], None);

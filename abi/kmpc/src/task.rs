@@ -98,8 +98,8 @@ pub(crate) unsafe fn create(
     };
     let at = data;
     // SAFETY: as above.
-    let call = unsafe { TaskData::call(&mut data) };
-    if !context.task(call, clauses, named, event) {
+    let mut call = unsafe { TaskData::call(&mut data) };
+    if !context.task(&mut call, clauses, named, event) {
         // SAFETY: as above: nobody else has it.
         unsafe { TaskData::finish(at, number(context)) };
     }

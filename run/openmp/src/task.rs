@@ -129,7 +129,7 @@ impl Context {
     /// where none is created, since the construct is cancelled.
     pub fn task(
         &self,
-        call: TaskCall<'_>,
+        call: &mut TaskCall<'_>,
         clauses: TaskClauses,
         accesses: &[(usize, Access)],
         event: Option<Arc<Event>>,
@@ -149,7 +149,7 @@ impl Context {
         let parent = self.frame.get();
         let mut task = self.new_task(self.new_node(parent));
         parent.children.add_child();
-        task.frame.load(&call);
+        task.frame.load(call);
         task.is_final = is_final;
         task.has_objects = call.has_objects();
         task.icv = self.icv.get();
@@ -194,6 +194,7 @@ impl Context {
     /// runs those that are ready, and lets others finish some, so that what a task needs is still in a
     /// cache when it runs. Waits for nothing in particular: what they wait for may be this task.
     #[cold]
+    #[inline(never)]
     fn keep_pace(&self) {
         let children = &self.frame.get().children;
         let filter = TaskFilter::Descendants(self.task.get());
@@ -237,13 +238,17 @@ impl Context {
     }
 
     /// Runs a task in its creator's place.
-    fn run_undeferred(&self, call: TaskCall<'_>, is_final: bool, event: Option<Arc<Event>>) {
+    fn run_undeferred(&self, call: &mut TaskCall<'_>, is_final: bool, event: Option<Arc<Event>>) {
+        if event.is_none() && !call.copies() && self.inherited.borrow().reductions.is_none() {
+            self.run_in_place(call, is_final);
+            return;
+        }
         let node = self.new_child(event.as_ref());
         let inherited = self.inherited.borrow().clone();
         // The arguments are the creator's: they are copied before the task is entered.
         let copied = call.copies().then(|| {
             let mut task = self.new_task(node);
-            task.frame.load(&call);
+            task.frame.load(call);
             task
         });
         let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
@@ -261,10 +266,37 @@ impl Context {
         complete(Some(self), self.team, node);
     }
 
+    /// The same where nothing has to be kept beside what the creator has on its stack.
+    fn run_in_place(&self, call: &mut TaskCall<'_>, is_final: bool) {
+        let parent = self.frame.get();
+        // Counted as a child only if it outlives the call: until then its parent, below it on this stack, neither waits nor ends.
+        let node = self.new_node(parent);
+        node.owner.set(Some(self.member), Ordering::Relaxed);
+        let group = self.inherited.borrow().group;
+        let icv = self.icv.get();
+        let (task, was_final) = (self.task.replace(node), self.is_final.replace(is_final));
+        self.frame.set(node);
+        call.call_in_place();
+        self.task.set(task);
+        self.frame.set(parent);
+        self.icv.set(icv);
+        self.is_final.set(was_final);
+        let mut inherited = self.inherited.borrow_mut();
+        inherited.group = group;
+        inherited.reductions = None;
+        drop(inherited);
+        if node.children.is_alone() {
+            recycle(Some(self), self.team, node);
+        } else {
+            parent.children.add_child();
+            complete(Some(self), self.team, node);
+        }
+    }
+
     /// Executes a deferred task.
     pub(crate) fn run(&self, mut task: Box<Task>) {
-        if let Some(range) = task.range.take() {
-            self.run_range(task, range);
+        if task.range.is_some() {
+            self.run_range(task);
             return;
         }
         let node = task.node;

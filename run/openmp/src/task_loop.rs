@@ -192,7 +192,9 @@ impl Context {
     }
 
     /// Executes some tasks of a loop, and leaves the others to who comes first.
-    pub(crate) fn run_range(&self, mut task: Box<Task>, mut range: LoopRange) {
+    #[inline(never)]
+    pub(crate) fn run_range(&self, mut task: Box<Task>) {
+        let mut range = task.range.take().expect("the task stands for a range");
         let number = range.number;
         while range.len() > 0 {
             while range.len() > self.local().loop_pace.of(number) {

@@ -160,6 +160,8 @@ pub struct TaskCall<'c> {
     align: usize,
     begins_with_bounds: bool,
     owns_block: bool,
+    /// The body has been called with the arguments where they are.
+    is_used_up: bool,
     call: PhantomData<&'c ()>,
 }
 
@@ -186,6 +188,7 @@ impl<'c> TaskCall<'c> {
             align: align.max(1),
             begins_with_bounds: false,
             owns_block: false,
+            is_used_up: false,
             call: PhantomData,
         }
     }
@@ -236,10 +239,15 @@ impl<'c> TaskCall<'c> {
         self.size <= size_of::<[usize; INLINE_WORDS]>() && self.align <= INLINE_ALIGN
     }
 
-    /// Runs the body on the arguments where they are. Only for tasks without a copying function.
+    /// Runs the body on the arguments where they are. Only for tasks without a copying function, and once.
+    ///
+    /// # Panics
+    /// When there is such a function, or the second time.
     #[inline]
-    pub fn call_in_place(self) {
-        assert!(self.copy.is_none(), "the arguments have to be copied");
+    pub fn call_in_place(&mut self) {
+        assert!(!self.copies(), "the arguments have to be copied");
+        assert!(!self.is_used_up, "the arguments are used up");
+        self.is_used_up = true;
         // SAFETY: by the promise of `new`; the bytes are there until the creating call returns.
         outside(|| unsafe { (self.body)(self.data) });
     }
@@ -295,8 +303,12 @@ impl Frame {
     }
 
     /// Copies the arguments of `call` here.
+    ///
+    /// # Panics
+    /// When they are used up.
     #[inline]
     pub fn load(&mut self, call: &TaskCall<'_>) {
+        assert!(!call.is_used_up, "the arguments are used up");
         if !call.is_small() {
             self.make_room(call.size, call.align);
         } else if !self.large.is_empty() {
