@@ -3,6 +3,7 @@
 use std::ffi::{c_long, c_uint};
 
 use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
+use margay_core_openmp::tools::Work;
 use margay_run_openmp::team::Context;
 use margay_run_openmp::work::{Loop, ShareOptions};
 
@@ -41,6 +42,7 @@ unsafe fn start(
     };
     with(|context| {
         context.begin_share(Some(share), ShareOptions::default(), None);
+        context.tell_work(Work::Loop);
         // SAFETY: by the caller's promise.
         unsafe { next(context, first, end) }
     })
@@ -154,6 +156,7 @@ unsafe fn start_with_all(
     with(|context| {
         // SAFETY: by the caller's promise.
         unsafe { begin_share(context, Some(share), reductions, memory, counts) };
+        context.tell_work(Work::Loop);
         if first.is_null() {
             return true;
         }

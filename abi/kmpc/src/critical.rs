@@ -7,6 +7,8 @@
 use std::ffi::{c_int, c_void};
 
 use margay_abi_omp::runtime::{runtime, with};
+use margay_abi_omp::tools::mutex;
+use margay_core_openmp::tools::{Mutex, Sync};
 use margay_run_openmp::lock;
 
 use crate::{CriticalName, Ident};
@@ -20,20 +22,20 @@ pub unsafe extern "C-unwind" fn __kmpc_critical(
     name: *mut CriticalName,
 ) {
     // SAFETY: by the caller's promise.
-    lock::set(unsafe { &(*name)[0] }, runtime);
+    mutex::set(unsafe { &(*name)[0] }, Mutex::Critical, 0);
 }
 
 /// # Safety
 /// As above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __kmpc_critical_with_hint(
-    loc: *const Ident,
-    gtid: c_int,
+    _: *const Ident,
+    _: c_int,
     name: *mut CriticalName,
-    _hint: u32,
+    hint: u32,
 ) {
     // SAFETY: by the caller's promise.
-    unsafe { __kmpc_critical(loc, gtid, name) };
+    mutex::set(unsafe { &(*name)[0] }, Mutex::Critical, hint);
 }
 
 /// # Safety
@@ -45,7 +47,7 @@ pub unsafe extern "C-unwind" fn __kmpc_end_critical(
     name: *mut CriticalName,
 ) {
     // SAFETY: by the caller's promise.
-    lock::unset(unsafe { &(*name)[0] }, runtime);
+    mutex::unset(unsafe { &(*name)[0] }, Mutex::Critical);
 }
 
 /// What the caller is to do: combine its values with the shared ones and say so, or combine them by
@@ -106,7 +108,7 @@ macro_rules! reductions {
             // SAFETY: by the caller's promise.
             unsafe { end_reduce(name) };
             if $waits {
-                with(margay_run_openmp::team::Context::barrier);
+                with(|context| context.barrier_of(Sync::BarrierImplementation));
             }
         }
     )*};

@@ -6,6 +6,7 @@ use margay_abi_omp::runtime::with;
 use margay_core_openmp::doacross::Dimension;
 use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
 use margay_core_openmp::static_loop::{Bounds, StaticCut};
+use margay_core_openmp::tools::Work;
 use margay_run_openmp::icv::UNSET_SCHEDULE;
 use margay_run_openmp::team::Context;
 use margay_run_openmp::work::{Chunk, Loop, ShareOptions};
@@ -88,6 +89,7 @@ fn begin(bounds: Bounds, number: i32, chunk: i64) {
             is_ordered,
         };
         context.begin_share(Some(share), ShareOptions::default(), None);
+        context.tell_work(Work::Loop);
     });
 }
 
@@ -187,6 +189,7 @@ pub extern "C-unwind" fn __kmpc_sections_init(_: *const Ident, _: c_int) -> c_in
             is_ordered: false,
         };
         context.begin_share(Some(share), ShareOptions::default(), None);
+        context.tell_work(Work::Sections);
     });
     0
 }

@@ -13,6 +13,7 @@ use margay_sys_threads::static_ref::StaticRef;
 use crate::node::TaskNode;
 use crate::task::Task;
 use crate::team::Member;
+use crate::tool::{Event, TaskTool, Tool};
 
 /// What a task does with an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +177,7 @@ pub fn enter(
     parent: &'static TaskNode,
     task: Box<Task>,
     accesses: &[(usize, Access)],
+    tool: Option<&Tool>,
 ) -> Option<Box<Task>> {
     let node = task.node;
     node.has_dependence.store(true, Ordering::Relaxed);
@@ -189,6 +191,8 @@ pub fn enter(
         lock(node).pending += 1;
         if !predecessor.add(&Successor::Task(node)) {
             lock(node).pending -= 1;
+        } else if let Some(tool) = tool {
+            tell(tool, predecessor, &node.tool);
         }
     }
     let mut dependence = lock(node);
@@ -207,6 +211,7 @@ pub fn wait_for(
     parent: &'static TaskNode,
     accesses: &[(usize, Access)],
     member: &'static Member,
+    told: Option<(&Tool, &TaskTool)>,
 ) -> Option<Arc<DependenceWaiter>> {
     parent.has_siblings.store(true, Ordering::Relaxed);
     let predecessors = siblings(parent).predecessors(accesses, None);
@@ -218,9 +223,19 @@ pub fn wait_for(
         waiter.pending.fetch_add(1, Ordering::SeqCst);
         if !predecessor.add(&Successor::Waiter(Arc::clone(&waiter))) {
             waiter.pending.fetch_sub(1, Ordering::SeqCst);
+        } else if let Some((tool, waiting)) = told {
+            tell(tool, predecessor, waiting);
         }
     }
     (waiter.pending.load(Ordering::SeqCst) != 0).then_some(waiter)
+}
+
+#[cold]
+fn tell(tool: &Tool, predecessor: Predecessor, after: &TaskTool) {
+    (tool.raise)(&Event::TaskDependence {
+        before: &predecessor.node.tool,
+        after,
+    });
 }
 
 /// A task is over: calls `ready` with each task for which it was the last predecessor, and wakes

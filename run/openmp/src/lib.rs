@@ -22,6 +22,7 @@ mod scheduler;
 pub mod task;
 pub mod team;
 mod tls;
+pub mod tool;
 pub mod work;
 
 pub use depend::Access;

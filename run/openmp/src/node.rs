@@ -14,6 +14,7 @@ use margay_sys_threads::static_ref::StaticRef;
 
 use crate::depend::{Dependence, Siblings};
 use crate::team::Member;
+use crate::tool::TaskTool;
 
 /// See the module.
 #[derive(Debug)]
@@ -43,6 +44,7 @@ pub struct TaskNode {
     pub has_siblings: AtomicBool,
     /// Dependences among its children.
     pub siblings: Mutex<Siblings>,
+    pub tool: TaskTool,
 }
 
 /// The nodes of a process.
@@ -96,6 +98,7 @@ impl TaskNode {
             dependence: Mutex::default(),
             has_siblings: AtomicBool::new(false),
             siblings: Mutex::default(),
+            tool: TaskTool::default(),
         }))
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_core_openmp::schedule::Iterations;
 use margay_core_openmp::taskloop::{Cut, Tasks};
+use margay_core_openmp::tools::{Sync, TaskStatus, Work};
 use margay_sys_threads::child_count::{CHILD, CHILD_AND_NODE, CHILD_NODE, NextStep};
 use margay_sys_threads::outlined::{Frame, Table, TaskCall};
 use margay_sys_threads::static_ref::StaticRef;
@@ -16,6 +17,7 @@ use crate::node::TaskNode;
 use crate::reduction::{FoundCopy, Reductions};
 use crate::runtime::Runtime;
 use crate::team::{Context, Member, TaskFilter, Team};
+use crate::tool::{TaskTool, Tool, task_flags};
 
 /// A deferred task: its body, and the control variables and constructs in force for it.
 #[derive(Debug)]
@@ -47,6 +49,8 @@ pub struct TaskClauses {
     pub is_undeferred: bool,
     pub is_final: bool,
     pub priority: u32,
+    /// Others, as a tool knows them.
+    pub told: u32,
 }
 
 /// The event of a task with `detach`. The task is over when its body has run and the event is
@@ -135,7 +139,14 @@ impl Context {
             || (self.team.size == 1 && event.is_none() && accesses.is_empty());
         if at_once || (accesses.is_empty() && event.is_none() && self.has_many_children()) {
             self.wait_for_accesses(accesses);
-            self.run_undeferred(call, is_final, event);
+            self.run_undeferred(
+                call,
+                TaskClauses {
+                    is_final,
+                    ..clauses
+                },
+                event,
+            );
             return true;
         }
         let parent = self.frame.get();
@@ -151,10 +162,14 @@ impl Context {
             event.bind(task.node, self.team);
         }
         task.event = event;
+        if let Some(tool) = self.tool {
+            let flags = task_flags(false, is_final, clauses.told);
+            self.tell_task_created(tool, task.node, flags, accesses);
+        }
         let ready = if accesses.is_empty() {
             Some(task)
         } else {
-            depend::enter(self.task.get(), task, accesses)
+            depend::enter(self.task.get(), task, accesses, self.tool)
         };
         match ready {
             // With an event or dependences. No other member would run it, and the event may be
@@ -187,8 +202,13 @@ impl Context {
     }
 
     /// Runs a task in its creator's place.
-    fn run_undeferred(&self, call: TaskCall<'_>, is_final: bool, event: Option<Arc<Event>>) {
+    fn run_undeferred(&self, call: TaskCall<'_>, clauses: TaskClauses, event: Option<Arc<Event>>) {
+        let is_final = clauses.is_final;
         let node = self.new_child(event.as_ref());
+        if let Some(tool) = self.tool {
+            let flags = task_flags(true, is_final, clauses.told);
+            self.tell_task_created(tool, node, flags, &[]);
+        }
         let inherited = self.inherited.borrow().clone();
         // The arguments are the creator's: they are copied before the task is entered.
         let copied = call.copies().then(|| {
@@ -197,18 +217,29 @@ impl Context {
             task
         });
         let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
-        match copied {
-            Some(mut task) => {
-                task.frame.call();
+        match (copied, self.tool) {
+            (Some(mut task), _) => {
+                self.call(&mut task);
                 self.free_task(task);
             }
-            None => call.call_in_place(),
+            (None, None) => call.call_in_place(),
+            (None, Some(_)) => call.call_in_place_for_tool(node.tool.exit_frame()),
         }
         if let Some(event) = event {
             event.wait(self);
         }
-        self.leave_task(saved);
+        self.leave_task(saved, TaskStatus::Complete);
+        self.tell_undeferred_over();
         complete(Some(self), self.team, node);
+    }
+
+    /// Calls the body of the current task.
+    #[inline]
+    fn call(&self, task: &mut Task) {
+        match self.tool {
+            None => task.frame.call(),
+            Some(_) => task.frame.call_for_tool(task.node.tool.exit_frame()),
+        }
     }
 
     /// Executes a deferred task.
@@ -220,14 +251,22 @@ impl Context {
         let is_cancelled = self.team.is_cancelled() || group.is_some_and(is_group_cancelled);
         if is_cancelled && !task.has_objects {
             task.frame.discard();
+            if let Some(tool) = self.tool {
+                self.tell_discarded(tool, node);
+            }
             // Its body, which never runs, would have had the event fulfilled.
             if let Some(event) = event.take() {
                 drop(self.runtime().events.take(event.number));
             }
         } else {
             let saved = self.enter_task(node, task.icv, task.is_final, inherited);
-            task.frame.call();
-            self.leave_task(saved);
+            self.call(&mut task);
+            let status = match &event {
+                Some(event) if !event.is_fulfilled() => TaskStatus::Detach,
+                _ if is_cancelled => TaskStatus::Cancel,
+                _ => TaskStatus::Complete,
+            };
+            self.leave_task(saved, status);
         }
         self.free_task(task);
         if let Some(event) = event
@@ -248,6 +287,9 @@ impl Context {
         inherited: Inherited,
     ) -> SavedTask {
         node.owner.set(Some(self.member), Ordering::Relaxed);
+        if let Some(tool) = self.tool {
+            self.tell_switch(tool, self.task.get(), TaskStatus::Switch, node);
+        }
         SavedTask {
             task: self.task.replace(node),
             frame: self.frame.replace(node),
@@ -258,7 +300,10 @@ impl Context {
     }
 
     #[inline]
-    pub(crate) fn leave_task(&self, saved: SavedTask) {
+    pub(crate) fn leave_task(&self, saved: SavedTask, status: TaskStatus) {
+        if let Some(tool) = self.tool {
+            self.tell_switch(tool, self.task.get(), status, saved.task);
+        }
         self.task.set(saved.task);
         self.frame.set(saved.frame);
         self.icv.set(saved.icv);
@@ -268,6 +313,13 @@ impl Context {
 
     /// `taskwait`: waits for the children of the current task.
     pub fn taskwait(&self) {
+        match self.tool {
+            None => self.wait_for_children(),
+            Some(tool) => self.tell_wait(tool, Sync::Taskwait, || self.wait_for_children()),
+        }
+    }
+
+    fn wait_for_children(&self) {
         let task = self.task.get();
         let mut frame = self.frame.get();
         loop {
@@ -291,8 +343,21 @@ impl Context {
         if accesses.is_empty() {
             return;
         }
+        match self.tool {
+            None => self.wait_for_predecessors(accesses, None),
+            Some(tool) => self.tell_wait_for_accesses(tool, accesses, |waiting| {
+                self.wait_for_predecessors(accesses, Some((tool, waiting)));
+            }),
+        }
+    }
+
+    fn wait_for_predecessors(
+        &self,
+        accesses: &[(usize, Access)],
+        told: Option<(&Tool, &TaskTool)>,
+    ) {
         let task = self.task.get();
-        if let Some(waiter) = depend::wait_for(task, accesses, self.member) {
+        if let Some(waiter) = depend::wait_for(task, accesses, self.member, told) {
             self.wait(TaskFilter::Descendants(task), &|| {
                 waiter.pending.load(Ordering::SeqCst) == 0
             });
@@ -316,6 +381,11 @@ impl Context {
         let outer = self.inherited.borrow_mut().group.replace(node);
         node.outer_group.set(outer, Ordering::Relaxed);
         self.frame.set(node);
+        if let Some(tool) = self.tool
+            && !is_workshare
+        {
+            self.tell_group_begins(tool, node);
+        }
     }
 
     /// Ends the innermost taskgroup: waits for its tasks and all below them.
@@ -324,10 +394,18 @@ impl Context {
         if std::ptr::eq(node, self.task.get()) {
             return;
         }
-        if !node.children.is_alone() {
-            self.wait_on_node(node, TaskFilter::Descendants(self.task.get()), &|| {
-                node.children.is_alone()
-            });
+        let wait = || {
+            if !node.children.is_alone() {
+                self.wait_on_node(node, TaskFilter::Descendants(self.task.get()), &|| {
+                    node.children.is_alone()
+                });
+            }
+        };
+        match self.tool {
+            Some(tool) if !node.is_workshare.load(Ordering::Relaxed) => {
+                self.tell_group_ends(tool, wait);
+            }
+            _ => wait(),
         }
         let outer = node.outer_group.get(Ordering::Relaxed);
         self.inherited.borrow_mut().group = outer;
@@ -365,7 +443,7 @@ impl Context {
         inherited.reductions = outer;
         drop(inherited);
         if !is_cancelled {
-            self.barrier();
+            self.barrier_of(Sync::BarrierWorkshare);
         }
     }
 
@@ -419,12 +497,14 @@ impl Context {
             }
         }
         if !self.is_cancelled() {
+            self.tell_counted_work(|| (Work::Taskloop, iterations.count));
             let tasks = Tasks::cut(iterations.count, cut, u64::from(self.team.size));
             for number in 0..tasks.tasks {
                 let (first, end) = tasks.of(number);
                 let bounds = (iterations.value(first), iterations.value(end));
                 self.taskloop_task(&call, clauses, bounds);
             }
+            self.tell_work_over();
         }
         if group.is_some() {
             self.end_group();
@@ -443,11 +523,16 @@ impl Context {
         let mut task = self.new_task(node);
         task.frame.load(call);
         task.frame.set_bounds(first, end);
+        if let Some(tool) = self.tool {
+            let flags = task_flags(at_once, is_final, clauses.told);
+            self.tell_task_created(tool, node, flags, &[]);
+        }
         if at_once {
             let inherited = self.inherited.borrow().clone();
             let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
-            task.frame.call();
-            self.leave_task(saved);
+            self.call(&mut task);
+            self.leave_task(saved, TaskStatus::Complete);
+            self.tell_undeferred_over();
             self.free_task(task);
             complete(Some(self), self.team, node);
             return;
@@ -597,12 +682,16 @@ impl Event {
         self.state.fetch_or(BODY_RUN, Ordering::SeqCst) & FULFILLED == 0
     }
 
+    fn is_fulfilled(&self) -> bool {
+        self.state.load(Ordering::SeqCst) & FULFILLED != 0
+    }
+
     /// The body of an undeferred task has run: waits for the event.
     pub(crate) fn wait(&self, context: &Context) {
         // Fulfilling the event wakes the waiter, which completes the task.
         self.waiter.set(Some(context.member), Ordering::SeqCst);
         context.wait(TaskFilter::Descendants(context.task.get()), &|| {
-            self.state.load(Ordering::SeqCst) & FULFILLED != 0
+            self.is_fulfilled()
         });
     }
 }

@@ -23,6 +23,7 @@ use crate::runtime::Runtime;
 use crate::scheduler::{PublishedOffer, RetractedOffer, STEAL_DELAY_NS};
 use crate::task::Task;
 use crate::tls::PersistentBlocks;
+use crate::tool::TeamTool;
 use crate::work::{Loop, WorkShares};
 use margay_sys_threads::claims::Claims;
 
@@ -57,6 +58,7 @@ pub struct Team {
     initial: InitialThread,
     offer: OnceLock<Arc<TeamOffer>>,
     length: RegionLength,
+    pub(crate) tool: TeamTool,
 }
 
 /// Where a region is among the regions around it.
@@ -248,6 +250,7 @@ impl Team {
             },
             offer: OnceLock::new(),
             length: RegionLength::new(),
+            tool: TeamTool::new(),
         }));
         for (member, local) in team.members.iter().zip(locals) {
             member.team.set(Some(team), Ordering::Relaxed);
@@ -447,6 +450,9 @@ impl Team {
                         context.wait(TaskFilter::Any, &|| {
                             self.ends.done.load(Ordering::SeqCst) == self.size
                         });
+                    }
+                    if let Some(tool) = context.tool {
+                        context.tell_member_over(tool);
                     }
                     next
                 })

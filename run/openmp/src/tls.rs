@@ -34,6 +34,8 @@ impl Default for PersistentBlocks {
 #[derive(Debug, Default)]
 pub(crate) struct TlsBlocks {
     nested: Mutex<NestedBlocks>,
+    /// All that were made, for tools.
+    made: Mutex<Vec<Block>>,
     has_warned: OnceLock<()>,
 }
 
@@ -124,7 +126,18 @@ impl TlsBlocks {
                 );
             });
         }
-        made.map(|block| &*Box::leak(Box::new(block)))
+        let made: Block = Box::leak(Box::new(made?));
+        lock(&self.made).push(made);
+        Some(made)
+    }
+
+    /// Runs `f` with each block that no member has now.
+    pub(crate) fn in_idle(&self, f: impl Fn()) {
+        let all = lock(&self.made).clone();
+        for block in all {
+            // One that is used, or has ended, is passed over.
+            let _ = block.with_idle(&f);
+        }
     }
 }
 

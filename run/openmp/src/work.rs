@@ -287,6 +287,16 @@ impl Position {
         }
     }
 
+    /// Whether it is in a loop.
+    pub(crate) fn has_loop(&self) -> bool {
+        self.share.get().is_some()
+    }
+
+    /// The iterations of its loop.
+    pub(crate) fn iterations(&self) -> u64 {
+        self.share.get().map_or(0, |share| share.iterations.count)
+    }
+
     pub(crate) fn leave(&self, team: &Team) {
         self.work.get().leave(team);
     }
@@ -452,6 +462,7 @@ impl Context {
             self.pass_turn();
         }
         self.work.doacross.replace(None);
+        self.tell_work_over();
     }
 
     /// Waits for the turn of this member's iterations in the ordered regions.
