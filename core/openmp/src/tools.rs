@@ -190,8 +190,8 @@ pub const CANCEL_DISCARDED_TASK: u32 = 0x40;
 pub const FRAME_RUNTIME_CFA: i32 = 0x10;
 pub const FRAME_RUNTIME_POINTER: i32 = 0x20;
 
-/// The states, with the names that the standard gives them, in ascending order.
-pub const STATES: [(State, &std::ffi::CStr); 15] = [
+/// The states that a tool may enumerate, with the names that the standard gives them, in ascending order.
+pub const STATES: [(State, &std::ffi::CStr); 14] = [
     (State::WorkSerial, c"ompt_state_work_serial"),
     (State::WorkParallel, c"ompt_state_work_parallel"),
     (State::WorkReduction, c"ompt_state_work_reduction"),
@@ -218,7 +218,6 @@ pub const STATES: [(State, &std::ffi::CStr); 15] = [
     (State::WaitCritical, c"ompt_state_wait_critical"),
     (State::WaitAtomic, c"ompt_state_wait_atomic"),
     (State::WaitOrdered, c"ompt_state_wait_ordered"),
-    (State::Undefined, c"ompt_state_undefined"),
 ];
 
 impl Sync {

@@ -123,9 +123,12 @@ fn begin_thread(event: &Event<'_>) {
 #[inline(never)]
 pub fn thread_over() {
     let data = thread_data();
-    if THREAD.with(|thread| thread.has_begun.replace(false)) {
+    if !data.is_null() {
         call!(Callback::ThreadEnd, (data => Data));
-        THREAD.with(|thread| thread.data.store(0, Ordering::Relaxed));
+        THREAD.with(|thread| {
+            thread.data.store(0, Ordering::Relaxed);
+            thread.has_begun.set(false);
+        });
     }
 }
 
