@@ -9,6 +9,7 @@ use margay_run_openmp::work::{Loop, ShareOptions};
 
 use crate::share::{begin_share, decode};
 use margay_abi_omp::runtime::with;
+use margay_abi_omp::tools::mutex;
 
 /// Passes the next iterations of the member to the program.
 ///
@@ -371,9 +372,11 @@ waits! { GOMP_doacross_wait GOMP_doacross_ull_wait }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_ordered_start() {
-    with(Context::start_ordered);
+    mutex::start_ordered();
 }
 
 /// The turn passes on with the member's iterations, not with each ordered region.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn GOMP_ordered_end() {}
+pub extern "C-unwind" fn GOMP_ordered_end() {
+    mutex::end_ordered();
+}

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use margay_abi_omp::runtime::with;
+use margay_abi_omp::tools::mutex;
 use margay_core_openmp::doacross::Dimension;
 use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
 use margay_core_openmp::static_loop::{Bounds, StaticCut};
@@ -208,11 +209,13 @@ pub extern "C-unwind" fn __kmpc_end_sections(_: *const Ident, _: c_int) {
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_ordered(_: *const Ident, _: c_int) {
-    with(Context::start_ordered);
+    mutex::start_ordered();
 }
 
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_end_ordered(_: *const Ident, _: c_int) {}
+pub extern "C-unwind" fn __kmpc_end_ordered(_: *const Ident, _: c_int) {
+    mutex::end_ordered();
+}
 
 /// `struct kmp_dim`
 #[derive(Clone, Copy, Debug)]

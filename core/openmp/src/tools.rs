@@ -189,6 +189,8 @@ pub const CANCEL_DISCARDED_TASK: u32 = 0x40;
 /// Of `ompt_frame_flag_t`: a frame of the library, by its canonical address or by its frame pointer.
 pub const FRAME_RUNTIME_CFA: i32 = 0x10;
 pub const FRAME_RUNTIME_POINTER: i32 = 0x20;
+/// The same for a frame of the program.
+pub const FRAME_PROGRAM_POINTER: i32 = 0x21;
 
 /// The states that a tool may enumerate, with the names that the standard gives them, in ascending order.
 pub const STATES: [(State, &std::ffi::CStr); 14] = [

@@ -5,7 +5,6 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use margay_core_openmp::doacross::Dimension;
-use margay_core_openmp::tools::TaskStatus;
 
 use crate::task::{Event, SavedTask, TaskClauses, complete};
 use crate::team::{Context, Request};
@@ -101,7 +100,7 @@ impl Context {
         if let Some(event) = last.event {
             event.wait(self);
         }
-        self.leave_task(last.saved, TaskStatus::Complete);
+        self.leave_task(last.saved, self.status_at_end());
         self.tell_undeferred_over();
         complete(Some(self), self.team, node);
     }

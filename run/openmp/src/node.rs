@@ -98,7 +98,7 @@ impl TaskNode {
             dependence: Mutex::default(),
             has_siblings: AtomicBool::new(false),
             siblings: Mutex::default(),
-            tool: TaskTool::default(),
+            tool: TaskTool::new(),
         }))
     }
 

@@ -228,7 +228,7 @@ impl Context {
         if let Some(event) = event {
             event.wait(self);
         }
-        self.leave_task(saved, TaskStatus::Complete);
+        self.leave_task(saved, self.status_at_end());
         self.tell_undeferred_over();
         complete(Some(self), self.team, node);
     }
@@ -263,8 +263,7 @@ impl Context {
             self.call(&mut task);
             let status = match &event {
                 Some(event) if !event.is_fulfilled() => TaskStatus::Detach,
-                _ if is_cancelled => TaskStatus::Cancel,
-                _ => TaskStatus::Complete,
+                _ => self.status_at_end(),
             };
             self.leave_task(saved, status);
         }
@@ -288,7 +287,7 @@ impl Context {
     ) -> SavedTask {
         node.owner.set(Some(self.member), Ordering::Relaxed);
         if let Some(tool) = self.tool {
-            self.tell_switch(tool, self.task.get(), TaskStatus::Switch, node);
+            self.tell_starts(tool, node);
         }
         SavedTask {
             task: self.task.replace(node),
@@ -302,7 +301,7 @@ impl Context {
     #[inline]
     pub(crate) fn leave_task(&self, saved: SavedTask, status: TaskStatus) {
         if let Some(tool) = self.tool {
-            self.tell_switch(tool, self.task.get(), status, saved.task);
+            self.tell_ends(tool, status, saved.task);
         }
         self.task.set(saved.task);
         self.frame.set(saved.frame);
@@ -366,6 +365,13 @@ impl Context {
 
     /// `taskyield`: executes another task, if there is one.
     pub fn taskyield(&self) {
+        match self.tool {
+            None => self.run_another(),
+            Some(tool) => self.tell_yield(tool, || self.run_another()),
+        }
+    }
+
+    fn run_another(&self) {
         match self.find(TaskFilter::Descendants(self.task.get())) {
             Some(task) => self.run(task),
             None => self.yield_now(),
@@ -384,7 +390,7 @@ impl Context {
         if let Some(tool) = self.tool
             && !is_workshare
         {
-            self.tell_group_begins(tool, node);
+            self.tell_group_begins(tool);
         }
     }
 
@@ -531,7 +537,7 @@ impl Context {
             let inherited = self.inherited.borrow().clone();
             let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
             self.call(&mut task);
-            self.leave_task(saved, TaskStatus::Complete);
+            self.leave_task(saved, self.status_at_end());
             self.tell_undeferred_over();
             self.free_task(task);
             complete(Some(self), self.team, node);

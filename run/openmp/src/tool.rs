@@ -8,11 +8,11 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use margay_core_openmp::tools::{
-    CALLBACKS, Callback, Dependence, Dispatch, Endpoint, FRAME_RUNTIME_CFA, FRAME_RUNTIME_POINTER,
-    Mutex, Severity, State, Sync, TaskStatus, Work,
+    CALLBACKS, Callback, Dependence, Dispatch, Endpoint, FRAME_PROGRAM_POINTER, FRAME_RUNTIME_CFA,
+    FRAME_RUNTIME_POINTER, Mutex, Severity, State, Sync, TaskStatus, Work,
 };
 use margay_sys_threads::caller::{self, Caller};
 use margay_sys_threads::static_ref::StaticRef;
@@ -189,7 +189,7 @@ pub struct TaskFrame {
 }
 
 /// What is kept for a tool with a task. Used only where there is one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TaskTool {
     pub data: Word,
     pub frame: TaskFrame,
@@ -197,11 +197,27 @@ pub struct TaskTool {
     pub flags: AtomicU32,
     /// What the thread that runs it waits for, as a number of [`State`]; 0 for nothing.
     waits: AtomicU32,
+    /// The task that is suspended on the same stack while this one runs; of an explicit task.
+    below: StaticRef<TaskNode>,
+    /// It is in `taskyield`.
+    yields: AtomicBool,
     /// The number of the lock that it waits for.
     wait_id: AtomicU64,
 }
 
 impl TaskTool {
+    pub(crate) fn new() -> TaskTool {
+        TaskTool {
+            data: Word::new(0),
+            frame: TaskFrame::default(),
+            flags: AtomicU32::new(0),
+            waits: AtomicU32::new(0),
+            below: StaticRef::none(),
+            yields: AtomicBool::new(false),
+            wait_id: AtomicU64::new(0),
+        }
+    }
+
     /// A new task.
     pub(crate) fn start(&self, flags: u32) {
         self.data.store(0, Ordering::Relaxed);
@@ -210,6 +226,8 @@ impl TaskTool {
         self.frame
             .exit_flags
             .store(FRAME_RUNTIME_POINTER, Ordering::Relaxed);
+        self.below.set(None, Ordering::Relaxed);
+        self.yields.store(false, Ordering::Relaxed);
         self.leave_library();
         self.stop_waiting();
     }
@@ -236,12 +254,12 @@ impl TaskTool {
 
     /// The program runs the task's body itself, in the frame by which it has called the library.
     pub(crate) fn set_exit_frame(&self, caller: Caller) {
-        self.frame
-            .exit
-            .store(caller.frame as u64, Ordering::Relaxed);
-        self.frame
-            .exit_flags
-            .store(FRAME_RUNTIME_CFA, Ordering::Relaxed);
+        let (address, flags) = match caller.frame_pointer {
+            0 => (caller.frame, FRAME_RUNTIME_CFA),
+            pointer => (pointer, FRAME_PROGRAM_POINTER),
+        };
+        self.frame.exit.store(address as u64, Ordering::Relaxed);
+        self.frame.exit_flags.store(flags, Ordering::Relaxed);
     }
 
     /// The task's body is over.
@@ -292,6 +310,13 @@ impl Context {
     #[must_use]
     pub fn task_tool(&self) -> &'static TaskTool {
         &self.task.get().tool
+    }
+
+    /// The tool, as this member knows it.
+    #[inline]
+    #[must_use]
+    pub fn tool(&self) -> Option<&'static Tool> {
+        self.tool
     }
 
     /// What is kept for a tool with the region.

@@ -13,11 +13,17 @@ unsafe extern "C" {
     ) -> c_int;
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
     fn _Unwind_GetCFA(context: *mut c_void) -> usize;
+    fn _Unwind_GetGR(context: *mut c_void, register: c_int) -> usize;
 }
 
 /// `_URC_NO_REASON` and `_URC_NORMAL_STOP`.
 const GO_ON: c_int = 0;
 const STOP: c_int = 4;
+
+/// The register of the frame pointer, by its number in debugging information.
+const FRAME_POINTER: c_int = if cfg!(target_arch = "aarch64") { 29 } else { 6 };
+/// Bytes that a function's variables may take so that its frame pointer is recognized.
+const LARGEST_FRAME: usize = 1 << 20;
 
 /// A call from outside a library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +32,8 @@ pub struct Caller {
     pub return_address: usize,
     /// The canonical frame address of the called function; 0 if there is none.
     pub frame: usize,
+    /// The frame pointer of the calling function; 0 where it has none.
+    pub frame_pointer: usize,
 }
 
 struct Search {
@@ -50,9 +58,14 @@ pub fn outside_of(own: &Range<usize>) -> Caller {
         if search.own.contains(&address) {
             return if search.left == 0 { STOP } else { GO_ON };
         }
+        // SAFETY: as above; the unwinder keeps the registers that functions preserve.
+        let pointer = unsafe { _Unwind_GetGR(context, FRAME_POINTER) };
+        // Functions without a frame pointer have anything in the register.
+        let is_pointer = (frame..frame + LARGEST_FRAME).contains(&pointer);
         search.found = Caller {
             return_address: address,
             frame,
+            frame_pointer: if is_pointer { pointer } else { 0 },
         };
         STOP
     }

@@ -184,7 +184,7 @@ unsafe extern "C-unwind" fn ompt_get_partition_place_nums(size: c_int, nums: *mu
 }
 
 extern "C-unwind" fn ompt_get_proc_id() -> c_int {
-    cpu::current().map_or(-1, |processor| processor as c_int)
+    here(|_| cpu::current()).map_or(-1, |processor| processor as c_int)
 }
 
 unsafe extern "C-unwind" fn ompt_get_state(wait_id: *mut u64) -> c_int {

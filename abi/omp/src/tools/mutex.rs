@@ -100,6 +100,27 @@ pub fn unset_nested<T>(lock: &T, unset: impl FnOnce() -> u32) {
     }
 }
 
+/// Waits for the turn of this member's iterations in an ordered region.
+#[inline]
+pub fn start_ordered() {
+    with(|context| match context.tool() {
+        None => context.start_ordered(),
+        Some(tool) => {
+            let (kind, wait) = (Mutex::Ordered, id(context.region_word()));
+            acquire(tool, kind, 0, wait, || context.start_ordered());
+        }
+    });
+}
+
+/// The ordered region is over.
+#[inline]
+pub fn end_ordered() {
+    if let Some(tool) = tool() {
+        let wait = with(|context| id(context.region_word()));
+        tell(tool, Callback::MutexReleased, Mutex::Ordered, wait);
+    }
+}
+
 #[cold]
 fn nested(tool: &Tool, kind: Mutex, wait: u64, take: impl FnOnce() -> u32) -> u32 {
     let mut count = 0;

@@ -5,9 +5,10 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_core_openmp::tools::{Callback, Dependence, Dispatch, Severity, TASK_IMPLICIT, Thread};
+use margay_run_openmp::team::Context;
 use margay_run_openmp::tool::{Event, TaskFrame, TaskTool, Word};
 use margay_sys_threads::border::outside;
-use margay_sys_threads::tls_block;
+use margay_sys_threads::{slot, tls_block};
 
 use super::{TOOL, tool};
 use crate::runtime::with;
@@ -25,12 +26,16 @@ thread_local! {
     static AT_END: AtEnd = const { AtEnd };
 }
 
-/// Tells the end of a member's thread when the thread with its variables ends.
+/// Tells the end of a thread while its variables are destroyed. It is made after the context of an initial thread, so that
+/// this is still there.
 struct AtEnd;
 
 impl Drop for AtEnd {
     fn drop(&mut self) {
-        thread_over();
+        slot::with(|context: Option<&Context>| match context {
+            Some(context) => context.tell_thread_over(),
+            None => thread_over(),
+        });
     }
 }
 
@@ -110,12 +115,12 @@ fn begin_thread(event: &Event<'_>) {
     let is_member =
         matches!(event, Event::ImplicitTask { flags, .. } if flags & TASK_IMPLICIT != 0);
     let kind = if is_member || tls_block::number().is_some() {
-        // While the set of variables ends there is no room, and nobody to tell.
-        let _ = AT_END.try_with(|_| ());
         Thread::Worker
     } else {
         Thread::Initial
     };
+    // While the set of variables ends there is no room for it.
+    let _ = AT_END.try_with(|_| ());
     call!(Callback::ThreadBegin, (kind => Thread, thread_data() => Data));
 }
 

@@ -18,7 +18,7 @@ use crate::reduction::Reductions;
 use crate::runtime::Runtime;
 use crate::scheduler::PublishedOffer;
 use crate::task::Inherited;
-use crate::tool::{OpenWork, Tool};
+use crate::tool::{OpenWork, Tool, Word};
 use crate::work::{Loop, Position};
 
 /// A running member, with everything that only it needs. It lives on the stack of the thread that
@@ -226,7 +226,7 @@ impl Context {
     /// The caller is in the context that [`begin`](Self::begin) has returned.
     pub fn begun(&self) {
         if let Some(tool) = self.tool {
-            self.tell_member_begins(tool);
+            self.tell_caller_begins(tool);
         }
     }
 
@@ -532,9 +532,20 @@ impl Context {
             (0, wanted) => wanted,
             (teams, _) => teams,
         };
+        let region = Word::new(0);
+        let told = self.tool.map(|tool| (tool, &region));
+        if let Some((tool, region)) = told {
+            self.tell_league_begins(tool, region, count);
+        }
         for number in 0..count {
             self.teams.set((number, count));
-            body.call();
+            match told {
+                None => body.call(),
+                Some((tool, region)) => self.tell_team(tool, region, body),
+            }
+        }
+        if let Some((tool, region)) = told {
+            self.tell_league_ends(tool, region);
         }
         self.teams.set(before);
         self.icv.set(icv);

@@ -39,8 +39,8 @@ impl Context {
         })
     }
 
-    /// The task so many levels outside the current one: the one that created it or encountered its region; none where
-    /// there is no such.
+    /// The task so many levels outside the current one: the one that is suspended below it on its stack, or has encountered
+    /// its region; none where there is no such.
     #[must_use]
     pub fn task_info(&self, level: u32) -> Option<TaskInfo> {
         let mut node = self.task.get();
@@ -70,17 +70,9 @@ impl Context {
 }
 
 fn outer(node: &'static TaskNode) -> Option<&'static TaskNode> {
-    let mut at = node;
-    loop {
-        match at.parent.get(Ordering::Relaxed) {
-            Some(parent) => at = parent,
-            None => {
-                let team = at.owner.get(Ordering::Relaxed)?.team();
-                return team.tool.encountering.get(Ordering::Relaxed);
-            }
-        }
-        if !at.is_group() {
-            return Some(at);
-        }
+    if let Some(below) = node.tool.below.get(Ordering::Relaxed) {
+        return Some(below);
     }
+    let team = node.owner.get(Ordering::Relaxed)?.team();
+    team.tool.encountering.get(Ordering::Relaxed)
 }

@@ -3,11 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use margay_core_openmp::tools::{
-    CANCEL_ACTIVATED, CANCEL_DETECTED, Callback, Endpoint, PARALLEL_INVOKER_RUNTIME, PARALLEL_TEAM,
-    Sync, TASK_IMPLICIT, TASK_INITIAL, Work,
+    CANCEL_ACTIVATED, CANCEL_DETECTED, Callback, Endpoint, PARALLEL_INVOKER_RUNTIME,
+    PARALLEL_LEAGUE, PARALLEL_TEAM, Sync, TASK_IMPLICIT, TASK_INITIAL, Work,
 };
 
-use super::{Event, Tool};
+use margay_sys_threads::outlined::Outlined;
+
+use super::{Event, TaskTool, Tool, Word};
 use crate::team::{Context, Request, Team};
 
 impl Context {
@@ -66,6 +68,15 @@ impl Context {
         });
         if self.work.has_loop() {
             self.tell_work_begins(tool, Work::Loop);
+        }
+    }
+
+    /// The same for a member whose body the caller runs.
+    #[cold]
+    pub(crate) fn tell_caller_begins(&self, tool: &Tool) {
+        self.tell_member_begins(tool);
+        if self.team.parent().is_some() {
+            self.task_tool().set_exit_frame(tool.caller());
         }
     }
 
@@ -203,5 +214,55 @@ impl Context {
                 code: tool.caller().return_address,
             });
         }
+    }
+}
+
+/// Leagues. The teams run one after the other on the thread that encounters them, as part of its task: the initial task that
+/// a tool is told of for each has no other life.
+impl Context {
+    #[cold]
+    pub(crate) fn tell_league_begins(&self, tool: &Tool, region: &Word, count: u32) {
+        let (task, caller) = (self.task_tool(), tool.caller());
+        task.enter_library(caller);
+        tool.raise(&Event::ParallelBegin {
+            encountering: task,
+            region,
+            requested: count,
+            flags: PARALLEL_LEAGUE | PARALLEL_INVOKER_RUNTIME,
+            code: caller.return_address,
+        });
+    }
+
+    #[cold]
+    pub(crate) fn tell_team(&self, tool: &Tool, region: &Word, body: Outlined<'_>) {
+        let (number, count) = self.teams.get();
+        let task = TaskTool::new();
+        task.start(TASK_INITIAL);
+        let raise = |endpoint, region| {
+            tool.raise(&Event::ImplicitTask {
+                endpoint,
+                region,
+                task: &task,
+                size: count,
+                index: number,
+                flags: TASK_INITIAL,
+            });
+        };
+        raise(Endpoint::Begin, Some(region));
+        body.call_for_tool(task.exit_frame());
+        self.tell_open_work_ends(tool);
+        raise(Endpoint::End, None);
+    }
+
+    #[cold]
+    pub(crate) fn tell_league_ends(&self, tool: &Tool, region: &Word) {
+        let task = self.task_tool();
+        tool.raise(&Event::ParallelEnd {
+            region,
+            encountering: task,
+            flags: PARALLEL_LEAGUE | PARALLEL_INVOKER_RUNTIME,
+            code: tool.caller().return_address,
+        });
+        task.leave_library();
     }
 }

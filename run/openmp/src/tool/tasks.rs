@@ -61,18 +61,48 @@ impl Context {
         }
     }
 
-    /// The current task is suspended or over, and another one runs.
+    /// The current task is suspended, and this one runs.
     #[cold]
-    pub(crate) fn tell_switch(
-        &self,
-        tool: &Tool,
-        prior: &'static TaskNode,
-        status: TaskStatus,
-        next: &'static TaskNode,
-    ) {
-        if status != TaskStatus::Switch && status != TaskStatus::Yield {
-            prior.tool.end_body();
+    pub(crate) fn tell_starts(&self, tool: &Tool, next: &'static TaskNode) {
+        let prior = self.task.get();
+        next.tool.below.set(Some(prior), Ordering::Relaxed);
+        let status = if prior.tool.yields.load(Ordering::Relaxed) {
+            TaskStatus::Yield
+        } else {
+            TaskStatus::Switch
+        };
+        tool.raise(&Event::TaskSchedule {
+            prior: &prior.tool,
+            status,
+            next: Some(&next.tool),
+        });
+    }
+
+    /// `taskyield`, which `f` does.
+    #[cold]
+    pub(crate) fn tell_yield(&self, tool: &Tool, f: impl FnOnce()) {
+        let task = self.task_tool();
+        self.in_library(tool, |_| {
+            task.yields.store(true, Ordering::Relaxed);
+            f();
+            task.yields.store(false, Ordering::Relaxed);
+        });
+    }
+
+    /// The status of the current task, whose body is over, if no event is to be waited for.
+    pub(crate) fn status_at_end(&self) -> TaskStatus {
+        if self.tool.is_some() && self.is_cancelled() {
+            TaskStatus::Cancel
+        } else {
+            TaskStatus::Complete
         }
+    }
+
+    /// The current task is over, and the one below goes on.
+    #[cold]
+    pub(crate) fn tell_ends(&self, tool: &Tool, status: TaskStatus, next: &'static TaskNode) {
+        let prior = self.task.get();
+        prior.tool.end_body();
         tool.raise(&Event::TaskSchedule {
             prior: &prior.tool,
             status,
@@ -119,7 +149,7 @@ impl Context {
         accesses: &[(usize, Access)],
         wait: impl FnOnce(&TaskTool),
     ) {
-        let waiting = TaskTool::default();
+        let waiting = TaskTool::new();
         let flags = TASK_TASKWAIT | TASK_UNDEFERRED | TASK_MERGEABLE;
         self.tell_created(tool, &waiting, flags, accesses);
         let task = self.task_tool();
@@ -136,8 +166,7 @@ impl Context {
 
     /// A taskgroup of the program begins.
     #[cold]
-    pub(crate) fn tell_group_begins(&self, tool: &Tool, node: &'static TaskNode) {
-        node.tool.start(0);
+    pub(crate) fn tell_group_begins(&self, tool: &Tool) {
         tool.raise(&Event::Sync {
             callback: Callback::SyncRegion,
             kind: Sync::Taskgroup,
@@ -183,11 +212,4 @@ pub(crate) fn task_flags(is_undeferred: bool, is_final: bool, more: u32) -> u32 
         flags |= TASK_FINAL;
     }
     flags
-}
-
-impl TaskNode {
-    /// Whether this is a taskgroup, where a tool has been told of it.
-    pub(super) fn is_group(&self) -> bool {
-        self.tool.flags.load(Ordering::Relaxed) == 0
-    }
 }
