@@ -279,6 +279,7 @@ unsafe extern "C-unwind" fn run(place: *mut c_void) {
     // SAFETY: as above.
     unsafe {
         if is_cancelled {
+            with(Context::tell_body_discarded);
             // The body would have had the event fulfilled.
             runtime().fulfill_event((*data).event);
         } else if let Some(routine) = (*TaskData::task(data)).routine {

@@ -85,7 +85,7 @@ impl Context {
         let is_final = clauses.is_final || self.is_final.get();
         let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
         if let Some(tool) = self.tool {
-            node.tool.set_exit_frame(tool.caller());
+            self.set_exit_frame(tool);
         }
         self.calls
             .rare(|rare| rare.undeferred.push(Undeferred { saved, event }));

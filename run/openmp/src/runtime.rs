@@ -1,10 +1,10 @@
 //! The runtime of a process as one value: what its teams, tasks and threads share.
 
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use margay_run_threads::{AnyClock, preempt_by};
 use margay_sys_threads::slot;
+use margay_sys_threads::static_ref::StaticRef;
 
 use crate::affinity::{self, ShownAffinity};
 use crate::allocator::Allocators;
@@ -47,7 +47,7 @@ pub struct Runtime {
     pub(crate) events: Events,
     pub(crate) reductions: RegisteredReductions,
     pub(crate) shown_affinity: ShownAffinity,
-    tool: OnceLock<&'static Tool>,
+    tool: StaticRef<Tool>,
 }
 
 impl Runtime {
@@ -77,7 +77,7 @@ impl Runtime {
             events: Events::default(),
             reductions: RegisteredReductions::default(),
             shown_affinity: ShownAffinity::default(),
-            tool: OnceLock::new(),
+            tool: StaticRef::none(),
             clock,
             environment,
         }
@@ -85,14 +85,14 @@ impl Runtime {
 
     /// Has a tool told what happens from now on: before the first thread uses the runtime, and once.
     pub fn attach_tool(&self, tool: &'static Tool) {
-        let _ = self.tool.set(tool);
+        self.tool.set(Some(tool), Ordering::Release);
     }
 
     /// The tool of this process.
     #[inline]
     #[must_use]
     pub fn tool(&self) -> Option<&'static Tool> {
-        self.tool.get().copied()
+        self.tool.get(Ordering::Acquire)
     }
 
     /// Runs `f` with the thread-local variables of each member that does not run now.

@@ -55,10 +55,10 @@ impl Tool {
         self.callbacks[callback as usize].load(Ordering::Relaxed) != 0
     }
 
-    /// The call by which the program has entered the library.
-    #[must_use]
-    pub fn caller(&self) -> Caller {
-        caller::outside_of(&self.code)
+    /// The call by which this task of the program has entered the library.
+    fn caller(&self, task: &TaskTool) -> Caller {
+        let below = task.frame.exit.load(Ordering::Relaxed);
+        caller::outside_of(&self.code, below as usize)
     }
 
     fn raise(&self, event: &Event<'_>) {
@@ -312,6 +312,17 @@ impl Context {
         &self.task.get().tool
     }
 
+    /// The call by which the current task has entered the library.
+    fn caller(&self, tool: &Tool) -> Caller {
+        tool.caller(self.task_tool())
+    }
+
+    /// The address in the program to which that call returns.
+    #[must_use]
+    pub fn code(&self, tool: &Tool) -> usize {
+        self.caller(tool).return_address
+    }
+
     /// The tool, as this member knows it.
     #[inline]
     #[must_use]
@@ -327,11 +338,18 @@ impl Context {
 
     /// Runs `f`, in which the current task is in the library, with the address to which it will return.
     pub fn in_library<R>(&self, tool: &Tool, f: impl FnOnce(usize) -> R) -> R {
-        let (task, caller) = (self.task_tool(), tool.caller());
+        let (task, caller) = (self.task_tool(), self.caller(tool));
         task.enter_library(caller);
         let result = f(caller.return_address);
         task.leave_library();
         result
+    }
+
+    /// The program runs the body of the current task itself, in the function that has called the library.
+    pub(crate) fn set_exit_frame(&self, tool: &Tool) {
+        let task = self.task_tool();
+        // That function's frame is outside the one of the task around it.
+        task.set_exit_frame(caller::outside_of(&tool.code, 0));
     }
 
     /// Where a call of a compiler's own puts the address of its frame, if a tool asks for it.

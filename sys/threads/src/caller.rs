@@ -39,6 +39,8 @@ pub struct Caller {
 struct Search {
     own: Range<usize>,
     found: Caller,
+    /// The frame below which the call is.
+    below: usize,
     /// Frames that may still be looked at.
     left: u32,
 }
@@ -46,9 +48,11 @@ struct Search {
 /// More of the library's own functions do not call each other.
 const FRAMES: u32 = 256;
 
-/// The innermost call that came from outside the addresses `own`, which are the calling library's.
+/// The innermost call that came from outside the addresses `own`, which are the calling library's. If `below` is the address of
+/// the frame from which that has called the program (0: it has not), only calls that have come since then count; without any
+/// (the program's function has ended by the call, as its last) there is no return address.
 #[must_use]
-pub fn outside_of(own: &Range<usize>) -> Caller {
+pub fn outside_of(own: &Range<usize>, below: usize) -> Caller {
     extern "C" fn next(context: *mut c_void, search: *mut c_void) -> c_int {
         // SAFETY: what is passed below, which nobody else uses meanwhile.
         let search = unsafe { &mut *search.cast::<Search>() };
@@ -56,6 +60,10 @@ pub fn outside_of(own: &Range<usize>) -> Caller {
         let (address, frame) = unsafe { (_Unwind_GetIP(context), _Unwind_GetCFA(context)) };
         search.left -= 1;
         if search.own.contains(&address) {
+            if frame >= search.below {
+                search.found.frame = frame;
+                return STOP;
+            }
             return if search.left == 0 { STOP } else { GO_ON };
         }
         // SAFETY: as above; the unwinder keeps the registers that functions preserve.
@@ -71,6 +79,7 @@ pub fn outside_of(own: &Range<usize>) -> Caller {
     }
     let mut search = Search {
         own: own.clone(),
+        below: if below == 0 { usize::MAX } else { below },
         found: Caller::default(),
         left: FRAMES,
     };
@@ -187,10 +196,13 @@ mod tests {
     #[test]
     fn a_caller_is_the_first_frame_outside() {
         // Nothing is the library's: the caller is this crate.
-        let caller = outside_of(&(0..0));
+        let caller = outside_of(&(0..0), 0);
         assert!(caller.return_address != 0 && caller.frame != 0);
         // All is: there is no caller.
-        assert_eq!(outside_of(&(0..usize::MAX)), Caller::default());
+        assert_eq!(outside_of(&(0..usize::MAX), 0), Caller::default());
+        // None since the library has called this.
+        let cut = outside_of(&(0..usize::MAX), caller.frame);
+        assert_eq!((cut.return_address, cut.frame), (0, caller.frame));
     }
 
     #[test]

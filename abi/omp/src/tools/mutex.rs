@@ -154,7 +154,7 @@ fn waiting(kind: Mutex, wait: u64, take: impl FnOnce()) {
 
 #[cold]
 fn tell_acquire(tool: &Tool, callback: Callback, kind: Mutex, hint: u32, wait: u64) {
-    with(|_| {
+    with(|context| {
         raise(
             tool,
             &Event::MutexAcquire {
@@ -162,7 +162,7 @@ fn tell_acquire(tool: &Tool, callback: Callback, kind: Mutex, hint: u32, wait: u
                 kind,
                 hint,
                 wait,
-                code: tool.caller().return_address,
+                code: context.code(tool),
             },
         );
     });
@@ -170,14 +170,14 @@ fn tell_acquire(tool: &Tool, callback: Callback, kind: Mutex, hint: u32, wait: u
 
 #[cold]
 fn tell(tool: &Tool, callback: Callback, kind: Mutex, wait: u64) {
-    with(|_| {
+    with(|context| {
         raise(
             tool,
             &Event::Mutex {
                 callback,
                 kind,
                 wait,
-                code: tool.caller().return_address,
+                code: context.code(tool),
             },
         );
     });
@@ -185,13 +185,13 @@ fn tell(tool: &Tool, callback: Callback, kind: Mutex, wait: u64) {
 
 #[cold]
 fn tell_nested(tool: &Tool, endpoint: Endpoint, wait: u64) {
-    with(|_| {
+    with(|context| {
         raise(
             tool,
             &Event::NestLock {
                 endpoint,
                 wait,
-                code: tool.caller().return_address,
+                code: context.code(tool),
             },
         );
     });

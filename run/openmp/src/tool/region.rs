@@ -17,7 +17,7 @@ impl Context {
     #[cold]
     pub(crate) fn tell_fork(&self, tool: &Tool, team: &'static Team, request: Request) {
         let task = self.task.get();
-        let caller = tool.caller();
+        let caller = self.caller(tool);
         let flags = PARALLEL_TEAM | PARALLEL_INVOKER_RUNTIME;
         team.tool.start(Some(task), flags);
         task.tool.enter_library(caller);
@@ -42,7 +42,7 @@ impl Context {
             region: &team.tool.data,
             encountering: task,
             flags: team.tool.flags.load(Ordering::Relaxed),
-            code: tool.caller().return_address,
+            code: self.code(tool),
         });
         task.leave_library();
     }
@@ -76,7 +76,7 @@ impl Context {
     pub(crate) fn tell_caller_begins(&self, tool: &Tool) {
         self.tell_member_begins(tool);
         if self.team.parent().is_some() {
-            self.task_tool().set_exit_frame(tool.caller());
+            self.set_exit_frame(tool);
         }
     }
 
@@ -145,8 +145,10 @@ impl Context {
 
     /// The address in the program of the region's call, for the member that makes it.
     fn own_code(&self, tool: &Tool) -> usize {
-        if self.id == 0 {
-            tool.caller().return_address
+        if self.id == 0
+            && let Some(outside) = self.team.tool.encountering.get(Ordering::Relaxed)
+        {
+            tool.caller(&outside.tool).return_address
         } else {
             0
         }
@@ -179,7 +181,7 @@ impl Context {
     #[cold]
     pub(crate) fn tell_wait(&self, tool: &Tool, kind: Sync, wait: impl FnOnce()) {
         self.tell_open_work_ends(tool);
-        let caller = tool.caller();
+        let caller = self.caller(tool);
         let task = self.task_tool();
         task.enter_library(caller);
         self.tell_sync(tool, kind, Endpoint::Begin, caller.return_address);
@@ -195,7 +197,7 @@ impl Context {
                 endpoint,
                 region: self.region_word(),
                 task: self.task_tool(),
-                code: tool.caller().return_address,
+                code: self.code(tool),
             });
         }
     }
@@ -211,7 +213,7 @@ impl Context {
             tool.raise(&Event::Cancel {
                 task: self.task_tool(),
                 flags: construct | how,
-                code: tool.caller().return_address,
+                code: self.code(tool),
             });
         }
     }
@@ -222,7 +224,7 @@ impl Context {
 impl Context {
     #[cold]
     pub(crate) fn tell_league_begins(&self, tool: &Tool, region: &Word, count: u32) {
-        let (task, caller) = (self.task_tool(), tool.caller());
+        let (task, caller) = (self.task_tool(), self.caller(tool));
         task.enter_library(caller);
         tool.raise(&Event::ParallelBegin {
             encountering: task,
@@ -261,7 +263,7 @@ impl Context {
             region,
             encountering: task,
             flags: PARALLEL_LEAGUE | PARALLEL_INVOKER_RUNTIME,
-            code: tool.caller().return_address,
+            code: self.code(tool),
         });
         task.leave_library();
     }

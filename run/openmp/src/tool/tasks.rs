@@ -30,7 +30,7 @@ impl Context {
 
     fn tell_created(&self, tool: &Tool, task: &TaskTool, flags: u32, accesses: &[(usize, Access)]) {
         let encountering = self.task_tool();
-        let caller = tool.caller();
+        let caller = self.caller(tool);
         encountering.enter_library(caller);
         task.start(flags);
         tool.raise(&Event::TaskCreate {
@@ -110,14 +110,25 @@ impl Context {
         });
     }
 
-    /// A task will not run, because its group or region is cancelled.
-    #[cold]
-    pub(crate) fn tell_discarded(&self, tool: &Tool, node: &'static TaskNode) {
+    /// The body of the current task will not run, because its group or region is cancelled.
+    pub fn tell_body_discarded(&self) {
+        if let Some(tool) = self.tool {
+            Self::raise_discarded(tool, self.task_tool());
+        }
+    }
+
+    fn raise_discarded(tool: &Tool, task: &TaskTool) {
         tool.raise(&Event::Cancel {
-            task: &node.tool,
+            task,
             flags: CANCEL_TASKGROUP | CANCEL_DISCARDED_TASK,
             code: 0,
         });
+    }
+
+    /// A task will not run, because its group or region is cancelled.
+    #[cold]
+    pub(crate) fn tell_discarded(&self, tool: &Tool, node: &'static TaskNode) {
+        Self::raise_discarded(tool, &node.tool);
         tool.raise(&Event::TaskSchedule {
             prior: &node.tool,
             status: TaskStatus::Cancel,
@@ -173,14 +184,14 @@ impl Context {
             endpoint: Endpoint::Begin,
             region: Some(self.region_word()),
             task: self.task_tool(),
-            code: tool.caller().return_address,
+            code: self.code(tool),
         });
     }
 
     /// Runs `wait`, which is the end of a taskgroup of the program.
     #[cold]
     pub(crate) fn tell_group_ends(&self, tool: &Tool, wait: impl FnOnce()) {
-        let (task, caller) = (self.task_tool(), tool.caller());
+        let (task, caller) = (self.task_tool(), self.caller(tool));
         let raise = |callback, endpoint| {
             tool.raise(&Event::Sync {
                 callback,

@@ -64,7 +64,7 @@ impl Context {
             region: self.region_word(),
             task: self.task_tool(),
             count,
-            code: tool.caller().return_address,
+            code: self.code(tool),
         });
     }
 
