@@ -10,6 +10,7 @@ use margay_abi_omp::runtime::{runtime, with};
 use margay_abi_omp::tools::mutex;
 use margay_core_openmp::tools::{Mutex, Sync};
 use margay_run_openmp::lock;
+use margay_run_openmp::team::Context;
 
 use crate::{CriticalName, Ident};
 
@@ -64,6 +65,7 @@ const FEW: c_int = 4;
 unsafe fn reduce(loc: *const Ident, variables: c_int, name: *mut CriticalName) -> c_int {
     let size = with(|context| context.team.size);
     if size == 1 {
+        with(Context::tell_reduction);
         return COMBINE;
     }
     // SAFETY: by the caller's promise.
@@ -73,14 +75,21 @@ unsafe fn reduce(loc: *const Ident, variables: c_int, name: *mut CriticalName) -
     }
     // SAFETY: by the caller's promise.
     lock::set(unsafe { &(*name)[0] }, runtime);
-    with(|context| context.calls.has_reduction_lock.set(true));
+    with(|context| {
+        context.calls.has_reduction_lock.set(true);
+        context.tell_reduction();
+    });
     COMBINE
 }
 
 /// # Safety
 /// As of `__kmpc_critical`.
 unsafe fn end_reduce(name: *mut CriticalName) {
-    if with(|context| context.calls.has_reduction_lock.take()) {
+    let has_lock = with(|context| {
+        context.tell_reduction_over();
+        context.calls.has_reduction_lock.take()
+    });
+    if has_lock {
         // SAFETY: by the caller's promise.
         lock::unset(unsafe { &(*name)[0] }, runtime);
     }

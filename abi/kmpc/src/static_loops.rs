@@ -41,36 +41,51 @@ fn for_part(
     bounds: Bounds,
     schedule: i32,
     chunk: i64,
-    is_sections: impl FnOnce() -> bool,
+    is_sections: impl Fn() -> bool,
 ) -> Option<Part> {
     let of_league = matches!(
         schedule & !MODIFIERS,
         DISTRIBUTE_STATIC | DISTRIBUTE_STATIC_CHUNKED
     );
-    let (at, many) = with(|context| {
+    let cut = cut(schedule, chunk);
+    with(|context| {
         context.tell_counted_work(|| {
             let kind = if of_league {
                 Work::Distribute
             } else if is_sections() {
                 Work::Sections
             } else {
-                Work::Loop
+                Work::LoopStatic
             };
             (kind, bounds.iterations().count)
         });
-        if of_league {
+        let (at, many) = if of_league {
             as_team(context)
         } else {
             as_member(context)
+        };
+        let part = bounds.part(cut, at, many)?;
+        // Of a block the whole is known; chunks are the program's.
+        if matches!(cut, StaticCut::Blocks) && context.tool().is_some() && !is_sections() {
+            tell_block(context, bounds, part);
         }
+        Some(part)
+    })
+}
+
+#[cold]
+fn tell_block(context: &Context, bounds: Bounds, part: Part) {
+    context.tell_chunk(|| {
+        let before = bounds.between(bounds.lower, part.lower).count();
+        let count = bounds.between(part.lower, part.upper).count();
+        (before.saturating_sub(1), count)
     });
-    bounds.part(cut(schedule, chunk), at, many)
 }
 
 /// The part of a member within the part of its team, and the upper bound of the latter.
 fn distributed_part(bounds: Bounds, schedule: i32, chunk: i64) -> Option<(Part, i64)> {
     with(|context| {
-        context.tell_counted_work(|| (Work::Loop, bounds.iterations().count));
+        context.tell_counted_work(|| (Work::LoopStatic, bounds.iterations().count));
         let (team, teams) = as_team(context);
         let (member, members) = as_member(context);
         let whole = bounds.part(StaticCut::Blocks, team, teams)?;

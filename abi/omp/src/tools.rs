@@ -204,6 +204,11 @@ unsafe fn begin(symbol: *mut c_void, report: &mut Report) -> bool {
     true
 }
 
+/// Whether the tool has refused, or has been finalized.
+fn is_over() -> bool {
+    IS_OVER.load(Ordering::Acquire)
+}
+
 fn forget_callbacks(tool: &Tool) {
     for callback in &tool.callbacks {
         callback.store(0, Ordering::Relaxed);

@@ -292,6 +292,11 @@ impl Position {
         self.share.get().is_some()
     }
 
+    /// How its loop is cut.
+    pub(crate) fn schedule(&self) -> Option<Kind> {
+        Some(self.share.get()?.schedule.kind)
+    }
+
     /// The iterations of its loop.
     pub(crate) fn iterations(&self) -> u64 {
         self.share.get().map_or(0, |share| share.iterations.count)
@@ -424,6 +429,9 @@ impl Context {
             Kind::Guided => work.take(count, |left| guided_share(left, members, chunk)),
         };
         current.chunk.set(next.unwrap_or((0, 0)));
+        if let (Some(tool), Some((first, end))) = (self.tool, next) {
+            self.tell_dispatch(tool, (first, end - first));
+        }
         next
     }
 

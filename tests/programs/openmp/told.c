@@ -48,7 +48,10 @@ static long loops(void) {
     #pragma omp parallel for num_threads(3) schedule(dynamic) reduction(+ : sum)
     for (int i = 0; i < 10; i++)
         sum++;
-    return sum;
+    long a = 0, b = 0, c = 0, d = 0, e = 0;
+    #pragma omp parallel num_threads(4) reduction(+ : a, b, c, d, e)
+    a++, b++, c++, d++, e++;
+    return sum + a + b + c + d + e;
 }
 
 static int tasks(void) {
@@ -81,7 +84,7 @@ static int tasks(void) {
 static int locks(void) {
     omp_lock_t lock;
     omp_nest_lock_t nested;
-    int count = 0;
+    int count = 0, counted = 0, named = 0;
     omp_init_lock(&lock);
     omp_init_nest_lock(&nested);
     #pragma omp parallel num_threads(4)
@@ -95,16 +98,16 @@ static int locks(void) {
         omp_unset_lock(&lock);
         omp_set_nest_lock(&nested);
         omp_set_nest_lock(&nested);
-        count++;
+        counted++;
         omp_unset_nest_lock(&nested);
         omp_unset_nest_lock(&nested);
         #pragma omp critical(named)
-        count++;
+        named++;
         #pragma omp flush
     }
     omp_destroy_lock(&lock);
     omp_destroy_nest_lock(&nested);
-    return count == 16;
+    return count == 8 && counted == 4 && named == 4;
 }
 
 static int nests(void) {
@@ -147,7 +150,7 @@ static int cancels(void) {
 }
 
 int main(void) {
-    if (!tasks() || !locks() || !nests() || !cancels() || loops() < 1000)
+    if (!tasks() || !locks() || !nests() || !cancels() || loops() < 10000)
         return 1;
 #ifdef __clang__
     int argument = 0;

@@ -10,7 +10,7 @@ use margay_sys_os::cpu;
 use margay_sys_threads::border::outside;
 use margay_sys_threads::slot;
 
-use super::{TOOL, finalize, raise, tool};
+use super::{TOOL, finalize, is_over, raise, tool};
 use crate::runtime::{runtime, with};
 
 /// A function of the interface, whatever its type.
@@ -278,7 +278,9 @@ const NO_CALLBACK: c_int = -1;
 /// `omp_control_tool`
 pub fn control_tool(command: c_int, modifier: c_int, argument: *mut c_void) -> c_int {
     with(|context| {
-        let Some(tool) = tool() else { return NO_TOOL };
+        let Some(tool) = tool().filter(|_| !is_over()) else {
+            return NO_TOOL;
+        };
         let address = tool.callbacks[Callback::ControlTool as usize].load(Ordering::Relaxed);
         if address == 0 {
             return NO_CALLBACK;

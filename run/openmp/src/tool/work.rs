@@ -2,14 +2,19 @@
 
 use std::cell::Cell;
 
-use margay_core_openmp::tools::{Dispatch, Endpoint, Work};
+use margay_core_openmp::schedule::Kind;
+use margay_core_openmp::tools::{Callback, Dispatch, Endpoint, Sync, Work};
 
 use super::{Event, Tool};
 use crate::team::Context;
 
 /// The construct that a member has begun and whose end has not been told.
 #[derive(Debug, Default)]
-pub(crate) struct OpenWork(Cell<Option<(Work, u64)>>);
+pub(crate) struct OpenWork {
+    work: Cell<Option<(Work, u64)>>,
+    /// It combines its values in a reduction.
+    reduces: Cell<bool>,
+}
 
 impl Context {
     /// A construct that shares work begins. Without a tool nothing is done.
@@ -39,20 +44,27 @@ impl Context {
 
     #[cold]
     pub(super) fn tell_work_begins(&self, tool: &Tool, kind: Work) {
+        let kind = match (kind, self.work.schedule()) {
+            (Work::Loop, Some(Kind::Static)) => Work::LoopStatic,
+            (Work::Loop, Some(Kind::Dynamic)) => Work::LoopDynamic,
+            (Work::Loop, Some(Kind::Guided)) => Work::LoopGuided,
+            (Work::Loop, Some(Kind::Auto)) => Work::LoopOther,
+            (other, _) => other,
+        };
         self.tell_begin(tool, kind, self.work.iterations());
     }
 
     #[cold]
     fn tell_begin(&self, tool: &Tool, kind: Work, count: u64) {
         self.tell_open_work_ends(tool);
-        self.open_work.0.set(Some((kind, count)));
+        self.open_work.work.set(Some((kind, count)));
         self.raise_work(tool, kind, Endpoint::Begin, count);
     }
 
     /// Compilers do not say when some constructs are over (gcc's `single`): then the next construct of the member says so.
     #[cold]
     pub(super) fn tell_open_work_ends(&self, tool: &Tool) {
-        if let Some((kind, count)) = self.open_work.0.take() {
+        if let Some((kind, count)) = self.open_work.work.take() {
             self.raise_work(tool, kind, Endpoint::End, count);
         }
     }
@@ -80,21 +92,59 @@ impl Context {
         }
     }
 
-    /// This member takes iterations of its loop: the value of the first, and how many.
+    /// This member executes iterations of a loop next: the number of the first, and how many.
     #[inline]
-    pub fn tell_chunk(&self, kind: Dispatch, first: u64, count: u64) {
+    pub fn tell_chunk(&self, chunk: impl FnOnce() -> (u64, u64)) {
         if let Some(tool) = self.tool {
-            self.raise_dispatch(tool, kind, (first, count));
+            self.tell_dispatch(tool, chunk());
         }
     }
 
+    /// The same for those that it has taken from its work share, which may be a section.
     #[cold]
-    pub(super) fn raise_dispatch(&self, tool: &Tool, kind: Dispatch, instance: (u64, u64)) {
+    pub(crate) fn tell_dispatch(&self, tool: &Tool, chunk: (u64, u64)) {
+        let is_section = matches!(self.open_work.work.get(), Some((Work::Sections, _)));
+        let (kind, instance) = if is_section {
+            (Dispatch::Section, (self.code(tool) as u64, 0))
+        } else {
+            (Dispatch::LoopChunk, chunk)
+        };
         tool.raise(&Event::Dispatch {
             region: self.region_word(),
             task: self.task_tool(),
             kind,
             instance,
+        });
+    }
+
+    /// This member begins to combine its values with those of a reduction.
+    #[inline]
+    pub fn tell_reduction(&self) {
+        if let Some(tool) = self.tool {
+            self.open_work.reduces.set(true);
+            self.raise_reduction(tool, Endpoint::Begin);
+        }
+    }
+
+    /// It is ready with that, if it has begun.
+    #[inline]
+    pub fn tell_reduction_over(&self) {
+        if let Some(tool) = self.tool
+            && self.open_work.reduces.take()
+        {
+            self.raise_reduction(tool, Endpoint::End);
+        }
+    }
+
+    #[cold]
+    fn raise_reduction(&self, tool: &Tool, endpoint: Endpoint) {
+        tool.raise(&Event::Sync {
+            callback: Callback::Reduction,
+            kind: Sync::Reduction,
+            endpoint,
+            region: Some(self.region_word()),
+            task: self.task_tool(),
+            code: self.code(tool),
         });
     }
 }
