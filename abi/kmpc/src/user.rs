@@ -208,17 +208,20 @@ pub extern "C-unwind" fn kmp_set_defaults_(_: *const c_char) {}
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn kmpc_set_defaults(_: *const c_char) {}
 
+/// # Safety
+/// The tool takes the argument.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn omp_control_tool(
+pub unsafe extern "C-unwind" fn omp_control_tool(
     command: c_int,
     modifier: c_int,
     argument: *mut c_void,
 ) -> c_int {
-    tools::control_tool(command, modifier, argument)
+    // SAFETY: by the caller's promise.
+    unsafe { tools::control_tool(command, modifier, argument) }
 }
 
 /// # Safety
-/// The numbers can be read.
+/// The numbers can be read; the tool takes the argument.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn omp_control_tool_(
     command: *const c_int,

@@ -276,7 +276,10 @@ const NO_TOOL: c_int = -2;
 const NO_CALLBACK: c_int = -1;
 
 /// `omp_control_tool`
-pub fn control_tool(command: c_int, modifier: c_int, argument: *mut c_void) -> c_int {
+///
+/// # Safety
+/// The tool takes the argument.
+pub unsafe fn control_tool(command: c_int, modifier: c_int, argument: *mut c_void) -> c_int {
     with(|context| {
         let Some(tool) = tool().filter(|_| !is_over()) else {
             return NO_TOOL;
