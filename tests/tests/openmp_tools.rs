@@ -9,6 +9,11 @@ use margay_tests::{command, program, run, scratch, stage, succeed};
 const COMPILERS: [&str; 2] = ["gcc", "clang-19"];
 
 fn compile(compiler: &str, sources: &[&str], options: &[&str], to: &Path) {
+    let compiler = match (compiler, sources[0].ends_with(".cpp")) {
+        ("gcc", true) => "g++",
+        (_, true) => "clang++-19",
+        (other, false) => other,
+    };
     let mut compile = command(compiler, 120);
     // A call that a function ends with leaves no address in it to return to.
     compile.args(["-O2", "-g", "-fno-optimize-sibling-calls"]);
@@ -25,7 +30,11 @@ fn tool(folder: &Path) -> PathBuf {
 
 fn compiled_by(compiler: &str, name: &str, folder: &Path) -> PathBuf {
     let executable = folder.join(format!("{compiler}_{}", name.replace('.', "_")));
-    compile(compiler, &[name], &["-fopenmp"], &executable);
+    let mut options = vec!["-fopenmp"];
+    if compiler != "gcc" {
+        options.push("-fopenmp-version=51");
+    }
+    compile(compiler, &[name], &options, &executable);
     executable
 }
 
@@ -99,8 +108,11 @@ fn constructs_of_all_kinds_are_told_in_pairs() {
 fn other_programs_are_told_of() {
     let folder = scratch();
     let tool = tool(folder.path());
-    for compiler in COMPILERS {
-        let executable = compiled_by(compiler, "regions.c", folder.path());
+    for (compiler, name) in COMPILERS
+        .iter()
+        .flat_map(|&compiler| [(compiler, "regions.c"), (compiler, "tasks.cpp")])
+    {
+        let executable = compiled_by(compiler, name, folder.path());
         for places in ["", "cores"] {
             let mut omp = omp(&executable);
             omp.env("OMP_TOOL_LIBRARIES", &tool);

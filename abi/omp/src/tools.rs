@@ -2,6 +2,7 @@
 //!
 //! What happens is told by `run/openmp` (its module `tool`), and for locks, which need no member, by [`mutex`].
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::Write;
 use std::path::Path;
@@ -47,6 +48,11 @@ const UNKNOWN: u8 = 0;
 const NONE: u8 = 1;
 const ATTACHED: u8 = 2;
 
+thread_local! {
+    /// Whether this thread looks for a tool now.
+    static SEARCHES: Cell<bool> = const { Cell::new(false) };
+}
+
 static TOOL: OnceLock<Tool> = OnceLock::new();
 static RESULT: AtomicPtr<StartResult> = AtomicPtr::new(std::ptr::null_mut());
 static IS_OVER: AtomicBool = AtomicBool::new(false);
@@ -65,11 +71,14 @@ pub(crate) fn tool() -> Option<&'static Tool> {
 #[cold]
 pub(crate) fn start() -> Option<&'static Tool> {
     static ONCE: Once = Once::new();
-    // The tool itself, while it is being initialized, may call what comes here.
-    if STATE.load(Ordering::Acquire) == UNKNOWN && TOOL.get().is_none() {
+    // A library that is loaded for the search, and the tool, may call what comes here.
+    let is_searching = SEARCHES.with(Cell::get);
+    if STATE.load(Ordering::Acquire) == UNKNOWN && TOOL.get().is_none() && !is_searching {
         ONCE.call_once(|| {
+            SEARCHES.with(|searches| searches.set(true));
             let has_tool = outside(search);
             STATE.store(if has_tool { ATTACHED } else { NONE }, Ordering::Release);
+            SEARCHES.with(|searches| searches.set(false));
         });
     }
     TOOL.get()

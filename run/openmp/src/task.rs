@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use margay_core_openmp::schedule::Iterations;
 use margay_core_openmp::taskloop::{Cut, Tasks};
-use margay_core_openmp::tools::{Sync, TaskStatus, Work};
+use margay_core_openmp::tools::{Endpoint, Sync, TaskStatus};
 use margay_sys_threads::child_count::{CHILD, CHILD_AND_NODE, CHILD_NODE, NextStep};
 use margay_sys_threads::outlined::{Frame, Table, TaskCall};
 
@@ -467,14 +467,14 @@ impl Context {
             }
         }
         if !self.is_cancelled() {
-            self.tell_counted_work(|| (Work::Taskloop, iterations.count));
+            self.tell_taskloop(Endpoint::Begin, iterations.count);
             let tasks = Tasks::cut(iterations.count, cut, u64::from(self.team.size));
             for number in 0..tasks.tasks {
                 let (first, end) = tasks.of(number);
                 let bounds = (iterations.value(first), iterations.value(end));
                 self.taskloop_task(&call, clauses, bounds);
             }
-            self.tell_work_over();
+            self.tell_taskloop(Endpoint::End, iterations.count);
         }
         if group.is_some() {
             self.end_group();

@@ -335,7 +335,8 @@ impl Team {
     /// The initial thread that this is the team of has ended: the threads that keep the
     /// thread-local variables of its members end, and so run the destructors of these.
     fn end_initial(&'static self) {
-        self.runtime.tls_blocks.clear(&self.initial.tls_blocks);
+        let (runtime, blocks) = (self.runtime, &self.initial.tls_blocks);
+        runtime.tls_blocks.clear(blocks, runtime.tool());
         // A thread that calls OpenMP while it ends may still have its context.
         if self.initial.is_over.load(Ordering::Relaxed) {
             self.give_back(None);

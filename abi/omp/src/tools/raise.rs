@@ -139,6 +139,9 @@ pub fn thread_over() {
 
 /// Tells the tool what has happened.
 pub fn raise(event: &Event<'_>) {
+    if let Event::ThreadEnd = event {
+        return thread_over();
+    }
     begin_thread(event);
     match *event {
         Event::ParallelBegin { .. }
@@ -148,7 +151,6 @@ pub fn raise(event: &Event<'_>) {
         | Event::Work { .. }
         | Event::Dispatch { .. }
         | Event::Masked { .. } => of_region(event),
-        Event::ThreadEnd => thread_over(),
         _ => of_task(event),
     }
 }

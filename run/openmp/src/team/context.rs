@@ -462,6 +462,9 @@ impl Context {
     pub fn as_initial<R>(&self, icv: &'static Icv, f: impl FnOnce(&Context) -> R) -> R {
         let team = Team::get(self.runtime(), 1, Some(self.local()));
         team.prepare_initial(icv);
+        if self.tool.is_some() {
+            self.prepare_target(team);
+        }
         let context = Context::of(team, 0, self.worker);
         team.member(0)
             .assign(self.member.place(), self.member.partition());
@@ -557,7 +560,7 @@ impl Context {
         let is_outside = self.level() == 0;
         if is_outside {
             let blocks = &self.initial.tls_blocks;
-            self.runtime().tls_blocks.clear(blocks);
+            self.runtime().tls_blocks.clear(blocks, self.tool);
         }
         is_outside
     }

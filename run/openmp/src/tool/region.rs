@@ -74,10 +74,22 @@ impl Context {
     /// The same for a member whose body the caller runs.
     #[cold]
     pub(crate) fn tell_caller_begins(&self, tool: &Tool) {
+        let is_initial = self.team.parent().is_none();
+        if is_initial {
+            self.team.tool.start(None, 0);
+        }
         self.tell_member_begins(tool);
-        if self.team.parent().is_some() {
+        if !is_initial {
             self.set_exit_frame(tool);
         }
+    }
+
+    /// This member runs a target region, as the initial thread of a team of its own: a tool is told of no region, but may
+    /// ask.
+    #[cold]
+    pub(crate) fn prepare_target(&self, team: &'static Team) {
+        team.tool.start(Some(self.task.get()), 0);
+        team.member(0).implicit().tool.start(TASK_INITIAL);
     }
 
     /// The body of this member is over: it comes to the barrier at the region's end.
@@ -180,7 +192,9 @@ impl Context {
     /// Runs `wait`, which is a region of synchronization.
     #[cold]
     pub(crate) fn tell_wait(&self, tool: &Tool, kind: Sync, wait: impl FnOnce()) {
-        self.tell_open_work_ends(tool);
+        if kind != Sync::Taskwait {
+            self.tell_open_work_ends(tool);
+        }
         let caller = self.caller(tool);
         let task = self.task_tool();
         task.enter_library(caller);

@@ -42,6 +42,14 @@ impl Context {
         }
     }
 
+    /// The tasks of a `taskloop`, which may be in any task and in other constructs, are created now, or have been.
+    #[inline]
+    pub fn tell_taskloop(&self, endpoint: Endpoint, count: u64) {
+        if let Some(tool) = self.tool {
+            self.raise_work(tool, Work::Taskloop, endpoint, count);
+        }
+    }
+
     #[cold]
     pub(super) fn tell_work_begins(&self, tool: &Tool, kind: Work) {
         let kind = match (kind, self.work.schedule()) {
@@ -61,7 +69,8 @@ impl Context {
         self.raise_work(tool, kind, Endpoint::Begin, count);
     }
 
-    /// Compilers do not say when some constructs are over (gcc's `single`): then the next construct of the member says so.
+    /// Compilers do not say when some constructs are over (gcc's `single`): then the next one of the member that shares work, or
+    /// its next barrier, does.
     #[cold]
     pub(super) fn tell_open_work_ends(&self, tool: &Tool) {
         if let Some((kind, count)) = self.open_work.work.take() {
