@@ -266,6 +266,7 @@ impl Context {
     }
 
     /// A region that this member forked is over.
+    #[inline]
     pub fn joined(&self, team: &'static Team) {
         if team.size > 1 {
             self.count_busy((team.size - 1).wrapping_neg());
@@ -304,6 +305,7 @@ impl Context {
     }
 
     /// The body of a member is over: waits for its tasks.
+    #[inline]
     fn end_body(&self) {
         self.work.leave(self.team);
         self.wait_for_descendants();
