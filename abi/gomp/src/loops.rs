@@ -3,11 +3,13 @@
 use std::ffi::{c_long, c_uint};
 
 use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
+use margay_core_openmp::tools::Work;
 use margay_run_openmp::team::Context;
 use margay_run_openmp::work::{Loop, ShareOptions};
 
 use crate::share::{begin_share, decode};
 use margay_abi_omp::runtime::with;
+use margay_abi_omp::tools::mutex;
 
 /// Passes the next iterations of the member to the program.
 ///
@@ -41,6 +43,7 @@ unsafe fn start(
     };
     with(|context| {
         context.begin_share(Some(share), ShareOptions::default(), None);
+        context.tell_work(Work::Loop);
         // SAFETY: by the caller's promise.
         unsafe { next(context, first, end) }
     })
@@ -154,6 +157,7 @@ unsafe fn start_with_all(
     with(|context| {
         // SAFETY: by the caller's promise.
         unsafe { begin_share(context, Some(share), reductions, memory, counts) };
+        context.tell_work(Work::Loop);
         if first.is_null() {
             return true;
         }
@@ -368,9 +372,11 @@ waits! { GOMP_doacross_wait GOMP_doacross_ull_wait }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_ordered_start() {
-    with(Context::start_ordered);
+    mutex::start_ordered();
 }
 
 /// The turn passes on with the member's iterations, not with each ordered region.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn GOMP_ordered_end() {}
+pub extern "C-unwind" fn GOMP_ordered_end() {
+    mutex::end_ordered();
+}

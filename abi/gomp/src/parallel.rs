@@ -6,6 +6,7 @@ use margay_abi_omp::Body;
 use margay_abi_omp::region::{self, begin};
 use margay_abi_omp::runtime::{runtime, with};
 use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
+use margay_core_openmp::tools::{self, Sync, Work};
 use margay_run_openmp::team::{Context, Request};
 use margay_run_openmp::work::{Loop, ShareOptions};
 use margay_sys_threads::outlined::{Outlined, Table};
@@ -206,6 +207,7 @@ pub unsafe extern "C-unwind" fn GOMP_parallel_sections_start(
 pub extern "C-unwind" fn GOMP_sections_start(count: c_uint) -> c_uint {
     with(|context| {
         context.begin_share(Some(sections(count)), ShareOptions::default(), None);
+        context.tell_work(Work::Sections);
         context.next_section().unwrap_or(0)
     })
 }
@@ -222,6 +224,7 @@ pub unsafe extern "C-unwind" fn GOMP_sections2_start(
     with(|context| {
         // SAFETY: by the caller's promise.
         unsafe { begin_share(context, Some(sections(count)), reductions, memory, None) };
+        context.tell_work(Work::Sections);
         context.next_section().unwrap_or(0)
     })
 }
@@ -250,7 +253,7 @@ pub extern "C-unwind" fn GOMP_sections_end_cancel() -> bool {
 pub extern "C-unwind" fn GOMP_loop_end() {
     with(|context| {
         context.end_share();
-        context.barrier();
+        context.barrier_of(Sync::BarrierWorkshare);
     });
 }
 
@@ -263,7 +266,7 @@ pub extern "C-unwind" fn GOMP_loop_end_nowait() {
 pub extern "C-unwind" fn GOMP_loop_end_cancel() -> bool {
     with(|context| {
         context.end_share();
-        context.barrier();
+        context.barrier_of(Sync::BarrierWorkshare);
         context.team.is_cancelled()
     })
 }
@@ -290,6 +293,7 @@ pub unsafe extern "C-unwind" fn GOMP_scope_start(reductions: *mut usize) {
     // SAFETY: by the caller's promise.
     with(|context| unsafe {
         begin_share(context, None, reductions, std::ptr::null_mut(), None);
+        context.tell_work(Work::Scope);
     });
 }
 
@@ -298,17 +302,32 @@ const CANCEL_LOOP: c_int = 2;
 const CANCEL_SECTIONS: c_int = 4;
 const CANCEL_TASKGROUP: c_int = 8;
 
+/// The flag by which a tool knows what is cancelled.
+fn as_told(which: c_int) -> u32 {
+    match which {
+        CANCEL_PARALLEL => tools::CANCEL_PARALLEL,
+        CANCEL_LOOP => tools::CANCEL_LOOP,
+        CANCEL_SECTIONS => tools::CANCEL_SECTIONS,
+        _ => tools::CANCEL_TASKGROUP,
+    }
+}
+
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_cancellation_point(which: c_int) -> bool {
     if !runtime().environment.cancellation {
         return false;
     }
     with(|context| {
-        if which & (CANCEL_LOOP | CANCEL_SECTIONS) != 0 {
-            return context.team.is_work_cancelled();
+        let is_cancelled = if which & (CANCEL_LOOP | CANCEL_SECTIONS) != 0 {
+            context.team.is_work_cancelled()
+        } else {
+            (which & CANCEL_TASKGROUP != 0 && context.is_in_cancelled_group())
+                || context.team.is_cancelled()
+        };
+        if is_cancelled {
+            context.tell_cancel(as_told(which), false);
         }
-        (which & CANCEL_TASKGROUP != 0 && context.is_in_cancelled_group())
-            || context.team.is_cancelled()
+        is_cancelled
     })
 }
 
@@ -321,6 +340,7 @@ pub extern "C-unwind" fn GOMP_cancel(which: c_int, does: bool) -> bool {
         return GOMP_cancellation_point(which);
     }
     with(|context| {
+        context.tell_cancel(as_told(which), true);
         if which & (CANCEL_LOOP | CANCEL_SECTIONS) != 0 {
             context.cancel_share();
         } else if which & CANCEL_TASKGROUP != 0 {

@@ -4,7 +4,8 @@ use std::ffi::c_char;
 use std::sync::atomic::AtomicU32;
 
 use margay_abi_omp::runtime::{runtime, with};
-use margay_run_openmp::lock;
+use margay_abi_omp::tools::{self, mutex};
+use margay_core_openmp::tools::{Mutex, Severity};
 use margay_run_openmp::team::Context;
 use margay_sys_threads::outlined::text;
 
@@ -23,12 +24,12 @@ pub extern "C-unwind" fn GOMP_barrier_cancel() -> bool {
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_critical_start() {
-    lock::set(&runtime().critical, runtime);
+    mutex::set(&runtime().critical, Mutex::Critical, 0);
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_critical_end() {
-    lock::unset(&runtime().critical, runtime);
+    mutex::unset(&runtime().critical, Mutex::Critical);
 }
 
 /// # Safety
@@ -36,7 +37,7 @@ pub extern "C-unwind" fn GOMP_critical_end() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_critical_name_start(name: *mut AtomicU32) {
     // SAFETY: by the caller's promise; a lock fits in a pointer.
-    lock::set(unsafe { &*name }, runtime);
+    mutex::set(unsafe { &*name }, Mutex::Critical, 0);
 }
 
 /// # Safety
@@ -44,17 +45,17 @@ pub unsafe extern "C-unwind" fn GOMP_critical_name_start(name: *mut AtomicU32) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_critical_name_end(name: *mut AtomicU32) {
     // SAFETY: by the caller's promise.
-    lock::unset(unsafe { &*name }, runtime);
+    mutex::unset(unsafe { &*name }, Mutex::Critical);
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_atomic_start() {
-    lock::set(&runtime().atomic, runtime);
+    mutex::set(&runtime().atomic, Mutex::Atomic, 0);
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_atomic_end() {
-    lock::unset(&runtime().atomic, runtime);
+    mutex::unset(&runtime().atomic, Mutex::Atomic);
 }
 
 /// The message of an `error` directive: with a length, ended by a zero byte (a length of all ones),
@@ -76,7 +77,9 @@ unsafe fn message(message: *const c_char, length: usize) -> String {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_warning(text: *const c_char, length: usize) {
     // SAFETY: by the caller's promise.
-    eprintln!("\nlibgomp: {}", unsafe { message(text, length) });
+    let message = unsafe { message(text, length) };
+    tools::tell_error(Severity::Warning, &message);
+    eprintln!("\nlibgomp: {message}");
 }
 
 /// # Safety
@@ -84,7 +87,7 @@ pub unsafe extern "C-unwind" fn GOMP_warning(text: *const c_char, length: usize)
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_error(text: *const c_char, length: usize) {
     // SAFETY: by the caller's promise.
-    margay_abi_omp::fatal(&format!("fatal error: {}", unsafe {
-        message(text, length)
-    }));
+    let message = unsafe { message(text, length) };
+    tools::tell_error(Severity::Fatal, &message);
+    margay_abi_omp::fatal(&format!("fatal error: {message}"));
 }

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_long, c_uint, c_void};
 
 use margay_core_openmp::schedule::Iterations;
 use margay_core_openmp::taskloop::Cut;
+use margay_core_openmp::tools::{TASK_MERGEABLE, TASK_UNTIED};
 use margay_run_openmp::Access;
 use margay_run_openmp::task::TaskClauses;
 use margay_run_openmp::team::Context;
@@ -12,6 +13,8 @@ use margay_sys_threads::outlined::{CopyArguments, Table, TaskCall};
 use margay_abi_omp::runtime::{runtime, with};
 use margay_abi_omp::{Body, fatal};
 
+const UNTIED: c_uint = 1;
+const MERGEABLE: c_uint = 4;
 const FINAL: c_uint = 1 << 1;
 const DEPEND: c_uint = 1 << 3;
 const PRIORITY: c_uint = 1 << 4;
@@ -66,6 +69,18 @@ pub(crate) unsafe fn accesses(table: *const usize) -> impl Iterator<Item = (usiz
     })
 }
 
+/// The clauses that only a tool reads.
+fn told(flags: c_uint) -> u32 {
+    let mut told = 0;
+    if flags & UNTIED != 0 {
+        told |= TASK_UNTIED;
+    }
+    if flags & MERGEABLE != 0 {
+        told |= TASK_MERGEABLE;
+    }
+    told
+}
+
 /// # Safety
 /// `body`, `data`, `copy`, `size` and `align` are as [`TaskCall::new`] asks; `depend` is an array
 /// of dependences where the flags say so, and `detach` the place of an event handle.
@@ -90,6 +105,7 @@ pub unsafe extern "C-unwind" fn GOMP_task(
         } else {
             0
         },
+        told: told(flags),
     };
     // SAFETY: by the caller's promise.
     let mut call = unsafe { TaskCall::new(body, data, copy, size as usize, align as usize) };
@@ -163,6 +179,7 @@ unsafe fn taskloop(
             is_undeferred: flags & IF == 0,
             is_final: flags & FINAL != 0,
             priority: priority.max(0) as u32,
+            told: told(flags),
         };
         let cut = match (flags & GRAINSIZE != 0, flags & STRICT != 0) {
             (true, true) => Cut::StrictGrain(tasks),

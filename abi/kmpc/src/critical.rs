@@ -7,7 +7,10 @@
 use std::ffi::{c_int, c_void};
 
 use margay_abi_omp::runtime::{runtime, with};
+use margay_abi_omp::tools::mutex;
+use margay_core_openmp::tools::{Mutex, Sync};
 use margay_run_openmp::lock;
+use margay_run_openmp::team::Context;
 
 use crate::{CriticalName, Ident};
 
@@ -20,20 +23,20 @@ pub unsafe extern "C-unwind" fn __kmpc_critical(
     name: *mut CriticalName,
 ) {
     // SAFETY: by the caller's promise.
-    lock::set(unsafe { &(*name)[0] }, runtime);
+    mutex::set(unsafe { &(*name)[0] }, Mutex::Critical, 0);
 }
 
 /// # Safety
 /// As above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __kmpc_critical_with_hint(
-    loc: *const Ident,
-    gtid: c_int,
+    _: *const Ident,
+    _: c_int,
     name: *mut CriticalName,
-    _hint: u32,
+    hint: u32,
 ) {
     // SAFETY: by the caller's promise.
-    unsafe { __kmpc_critical(loc, gtid, name) };
+    mutex::set(unsafe { &(*name)[0] }, Mutex::Critical, hint);
 }
 
 /// # Safety
@@ -45,7 +48,7 @@ pub unsafe extern "C-unwind" fn __kmpc_end_critical(
     name: *mut CriticalName,
 ) {
     // SAFETY: by the caller's promise.
-    lock::unset(unsafe { &(*name)[0] }, runtime);
+    mutex::unset(unsafe { &(*name)[0] }, Mutex::Critical);
 }
 
 /// What the caller is to do: combine its values with the shared ones and say so, or combine them by
@@ -62,6 +65,7 @@ const FEW: c_int = 4;
 unsafe fn reduce(loc: *const Ident, variables: c_int, name: *mut CriticalName) -> c_int {
     let size = with(|context| context.team.size);
     if size == 1 {
+        with(Context::tell_reduction);
         return COMBINE;
     }
     // SAFETY: by the caller's promise.
@@ -71,14 +75,21 @@ unsafe fn reduce(loc: *const Ident, variables: c_int, name: *mut CriticalName) -
     }
     // SAFETY: by the caller's promise.
     lock::set(unsafe { &(*name)[0] }, runtime);
-    with(|context| context.calls.has_reduction_lock.set(true));
+    with(|context| {
+        context.calls.has_reduction_lock.set(true);
+        context.tell_reduction();
+    });
     COMBINE
 }
 
 /// # Safety
 /// As of `__kmpc_critical`.
 unsafe fn end_reduce(name: *mut CriticalName) {
-    if with(|context| context.calls.has_reduction_lock.take()) {
+    let has_lock = with(|context| {
+        context.tell_reduction_over();
+        context.calls.has_reduction_lock.take()
+    });
+    if has_lock {
         // SAFETY: by the caller's promise.
         lock::unset(unsafe { &(*name)[0] }, runtime);
     }
@@ -106,7 +117,7 @@ macro_rules! reductions {
             // SAFETY: by the caller's promise.
             unsafe { end_reduce(name) };
             if $waits {
-                with(margay_run_openmp::team::Context::barrier);
+                with(|context| context.barrier_of(Sync::BarrierImplementation));
             }
         }
     )*};

@@ -3,9 +3,11 @@
 use std::ffi::c_int;
 
 use margay_abi_omp::runtime::with;
+use margay_abi_omp::tools::mutex;
 use margay_core_openmp::doacross::Dimension;
 use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
 use margay_core_openmp::static_loop::{Bounds, StaticCut};
+use margay_core_openmp::tools::Work;
 use margay_run_openmp::icv::UNSET_SCHEDULE;
 use margay_run_openmp::team::Context;
 use margay_run_openmp::work::{Chunk, Loop, ShareOptions};
@@ -96,6 +98,7 @@ fn begin(bounds: Bounds, number: i32, chunk: i64) {
             is_ordered,
         };
         context.begin_share(Some(share), ShareOptions::default(), None);
+        context.tell_work(Work::Loop);
     });
 }
 
@@ -195,6 +198,7 @@ pub extern "C-unwind" fn __kmpc_sections_init(_: *const Ident, _: c_int) -> c_in
             is_ordered: false,
         };
         context.begin_share(Some(share), ShareOptions::default(), None);
+        context.tell_work(Work::Sections);
     });
     0
 }
@@ -213,11 +217,13 @@ pub extern "C-unwind" fn __kmpc_end_sections(_: *const Ident, _: c_int) {
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_ordered(_: *const Ident, _: c_int) {
-    with(Context::start_ordered);
+    mutex::start_ordered();
 }
 
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_end_ordered(_: *const Ident, _: c_int) {}
+pub extern "C-unwind" fn __kmpc_end_ordered(_: *const Ident, _: c_int) {
+    mutex::end_ordered();
+}
 
 /// `struct kmp_dim`
 #[derive(Clone, Copy, Debug)]

@@ -43,6 +43,20 @@ pub struct Ident {
     source: *const u8,
 }
 
+/// Of `Ident`'s flags: the construct is `sections`; the barrier is that of a work share.
+const OF_SECTIONS: i32 = 0x400;
+const IMPLICIT_BARRIER: i32 = 0x40;
+
+impl Ident {
+    fn is_of_sections(&self) -> bool {
+        self.flags & OF_SECTIONS != 0
+    }
+
+    fn is_implicit_barrier(&self) -> bool {
+        self.flags & IMPLICIT_BARRIER != 0
+    }
+}
+
 /// The name of a critical construct: `kmp_critical_name`, zeroed words of which the first is used.
 pub type CriticalName = [AtomicU32; 8];
 

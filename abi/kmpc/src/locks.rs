@@ -6,6 +6,8 @@ use margay_abi_omp::locks::{
     omp_destroy_lock, omp_init_lock, omp_set_lock, omp_test_lock, omp_unset_lock,
 };
 use margay_abi_omp::runtime::with;
+use margay_abi_omp::tools::mutex;
+use margay_core_openmp::tools::Mutex;
 use margay_run_openmp::lock::SmallNested;
 use std::sync::atomic::AtomicU32;
 
@@ -45,16 +47,19 @@ macro_rules! nested {
 nested! {
     __kmpc_init_nest_lock margay_kmp_init_nest_lock margay_kmp_init_nest_lock_ (lock, _context) -> () {
         lock.init();
+        mutex::init(lock, Mutex::NestLock, 0);
     }
-    __kmpc_destroy_nest_lock margay_kmp_destroy_nest_lock margay_kmp_destroy_nest_lock_ (_lock, _context) -> () {}
+    __kmpc_destroy_nest_lock margay_kmp_destroy_nest_lock margay_kmp_destroy_nest_lock_ (lock, _context) -> () {
+        mutex::destroy(lock, Mutex::NestLock);
+    }
     __kmpc_set_nest_lock margay_kmp_set_nest_lock margay_kmp_set_nest_lock_ (lock, context) -> () {
-        lock.set(context);
+        mutex::set_nested(lock, || lock.set(context));
     }
     __kmpc_unset_nest_lock margay_kmp_unset_nest_lock margay_kmp_unset_nest_lock_ (lock, context) -> () {
-        lock.unset(context);
+        mutex::unset_nested(lock, || lock.unset(context));
     }
     __kmpc_test_nest_lock margay_kmp_test_nest_lock margay_kmp_test_nest_lock_ (lock, context) -> c_int {
-        lock.test(context) as c_int
+        mutex::test_nested(lock, || lock.test(context)) as c_int
     }
 }
 

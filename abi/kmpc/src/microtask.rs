@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::atomic::AtomicU64;
 
 use margay_abi_omp::runtime::with;
 use margay_sys_threads::outlined::Outlined;
@@ -37,7 +38,20 @@ impl MicrotaskCall<'_> {
 unsafe extern "C-unwind" fn run(call: *mut c_void) {
     // SAFETY: by the caller's promise.
     let call = unsafe { &*call.cast::<MicrotaskCall>() };
-    let (mut thread, mut member) = with(|context| (number(context), context.id as c_int));
+    let (mut thread, mut member, frame) =
+        with(|context| (number(context), context.id as c_int, context.exit_frame()));
+    if let Some(frame) = frame {
+        // SAFETY: by the caller's promise.
+        return unsafe {
+            invoke_framed(
+                call.microtask,
+                &raw mut thread,
+                &raw mut member,
+                call.arguments,
+                frame,
+            )
+        };
+    }
     // SAFETY: by the caller's promise.
     unsafe {
         invoke(
@@ -67,7 +81,8 @@ macro_rules! invoke {
             })*
             // SAFETY: by the caller's promise.
             _ => unsafe {
-                invoke_many($microtask, $thread, $member, $arguments.len(), $arguments.as_ptr());
+                let frame = AtomicU64::new(0);
+                invoke_many($microtask, $thread, $member, $arguments.len(), $arguments.as_ptr(), &frame);
             },
         }
     };
@@ -100,8 +115,42 @@ unsafe fn invoke(
     }
 }
 
-/// The same for any number of arguments above 8: those that do not fit in registers are copied to
-/// the stack.
+/// Arguments of which some do not fit in registers.
+const MANY: usize = 8;
+
+/// The same for a tool: from a frame whose frame pointer `frame` gets before.
+///
+/// # Safety
+/// As of `invoke`.
+unsafe fn invoke_framed(
+    microtask: Microtask,
+    thread: *mut c_int,
+    member: *mut c_int,
+    arguments: &[*mut c_void],
+    frame: &AtomicU64,
+) {
+    let mut more = [ptr::null_mut(); MANY];
+    let arguments = if arguments.len() < MANY {
+        // What the microtask does not expect it does not read.
+        more[..arguments.len()].copy_from_slice(arguments);
+        &more
+    } else {
+        arguments
+    };
+    // SAFETY: by the caller's promise.
+    unsafe {
+        invoke_many(
+            microtask,
+            thread,
+            member,
+            arguments.len(),
+            arguments.as_ptr(),
+            frame,
+        );
+    }
+}
+
+/// The same for any number of arguments above 6; `frame` gets its frame pointer. Those that do not fit in registers are copied to the stack.
 ///
 /// # Safety
 /// As of `invoke`; `arguments` has `count` elements.
@@ -113,6 +162,7 @@ unsafe extern "C-unwind" fn invoke_many(
     member: *mut c_int,
     count: usize,
     arguments: *const *mut c_void,
+    frame: *const AtomicU64,
 ) {
     std::arch::naked_asm!(
         ".cfi_startproc",
@@ -121,6 +171,7 @@ unsafe extern "C-unwind" fn invoke_many(
         ".cfi_offset rbp, -16",
         "mov rbp, rsp",
         ".cfi_def_cfa_register rbp",
+        "mov [r9], rbp",
         "mov r11, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -160,6 +211,7 @@ unsafe extern "C-unwind" fn invoke_many(
     member: *mut c_int,
     count: usize,
     arguments: *const *mut c_void,
+    frame: *const AtomicU64,
 ) {
     std::arch::naked_asm!(
         ".cfi_startproc",
@@ -169,6 +221,7 @@ unsafe extern "C-unwind" fn invoke_many(
         ".cfi_offset x30, -8",
         "mov x29, sp",
         ".cfi_def_cfa_register x29",
+        "str x29, [x5]",
         "mov x9, x0",
         "mov x10, x4",
         "mov x0, x1",

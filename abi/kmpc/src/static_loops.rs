@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use margay_abi_omp::runtime::with;
 use margay_core_openmp::static_loop::{Bounds, Part, StaticCut};
+use margay_core_openmp::tools::Work;
 use margay_run_openmp::team::Context;
 
 use crate::Ident;
@@ -36,18 +37,55 @@ pub(crate) fn as_team(context: &Context) -> (u64, u64) {
     (u64::from(number), u64::from(count))
 }
 
-fn for_part(bounds: Bounds, schedule: i32, chunk: i64) -> Option<Part> {
+fn for_part(
+    bounds: Bounds,
+    schedule: i32,
+    chunk: i64,
+    is_sections: impl Fn() -> bool,
+) -> Option<Part> {
     let of_league = matches!(
         schedule & !MODIFIERS,
         DISTRIBUTE_STATIC | DISTRIBUTE_STATIC_CHUNKED
     );
-    let (at, many) = with(if of_league { as_team } else { as_member });
-    bounds.part(cut(schedule, chunk), at, many)
+    let cut = cut(schedule, chunk);
+    with(|context| {
+        context.tell_counted_work(|| {
+            let kind = if of_league {
+                Work::Distribute
+            } else if is_sections() {
+                Work::Sections
+            } else {
+                Work::LoopStatic
+            };
+            (kind, bounds.iterations().count)
+        });
+        let (at, many) = if of_league {
+            as_team(context)
+        } else {
+            as_member(context)
+        };
+        let part = bounds.part(cut, at, many)?;
+        // Of a block the whole is known; chunks are the program's.
+        if matches!(cut, StaticCut::Blocks) && context.tool().is_some() && !is_sections() {
+            tell_block(context, bounds, part);
+        }
+        Some(part)
+    })
+}
+
+#[cold]
+fn tell_block(context: &Context, bounds: Bounds, part: Part) {
+    context.tell_chunk(|| {
+        let before = bounds.between(bounds.lower, part.lower).count();
+        let count = bounds.between(part.lower, part.upper).count();
+        (before.saturating_sub(1), count)
+    });
 }
 
 /// The part of a member within the part of its team, and the upper bound of the latter.
 fn distributed_part(bounds: Bounds, schedule: i32, chunk: i64) -> Option<(Part, i64)> {
     with(|context| {
+        context.tell_counted_work(|| (Work::LoopStatic, bounds.iterations().count));
         let (team, teams) = as_team(context);
         let (member, members) = as_member(context);
         let whole = bounds.part(StaticCut::Blocks, team, teams)?;
@@ -92,13 +130,15 @@ macro_rules! static_loops {
         /// The places hold the loop's bounds, and get those of the member; `last` may be null.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $init(
-            _: *const Ident, _: c_int, schedule: i32, last: *mut i32, lower: *mut $of, upper: *mut $of,
+            loc: *const Ident, _: c_int, schedule: i32, last: *mut i32, lower: *mut $of, upper: *mut $of,
             stride: *mut $signed, step: $signed, chunk: $signed,
         ) {
             // SAFETY: by the caller's promise, as below.
             let (from, to) = unsafe { (lower.read(), upper.read()) };
             let bounds = Bounds { lower: from as i64, upper: to as i64, step: step as i64, is_signed: $is_signed };
-            let part = for_part(bounds, schedule, chunk as i64);
+            // SAFETY: the compiler passes a description that it has made, or null.
+            let is_sections = || unsafe { loc.as_ref() }.is_some_and(Ident::is_of_sections);
+            let part = for_part(bounds, schedule, chunk as i64, is_sections);
             // SAFETY: as above.
             unsafe {
                 put(last, part.is_some_and(|part| part.has_last) as i32);
@@ -152,7 +192,7 @@ macro_rules! static_loops {
             // SAFETY: by the caller's promise, as below.
             let (from, to) = unsafe { (lower.read(), upper.read()) };
             let bounds = Bounds { lower: from as i64, upper: to as i64, step: step as i64, is_signed: $is_signed };
-            let part = for_part(bounds, DISTRIBUTE_STATIC_CHUNKED, chunk as i64).map(|part| clipped(part, bounds));
+            let part = for_part(bounds, DISTRIBUTE_STATIC_CHUNKED, chunk as i64, || false).map(|part| clipped(part, bounds));
             // SAFETY: as above.
             unsafe {
                 put(last, part.is_some_and(|part| part.has_last) as i32);
@@ -174,4 +214,6 @@ static_loops! {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_for_static_fini(_: *const Ident, _: c_int) {}
+pub extern "C-unwind" fn __kmpc_for_static_fini(_: *const Ident, _: c_int) {
+    with(Context::tell_work_over);
+}

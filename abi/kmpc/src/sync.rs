@@ -5,21 +5,42 @@ use std::sync::atomic::{Ordering, fence};
 
 use margay_abi_omp::fatal;
 use margay_abi_omp::runtime::{runtime, with};
+use margay_abi_omp::tools::{tell_error, tell_flush};
+use margay_core_openmp::tools::{self, Endpoint, Severity, Sync, Work};
 use margay_run_openmp::team::Context;
 use margay_sys_threads::border::outside;
 use margay_sys_threads::outlined::text;
 
 use crate::Ident;
 
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_barrier(_: *const Ident, _: c_int) {
-    with(Context::barrier);
+/// The kind of a barrier, for tools.
+///
+/// # Safety
+/// `loc` is null or can be read.
+#[inline]
+unsafe fn barrier_kind(loc: *const Ident) -> Sync {
+    // SAFETY: by the caller's promise.
+    match unsafe { loc.as_ref() } {
+        Some(loc) if loc.is_implicit_barrier() => Sync::BarrierWorkshare,
+        _ => Sync::BarrierExplicit,
+    }
 }
 
+/// # Safety
+/// `loc` is null or can be read.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_cancel_barrier(_: *const Ident, _: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn __kmpc_barrier(loc: *const Ident, _: c_int) {
+    // SAFETY: by the caller's promise.
+    with(|context| context.barrier_by(|| unsafe { barrier_kind(loc) }));
+}
+
+/// # Safety
+/// As above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_cancel_barrier(loc: *const Ident, _: c_int) -> c_int {
     with(|context| {
-        context.barrier();
+        // SAFETY: by the caller's promise.
+        context.barrier_by(|| unsafe { barrier_kind(loc) });
         c_int::from(context.team.is_cancelled())
     })
 }
@@ -52,19 +73,29 @@ pub extern "C-unwind" fn __kmpc_barrier_master_nowait(_: *const Ident, _: c_int)
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_master(_: *const Ident, _: c_int) -> c_int {
-    with(|context| c_int::from(context.id == 0))
+    __kmpc_masked(std::ptr::null(), 0, 0)
 }
 
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_end_master(_: *const Ident, _: c_int) {}
+pub extern "C-unwind" fn __kmpc_end_master(_: *const Ident, _: c_int) {
+    with(|context| context.tell_masked(Endpoint::End));
+}
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_masked(_: *const Ident, _: c_int, filter: c_int) -> c_int {
-    with(|context| c_int::from(context.id as c_int == filter))
+    with(|context| {
+        let executes = context.id as c_int == filter;
+        if executes {
+            context.tell_masked(Endpoint::Begin);
+        }
+        c_int::from(executes)
+    })
 }
 
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_end_masked(_: *const Ident, _: c_int) {}
+pub extern "C-unwind" fn __kmpc_end_masked(_: *const Ident, _: c_int) {
+    with(|context| context.tell_masked(Endpoint::End));
+}
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_single(_: *const Ident, _: c_int) -> c_int {
@@ -72,13 +103,19 @@ pub extern "C-unwind" fn __kmpc_single(_: *const Ident, _: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_end_single(_: *const Ident, _: c_int) {}
+pub extern "C-unwind" fn __kmpc_end_single(_: *const Ident, _: c_int) {
+    with(Context::tell_work_over);
+}
 
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_scope(_: *const Ident, _: c_int, _reserved: *mut c_void) {}
+pub extern "C-unwind" fn __kmpc_scope(_: *const Ident, _: c_int, _reserved: *mut c_void) {
+    with(|context| context.tell_counted_work(|| (Work::Scope, 1)));
+}
 
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_end_scope(_: *const Ident, _: c_int, _reserved: *mut c_void) {}
+pub extern "C-unwind" fn __kmpc_end_scope(_: *const Ident, _: c_int, _reserved: *mut c_void) {
+    with(Context::tell_work_over);
+}
 
 /// How the variables of a `copyprivate` clause get from one member to another.
 type CopyVariables = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
@@ -103,7 +140,7 @@ pub unsafe extern "C-unwind" fn __kmpc_copyprivate(
             // SAFETY: by the caller's promise.
             outside(|| unsafe { copy(data, from) });
         }
-        context.barrier();
+        context.barrier_of(Sync::BarrierWorkshare);
     });
 }
 
@@ -130,6 +167,16 @@ const CANCEL_LOOP: c_int = 2;
 const CANCEL_SECTIONS: c_int = 3;
 const CANCEL_TASKGROUP: c_int = 4;
 
+/// The flag by which a tool knows what is cancelled.
+fn as_told(which: c_int) -> u32 {
+    match which {
+        CANCEL_PARALLEL => tools::CANCEL_PARALLEL,
+        CANCEL_LOOP => tools::CANCEL_LOOP,
+        CANCEL_SECTIONS => tools::CANCEL_SECTIONS,
+        _ => tools::CANCEL_TASKGROUP,
+    }
+}
+
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_cancellationpoint(
     _: *const Ident,
@@ -139,10 +186,16 @@ pub extern "C-unwind" fn __kmpc_cancellationpoint(
     if !runtime().environment.cancellation {
         return 0;
     }
-    c_int::from(with(|context| match which {
-        CANCEL_LOOP | CANCEL_SECTIONS => context.team.is_work_cancelled(),
-        CANCEL_TASKGROUP => context.is_in_cancelled_group(),
-        _ => context.team.is_cancelled(),
+    c_int::from(with(|context| {
+        let is_cancelled = match which {
+            CANCEL_LOOP | CANCEL_SECTIONS => context.team.is_work_cancelled(),
+            CANCEL_TASKGROUP => context.is_in_cancelled_group(),
+            _ => context.team.is_cancelled(),
+        };
+        if is_cancelled {
+            context.tell_cancel(as_told(which), false);
+        }
+        is_cancelled
     }))
 }
 
@@ -151,12 +204,15 @@ pub extern "C-unwind" fn __kmpc_cancel(_: *const Ident, _: c_int, which: c_int) 
     if !runtime().environment.cancellation {
         return 0;
     }
-    with(|context| match which {
-        CANCEL_LOOP | CANCEL_SECTIONS => context.cancel_share(),
-        CANCEL_TASKGROUP => context.cancel_group(),
-        _ => {
-            debug_assert!(which == CANCEL_PARALLEL);
-            context.cancel_region();
+    with(|context| {
+        context.tell_cancel(as_told(which), true);
+        match which {
+            CANCEL_LOOP | CANCEL_SECTIONS => context.cancel_share(),
+            CANCEL_TASKGROUP => context.cancel_group(),
+            _ => {
+                debug_assert!(which == CANCEL_PARALLEL);
+                context.cancel_region();
+            }
         }
     });
     1
@@ -184,6 +240,7 @@ pub unsafe extern "C-unwind" fn kmp_get_cancellation_status_(which: *const c_int
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_flush(_: *const Ident) {
     fence(Ordering::SeqCst);
+    tell_flush();
 }
 
 const FATAL: c_int = 2;
@@ -204,7 +261,9 @@ pub unsafe extern "C-unwind" fn __kmpc_error(
         format!("error directive encountered: {told}")
     };
     if severity == FATAL {
+        tell_error(Severity::Fatal, &told);
         fatal(&format!("fatal error: {told}"));
     }
+    tell_error(Severity::Warning, &told);
     eprintln!("\nlibgomp: {told}");
 }

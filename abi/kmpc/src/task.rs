@@ -8,7 +8,7 @@ use margay_run_openmp::Access;
 use margay_run_openmp::task::TaskClauses;
 use margay_run_openmp::team::Context;
 
-use crate::task_data::{FINAL, KmpTask, Routine, TaskData};
+use crate::task_data::{KmpTask, Routine, TaskData};
 use crate::{Ident, Opaque, number, reduction};
 
 /// `kmp_depend_info_t`
@@ -90,9 +90,8 @@ pub(crate) unsafe fn create(
     // SAFETY: by the caller's promise.
     let (clauses, event) = unsafe {
         let clauses = TaskClauses {
-            is_undeferred,
-            is_final: (*data).flags & FINAL != 0,
             priority: TaskData::priority(data),
+            ..(*data).clauses(is_undeferred)
         };
         (clauses, (*data).event())
     };
@@ -165,7 +164,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_begin_if0(
     with(|context| {
         // SAFETY: by the caller's promise.
         let data = unsafe { &mut *TaskData::of(task) };
-        context.begin_undeferred(data.flags & FINAL != 0, data.event());
+        context.begin_undeferred(data.clauses(true), data.event());
     });
 }
 

@@ -3,13 +3,15 @@
 //! between the call that allocates the task and the one that creates it.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::{mem, ptr};
 
 use margay_abi_omp::runtime::{runtime, with};
-use margay_run_openmp::task::Event;
+use margay_core_openmp::tools::{TASK_MERGEABLE, TASK_UNTIED};
+use margay_run_openmp::task::{Event, TaskClauses};
 use margay_run_openmp::team::Context;
+use margay_sys_threads::caller::call_framed;
 use margay_sys_threads::outlined::TaskCall;
 use margay_sys_threads::task_block::{ALIGN, TaskBlock};
 
@@ -19,7 +21,9 @@ use crate::number;
 pub(crate) type Routine = unsafe extern "C-unwind" fn(c_int, *mut KmpTask) -> c_int;
 
 /// Flags that the compiler passes to the call that allocates a task.
-pub(crate) const FINAL: c_int = 0x2;
+const TIED: c_int = 0x1;
+const FINAL: c_int = 0x2;
+const MERGEABLE: c_int = 0x4;
 const HAS_DESTRUCTORS: c_int = 0x8;
 const PROXY: c_int = 0x10;
 const HAS_PRIORITY: c_int = 0x20;
@@ -152,6 +156,23 @@ impl TaskData {
         }
     }
 
+    /// Its clauses, but for the priority.
+    pub(crate) fn clauses(&self, is_undeferred: bool) -> TaskClauses {
+        let mut told = 0;
+        if self.flags & TIED == 0 {
+            told |= TASK_UNTIED;
+        }
+        if self.flags & MERGEABLE != 0 {
+            told |= TASK_MERGEABLE;
+        }
+        TaskClauses {
+            is_undeferred,
+            is_final: self.flags & FINAL != 0,
+            priority: 0,
+            told,
+        }
+    }
+
     /// Gives the task an event, and returns its handle.
     pub(crate) fn make_event(&mut self) -> usize {
         if self.event == 0 {
@@ -251,14 +272,31 @@ const ALIGN_OF_ADDRESS: usize = align_of::<*mut TaskData>();
 unsafe extern "C-unwind" fn run(place: *mut c_void) {
     // SAFETY: by the caller's promise.
     let data = unsafe { place.cast::<*mut TaskData>().read() };
-    let (thread, is_cancelled) = with(|context| (number(context), context.is_cancelled()));
+    let (thread, is_cancelled, frame) = with(|context| {
+        let frame = context.exit_frame();
+        (number(context), context.is_cancelled(), frame)
+    });
     // SAFETY: as above.
     unsafe {
         if is_cancelled {
+            with(Context::tell_body_discarded);
             // The body would have had the event fulfilled.
             runtime().fulfill_event((*data).event);
         } else if let Some(routine) = (*TaskData::task(data)).routine {
-            routine(thread, TaskData::task(data));
+            match frame {
+                None => {
+                    routine(thread, TaskData::task(data));
+                }
+                Some(frame) => {
+                    // A number of 32 bits is passed in the register of a word, and a result that is not read may be there.
+                    let routine = mem::transmute::<
+                        Routine,
+                        unsafe extern "C-unwind" fn(*mut c_void, *mut c_void),
+                    >(routine);
+                    let thread = ptr::without_provenance_mut(thread as usize);
+                    call_framed(routine, thread, TaskData::task(data).cast(), frame);
+                }
+            }
         }
         TaskData::finish(data, thread);
     }

@@ -6,6 +6,7 @@ use margay_abi_omp::runtime::with;
 use margay_core_openmp::schedule::Iterations;
 use margay_core_openmp::static_loop::Bounds;
 use margay_core_openmp::taskloop::{Cut, Tasks};
+use margay_core_openmp::tools::Endpoint;
 use margay_run_openmp::team::Context;
 use margay_sys_threads::border::outside;
 
@@ -96,8 +97,10 @@ unsafe fn taskloop(
         if clauses.has_group {
             context.start_group(false);
         }
+        context.tell_taskloop(Endpoint::Begin, bounds.iterations.count);
         // SAFETY: by the caller's promise.
         unsafe { create_all(context, TaskData::of(task), &bounds, clauses, duplicate) };
+        context.tell_taskloop(Endpoint::End, bounds.iterations.count);
         if clauses.has_group {
             context.end_group();
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use margay_abi_omp::routines::omp_get_schedule;
 use margay_abi_omp::runtime::{runtime, with};
+use margay_abi_omp::tools;
 use margay_core_openmp::schedule::Kind;
 use margay_run_openmp::environment::Offload;
 use margay_run_openmp::icv::UNSET_SCHEDULE;
@@ -243,21 +244,28 @@ pub unsafe extern "C-unwind" fn kmpc_set_defaults(setting: *const c_char) {
     unsafe { kmp_set_defaults(setting) };
 }
 
-/// What a tool answers when there is none.
-const NO_TOOL: c_int = -2;
-
+/// # Safety
+/// The tool takes the argument.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn omp_control_tool(_: c_int, _: c_int, _: *mut c_void) -> c_int {
-    NO_TOOL
+pub unsafe extern "C-unwind" fn omp_control_tool(
+    command: c_int,
+    modifier: c_int,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { tools::control_tool(command, modifier, argument) }
 }
 
+/// # Safety
+/// The numbers can be read; the tool takes the argument.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn omp_control_tool_(
-    _: *const c_int,
-    _: *const c_int,
-    _: *mut c_void,
+pub unsafe extern "C-unwind" fn omp_control_tool_(
+    command: *const c_int,
+    modifier: *const c_int,
+    argument: *mut c_void,
 ) -> c_int {
-    NO_TOOL
+    // SAFETY: by the caller's promise.
+    unsafe { tools::control_tool(*command, *modifier, argument) }
 }
 
 const OFFLOAD_DISABLED: c_int = 0;

@@ -1,11 +1,13 @@
 //! The routines of OpenMP (`omp_*`), which programs of all compilers call, and the one place that
-//! looks up the runtime of this process. The compilers' own calls are in `abi/gomp` and `abi/kmpc`.
+//! looks up the runtime of this process,
+//! and its tool. The compilers' own calls are in `abi/gomp` and `abi/kmpc`.
 
 pub mod locks;
 pub mod memory;
 pub mod region;
 pub mod routines;
 pub mod runtime;
+pub mod tools;
 
 use std::ffi::c_void;
 

@@ -3,9 +3,11 @@
 use std::ffi::c_int;
 use std::sync::atomic::AtomicU32;
 
-use margay_run_openmp::lock::{self, Nested, OldNested};
+use margay_core_openmp::tools::Mutex;
+use margay_run_openmp::lock::{Nested, OldNested};
 
-use crate::runtime::{runtime, with};
+use crate::runtime::with;
+use crate::tools::mutex;
 
 /// Each lock function for C; for Fortran, with an underscore; and, under a name of its own that the
 /// linker gives the version of OpenMP 2.5, for programs that were built for it.
@@ -31,18 +33,19 @@ macro_rules! locks {
 locks! {
     omp_init_lock omp_init_lock_ margay_omp25_init_lock margay_omp25_init_lock_ (lock: AtomicU32) -> () {
         lock.store(0, std::sync::atomic::Ordering::Relaxed);
+        mutex::init(lock, Mutex::Lock, 0);
     }
     omp_destroy_lock omp_destroy_lock_ margay_omp25_destroy_lock margay_omp25_destroy_lock_ (lock: AtomicU32) -> () {
-        let _ = lock;
+        mutex::destroy(lock, Mutex::Lock);
     }
     omp_set_lock omp_set_lock_ margay_omp25_set_lock margay_omp25_set_lock_ (lock: AtomicU32) -> () {
-        lock::set(lock, runtime);
+        mutex::set(lock, Mutex::Lock, 0);
     }
     omp_unset_lock omp_unset_lock_ margay_omp25_unset_lock margay_omp25_unset_lock_ (lock: AtomicU32) -> () {
-        lock::unset(lock, runtime);
+        mutex::unset(lock, Mutex::Lock);
     }
     omp_test_lock omp_test_lock_ margay_omp25_test_lock margay_omp25_test_lock_ (lock: AtomicU32) -> c_int {
-        c_int::from(lock::test(lock))
+        c_int::from(mutex::test(lock))
     }
 }
 
@@ -77,13 +80,13 @@ macro_rules! nested {
 
 nested! {
     omp_set_nest_lock omp_set_nest_lock_ margay_omp25_set_nest_lock margay_omp25_set_nest_lock_ (lock, context) -> () {
-        lock.set(context);
+        mutex::set_nested(lock, || lock.set(context));
     }
     omp_test_nest_lock omp_test_nest_lock_ margay_omp25_test_nest_lock margay_omp25_test_nest_lock_ (lock, context) -> c_int {
-        lock.test(context) as c_int
+        mutex::test_nested(lock, || lock.test(context)) as c_int
     }
     omp_unset_nest_lock omp_unset_nest_lock_ margay_omp25_unset_nest_lock margay_omp25_unset_nest_lock_ (lock, context) -> () {
-        lock.unset(context);
+        mutex::unset_nested(lock, || lock.unset(context));
     }
 }
 
@@ -94,11 +97,15 @@ macro_rules! nested_ends {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $init(lock: *mut $of) {
             // SAFETY: by the caller's promise; all bytes are valid for a lock.
-            unsafe { &*lock }.init();
+            let lock = unsafe { &*lock };
+            lock.init();
+            mutex::init(lock, Mutex::NestLock, 0);
         }
 
         #[unsafe(no_mangle)]
-        pub extern "C-unwind" fn $destroy(_lock: *mut $of) {}
+        pub extern "C-unwind" fn $destroy(lock: *mut $of) {
+            mutex::destroy(lock, Mutex::NestLock);
+        }
     )*};
 }
 
@@ -112,8 +119,10 @@ nested_ends! {
 /// The variable can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn omp_init_nest_lock_(lock: *mut *mut Nested) {
+    let made: Box<Nested> = Box::default();
+    mutex::init(&*made, Mutex::NestLock, 0);
     // SAFETY: by the caller's promise.
-    unsafe { lock.write(Box::into_raw(Box::default())) };
+    unsafe { lock.write(Box::into_raw(made)) };
 }
 
 /// # Safety
@@ -124,6 +133,7 @@ pub unsafe extern "C-unwind" fn omp_destroy_nest_lock_(lock: *mut *mut Nested) {
     // SAFETY: by the caller's promise.
     unsafe {
         if !(*lock).is_null() {
+            mutex::destroy(*lock, Mutex::NestLock);
             drop(Box::from_raw(*lock));
             lock.write(std::ptr::null_mut());
         }

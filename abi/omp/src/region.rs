@@ -33,6 +33,7 @@ pub unsafe fn begin(body: Body, data: *mut c_void, request: Request, share: Opti
     let first = with(|context| Box::new(context.begin(body, request, share)));
     // SAFETY: the box is kept in the list until `end` has taken the context away.
     let outside = unsafe { first.install() };
+    first.get().begun();
     BEGUN.with(|begun| begun.borrow_mut().push(Begun { first, outside }));
 }
 

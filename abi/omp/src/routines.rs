@@ -13,6 +13,7 @@ use margay_sys_os::clock::Clock;
 use margay_sys_threads::outlined::text;
 
 use crate::runtime::{runtime, with};
+use crate::tools;
 
 /// Routines without arguments.
 macro_rules! queries {
@@ -319,7 +320,13 @@ pub unsafe extern "C-unwind" fn omp_get_schedule_8_(kind: *mut u32, chunk: *mut 
 /// Forgets the values of threadprivate variables, except those of the initial thread. Refused
 /// within a region, as the standard says.
 fn pause(kind: c_int) -> c_int {
-    let is_done = matches!(kind, 1 | 2) && with(Context::forget_thread_variables);
+    const SOFT: c_int = 1;
+    const HARD: c_int = 2;
+    const STOP_TOOL: c_int = 3;
+    let is_done = matches!(kind, SOFT | HARD | STOP_TOOL) && with(Context::forget_thread_variables);
+    if is_done && kind == STOP_TOOL {
+        tools::finalize();
+    }
     if is_done { 0 } else { -1 }
 }
 

@@ -7,6 +7,8 @@ use margay_run_openmp::environment::Environment;
 use margay_run_openmp::team::{self, Context};
 use margay_run_openmp::{Runtime, preempt_members};
 
+use crate::tools;
+
 /// The runtime of this process. Made when the library is loaded.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
@@ -16,9 +18,16 @@ pub fn runtime() -> &'static Runtime {
     })
 }
 
+/// The same for a thread that begins to use it: a tool learns of the first one, too.
+#[cold]
+fn runtime_with_tool() -> &'static Runtime {
+    tools::start();
+    runtime()
+}
+
 /// Calls `f` with the context of the calling thread: that of the member which runs there, or else
 /// that of an initial thread.
 #[inline]
 pub fn with<R>(f: impl FnOnce(&Context) -> R) -> R {
-    team::with(runtime, f)
+    team::with(runtime_with_tool, f)
 }

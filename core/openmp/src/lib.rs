@@ -9,3 +9,4 @@ pub mod places;
 pub mod schedule;
 pub mod static_loop;
 pub mod taskloop;
+pub mod tools;

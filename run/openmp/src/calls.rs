@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use margay_core_openmp::doacross::Dimension;
 
-use crate::task::{Event, SavedTask, complete};
+use crate::task::{Event, SavedTask, TaskClauses, complete};
 use crate::team::{Context, Request};
+use crate::tool::task_flags;
 use crate::work::Doacross;
 
 /// What the calls of a member have left.
@@ -74,11 +75,18 @@ impl Calls {
 impl Context {
     /// Enters an undeferred task, whose body the caller runs until
     /// [`end_undeferred`](Self::end_undeferred).
-    pub fn begin_undeferred(&self, is_final: bool, event: Option<Arc<Event>>) {
+    pub fn begin_undeferred(&self, clauses: TaskClauses, event: Option<Arc<Event>>) {
         let node = self.new_child(event.as_ref());
+        if let Some(tool) = self.tool {
+            let flags = task_flags(true, clauses.is_final, clauses.told);
+            self.tell_task_created(tool, node, flags, &[]);
+        }
         let inherited = self.inherited.borrow().clone();
-        let is_final = is_final || self.is_final.get();
+        let is_final = clauses.is_final || self.is_final.get();
         let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
+        if let Some(tool) = self.tool {
+            self.set_exit_frame(tool);
+        }
         self.calls
             .rare(|rare| rare.undeferred.push(Undeferred { saved, event }));
     }
@@ -92,7 +100,8 @@ impl Context {
         if let Some(event) = last.event {
             event.wait(self);
         }
-        self.leave_task(last.saved);
+        self.leave_task(last.saved, self.status_at_end());
+        self.tell_undeferred_over();
         complete(Some(self), self.team, node);
     }
 

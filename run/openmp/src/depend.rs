@@ -15,6 +15,7 @@ use crate::few::Few;
 use crate::node::TaskNode;
 use crate::task::Task;
 use crate::team::Member;
+use crate::tool::{Event, TaskTool, Tool};
 
 /// What a task does with an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +183,7 @@ pub fn enter(
     parent: &'static TaskNode,
     task: Box<Task>,
     accesses: &[(usize, Access)],
+    tool: Option<&Tool>,
 ) -> Option<Box<Task>> {
     let node = task.node;
     node.has_dependence.store(true, Ordering::Relaxed);
@@ -200,10 +202,14 @@ pub fn enter(
     let all = predecessors.len() as u32 + 1;
     node.pending.store(all, Ordering::Relaxed);
     let successor = Successor::Task(node);
-    let over = predecessors
-        .iter()
-        .filter(|predecessor| !predecessor.add(&successor))
-        .count();
+    let is_over = |predecessor: &&Predecessor| {
+        let is_added = predecessor.add(&successor);
+        if is_added && let Some(tool) = tool {
+            tell(tool, predecessor, &node.tool);
+        }
+        !is_added
+    };
+    let over = predecessors.iter().filter(is_over).count();
     release(node, over as u32 + 1)
 }
 
@@ -223,6 +229,7 @@ pub fn wait_for(
     parent: &'static TaskNode,
     accesses: &[(usize, Access)],
     member: &'static Member,
+    told: Option<(&Tool, &TaskTool)>,
 ) -> Option<Arc<DependenceWaiter>> {
     parent.has_siblings.store(true, Ordering::Relaxed);
     let mut siblings = siblings(parent);
@@ -238,9 +245,19 @@ pub fn wait_for(
         waiter.pending.fetch_add(1, Ordering::SeqCst);
         if !predecessor.add(&Successor::Waiter(Arc::clone(&waiter))) {
             waiter.pending.fetch_sub(1, Ordering::SeqCst);
+        } else if let Some((tool, waiting)) = told {
+            tell(tool, predecessor, waiting);
         }
     }
     (waiter.pending.load(Ordering::SeqCst) != 0).then_some(waiter)
+}
+
+#[cold]
+fn tell(tool: &Tool, predecessor: &Predecessor, after: &TaskTool) {
+    (tool.raise)(&Event::TaskDependence {
+        before: &predecessor.node.tool,
+        after,
+    });
 }
 
 /// A task is over: calls `ready` with each task for which it was the last predecessor, and wakes

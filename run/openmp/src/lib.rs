@@ -25,6 +25,7 @@ pub mod task;
 mod task_loop;
 pub mod team;
 mod tls;
+pub mod tool;
 pub mod work;
 
 pub use depend::Access;

@@ -99,12 +99,14 @@ impl Nested {
         count_set(&self.count)
     }
 
-    /// Releases the lock once.
-    pub fn unset(&self, context: &Context) {
-        if count_unset(&self.count) {
+    /// Releases the lock once. Returns how many times the task has it still.
+    pub fn unset(&self, context: &Context) -> u32 {
+        let left = count_unset(&self.count);
+        if left == 0 {
             self.owner.store(0, Ordering::Relaxed);
             unset(&self.lock, || context.runtime());
         }
+        left
     }
 }
 
@@ -157,11 +159,13 @@ impl OldNested {
     }
 
     /// As [`Nested::unset`].
-    pub fn unset(&self, context: &Context) {
-        if count_unset(&self.count) {
+    pub fn unset(&self, context: &Context) -> u32 {
+        let left = count_unset(&self.count);
+        if left == 0 {
             self.owner.store(0, Ordering::SeqCst);
             context.runtime().scheduler.wake(key(&self.owner));
         }
+        left
     }
 }
 
@@ -187,8 +191,8 @@ impl SmallNested {
     }
 
     /// As [`Nested::unset`].
-    pub fn unset(&self, context: &Context) {
-        self.0.unset(context);
+    pub fn unset(&self, context: &Context) -> u32 {
+        self.0.unset(context)
     }
 }
 
@@ -204,9 +208,9 @@ fn count_set(count: &AtomicU32) -> u32 {
     now
 }
 
-/// Counts an `unset` of a nested lock by its owner. Returns whether it was the last.
-fn count_unset(count: &AtomicU32) -> bool {
+/// Counts an `unset` of a nested lock by its owner. Returns the new count.
+fn count_unset(count: &AtomicU32) -> u32 {
     let now = count.load(Ordering::Relaxed).saturating_sub(1);
     count.store(now, Ordering::Relaxed);
-    now == 0
+    now
 }

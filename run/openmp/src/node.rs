@@ -17,6 +17,7 @@ use crate::depend::{Dependence, Siblings};
 use crate::spare::Spare;
 use crate::task::Task;
 use crate::team::Member;
+use crate::tool::TaskTool;
 
 /// See the module.
 #[derive(Debug)]
@@ -51,6 +52,7 @@ pub struct TaskNode {
     pub has_siblings: AtomicBool,
     /// Dependences among its children.
     pub siblings: Mutex<Siblings>,
+    pub tool: TaskTool,
 }
 
 /// The nodes of a process, and what else the members keep of tasks that are over.
@@ -102,6 +104,7 @@ impl TaskNode {
             dependence: Mutex::default(),
             has_siblings: AtomicBool::new(false),
             siblings: Mutex::default(),
+            tool: TaskTool::new(),
         }))
     }
 

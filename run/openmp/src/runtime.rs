@@ -1,9 +1,10 @@
 //! The runtime of a process as one value: what its teams, tasks and threads share.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use margay_run_threads::{AnyClock, preempt_by};
 use margay_sys_threads::slot;
+use margay_sys_threads::static_ref::StaticRef;
 
 use crate::affinity::{self, ShownAffinity};
 use crate::allocator::Allocators;
@@ -18,10 +19,12 @@ use crate::scheduler::{self, Scheduler};
 use crate::task::Events;
 use crate::team::{Context, FreeTeams};
 use crate::tls::TlsBlocks;
+use crate::tool::Tool;
 
 /// What the threads of one program share. There is one in a process, which `abi/gomp` holds; teams
 /// refer to it, and through them whatever runs in one. Lives as long as the process, as its teams
 /// do.
+// Fields: one for each thing that the threads of a program share.
 #[derive(Debug)]
 pub struct Runtime {
     /// What the environment variables said when the library was loaded.
@@ -44,6 +47,7 @@ pub struct Runtime {
     pub(crate) events: Events,
     pub(crate) reductions: RegisteredReductions,
     pub(crate) shown_affinity: ShownAffinity,
+    tool: StaticRef<Tool>,
 }
 
 impl Runtime {
@@ -73,9 +77,27 @@ impl Runtime {
             events: Events::default(),
             reductions: RegisteredReductions::default(),
             shown_affinity: ShownAffinity::default(),
+            tool: StaticRef::none(),
             clock,
             environment,
         }
+    }
+
+    /// Has a tool told what happens from now on: before the first thread uses the runtime, and once.
+    pub fn attach_tool(&self, tool: &'static Tool) {
+        self.tool.set(Some(tool), Ordering::Release);
+    }
+
+    /// The tool of this process.
+    #[inline]
+    #[must_use]
+    pub fn tool(&self) -> Option<&'static Tool> {
+        self.tool.get(Ordering::Acquire)
+    }
+
+    /// Runs `f` with the thread-local variables of each member that does not run now.
+    pub fn in_idle_threads(&self, f: impl Fn()) {
+        self.tls_blocks.in_idle(f);
     }
 
     /// The bytes of a member's stack.

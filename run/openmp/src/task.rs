@@ -1,21 +1,24 @@
 //! Tasks: creating, executing, waiting, groups, cancellation, events.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use margay_core_openmp::tools::{Sync, TaskStatus};
 use margay_sys_threads::child_count::{CHILD, CHILD_AND_NODE, CHILD_NODE, NextStep};
 use margay_sys_threads::inspect::Wait;
 use margay_sys_threads::outlined::{Frame, Table, TaskCall};
-use margay_sys_threads::static_ref::StaticRef;
 
 use crate::depend::{self, Access};
 use crate::icv::Icv;
 use crate::node::TaskNode;
 use crate::reduction::{FoundCopy, Reductions};
-use crate::runtime::Runtime;
 use crate::task_loop::LoopRange;
-use crate::team::{Context, Member, TaskFilter, Team};
+use crate::team::{Context, TaskFilter, Team};
+use crate::tool::{TaskTool, Tool, task_flags};
+
+mod event;
+
+pub use event::{Event, Events};
 
 /// A deferred task: its body, and the control variables and constructs in force for it.
 #[derive(Debug)]
@@ -49,43 +52,8 @@ pub struct TaskClauses {
     pub is_undeferred: bool,
     pub is_final: bool,
     pub priority: u32,
-}
-
-/// The event of a task with `detach`. The task is over when its body has run and the event is
-/// fulfilled.
-#[derive(Debug)]
-pub struct Event {
-    /// [`BODY_RUN`], [`FULFILLED`], or both.
-    state: AtomicU8,
-    /// The handle that the program has.
-    number: usize,
-    /// The task's node, and the team.
-    node: StaticRef<TaskNode>,
-    team: StaticRef<Team>,
-    waiter: StaticRef<Member>,
-}
-
-const BODY_RUN: u8 = 1;
-const FULFILLED: u8 = 2;
-
-/// The events of a process that have not been fulfilled.
-#[derive(Debug, Default)]
-pub struct Events {
-    by_number: Mutex<HashMap<usize, Arc<Event>>>,
-    /// The number of the last event.
-    last_number: AtomicUsize,
-}
-
-impl Events {
-    fn take(&self, number: usize) -> Option<Arc<Event>> {
-        self.lock().remove(&number)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<Event>>> {
-        self.by_number
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
+    /// Others, as a tool knows them.
+    pub told: u32,
 }
 
 /// A new task is run at once when its parent has more unfinished children than this for each member
@@ -143,7 +111,14 @@ impl Context {
             || (self.team.size == 1 && event.is_none() && accesses.is_empty());
         if at_once || (accesses.is_empty() && event.is_none() && self.has_many_children()) {
             self.wait_for_accesses(accesses);
-            self.run_undeferred(call, is_final, event);
+            self.run_undeferred(
+                call,
+                TaskClauses {
+                    is_final,
+                    ..clauses
+                },
+                event,
+            );
             return true;
         }
         let parent = self.frame.get();
@@ -159,10 +134,14 @@ impl Context {
             event.bind(task.node, self.team);
         }
         task.event = event;
+        if let Some(tool) = self.tool {
+            let flags = task_flags(false, is_final, clauses.told);
+            self.tell_task_created(tool, task.node, flags, accesses);
+        }
         let ready = if accesses.is_empty() {
             Some(task)
         } else {
-            depend::enter(self.task.get(), task, accesses)
+            depend::enter(self.task.get(), task, accesses, self.tool)
         };
         match ready {
             // With an event or dependences. No other member would run it, and the event may be
@@ -238,12 +217,23 @@ impl Context {
     }
 
     /// Runs a task in its creator's place.
-    fn run_undeferred(&self, call: &mut TaskCall<'_>, is_final: bool, event: Option<Arc<Event>>) {
-        if event.is_none() && !call.copies() && self.inherited.borrow().reductions.is_none() {
+    fn run_undeferred(
+        &self,
+        call: &mut TaskCall<'_>,
+        clauses: TaskClauses,
+        event: Option<Arc<Event>>,
+    ) {
+        let is_final = clauses.is_final;
+        let is_simple = event.is_none() && self.tool.is_none() && !call.copies();
+        if is_simple && self.inherited.borrow().reductions.is_none() {
             self.run_in_place(call, is_final);
             return;
         }
         let node = self.new_child(event.as_ref());
+        if let Some(tool) = self.tool {
+            let flags = task_flags(true, is_final, clauses.told);
+            self.tell_task_created(tool, node, flags, &[]);
+        }
         let inherited = self.inherited.borrow().clone();
         // The arguments are the creator's: they are copied before the task is entered.
         let copied = call.copies().then(|| {
@@ -252,17 +242,19 @@ impl Context {
             task
         });
         let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
-        match copied {
-            Some(mut task) => {
-                task.frame.call();
+        match (copied, self.tool) {
+            (Some(mut task), _) => {
+                self.call(&mut task);
                 self.free_task(task);
             }
-            None => call.call_in_place(),
+            (None, None) => call.call_in_place(),
+            (None, Some(_)) => call.call_in_place_for_tool(node.tool.exit_frame()),
         }
         if let Some(event) = event {
             event.wait(self);
         }
-        self.leave_task(saved);
+        self.leave_task(saved, self.status_at_end());
+        self.tell_undeferred_over();
         complete(Some(self), self.team, node);
     }
 
@@ -293,6 +285,15 @@ impl Context {
         }
     }
 
+    /// Calls the body of the current task.
+    #[inline]
+    pub(crate) fn call(&self, task: &mut Task) {
+        match self.tool {
+            None => task.frame.call(),
+            Some(_) => task.frame.call_for_tool(task.node.tool.exit_frame()),
+        }
+    }
+
     /// Executes a deferred task.
     pub(crate) fn run(&self, mut task: Box<Task>) {
         if task.range.is_some() {
@@ -306,14 +307,21 @@ impl Context {
         let is_cancelled = self.team.is_cancelled() || group.is_some_and(is_group_cancelled);
         if is_cancelled && !task.has_objects {
             task.frame.discard();
+            if let Some(tool) = self.tool {
+                self.tell_discarded(tool, node);
+            }
             // Its body, which never runs, would have had the event fulfilled.
             if let Some(event) = event.take() {
                 drop(self.runtime().events.take(event.number));
             }
         } else {
             let saved = self.enter_task(node, task.icv, task.is_final, inherited);
-            task.frame.call();
-            self.leave_task(saved);
+            self.call(&mut task);
+            let status = match &event {
+                Some(event) if !event.is_fulfilled() => TaskStatus::Detach,
+                _ => self.status_at_end(),
+            };
+            self.leave_task(saved, status);
         }
         self.free_task(task);
         if let Some(event) = event
@@ -334,6 +342,9 @@ impl Context {
         inherited: Inherited,
     ) -> SavedTask {
         node.owner.set(Some(self.member), Ordering::Relaxed);
+        if let Some(tool) = self.tool {
+            self.tell_starts(tool, node);
+        }
         SavedTask {
             task: self.task.replace(node),
             frame: self.frame.replace(node),
@@ -344,7 +355,10 @@ impl Context {
     }
 
     #[inline]
-    pub(crate) fn leave_task(&self, saved: SavedTask) {
+    pub(crate) fn leave_task(&self, saved: SavedTask, status: TaskStatus) {
+        if let Some(tool) = self.tool {
+            self.tell_ends(tool, status, saved.task);
+        }
         self.task.set(saved.task);
         self.frame.set(saved.frame);
         self.icv.set(saved.icv);
@@ -354,6 +368,13 @@ impl Context {
 
     /// `taskwait`: waits for the children of the current task.
     pub fn taskwait(&self) {
+        match self.tool {
+            None => self.wait_for_children(),
+            Some(tool) => self.tell_wait(tool, Sync::Taskwait, || self.wait_for_children()),
+        }
+    }
+
+    fn wait_for_children(&self) {
         let task = self.task.get();
         let mut frame = self.frame.get();
         loop {
@@ -377,8 +398,21 @@ impl Context {
         if accesses.is_empty() {
             return;
         }
+        match self.tool {
+            None => self.wait_for_predecessors(accesses, None),
+            Some(tool) => self.tell_wait_for_accesses(tool, accesses, |waiting| {
+                self.wait_for_predecessors(accesses, Some((tool, waiting)));
+            }),
+        }
+    }
+
+    fn wait_for_predecessors(
+        &self,
+        accesses: &[(usize, Access)],
+        told: Option<(&Tool, &TaskTool)>,
+    ) {
         let task = self.task.get();
-        if let Some(waiter) = depend::wait_for(task, accesses, self.member) {
+        if let Some(waiter) = depend::wait_for(task, accesses, self.member, told) {
             self.wait(Wait::Tasks, TaskFilter::Descendants(task), &|| {
                 waiter.pending.load(Ordering::SeqCst) == 0
             });
@@ -387,6 +421,13 @@ impl Context {
 
     /// `taskyield`: executes another task, if there is one.
     pub fn taskyield(&self) {
+        match self.tool {
+            None => self.run_another(),
+            Some(tool) => self.tell_yield(tool, || self.run_another()),
+        }
+    }
+
+    fn run_another(&self) {
         match self.find(TaskFilter::Descendants(self.task.get())) {
             Some(task) => self.run(task),
             None => self.yield_now(),
@@ -402,6 +443,11 @@ impl Context {
         let outer = self.inherited.borrow_mut().group.replace(node);
         node.outer_group.set(outer, Ordering::Relaxed);
         self.frame.set(node);
+        if let Some(tool) = self.tool
+            && !is_workshare
+        {
+            self.tell_group_begins(tool);
+        }
     }
 
     /// Ends the innermost taskgroup: waits for its tasks and all below them.
@@ -410,10 +456,18 @@ impl Context {
         if std::ptr::eq(node, self.task.get()) {
             return;
         }
-        if !node.children.is_alone() {
-            self.wait_on_node(node, TaskFilter::Descendants(self.task.get()), &|| {
-                node.children.is_alone()
-            });
+        let wait = || {
+            if !node.children.is_alone() {
+                self.wait_on_node(node, TaskFilter::Descendants(self.task.get()), &|| {
+                    node.children.is_alone()
+                });
+            }
+        };
+        match self.tool {
+            Some(tool) if !node.is_workshare.load(Ordering::Relaxed) => {
+                self.tell_group_ends(tool, wait);
+            }
+            _ => wait(),
         }
         let outer = node.outer_group.get(Ordering::Relaxed);
         self.inherited.borrow_mut().group = outer;
@@ -451,7 +505,7 @@ impl Context {
         inherited.reductions = outer;
         drop(inherited);
         if !is_cancelled {
-            self.barrier();
+            self.barrier_of(Sync::BarrierWorkshare);
         }
     }
 
@@ -606,73 +660,5 @@ fn recycle(here: Option<&Context>, team: &'static Team, node: &'static TaskNode)
             node.reset();
             team.runtime.nodes.free.put(node);
         }
-    }
-}
-
-impl Event {
-    pub(crate) fn bind(&self, node: &'static TaskNode, team: &'static Team) {
-        self.node.set(Some(node), Ordering::Release);
-        self.team.set(Some(team), Ordering::Release);
-    }
-
-    /// The body of a deferred task has run. Returns whether the event is still to be fulfilled.
-    fn is_awaited_after(&self, node: &'static TaskNode) -> bool {
-        if self.state.load(Ordering::SeqCst) & FULFILLED != 0 {
-            return false;
-        }
-        // The thread that fulfils it completes the task, while children may finish on this one.
-        node.children.share();
-        self.state.fetch_or(BODY_RUN, Ordering::SeqCst) & FULFILLED == 0
-    }
-
-    /// The body of an undeferred task has run: waits for the event.
-    pub(crate) fn wait(&self, context: &Context) {
-        // Fulfilling the event wakes the waiter, which completes the task.
-        self.waiter.set(Some(context.member), Ordering::SeqCst);
-        let filter = TaskFilter::Descendants(context.task.get());
-        context.wait(Wait::Event, filter, &|| {
-            self.state.load(Ordering::SeqCst) & FULFILLED != 0
-        });
-    }
-}
-
-impl Runtime {
-    /// A new event, and the handle by which the program knows it.
-    #[must_use]
-    pub fn new_event(&self) -> (Arc<Event>, usize) {
-        let number = 1 + self.events.last_number.fetch_add(1, Ordering::Relaxed);
-        let event = Arc::new(Event {
-            state: AtomicU8::new(0),
-            number,
-            node: StaticRef::none(),
-            team: StaticRef::none(),
-            waiter: StaticRef::none(),
-        });
-        self.events.lock().insert(number, Arc::clone(&event));
-        (event, number)
-    }
-
-    /// The event with this handle, until it is fulfilled.
-    #[must_use]
-    pub fn event(&self, number: usize) -> Option<Arc<Event>> {
-        self.events.lock().get(&number).map(Arc::clone)
-    }
-
-    /// Fulfils the event with this handle. Returns whether there was one. Any thread may call it.
-    pub fn fulfill_event(&self, number: usize) -> bool {
-        let Some(event) = self.events.take(number) else {
-            return false;
-        };
-        debug_assert_eq!(event.number, number);
-        let before = event.state.fetch_or(FULFILLED, Ordering::SeqCst);
-        if let Some(waiter) = event.waiter.get(Ordering::SeqCst) {
-            waiter.notify();
-        } else if before & BODY_RUN != 0
-            && let Some(node) = event.node.get(Ordering::Acquire)
-            && let Some(team) = event.team.get(Ordering::Acquire)
-        {
-            complete(None, team, node);
-        }
-        true
     }
 }

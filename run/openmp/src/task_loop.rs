@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use margay_core_openmp::schedule::Iterations;
 use margay_core_openmp::taskloop::{Cut, Tasks};
+use margay_core_openmp::tools::{Endpoint, TaskStatus};
 use margay_sys_os::clock::Clock;
 use margay_sys_threads::outlined::{Table, TaskCall};
 
@@ -16,6 +17,7 @@ use crate::depend;
 use crate::node::TaskNode;
 use crate::task::{Task, TaskClauses, complete, is_group_cancelled};
 use crate::team::Context;
+use crate::tool::task_flags;
 
 /// Some of a loop's tasks.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +121,7 @@ impl Context {
             }
         }
         if !self.is_cancelled() {
+            self.tell_taskloop(Endpoint::Begin, iterations.count);
             let tasks = Tasks::cut(iterations.count, cut, u64::from(self.team.size));
             let range = LoopRange {
                 tasks,
@@ -127,12 +130,13 @@ impl Context {
                 end: tasks.tasks,
                 number: self.local().loop_pace.new_loop(self.id),
             };
-            // Objects in the arguments are copied before the loop's tasks can run.
-            if call.may_repeat() && call.is_small() {
+            // Objects in the arguments are copied before the loop's tasks can run. A tool learns of each task.
+            if call.may_repeat() && call.is_small() && self.tool.is_none() {
                 self.range_task(&call, clauses, range);
             } else {
                 self.taskloop_tasks(&call, clauses, range);
             }
+            self.tell_taskloop(Endpoint::End, iterations.count);
         }
         if group.is_some() {
             self.end_group();
@@ -145,12 +149,17 @@ impl Context {
             let at_once = self.is_at_once(clauses) || self.has_many_children();
             let mut task = self.loop_task(call, clauses);
             task.frame.set_bounds(first, end);
+            if let Some(tool) = self.tool {
+                let flags = task_flags(at_once, task.is_final, clauses.told);
+                self.tell_task_created(tool, task.node, flags, &[]);
+            }
             if at_once {
                 let inherited = self.inherited.borrow().clone();
                 let node = task.node;
                 let saved = self.enter_task(node, self.icv.get(), task.is_final, inherited);
-                task.frame.call();
-                self.leave_task(saved);
+                self.call(&mut task);
+                self.leave_task(saved, self.status_at_end());
+                self.tell_undeferred_over();
                 self.free_task(task);
                 complete(Some(self), self.team, node);
             } else {
@@ -262,7 +271,7 @@ impl Context {
             }
             let saved = self.enter_task(node, task.icv, task.is_final, task.inherited.clone());
             task.frame.call_copy(first, end);
-            self.leave_task(saved);
+            self.leave_task(saved, TaskStatus::Complete);
             done += 1;
             is_over = may_stop && done % LOOK_AFTER == 0 && took() >= PIECE_TICKS;
         }

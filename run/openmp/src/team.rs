@@ -24,6 +24,7 @@ use crate::runtime::Runtime;
 use crate::scheduler::{PublishedOffer, RetractedOffer, STEAL_DELAY_NS};
 use crate::task::Task;
 use crate::tls::PersistentBlocks;
+use crate::tool::TeamTool;
 use crate::work::{Loop, WorkShares};
 use margay_sys_threads::claims::Claims;
 
@@ -59,6 +60,7 @@ pub struct Team {
     initial: InitialThread,
     offer: OnceLock<Arc<TeamOffer>>,
     length: RegionLength,
+    pub(crate) tool: TeamTool,
 }
 
 /// Where a region is among the regions around it.
@@ -254,6 +256,7 @@ impl Team {
             },
             offer: OnceLock::new(),
             length: RegionLength::new(),
+            tool: TeamTool::new(),
         }));
         for (member, local) in team.members.iter().zip(locals) {
             member.team.set(Some(team), Ordering::Relaxed);
@@ -340,7 +343,8 @@ impl Team {
     /// The initial thread that this is the team of has ended: the threads that keep the
     /// thread-local variables of its members end, and so run the destructors of these.
     fn end_initial(&'static self) {
-        self.runtime.tls_blocks.clear(&self.initial.tls_blocks);
+        let (runtime, blocks) = (self.runtime, &self.initial.tls_blocks);
+        runtime.tls_blocks.clear(blocks, runtime.tool());
         // A thread that calls OpenMP while it ends may still have its context.
         if self.initial.is_over.load(Ordering::Relaxed) {
             self.give_back(None);
@@ -455,6 +459,9 @@ impl Team {
                         context.wait(Wait::RegionEnd, TaskFilter::Any, &|| {
                             self.ends.done.load(Ordering::SeqCst) == self.size
                         });
+                    }
+                    if let Some(tool) = context.tool {
+                        context.tell_member_over(tool);
                     }
                     next
                 })

@@ -13,6 +13,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use margay_sys_threads::static_ref::StaticRef;
 use margay_sys_threads::tls_block::TlsBlock;
 
+use crate::tool::{Event, Tool};
+
 /// Blocks are never freed, so that finding one takes no lock; those that are forgotten end, which
 /// leaves some words of each.
 type Block = &'static TlsBlock;
@@ -34,6 +36,8 @@ impl Default for PersistentBlocks {
 #[derive(Debug, Default)]
 pub(crate) struct TlsBlocks {
     nested: Mutex<NestedBlocks>,
+    /// All that were made, for tools.
+    made: Mutex<Vec<Block>>,
     has_warned: OnceLock<()>,
 }
 
@@ -98,19 +102,26 @@ impl TlsBlocks {
     }
 
     /// Forgets all values: those of `persistent` and of spare blocks.
-    pub(crate) fn clear(&self, persistent: &PersistentBlocks) {
+    pub(crate) fn clear(&self, persistent: &PersistentBlocks, tool: Option<&Tool>) {
+        let end = |block: Block| {
+            if let Some(tool) = tool {
+                // Here, and not while the variables are destroyed, which may be after the tool's end.
+                let _ = block.with_idle(|| (tool.raise)(&Event::ThreadEnd));
+            }
+            block.end();
+        };
         for place in persistent.0.iter().filter_map(OnceLock::get).flatten() {
             if let Some(block) = place.get(Ordering::Acquire) {
                 place.set(None, Ordering::Relaxed);
-                block.end();
+                end(block);
             }
         }
         let mut nested = lock(&self.nested);
         nested.spare.clear();
+        let all = std::mem::take(&mut nested.all);
+        drop(nested);
         // One that a thread keeps for its next member is found to have ended then.
-        for block in nested.all.drain(..) {
-            block.end();
-        }
+        all.into_iter().for_each(end);
     }
 
     #[cold]
@@ -124,7 +135,18 @@ impl TlsBlocks {
                 );
             });
         }
-        made.map(|block| &*Box::leak(Box::new(block)))
+        let made: Block = Box::leak(Box::new(made?));
+        lock(&self.made).push(made);
+        Some(made)
+    }
+
+    /// Runs `f` with each block that no member has now.
+    pub(crate) fn in_idle(&self, f: impl Fn()) {
+        let all = lock(&self.made).clone();
+        for block in all {
+            // One that is used, or has ended, is passed over.
+            let _ = block.with_idle(&f);
+        }
     }
 }
 

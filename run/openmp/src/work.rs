@@ -295,6 +295,21 @@ impl Position {
         }
     }
 
+    /// Whether it is in a loop.
+    pub(crate) fn has_loop(&self) -> bool {
+        self.share.get().is_some()
+    }
+
+    /// How its loop is cut.
+    pub(crate) fn schedule(&self) -> Option<Kind> {
+        Some(self.share.get()?.schedule.kind)
+    }
+
+    /// The iterations of its loop.
+    pub(crate) fn iterations(&self) -> u64 {
+        self.share.get().map_or(0, |share| share.iterations.count)
+    }
+
     pub(crate) fn leave(&self, team: &Team) {
         self.work.get().leave(team);
     }
@@ -430,6 +445,9 @@ impl Context {
             }
         };
         current.chunk.set(next.unwrap_or((0, 0)));
+        if let (Some(tool), Some((first, end))) = (self.tool, next) {
+            self.tell_dispatch(tool, (first, end - first));
+        }
         next
     }
 
@@ -468,6 +486,7 @@ impl Context {
             self.pass_turn();
         }
         self.work.doacross.replace(None);
+        self.tell_work_over();
     }
 
     /// Waits for the turn of this member's iterations in the ordered regions.

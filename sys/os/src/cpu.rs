@@ -139,6 +139,13 @@ pub fn quota_cores() -> Option<f64> {
     least
 }
 
+/// The processor on which the calling thread runs now; none where the system does not say.
+#[must_use]
+pub fn current() -> Option<usize> {
+    // SAFETY: no arguments.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 /// Lets another runnable thread have the core.
 pub fn yield_now() {
     sched_yield();

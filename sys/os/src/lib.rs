@@ -21,6 +21,7 @@
 //! | [`port`] | named sockets over which processes without common memory meet |
 //! | [`descriptor`] | waiting for many descriptors, writing without blocking |
 //! | [`fence`] | a full fence between threads that only the rare side pays for |
+//! | [`symbols`] | symbols by name, libraries, the code of a library |
 //! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
 //! | [`thread_end`] | what is to be done when a thread has ended |
 //! | [`sync`] | atomics and cells, those of loom where a model is checked |
@@ -53,6 +54,8 @@ pub mod process;
 pub mod signal;
 #[cfg(not(loom))]
 pub mod sweep;
+#[cfg(not(loom))]
+pub mod symbols;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod terminal;

@@ -11,6 +11,7 @@
 //! | [`outlined`] | functions and data into which a compiler outlines OpenMP constructs |
 //! | [`task_block`] | memory of tasks whose arguments the program writes itself |
 //! | [`border`] | on which side a stack is: in the program, or in the runtime that it calls |
+//! | [`caller`] | where a program called the library, and from where that calls the program |
 //! | [`slot`] | the context of what runs here |
 //! | [`deque`] | a worker's deque, with thieves at the other end |
 //! | [`job`] | closures in one word, lent from a stack or in a recycled node, and who waits for them |
@@ -26,6 +27,8 @@
 
 #[cfg(not(loom))]
 pub mod border;
+#[cfg(not(loom))]
+pub mod caller;
 pub mod child_count;
 pub mod claims;
 pub mod deque;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use std::{hint, mem, ptr};
 
 use crate::border::outside;
+use crate::caller::{Callee, call_framed};
 
 /// An outlined function and the pointer that it gets, for the time of the construct.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +65,27 @@ impl<'c> Outlined<'c> {
         // SAFETY: by the promise of `new`.
         outside(|| unsafe { (self.body)(self.data) });
     }
+
+    /// The same from a frame whose frame pointer `frame` gets before, for tools.
+    pub fn call_for_tool(self, frame: &AtomicU64) {
+        // SAFETY: by the promise of `new`.
+        unsafe { call_for_tool(self.body, self.data, frame) };
+    }
+}
+
+/// Calls `body(data)` from a frame whose frame pointer `frame` gets before, for tools.
+///
+/// # Safety
+/// The body may be called with this data.
+unsafe fn call_for_tool(
+    body: unsafe extern "C-unwind" fn(*mut c_void),
+    data: *mut c_void,
+    frame: &AtomicU64,
+) {
+    // SAFETY: a function of one word ignores a second one, which is passed in a register (System V ABI, AAPCS64).
+    let body = unsafe { mem::transmute::<unsafe extern "C-unwind" fn(*mut c_void), Callee>(body) };
+    // SAFETY: by the caller's promise.
+    outside(|| unsafe { call_framed(body, data, ptr::null_mut(), frame) });
 }
 
 /// A place for an [`Outlined`] that one thread posts, again and again, and others read. Posting what is there already, as a loop around a
@@ -91,6 +113,13 @@ impl Posted {
     pub fn run(&self) {
         if let Some(outlined) = self.get() {
             outlined.call();
+        }
+    }
+
+    /// The same from a frame whose frame pointer `frame` gets before, for tools.
+    pub fn run_for_tool(&self, frame: &AtomicU64) {
+        if let Some(outlined) = self.get() {
+            outlined.call_for_tool(frame);
         }
     }
 
@@ -245,11 +274,26 @@ impl<'c> TaskCall<'c> {
     /// When there is such a function, or the second time.
     #[inline]
     pub fn call_in_place(&mut self) {
+        self.use_up();
+        // SAFETY: by the promise of `new`; the bytes are there until the creating call returns.
+        outside(|| unsafe { (self.body)(self.data) });
+    }
+
+    /// The same from a frame whose frame pointer `frame` gets before, for tools.
+    ///
+    /// # Panics
+    /// As [`call_in_place`](Self::call_in_place).
+    pub fn call_in_place_for_tool(&mut self, frame: &AtomicU64) {
+        self.use_up();
+        // SAFETY: by the promise of `new`; the bytes are there until the creating call returns.
+        unsafe { call_for_tool(self.body, self.data, frame) };
+    }
+
+    #[inline]
+    fn use_up(&mut self) {
         assert!(!self.copies(), "the arguments have to be copied");
         assert!(!self.is_used_up, "the arguments are used up");
         self.is_used_up = true;
-        // SAFETY: by the promise of `new`; the bytes are there until the creating call returns.
-        outside(|| unsafe { (self.body)(self.data) });
     }
 }
 
@@ -417,12 +461,24 @@ impl Frame {
     /// When there are no arguments, or the frame has moved since they came.
     #[inline]
     pub fn call(&mut self) {
+        let (body, at) = self.take_body();
+        // SAFETY: by the promise of `TaskCall::new`; the arguments were copied by `load`, lie where they were and are used once.
+        outside(|| unsafe { body(at) });
+    }
+
+    /// The same from a frame whose frame pointer `frame` gets before, for tools.
+    pub fn call_for_tool(&mut self, frame: &AtomicU64) {
+        let (body, at) = self.take_body();
+        // SAFETY: as in `call`.
+        unsafe { call_for_tool(body, at, frame) };
+    }
+
+    #[inline]
+    fn take_body(&mut self) -> (unsafe extern "C-unwind" fn(*mut c_void), *mut c_void) {
         let here = ptr::from_ref(self).addr();
         assert_eq!(here, self.loaded_at, "arguments may refer to themselves");
         let body = self.body.take().expect("a frame without arguments");
-        let at = self.arguments();
-        // SAFETY: by the promise of `TaskCall::new`; the arguments were copied by `load`, lie where they were and are used once.
-        outside(|| unsafe { body(at) });
+        (body, self.arguments())
     }
 
     /// Forgets the arguments without running the body.

@@ -115,10 +115,31 @@ impl TlsBlock {
             Err(ENDED) => return Err(f),
             Err(_) => panic!("a TLS block belongs to one stack at a time"),
         }
+        Ok(self.run(f))
+    }
+
+    /// The same if no stack has this block now.
+    ///
+    /// # Errors
+    /// One has it, or the set has ended: the function comes back.
+    pub fn with_idle<R, F: FnOnce() -> R>(&self, f: F) -> Result<R, F> {
+        let taken = self
+            .state
+            .compare_exchange(FREE, USED, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_ok() {
+            Ok(self.run(f))
+        } else {
+            Err(f)
+        }
+    }
+
+    /// The caller has set the state to [`USED`].
+    #[inline]
+    fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         let used = Used(&self.state);
         // SAFETY: the set is in force.
         let native = unsafe { &*here() }.native.get();
-        // SAFETY: the block's thread lives as long as `self` is not ended, and sleeps; nobody else uses its set until the state is
+        // SAFETY: the state is USED, by this stack. The block's thread lives as long as `self` is not ended, and sleeps; nobody else uses its set until the state is
         // FREE again, and only then it can end. So what is kept in it is there, and this thread's.
         let result = unsafe {
             enter(self.base, f, |before| {
@@ -127,7 +148,7 @@ impl TlsBlock {
             })
         };
         drop(used);
-        Ok(result)
+        result
     }
 
     /// Ends the set, if nobody has it, and with it its thread: [`with`](Self::with) refuses from then on.
@@ -396,8 +417,11 @@ mod tests {
     #[test]
     fn a_set_that_has_ended_is_refused() {
         let one = TlsBlock::new().unwrap();
-        with(&one, || one.end());
-        with(&one, || assert_eq!(value(), 5, "not while it is used"));
+        with(&one, || {
+            one.end();
+            assert!(one.with_idle(|| ()).is_err());
+        });
+        assert_eq!(one.with_idle(value).ok(), Some(5), "not while it is used");
         one.end();
         assert!(one.with(|| ()).is_err());
     }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::atomic::Ordering;
 
+use margay_core_openmp::tools::Sync;
 use margay_sys_os::thread_end;
 use margay_sys_threads::inspect::Wait;
 use margay_sys_threads::outlined::{Outlined, Table};
@@ -18,6 +19,7 @@ use crate::reduction::Reductions;
 use crate::runtime::Runtime;
 use crate::scheduler::PublishedOffer;
 use crate::task::Inherited;
+use crate::tool::{OpenWork, Tool, Word};
 use crate::work::{Loop, Position};
 
 /// A running member, with everything that only it needs. It lives on the stack of the thread that
@@ -53,6 +55,9 @@ pub struct Context {
     pub calls: Calls,
     /// Whether this is the context of an initial thread.
     is_root: Cell<bool>,
+    /// The tool that is told what happens.
+    pub(crate) tool: Option<&'static Tool>,
+    pub(crate) open_work: OpenWork,
 }
 
 /// What a construct that forks a team asks for.
@@ -104,6 +109,8 @@ impl Context {
             published: Cell::new(None),
             calls: Calls::default(),
             is_root: Cell::new(false),
+            tool: team.runtime.tool(),
+            open_work: OpenWork::default(),
         };
         context.work.load(team.shares.first.of_region(), team.size);
         slot::Context::new(context)
@@ -173,6 +180,9 @@ impl Context {
         first.enter(|context| {
             context.run_body();
             context.join();
+            if let Some(tool) = context.tool {
+                context.tell_member_over(tool);
+            }
         });
         // Before the team may be used again: dropping gives back what the first member needs.
         drop(first);
@@ -205,8 +215,21 @@ impl Context {
     /// Ends a region whose first member this is. The caller then calls [`joined`](Self::joined) on
     /// the context outside.
     pub fn end(&self) {
+        if let Some(tool) = self.tool {
+            self.tell_body_over(tool);
+        }
         self.end_body();
         self.join();
+        if let Some(tool) = self.tool {
+            self.tell_member_over(tool);
+        }
+    }
+
+    /// The caller is in the context that [`begin`](Self::begin) has returned.
+    pub fn begun(&self) {
+        if let Some(tool) = self.tool {
+            self.tell_caller_begins(tool);
+        }
     }
 
     fn fork(
@@ -239,15 +262,22 @@ impl Context {
             .store(shows_affinity, Ordering::Relaxed);
         team.prepare(Some(self), share);
         team.nesting.site.store(body.site(), Ordering::Relaxed);
+        if let Some(tool) = self.tool {
+            self.tell_fork(tool, team, request);
+        }
         team
     }
 
     /// A region that this member forked is over.
+    #[inline]
     pub fn joined(&self, team: &'static Team) {
         if team.size > 1 {
             self.count_busy((team.size - 1).wrapping_neg());
             // This thread may have run members with other places.
             affinity::keep_bound(self);
+        }
+        if let Some(tool) = self.tool {
+            self.tell_joined(tool, team);
         }
         team.give_back(Some(self.local()));
     }
@@ -267,11 +297,19 @@ impl Context {
         if start.shows_affinity.load(Ordering::Relaxed) {
             affinity::display(self);
         }
-        start.body.run();
+        match self.tool {
+            None => start.body.run(),
+            Some(tool) => {
+                self.tell_member_begins(tool);
+                start.body.run_for_tool(self.task_tool().exit_frame());
+                self.tell_body_over(tool);
+            }
+        }
         self.end_body();
     }
 
     /// The body of a member is over: waits for its tasks.
+    #[inline]
     fn end_body(&self) {
         self.work.leave(self.team);
         self.wait_for_descendants();
@@ -311,7 +349,27 @@ impl Context {
     }
 
     /// A barrier: all members wait for each other, and for the tasks of the team.
+    #[inline]
     pub fn barrier(&self) {
+        self.barrier_of(Sync::BarrierExplicit);
+    }
+
+    /// The same for a barrier that a tool knows as one of this kind.
+    #[inline]
+    pub fn barrier_of(&self, kind: Sync) {
+        self.barrier_by(|| kind);
+    }
+
+    /// The same, with the kind only asked for where there is a tool.
+    #[inline]
+    pub fn barrier_by(&self, kind: impl FnOnce() -> Sync) {
+        match self.tool {
+            None => self.pass_barrier(),
+            Some(tool) => self.tell_wait(tool, kind(), || self.pass_barrier()),
+        }
+    }
+
+    fn pass_barrier(&self) {
         self.wait_for_descendants();
         let team = self.team;
         let TeamBarrier { written, watched } = &team.barrier;
@@ -340,6 +398,14 @@ impl Context {
 
     /// Whether this member executes the next `single`.
     pub fn single(&self) -> bool {
+        let executes = self.takes_single();
+        if let Some(tool) = self.tool {
+            self.tell_single(tool, executes);
+        }
+        executes
+    }
+
+    fn takes_single(&self) -> bool {
         let mine = self.singles.get();
         self.singles.set(mine + 1);
         if self.team.size == 1 {
@@ -364,7 +430,7 @@ impl Context {
     /// The members that did not execute the `single` wait for the address that the other one passes to
     /// [`end_single_copy`](Self::end_single_copy).
     pub fn copied(&self) -> usize {
-        self.barrier();
+        self.barrier_of(Sync::BarrierWorkshare);
         self.team.barrier.written.copied.load(Ordering::Acquire)
     }
 
@@ -372,7 +438,7 @@ impl Context {
     pub fn end_single_copy(&self, address: usize) {
         let written = &self.team.barrier.written;
         written.copied.store(address, Ordering::Release);
-        self.barrier();
+        self.barrier_of(Sync::BarrierWorkshare);
     }
 
     /// The thread number of the ancestor at this level, and the size of its team; none where there
@@ -402,6 +468,9 @@ impl Context {
     pub fn as_initial<R>(&self, icv: &'static Icv, f: impl FnOnce(&Context) -> R) -> R {
         let team = Team::get(self.runtime(), 1, Some(self.local()));
         team.prepare_initial(icv);
+        if self.tool.is_some() {
+            self.prepare_target(team);
+        }
         let context = Context::of(team, 0, self.worker);
         team.member(0)
             .assign(self.member.place(), self.member.partition());
@@ -447,6 +516,11 @@ fn adopt<R>(runtime: &'static Runtime, f: impl FnOnce(&Context) -> R) -> R {
     let context = Context::of(team, 0, runtime.scheduler.worker_number());
     context.get().is_root.set(true);
     slot::root(context);
+    slot::with(|context: Option<&Context>| {
+        if let Some(context) = context {
+            context.begun();
+        }
+    });
     // Without room for the call the team stays with this thread for good.
     let _ = thread_end::at_thread_end(move || team.end_initial());
     slot::with(|context: Option<&Context>| f(context.expect("just put in place")))
@@ -468,9 +542,20 @@ impl Context {
             (0, wanted) => wanted,
             (teams, _) => teams,
         };
+        let region = Word::new(0);
+        let told = self.tool.map(|tool| (tool, &region));
+        if let Some((tool, region)) = told {
+            self.tell_league_begins(tool, region, count);
+        }
         for number in 0..count {
             self.teams.set((number, count));
-            body.call();
+            match told {
+                None => body.call(),
+                Some((tool, region)) => self.tell_team(tool, region, body),
+            }
+        }
+        if let Some((tool, region)) = told {
+            self.tell_league_ends(tool, region);
         }
         self.teams.set(before);
         self.icv.set(icv);
@@ -482,7 +567,7 @@ impl Context {
         let is_outside = self.level() == 0;
         if is_outside {
             let blocks = &self.initial.tls_blocks;
-            self.runtime().tls_blocks.clear(blocks);
+            self.runtime().tls_blocks.clear(blocks, self.tool);
         }
         is_outside
     }

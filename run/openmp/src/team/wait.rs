@@ -73,11 +73,15 @@ impl Context {
     }
 
     /// Waits until all tasks below the current frame are done; runs some.
+    #[inline]
     pub(super) fn wait_for_descendants(&self) {
         let frame = self.frame.get();
-        if frame.children.is_alone() {
-            return;
+        if !frame.children.is_alone() {
+            self.wait_for_descendants_of(frame);
         }
+    }
+
+    fn wait_for_descendants_of(&self, frame: &'static TaskNode) {
         self.wait_on_node(frame, TaskFilter::Any, &|| frame.children.is_alone());
         crate::depend::forget(frame);
     }

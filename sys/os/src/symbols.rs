@@ -1,0 +1,89 @@
+//! Symbols by name, in the running program and in libraries that it loads; the code of a library that is loaded.
+
+use std::ffi::{CStr, CString, c_void};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::ptr::NonNull;
+
+/// A library that stays loaded as long as the process.
+#[derive(Debug)]
+pub struct Library(NonNull<c_void>);
+
+impl Library {
+    /// Loads a library, with the symbols that it needs resolved when they are used.
+    ///
+    /// # Errors
+    /// What the loader says.
+    pub fn open(path: &Path) -> Result<Library, String> {
+        let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+        // SAFETY: the path ends with a zero byte. What the library runs when it is loaded is the concern of who names it.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY) };
+        NonNull::new(handle)
+            .map(Library)
+            .ok_or_else(|| last_error().unwrap_or_default())
+    }
+
+    /// The address of a symbol of the library.
+    #[must_use]
+    pub fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: a handle that `dlopen` has returned and nobody closes; the name ends with a zero byte.
+        NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
+    }
+}
+
+/// What the loader says about its last error.
+fn last_error() -> Option<String> {
+    // SAFETY: the text is valid until the next call of the loader by this thread.
+    let text = unsafe { libc::dlerror().as_ref() }?;
+    // SAFETY: as above; it ends with a zero byte.
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into())
+}
+
+/// The address of a symbol of the program or of a library that it has loaded, in the loader's order.
+#[must_use]
+pub fn find(name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the name ends with a zero byte.
+    NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
+}
+
+/// The addresses of the instructions that are mapped together with the one at `address`; empty when there are none.
+#[must_use]
+pub fn code_around(address: usize) -> Range<usize> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines()
+        .filter_map(|line| {
+            let (begin, end) = line.split_whitespace().next()?.split_once('-')?;
+            let begin = usize::from_str_radix(begin, 16).ok()?;
+            Some(begin..usize::from_str_radix(end, 16).ok()?)
+        })
+        .find(|range| range.contains(&address))
+        .unwrap_or_default()
+}
+
+/// Has `f` called when the process exits by `exit` or by returning from `main`: before whatever was to be called then when
+/// this is called. Returns whether there was room for it.
+pub fn at_exit(f: extern "C" fn()) -> bool {
+    // SAFETY: the function stays: libraries of this kind are not unloaded.
+    unsafe { libc::atexit(f) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_found_by_name() {
+        assert!(find(c"getpid").is_some());
+        assert!(find(c"margay_has_no_such_symbol").is_none());
+        let error = Library::open(Path::new("/nowhere/libnothing.so")).unwrap_err();
+        assert!(error.contains("libnothing"), "{error}");
+    }
+
+    #[test]
+    fn code_is_around_functions() {
+        let here = (symbols_are_found_by_name as *const ()).addr();
+        assert!(code_around(here).contains(&here));
+        assert!(code_around(1).is_empty());
+    }
+}
