@@ -35,13 +35,7 @@ pub struct TaskNode {
     pub(crate) record: MemberRecord,
     /// Its children, and whether it may be recycled.
     pub children: ChildCount,
-    /// Of a taskgroup: it has been cancelled.
-    pub is_cancelled: AtomicBool,
-    /// Of a taskgroup: it belongs to a work share or region with task reductions, not to the
-    /// program.
-    pub is_workshare: AtomicBool,
-    /// Of a taskgroup: the one around it.
-    pub outer_group: StaticRef<TaskNode>,
+    pub group: Taskgroup,
     /// Whether it has been an element of a dependence.
     pub has_dependence: AtomicBool,
     /// Predecessors that are not over, while there are some.
@@ -53,6 +47,27 @@ pub struct TaskNode {
     /// Dependences among its children.
     pub siblings: Mutex<Siblings>,
     pub tool: TaskTool,
+}
+
+/// What a node keeps that stands for a taskgroup.
+#[derive(Debug)]
+pub struct Taskgroup {
+    /// It has been cancelled.
+    pub is_cancelled: AtomicBool,
+    /// It belongs to a work share or region with task reductions, not to the program.
+    pub is_workshare: AtomicBool,
+    /// The one around it.
+    pub outer: StaticRef<TaskNode>,
+}
+
+impl Default for Taskgroup {
+    fn default() -> Self {
+        Taskgroup {
+            is_cancelled: AtomicBool::new(false),
+            is_workshare: AtomicBool::new(false),
+            outer: StaticRef::none(),
+        }
+    }
 }
 
 /// The nodes of a process, and what else the members keep of tasks that are over.
@@ -96,9 +111,7 @@ impl TaskNode {
             depth: AtomicU32::new(0),
             record: MemberRecord::default(),
             children: ChildCount::new(),
-            is_cancelled: AtomicBool::new(false),
-            is_workshare: AtomicBool::new(false),
-            outer_group: StaticRef::none(),
+            group: Taskgroup::default(),
             has_dependence: AtomicBool::new(false),
             pending: AtomicU32::new(0),
             dependence: Mutex::default(),

@@ -438,10 +438,12 @@ impl Context {
     pub fn start_group(&self, is_workshare: bool) {
         let node = self.new_node(self.frame.get());
         node.owner.set(Some(self.member), Ordering::Relaxed);
-        node.is_cancelled.store(false, Ordering::Relaxed);
-        node.is_workshare.store(is_workshare, Ordering::Relaxed);
+        node.group.is_cancelled.store(false, Ordering::Relaxed);
+        node.group
+            .is_workshare
+            .store(is_workshare, Ordering::Relaxed);
         let outer = self.inherited.borrow_mut().group.replace(node);
-        node.outer_group.set(outer, Ordering::Relaxed);
+        node.group.outer.set(outer, Ordering::Relaxed);
         self.frame.set(node);
         if let Some(tool) = self.tool
             && !is_workshare
@@ -464,12 +466,12 @@ impl Context {
             }
         };
         match self.tool {
-            Some(tool) if !node.is_workshare.load(Ordering::Relaxed) => {
+            Some(tool) if !node.group.is_workshare.load(Ordering::Relaxed) => {
                 self.tell_group_ends(tool, wait);
             }
             _ => wait(),
         }
-        let outer = node.outer_group.get(Ordering::Relaxed);
+        let outer = node.group.outer.get(Ordering::Relaxed);
         self.inherited.borrow_mut().group = outer;
         if let Some(outer) = node.parent.get(Ordering::Relaxed) {
             self.frame.set(outer);
@@ -578,12 +580,12 @@ impl Context {
         let Some(mut group) = self.inherited.borrow().group else {
             return;
         };
-        if group.is_workshare.load(Ordering::Relaxed)
-            && let Some(outer) = group.outer_group.get(Ordering::Relaxed)
+        if group.group.is_workshare.load(Ordering::Relaxed)
+            && let Some(outer) = group.group.outer.get(Ordering::Relaxed)
         {
             group = outer;
         }
-        group.is_cancelled.store(true, Ordering::Release);
+        group.group.is_cancelled.store(true, Ordering::Release);
     }
 
     /// `cancel parallel`
@@ -598,12 +600,13 @@ impl Context {
 }
 
 pub(crate) fn is_group_cancelled(group: &'static TaskNode) -> bool {
-    group.is_cancelled.load(Ordering::Acquire)
-        || (group.is_workshare.load(Ordering::Relaxed)
+    group.group.is_cancelled.load(Ordering::Acquire)
+        || (group.group.is_workshare.load(Ordering::Relaxed)
             && group
-                .outer_group
+                .group
+                .outer
                 .get(Ordering::Relaxed)
-                .is_some_and(|outer| outer.is_cancelled.load(Ordering::Acquire)))
+                .is_some_and(|outer| outer.group.is_cancelled.load(Ordering::Acquire)))
 }
 
 /// A task is over, and its event fulfilled. `here` is the caller, if that is a member of the team.
