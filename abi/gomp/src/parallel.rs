@@ -19,8 +19,8 @@ const BIND: c_uint = 7;
 fn request(threads: c_uint, flags: c_uint) -> Request {
     Request {
         threads,
-        most: 0,
         bind: flags & BIND,
+        ..Request::default()
     }
 }
 

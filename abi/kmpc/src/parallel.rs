@@ -148,7 +148,10 @@ fn push(change: impl FnOnce(&mut Request)) {
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_push_num_threads(_: *const Ident, _: c_int, threads: c_int) {
-    push(|request| request.threads = positive(threads));
+    push(|request| {
+        request.threads = positive(threads);
+        request.inner_threads = None;
+    });
 }
 
 #[unsafe(no_mangle)]
@@ -171,9 +174,19 @@ pub unsafe extern "C-unwind" fn __kmpc_push_num_threads_list(
     length: u32,
     list: *const c_int,
 ) {
-    if length > 0 {
-        // SAFETY: by the caller's promise.
-        __kmpc_push_num_threads(loc, gtid, unsafe { *list });
+    if length == 0 {
+        return;
+    }
+    // SAFETY: by the caller's promise.
+    let list = unsafe { std::slice::from_raw_parts(list, length as usize) };
+    __kmpc_push_num_threads(loc, gtid, list[0]);
+    if length > 1 {
+        let inner: Vec<u32> = list[1..]
+            .iter()
+            .map(|&threads| positive(threads).max(1))
+            .collect();
+        let inner = runtime().icvs.keep_list(&inner);
+        push(|request| request.inner_threads = Some(inner));
     }
 }
 
@@ -194,7 +207,10 @@ pub unsafe extern "C-unwind" fn __kmpc_push_num_threads_list_strict(
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_pop_num_threads(_: *const Ident, _: c_int) {
-    push(|request| request.threads = 0);
+    push(|request| {
+        request.threads = 0;
+        request.inner_threads = None;
+    });
 }
 
 #[unsafe(no_mangle)]

@@ -16,6 +16,9 @@ use margay_core_openmp::schedule::{Kind, Schedule};
 pub struct Icv {
     /// `nthreads-var`
     pub threads: u32,
+    /// Its elements for the regions inside, where a `num_threads` clause has listed them: then those of the
+    /// environment do not count. The last one lasts.
+    pub(crate) inner_threads: Option<&'static [u32]>,
     /// `dyn-var`
     pub dynamic: bool,
     /// `run-sched-var`
@@ -45,6 +48,7 @@ impl Icv {
     pub const fn default(cores: u32) -> Icv {
         Icv {
             threads: cores,
+            inner_threads: None,
             dynamic: false,
             schedule: UNSET_SCHEDULE,
             max_active_levels: 1,
@@ -69,6 +73,8 @@ pub struct Icvs {
     pub teams_thread_limit: AtomicU32,
     /// All values of data environments.
     kept: Mutex<HashSet<&'static Icv>>,
+    /// All lists of numbers of threads that clauses have had. Bounded by the program's clauses.
+    lists: Mutex<HashSet<&'static [u32]>>,
 }
 
 impl Icvs {
@@ -82,6 +88,7 @@ impl Icvs {
             teams: AtomicU32::new(teams),
             teams_thread_limit: AtomicU32::new(teams_thread_limit),
             kept: Mutex::new(HashSet::from([initial])),
+            lists: Mutex::default(),
         }
     }
 
@@ -99,6 +106,18 @@ impl Icvs {
         }
         let kept: &'static Icv = Box::leak(Box::new(changed));
         values.insert(kept);
+        kept
+    }
+
+    /// Keeps a list of numbers of threads.
+    #[must_use]
+    pub fn keep_list(&self, list: &[u32]) -> &'static [u32] {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = lists.get(list) {
+            return kept;
+        }
+        let kept: &'static [u32] = Vec::leak(list.to_vec());
+        lists.insert(kept);
         kept
     }
 

@@ -114,14 +114,23 @@ impl Runtime {
 
     /// The control variables that a parallel region at this level of nesting (1: the outermost)
     /// passes to its members, whose parent has `icv`.
-    pub(crate) fn icv_inside(&self, icv: &'static Icv, level: u32) -> &'static Icv {
+    pub(crate) fn icv_inside(
+        &self,
+        icv: &'static Icv,
+        level: u32,
+        listed: Option<&'static [u32]>,
+    ) -> &'static Icv {
         let Environment { threads, bind, .. } = &self.environment;
-        if threads.len() <= 1 && bind.len() <= 1 {
+        let listed = listed.or(icv.inner_threads);
+        if threads.len() <= 1 && bind.len() <= 1 && listed.is_none() {
             return icv;
         }
         let at = level as usize;
         self.icvs.change(icv, |icv| {
-            if let Some(&threads) = threads.get(at) {
+            if let Some(list) = listed {
+                icv.inner_threads = Some(list.get(1..).unwrap_or_default());
+                icv.threads = list.first().copied().unwrap_or(icv.threads);
+            } else if let Some(&threads) = threads.get(at) {
                 icv.threads = threads;
             }
             if let Some(&bind) = bind.get(at) {

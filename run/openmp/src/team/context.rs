@@ -65,6 +65,8 @@ pub struct Context {
 pub struct Request {
     /// The clause `num_threads`; 0 without.
     pub threads: u32,
+    /// The rest of that clause's list, for the regions inside.
+    pub inner_threads: Option<&'static [u32]>,
     /// More members than this, if not 0, would have nothing to do (sections).
     pub most: u32,
     /// The clause `proc_bind`, with the numbers of `omp_proc_bind_t`; 0 without.
@@ -248,7 +250,9 @@ impl Context {
         });
         let start = &team.start;
         start.body.set(Some(body));
-        let icv = self.runtime().icv_inside(self.icv.get(), self.level() + 1);
+        let icv =
+            self.runtime()
+                .icv_inside(self.icv.get(), self.level() + 1, request.inner_threads);
         start.icv.set(Some(icv), Ordering::Relaxed);
         start.set_league(self.teams.get());
         start.set_reductions(reductions);
