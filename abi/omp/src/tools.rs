@@ -11,6 +11,7 @@ use std::sync::{Once, OnceLock};
 
 use margay_core_openmp::tools::Callback;
 use margay_run_openmp::tool::Tool;
+use margay_sys_os::process;
 use margay_sys_os::symbols::{self, Library};
 use margay_sys_threads::border::outside;
 
@@ -207,7 +208,7 @@ unsafe fn begin(symbol: *mut c_void, report: &mut Report) -> bool {
         forget_callbacks(tool);
         return true;
     }
-    if !symbols::at_exit(at_exit) {
+    if !process::at_exit(at_exit) {
         report.line("no room for a call at the end: the tool is not finalized");
     }
     true
@@ -224,7 +225,7 @@ fn forget_callbacks(tool: &Tool) {
     }
 }
 
-extern "C" fn at_exit() {
+extern "C" fn at_exit(_code: c_int, _: *mut c_void) {
     finalize();
 }
 

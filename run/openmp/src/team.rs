@@ -70,7 +70,7 @@ struct Nesting {
     parent: StaticRef<Member>,
     level: AtomicU32,
     active_level: AtomicU32,
-    /// What tells the region from others, mostly the address of its function; 0 while no region
+    /// What distinguishes the region from others, mostly the address of its function; 0 while no region
     /// uses the team.
     site: AtomicUsize,
 }

@@ -61,13 +61,6 @@ pub fn code_around(address: usize) -> Range<usize> {
         .unwrap_or_default()
 }
 
-/// Has `f` called when the process exits by `exit` or by returning from `main`: before whatever was to be called then when
-/// this is called. Returns whether there was room for it.
-pub fn at_exit(f: extern "C" fn()) -> bool {
-    // SAFETY: the function stays: libraries of this kind are not unloaded.
-    unsafe { libc::atexit(f) == 0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

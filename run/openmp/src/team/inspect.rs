@@ -31,7 +31,7 @@ pub(super) fn enter(team: &'static Team) {
 }
 
 impl Member {
-    /// What it is doing, for whoever asks from outside.
+    /// What it is doing, as it is seen from outside.
     #[inline]
     pub(super) fn record(&self) -> &'static MemberRecord {
         &self.implicit.record

@@ -1,6 +1,6 @@
-//! The first frame of a fiber's stack, at which whoever walks the stack ends.
+//! The first frame of a fiber's stack, at which a walk of the stack ends.
 //!
-//! The switch's own first frame leads to the stack of whoever resumed the fiber. For profilers that is a caller, which it is not: it is what the
+//! The switch's own first frame leads to the stack of the thread that resumed the fiber. For profilers that is a caller, which it is not: it is what the
 //! thread did before. While a fiber is suspended nobody has resumed it, and what stands there is of the past.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
