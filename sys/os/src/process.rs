@@ -189,21 +189,24 @@ pub struct LoadedFile {
     pub has_address: bool,
 }
 
+/// The addresses of a line of `/proc/self/maps`.
+pub(crate) fn mapped_range(line: &str) -> Option<std::ops::Range<usize>> {
+    let (begin, end) = line.split_whitespace().next()?.split_once('-')?;
+    let begin = usize::from_str_radix(begin, 16).ok()?;
+    Some(begin..usize::from_str_radix(end, 16).ok()?)
+}
+
 /// The program and the libraries that this process has loaded now, and which of them an address is in.
 #[must_use]
 pub fn loaded_files(address: usize) -> Vec<LoadedFile> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     maps.lines()
         .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let (range, access) = (words.next()?, words.next()?);
-            let (begin, end) = range.split_once('-')?;
-            let begin = usize::from_str_radix(begin, 16).ok()?;
-            let end = usize::from_str_radix(end, 16).ok()?;
+            let (range, access) = (mapped_range(line)?, line.split_whitespace().nth(1)?);
             let path = line.find('/').map(|at| &line[at..])?;
             access.contains('x').then(|| LoadedFile {
                 path: path.into(),
-                has_address: (begin..end).contains(&address),
+                has_address: range.contains(&address),
             })
         })
         .collect()

@@ -52,11 +52,7 @@ pub fn find(name: &CStr) -> Option<NonNull<c_void>> {
 pub fn code_around(address: usize) -> Range<usize> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     maps.lines()
-        .filter_map(|line| {
-            let (begin, end) = line.split_whitespace().next()?.split_once('-')?;
-            let begin = usize::from_str_radix(begin, 16).ok()?;
-            Some(begin..usize::from_str_radix(end, 16).ok()?)
-        })
+        .filter_map(crate::process::mapped_range)
         .find(|range| range.contains(&address))
         .unwrap_or_default()
 }
