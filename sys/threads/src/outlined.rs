@@ -512,61 +512,6 @@ unsafe fn copy_words(from: *const u8, to: *mut u8, size: usize) {
     }
 }
 
-/// A table of words in the program's memory whose layout compiler and runtime agree on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Table(*mut usize);
-
-// SAFETY: by the promise of `claim`.
-unsafe impl Send for Table {}
-// SAFETY: as above.
-unsafe impl Sync for Table {}
-
-impl Table {
-    /// Takes the program's word.
-    ///
-    /// # Safety
-    /// As long as the construct lasts to which the table belongs, it can be read and written as its layout says, and so can
-    /// the tables to which it refers. Nobody else writes there.
-    #[must_use]
-    pub unsafe fn claim(at: *mut usize) -> Table {
-        Table(at)
-    }
-
-    /// The word at `index`.
-    #[inline]
-    #[must_use]
-    pub fn get(self, index: usize) -> usize {
-        // SAFETY: by the promise of `claim`.
-        unsafe { self.0.add(index).read() }
-    }
-
-    /// Writes the word at `index`.
-    #[inline]
-    pub fn set(self, index: usize, word: usize) {
-        // SAFETY: by the promise of `claim`.
-        unsafe { self.0.add(index).write(word) }
-    }
-
-    /// The table to which the word at `index` refers.
-    #[must_use]
-    pub fn follow(self, index: usize) -> Option<Table> {
-        let at = self.get(index) as *mut usize;
-        (!at.is_null()).then_some(Table(at))
-    }
-
-    /// Its address.
-    #[must_use]
-    pub fn address(self) -> usize {
-        self.0 as usize
-    }
-
-    /// The table from its word `index` on.
-    #[must_use]
-    pub fn tail(self, index: usize) -> Table {
-        Table(self.0.wrapping_add(index))
-    }
-}
-
 /// Zeroed memory that is passed to the program.
 #[derive(Debug)]
 pub struct Zeroed {
