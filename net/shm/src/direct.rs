@@ -164,7 +164,7 @@ impl Direct {
             _ => return None,
         };
         if self.cells.is_none() {
-            self.cells = Cells::create(&self.segment);
+            self.cells = Cells::create(&self.segment, self.me);
         }
         let pushed = |index: usize| {
             let mut copies = self.copies.iter().flatten();
@@ -193,7 +193,7 @@ impl Direct {
         if !into.covers(offset, len as usize) {
             return None;
         }
-        let cell = transfer::at(&self.segment, cell_offset)?;
+        let cell = transfer::at(&self.segment, from, cell_offset)?;
         let address = into.address().wrapping_add_signed(offset as isize) as u64;
         let target = Target {
             pid: if self.watched { 0 } else { std::process::id() },
@@ -274,7 +274,8 @@ impl Direct {
                 into,
                 offset,
             } => {
-                let cell = transfer::at(&self.segment, *cell).expect("checked when accepted");
+                let cell =
+                    transfer::at(&self.segment, *from, *cell).expect("checked when accepted");
                 let part = cell.claim(end(self.me, *from)).or_else(|| cell.take_back());
                 match part {
                     Some((start, len)) => {
@@ -303,7 +304,8 @@ impl Direct {
                 offset,
                 len,
             } => {
-                let cell = transfer::at(&self.segment, *cell).expect("checked when accepted");
+                let cell =
+                    transfer::at(&self.segment, *from, *cell).expect("checked when accepted");
                 if arena::read(&self.segment, *from, *source, into, *offset, *len as usize) {
                     cell.finish(*len);
                     Advance::Done
@@ -314,8 +316,9 @@ impl Direct {
         };
         // A pull that just moved its last bytes is done now, not at the next call.
         let step = match (step, copy) {
-            (Advance::Pending(true), Copy::Pull { cell, .. })
-                if transfer::at(&self.segment, *cell).is_some_and(transfer::Cell::is_complete) =>
+            (Advance::Pending(true), Copy::Pull { cell, from, .. })
+                if transfer::at(&self.segment, *from, *cell)
+                    .is_some_and(transfer::Cell::is_complete) =>
             {
                 Advance::Done
             }
@@ -324,7 +327,7 @@ impl Direct {
         if step == Advance::Done
             && let Copy::Pull { cell, from, .. } | Copy::Load { cell, from, .. } = copy
         {
-            transfer::at(&self.segment, *cell)
+            transfer::at(&self.segment, *from, *cell)
                 .expect("checked when accepted")
                 .leave();
             self.segment.wake(*from);
