@@ -90,6 +90,8 @@ pub(crate) struct Direct {
     /// A memory checker watches this process. It does not see what peers write here and would take
     /// that for uninitialised, so this rank reads all by itself.
     watched: bool,
+    /// Each rank as one that is written to, from the first time on.
+    peers: Box<[Option<cma::Peer>]>,
     copies: Vec<Option<Copy>>,
 }
 
@@ -134,6 +136,7 @@ impl Direct {
             may_read: true,
             may_write: true,
             watched: std::env::var("LD_PRELOAD").is_ok_and(|list| list.contains("vgpreload")),
+            peers: vec![None; segment.ranks() as usize].into(),
             copies: Vec::new(),
         }
     }
@@ -248,8 +251,13 @@ impl Direct {
                     && target.pid != 0
                     && let Some((start, len)) = cell.claim(end(self.me, *to))
                 {
+                    let known = &mut self.peers[*to as usize];
+                    let peer = match *known {
+                        Some(peer) if peer.pid() == target.pid => peer,
+                        _ => *known.insert(cma::Peer::new(target.pid)),
+                    };
                     let written = cma::write(
-                        target.pid,
+                        peer,
                         target.address + start,
                         from,
                         offset + start as i64,
