@@ -208,7 +208,7 @@ impl Mem {
     /// Bytes that may be touched.
     #[must_use]
     pub fn reach(&self) -> usize {
-        (self.hi - self.lo) as usize
+        self.hi.wrapping_sub(self.lo) as usize
     }
 
     /// Whether this is memory of our own of which there is no other clone. Only of use where clones are dropped and asked
@@ -247,11 +247,9 @@ impl Mem {
     #[must_use]
     #[inline(always)]
     pub fn covers(&self, offset: i64, len: usize) -> bool {
-        len == 0
-            || (offset >= self.lo
-                && offset
-                    .checked_add(len as i64)
-                    .is_some_and(|end| end <= self.hi))
+        // As distances from the lowest byte, which fit a word without a sign however far apart they are; before it is beyond all.
+        let (at, reach) = (offset.wrapping_sub(self.lo) as u64, self.reach() as u64);
+        len == 0 || (at <= reach && len as u64 <= reach - at)
     }
 
     /// The same claim with the base moved by `by` bytes.
@@ -361,7 +359,9 @@ impl Mem {
                     // SAFETY: `strided` checked the first and the last block, all others lie
                     // between them; `out` stays inside `to`, whose length is block * count.
                     unsafe {
-                        let from = base.offset(i as isize * stride as isize).cast::<$t>();
+                        let from = base
+                            .wrapping_offset(i as isize * stride as isize)
+                            .cast::<$t>();
                         out.cast::<$t>().write_unaligned(from.read_unaligned());
                         out = out.add(size_of::<$t>());
                     }
@@ -376,7 +376,11 @@ impl Mem {
                 for i in 0..count {
                     // SAFETY: as above.
                     unsafe {
-                        std::ptr::copy(base.offset(i as isize * stride as isize), out, block);
+                        std::ptr::copy(
+                            base.wrapping_offset(i as isize * stride as isize),
+                            out,
+                            block,
+                        );
                         out = out.add(block);
                     }
                 }
@@ -439,7 +443,7 @@ impl Mem {
     ) -> impl Fn(i64) -> *mut u8 {
         let words = offsets.len();
         assert!(
-            matches!(size, 4 | 8 | 16) && bytes == size * words,
+            matches!(size, 4 | 8 | 16) && Some(bytes) == size.checked_mul(words),
             "{words} words of {size} bytes, {bytes} bytes"
         );
         let last = self.reach().checked_sub(size);
@@ -468,7 +472,9 @@ impl Mem {
                 for i in 0..count {
                     // SAFETY: as in `gather`.
                     unsafe {
-                        let to = base.offset(i as isize * stride as isize).cast::<$t>();
+                        let to = base
+                            .wrapping_offset(i as isize * stride as isize)
+                            .cast::<$t>();
                         to.write_unaligned(next.cast::<$t>().read_unaligned());
                         next = next.add(size_of::<$t>());
                     }
@@ -483,7 +489,11 @@ impl Mem {
                 for i in 0..count {
                     // SAFETY: as in `gather`.
                     unsafe {
-                        std::ptr::copy(next, base.offset(i as isize * stride as isize), block);
+                        std::ptr::copy(
+                            next,
+                            base.wrapping_offset(i as isize * stride as isize),
+                            block,
+                        );
                         next = next.add(block);
                     }
                 }
@@ -569,7 +579,8 @@ impl Mem {
         stride: i64,
         packed: usize,
     ) -> *mut u8 {
-        assert_eq!(packed, block * count, "packed length of a strided copy");
+        let all = block.checked_mul(count);
+        assert_eq!(all, Some(packed), "packed length of a strided copy");
         if count == 0 {
             return self.base as *mut u8;
         }
