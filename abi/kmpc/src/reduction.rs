@@ -289,8 +289,11 @@ pub unsafe extern "C-unwind" fn __kmpc_taskred_modifier_init(
 
 /// The last member that is over combines all copies with its own variables, which the program then
 /// reduces like those of the others.
+///
+/// # Safety
+/// The compiler calls it where its interface has it: once for what it has begun, inside of that construct.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_task_reduction_modifier_fini(
+pub unsafe extern "C-unwind" fn __kmpc_task_reduction_modifier_fini(
     _: *const Ident,
     _: c_int,
     _is_work_share: c_int,
@@ -329,8 +332,11 @@ pub(crate) unsafe fn end_group(context: &Context, address: usize) {
 }
 
 /// The address of the calling member's copy of a variable.
+///
+/// # Safety
+/// The compiler calls it where its interface has it: once for what it has begun, inside of that construct.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_task_reduction_get_th_data(
+pub unsafe extern "C-unwind" fn __kmpc_task_reduction_get_th_data(
     _: c_int,
     _group: Opaque,
     variable: Opaque,
