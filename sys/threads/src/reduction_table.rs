@@ -54,13 +54,15 @@ impl<'c> ReductionTable<'c> {
     /// Bytes of one member's copies.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.word(SIZE)
+        // SAFETY: a word of the head.
+        unsafe { self.word(SIZE) }
     }
 
     /// The alignment of the copies, until they are entered.
     #[must_use]
     pub fn align(&self) -> usize {
-        self.word(ALIGN_THEN_BASE)
+        // SAFETY: as above.
+        unsafe { self.word(ALIGN_THEN_BASE) }
     }
 
     /// Enters where the copies begin and end.
@@ -74,22 +76,29 @@ impl<'c> ReductionTable<'c> {
 
     /// The variables.
     pub fn variables(&self) -> impl Iterator<Item = Variable> {
-        (0..self.word(COUNT)).map(|at| Variable {
-            address: self.word(FIRST + at * WORDS),
-            offset: self.word(FIRST + at * WORDS + 1),
+        // SAFETY: a word of the head.
+        let count = unsafe { self.word(COUNT) };
+        (0..count).map(|at| {
+            let first = FIRST + at * WORDS;
+            // SAFETY: the words of a variable, of which the table has as many as it says.
+            let (address, offset) = unsafe { (self.word(first), self.word(first + 1)) };
+            Variable { offset, address }
         })
     }
 
     /// The table to which this one refers.
     #[must_use]
     pub fn next(self) -> Option<ReductionTable<'c>> {
-        let at = self.word(NEXT) as *mut usize;
+        // SAFETY: a word of the head.
+        let at = unsafe { self.word(NEXT) } as *mut usize;
         // SAFETY: by the promise of `claim` for this one.
         (!at.is_null()).then(|| unsafe { ReductionTable::claim(at) })
     }
 
-    fn word(&self, index: usize) -> usize {
-        // SAFETY: by the promise of `claim`: the callers ask for words of the head and of as many variables as there are.
+    /// # Safety
+    /// The table has a word with this index.
+    unsafe fn word(&self, index: usize) -> usize {
+        // SAFETY: by the caller's promise, and that of `claim`.
         unsafe { self.words.add(index).read() }
     }
 }
