@@ -97,7 +97,7 @@ impl Piece {
         if self.len == 0 {
             return f(&[]);
         }
-        // SAFETY: by the claim the bytes are readable and nobody writes there meanwhile.
+        // SAFETY: by the claim the bytes are readable; that nobody writes there meanwhile is the rule above (`user`).
         f(unsafe { std::slice::from_raw_parts(self.base as *const u8, self.len) })
     }
 
@@ -511,8 +511,7 @@ impl Mem {
             return f(&[]);
         }
         let from = self.at(offset, len);
-        // SAFETY: `at` checked the range against the claim; by the claim nobody writes there
-        // meanwhile.
+        // SAFETY: `at` checked the range against the claim; that nobody writes there meanwhile is the rule above (`user`).
         f(unsafe { std::slice::from_raw_parts(from, len) })
     }
 
@@ -526,7 +525,7 @@ impl Mem {
             return f(&mut []);
         }
         let at = self.at(offset, len);
-        // SAFETY: as in `with_bytes`; by the claim nobody else accesses the bytes meanwhile.
+        // SAFETY: as in `with_bytes`; that nobody else accesses the bytes meanwhile is the same rule.
         f(unsafe { std::slice::from_raw_parts_mut(at, len) })
     }
 
