@@ -247,9 +247,12 @@ impl Mem {
     #[must_use]
     #[inline(always)]
     pub fn covers(&self, offset: i64, len: usize) -> bool {
-        // As distances from the lowest byte, which fit a word without a sign however far apart they are; before it is beyond all.
-        let (at, reach) = (offset.wrapping_sub(self.lo) as u64, self.reach() as u64);
-        len == 0 || (at <= reach && len as u64 <= reach - at)
+        // A length without a place among signed numbers is longer than all that is claimed.
+        let signed = len as i64;
+        len == 0
+            || (signed > 0
+                && offset >= self.lo
+                && offset.checked_add(signed).is_some_and(|end| end <= self.hi))
     }
 
     /// The same claim with the base moved by `by` bytes.
