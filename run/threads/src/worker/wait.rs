@@ -19,9 +19,9 @@ const BRIEF_NS: u64 = 10_000;
 const FIRST_INTERVAL_NS: u64 = 100;
 /// ... up to this. In between the other core does a dozen short things, and a long one ends at most this much
 /// unnoticed.
-const LAST_INTERVAL_NS: u64 = 1_000;
+const LAST_INTERVAL_NS: u64 = 1_500;
 /// When attempts have failed for so long the fiber looks all the time, so that it gets its turn.
-const RARELY_NS: u64 = 20_000;
+const RARELY_NS: u64 = 60_000;
 
 impl Worker {
     /// Suspends the running fiber until [`wake`](Self::wake) is called with its
