@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use margay_bench_common::mpi::OURS;
 use margay_bench_common::process::{bounded, run_quietly};
 pub use margay_cli_bench_options::RUNTIMES as NAMES;
-use margay_cli_bench_options::ThreadKernel as Kernel;
+use margay_cli_bench_options::{Chapter, ThreadKernel as Kernel};
 
 use super::plan::Unit;
 use crate::install::{OPTIMIZED, cache, cached, key};
@@ -125,11 +125,15 @@ impl Runtime {
         }
     }
 
-    /// Whether the unit says something about this runtime: one thread has nothing to fork, and is all that sequential ones have.
+    /// Whether the unit says something about this runtime: one thread has nothing to fork, and is all that sequential ones have; kernels
+    /// are OpenMP's only.
     pub fn measures(&self, unit: &Unit) -> bool {
+        let is_kernel = unit.kernel.chapter() == Chapter::Kernels;
         match self.form {
+            Form::Sequential if is_kernel => unit.threads == 1 && !unit.contended,
             Form::Sequential => unit.threads == 1 && unit.kernel != Kernel::Fork,
-            _ => true,
+            Form::Tbb | Form::Iml(_) => !is_kernel,
+            Form::OpenMp | Form::Clang(_) => true,
         }
     }
 
