@@ -42,6 +42,8 @@ pub mod job;
 pub mod outlined;
 #[cfg(not(loom))]
 pub mod preempt;
+#[cfg(all(test, loom))]
+mod protocols;
 pub mod shelf;
 pub mod sleepers;
 #[cfg(not(loom))]
