@@ -5,6 +5,8 @@
 //! they do it, over the real shelf, claims, wake queues and event counts. Each model runs a second time with its essential order broken, and has to
 //! fail then.
 //!
+//! The whole file is for loom; each module says so once more, as a check of the sources asks for it (`xtask tidy`).
+//!
 //! loom takes accesses that are sequentially consistent for acquire and release. Where the layers above rely on their one order, the models
 //! have fences.
 
@@ -14,7 +16,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use margay_sys_os::event_count::EventCount;
-use margay_sys_os::sync::{AtomicBool, AtomicU32, Ordering, fence};
+use margay_sys_os::sync::{AtomicBool, AtomicU32, Ordering, fence, spin};
 
 use crate::claims::Claims;
 use crate::shelf::Shelf;
@@ -52,6 +54,7 @@ impl Watched {
 
 /// The barrier of a team of two: `Context::pass_barrier` and `Context::sleep` of `run/openmp`, and `Worker::park_until` and
 /// `ParkingLot` of `run/threads`. Each member is the only fiber of its worker.
+#[cfg(loom)]
 mod barrier {
     use super::*;
 
@@ -129,7 +132,7 @@ mod barrier {
             match waits {
                 Waits::Spinning => {
                     while !is_done() {
-                        thread::yield_now();
+                        spin();
                     }
                 }
                 Waits::Parked => {
@@ -248,6 +251,7 @@ mod barrier {
 }
 
 /// Tasks with dependences: `enter`, `Predecessor::add`, `finish` and `release` of `run/openmp/src/depend.rs`.
+#[cfg(loom)]
 mod dependences {
     use super::*;
 
@@ -408,6 +412,7 @@ mod dependences {
 }
 
 /// The life of an offer: a team is published, helped, retracted, and published again for the next region.
+#[cfg(loom)]
 mod offers {
     use super::*;
 
@@ -470,7 +475,7 @@ mod offers {
                 shelf.withdraw(published);
                 place = Some(published);
                 while region.done.load(Ordering::Acquire) != MEMBERS {
-                    thread::yield_now();
+                    spin();
                 }
                 for (member, result) in (0..).zip(&region.results) {
                     assert_eq!(

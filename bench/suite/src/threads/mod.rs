@@ -31,7 +31,13 @@ pub fn measure(options: &ThreadsOptions) -> Result<Report> {
         Chapter::Kernels => Suite::Kernels,
     };
     let mut report = Report::new(suite, options.quick);
-    let (runtimes, missing) = runtime::find(ours.prefix(), &options.with);
+    let names = match options.chapter {
+        Chapter::Kernels if options.with.is_empty() => {
+            runtime::OF_KERNELS.map(str::to_owned).to_vec()
+        }
+        _ => options.with.clone(),
+    };
+    let (runtimes, missing) = runtime::find(ours.prefix(), &names);
     report.left_out = missing;
     let busy_program = busy(&install::sources(&ours))?;
     let cores = report.host.cores;
