@@ -26,10 +26,14 @@ struct Seen(Child);
 impl Seen {
     /// Starts it and waits until its members are where they stay.
     fn start(executable: &Path, mode: &str) -> Seen {
+        Seen::start_with(executable, mode, &stage().join("lib/gomp"))
+    }
+
+    fn start_with(executable: &Path, mode: &str, libraries: &Path) -> Seen {
         let mut command = Command::new(executable);
         command
             .arg(mode)
-            .env("LD_LIBRARY_PATH", stage().join("lib/gomp"))
+            .env("LD_LIBRARY_PATH", libraries)
             // Core files hold all stacks.
             .env("OMP_STACKSIZE", "256K")
             .stdout(Stdio::piped());
@@ -214,6 +218,51 @@ fn gdb_shows_teams_inside_of_others() {
 }
 
 #[test]
+fn gdb_shows_tasks_of_iml() {
+    let folder = scratch();
+    let executable = folder.path().join("seen_iml");
+    let mut compile = command("gcc", 120);
+    compile
+        .args(["-O0", "-g", "-I"])
+        .arg(stage().join("include"))
+        .arg(program("iml").join("seen.c"))
+        .arg("-L")
+        .arg(stage().join("lib"))
+        .args(["-liml", "-o"]);
+    succeed(compile.arg(&executable));
+    let seen = Seen::start_with(&executable, "", &stage().join("lib"));
+    let told = gdb(
+        &["-p", &seen.pid()],
+        &[
+            "info members",
+            "member 0.1",
+            "bt",
+            "info locals",
+            "member apply all bt",
+            "member 0.9",
+        ],
+    );
+    assert!(told.contains("Outside of teams:"), "{told}");
+    assert!(line(&told, "0.1").contains("stay () at seen.c:"), "{told}");
+    // A task in a task, on one stack, and the library between them.
+    let trace = told.split_once("in stay (mine=10").expect(&told).1;
+    let outer = trace.find("in outer (").expect(&told);
+    assert!(
+        trace.find("in inner (").expect(&told) < outer && trace[..outer].contains("iml_Wait"),
+        "{told}"
+    );
+    assert!(told.contains("\nMember 0.1 ("), "{told}");
+    assert!(told.contains("\nall = "), "{told}");
+    assert!(told.contains("there is no member 0.9"), "{told}");
+    for bad in ["corrupt stack", "Backtrace stopped", "Python Exception"] {
+        assert!(!told.contains(bad), "{told}");
+    }
+    // It has tasks and no teams.
+    let view = seen.when(|view| view["teams"].is_array());
+    assert_eq!(view["members"], 0, "{view}");
+}
+
+#[test]
 fn gdb_goes_on_with_a_process_after_a_member_was_selected() {
     let folder = scratch();
     let executable = compile("gcc", folder.path());
@@ -278,6 +327,12 @@ fn the_command_shows_members_of_programs_of_gcc_and_clang() {
             "{told}"
         );
         assert!(told.contains("waits: barrier"), "{told}");
+        let waited = |id: usize| team["member"][id]["waits_s"].as_f64();
+        assert!(
+            waited(0).is_some_and(|seconds| (0.0..60.0).contains(&seconds)),
+            "{view}"
+        );
+        assert_eq!(waited(7), None, "it spins: {view}");
         assert!(
             told.contains("team 2 in member 1.5: 3 members of fork_inside"),
             "{told}"
@@ -287,6 +342,41 @@ fn the_command_shows_members_of_programs_of_gcc_and_clang() {
             "{told}"
         );
     }
+}
+
+#[test]
+fn the_mesh_shows_the_teams_of_ranks() {
+    let folder = scratch();
+    let executable = compile("gcc", folder.path());
+    let mut job = Command::new(stage().join("bin/mpiexec"));
+    job.args(["-n", "1"])
+        .arg(&executable)
+        .arg("flat")
+        .env("LD_LIBRARY_PATH", stage().join("lib/gomp"))
+        .stdout(Stdio::null());
+    let job = Seen(job.spawn().expect("the launcher starts"));
+    let shown = |options: &[&str]| {
+        let mut mesh = command(stage().join("bin/margay"), 20);
+        mesh.args(["mesh", "--once", "--job", &job.pid()])
+            .args(options);
+        String::from_utf8_lossy(&run(&mut mesh).stdout).into_owned()
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    let rank = loop {
+        let view: serde_json::Value = serde_json::from_str(&shown(&["--json"])).unwrap_or_default();
+        let rank = view["jobs"][0]["rank"][0].clone();
+        if rank["threads"]["teams"][0]["member"][0]["waits_for"] == "barrier" {
+            break rank;
+        }
+        assert!(Instant::now() < until, "{view}");
+    };
+    assert_eq!(rank["threads"]["members"], 8, "{rank}");
+    assert_eq!(rank["threads"]["pid"], rank["pid"], "{rank}");
+    let told = shown(&[]);
+    assert!(
+        told.contains("\n      team 1: 8 members of main."),
+        "{told}"
+    );
 }
 
 #[test]

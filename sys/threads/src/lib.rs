@@ -43,6 +43,8 @@ pub mod job;
 pub mod outlined;
 #[cfg(not(loom))]
 pub mod preempt;
+#[cfg(all(test, loom))]
+mod protocols;
 pub mod reduction_table;
 pub mod shelf;
 pub mod sleepers;
