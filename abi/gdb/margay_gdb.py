@@ -11,7 +11,7 @@ import gdb.unwinder
 
 SYMBOL = "margay_threads_description"
 MAGIC = b"margayth"
-VERSION = 2
+VERSION = 1
 WAITS = ["", "barrier", "end of region", "tasks", "lock or critical", "ordered", "event"]
 LINE = "  %-8s %-16s %-10s %-17s %s"
 # Libraries in which a program waits, but whose lines are not its own.

@@ -124,7 +124,6 @@ mod tests {
                         member: 0,
                         state: MemberState::Running,
                         waits_for: "",
-                        waits_s: None,
                         thread: Some(101),
                         core: Some(1),
                     }],
@@ -169,8 +168,8 @@ mod tests {
             [
                 "      1 of 1 member run, in 1 team on 1 thread",
                 "      team 1: 1 member of main._omp_fn.0",
-                "        STATE                       THREAD CORE      FOR  MEMBERS",
-                "        runs                           101    1           0",
+                "        STATE                       THREAD CORE  MEMBERS",
+                "        runs                           101    1  0",
             ]
         );
         assert_eq!(table(&[]), ["no jobs are running"]);

@@ -79,8 +79,8 @@ fn team_lines(team: &TeamView, view: &ProcessView, lines: &mut Vec<String>) {
         cut(&printable(&team.function), room)
     ));
     lines.push(format!(
-        "{indent}  {:<26} {:>7} {:>4} {:>8}  MEMBERS",
-        "STATE", "THREAD", "CORE", "FOR"
+        "{indent}  {:<26} {:>7} {:>4}  MEMBERS",
+        "STATE", "THREAD", "CORE"
     ));
     let mut groups: Vec<(String, &MemberView, Vec<u32>)> = Vec::new();
     for member in &team.member {
@@ -96,16 +96,10 @@ fn team_lines(team: &TeamView, view: &ProcessView, lines: &mut Vec<String>) {
     for (state, first, members) in groups {
         let number =
             |number: Option<u32>| number.map_or_else(|| "-".into(), |number| number.to_string());
-        // How long the first of them to wait has waited.
-        let waits = members
-            .iter()
-            .filter_map(|&id| team.member.get(id as usize)?.waits_s);
-        let longest = waits.reduce(f64::max);
         let begin = format!(
-            "{indent}  {state:<26} {:>7} {:>4} {:>8}  ",
+            "{indent}  {state:<26} {:>7} {:>4}  ",
             number(first.thread),
-            number(first.core),
-            longest.map_or_else(String::new, |seconds| format!("{seconds:.1} s"))
+            number(first.core)
         );
         let indented = " ".repeat(begin.len());
         for (at, part) in wrapped(&ranges(&members), WIDTH.saturating_sub(begin.len()))
@@ -201,8 +195,6 @@ mod tests {
             member: number,
             state,
             waits_for,
-            waits_s: (!waits_for.is_empty() && state == MemberState::Suspended)
-                .then_some(f64::from(number) + 0.5),
             thread,
             core: thread.map(|_| 1),
         }
@@ -249,15 +241,15 @@ mod tests {
                 "process 100: ./a.out  [2J",
                 "2 of 8 members run, in 2 teams on 2 threads",
                 "team 1: 6 members of main._omp_fn.0, for 1.2 s",
-                "  STATE                       THREAD CORE      FOR  MEMBERS",
-                "  in team 2                      100    1           0",
-                "  waits: barrier                 101    1    4.5 s  1-2,4",
-                "  runs                           101    1           3",
-                "  not begun                        -    -           5",
+                "  STATE                       THREAD CORE  MEMBERS",
+                "  in team 2                      100    1  0",
+                "  waits: barrier                 101    1  1-2,4",
+                "  runs                           101    1  3",
+                "  not begun                        -    -  5",
                 "  team 2 in member 1.0: 2 members of main._omp_fn.0, for 1.2 s",
-                "    STATE                       THREAD CORE      FOR  MEMBERS",
-                "    spins: lock                    100    1           0",
-                "    waits for its turn             101    1           1",
+                "    STATE                       THREAD CORE  MEMBERS",
+                "    spins: lock                    100    1  0",
+                "    waits for its turn             101    1  1",
             ]
         );
     }

@@ -327,12 +327,6 @@ fn the_command_shows_members_of_programs_of_gcc_and_clang() {
             "{told}"
         );
         assert!(told.contains("waits: barrier"), "{told}");
-        let waited = |id: usize| team["member"][id]["waits_s"].as_f64();
-        assert!(
-            waited(0).is_some_and(|seconds| (0.0..60.0).contains(&seconds)),
-            "{view}"
-        );
-        assert_eq!(waited(7), None, "it spins: {view}");
         assert!(
             told.contains("team 2 in member 1.5: 3 members of fork_inside"),
             "{told}"
@@ -342,41 +336,6 @@ fn the_command_shows_members_of_programs_of_gcc_and_clang() {
             "{told}"
         );
     }
-}
-
-#[test]
-fn the_mesh_shows_the_teams_of_ranks() {
-    let folder = scratch();
-    let executable = compile("gcc", folder.path());
-    let mut job = Command::new(stage().join("bin/mpiexec"));
-    job.args(["-n", "1"])
-        .arg(&executable)
-        .arg("flat")
-        .env("LD_LIBRARY_PATH", stage().join("lib/gomp"))
-        .stdout(Stdio::null());
-    let job = Seen(job.spawn().expect("the launcher starts"));
-    let shown = |options: &[&str]| {
-        let mut mesh = command(stage().join("bin/margay"), 20);
-        mesh.args(["mesh", "--once", "--job", &job.pid()])
-            .args(options);
-        String::from_utf8_lossy(&run(&mut mesh).stdout).into_owned()
-    };
-    let until = Instant::now() + Duration::from_secs(60);
-    let rank = loop {
-        let view: serde_json::Value = serde_json::from_str(&shown(&["--json"])).unwrap_or_default();
-        let rank = view["jobs"][0]["rank"][0].clone();
-        if rank["threads"]["teams"][0]["member"][0]["waits_for"] == "barrier" {
-            break rank;
-        }
-        assert!(Instant::now() < until, "{view}");
-    };
-    assert_eq!(rank["threads"]["members"], 8, "{rank}");
-    assert_eq!(rank["threads"]["pid"], rank["pid"], "{rank}");
-    let told = shown(&[]);
-    assert!(
-        told.contains("\n      team 1: 8 members of main."),
-        "{told}"
-    );
 }
 
 #[test]

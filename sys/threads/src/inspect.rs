@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 pub const SYMBOL: &str = "margay_threads_description";
 
 /// The layout of everything in this module.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 1;
 
 /// With which the description begins.
 pub const MAGIC: [u8; 8] = *b"margayth";
@@ -144,8 +144,6 @@ pub struct MemberRecord {
     pub stack: AtomicUsize,
     /// A [`Wait`].
     pub wait: AtomicU32,
-    /// Since when it is parked, in milliseconds of the monotonic clock modulo the word; 0: it is not, or has just begun to wait.
-    pub parked_ms: AtomicU32,
 }
 
 /// What a member waits for.
@@ -196,16 +194,6 @@ impl MemberRecord {
         self.wait.store(wait as u32, Ordering::Relaxed);
         let result = f();
         self.wait.store(before, Ordering::Relaxed);
-        result
-    }
-
-    /// It is parked as long as `f` runs, from `now_ns` on of the monotonic clock.
-    pub fn parked<R>(&self, now_ns: u64, f: impl FnOnce() -> R) -> R {
-        let before = self.parked_ms.load(Ordering::Relaxed);
-        let now_ms = ((now_ns / 1_000_000) as u32).max(1);
-        self.parked_ms.store(now_ms, Ordering::Relaxed);
-        let result = f();
-        self.parked_ms.store(before, Ordering::Relaxed);
         result
     }
 
@@ -324,7 +312,7 @@ mod tests {
     #[test]
     fn the_layout_is_that_of_this_version() {
         // Readers know these numbers: `margay_gdb.py`, and commands of other builds.
-        assert_eq!(VERSION, 2);
+        assert_eq!(VERSION, 1);
         assert_eq!(size_of::<Description>(), 40);
         assert_eq!(offset_of!(Description, fibers), 16);
         assert_eq!(offset_of!(Description, threads), 24);
@@ -343,8 +331,6 @@ mod tests {
         assert_eq!(offset_of!(TeamRecord, opened_at), 80);
         assert_eq!(offset_of!(MemberRecord, stack), 0);
         assert_eq!(offset_of!(MemberRecord, wait), 8);
-        assert_eq!(offset_of!(MemberRecord, parked_ms), 12);
-        assert_eq!(size_of::<MemberRecord>(), 16);
     }
 
     #[test]

@@ -57,8 +57,6 @@ pub struct MemberView {
     pub state: MemberState,
     /// What it waits for; empty if for nothing that the library knows of.
     pub waits_for: &'static str,
-    /// How long it has been waiting, in seconds, where that is known: since it gave its thread away.
-    pub waits_s: Option<f64>,
     /// The kernel's number of the thread that runs it, or on which it goes on.
     pub thread: Option<u32>,
     /// The core on which that thread runs or ran last.
@@ -229,7 +227,6 @@ struct Team {
 struct Member {
     stack: u64,
     wait: u32,
-    parked_ms: u32,
     is_unclaimed: bool,
 }
 
@@ -348,10 +345,7 @@ impl Snapshot {
                         .member
                         .iter()
                         .enumerate()
-                        .map(|(id, member)| {
-                            let now_ms = (now_ns / 1_000_000) as u32;
-                            self.member_view(id as u32, member, now_ms, &innermost)
-                        })
+                        .map(|(id, member)| self.member_view(id as u32, member, &innermost))
                         .collect(),
                 }
             })
@@ -385,14 +379,12 @@ impl Snapshot {
         &self,
         id: u32,
         member: &Member,
-        now_ms: u32,
         innermost: &HashMap<StackId, u64>,
     ) -> MemberView {
         let mut view = MemberView {
             member: id,
             state: MemberState::Over,
             waits_for: "",
-            waits_s: None,
             thread: None,
             core: None,
         };
@@ -409,9 +401,8 @@ impl Snapshot {
         view.thread = Some(thread);
         view.core = facts.as_ref().map(|facts| facts.last_core);
         view.waits_for = Wait::NAMES.get(member.wait as usize).unwrap_or(&"");
-        view.waits_s = waited_s(member, now_ms);
         view.state = if innermost.get(&stack) != Some(&member.stack) {
-            (view.waits_for, view.waits_s) = ("", None);
+            view.waits_for = "";
             MemberState::Inside
         } else if is_suspended {
             MemberState::Suspended
@@ -422,14 +413,6 @@ impl Snapshot {
         };
         view
     }
-}
-
-/// How long a member has been parked for what it waits for. The clock's word goes round in 49 days.
-fn waited_s(member: &Member, now_ms: u32) -> Option<f64> {
-    let is_known = member.wait != Wait::None as u32 && member.parked_ms != 0;
-    // It may have been parked after the clock was read.
-    let waited_ms = (now_ms.wrapping_sub(member.parked_ms) as i32).max(0);
-    is_known.then(|| f64::from(waited_ms) / 1e3)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -480,7 +463,6 @@ fn team(memory: &Memory, record: u64) -> io::Result<Option<Team>> {
         member.push(Member {
             stack: memory.word(record + offset_of!(MemberRecord, stack) as u64)?,
             wait: memory.half(record + offset_of!(MemberRecord, wait) as u64)?,
-            parked_ms: memory.half(record + offset_of!(MemberRecord, parked_ms) as u64)?,
             is_unclaimed: false,
         });
     }

@@ -60,20 +60,10 @@ impl Context {
     pub(crate) fn wait_until(&self, what: Wait, key: usize, condition: &dyn Fn() -> bool) {
         if !condition() {
             let scheduler = &self.runtime().scheduler;
-            self.member.record().waiting(what, || {
-                if !scheduler.spin_until(condition) {
-                    self.park_until(key, condition);
-                }
-            });
+            let wait = || scheduler.wait_until(key, condition);
+            self.member.record().waiting(what, wait);
             affinity::keep_bound(self);
         }
-    }
-
-    /// Waits without spinning. Since when is recorded: whoever waits for long has time to read a clock.
-    fn park_until(&self, key: usize, condition: &dyn Fn() -> bool) {
-        let scheduler = &self.runtime().scheduler;
-        let park = || scheduler.park_until(key, condition);
-        self.member.record().parked(self.team.now_ns(), park);
     }
 
     /// Lets others run.
@@ -209,7 +199,8 @@ impl Context {
         if spins {
             self.wait_until(what, member.key(), &is_over);
         } else if !is_over() {
-            let park = || self.park_until(member.key(), &is_over);
+            let scheduler = &self.runtime().scheduler;
+            let park = || scheduler.park_until(member.key(), &is_over);
             member.record().waiting(what, park);
             affinity::keep_bound(self);
         }
