@@ -43,15 +43,27 @@ impl Worker {
             }
             (Interrupted::Yielding, Reason::Observer) => self.yield_now(),
             (Interrupted::Yielding | Interrupted::Computing, Reason::Call) => {
-                if !self.has_other_work() {
-                    return false;
-                }
-                self.replace_waiting();
-                return !self.slices.borrow_mut().kernel_has_turn();
+                return self.yielded();
             }
             (Interrupted::Waiting, _) => self.replace_waiting(),
         }
         self.has_other_work()
+    }
+
+    /// The running fiber has called `sched_yield`. Returns whether another one has had its turn, and
+    /// the kernel need not be asked.
+    fn yielded(&self) -> bool {
+        let is_kernels_turn = self.slices.borrow_mut().kernel_has_turn();
+        // All that have begun may spin for a member that another worker has not come to begin. (At once
+        // it is not taken from that worker: OpenBLAS' products would have one core of two.)
+        if is_kernels_turn && let Some(work) = self.find_work() {
+            self.assign(work);
+        }
+        if !self.has_other_work() {
+            return false;
+        }
+        self.yield_now();
+        !is_kernels_turn
     }
 
     /// A time slice has ended. Returns whether the running fiber should yield.
