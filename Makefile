@@ -28,11 +28,11 @@ test: setup-test build-stage model-lock-free ## all tests, through the real laun
 	$(XTASK) tidy
 
 # Every interleaving of the ring, the event count, the turn, the deque, the tallies, the sleepers, the RMA queues, the lock of the
-# boards, the lock and barrier of processes, the shelf, the claims of members, the counts of tasks and the wake queue, under
-# loom; everything is built for it, so in a folder of its own.
+# boards, the lock and barrier of processes, the shelf, the claims of members, the counts of tasks, the wake queue, and of teams'
+# barriers, dependences and offers, under loom; everything is built for it, so in a folder of its own.
 .PHONY: model-lock-free
 model-lock-free:
-	RUSTFLAGS="--cfg loom" $(CARGO) test --target-dir "$${CARGO_TARGET_DIR:-target}/loom" -p margay-sys-os -p margay-sys-shm -p margay-sys-threads -p margay-sys-mlp --lib -- ring event_count turn deque tally sleepers robust rma_queue owner shelf claims child_count wake_queue
+	RUSTFLAGS="--cfg loom" $(CARGO) test --target-dir "$${CARGO_TARGET_DIR:-target}/loom" -p margay-sys-os -p margay-sys-shm -p margay-sys-threads -p margay-sys-mlp --lib -- ring event_count turn deque tally sleepers robust rma_queue owner shelf claims child_count wake_queue barrier dependence offer
 
 stage: setup-demo build-stage ## build the usable tree stage/{bin,lib,include,share}
 

@@ -3,6 +3,10 @@
 use margay_job_observe::mesh::{JobView, Mesh, RankView, State};
 
 use crate::live::{Line, View, plain, printable};
+use crate::threads_view;
+
+/// Before a rank's teams.
+const BELOW_RANK: &str = "      ";
 
 impl View for Mesh {
     type Job = JobView;
@@ -42,7 +46,11 @@ fn table(jobs: &[JobView]) -> Vec<String> {
             "{:>5} {:>8} {:>5} {:>6}  {}",
             "RANK", "PID", "CORE", "CPU%", "STATE"
         ));
-        lines.extend(job.rank.iter().map(rank_line));
+        for rank in &job.rank {
+            lines.push(rank_line(rank));
+            let teams = rank.threads.iter().flat_map(threads_view::team_text);
+            lines.extend(teams.map(|line| format!("{BELOW_RANK}{line}")));
+        }
     }
     lines
 }
@@ -85,6 +93,7 @@ fn duration(seconds: f64) -> String {
 mod tests {
     use super::*;
     use margay_job_observe::mesh::WaitView;
+    use margay_job_observe::teams::{MemberState, MemberView, ProcessView, TeamView};
 
     #[test]
     fn the_table_names_job_ranks_and_findings() {
@@ -98,6 +107,28 @@ mod tests {
             waiting,
             cpu_s: 1.0,
             cpu_percent: 99.5,
+            threads: (rank == 1).then(|| ProcessView {
+                pid: 101,
+                command: "a.out".into(),
+                threads: 1,
+                members: 1,
+                running: 1,
+                teams: vec![TeamView {
+                    team: 1,
+                    parent: None,
+                    level: 1,
+                    size: 1,
+                    function: "main._omp_fn.0".into(),
+                    running_s: None,
+                    member: vec![MemberView {
+                        member: 0,
+                        state: MemberState::Running,
+                        waits_for: "",
+                        thread: Some(101),
+                        core: Some(1),
+                    }],
+                }],
+            }),
         };
         let waiting = WaitView {
             kind: "receive",
@@ -131,6 +162,15 @@ mod tests {
         assert_eq!(
             lines[5],
             "    1      101   (1)   99.5  computing, last call MPI_Recv"
+        );
+        assert_eq!(
+            lines[6..],
+            [
+                "      1 of 1 member run, in 1 team on 1 thread",
+                "      team 1: 1 member of main._omp_fn.0",
+                "        STATE                       THREAD CORE  MEMBERS",
+                "        runs                           101    1  0",
+            ]
         );
         assert_eq!(table(&[]), ["no jobs are running"]);
     }

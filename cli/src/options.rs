@@ -36,7 +36,7 @@ pub enum Subcommand {
     /// Show the lights and texts that MPL tasks set (the Program Marker Array).
     Markers(ViewOptions),
     /// Measure this machine with the performance suite.
-    Bench(margay_cli_bench_options::BenchOptions),
+    Bench(Box<margay_cli_bench_options::BenchOptions>),
     /// Run an OpenMP program built by gcc, gfortran, clang or flang on Margay's threads.
     Omp(OmpOptions),
     /// Show the teams of a running OpenMP program: which members run, and what the others wait for.

@@ -38,13 +38,19 @@ fn lines(view: &ProcessView) -> Vec<String> {
         lines.push("no team of OpenMP runs: the program is outside of parallel regions".into());
         return lines;
     }
-    lines.push(format!(
+    lines.extend(team_text(view));
+    lines
+}
+
+/// Returns the teams of a process as lines of text, under a line that counts them.
+pub fn team_text(view: &ProcessView) -> Vec<String> {
+    let mut lines = vec![format!(
         "{} of {} run, in {} on {}",
         view.running,
         plural(view.members, "member"),
         plural(view.teams.len() as u32, "team"),
         plural(view.threads, "thread")
-    ));
+    )];
     for team in &view.teams {
         team_lines(team, view, &mut lines);
     }

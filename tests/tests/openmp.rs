@@ -116,7 +116,7 @@ fn compile_blocking(folder: &Path) -> (PathBuf, PathBuf) {
     (in_c, compile("blocking.cpp", &["-fopenmp"], folder))
 }
 
-const BLOCKING_IN_C: [&str; 22] = [
+const BLOCKING_IN_C: [&str; 23] = [
     "mutex_flat",
     "mutex_nested",
     "mutex_recursive",
@@ -129,6 +129,7 @@ const BLOCKING_IN_C: [&str; 22] = [
     "spinning_with_yield",
     "spinning_in_library",
     "spinning_in_library_with_yield",
+    "turns_in_library",
     "sleeping",
     "pipes",
     "pipes_with_poll",

@@ -26,10 +26,14 @@ struct Seen(Child);
 impl Seen {
     /// Starts it and waits until its members are where they stay.
     fn start(executable: &Path, mode: &str) -> Seen {
+        Seen::start_with(executable, mode, &stage().join("lib/gomp"))
+    }
+
+    fn start_with(executable: &Path, mode: &str, libraries: &Path) -> Seen {
         let mut command = Command::new(executable);
         command
             .arg(mode)
-            .env("LD_LIBRARY_PATH", stage().join("lib/gomp"))
+            .env("LD_LIBRARY_PATH", libraries)
             // Core files hold all stacks.
             .env("OMP_STACKSIZE", "256K")
             .stdout(Stdio::piped());
@@ -211,6 +215,51 @@ fn gdb_shows_teams_inside_of_others() {
         "{told}"
     );
     assert!(told.contains("there is no member 9.9"), "{told}");
+}
+
+#[test]
+fn gdb_shows_tasks_of_iml() {
+    let folder = scratch();
+    let executable = folder.path().join("seen_iml");
+    let mut compile = command("gcc", 120);
+    compile
+        .args(["-O0", "-g", "-I"])
+        .arg(stage().join("include"))
+        .arg(program("iml").join("seen.c"))
+        .arg("-L")
+        .arg(stage().join("lib"))
+        .args(["-liml", "-o"]);
+    succeed(compile.arg(&executable));
+    let seen = Seen::start_with(&executable, "", &stage().join("lib"));
+    let told = gdb(
+        &["-p", &seen.pid()],
+        &[
+            "info members",
+            "member 0.1",
+            "bt",
+            "info locals",
+            "member apply all bt",
+            "member 0.9",
+        ],
+    );
+    assert!(told.contains("Outside of teams:"), "{told}");
+    assert!(line(&told, "0.1").contains("stay () at seen.c:"), "{told}");
+    // A task in a task, on one stack, and the library between them.
+    let trace = told.split_once("in stay (mine=10").expect(&told).1;
+    let outer = trace.find("in outer (").expect(&told);
+    assert!(
+        trace.find("in inner (").expect(&told) < outer && trace[..outer].contains("iml_Wait"),
+        "{told}"
+    );
+    assert!(told.contains("\nMember 0.1 ("), "{told}");
+    assert!(told.contains("\nall = "), "{told}");
+    assert!(told.contains("there is no member 0.9"), "{told}");
+    for bad in ["corrupt stack", "Backtrace stopped", "Python Exception"] {
+        assert!(!told.contains(bad), "{told}");
+    }
+    // It has tasks and no teams.
+    let view = seen.when(|view| view["teams"].is_array());
+    assert_eq!(view["members"], 0, "{view}");
 }
 
 #[test]

@@ -9,7 +9,8 @@ use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
 use margay_core_openmp::tools::{self, Sync, Work};
 use margay_run_openmp::team::{Context, Request};
 use margay_run_openmp::work::{Loop, ShareOptions};
-use margay_sys_threads::outlined::{Outlined, Table};
+use margay_sys_threads::outlined::Outlined;
+use margay_sys_threads::reduction_table::ReductionTable;
 
 use crate::share::{begin_share, decode};
 
@@ -58,7 +59,7 @@ pub unsafe extern "C-unwind" fn GOMP_parallel_reductions(
     let (body, table) = unsafe {
         (
             Outlined::new(body, data),
-            Table::claim(*data.cast::<*mut usize>()),
+            ReductionTable::claim(*data.cast::<*mut usize>()),
         )
     };
     with(|context| context.parallel(body, request(threads, flags), None, Some(table)))

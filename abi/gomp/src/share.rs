@@ -4,7 +4,7 @@
 use margay_core_openmp::schedule::{Kind, Schedule};
 use margay_run_openmp::team::Context;
 use margay_run_openmp::work::{Loop, ShareOptions};
-use margay_sys_threads::outlined::Table;
+use margay_sys_threads::reduction_table::ReductionTable;
 
 use margay_abi_omp::runtime::with;
 
@@ -39,7 +39,7 @@ pub(crate) unsafe fn begin_share(
         // SAFETY: by the caller's promise.
         memory: unsafe { memory.as_ref() }.copied(),
         // SAFETY: as above.
-        reductions: (!reductions.is_null()).then(|| unsafe { Table::claim(reductions) }),
+        reductions: (!reductions.is_null()).then(|| unsafe { ReductionTable::claim(reductions) }),
     };
     if let Some(address) = context.begin_share(share, options, counts) {
         // SAFETY: an address comes only where memory was asked for.

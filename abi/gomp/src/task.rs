@@ -8,7 +8,8 @@ use margay_core_openmp::tools::{TASK_MERGEABLE, TASK_UNTIED};
 use margay_run_openmp::Access;
 use margay_run_openmp::task::TaskClauses;
 use margay_run_openmp::team::Context;
-use margay_sys_threads::outlined::{CopyArguments, Table, TaskCall};
+use margay_sys_threads::outlined::{CopyArguments, TaskCall};
+use margay_sys_threads::reduction_table::ReductionTable;
 
 use margay_abi_omp::runtime::{runtime, with};
 use margay_abi_omp::{Body, fatal};
@@ -188,7 +189,7 @@ unsafe fn taskloop(
         };
         let group = (flags & NOGROUP == 0)
             // SAFETY: by the caller's promise.
-            .then(|| registers.then(|| unsafe { Table::claim(table()) }));
+            .then(|| registers.then(|| unsafe { ReductionTable::claim(table()) }));
         context.taskloop(call, clauses, iterations, cut, group);
     });
 }
@@ -281,17 +282,13 @@ pub extern "C-unwind" fn GOMP_taskgroup_end() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_taskgroup_reduction_register(table: *mut usize) {
     // SAFETY: by the caller's promise.
-    let table = unsafe { Table::claim(table) };
+    let table = unsafe { ReductionTable::claim(table) };
     with(|context| context.register(table));
 }
 
-/// # Safety
-/// `table` is a table that was registered.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn GOMP_taskgroup_reduction_unregister(table: *mut usize) {
-    // SAFETY: by the caller's promise.
-    let table = unsafe { Table::claim(table) };
-    with(|context| context.unregister(table));
+pub extern "C-unwind" fn GOMP_taskgroup_reduction_unregister(table: *mut usize) {
+    with(|context| context.unregister(table as usize));
 }
 
 /// # Safety
@@ -302,9 +299,12 @@ pub unsafe extern "C-unwind" fn GOMP_task_reduction_remap(
     originals: usize,
     words: *mut usize,
 ) {
+    if count == 0 {
+        return;
+    }
     // SAFETY: by the caller's promise.
-    let words = unsafe { Table::claim(words) };
-    if let Err(address) = with(|context| context.remap(words, count, originals)) {
+    let words = unsafe { std::slice::from_raw_parts_mut(words, count + originals) };
+    if let Err(address) = with(|context| context.remap(words, count)) {
         fatal(&format!(
             "a task says that it reduces the variable at {address:#x}, but no construct around it does"
         ));

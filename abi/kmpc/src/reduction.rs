@@ -11,7 +11,7 @@ use margay_abi_omp::runtime::with;
 use margay_run_openmp::team::Context;
 use margay_run_openmp::work::ShareOptions;
 use margay_sys_threads::border::outside;
-use margay_sys_threads::outlined::Table;
+use margay_sys_threads::reduction_table::ReductionTable;
 
 use crate::{Ident, Opaque};
 
@@ -117,7 +117,7 @@ impl Reducing {
 
     /// Lets it live until `end_group`. Returns the runtime's table, and the address by which this is
     /// found again: that of the table's words, behind which it is kept.
-    fn publish(self: Box<Self>) -> (Table, usize) {
+    fn publish(self: Box<Self>) -> (ReductionTable<'static>, usize) {
         let raw = Box::into_raw(self);
         // SAFETY: just made; the words stay where they are.
         let words = unsafe { (*raw).words.as_mut_ptr() };
@@ -126,7 +126,7 @@ impl Reducing {
         // SAFETY: the table has this word.
         unsafe { words.add(BACK).write(raw as usize) };
         // SAFETY: the table lives until the construct is over.
-        (unsafe { Table::claim(words) }, raw as usize)
+        (unsafe { ReductionTable::claim(words) }, raw as usize)
     }
 
     /// The one whose table is at `words`.
@@ -289,8 +289,11 @@ pub unsafe extern "C-unwind" fn __kmpc_taskred_modifier_init(
 
 /// The last member that is over combines all copies with its own variables, which the program then
 /// reduces like those of the others.
+///
+/// # Safety
+/// The compiler calls it where its interface has it: once for what it has begun, inside of that construct.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_task_reduction_modifier_fini(
+pub unsafe extern "C-unwind" fn __kmpc_task_reduction_modifier_fini(
     _: *const Ident,
     _: c_int,
     _is_work_share: c_int,
@@ -322,16 +325,18 @@ pub extern "C-unwind" fn __kmpc_task_reduction_modifier_fini(
 /// `address` is what `register` has returned for this group.
 pub(crate) unsafe fn end_group(context: &Context, address: usize) {
     // SAFETY: by the caller's promise.
-    let mut reducing = unsafe { Box::from_raw(address as *mut Reducing) };
+    let reducing = unsafe { Box::from_raw(address as *mut Reducing) };
     // SAFETY: the tasks of the group are over, and the copies are freed below.
     unsafe { reducing.combine() };
-    // SAFETY: the table that was registered.
-    context.unregister(unsafe { Table::claim(reducing.words.as_mut_ptr()) });
+    context.unregister(reducing.words.as_ptr() as usize);
 }
 
 /// The address of the calling member's copy of a variable.
+///
+/// # Safety
+/// The compiler calls it where its interface has it: once for what it has begun, inside of that construct.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_task_reduction_get_th_data(
+pub unsafe extern "C-unwind" fn __kmpc_task_reduction_get_th_data(
     _: c_int,
     _group: Opaque,
     variable: Opaque,

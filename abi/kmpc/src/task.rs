@@ -238,8 +238,10 @@ pub extern "C-unwind" fn __kmpc_taskgroup(_: *const Ident, _: c_int) {
     });
 }
 
+/// # Safety
+/// The compiler calls it where its interface has it: once for what it has begun, inside of that construct.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn __kmpc_end_taskgroup(_: *const Ident, _: c_int) {
+pub unsafe extern "C-unwind" fn __kmpc_end_taskgroup(_: *const Ident, _: c_int) {
     with(|context| {
         context.end_group();
         let table = context.calls.leave_group();

@@ -16,8 +16,7 @@ use crate::user::{Buf, Opaque, Place};
 mpi! {
     /// Makes a key for attributes of communicators.
     fn MPI_Comm_create_keyval(comm_copy_attr_fn: MPI_Comm_copy_attr_function, comm_delete_attr_fn: MPI_Comm_delete_attr_function, comm_keyval: Place<c_int>, extra_state: Opaque) |mpi| {
-        // SAFETY: the prototype says so.
-        comm_keyval.put("comm_keyval", unsafe { create(mpi, Carrier::Comm, comm_copy_attr_fn, comm_delete_attr_fn, extra_state) })
+        comm_keyval.put("comm_keyval", create(mpi, Carrier::Comm, comm_copy_attr_fn, comm_delete_attr_fn, extra_state))
     }
 
     /// Frees a key; its attributes stay.
@@ -43,8 +42,7 @@ mpi! {
 
     /// Makes a key for attributes of datatypes.
     fn MPI_Type_create_keyval(type_copy_attr_fn: MPI_Type_copy_attr_function, type_delete_attr_fn: MPI_Type_delete_attr_function, type_keyval: Place<c_int>, extra_state: Opaque) |mpi| {
-        // SAFETY: the prototype says so.
-        type_keyval.put("type_keyval", unsafe { create(mpi, Carrier::Datatype, type_copy_attr_fn, type_delete_attr_fn, extra_state) })
+        type_keyval.put("type_keyval", create(mpi, Carrier::Datatype, type_copy_attr_fn, type_delete_attr_fn, extra_state))
     }
 
     /// Frees a key; its attributes stay.
@@ -71,8 +69,7 @@ mpi! {
 
     /// Makes a key for attributes of windows.
     fn MPI_Win_create_keyval(win_copy_attr_fn: MPI_Win_copy_attr_function, win_delete_attr_fn: MPI_Win_delete_attr_function, win_keyval: Place<c_int>, extra_state: Opaque) |mpi| {
-        // SAFETY: the prototype says so.
-        win_keyval.put("win_keyval", unsafe { create(mpi, Carrier::Win, win_copy_attr_fn, win_delete_attr_fn, extra_state) })
+        win_keyval.put("win_keyval", create(mpi, Carrier::Win, win_copy_attr_fn, win_delete_attr_fn, extra_state))
     }
 
     /// Frees a key; its attributes stay.
@@ -98,8 +95,7 @@ mpi! {
 
     /// `MPI_Comm_create_keyval` of MPI 1.
     fn MPI_Keyval_create(copy_fn: MPI_Copy_function, delete_fn: MPI_Delete_function, keyval: Place<c_int>, extra_state: Opaque) |mpi| {
-        // SAFETY: the prototype says so.
-        keyval.put("keyval", unsafe { create(mpi, Carrier::Comm, copy_fn, delete_fn, extra_state) })
+        keyval.put("keyval", create(mpi, Carrier::Comm, copy_fn, delete_fn, extra_state))
     }
 
     /// `MPI_Comm_free_keyval` of MPI 1.
@@ -125,7 +121,7 @@ mpi! {
 }
 
 /// # Safety
-/// The two are the standard's constants or functions of their forms.
+/// The C caller vouches for the two: the standard's constants or functions of their forms.
 unsafe fn create(
     mpi: &Mpi,
     carrier: Carrier,
@@ -142,7 +138,10 @@ unsafe fn create(
 }
 
 /// The values of the standard's keys are addresses of integers.
-fn comm_attribute(
+///
+/// # Safety
+/// The C caller vouches for the room of a pointer.
+unsafe fn comm_attribute(
     mpi: &Mpi,
     comm: MPI_Comm,
     key: c_int,
@@ -154,15 +153,19 @@ fn comm_attribute(
         Some(place) => place.map(|integer| std::ptr::from_ref(integer) as usize),
         None => mpi.comm_attribute(comm.value(), key)?,
     };
-    found(value, attribute_val, flag)
+    // SAFETY: by the caller's promise.
+    unsafe { found(value, attribute_val, flag) }
 }
 
-fn found(value: Option<usize>, attribute_val: Buf, flag: Place<c_int>) -> Result<()> {
+/// # Safety
+/// The C caller vouches for the room of a pointer.
+unsafe fn found(value: Option<usize>, attribute_val: Buf, flag: Place<c_int>) -> Result<()> {
     if flag.is_null() {
         fail!(MPI_ERR_ARG, "flag is a null pointer");
     }
     if let Some(value) = value {
-        attribute_val.put_pointer("attribute_val", value)?;
+        // SAFETY: by the caller's promise.
+        unsafe { attribute_val.put_pointer("attribute_val", value) }?;
     }
     flag.put("flag", c_int::from(value.is_some()))
 }

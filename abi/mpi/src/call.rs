@@ -74,11 +74,14 @@ macro_rules! collective {
 
 macro_rules! forms {
     ($(#[$doc:meta])* $suffix:literal, $blocking:ident, $nonblocking:ident, $persistent:ident, ($($arg:ident : $ty:ty),*), $mpi:ident, $group:ident, $on:ident, ($($once:block)?), $body:block) => {
-        #[allow(clippy::too_many_arguments)]
-        fn operation($mpi: &margay_run_mpi::Mpi, $group: &std::sync::Arc<margay_run_mpi::Comm>, $($arg: $ty),*)
+        /// # Safety
+        /// The arguments are those of an exported function's C caller.
+        #[allow(clippy::too_many_arguments, unused_unsafe)]
+        unsafe fn operation($mpi: &margay_run_mpi::Mpi, $group: &std::sync::Arc<margay_run_mpi::Comm>, $($arg: $ty),*)
             -> margay_run_mpi::error::Result<margay_run_mpi::Operation> {
             let _ = ($mpi, $group, $on);
-            $body
+            // SAFETY: by the caller's promise; see `export`.
+            unsafe { $body }
         }
         const _: () = {
             $crate::call::define!($(#[$doc])* $blocking, $suffix, ($($arg: $ty),*), $mpi, ($on), {
@@ -141,21 +144,27 @@ macro_rules! handle_of {
 macro_rules! export {
     ($(#[$doc:meta])* $name:ident, $suffix:literal, ($($arg:ident : $ty:ty),*), $result:ty, $body:block) => {
         #[inline(never)]
-        #[allow(clippy::too_many_arguments)]
-        extern "C" fn body($($arg: $ty),*) -> $result $body
+        #[allow(clippy::too_many_arguments, unused_unsafe)]
+        unsafe extern "C" fn body($($arg: $ty),*) -> $result {
+            // SAFETY: a C program calls, which by the standard vouches for what its arguments describe: arrays and buffers
+            // as long as the prototype says, of which the body touches no more (`user`).
+            unsafe { $body }
+        }
 
         $(#[$doc])*
         #[unsafe(export_name = concat!("P", stringify!($name), $suffix))]
         #[allow(clippy::too_many_arguments)]
-        extern "C" fn profiled($($arg: $ty),*) -> $result {
-            body($($arg),*)
+        unsafe extern "C" fn profiled($($arg: $ty),*) -> $result {
+            // SAFETY: the program's promise is handed on.
+            unsafe { body($($arg),*) }
         }
 
         $(#[$doc])*
         #[unsafe(export_name = concat!(stringify!($name), $suffix))]
         #[allow(clippy::too_many_arguments)]
-        extern "C" fn plain($($arg: $ty),*) -> $result {
-            body($($arg),*)
+        unsafe extern "C" fn plain($($arg: $ty),*) -> $result {
+            // SAFETY: the program's promise is handed on.
+            unsafe { body($($arg),*) }
         }
     };
 }

@@ -175,7 +175,7 @@ collective! {
     count fn MPI_Reduce_scatter, MPI_Ireduce_scatter, MPI_Reduce_scatter_init(sendbuf: ConstBuf, recvbuf: Buf, recvcounts: In<Count>, datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm) |mpi, group| on comm {
         let counts = recvcounts.slice("recvcounts", group.size() as usize)?;
         let counts: Vec<u64> = counts.iter().map(|c| count_of("recvcounts", c.wide())).collect::<Result<_>>()?;
-        let all = counts.iter().sum::<u64>() as i64;
+        let all = sum_of("recvcounts", &counts)?;
         let what = elements(mpi, all, datatype, op)?;
         let send = send_vector(mpi, sendbuf, all, datatype, in_place_at(group, true))?;
         let own = counts[group.rank as usize] as i64;
@@ -322,7 +322,19 @@ fn peers(group: &Comm) -> usize {
 }
 
 fn total(blocks: &Blocks) -> u64 {
-    blocks.counts.iter().sum()
+    blocks
+        .counts
+        .iter()
+        .fold(0, |sum, &n| sum.saturating_add(n))
+}
+
+/// All counts together.
+fn sum_of(name: &str, counts: &[u64]) -> Result<i64> {
+    let sum = counts.iter().try_fold(0u64, |sum, &n| sum.checked_add(n));
+    match sum.and_then(|sum| i64::try_from(sum).ok()) {
+        Some(sum) => Ok(sum),
+        None => fail!(MPI_ERR_COUNT, "{name} are together beyond 63 bits"),
+    }
 }
 
 /// No elements, where an argument has no meaning.
@@ -331,7 +343,10 @@ fn nothing(mpi: &Mpi) -> Operand {
 }
 
 /// A send buffer; `None` is `MPI_IN_PLACE`.
-fn send_operand(
+///
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn send_operand(
     mpi: &Mpi,
     buf: ConstBuf,
     count: i64,
@@ -342,11 +357,15 @@ fn send_operand(
         check_in_place("sendbuf", in_place)?;
         return Ok(None);
     }
-    operand(mpi, ("sendbuf", "sendcount"), buf.buf(), count, datatype).map(Some)
+    // SAFETY: by the caller's promise.
+    unsafe { operand(mpi, ("sendbuf", "sendcount"), buf.buf(), count, datatype) }.map(Some)
 }
 
 /// A receive buffer; `None` is `MPI_IN_PLACE`.
-fn recv_operand(
+///
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn recv_operand(
     mpi: &Mpi,
     buf: Buf,
     count: i64,
@@ -357,23 +376,33 @@ fn recv_operand(
         check_in_place("recvbuf", in_place)?;
         return Ok(None);
     }
-    operand(mpi, ("recvbuf", "recvcount"), buf, count, datatype).map(Some)
+    // SAFETY: by the caller's promise.
+    unsafe { operand(mpi, ("recvbuf", "recvcount"), buf, count, datatype) }.map(Some)
 }
 
 /// The operand of a reduction; `None` is `MPI_IN_PLACE`.
-fn send_vector(
+///
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn send_vector(
     mpi: &Mpi,
     buf: ConstBuf,
     count: i64,
     datatype: MPI_Datatype,
     in_place: InPlace,
 ) -> Result<Option<Mem>> {
-    Ok(send_operand(mpi, buf, count, datatype, in_place)?.map(|o| o.mem))
+    // SAFETY: by the caller's promise.
+    let operand = unsafe { send_operand(mpi, buf, count, datatype, in_place) }?;
+    Ok(operand.map(|o| o.mem))
 }
 
 /// The result of a reduction.
-fn recv_vector(mpi: &Mpi, buf: Buf, count: i64, datatype: MPI_Datatype) -> Result<Mem> {
-    Ok(operand(mpi, ("recvbuf", "count"), buf, count, datatype)?.mem)
+///
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn recv_vector(mpi: &Mpi, buf: Buf, count: i64, datatype: MPI_Datatype) -> Result<Mem> {
+    // SAFETY: by the caller's promise.
+    Ok(unsafe { operand(mpi, ("recvbuf", "count"), buf, count, datatype) }?.mem)
 }
 
 fn elements(mpi: &Mpi, count: i64, datatype: MPI_Datatype, op: MPI_Op) -> Result<Elements> {

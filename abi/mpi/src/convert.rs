@@ -92,39 +92,59 @@ pub fn count_of(name: &str, value: i64) -> Result<u64> {
 }
 
 /// `n` entries of an array, widened.
-pub fn wide<T: Int>(name: &str, array: In<T>, n: usize) -> Result<Vec<i64>> {
-    Ok(array.slice(name, n)?.iter().map(|v| v.wide()).collect())
+///
+/// # Safety
+/// The C caller vouches for `n` entries.
+pub unsafe fn wide<T: Int>(name: &str, array: In<T>, n: usize) -> Result<Vec<i64>> {
+    // SAFETY: by the caller's promise.
+    let entries = unsafe { array.slice(name, n) }?;
+    Ok(entries.iter().map(|v| v.wide()).collect())
 }
 
 /// The bytes of `count` elements at `buf`, if the datatype is a predefined one without holes and
 /// nothing is unusual; else [`data`] converts the arguments or reports the error.
+///
+/// # Safety
+/// The C caller vouches for the elements.
 #[inline(always)]
-pub fn piece(buf: Buf, count: i64, datatype: MPI_Datatype) -> Option<Piece> {
+pub unsafe fn piece(buf: Buf, count: i64, datatype: MPI_Datatype) -> Option<Piece> {
     let bytes = (count as u64).checked_mul(basic_size(datatype.value())?)?;
-    (count >= 0 && buf.address() > MPI_IN_PLACE && bytes <= i64::MAX as u64)
-        .then(|| buf.piece(bytes as usize))
+    let usual = count >= 0 && buf.address() > MPI_IN_PLACE && bytes <= i64::MAX as u64;
+    // SAFETY: by the caller's promise.
+    usual.then(|| unsafe { buf.piece(bytes as usize) })
 }
 
 /// The data of a message: `count` elements at `buf`.
+///
+/// # Safety
+/// The C caller vouches for the elements.
 #[inline(always)]
-pub fn data(mpi: &Mpi, buf: Buf, count: i64, datatype: MPI_Datatype) -> Result<Data> {
-    if let Some(piece) = piece(buf, count, datatype) {
+pub unsafe fn data(mpi: &Mpi, buf: Buf, count: i64, datatype: MPI_Datatype) -> Result<Data> {
+    // SAFETY: by the caller's promise.
+    if let Some(piece) = unsafe { piece(buf, count, datatype) } {
         return Ok(Data::bytes(piece.mem(), piece.size() as u64));
     }
-    typed(mpi, buf, count, datatype)
+    // SAFETY: as above.
+    unsafe { typed(mpi, buf, count, datatype) }
 }
 
-fn typed(mpi: &Mpi, buf: Buf, count: i64, datatype: MPI_Datatype) -> Result<Data> {
+/// # Safety
+/// As for [`data`].
+unsafe fn typed(mpi: &Mpi, buf: Buf, count: i64, datatype: MPI_Datatype) -> Result<Data> {
     if count == 0 && datatype.value() == MPI_DATATYPE_NULL {
         // Nothing of no type: programs write it where only the envelope matters.
         return Ok(Data::bytes(Mem::empty(), 0));
     }
-    let operand = operand(mpi, ("buf", "count"), buf, count, datatype)?;
+    // SAFETY: by the caller's promise.
+    let operand = unsafe { operand(mpi, ("buf", "count"), buf, count, datatype) }?;
     Ok(Data::typed(operand.mem, operand.count, &operand.datatype))
 }
 
 /// `count` elements of a datatype at `buf`; `names` are those of the two parameters.
-pub fn operand(
+///
+/// # Safety
+/// The C caller vouches for the elements.
+pub unsafe fn operand(
     mpi: &Mpi,
     names: (&str, &str),
     buf: Buf,
@@ -136,14 +156,18 @@ pub fn operand(
     let (lo, hi) = span(names, count, &datatype)?;
     check_address(names.0, buf, lo, hi)?;
     Ok(Operand {
-        mem: buf.claim(lo, hi),
+        // SAFETY: by the caller's promise.
+        mem: unsafe { buf.claim(lo, hi) },
         count,
         datatype,
     })
 }
 
 /// Like [`operand`], where each of `blocks` processes has `count` elements of the buffer.
-pub fn operand_of_all(
+///
+/// # Safety
+/// The C caller vouches for the elements of all.
+pub unsafe fn operand_of_all(
     mpi: &Mpi,
     names: (&str, &str),
     buf: Buf,
@@ -163,14 +187,18 @@ pub fn operand_of_all(
     let (lo, hi) = span(names, all, &datatype)?;
     check_address(names.0, buf, lo, hi)?;
     Ok(Operand {
-        mem: buf.claim(lo, hi),
+        // SAFETY: by the caller's promise.
+        mem: unsafe { buf.claim(lo, hi) },
         count,
         datatype,
     })
 }
 
 /// A block for each process, displaced by multiples of the extent. `names`: buffer, counts, displacements.
-pub fn blocks<C: Int, D: Int>(
+///
+/// # Safety
+/// The C caller vouches for `n` entries of each array and for the elements that they describe.
+pub unsafe fn blocks<C: Int, D: Int>(
     mpi: &Mpi,
     names: (&str, &str, &str),
     buf: Buf,
@@ -180,15 +208,19 @@ pub fn blocks<C: Int, D: Int>(
     n: usize,
 ) -> Result<Blocks> {
     let datatype = mpi.committed(datatype.value())?;
-    let counts = counts_of(names.1, counts, n)?;
-    let displs = wide(names.2, displs, n)?;
+    // SAFETY: by the caller's promise.
+    let (counts, displs) = unsafe { (counts_of(names.1, counts, n)?, wide(names.2, displs, n)?) };
     let extent = datatype.extent();
     let datatypes: Arc<[Arc<Datatype>]> = Arc::new([datatype]);
-    finish_blocks(names, buf, counts, displs, extent, datatypes)
+    // SAFETY: by the caller's promise.
+    unsafe { finish_blocks(names, buf, counts, displs, extent, datatypes) }
 }
 
 /// A block for each process with a datatype of its own, displaced by bytes.
-pub fn blocks_w<C: Int, D: Int>(
+///
+/// # Safety
+/// The C caller vouches for `n` entries of each array and for the elements that they describe.
+pub unsafe fn blocks_w<C: Int, D: Int>(
     mpi: &Mpi,
     names: (&str, &str, &str),
     buf: Buf,
@@ -197,19 +229,22 @@ pub fn blocks_w<C: Int, D: Int>(
     datatypes: In<MPI_Datatype>,
     n: usize,
 ) -> Result<Blocks> {
-    let counts = counts_of(names.1, counts, n)?;
-    let displs = wide(names.2, displs, n)?;
-    let datatypes: Arc<[Arc<Datatype>]> = datatypes
-        .slice("the datatypes", n)?
+    // SAFETY: by the caller's promise.
+    let (counts, displs) = unsafe { (counts_of(names.1, counts, n)?, wide(names.2, displs, n)?) };
+    // SAFETY: by the caller's promise.
+    let datatypes: Arc<[Arc<Datatype>]> = unsafe { datatypes.slice("the datatypes", n) }?
         .iter()
         .map(|d| mpi.committed(d.value()))
         .collect::<Result<_>>()?;
-    finish_blocks(names, buf, counts, displs, 1, datatypes)
+    // SAFETY: by the caller's promise.
+    unsafe { finish_blocks(names, buf, counts, displs, 1, datatypes) }
 }
 
-fn counts_of<C: Int>(name: &str, counts: In<C>, n: usize) -> Result<Vec<u64>> {
-    counts
-        .slice(name, n)?
+/// # Safety
+/// The C caller vouches for `n` entries.
+unsafe fn counts_of<C: Int>(name: &str, counts: In<C>, n: usize) -> Result<Vec<u64>> {
+    // SAFETY: by the caller's promise.
+    unsafe { counts.slice(name, n) }?
         .iter()
         .enumerate()
         .map(|(i, c)| match u64::try_from(c.wide()) {
@@ -223,7 +258,9 @@ fn counts_of<C: Int>(name: &str, counts: In<C>, n: usize) -> Result<Vec<u64>> {
         .collect()
 }
 
-fn finish_blocks(
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn finish_blocks(
     names: (&str, &str, &str),
     buf: Buf,
     counts: Vec<u64>,
@@ -255,7 +292,8 @@ fn finish_blocks(
     }
     check_address(names.0, buf, low, high)?;
     Ok(Blocks {
-        mem: buf.claim(low, high),
+        // SAFETY: by the caller's promise.
+        mem: unsafe { buf.claim(low, high) },
         counts,
         displs,
         datatypes,

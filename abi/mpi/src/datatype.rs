@@ -293,9 +293,11 @@ fn order_of(order: c_int) -> Result<Order> {
     }
 }
 
-fn distributions(name: &str, values: In<c_int>, n: usize) -> Result<Vec<Distribution>> {
-    values
-        .slice(name, n)?
+/// # Safety
+/// The C caller vouches for `n` entries.
+unsafe fn distributions(name: &str, values: In<c_int>, n: usize) -> Result<Vec<Distribution>> {
+    // SAFETY: by the caller's promise.
+    unsafe { values.slice(name, n) }?
         .iter()
         .enumerate()
         .map(
@@ -339,7 +341,9 @@ fn room(name: &str, given: i64, needed: usize) -> Result<()> {
     Ok(())
 }
 
-fn contents(
+/// # Safety
+/// The C caller vouches for room for what the datatype was made of.
+unsafe fn contents(
     mpi: &Mpi,
     datatype: &Type,
     made: &Made,
@@ -354,15 +358,14 @@ fn contents(
             datatype.describe()
         );
     }
-    integers.put(
-        "array_of_integers",
-        made.integers.iter().map(|&i| i as c_int),
-    )?;
-    addresses.put(
-        "array_of_addresses",
-        made.addresses.iter().map(|&a| a as MPI_Aint),
-    )?;
-    let out = datatypes.slice("array_of_datatypes", made.datatypes.len())?;
+    let small = made.integers.iter().map(|&i| i as c_int);
+    let wide = made.addresses.iter().map(|&a| a as MPI_Aint);
+    // SAFETY: by the caller's promise.
+    let out = unsafe {
+        integers.put("array_of_integers", small)?;
+        addresses.put("array_of_addresses", wide)?;
+        datatypes.slice("array_of_datatypes", made.datatypes.len())?
+    };
     for (place, datatype) in out.iter_mut().zip(&made.datatypes) {
         *place = MPI_Datatype::new(mpi.datatype_handle(datatype)?);
     }

@@ -107,9 +107,13 @@ mpi! {
 }
 
 /// Writes the error codes of spawned processes, unless the program ignores them.
-fn tell(mut place: Out<c_int>, codes: &[c_int]) {
+///
+/// # Safety
+/// The C caller vouches for an entry for each code.
+unsafe fn tell(mut place: Out<c_int>, codes: &[c_int]) {
     if place.address() != 0
-        && let Ok(room) = place.slice("array_of_errcodes", codes.len())
+        // SAFETY: by the caller's promise.
+        && let Ok(room) = unsafe { place.slice("array_of_errcodes", codes.len()) }
     {
         room.copy_from_slice(codes);
     }

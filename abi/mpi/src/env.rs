@@ -189,7 +189,9 @@ mpi! {
     }
 }
 
-fn initialize(name: &'static str, level: c_int) -> c_int {
+/// # Safety
+/// The C caller vouches for how many of its threads call at the same time: it asked for this level.
+unsafe fn initialize(name: &'static str, level: c_int) -> c_int {
     if is_initialized() {
         eprintln!("{name}: MPI was initialized before; it can be initialized once");
         if let Some(mpi) = current() {
@@ -198,7 +200,7 @@ fn initialize(name: &'static str, level: c_int) -> c_int {
         std::process::exit(MPI_ERR_OTHER);
     }
     let mpi = opened(name);
-    // SAFETY: by asking for this level the program promises how many of its threads call at the same time.
+    // SAFETY: by the caller's promise.
     unsafe { enter(mpi, Model::World, level) };
     if let Ok(port) = std::env::var(ENV_PARENT)
         && let Err(error) = mpi.dynamic().connect_parent(&port)

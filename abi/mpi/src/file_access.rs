@@ -200,11 +200,15 @@ fn write(fh: MPI_File, place: Where, buf: ConstBuf, count: i64, datatype: MPI_Da
 }
 
 /// Checks what a function names.
-fn call(mpi: &Process, (fh, place, elements, write): Named) -> Result<Call> {
+///
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn call(mpi: &Process, (fh, place, elements, write): Named) -> Result<Call> {
     let file = fh.value();
     mpi.files().file(file)?;
     let (buf, count, datatype) = elements;
-    let operand = operand(mpi, ("buf", "count"), buf, count, datatype)?;
+    // SAFETY: by the caller's promise.
+    let operand = unsafe { operand(mpi, ("buf", "count"), buf, count, datatype) }?;
     Ok(Call {
         file,
         place,
@@ -218,21 +222,36 @@ fn call(mpi: &Process, (fh, place, elements, write): Named) -> Result<Call> {
     })
 }
 
-fn alone(mpi: &Process, named: Named, status: Place<MPI_Status>) -> Result<()> {
-    ended(status, mpi.files().access(&call(mpi, named)?))
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn alone(mpi: &Process, named: Named, status: Place<MPI_Status>) -> Result<()> {
+    // SAFETY: by the caller's promise.
+    ended(status, mpi.files().access(&unsafe { call(mpi, named) }?))
 }
 
-fn alone_request(mpi: &Process, named: Named, request: Place<MPI_Request>) -> Result<()> {
-    let handle = mpi.files().iaccess(&call(mpi, named)?)?;
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn alone_request(mpi: &Process, named: Named, request: Place<MPI_Request>) -> Result<()> {
+    // SAFETY: by the caller's promise.
+    let handle = mpi.files().iaccess(&unsafe { call(mpi, named) }?)?;
     request.put("request", MPI_Request::new(handle))
 }
 
-fn together(mpi: &Process, named: Named, status: Place<MPI_Status>) -> Result<()> {
-    ended(status, mpi.files().access_all(&call(mpi, named)?))
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn together(mpi: &Process, named: Named, status: Place<MPI_Status>) -> Result<()> {
+    // SAFETY: by the caller's promise.
+    ended(
+        status,
+        mpi.files().access_all(&unsafe { call(mpi, named) }?),
+    )
 }
 
-fn together_request(mpi: &Process, named: Named, request: Place<MPI_Request>) -> Result<()> {
-    let handle = mpi.files().iaccess_all(&call(mpi, named)?)?;
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn together_request(mpi: &Process, named: Named, request: Place<MPI_Request>) -> Result<()> {
+    // SAFETY: by the caller's promise.
+    let handle = mpi.files().iaccess_all(&unsafe { call(mpi, named) }?)?;
     request.put("request", MPI_Request::new(handle))
 }
 

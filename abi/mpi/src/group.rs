@@ -113,9 +113,12 @@ fn add(mpi: &Mpi, place: Place<MPI_Group>, from: MPI_Group, group: Group) -> Res
     )
 }
 
-fn triples(mut ranges: Out<[c_int; 3]>, n: c_int) -> Result<Vec<[i64; 3]>> {
+/// # Safety
+/// The C caller vouches for `n` entries.
+unsafe fn triples(mut ranges: Out<[c_int; 3]>, n: c_int) -> Result<Vec<[i64; 3]>> {
     let n = usize::try_from(n)
         .map_err(|_| Error::new(MPI_ERR_ARG, format!("n is {n}; it must not be negative")))?;
-    let triples = ranges.slice("ranges", n)?;
+    // SAFETY: by the caller's promise.
+    let triples = unsafe { ranges.slice("ranges", n) }?;
     Ok(triples.iter().map(|t| t.map(i64::from)).collect())
 }

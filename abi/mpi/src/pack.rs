@@ -74,21 +74,31 @@ mpi! {
 }
 
 /// The packed bytes from `position` on in a buffer of `size` bytes, `bytes` long, and the position behind them.
-fn window(buf: Buf, size: i64, position: i64, bytes: u64, name: &str) -> Result<(Data, i64)> {
+///
+/// # Safety
+/// The C caller vouches for `size` bytes of the buffer.
+unsafe fn window(
+    buf: Buf,
+    size: i64,
+    position: i64,
+    bytes: u64,
+    name: &str,
+) -> Result<(Data, i64)> {
     if position < 0 {
         fail!(
             MPI_ERR_ARG,
             "position is {position}; it must not be negative"
         );
     }
-    let end = position as u64 + bytes;
-    if size < 0 || end > size as u64 {
+    let end = (position as u64).checked_add(bytes);
+    let Some(end) = end.filter(|&end| size >= 0 && end <= size as u64) else {
         fail!(
             MPI_ERR_TRUNCATE,
             "{name} is {size}; {bytes} bytes from position {position} on do not fit"
         );
-    }
-    let mem = buf.claim(0, size).shifted(position);
+    };
+    // SAFETY: by the caller's promise.
+    let mem = unsafe { buf.claim(0, size) }.shifted(position);
     Ok((Data::bytes(mem, bytes), end as i64))
 }
 

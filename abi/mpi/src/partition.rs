@@ -53,7 +53,10 @@ mpi! {
 }
 
 /// All elements, how many partitions they make, and the elements of one.
-fn parts(
+///
+/// # Safety
+/// The C caller vouches for the elements of all partitions.
+unsafe fn parts(
     mpi: &Mpi,
     buf: Buf,
     partitions: c_int,
@@ -68,6 +71,7 @@ fn parts(
             "count is {count} for each of {partitions} partitions, which is beyond 63 bits"
         );
     };
-    let operand = operand(mpi, ("buf", "count"), buf, all, datatype)?;
+    // SAFETY: by the caller's promise.
+    let operand = unsafe { operand(mpi, ("buf", "count"), buf, all, datatype) }?;
     Ok((operand, partitions, each))
 }

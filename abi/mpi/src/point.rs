@@ -202,32 +202,41 @@ type Elements = (ConstBuf, i64, MPI_Datatype);
 /// Where a message goes: rank, tag, communicator.
 type To = (c_int, c_int, MPI_Comm);
 
-fn send(mpi: &Mpi, mode: SendMode, (buf, count, datatype): Elements, to: To) -> Result<()> {
-    let data = data(mpi, buf.buf(), count, datatype)?;
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn send(mpi: &Mpi, mode: SendMode, (buf, count, datatype): Elements, to: To) -> Result<()> {
+    // SAFETY: by the caller's promise.
+    let data = unsafe { data(mpi, buf.buf(), count, datatype) }?;
     let (dest, tag, comm) = to;
     mpi.send(mode, &data, dest, tag, comm.value())
 }
 
-fn isend(
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn isend(
     mpi: &Mpi,
     mode: SendMode,
     (buf, count, datatype): Elements,
     (dest, tag, comm): To,
     request: Place<MPI_Request>,
 ) -> Result<()> {
-    let data = data(mpi, buf.buf(), count, datatype)?;
+    // SAFETY: by the caller's promise.
+    let data = unsafe { data(mpi, buf.buf(), count, datatype) }?;
     let handle = mpi.isend(mode, data, dest, tag, comm.value())?;
     request.put("request", MPI_Request::new(handle))
 }
 
-fn send_init(
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn send_init(
     mpi: &Mpi,
     mode: SendMode,
     (buf, count, datatype): Elements,
     (dest, tag, comm): To,
     request: Place<MPI_Request>,
 ) -> Result<()> {
-    let data = data(mpi, buf.buf(), count, datatype)?;
+    // SAFETY: by the caller's promise.
+    let data = unsafe { data(mpi, buf.buf(), count, datatype) }?;
     let handle = mpi.send_init(mode, data, dest, tag, comm.value())?;
     request.put("request", MPI_Request::new(handle))
 }

@@ -15,7 +15,7 @@ use margay_run_mpi::{Mpi, Status, fail};
 use crate::call::mpi;
 use crate::convert::{Int, count_of, length};
 use crate::types::*;
-use crate::user::{In, MPI_Status, Opaque, Out, Place, View};
+use crate::user::{In, MPI_Status, Opaque, Out, Place, Places, View};
 
 mpi! {
     /// Waits for an operation.
@@ -34,11 +34,12 @@ mpi! {
     fn MPI_Waitall(count: c_int, array_of_requests: Out<MPI_Request>, array_of_statuses: Out<MPI_Status>) |mpi| {
         let mut requests = array_of_requests;
         let handles = requests.slice("array_of_requests", request_count(count)?)?;
+        let statuses = array_of_statuses.places(handles.len());
         let mut failed = None;
         for (i, handle) in handles.iter_mut().enumerate() {
             let ended = mpi.wait(handle.value())?;
             *handle = MPI_Request::new(ended.handle);
-            note_end(array_of_statuses, i, handles_len(count), ended, &mut failed);
+            note_end(&statuses, i, statuses.len(), ended, &mut failed);
         }
         in_status(failed)
     }
@@ -49,10 +50,11 @@ mpi! {
         let handles = requests.slice("array_of_requests", request_count(count)?)?;
         let all = mpi.test_all(&values(handles))?;
         flag.put("flag", c_int::from(all.is_some()))?;
+        let statuses = array_of_statuses.places(handles.len());
         let mut failed = None;
         for (i, ended) in all.into_iter().flatten().enumerate() {
             handles[i] = MPI_Request::new(ended.handle);
-            note_end(array_of_statuses, i, handles_len(count), ended, &mut failed);
+            note_end(&statuses, i, statuses.len(), ended, &mut failed);
         }
         in_status(failed)
     }
@@ -61,7 +63,7 @@ mpi! {
     fn MPI_Waitany(count: c_int, array_of_requests: Out<MPI_Request>, indx: Place<c_int>, status: Place<MPI_Status>) |mpi| {
         let mut requests = array_of_requests;
         let handles = requests.slice("array_of_requests", request_count(count)?)?;
-        finish_any(handles, array_of_requests, indx, status, mpi.wait_any(&values(handles))?)
+        finish_any(handles, indx, status, mpi.wait_any(&values(handles))?)
     }
 
     /// Tests whether one of several operations has ended.
@@ -71,7 +73,7 @@ mpi! {
         let found = mpi.test_any(&values(handles))?;
         flag.put("flag", c_int::from(found.is_some()))?;
         match found {
-            Some(found) => finish_any(handles, array_of_requests, indx, status, found),
+            Some(found) => finish_any(handles, indx, status, found),
             None => indx.put("indx", MPI_UNDEFINED),
         }
     }
@@ -81,7 +83,8 @@ mpi! {
         let mut requests = array_of_requests;
         let handles = requests.slice("array_of_requests", request_count(incount)?)?;
         let some = mpi.wait_some(&values(handles))?;
-        finish_some(handles, outcount, array_of_indices, array_of_statuses, some)
+        let (indices, statuses) = (array_of_indices.places(handles.len()), array_of_statuses.places(handles.len()));
+        finish_some(handles, outcount, &indices, &statuses, some)
     }
 
     /// Tests which of several operations have ended.
@@ -89,7 +92,8 @@ mpi! {
         let mut requests = array_of_requests;
         let handles = requests.slice("array_of_requests", request_count(incount)?)?;
         let some = mpi.test_some(&values(handles))?;
-        finish_some(handles, outcount, array_of_indices, array_of_statuses, some)
+        let (indices, statuses) = (array_of_indices.places(handles.len()), array_of_statuses.places(handles.len()));
+        finish_some(handles, outcount, &indices, &statuses, some)
     }
 
     /// Lets go of a request; its operation goes on.
@@ -111,8 +115,9 @@ mpi! {
     fn MPI_Request_get_status_all(count: c_int, array_of_requests: In<MPI_Request>, flag: Place<c_int>, array_of_statuses: Out<MPI_Status>) |mpi| {
         let handles = array_of_requests.slice("array_of_requests", request_count(count)?)?;
         let all: Option<Vec<Status>> = handles.iter().map(|h| mpi.request_status(h.value())).collect::<Result<_>>()?;
+        let statuses = array_of_statuses.places(handles.len());
         for (i, status) in all.iter().flatten().enumerate() {
-            array_of_statuses.at(i).status(status);
+            statuses.at(i).status(status);
         }
         flag.put("flag", c_int::from(all.is_some()))
     }
@@ -142,6 +147,7 @@ mpi! {
     /// Tests which of several operations have ended; the requests stay.
     fn MPI_Request_get_status_some(incount: c_int, array_of_requests: In<MPI_Request>, outcount: Place<c_int>, array_of_indices: Out<c_int>, array_of_statuses: Out<MPI_Status>) |mpi| {
         let handles = array_of_requests.slice("array_of_requests", request_count(incount)?)?;
+        let (indices, statuses) = (array_of_indices.places(handles.len()), array_of_statuses.places(handles.len()));
         let mut active = false;
         let mut n = 0;
         for (i, handle) in handles.iter().enumerate() {
@@ -150,8 +156,8 @@ mpi! {
             }
             active = true;
             if let Some(found) = mpi.request_status(handle.value())? {
-                array_of_statuses.at(n).status(&found);
-                array_of_indices.at(n).put("array_of_indices", i as c_int)?;
+                statuses.at(n).status(&found);
+                indices.at(n).put("array_of_indices", i as c_int)?;
                 n += 1;
             }
         }
@@ -293,10 +299,6 @@ fn request_count(count: c_int) -> Result<usize> {
     length("count", count).map_err(|e| Error::new(MPI_ERR_COUNT, e.text()))
 }
 
-fn handles_len(count: c_int) -> usize {
-    count as usize
-}
-
 fn values(handles: &[MPI_Request]) -> Vec<u32> {
     handles.iter().map(|h| h.value()).collect()
 }
@@ -309,7 +311,6 @@ fn finish_one(request: Place<MPI_Request>, status: Place<MPI_Status>, ended: End
 
 fn finish_any(
     handles: &mut [MPI_Request],
-    _array: Out<MPI_Request>,
     indx: Place<c_int>,
     status: Place<MPI_Status>,
     found: Option<(usize, Ended)>,
@@ -327,8 +328,8 @@ fn finish_any(
 fn finish_some(
     handles: &mut [MPI_Request],
     outcount: Place<c_int>,
-    indices: Out<c_int>,
-    statuses: Out<MPI_Status>,
+    indices: &Places<c_int>,
+    statuses: &Places<MPI_Status>,
     some: Option<Vec<(usize, Ended)>>,
 ) -> Result<()> {
     let Some(some) = some else {
@@ -348,7 +349,7 @@ fn finish_some(
 /// Enters the status of one of several requests. The error fields of all are set when the first error is met, as the
 /// standard has it: only then the call returns `MPI_ERR_IN_STATUS`.
 fn note_end(
-    statuses: Out<MPI_Status>,
+    statuses: &Places<MPI_Status>,
     i: usize,
     n: usize,
     ended: Ended,

@@ -132,8 +132,17 @@ mpi! {
 
 /// Does the operation at once if both sides are of predefined types without holes, equally long and short, and nothing
 /// else is in the way.
+///
+/// # Safety
+/// The C caller vouches for the origin's elements.
 #[inline(always)]
-fn at_once(mpi: &Process, win: MPI_Win, dense: Dense, origin: Elements, target: Far) -> bool {
+unsafe fn at_once(
+    mpi: &Process,
+    win: MPI_Win,
+    dense: Dense,
+    origin: Elements,
+    target: Far,
+) -> bool {
     let (buf, count, datatype) = origin;
     let (rank, disp, far_count, far_datatype) = target;
     let is_same = datatype == far_datatype && count == far_count;
@@ -142,17 +151,23 @@ fn at_once(mpi: &Process, win: MPI_Win, dense: Dense, origin: Elements, target: 
             if (is_same || short(far_count, far_datatype) == Some(bytes))
                 && buf.address() > MPI_IN_PLACE =>
         {
+            // SAFETY: by the caller's promise.
+            let near = unsafe { buf.piece(bytes) };
             mpi.windows()
-                .access_at_once(win.value(), dense, buf.piece(bytes), (rank, disp.wide()))
+                .access_at_once(win.value(), dense, near, (rank, disp.wide()))
         }
         _ => false,
     }
 }
 
 /// The memory of one element of a predefined type without holes.
-fn element(buf: Buf, datatype: MPI_Datatype) -> Option<Piece> {
+///
+/// # Safety
+/// The C caller vouches for the element.
+unsafe fn element(buf: Buf, datatype: MPI_Datatype) -> Option<Piece> {
     let bytes = basic_size(datatype.value())?;
-    (buf.address() > MPI_IN_PLACE).then(|| buf.piece(bytes as usize))
+    // SAFETY: by the caller's promise.
+    (buf.address() > MPI_IN_PLACE).then(|| unsafe { buf.piece(bytes as usize) })
 }
 
 /// Keeps the slow path apart from the fast one, which needs neither its registers nor its stack.
@@ -162,8 +177,11 @@ fn else_way(access: impl FnOnce() -> Result<()>) -> Result<()> {
     access()
 }
 
-fn near(mpi: &Mpi, (buf, count, datatype): Elements) -> Result<Operand> {
-    operand(mpi, ("origin_addr", "origin_count"), buf, count, datatype)
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn near(mpi: &Mpi, (buf, count, datatype): Elements) -> Result<Operand> {
+    // SAFETY: by the caller's promise.
+    unsafe { operand(mpi, ("origin_addr", "origin_count"), buf, count, datatype) }
 }
 
 fn far(mpi: &Mpi, (rank, disp, count, datatype): Far) -> Result<Remote> {
@@ -178,19 +196,29 @@ fn far(mpi: &Mpi, (rank, disp, count, datatype): Far) -> Result<Remote> {
     })
 }
 
-fn accumulate(mpi: &Mpi, origin: Elements, op: MPI_Op) -> Result<Access> {
-    Ok(Access::Accumulate(near(mpi, origin)?, op.value()))
+/// # Safety
+/// The C caller vouches for the elements.
+unsafe fn accumulate(mpi: &Mpi, origin: Elements, op: MPI_Op) -> Result<Access> {
+    // SAFETY: by the caller's promise.
+    Ok(Access::Accumulate(
+        unsafe { near(mpi, origin) }?,
+        op.value(),
+    ))
 }
 
-fn fetch(mpi: &Mpi, origin: Elements, result: Elements, op: MPI_Op) -> Result<Access> {
+/// # Safety
+/// The C caller vouches for the elements of both, and those of the origin unless the operation is `MPI_NO_OP`.
+unsafe fn fetch(mpi: &Mpi, origin: Elements, result: Elements, op: MPI_Op) -> Result<Access> {
     let (buf, count, datatype) = result;
     Ok(Access::Fetch {
         // With MPI_NO_OP the origin has no meaning, whatever it is.
         origin: match op.value() {
             MPI_NO_OP => None,
-            _ => Some(near(mpi, origin)?),
+            // SAFETY: by the caller's promise.
+            _ => Some(unsafe { near(mpi, origin) }?),
         },
-        result: operand(mpi, ("result_addr", "result_count"), buf, count, datatype)?,
+        // SAFETY: by the caller's promise.
+        result: unsafe { operand(mpi, ("result_addr", "result_count"), buf, count, datatype) }?,
         op: op.value(),
     })
 }

@@ -142,7 +142,10 @@ pub fn text(text: Text) -> Result<String> {
 
 /// Writes as much of a text as there is room for, and the bytes written with the final zero; without room the bytes that are
 /// needed.
-pub fn put_text(out: TextOut, len: Place<c_int>, text: &str) {
+///
+/// # Safety
+/// The C caller vouches for as many bytes as stand at `len`.
+pub unsafe fn put_text(out: TextOut, len: Place<c_int>, text: &str) {
     let room = if len.is_null() {
         0
     } else {
@@ -151,16 +154,21 @@ pub fn put_text(out: TextOut, len: Place<c_int>, text: &str) {
     let needed = if out.is_null() || room <= 0 {
         text.len()
     } else {
-        out.put("", text, room as usize).unwrap_or(0)
+        // SAFETY: by the caller's promise.
+        unsafe { out.put("", text, room as usize) }.unwrap_or(0)
     };
     len.offer(needed as c_int + 1);
 }
 
 /// Writes the first `len` indices.
-fn put_indices(out: Out<c_int>, len: c_int, indices: &[c_int]) -> Result<()> {
+///
+/// # Safety
+/// The C caller vouches for `len` entries.
+unsafe fn put_indices(out: Out<c_int>, len: c_int, indices: &[c_int]) -> Result<()> {
     let n = usize::try_from(len).map_err(|_| MPI_T_ERR_INVALID)?;
     let indices = indices[..n.min(indices.len())].iter().copied();
-    out.put("", indices).map_err(|_| MPI_T_ERR_INVALID)
+    // SAFETY: by the caller's promise.
+    unsafe { out.put("", indices) }.map_err(|_| MPI_T_ERR_INVALID)
 }
 
 /// Indices of the entries that please.

@@ -84,8 +84,12 @@ mpi! {
 }
 
 /// The first bytes of a buffer.
-pub fn bytes<const N: usize>(buf: ConstBuf) -> Result<[u8; N], i32> {
-    let taken = buf.buf().take_bytes("", N);
+///
+/// # Safety
+/// The C caller vouches for `N` bytes.
+pub unsafe fn bytes<const N: usize>(buf: ConstBuf) -> Result<[u8; N], i32> {
+    // SAFETY: by the caller's promise.
+    let taken = unsafe { buf.buf().take_bytes("", N) };
     let bytes = taken.map_err(|_| MPI_T_ERR_INVALID)?;
     bytes.try_into().map_err(|_| MPI_T_ERR_INVALID)
 }

@@ -61,12 +61,13 @@ mpi! {
             put_text(desc, desc_len, event.about);
             verbosity.offer(MPI_T_VERBOSITY_USER_DETAIL);
             let room = if num_elements.is_null() { 0 } else { num_elements.take("").unwrap_or(0).max(0) };
+            let (datatypes, displacements) = (array_of_datatypes.places(room as usize), array_of_displacements.places(room as usize));
             for (i, ((_, element), displacement)) in event.elements.iter().zip(event.displacements()).enumerate().take(room as usize) {
-                array_of_datatypes.at(i).offer(MPI_Datatype::new(match element {
+                datatypes.at(i).offer(MPI_Datatype::new(match element {
                     Element::Int => MPI_INT,
                     Element::Number => MPI_UNSIGNED_LONG_LONG,
                 }));
-                array_of_displacements.at(i).offer(displacement as MPI_Aint);
+                displacements.at(i).offer(displacement as MPI_Aint);
             }
             num_elements.offer(event.elements.len() as c_int);
             enumtype.offer(enum_handle(None));

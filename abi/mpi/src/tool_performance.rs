@@ -117,9 +117,11 @@ fn one(handle: MPI_T_pvar_handle) -> Option<u64> {
     (handle.value() != ALL).then_some(handle.value())
 }
 
-fn write(buf: Buf, value: Value) -> Result<()> {
-    buf.put_bytes("", &value.bytes())
-        .map_err(|_| MPI_T_ERR_INVALID)
+/// # Safety
+/// The C caller vouches for the room of a value.
+unsafe fn write(buf: Buf, value: Value) -> Result<()> {
+    // SAFETY: by the caller's promise.
+    unsafe { buf.put_bytes("", &value.bytes()) }.map_err(|_| MPI_T_ERR_INVALID)
 }
 
 /// A value of the variable's type.
@@ -132,14 +134,18 @@ fn example(variable: &Performance) -> Value {
 }
 
 /// The communicator behind a pointer to its handle.
-fn communicator(object: Buf) -> Result<Object> {
+///
+/// # Safety
+/// The C caller vouches for a handle.
+unsafe fn communicator(object: Buf) -> Result<Object> {
     let mpi = current().ok_or(MPI_T_ERR_NOT_ACCESSIBLE)?;
     let elsewhere = mpi.thread_level() < MPI_THREAD_SERIALIZED && !mpi.is_main_thread();
     if elsewhere {
         // The program promised to use MPI's objects from one thread.
         return Err(MPI_T_ERR_NOT_ACCESSIBLE);
     }
-    let taken = object.take_bytes("", size_of::<usize>());
+    // SAFETY: by the caller's promise.
+    let taken = unsafe { object.take_bytes("", size_of::<usize>()) };
     let bytes = taken.map_err(|_| MPI_T_ERR_INVALID_HANDLE)?;
     let handle = usize::from_ne_bytes(bytes.try_into().map_err(|_| MPI_T_ERR_INVALID_HANDLE)?);
     let handle = u32::try_from(handle).map_err(|_| MPI_T_ERR_INVALID_HANDLE)?;

@@ -239,30 +239,41 @@ fn dimensions(ndims: c_int) -> Result<usize> {
     length("ndims", ndims).map_err(|e| Error::new(MPI_ERR_DIMS, e.text()))
 }
 
-fn grid(ndims: c_int, dims: In<c_int>, periods: In<c_int>) -> Result<(Vec<i64>, Vec<bool>)> {
+/// # Safety
+/// The C caller vouches for `ndims` entries.
+unsafe fn grid(ndims: c_int, dims: In<c_int>, periods: In<c_int>) -> Result<(Vec<i64>, Vec<bool>)> {
     let n = dimensions(ndims)?;
-    let periods = periods.slice("periods", n)?;
-    Ok((
-        wide("dims", dims, n)?,
-        periods.iter().map(|&p| p != 0).collect(),
-    ))
+    // SAFETY: by the caller's promise.
+    let (dims, periods) = unsafe { (wide("dims", dims, n)?, periods.slice("periods", n)?) };
+    Ok((dims, periods.iter().map(|&p| p != 0).collect()))
 }
 
-fn graph(nnodes: c_int, index: In<c_int>, edges: In<c_int>) -> Result<(Vec<i64>, Vec<i64>)> {
-    let index = wide("indx", index, length("nnodes", nnodes)?)?;
+/// # Safety
+/// The C caller vouches for `nnodes` entries of `index`, and as many of `edges` as the last of them says.
+unsafe fn graph(nnodes: c_int, index: In<c_int>, edges: In<c_int>) -> Result<(Vec<i64>, Vec<i64>)> {
+    // SAFETY: by the caller's promise.
+    let index = unsafe { wide("indx", index, length("nnodes", nnodes)?) }?;
     let links = index.last().copied().unwrap_or(0).max(0) as usize;
-    Ok((index, wide("edges", edges, links)?))
+    // SAFETY: as above.
+    let edges = unsafe { wide("edges", edges, links) }?;
+    Ok((index, edges))
 }
 
 fn is_weighted(weights: In<c_int>) -> bool {
     weights.address() != MPI_UNWEIGHTED
 }
 
-fn ranks(name: &str, array: In<c_int>, n: usize) -> Result<Vec<u32>> {
-    Ok(array.slice(name, n)?.iter().map(|&r| r as u32).collect())
+/// # Safety
+/// The C caller vouches for `n` entries.
+unsafe fn ranks(name: &str, array: In<c_int>, n: usize) -> Result<Vec<u32>> {
+    // SAFETY: by the caller's promise.
+    let ranks = unsafe { array.slice(name, n) }?;
+    Ok(ranks.iter().map(|&r| r as u32).collect())
 }
 
-fn weights(name: &str, array: In<c_int>, n: usize) -> Result<Vec<i64>> {
+/// # Safety
+/// The C caller vouches for `n` entries, unless it passes `MPI_WEIGHTS_EMPTY`.
+unsafe fn weights(name: &str, array: In<c_int>, n: usize) -> Result<Vec<i64>> {
     if array.address() == MPI_WEIGHTS_EMPTY {
         if n > 0 {
             fail!(
@@ -272,7 +283,8 @@ fn weights(name: &str, array: In<c_int>, n: usize) -> Result<Vec<i64>> {
         }
         return Ok(Vec::new());
     }
-    let weights = wide(name, array, n)?;
+    // SAFETY: by the caller's promise.
+    let weights = unsafe { wide(name, array, n) }?;
     match weights.iter().position(|&w| w < 0) {
         Some(i) => fail!(
             MPI_ERR_ARG,

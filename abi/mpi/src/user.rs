@@ -1,10 +1,14 @@
 //! What a C program passes: pointers that are allegations, and what can be done with them.
 //!
-//! The types here appear only as parameters of the exported functions, so a value of one comes from
-//! a C caller, which is bound by the MPI standard: an argument points to what its name in the
-//! prototype says, for the time of the call (a buffer: until the operation is complete). That is
-//! the argument of every `SAFETY` line in this file. Null is checked wherever the standard does not
-//! allow it. The types' names also decide what the header prints.
+//! The types here appear only as parameters of the exported functions, and nothing else makes one, so a value comes from
+//! a C caller, which is bound by the MPI standard: an argument points to what its type says, one value or one string, for
+//! the time of the call. That is the argument of every `SAFETY` line in this file that refers to the module. Null is checked
+//! wherever the standard does not allow it. The types' names also decide what the header prints.
+//!
+//! How long an array or a buffer is stands in another argument, and no type ties the two together. So whatever takes a length
+//! or an index is unsafe, with one promise: **the C caller vouches for it**, that is, by the standard the argument has at
+//! least this many entries or bytes, and the call has their use, for its time (a buffer: until the operation is complete).
+//! The promise is made in one place, by the macros of [`crate::call`] for the body of an exported function.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -50,6 +54,12 @@ pub struct In<T>(*const T);
 #[derive(Clone, Copy)]
 pub struct Out<T>(*mut T);
 
+/// Entries of an array, for each of which the C caller vouches.
+pub struct Places<T> {
+    first: *mut T,
+    n: usize,
+}
+
 /// `const int *`: weights. Not an array in C, or gcc would warn about `MPI_UNWEIGHTED`.
 pub type Weights = In<c_int>;
 
@@ -89,50 +99,62 @@ impl Buf {
     }
 
     /// Claims the bytes from `lo` to `hi` around the address.
+    ///
+    /// # Safety
+    /// The C caller vouches for these bytes, as buffer, count and datatype of its call describe them.
     #[inline]
-    pub fn claim(self, lo: i64, hi: i64) -> Mem {
-        // SAFETY: see the module: the buffer, count and datatype of one call describe memory that the caller owns
-        // until the operation is complete.
+    pub unsafe fn claim(self, lo: i64, hi: i64) -> Mem {
+        // SAFETY: by the caller's promise.
         unsafe { Mem::claim(self.0.cast(), lo, hi) }
     }
 
     /// Claims `len` bytes from the address on, until the operation is complete.
+    ///
+    /// # Safety
+    /// As for [`claim`](Self::claim).
     #[inline(always)]
-    pub fn piece(self, len: usize) -> Piece {
-        // SAFETY: as in `claim`.
+    pub unsafe fn piece(self, len: usize) -> Piece {
+        // SAFETY: by the caller's promise.
         unsafe { Piece::claim(self.0.cast(), len) }
     }
 
     /// Writes a pointer-sized value to where the argument points (`void *baseptr` and the like are really
     /// `void **`).
-    pub fn put_pointer(self, name: &str, value: usize) -> Result<()> {
+    ///
+    /// # Safety
+    /// The C caller vouches for the room of a pointer.
+    pub unsafe fn put_pointer(self, name: &str, value: usize) -> Result<()> {
         if self.0.is_null() {
             return null(name);
         }
-        // SAFETY: see the module; the caller need not have aligned it.
+        // SAFETY: by the caller's promise; the program need not have aligned it.
         unsafe { self.0.cast::<usize>().write_unaligned(value) };
         Ok(())
     }
-}
 
-impl Buf {
     /// Writes bytes to where the argument points.
-    pub fn put_bytes(self, name: &str, bytes: &[u8]) -> Result<()> {
+    ///
+    /// # Safety
+    /// The C caller vouches for their room.
+    pub unsafe fn put_bytes(self, name: &str, bytes: &[u8]) -> Result<()> {
         if self.0.is_null() {
             return null(name);
         }
-        self.claim(0, bytes.len() as i64).write(0, bytes);
+        // SAFETY: by the caller's promise.
+        unsafe { self.piece(bytes.len()) }.write(bytes);
         Ok(())
     }
 
     /// Reads `n` bytes from where the argument points.
-    pub fn take_bytes(self, name: &str, n: usize) -> Result<Vec<u8>> {
+    ///
+    /// # Safety
+    /// The C caller vouches for them.
+    pub unsafe fn take_bytes(self, name: &str, n: usize) -> Result<Vec<u8>> {
         if self.0.is_null() {
             return null(name);
         }
-        let mut bytes = vec![0; n];
-        self.claim(0, n as i64).read(0, &mut bytes);
-        Ok(bytes)
+        // SAFETY: by the caller's promise.
+        Ok(unsafe { self.piece(n) }.with_bytes(<[u8]>::to_vec))
     }
 }
 
@@ -187,14 +209,20 @@ impl<T: Copy> Place<T> {
         }
     }
 
-    /// Writes a value at the end of an operation that has begun, until which the program keeps the place.
-    pub fn later<V>(self, of: impl Fn(V) -> T + Send + 'static) -> impl FnOnce(V) + Send + 'static
+    /// Writes a value at the end of an operation that has begun.
+    ///
+    /// # Safety
+    /// The C caller vouches for the place until then.
+    pub unsafe fn later<V>(
+        self,
+        of: impl Fn(V) -> T + Send + 'static,
+    ) -> impl FnOnce(V) + Send + 'static
     where
         T: 'static,
     {
         let place = self.0 as usize;
         move |value| {
-            // SAFETY: see the module; the request's operation ends before the program gives the place up.
+            // SAFETY: by the caller's promise.
             unsafe { (place as *mut T).write(of(value)) };
         }
     }
@@ -227,14 +255,18 @@ impl<T: Copy> In<T> {
     }
 
     /// The first `n` entries, as long as the function has its argument.
-    pub fn slice(&self, name: &str, n: usize) -> Result<&[T]> {
+    ///
+    /// # Safety
+    /// The C caller vouches for `n` entries.
+    pub unsafe fn slice(&self, name: &str, n: usize) -> Result<&[T]> {
         if n == 0 {
             return Ok(&[]);
         }
         if self.0.is_null() {
             return null(name);
         }
-        // SAFETY: see the module; the slice ends with the argument.
+        addressable::<T>(name, n)?;
+        // SAFETY: by the caller's promise; the slice ends with the argument and is no longer than a slice may be.
         Ok(unsafe { std::slice::from_raw_parts(self.0, n) })
     }
 }
@@ -253,34 +285,65 @@ impl<T: Copy> Out<T> {
     }
 
     /// The first `n` entries, as long as the function has its argument.
+    ///
+    /// # Safety
+    /// The C caller vouches for `n` entries.
     #[inline]
-    pub fn slice(&mut self, name: &str, n: usize) -> Result<&mut [T]> {
+    pub unsafe fn slice(&mut self, name: &str, n: usize) -> Result<&mut [T]> {
         if n == 0 {
             return Ok(&mut []);
         }
         if self.0.is_null() {
             return null(name);
         }
-        // SAFETY: see the module; the slice ends with the argument.
+        addressable::<T>(name, n)?;
+        // SAFETY: by the caller's promise; the slice ends with the argument and is no longer than a slice may be.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.0, n) })
     }
 
-    /// Place `i` of the array, or no place if the array is null.
-    #[inline]
-    pub fn at(self, i: usize) -> Place<T> {
-        Place(if self.0.is_null() {
-            self.0
-        } else {
-            self.0.wrapping_add(i)
-        })
+    /// The first `n` entries as places, which may hold nothing yet. No places if the array is null.
+    ///
+    /// # Safety
+    /// The C caller vouches for `n` entries, unless the array is null.
+    pub unsafe fn places(self, n: usize) -> Places<T> {
+        Places { first: self.0, n }
     }
 
     /// Copies `values` to the start of the array.
-    pub fn put(mut self, name: &str, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
-        for (to, value) in self.slice(name, values.len())?.iter_mut().zip(values) {
+    ///
+    /// # Safety
+    /// The C caller vouches for as many entries.
+    pub unsafe fn put(
+        mut self,
+        name: &str,
+        values: impl ExactSizeIterator<Item = T>,
+    ) -> Result<()> {
+        // SAFETY: by the caller's promise.
+        let places = unsafe { self.slice(name, values.len()) }?;
+        for (to, value) in places.iter_mut().zip(values) {
             *to = value;
         }
         Ok(())
+    }
+}
+
+impl<T> Places<T> {
+    /// Place `i`, or no place if the array is null.
+    ///
+    /// # Panics
+    /// When there are not that many.
+    #[inline]
+    pub fn at(&self, i: usize) -> Place<T> {
+        assert!(i < self.n, "place {i} of {}", self.n);
+        Place(match self.first.is_null() {
+            true => self.first,
+            false => self.first.wrapping_add(i),
+        })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.n
     }
 }
 
@@ -304,14 +367,16 @@ impl TextOut {
     }
 
     /// Writes `text` and a zero, cut to `room` bytes together. Returns the bytes written without the zero.
-    pub fn put(self, name: &str, text: &str, room: usize) -> Result<usize> {
+    ///
+    /// # Safety
+    /// The C caller vouches for `room` bytes: a constant of the standard, or a length that it passes.
+    pub unsafe fn put(self, name: &str, text: &str, room: usize) -> Result<usize> {
         if self.0.is_null() {
             return null(name);
         }
         let n = text.len().min(room.saturating_sub(1));
         if room > 0 {
-            // SAFETY: see the module: the program provides `room` bytes (a constant of the standard, or a length that
-            // it passes).
+            // SAFETY: by the caller's promise; the text and its end are no longer than that.
             unsafe {
                 std::ptr::copy_nonoverlapping(text.as_ptr(), self.0.cast(), n);
                 self.0.add(n).write(0);
@@ -322,16 +387,19 @@ impl TextOut {
 }
 
 impl Argv {
-    /// The first `n` strings.
-    pub fn strings(self, n: usize) -> Vec<String> {
+    /// The strings before a null pointer, at most `n`.
+    ///
+    /// # Safety
+    /// The C caller vouches for `n` entries, or for a null pointer at the end.
+    pub unsafe fn strings(self, n: usize) -> Vec<String> {
         if self.0.is_null() {
             return Vec::new();
         }
         (0..n)
             .map_while(|i| {
-                // SAFETY: see the module.
+                // SAFETY: by the caller's promise; nothing behind a null pointer is read.
                 let string = unsafe { self.0.add(i).read() };
-                // SAFETY: as above.
+                // SAFETY: see the module: each entry is a string.
                 (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) })
             })
             .map(|s| s.to_string_lossy().into_owned())
@@ -341,12 +409,15 @@ impl Argv {
 
 impl Argvs {
     /// The strings of list `i`.
-    pub fn strings(self, i: usize) -> Vec<String> {
+    ///
+    /// # Safety
+    /// The C caller vouches for more than `i` lists, each with a null pointer at its end.
+    pub unsafe fn strings(self, i: usize) -> Vec<String> {
         if self.0.is_null() {
             return Vec::new();
         }
-        // SAFETY: see the module.
-        unsafe { self.0.add(i).read() }.strings(usize::MAX)
+        // SAFETY: by the caller's promise.
+        unsafe { self.0.add(i).read().strings(usize::MAX) }
     }
 }
 
@@ -439,7 +510,42 @@ impl Place<MPI_Status> {
     }
 }
 
+/// Refuses lengths that no array has: a slice must not be longer than the address space.
+#[inline]
+fn addressable<T>(name: &str, n: usize) -> Result<()> {
+    if n > isize::MAX as usize / size_of::<T>().max(1) {
+        fail!(
+            MPI_ERR_ARG,
+            "{name} would have {n} entries, more than memory can hold"
+        );
+    }
+    Ok(())
+}
+
 #[cold]
 fn null<T>(name: &str) -> Result<T> {
     fail!(MPI_ERR_ARG, "{name} is a null pointer");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_that_no_array_has_are_refused() {
+        let most = isize::MAX as usize / 4;
+        assert!(addressable::<c_int>("values", most).is_ok());
+        assert!(addressable::<c_int>("values", most + 1).is_err());
+        assert!(addressable::<u8>("values", usize::MAX).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "place 2 of 2")]
+    fn places_end_where_the_program_said() {
+        let mut values = [0; 3];
+        // SAFETY: there are more.
+        let places = unsafe { Out(values.as_mut_ptr()).places(2) };
+        places.at(1).offer(7);
+        places.at(2).offer(8);
+    }
 }

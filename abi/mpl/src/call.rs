@@ -21,20 +21,25 @@ macro_rules! mpl {
     () => {};
     ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) $(-> $result:ident)? |$mpl:ident| $body:block $($rest:tt)*) => {
         const _: () = {
-            #[allow(clippy::too_many_arguments)]
+            /// # Safety
+            /// The arguments are those of the exported function's C caller.
+            #[allow(clippy::too_many_arguments, unused_unsafe)]
             #[inline]
-            fn run($($arg: $ty),*) -> margay_run_mpl::error::Result<$crate::call::answer!($($result)?)> {
+            unsafe fn run($($arg: $ty),*) -> margay_run_mpl::error::Result<$crate::call::answer!($($result)?)> {
                 static CALL: [u64; 4] = margay_core_registry::call_name(concat!("mpc_", stringify!($name)));
                 let $mpl = $crate::call::joined(concat!("mpc_", stringify!($name)))?;
                 $mpl.note_call(&CALL);
-                $body
+                // SAFETY: a program calls, which by the rules of MPL vouches for what its arguments describe: memory as long as
+                // the prototype says, of which the body touches no more (`user`).
+                unsafe { $body }
             }
 
             $(#[$doc])*
             #[unsafe(export_name = concat!("margay_mpl_", stringify!($name)))]
             #[allow(clippy::too_many_arguments)]
-            extern "C" fn shim($($arg: $ty),*) -> std::ffi::c_int {
-                match run($($arg),*) {
+            unsafe extern "C" fn shim($($arg: $ty),*) -> std::ffi::c_int {
+                // SAFETY: the program's promise is handed on.
+                match unsafe { run($($arg),*) } {
                     Ok(answer) => $crate::call::Answer::number(answer),
                     Err(error) => $crate::call::tell(concat!("mpc_", stringify!($name)), &error),
                 }

@@ -42,8 +42,11 @@ static FUNCTIONS: OnceLock<Vec<usize>> = OnceLock::new();
 
 /// `libmpl` calls this before `main`: where `mperrno` is, and the predefined functions, type by type. A program that was started
 /// alone may start itself anew through `poe`.
+///
+/// # Safety
+/// The table has an entry for each of them, and `libmpl` keeps both as long as the process lives.
 #[unsafe(export_name = "margay_mpl_start")]
-extern "C" fn start(mperrno: Ints, functions: *const usize) {
+unsafe extern "C" fn start(mperrno: Ints, functions: *const usize) {
     keep_errno_at(mperrno);
     if let Err(error) = margay_run_mpl::poe::start_anew() {
         eprintln!("libmpl: {error}");
@@ -51,7 +54,7 @@ extern "C" fn start(mperrno: Ints, functions: *const usize) {
     }
     FUNCTIONS.get_or_init(|| {
         let count = OPS.len() * TYPES.len();
-        // SAFETY: `libmpl` passes its table, which has an entry for each of them.
+        // SAFETY: by the caller's promise.
         unsafe { std::slice::from_raw_parts(functions, count) }.to_vec()
     });
 }
@@ -66,7 +69,9 @@ fn predefined(function: Function) -> Option<(Op, Basic)> {
     Some((OPS[at % OPS.len()], TYPES[at / OPS.len()]))
 }
 
-fn combine(
+/// # Safety
+/// The program vouches for `len` bytes of each operand.
+unsafe fn combine(
     mpl: &Mpl,
     (own, result): (Bytes, Room),
     len: usize,
@@ -79,8 +84,10 @@ fn combine(
         Getters::Root(root) => mpl.task_at(root, gid)? == mpl.task(),
         _ => true,
     };
-    let result = result.mem(if is_mine { len } else { 0 })?;
-    let operands = (own.mem(len)?, result, len as u64);
+    let room = if is_mine { len } else { 0 };
+    // SAFETY: by the caller's promise.
+    let (own, result) = unsafe { (own.mem(len)?, result.mem(room)?) };
+    let operands = (own, result, len as u64);
     match predefined(function) {
         Some((op, basic)) => mpl.combine(operands, &Combine::Builtin(op, basic), who, gid),
         None => {

@@ -10,15 +10,27 @@ use margay_run_mpl::{ALLMSG, DONTCARE, Mpl};
 use crate::call::{joined, mpl, tell};
 use crate::user::{Bytes, Claim, Ints, Room, Routine, SizePlace};
 
-fn bytes(buf: Bytes, len: usize) -> Result<Data> {
-    Ok(Data::bytes(buf.mem(len)?, len as u64))
+/// # Safety
+/// The program vouches for `len` bytes.
+unsafe fn bytes(buf: Bytes, len: usize) -> Result<Data> {
+    // SAFETY: by the caller's promise.
+    Ok(Data::bytes(unsafe { buf.mem(len) }?, len as u64))
 }
 
-fn room(buf: Room, len: usize) -> Result<Data> {
-    Ok(Data::bytes(buf.mem(len)?, len as u64))
+/// # Safety
+/// The program vouches for `len` bytes.
+unsafe fn room(buf: Room, len: usize) -> Result<Data> {
+    // SAFETY: by the caller's promise.
+    Ok(Data::bytes(unsafe { buf.mem(len) }?, len as u64))
 }
 
-fn blocks(mpl: &Mpl, buf: Room, (block, offset, count): (usize, usize, usize)) -> Result<Data> {
+/// # Safety
+/// The program vouches for the bytes from the first block to the end of the last.
+unsafe fn blocks(
+    mpl: &Mpl,
+    buf: Room,
+    (block, offset, count): (usize, usize, usize),
+) -> Result<Data> {
     let strided = Strided {
         block: block as u64,
         offset: offset as u64,
@@ -28,7 +40,8 @@ fn blocks(mpl: &Mpl, buf: Room, (block, offset, count): (usize, usize, usize)) -
         0 => 0,
         count => (count - 1).saturating_mul(offset).saturating_add(block),
     };
-    mpl.strided(buf.mem(reach)?, strided)
+    // SAFETY: by the caller's promise.
+    mpl.strided(unsafe { buf.mem(reach) }?, strided)
 }
 
 fn places(source: Ints, kind: Ints) -> Places {

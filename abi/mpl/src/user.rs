@@ -2,8 +2,10 @@
 //!
 //! The types here appear only as parameters of the exported functions, so a value of one comes from a C or Fortran program: an
 //! argument points to what its name in the prototype says, for the time of the call (buffers, and the places for source and
-//! type of a message under way, until it is complete). That is the argument of every `SAFETY` line in this file. Null is
+//! type of a message under way, until it is complete). That is the argument of the `SAFETY` lines that refer to the module. Null is
 //! checked. The types' names also decide what the header and `libmpl` print.
+//!
+//! What takes a length is unsafe, with the promise that the program vouches for it; the macro of `call` makes it.
 
 use std::ffi::{c_int, c_void};
 
@@ -35,18 +37,26 @@ pub struct Function(Option<extern "C" fn(*mut c_void, *mut c_void, *mut c_void, 
 /// A buffer with the errors of MPL.
 pub trait Claim: Buffer {
     /// Claims `bytes`.
+    ///
+    /// # Safety
+    /// The program vouches for them.
     #[inline]
-    fn piece(self, bytes: usize) -> Result<Piece> {
+    unsafe fn piece(self, bytes: usize) -> Result<Piece> {
         let sound = isize::try_from(bytes).is_ok();
-        match self.claim(bytes).filter(|_| sound) {
+        // SAFETY: by the caller's promise.
+        match unsafe { self.claim(bytes) }.filter(|_| sound) {
             Some(piece) => Ok(piece),
             None => no_buffer(bytes),
         }
     }
 
     /// Claims `bytes` until a message is complete.
-    fn mem(self, bytes: usize) -> Result<Mem> {
-        Ok(self.piece(bytes)?.mem())
+    ///
+    /// # Safety
+    /// The program vouches for them.
+    unsafe fn mem(self, bytes: usize) -> Result<Mem> {
+        // SAFETY: by the caller's promise.
+        Ok(unsafe { self.piece(bytes) }?.mem())
     }
 }
 
@@ -88,25 +98,31 @@ impl Ints {
     }
 
     /// Reads `n` values.
-    pub fn list(self, name: &str, n: c_int) -> Result<Vec<c_int>> {
+    ///
+    /// # Safety
+    /// The program vouches for them.
+    pub unsafe fn list(self, name: &str, n: c_int) -> Result<Vec<c_int>> {
         let Ok(n) = usize::try_from(n) else {
             deny!(MPL_ARGUMENT, "the length of {name} is {n}");
         };
         if self.0.is_null() && n > 0 {
             deny!(MPL_ARGUMENT, "{name} is a null pointer");
         }
-        // SAFETY: see the module.
+        // SAFETY: by the caller's promise.
         Ok((0..n).map(|i| unsafe { self.0.add(i).read() }).collect())
     }
 
     /// Writes values.
+    ///
+    /// # Safety
+    /// The program vouches for their room.
     #[inline]
-    pub fn put(self, name: &str, values: &[c_int]) -> Result<()> {
+    pub unsafe fn put(self, name: &str, values: &[c_int]) -> Result<()> {
         if self.0.is_null() {
             deny!(MPL_ARGUMENT, "{name} is a null pointer");
         }
         for (i, &value) in values.iter().enumerate() {
-            // SAFETY: see the module.
+            // SAFETY: by the caller's promise.
             unsafe { self.0.add(i).write(value) };
         }
         Ok(())
@@ -170,7 +186,7 @@ impl Function {
         };
         Ok(move |first: &Mem, second: &Mem, result: &Mem| {
             let mut length = bytes;
-            let at = |mem: &Mem| mem.address() as *mut c_void;
+            let at = |mem: &Mem| mem.at(0, bytes).cast::<c_void>();
             function(at(first), at(second), at(result), &raw mut length);
         })
     }

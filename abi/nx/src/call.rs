@@ -20,12 +20,16 @@ macro_rules! nx {
     () => {};
     ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) $(-> $result:ty)? |$nx:ident| $body:block $($rest:tt)*) => {
         const _: () = {
-            #[allow(clippy::too_many_arguments)]
-            fn run($($arg: $ty),*) -> margay_run_nx::error::Result<$crate::call::value!($($result)?)> {
+            /// # Safety
+            /// The arguments are those of an exported function's C caller.
+            #[allow(clippy::too_many_arguments, unused_unsafe)]
+            unsafe fn run($($arg: $ty),*) -> margay_run_nx::error::Result<$crate::call::value!($($result)?)> {
                 static CALL: [u64; 4] = margay_core_registry::call_name(stringify!($name));
                 let $nx = $crate::call::joined(stringify!($name))?;
                 $nx.note_call(&CALL);
-                $body
+                // SAFETY: a program calls, which by the rules of NX vouches for what its arguments describe: memory as long as
+                // the prototype says, of which the body touches no more (`user`).
+                unsafe { $body }
             }
             $crate::call::twins!($(#[$doc])* $name, ($($arg: $ty),*), $crate::call::value!($($result)?));
         };
@@ -33,8 +37,13 @@ macro_rules! nx {
     };
     ($(#[$doc:meta])* free fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) $(-> $result:ty)? $body:block $($rest:tt)*) => {
         const _: () = {
-            #[allow(clippy::too_many_arguments)]
-            fn run($($arg: $ty),*) -> margay_run_nx::error::Result<$crate::call::value!($($result)?)> $body
+            /// # Safety
+            /// The arguments are those of an exported function's C caller.
+            #[allow(clippy::too_many_arguments, unused_unsafe)]
+            unsafe fn run($($arg: $ty),*) -> margay_run_nx::error::Result<$crate::call::value!($($result)?)> {
+                // SAFETY: as above.
+                unsafe { $body }
+            }
             $crate::call::twins!($(#[$doc])* $name, ($($arg: $ty),*), $crate::call::value!($($result)?));
         };
         $crate::call::nx!($($rest)*);
@@ -55,8 +64,9 @@ macro_rules! twins {
         $(#[$doc])*
         #[unsafe(export_name = concat!("margay_nx_", stringify!($name)))]
         #[allow(clippy::too_many_arguments)]
-        extern "C" fn plain($($arg: $ty),*) -> $result {
-            match run($($arg),*) {
+        unsafe extern "C" fn plain($($arg: $ty),*) -> $result {
+            // SAFETY: the program's promise is handed on.
+            match unsafe { run($($arg),*) } {
                 Ok(value) => value,
                 Err(error) => $crate::call::die(stringify!($name), &error),
             }
@@ -65,9 +75,10 @@ macro_rules! twins {
         $(#[$doc])*
         #[unsafe(export_name = concat!("margay_nx__", stringify!($name)))]
         #[allow(clippy::too_many_arguments)]
-        extern "C" fn twin($($arg: $ty),*) -> <$result as $crate::call::Answer>::Twin {
+        unsafe extern "C" fn twin($($arg: $ty),*) -> <$result as $crate::call::Answer>::Twin {
             use $crate::call::Answer;
-            match run($($arg),*) {
+            // SAFETY: the program's promise is handed on.
+            match unsafe { run($($arg),*) } {
                 Ok(value) => value.good(),
                 Err(error) => {
                     $crate::call::remember(&error);

@@ -12,23 +12,33 @@ use crate::call::nx;
 use crate::user::{Bytes, Claim, Combine, Longs, Room};
 
 /// In place, on integers of C or Fortran.
-fn integers(nx: &Nx, op: Op, x: Longs, n: c_long) -> Result<()> {
+///
+/// # Safety
+/// The program vouches for `n` elements.
+unsafe fn integers(nx: &Nx, op: Op, x: Longs, n: c_long) -> Result<()> {
     let basic = if x.size() == 4 {
         Basic::Int
     } else {
         Basic::Long
     };
-    let (mem, count) = x.elements(n)?;
+    // SAFETY: by the caller's promise.
+    let (mem, count) = unsafe { x.elements(n) }?;
     nx.global_reduce(op, basic, mem, count)
 }
 
-fn doubles(nx: &Nx, op: Op, x: Room, n: c_long) -> Result<()> {
-    let (mem, count) = x.elements(n, 8)?;
+/// # Safety
+/// The program vouches for `n` elements.
+unsafe fn doubles(nx: &Nx, op: Op, x: Room, n: c_long) -> Result<()> {
+    // SAFETY: by the caller's promise.
+    let (mem, count) = unsafe { x.elements(n, 8) }?;
     nx.global_reduce(op, Basic::Double, mem, count)
 }
 
-fn floats(nx: &Nx, op: Op, x: Room, n: c_long) -> Result<()> {
-    let (mem, count) = x.elements(n, 4)?;
+/// # Safety
+/// The program vouches for `n` elements.
+unsafe fn floats(nx: &Nx, op: Op, x: Room, n: c_long) -> Result<()> {
+    // SAFETY: by the caller's promise.
+    let (mem, count) = unsafe { x.elements(n, 4) }?;
     nx.global_reduce(op, Basic::Float, mem, count)
 }
 

@@ -14,12 +14,15 @@ static MSGINFO: AtomicUsize = AtomicUsize::new(0);
 static IN_HANDLERS: [AtomicI64; 8] = [const { AtomicI64::new(0) }; 8];
 
 /// Tells where `msginfo` is.
-pub fn keep_at(place: Longs) {
+///
+/// # Safety
+/// It is an array of at least four integers that stays as long as the process.
+pub unsafe fn keep_at(place: Longs) {
     MSGINFO.store(place.number(), Ordering::Release);
 }
 
 fn msginfo() -> Longs {
-    // SAFETY: the number of `libnx`'s array, which lives as long as the process, or 0.
+    // SAFETY: the number of what was given to `keep_at`, or 0.
     unsafe { Longs::at(MSGINFO.load(Ordering::Acquire)) }
 }
 
@@ -33,7 +36,7 @@ pub unsafe fn note_posted(place: usize, info: Info) {
         return note(info);
     }
     // SAFETY: by the caller's promise.
-    unsafe { Longs::at(place) }.put_info(info);
+    unsafe { Longs::at(place).put_info(info) };
 }
 
 /// Notes what is known of a message where `infocount` looks.
@@ -46,14 +49,16 @@ pub fn note(info: Info) {
         }
         return;
     }
-    msginfo().put_info(info);
+    // SAFETY: `libnx`'s array has room for more.
+    unsafe { msginfo().put_info(info) };
 }
 
 fn known(field: usize) -> c_long {
     if in_use().is_some_and(|nx| nx.is_service_thread()) {
         return IN_HANDLERS[field].load(Ordering::Relaxed);
     }
-    let values = msginfo().take("msginfo", 4).unwrap_or_default();
+    // SAFETY: as in `note`.
+    let values = unsafe { msginfo().take("msginfo", 4) }.unwrap_or_default();
     values.get(field).copied().unwrap_or(0)
 }
 

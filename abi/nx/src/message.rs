@@ -12,7 +12,10 @@ use crate::info::{note, note_posted};
 use crate::user::{Bytes, Claim, Longs, Room, Small};
 
 /// A message to be sent.
-pub fn outgoing(
+///
+/// # Safety
+/// The program vouches for `count` bytes.
+pub unsafe fn outgoing(
     type_: c_long,
     buf: Bytes,
     count: c_long,
@@ -21,7 +24,8 @@ pub fn outgoing(
 ) -> Result<Outgoing> {
     Ok(Outgoing {
         kind: type_,
-        piece: buf.piece(count)?,
+        // SAFETY: by the caller's promise.
+        piece: unsafe { buf.piece(count) }?,
         node,
         ptype,
     })

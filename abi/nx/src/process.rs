@@ -16,9 +16,13 @@ use crate::user::{Argc, Argv, Esize, Longs, LongsPlace, Small, Strings, Text, gi
 
 /// `libnx` calls this before `main`: passes where `msginfo` is, and lets a program that was started
 /// alone with options start itself anew, unless it is one that controls its application itself.
+///
+/// # Safety
+/// `msginfo` is an array of eight integers that stays as long as the process.
 #[unsafe(export_name = "margay_nx_start")]
-extern "C" fn start(msginfo: Longs, controls: c_int) {
-    info::keep_at(msginfo);
+unsafe extern "C" fn start(msginfo: Longs, controls: c_int) {
+    // SAFETY: by the caller's promise.
+    unsafe { info::keep_at(msginfo) };
     if controls == 0
         && let Err(error) = options::start_anew()
     {
@@ -27,10 +31,14 @@ extern "C" fn start(msginfo: Longs, controls: c_int) {
 }
 
 /// The nodes of a list; all for a count of -1.
-fn list(nodes: Longs, n: c_long) -> Result<Option<Vec<c_long>>> {
+///
+/// # Safety
+/// The program vouches for `n` entries.
+unsafe fn list(nodes: Longs, n: c_long) -> Result<Option<Vec<c_long>>> {
     match n {
         -1 => Ok(None),
-        n => nodes.take("the list of nodes", n).map(Some),
+        // SAFETY: by the caller's promise.
+        n => unsafe { nodes.take("the list of nodes", n) }.map(Some),
     }
 }
 
@@ -45,13 +53,17 @@ fn controlled<T>(f: impl FnOnce(&mut Control) -> Result<T>) -> Result<T> {
     }
 }
 
-fn initialize(size: c_long, part: Text, argc: Argc, argv: Argv) -> Result<c_long> {
+/// # Safety
+/// The program vouches for its command line: what `main` has.
+unsafe fn initialize(size: c_long, part: Text, argc: Argc, argv: Argv) -> Result<c_long> {
     options::partition(&part.get().unwrap_or_default())?;
     let mut size = size;
-    if let Some(words) = argc.words(argv) {
+    // SAFETY: by the caller's promise.
+    if let Some(words) = unsafe { argc.words(argv) } {
         let options = Options::read(&words)?;
         size = options.size.map_or(size, c_long::from);
-        argc.keep(argv, &options.rest);
+        // SAFETY: as above.
+        unsafe { argc.keep(argv, &options.rest) };
     }
     if is_in_job() {
         return Ok(joined("nx_initve")?.nodes());
@@ -69,7 +81,9 @@ fn initialize(size: c_long, part: Text, argc: Argc, argv: Argv) -> Result<c_long
     Ok(nodes)
 }
 
-fn load(
+/// # Safety
+/// The program vouches for a place in `pids` for each node, unless there is none.
+unsafe fn load(
     nodes: Option<&[c_long]>,
     ptype: c_long,
     pids: Longs,
@@ -79,10 +93,13 @@ fn load(
     let path = given(path, "the program's path")?;
     let (argv, envp) = (arguments.0.get(), arguments.1.get());
     let started = controlled(|c| c.load(nodes, ptype, &path, argv, envp))?;
-    tell_pids(pids, &started)
+    // SAFETY: by the caller's promise.
+    unsafe { tell_pids(pids, &started) }
 }
 
-fn initialize_rectangle(
+/// # Safety
+/// The program vouches for its command line: what `main` has.
+unsafe fn initialize_rectangle(
     rows: c_long,
     cols: c_long,
     part: Text,
@@ -98,13 +115,17 @@ fn initialize_rectangle(
     if !is_in_job() {
         options::keep_rectangle(rows, cols);
     }
-    initialize(rows * cols, part, argc, argv)
+    // SAFETY: by the caller's promise.
+    unsafe { initialize(rows * cols, part, argc, argv) }
 }
 
-fn tell_pids(pids: Longs, started: &[u32]) -> Result<c_long> {
+/// # Safety
+/// The program vouches for a place for each of them, unless there is none.
+unsafe fn tell_pids(pids: Longs, started: &[u32]) -> Result<c_long> {
     let numbers: Vec<c_long> = started.iter().map(|&pid| pid.into()).collect();
     if !pids.is_null() {
-        pids.put("pids", &numbers)?;
+        // SAFETY: by the caller's promise.
+        unsafe { pids.put("pids", &numbers) }?;
     }
     Ok(numbers.len() as c_long)
 }

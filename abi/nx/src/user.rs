@@ -2,11 +2,13 @@
 //!
 //! The types here appear only as parameters of the exported functions, so a value of one comes from a C or Fortran program,
 //! which is bound by the rules of NX: an argument points to what its name in the prototype says, for the time of the
-//! call (the buffer of a message under way: until it is complete). That is the argument of every `SAFETY` line in this
-//! file. Null is checked. The types' names also decide what the header and `libnx` print.
+//! call (the buffer of a message under way: until it is complete). That is the argument of the `SAFETY` lines that refer to the
+//! module. Null is checked. The types' names also decide what the header and `libnx` print.
 //!
 //! Integers are `long` in C and usually of four bytes in Fortran. An address of integers has its lowest bit set when they
 //! are Fortran's; integers lie at even addresses.
+//!
+//! What takes a length is unsafe, with the promise that the program vouches for it; the macro of `call` makes it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 
@@ -88,23 +90,35 @@ impl Strings {
 /// A buffer with the errors of NX.
 pub trait Claim: Buffer {
     /// Claims `count` bytes.
+    ///
+    /// # Safety
+    /// The program vouches for them.
     #[inline]
-    fn piece(self, count: c_long) -> Result<Piece> {
-        match self.claim(length("buf", count, false)?) {
+    unsafe fn piece(self, count: c_long) -> Result<Piece> {
+        // SAFETY: by the caller's promise.
+        match unsafe { self.claim(length("buf", count, false)?) } {
             Some(piece) => Ok(piece),
             None => refuse!(EQPARAM, "buf is a null pointer"),
         }
     }
 
     /// Claims `count` bytes until a message is complete.
-    fn mem(self, count: c_long) -> Result<Mem> {
-        Ok(self.piece(count)?.mem())
+    ///
+    /// # Safety
+    /// The program vouches for them.
+    unsafe fn mem(self, count: c_long) -> Result<Mem> {
+        // SAFETY: by the caller's promise.
+        Ok(unsafe { self.piece(count) }?.mem())
     }
 
     /// Claims `count` elements of `size` bytes.
-    fn elements(self, count: c_long, size: usize) -> Result<(Mem, u64)> {
+    ///
+    /// # Safety
+    /// The program vouches for them.
+    unsafe fn elements(self, count: c_long, size: usize) -> Result<(Mem, u64)> {
         let bytes = count.saturating_mul(size as c_long);
-        Ok((self.mem(bytes)?, count as u64))
+        // SAFETY: by the caller's promise.
+        Ok((unsafe { self.mem(bytes) }?, count as u64))
     }
 }
 
@@ -155,21 +169,27 @@ impl Longs {
     }
 
     /// The integers as memory.
-    pub fn elements(self, count: c_long) -> Result<(Mem, u64)> {
+    ///
+    /// # Safety
+    /// The program vouches for `count` of them.
+    pub unsafe fn elements(self, count: c_long) -> Result<(Mem, u64)> {
         let (base, size) = ((self.0 & !1) as *mut u8, self.size());
         let len = length("buf", count.saturating_mul(size as c_long), self.is_null())?;
-        // SAFETY: see the module.
+        // SAFETY: by the caller's promise.
         let piece = unsafe { Piece::claim(base, len) };
         Ok((piece.mem(), count as u64))
     }
 
     /// Writes values one after the other.
-    pub fn put(self, name: &str, values: &[c_long]) -> Result<()> {
+    ///
+    /// # Safety
+    /// The program vouches for their room.
+    pub unsafe fn put(self, name: &str, values: &[c_long]) -> Result<()> {
         if self.is_null() {
             refuse!(EQPARAM, "{name} is a null pointer");
         }
         for (i, &value) in values.iter().enumerate() {
-            // SAFETY: see the module.
+            // SAFETY: by the caller's promise.
             unsafe {
                 if self.0 & 1 == 1 {
                     ((self.0 & !1) as *mut c_int)
@@ -184,10 +204,13 @@ impl Longs {
     }
 
     /// Reads `count` values.
-    pub fn take(self, name: &str, count: c_long) -> Result<Vec<c_long>> {
+    ///
+    /// # Safety
+    /// The program vouches for them.
+    pub unsafe fn take(self, name: &str, count: c_long) -> Result<Vec<c_long>> {
         let count = length(name, count, self.is_null())?;
         let read = |i| {
-            // SAFETY: see the module.
+            // SAFETY: by the caller's promise.
             unsafe {
                 if self.0 & 1 == 1 {
                     c_long::from(((self.0 & !1) as *const c_int).add(i).read_unaligned())
@@ -200,12 +223,16 @@ impl Longs {
     }
 
     /// Writes what is known of a message, if there is a place.
+    ///
+    /// # Safety
+    /// The program vouches for the room of four integers there.
     #[inline]
-    pub fn put_info(self, info: Info) {
+    pub unsafe fn put_info(self, info: Info) {
         if !self.is_null() {
             let values = [info.kind, info.count, info.node, info.ptype];
             // A null pointer has been seen to.
-            let _ = self.put("info", &values);
+            // SAFETY: by the caller's promise.
+            let _ = unsafe { self.put("info", &values) };
         }
     }
 }
@@ -294,25 +321,33 @@ impl Combine {
 
 impl Routine {
     /// The routine with its parameters, which sets `done` to 1 at its end.
-    pub fn closure(self, params: Room, done: Longs) -> Result<margay_run_nx::cop::Routine> {
+    ///
+    /// # Safety
+    /// The program vouches for the parameters and for `done` until then.
+    pub unsafe fn closure(self, params: Room, done: Longs) -> Result<margay_run_nx::cop::Routine> {
         let Some(routine) = self.0 else {
             refuse!(EQPARAM, "routine is a null pointer");
         };
-        done.put("done", &[0])?;
+        // SAFETY: by the caller's promise.
+        unsafe { done.put("done", &[0]) }?;
         let params = params.address() as usize;
         Ok(Box::new(move || {
             routine(params as *mut c_void);
-            done.publish(1);
+            // SAFETY: by the promise to `closure`.
+            unsafe { done.publish(1) };
         }))
     }
 }
 
 impl Longs {
     /// Writes one value behind all that was written before.
-    fn publish(self, value: c_int) {
+    ///
+    /// # Safety
+    /// The program vouches for the place.
+    unsafe fn publish(self, value: c_int) {
         use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
         let at = self.0 & !1;
-        // SAFETY: see the module; the program's variable is aligned as the compiler aligns integers, and both sides
+        // SAFETY: by the caller's promise; the program's variable is aligned as the compiler aligns integers, and both sides
         // access it as a whole.
         unsafe {
             if self.0 & 1 == 1 {
@@ -326,15 +361,18 @@ impl Longs {
 
 impl Argc {
     /// Takes words out of the program's command line: those that are not at these places.
-    pub fn keep(self, argv: Argv, places: &[usize]) {
+    ///
+    /// # Safety
+    /// The program vouches for `self` and `argv` being those of `main`, of which nothing has been taken behind the library's back.
+    pub unsafe fn keep(self, argv: Argv, places: &[usize]) {
         if self.0.is_null() || argv.0.is_null() {
             return;
         }
-        // SAFETY: see the module: argc and argv are those of main, so argv has argc strings and a null pointer.
+        // SAFETY: by the caller's promise argv has argc strings and a null pointer; no more are kept than there were.
         unsafe {
             let count = (*self.0).max(0) as usize;
             let mut kept = 0;
-            for &place in places.iter().filter(|&&place| place < count) {
+            for &place in places.iter().filter(|&&place| place < count).take(count) {
                 *argv.0.add(kept) = *argv.0.add(place);
                 kept += 1;
             }
@@ -344,7 +382,10 @@ impl Argc {
     }
 
     /// The words of the command line, and none when there is no command line.
-    pub fn words(self, argv: Argv) -> Option<Vec<String>> {
+    ///
+    /// # Safety
+    /// The program vouches for what is said of [`keep`](Self::keep).
+    pub unsafe fn words(self, argv: Argv) -> Option<Vec<String>> {
         if self.0.is_null() || argv.0.is_null() {
             return None;
         }

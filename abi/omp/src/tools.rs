@@ -154,7 +154,8 @@ fn search() -> bool {
 
 fn in_library(path: &Path, report: &mut Report) -> Option<*mut c_void> {
     let shown = path.display();
-    let library = match Library::open(path) {
+    // SAFETY: a tool that the user names for this process (`OMP_TOOL_LIBRARIES`) runs in it as the program's own libraries do.
+    let library = match unsafe { Library::open(path) } {
         Ok(library) => library,
         Err(error) => {
             report.line(&format!("{shown}: {error}"));

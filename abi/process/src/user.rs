@@ -2,7 +2,10 @@
 //!
 //! The types here appear only as parameters of exported functions, so a value of one comes from a C or Fortran program: it
 //! points to what its name in the prototype says, for the time of the call (the buffer of a message under way: until it is
-//! complete). That is the argument of every `SAFETY` line in this file. Null is checked. Each library adds its own errors.
+//! complete). That is the argument of the `SAFETY` lines that refer to the module. Null is checked. Each library adds its own errors.
+//!
+//! How long an argument is stands in another one, and no type ties the two together: what takes a length is unsafe, with the promise that
+//! the program vouches for it. The macros that export functions make the promise, in one place for all.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -26,23 +29,27 @@ pub struct Text(*const c_char);
 /// A buffer of the program's.
 pub trait Buffer: Copy {
     /// Claims `bytes`; none when the program passed null and there should be some.
-    fn claim(self, bytes: usize) -> Option<Piece>;
+    ///
+    /// # Safety
+    /// The program vouches for that many bytes, for the time of the call (the buffer of a message under way: until it is complete).
+    unsafe fn claim(self, bytes: usize) -> Option<Piece>;
 }
 
 impl Buffer for Bytes {
     #[inline]
-    fn claim(self, bytes: usize) -> Option<Piece> {
-        Room(self.0.cast_mut()).claim(bytes)
+    unsafe fn claim(self, bytes: usize) -> Option<Piece> {
+        // SAFETY: by the caller's promise.
+        unsafe { Room(self.0.cast_mut()).claim(bytes) }
     }
 }
 
 impl Buffer for Room {
     #[inline]
-    fn claim(self, bytes: usize) -> Option<Piece> {
+    unsafe fn claim(self, bytes: usize) -> Option<Piece> {
         if self.0.is_null() && bytes > 0 {
             return None;
         }
-        // SAFETY: see the module.
+        // SAFETY: by the caller's promise.
         Some(unsafe { Piece::claim(self.0.cast(), bytes) })
     }
 }

@@ -45,7 +45,7 @@ pub struct Reported {
 /// Reads a program's standard output; lines of another form belong to the MPI implementation and are passed over.
 ///
 /// # Errors
-/// When a line is damaged, or neither a figure nor a note is there.
+/// When a line is damaged, or neither a figure nor a check nor a note is there.
 pub fn parse(output: &str) -> Result<Reported> {
     let mut reported = Reported::default();
     for line in output.lines() {
@@ -62,7 +62,7 @@ pub fn parse(output: &str) -> Result<Reported> {
             _ => {}
         }
     }
-    if reported.figures.is_empty() && reported.notes.is_empty() {
+    if reported.figures.is_empty() && reported.checks.is_empty() && reported.notes.is_empty() {
         bail!("the program reported no figures");
     }
     Ok(reported)

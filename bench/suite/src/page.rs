@@ -15,7 +15,7 @@ use crate::threads;
 pub fn table(report: &Report, whole: bool, markdown: bool) -> String {
     match report.suite {
         Suite::Machine => machine_table(report, whole, markdown),
-        Suite::Threads => threads::table::tables(report, markdown),
+        Suite::Threads | Suite::Kernels => threads::table::tables(report, markdown),
     }
 }
 
@@ -120,6 +120,7 @@ pub fn save(report: &Report, folder: &Path) -> Result<[PathBuf; 3]> {
     let suite = match report.suite {
         Suite::Machine => "suite",
         Suite::Threads => "threads",
+        Suite::Kernels => "threads-kernels",
     };
     let name = format!("{}-{}-{suite}{quick}", report.date, report.host.class());
     let files = [

@@ -65,7 +65,7 @@ pub fn draw(report: &Report) -> Result<String> {
     font::register();
     let panels = match report.suite {
         Suite::Machine => machine_panels(report),
-        Suite::Threads => thread_panels(report),
+        Suite::Threads | Suite::Kernels => thread_panels(report),
     };
     let rows = panels.len().div_ceil(2);
     let mut svg = String::new();
@@ -134,7 +134,7 @@ fn thread_panels(report: &Report) -> Vec<Panel> {
             .filter(|other| (&other.program, &other.figure) == (&row.program, &row.figure))
         {
             if same.contended {
-                bars.push((format!("{} contended", same.threads), same, ""));
+                bars.push((same.size(), same, ""));
                 bars.push((format!("{} longest", same.threads), same, table::MAXIMUM));
             } else {
                 bars.push((same.threads.to_string(), same, ""));

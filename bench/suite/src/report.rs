@@ -9,6 +9,7 @@ use margay_bench_common::page::today;
 use serde::{Deserialize, Serialize};
 
 use crate::lines::{Figure, Reported};
+use crate::threads::plan::load_label;
 
 /// Version of the JSON file.
 pub const FORMAT: u32 = 1;
@@ -25,6 +26,8 @@ pub enum Suite {
     Machine,
     /// Threading runtimes: `margay bench threads`.
     Threads,
+    /// Shapes of programs with OpenMP: `margay bench threads kernels`.
+    Kernels,
 }
 
 /// One run of one program with one implementation; of threads, all its repetitions.
@@ -40,6 +43,9 @@ pub struct Run {
     /// Whether other processes used all cores meanwhile. Kept reports call it `pressed`.
     #[serde(default, alias = "pressed", skip_serializing_if = "std::ops::Not::not")]
     pub contended: bool,
+    /// How many other processes; `None` for one for each core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<usize>,
     /// `margay`, or the peer's name.
     pub implementation: String,
     /// Arguments of the program.
@@ -60,7 +66,7 @@ impl Run {
 
     /// Whether `other` measured the same in the same way, perhaps at another time.
     pub fn is_like(&self, other: &Self) -> bool {
-        let way = |run: &Self| (run.ranks, run.threads, run.contended);
+        let way = |run: &Self| (run.ranks, run.threads, run.contended, run.busy);
         (&self.program, &self.implementation, way(self))
             == (&other.program, &other.implementation, way(other))
     }
@@ -71,8 +77,8 @@ impl Run {
             Some(threads) => format!("{threads} threads"),
             None => format!("{} ranks", self.ranks),
         };
-        let contended = if self.contended { ", contended" } else { "" };
-        format!("{}, {size}{contended}", self.implementation)
+        let load = load_label(self.contended, self.busy);
+        format!("{}, {size}{load}", self.implementation)
     }
 }
 
@@ -175,6 +181,7 @@ impl Report {
         match self.suite {
             Suite::Machine => "Performance suite",
             Suite::Threads => "Threading runtimes",
+            Suite::Kernels => "Kernels of programs with OpenMP",
         }
     }
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 pub use machine::Kernel;
-pub use threads::{RUNTIMES, ThreadKernel, ThreadsOptions};
+pub use threads::{Chapter, RUNTIMES, ThreadKernel, ThreadsOptions};
 
 /// The program that runs the suite, beside `margay` in the same folder.
 pub const PROGRAM: &str = "margay-bench";

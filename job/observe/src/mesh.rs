@@ -1,7 +1,7 @@
 //! The jobs of this machine, as `margay mesh` (`showmesh`) shows them.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use margay_core_registry::{Phase, WaitKind};
 use margay_job_registry::Jobs;
@@ -11,6 +11,7 @@ use margay_sys_os::process::ProcessFacts;
 use serde::Serialize;
 
 use crate::state;
+use crate::teams::{self, ProcessView};
 use crate::waits::{Doing, describe};
 
 /// A job that is running. The field names are those of `margay mesh --json`.
@@ -55,6 +56,9 @@ pub struct RankView {
     pub cpu_s: f64,
     /// CPU time since the last sample divided by the time that has passed, in percent of a core.
     pub cpu_percent: f64,
+    /// Its teams of OpenMP, while there are some and the user may read its memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<ProcessView>,
 }
 
 /// What a rank does.
@@ -95,7 +99,12 @@ pub struct Mesh {
     jobs: Jobs,
     /// CPU seconds of each process at the last sample.
     last: HashMap<u32, (f64, Instant)>,
+    /// Processes without Margay's threads, and until when that is taken for granted: they may load the library later.
+    without_threads: HashMap<u32, Instant>,
 }
+
+/// How long a process without Margay's threads is not searched again for them: the search reads tables of all its libraries.
+const AGAIN: Duration = Duration::from_secs(5);
 
 impl Mesh {
     /// Returns the jobs that run now, the oldest first. The CPU percentage counts from the last
@@ -103,12 +112,24 @@ impl Mesh {
     pub fn look(&mut self) -> Vec<JobView> {
         let now = Instant::now();
         let mut next = HashMap::new();
+        let without = &mut self.without_threads;
+        without.retain(|_, until| *until > now);
+        let mut threads = |pid: u32| {
+            if without.contains_key(&pid) {
+                return None;
+            }
+            let Ok(view) = teams::look(pid) else {
+                without.insert(pid, now + AGAIN);
+                return None;
+            };
+            (!view.teams.is_empty()).then_some(view)
+        };
         let jobs = self
             .jobs
             .look()
             .into_iter()
             .map(|peers| {
-                view(peers, now_ns(), |pid, cpu_s, running_s| {
+                let percent = |pid: u32, cpu_s: f64, running_s: f64| {
                     next.insert(pid, (cpu_s, now));
                     let (used, passed) = match self.last.get(&pid) {
                         Some((before, at)) => (cpu_s - before, (now - *at).as_secs_f64()),
@@ -119,7 +140,8 @@ impl Mesh {
                     } else {
                         0.0
                     }
-                })
+                };
+                view(peers, now_ns(), percent, &mut threads)
             })
             .collect();
         self.last = next;
@@ -127,7 +149,12 @@ impl Mesh {
     }
 }
 
-fn view(peers: &dyn Peers, now_ns: u64, mut percent: impl FnMut(u32, f64, f64) -> f64) -> JobView {
+fn view(
+    peers: &dyn Peers,
+    now_ns: u64,
+    mut percent: impl FnMut(u32, f64, f64) -> f64,
+    threads: &mut impl FnMut(u32) -> Option<ProcessView>,
+) -> JobView {
     let job = peers.facts();
     let running_s = now_ns.saturating_sub(job.started_ns) as f64 * 1e-9;
     let analysis = state::analysis(peers, now_ns);
@@ -173,6 +200,7 @@ fn view(peers: &dyn Peers, now_ns: u64, mut percent: impl FnMut(u32, f64, f64) -
                 waiting,
                 cpu_s,
                 cpu_percent: facts.map_or(0.0, |_| percent(pid, cpu_s, running_s)),
+                threads: facts.and_then(|_| threads(pid)),
             }
         })
         .collect();
@@ -256,6 +284,8 @@ mod tests {
         assert_eq!(job.findings, ["deadlock: 0 → 1 → 0"]);
         assert_eq!(job.rank[0].state, State::Waiting);
         assert_eq!(job.rank[2].state, State::Finished);
+        assert_eq!(job.rank[0].threads, None, "it has no library of ours");
+        assert!(mesh.without_threads.contains_key(&pid));
         let wait = job.rank[1].waiting.as_ref().unwrap();
         assert_eq!(wait.text, "MPI_Send until rank 0 takes its message, tag 7");
         assert!(wait.since_s >= 3.0);

@@ -90,6 +90,8 @@ pub(crate) struct Direct {
     /// A memory checker watches this process. It does not see what peers write here and would take
     /// that for uninitialised, so this rank reads all by itself.
     watched: bool,
+    /// Each rank as one that is written to, from the first time on.
+    peers: Box<[Option<cma::Peer>]>,
     copies: Vec<Option<Copy>>,
 }
 
@@ -134,6 +136,7 @@ impl Direct {
             may_read: true,
             may_write: true,
             watched: std::env::var("LD_PRELOAD").is_ok_and(|list| list.contains("vgpreload")),
+            peers: vec![None; segment.ranks() as usize].into(),
             copies: Vec::new(),
         }
     }
@@ -164,7 +167,7 @@ impl Direct {
             _ => return None,
         };
         if self.cells.is_none() {
-            self.cells = Cells::create(&self.segment);
+            self.cells = Cells::create(&self.segment, self.me);
         }
         let pushed = |index: usize| {
             let mut copies = self.copies.iter().flatten();
@@ -193,7 +196,7 @@ impl Direct {
         if !into.covers(offset, len as usize) {
             return None;
         }
-        let cell = transfer::at(&self.segment, cell_offset)?;
+        let cell = transfer::at(&self.segment, from, cell_offset)?;
         let address = into.address().wrapping_add_signed(offset as isize) as u64;
         let target = Target {
             pid: if self.watched { 0 } else { std::process::id() },
@@ -248,8 +251,13 @@ impl Direct {
                     && target.pid != 0
                     && let Some((start, len)) = cell.claim(end(self.me, *to))
                 {
+                    let known = &mut self.peers[*to as usize];
+                    let peer = match *known {
+                        Some(peer) if peer.pid() == target.pid => peer,
+                        _ => *known.insert(cma::Peer::new(target.pid)),
+                    };
                     let written = cma::write(
-                        target.pid,
+                        peer,
                         target.address + start,
                         from,
                         offset + start as i64,
@@ -274,7 +282,8 @@ impl Direct {
                 into,
                 offset,
             } => {
-                let cell = transfer::at(&self.segment, *cell).expect("checked when accepted");
+                let cell =
+                    transfer::at(&self.segment, *from, *cell).expect("checked when accepted");
                 let part = cell.claim(end(self.me, *from)).or_else(|| cell.take_back());
                 match part {
                     Some((start, len)) => {
@@ -303,7 +312,8 @@ impl Direct {
                 offset,
                 len,
             } => {
-                let cell = transfer::at(&self.segment, *cell).expect("checked when accepted");
+                let cell =
+                    transfer::at(&self.segment, *from, *cell).expect("checked when accepted");
                 if arena::read(&self.segment, *from, *source, into, *offset, *len as usize) {
                     cell.finish(*len);
                     Advance::Done
@@ -314,8 +324,9 @@ impl Direct {
         };
         // A pull that just moved its last bytes is done now, not at the next call.
         let step = match (step, copy) {
-            (Advance::Pending(true), Copy::Pull { cell, .. })
-                if transfer::at(&self.segment, *cell).is_some_and(transfer::Cell::is_complete) =>
+            (Advance::Pending(true), Copy::Pull { cell, from, .. })
+                if transfer::at(&self.segment, *from, *cell)
+                    .is_some_and(transfer::Cell::is_complete) =>
             {
                 Advance::Done
             }
@@ -324,7 +335,7 @@ impl Direct {
         if step == Advance::Done
             && let Copy::Pull { cell, from, .. } | Copy::Load { cell, from, .. } = copy
         {
-            transfer::at(&self.segment, *cell)
+            transfer::at(&self.segment, *from, *cell)
                 .expect("checked when accepted")
                 .leave();
             self.segment.wake(*from);

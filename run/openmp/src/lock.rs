@@ -27,6 +27,11 @@ pub fn set(word: &AtomicU32, runtime: impl FnOnce() -> &'static Runtime) {
 
 #[cold]
 fn set_contended(word: &AtomicU32, runtime: &'static Runtime) {
+    // Who holds it mostly takes it again in a moment, at no cost as long as nobody else looks at the word.
+    let take = || word.load(Ordering::Relaxed) == FREE && test(word);
+    if runtime.scheduler.attempt_rarely(&take) {
+        return;
+    }
     while word.swap(CONTENDED, Ordering::SeqCst) != FREE {
         wait_until(runtime, word, &|| word.load(Ordering::SeqCst) != CONTENDED);
     }
@@ -131,14 +136,20 @@ impl OldNested {
     }
 
     fn set_for(&self, me: u32, context: &Context) -> u32 {
-        loop {
-            let count = self.test_for(me);
-            if count != 0 {
-                return count;
+        let is_free = || self.owner.load(Ordering::SeqCst) == 0;
+        let mut count = self.test_for(me);
+        if count == 0 {
+            let scheduler = &context.runtime().scheduler;
+            if scheduler.attempt_rarely(&|| is_free() && self.test_for(me) != 0) {
+                // Just taken.
+                return 1;
             }
-            let is_free = || self.owner.load(Ordering::SeqCst) == 0;
-            context.wait_until(Wait::Lock, key(&self.owner), &is_free);
         }
+        while count == 0 {
+            context.wait_until(Wait::Lock, key(&self.owner), &is_free);
+            count = self.test_for(me);
+        }
+        count
     }
 
     /// As [`Nested::test`].

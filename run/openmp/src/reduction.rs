@@ -1,24 +1,13 @@
 //! Task reductions: each member's private copies of the variables that tasks reduce.
 //!
-//! The compiler registers a table for a taskgroup, a region or a work share. In tasks it asks for
-//! the address of the copy of the member that executes the task. A table is, in words: the count of
-//! variables, the size of one member's copies in bytes, their alignment, an allocator, the next
-//! table, two words for the runtime; then three words for each variable: its address, the offset of
-//! its copy, and one for the runtime. The runtime writes the copies' address over the alignment,
-//! and their end into its second word.
+//! The compiler registers a table ([`ReductionTable`]) for a taskgroup, a region or a work share. In tasks it asks for
+//! the address of the copy of the member that executes the task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use margay_sys_threads::outlined::{Table, Zeroed};
-
-const COUNT: usize = 0;
-const SIZE: usize = 1;
-const ALIGN_THEN_BASE: usize = 2;
-const NEXT: usize = 4;
-const END: usize = 6;
-const FIRST: usize = 7;
-const WORDS: usize = 3;
+use margay_sys_threads::outlined::Zeroed;
+use margay_sys_threads::reduction_table::{ReductionTable, Variable};
 
 /// The reductions that are in force for a task. Those of outer constructs are linked from the inner
 /// ones.
@@ -38,8 +27,7 @@ struct Block {
     end: usize,
     /// Bytes of one member.
     size: usize,
-    /// Offset and original address of each variable.
-    variables: Vec<(usize, usize)>,
+    variables: Vec<Variable>,
     memory: Option<Arc<Zeroed>>,
 }
 
@@ -68,7 +56,7 @@ impl Reductions {
     /// another member for its tables of the same construct or, without one, new.
     #[must_use]
     pub fn new(
-        first: Table,
+        first: ReductionTable<'_>,
         members: u32,
         made: Option<&Reductions>,
         outer: Option<Arc<Reductions>>,
@@ -79,25 +67,21 @@ impl Reductions {
             outer,
         };
         let mut next = Some(first);
-        while let Some(table) = next {
+        while let Some(mut table) = next {
             let at = reductions.blocks.len();
-            let size = table.get(SIZE);
+            let size = table.size();
             let (base, end, memory) = match made.and_then(|made| made.blocks.get(at)) {
                 Some(block) => (block.base, block.end, block.memory.clone()),
                 None => {
                     let bytes = size * members as usize;
-                    let memory = Arc::new(Zeroed::new(bytes, table.get(ALIGN_THEN_BASE)));
+                    let memory = Arc::new(Zeroed::new(bytes, table.align()));
                     let base = memory.address();
                     (base, base + bytes, Some(memory))
                 }
             };
-            table.set(ALIGN_THEN_BASE, base);
-            table.set(END, end);
-            let variables: Vec<(usize, usize)> = (0..table.get(COUNT))
-                .map(|at| table.tail(FIRST + at * WORDS))
-                .map(|entry| (entry.get(1), entry.get(0)))
-                .collect();
-            for &(offset, address) in &variables {
+            table.set_copies(base, end);
+            let variables: Vec<Variable> = table.variables().collect();
+            for &Variable { offset, address } in &variables {
                 reductions.by_address.insert(
                     address,
                     Copies {
@@ -116,7 +100,7 @@ impl Reductions {
                 variables,
                 memory,
             });
-            next = table.follow(NEXT);
+            next = table.next();
         }
         Arc::new(reductions)
     }
@@ -143,10 +127,10 @@ impl Reductions {
         for block in &self.blocks {
             if (block.base..block.end).contains(&address) {
                 let offset = (address - block.base) % block.size;
-                let original = block.variables.iter().find(|variable| variable.0 == offset);
+                let original = block.variables.iter().find(|v| v.offset == offset);
                 return Some(FoundCopy {
                     address: block.base + index * block.size + offset,
-                    original: original.map_or(0, |variable| variable.1),
+                    original: original.map_or(0, |variable| variable.address),
                     offset,
                     table: block.table,
                 });
@@ -156,24 +140,22 @@ impl Reductions {
     }
 
     /// Replaces each of the first `count` words, addresses of variables or of copies, by the
-    /// address of the member's copy. The original addresses of the first `originals` of them go to
-    /// the words from `count` on.
+    /// address of the member's copy. The original addresses of the first of them go to the words
+    /// behind those.
     ///
     /// # Errors
     /// The address that belongs to no reduction.
-    pub fn remap(
-        &self,
-        words: Table,
-        count: usize,
-        originals: usize,
-        member: u32,
-    ) -> Result<(), usize> {
-        for at in 0..count {
-            let address = words.get(at);
-            let found = self.find(address, member).ok_or(address)?;
-            words.set(at, found.address);
-            if at < originals {
-                words.set(count + at, found.original);
+    ///
+    /// # Panics
+    /// When there are fewer than `count` words.
+    pub fn remap(&self, words: &mut [usize], count: usize, member: u32) -> Result<(), usize> {
+        let (addresses, originals) = words.split_at_mut(count);
+        let mut originals = originals.iter_mut();
+        for word in addresses {
+            let found = self.find(*word, member).ok_or(*word)?;
+            *word = found.address;
+            if let Some(original) = originals.next() {
+                *original = found.original;
             }
         }
         Ok(())
@@ -186,13 +168,13 @@ pub struct RegisteredReductions(Mutex<HashMap<usize, Arc<Reductions>>>);
 
 impl RegisteredReductions {
     /// Keeps reductions until the program unregisters their first table.
-    pub fn insert(&self, first: Table, reductions: &Arc<Reductions>) {
-        self.lock().insert(first.address(), Arc::clone(reductions));
+    pub fn insert(&self, first: usize, reductions: &Arc<Reductions>) {
+        self.lock().insert(first, Arc::clone(reductions));
     }
 
     /// The program has combined the copies and needs them no longer. Returns the reductions.
-    pub fn remove(&self, first: Table) -> Option<Arc<Reductions>> {
-        self.lock().remove(&first.address())
+    pub fn remove(&self, first: usize) -> Option<Arc<Reductions>> {
+        self.lock().remove(&first)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<Reductions>>> {

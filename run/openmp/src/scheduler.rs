@@ -143,6 +143,12 @@ impl Scheduler {
         self.with(|worker| worker.spin_until(&condition))
     }
 
+    /// Attempts what fails while another thread holds something, at growing intervals and not for long, if this
+    /// thread has nothing else to run. Returns whether an attempt has succeeded.
+    pub fn attempt_rarely(&self, attempt: &dyn Fn() -> bool) -> bool {
+        self.briefly(|worker| worker.attempt_rarely(&attempt))
+    }
+
     /// Spins for a time, in nanoseconds, or until a condition holds. Returns false when this thread
     /// has something else to run.
     pub fn spin_for(&self, time_ns: u64, condition: &dyn Fn() -> bool) -> bool {

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use margay_core_openmp::tools::{Sync, TaskStatus};
 use margay_sys_threads::child_count::{CHILD, CHILD_AND_NODE, CHILD_NODE, NextStep};
 use margay_sys_threads::inspect::Wait;
-use margay_sys_threads::outlined::{Frame, Table, TaskCall};
+use margay_sys_threads::outlined::{Frame, TaskCall};
+use margay_sys_threads::reduction_table::ReductionTable;
 
 use crate::depend::{self, Access};
 use crate::icv::Icv;
@@ -480,17 +481,18 @@ impl Context {
     }
 
     /// Registers task reductions for the current taskgroup.
-    pub fn register(&self, table: Table) {
+    pub fn register(&self, table: ReductionTable<'_>) {
+        let first = table.address();
         let outer = self.inherited.borrow().reductions.clone();
         let made = Reductions::new(table, self.team.size, None, outer);
-        self.runtime().reductions.insert(table, &made);
+        self.runtime().reductions.insert(first, &made);
         self.inherited.borrow_mut().reductions = Some(made);
     }
 
     /// The same for a work share, whose first member has made the copies.
     pub(crate) fn register_share(
         &self,
-        table: Table,
+        table: ReductionTable<'_>,
         made: Option<&Reductions>,
     ) -> Arc<Reductions> {
         let outer = self.inherited.borrow().reductions.clone();
@@ -511,8 +513,8 @@ impl Context {
         }
     }
 
-    /// The program has combined the copies for this table.
-    pub fn unregister(&self, table: Table) {
+    /// The program has combined the copies for the table at this address.
+    pub fn unregister(&self, table: usize) {
         let mut inherited = self.inherited.borrow_mut();
         if let Some(gone) = self.runtime().reductions.remove(table) {
             let is_current = inherited
@@ -529,11 +531,11 @@ impl Context {
     ///
     /// # Errors
     /// The address that belongs to no reduction in force.
-    pub fn remap(&self, words: Table, count: usize, originals: usize) -> Result<(), usize> {
+    pub fn remap(&self, words: &mut [usize], count: usize) -> Result<(), usize> {
         let reductions = self.inherited.borrow().reductions.clone();
         match reductions {
-            Some(reductions) => reductions.remap(words, count, originals, self.id),
-            None => Err(words.get(0)),
+            Some(reductions) => reductions.remap(words, count, self.id),
+            None => words.first().map_or(Ok(()), |&first| Err(first)),
         }
     }
 

@@ -11,7 +11,8 @@ use margay_core_openmp::schedule::Iterations;
 use margay_core_openmp::taskloop::{Cut, Tasks};
 use margay_core_openmp::tools::{Endpoint, TaskStatus};
 use margay_sys_os::clock::Clock;
-use margay_sys_threads::outlined::{Table, TaskCall};
+use margay_sys_threads::outlined::TaskCall;
+use margay_sys_threads::reduction_table::ReductionTable;
 
 use crate::depend;
 use crate::node::TaskNode;
@@ -112,8 +113,9 @@ impl Context {
         clauses: TaskClauses,
         iterations: Iterations,
         cut: Cut,
-        group: Option<Option<Table>>,
+        group: Option<Option<ReductionTable<'_>>>,
     ) {
+        let is_group = group.is_some();
         if let Some(table) = group {
             self.start_group(false);
             if let Some(table) = table {
@@ -138,7 +140,7 @@ impl Context {
             }
             self.tell_taskloop(Endpoint::End, iterations.count);
         }
-        if group.is_some() {
+        if is_group {
             self.end_group();
         }
     }

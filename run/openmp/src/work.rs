@@ -13,7 +13,8 @@ use margay_core_openmp::schedule::{
     Iterations, Kind, Schedule, guided_share, static_chunk, static_owner, trapezoid_share,
 };
 use margay_sys_threads::inspect::Wait;
-use margay_sys_threads::outlined::{Table, Zeroed};
+use margay_sys_threads::outlined::Zeroed;
+use margay_sys_threads::reduction_table::ReductionTable;
 use margay_sys_threads::static_ref::StaticRef;
 
 use crate::reduction::Reductions;
@@ -83,11 +84,11 @@ pub(crate) struct Position {
 }
 
 /// What a construct asks of its work share, beside a loop.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ShareOptions {
+#[derive(Debug, Default)]
+pub struct ShareOptions<'c> {
     /// Bytes of zeroed memory for all members.
     pub memory: Option<usize>,
-    pub reductions: Option<Table>,
+    pub reductions: Option<ReductionTable<'c>>,
 }
 
 /// The iterations of a doacross loop that have been posted.
@@ -322,7 +323,7 @@ impl Context {
     pub fn begin_share(
         &self,
         share: Option<Loop>,
-        options: ShareOptions,
+        options: ShareOptions<'_>,
         counts: Option<&[u64]>,
     ) -> Option<usize> {
         let share = share.map(|mut share| {

@@ -14,6 +14,9 @@ const SHORT_SLICE_NS: u64 = 3_000_000;
 /// long again.
 const SHORT_SLICES: u32 = 50;
 
+/// Of so many calls of `sched_yield` in a row the kernel sees one. It costs five times a switch.
+const YIELDS: u32 = 16;
+
 /// Slices in which no fiber waited for anything, after which the timer is switched off.
 const QUIET_SLICES: u32 = 100;
 
@@ -29,6 +32,8 @@ pub(crate) struct TimeSlices {
     /// The worker's count of fiber switches when the current slice began.
     switches: u64,
     quiet_slices: u32,
+    /// Calls of `sched_yield` since the kernel has seen one.
+    yields: u32,
 }
 
 impl TimeSlices {
@@ -96,6 +101,13 @@ impl TimeSlices {
             self.set_period(0);
         }
         false
+    }
+
+    /// A fiber has called `sched_yield` and another one has had its turn instead. Returns whether the
+    /// kernel's turn has come: other threads may wait for this core.
+    pub(crate) fn kernel_has_turn(&mut self) -> bool {
+        self.yields = (self.yields + 1) % YIELDS;
+        self.yields == 0
     }
 
     /// Whether offered work may be started in the middle of something else: `pause_ns` after the

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use margay_sys_threads::preempt::{ObservedThread, SeenCall};
+use margay_sys_threads::preempt::{self, ObservedThread, SeenCall};
 
 use crate::pool_state::{PoolState, WorkerSlot};
 
@@ -153,6 +153,8 @@ impl Known {
         let switches = watched.fibers.switches();
         let has_switched = std::mem::replace(&mut self.switches, switches) != switches;
         if watched.is_yielding.load(Ordering::Relaxed) {
+            // By a library that has been loaded since.
+            preempt::refresh();
             thread.interrupt(None);
             return Found::Waiting;
         }

@@ -152,13 +152,13 @@ impl Windows<'_> {
                 }
                 self.state.unsettled.store(true, Ordering::Relaxed);
             }
-            Reach::Attach(pid, address) if job.kind.combines() => {
+            Reach::Attach(peer, address) if job.kind.combines() => {
                 self.complete_queues(&window, Some(target))?;
-                self.atomically(&window, target, || on_process(&job, pid, address, remote))??;
+                self.atomically(&window, target, || on_process(&job, peer, address, remote))??;
             }
-            Reach::Attach(pid, address) => {
+            Reach::Attach(peer, address) => {
                 self.complete_queues(&window, Some(target))?;
-                on_process(&job, pid, address, remote)?;
+                on_process(&job, peer, address, remote)?;
             }
             Reach::Message if self.is_dead(&window, target) => {
                 return Err(window.lost(target, "and no other process can reach its memory"));

@@ -54,6 +54,7 @@ use margay_run_mpi::error::*;
 use margay_run_mpi::handle::{Kind, Table};
 use margay_run_mpi::info::Info;
 use margay_run_mpi::{Mpi, fail};
+use margay_sys_os::cma::Peer;
 use margay_sys_os::lock::{RankGuard, RankLock};
 use margay_sys_os::sweep::Sweep;
 use margay_sys_os::user::Mem;
@@ -163,8 +164,8 @@ pub struct Window {
 struct Target {
     /// Number of the process.
     process: u32,
-    /// Its process id.
-    pid: u32,
+    /// As which it is written to.
+    peer: Peer,
     base: u64,
     size: u64,
     /// Bytes of one displacement.

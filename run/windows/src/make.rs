@@ -424,10 +424,12 @@ impl Windows<'_> {
             }
         };
         let next = &all[((me + 1) % ranks) as usize];
+        // A single rank need not attach to itself.
+        let attaches = || ranks == 1 || may_attach(next);
         let can = [
             (BLOCK, block.is_some()),
             (VIEWS, maps_all),
-            (ATTACH, wanted.segment.is_some() && may_attach(next)),
+            (ATTACH, wanted.segment.is_some() && attaches()),
         ];
         let vote = can
             .iter()
@@ -479,7 +481,7 @@ impl Windows<'_> {
             };
             Target {
                 process: wanted.parent.group.process(rank).expect("a rank of it"),
-                pid: part.pid as u32,
+                peer: cma::Peer::new(part.pid as u32),
                 base: part.base,
                 size: part.size,
                 unit: part.unit as i64,
@@ -571,5 +573,5 @@ fn may_attach(other: &WindowInfo) -> bool {
     let pid = other.pid as u32;
     cma::read(pid, other.probe, &word, 0, 8).is_ok()
         && word.with_bytes(0, 8, |bytes| bytes == PROBE.to_ne_bytes())
-        && cma::write(pid, other.probe + 8, &word, 0, 8).is_ok()
+        && cma::write(cma::Peer::new(pid), other.probe + 8, &word, 0, 8).is_ok()
 }

@@ -3,7 +3,7 @@
 use margay_core_datatype::{Cursor, Datatype};
 use margay_core_reduce::Op;
 use margay_run_engine::{Data, copy};
-use margay_sys_os::cma::{self, Piece};
+use margay_sys_os::cma::{self, Peer, Piece};
 use margay_sys_os::cpu::Widest;
 use margay_sys_os::sweep::Sweep;
 use margay_sys_os::user::Mem;
@@ -24,7 +24,7 @@ pub(super) enum Reach {
     /// Memory of this process; its base is the displacement.
     Memory(Mem),
     /// Memory of another process at this address.
-    Attach(u32, u64),
+    Attach(Peer, u64),
     /// Only the target itself gets there.
     Message,
 }
@@ -49,7 +49,7 @@ impl Windows<'_> {
         }
         Ok(match &part.path {
             AccessPath::Mapped(mem) => Reach::Memory(mem.shifted(at)),
-            AccessPath::Attach(_) => Reach::Attach(part.pid, part.base.wrapping_add_signed(at)),
+            AccessPath::Attach(_) => Reach::Attach(part.peer, part.base.wrapping_add_signed(at)),
             AccessPath::Message => Reach::Message,
             AccessPath::Dynamic => {
                 let bytes = (end - first) as u64;
@@ -88,7 +88,7 @@ impl Windows<'_> {
                 return Ok(match view {
                     Some(mem) => Reach::Memory(mem.shifted(by)),
                     None if window.attach => {
-                        Reach::Attach(window.targets[target as usize].pid, at as u64)
+                        Reach::Attach(window.targets[target as usize].peer, at as u64)
                     }
                     None => Reach::Message,
                 });
@@ -168,7 +168,7 @@ impl Place for Here<'_> {
 
 /// Elements in memory of another process.
 pub(super) struct There<'a> {
-    pub pid: u32,
+    pub peer: Peer,
     pub address: u64,
     pub remote: &'a Remote,
 }
@@ -193,7 +193,9 @@ impl There<'_> {
             MPI_ERR_RMA_RANGE,
             format!(
                 "the memory of rank {} at {:#x} (process {}) cannot be reached: {error}",
-                self.remote.rank, self.address, self.pid
+                self.remote.rank,
+                self.address,
+                self.peer.pid()
             ),
         )
     }
@@ -202,14 +204,16 @@ impl There<'_> {
 impl Place for There<'_> {
     fn load(&self, position: u64, to: &Mem, len: u64) -> Result<()> {
         let pieces = self.pieces(position, len);
-        to.with_bytes_mut(0, len as usize, |to| cma::gather(self.pid, &pieces, to))
-            .map_err(|e| self.refused(&e))
+        to.with_bytes_mut(0, len as usize, |to| {
+            cma::gather(self.peer.pid(), &pieces, to)
+        })
+        .map_err(|e| self.refused(&e))
     }
 
     fn store(&self, position: u64, from: &Mem, len: u64) -> Result<()> {
         let pieces = self.pieces(position, len);
         from.with_bytes(0, len as usize, |from| {
-            cma::scatter(self.pid, &pieces, from)
+            cma::scatter(self.peer, &pieces, from)
         })
         .map_err(|e| self.refused(&e))
     }
@@ -279,9 +283,9 @@ fn combine_dense(job: &Job, mem: &Mem, remote: &Remote, sweep: &Sweep) -> bool {
 }
 
 /// Does the operation on memory of another process. The caller sees to it that accumulating is atomic.
-pub(super) fn on_process(job: &Job, pid: u32, address: u64, remote: &Remote) -> Result<()> {
+pub(super) fn on_process(job: &Job, peer: Peer, address: u64, remote: &Remote) -> Result<()> {
     let there = There {
-        pid,
+        peer,
         address,
         remote,
     };
@@ -290,11 +294,11 @@ pub(super) fn on_process(job: &Job, pid: u32, address: u64, remote: &Remote) -> 
     let len = job.bytes as usize;
     let done = match (job.kind, far) {
         (Kind::Put, Some(far)) => match job.origin.as_ref().and_then(Operand::dense) {
-            Some((mem, at)) => cma::write(pid, far, mem, at, len),
+            Some((mem, at)) => cma::write(peer, far, mem, at, len),
             None => return in_pieces(job, &there),
         },
         (Kind::Get, Some(far)) => match job.result.as_ref().and_then(Operand::dense) {
-            Some((mem, at)) => cma::read(pid, far, mem, at, len),
+            Some((mem, at)) => cma::read(peer.pid(), far, mem, at, len),
             None => return in_pieces(job, &there),
         },
         _ => return in_pieces(job, &there),

@@ -442,7 +442,7 @@ impl Windows<'_> {
                 format!(
                     "the memory of rank {target} of {} (process {}) cannot be reached: {error}",
                     window.describe(),
-                    part.pid
+                    part.peer.pid()
                 ),
             )
         };
@@ -463,8 +463,8 @@ impl Windows<'_> {
                     number += 1;
                 }
                 let moved = match first.verb == Verb::Put as u8 {
-                    true => cma::write_pairs(part.pid, &pairs, queue.mem()),
-                    false => cma::read_pairs(part.pid, &pairs, queue.mem()),
+                    true => cma::write_pairs(part.peer, &pairs, queue.mem()),
+                    false => cma::read_pairs(part.peer.pid(), &pairs, queue.mem()),
                 };
                 moved.map_err(refused)?;
                 continue;
@@ -472,13 +472,13 @@ impl Windows<'_> {
             let len = first.bytes as usize;
             let elements = Mem::owned(len);
             self.atomically(window, target, || {
-                cma::read(part.pid, address(&first), &elements, 0, len)?;
+                cma::read(part.peer.pid(), address(&first), &elements, 0, len)?;
                 combine(&first, queue.mem(), &elements, 0);
                 let is_stored = first.verb == Verb::Accumulate as u8
                     || first.verb == Verb::Swap as u8
                     || reduction(&first).is_some_and(|(op, _)| op != Op::NoOp);
                 match is_stored {
-                    true => cma::write(part.pid, address(&first), &elements, 0, len),
+                    true => cma::write(part.peer, address(&first), &elements, 0, len),
                     false => Ok(()),
                 }
             })

@@ -408,7 +408,8 @@ impl Arena {
         );
         let zero = |from: u64, to: u64| {
             if from < to {
-                self.zero(from, (to - from) as usize);
+                // SAFETY: a part of what was checked above.
+                unsafe { self.zero(from, (to - from) as usize) };
             }
         };
         if first >= last {
@@ -427,8 +428,11 @@ impl Arena {
     }
 
     /// Zeroes bytes of the program's part by atomic stores: there may be locks.
-    fn zero(&self, offset: u64, bytes: usize) {
-        // SAFETY: inside of the mapping, which the only caller has checked; words and bytes of it may be accessed as atomics of
+    ///
+    /// # Safety
+    /// They are inside of the mapping.
+    unsafe fn zero(&self, offset: u64, bytes: usize) {
+        // SAFETY: inside of the mapping, by the caller's promise; words and bytes of it may be accessed as atomics of
         // any value, and what else the program does there is its own.
         unsafe {
             let all = std::slice::from_raw_parts(self.at::<AtomicU8>(offset).as_ptr(), bytes);

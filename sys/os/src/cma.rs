@@ -1,4 +1,7 @@
 //! Cross-memory attach: reading and writing the memory of another process of the same user.
+//!
+//! Reading is copying, whoever's memory it is. Writing to this very process would alter what Rust's references rely on, behind their
+//! back, so it takes a [`Peer`], which is no peer for writing when its number is that of this process or of one of its threads.
 
 use std::ffi::{c_ulong, c_void};
 use std::io;
@@ -11,6 +14,42 @@ use crate::user::Mem;
 /// ancestors (`ptrace_scope` 1). Harmless where there is no Yama.
 pub fn allow_attach() {
     let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
+}
+
+/// A process that is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pid: u32,
+    is_other: bool,
+}
+
+impl Peer {
+    /// The process with that id. Asks the system, once for all writes.
+    #[must_use]
+    pub fn new(pid: u32) -> Peer {
+        // SAFETY: signal 0 is sent to nobody; the system looks whether this process has a thread with that id, as which it
+        // would take the number.
+        let own = unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), pid, 0) } == 0;
+        Peer {
+            pid,
+            is_other: !own,
+        }
+    }
+
+    /// Its id.
+    #[must_use]
+    #[inline]
+    pub fn pid(self) -> u32 {
+        self.pid
+    }
+
+    /// The id for a call that writes there.
+    fn writable(self) -> io::Result<libc::pid_t> {
+        match self.is_other {
+            true => Ok(self.pid as libc::pid_t),
+            false => Err(Errno::PERM.into()),
+        }
+    }
 }
 
 /// Copies `len` bytes from `address` in process `pid` to `offset` of `to`. All or an error.
@@ -31,19 +70,19 @@ pub fn read(pid: u32, address: u64, to: &Mem, offset: i64, len: usize) -> io::Re
     })
 }
 
-/// Copies `len` bytes from `offset` of `from` to `address` in process `pid`. All or an error.
+/// Copies `len` bytes from `offset` of `from` to `address` in another process. All or an error.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`read`], and EPERM for this process.
 ///
 /// # Panics
 /// When `from` does not cover the range.
-pub fn write(pid: u32, address: u64, from: &Mem, offset: i64, len: usize) -> io::Result<()> {
-    let local = from.at(offset, len);
+pub fn write(peer: Peer, address: u64, from: &Mem, offset: i64, len: usize) -> io::Result<()> {
+    let (pid, local) = (peer.writable()?, from.at(offset, len));
     whole(len, |done| {
         let (here, there) = vectors(local, address, done, len);
-        // SAFETY: as in `read`.
-        unsafe { libc::process_vm_writev(pid as libc::pid_t, &here, 1, &there, 1, 0) }
+        // SAFETY: as in `read`; what is written is no memory of this process.
+        unsafe { libc::process_vm_writev(pid, &here, 1, &there, 1, 0) }
     })
 }
 
@@ -76,24 +115,24 @@ pub fn gather(pid: u32, pieces: &[Piece], to: &mut [u8]) -> io::Result<()> {
     })
 }
 
-/// The reverse of [`gather`]: distributes `from` over pieces of process `pid`.
+/// The reverse of [`gather`]: distributes `from` over pieces of another process.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`write`].
 ///
 /// # Panics
 /// When the lengths do not fit.
-pub fn scatter(pid: u32, pieces: &[Piece], from: &[u8]) -> io::Result<()> {
-    let at = from.as_ptr();
+pub fn scatter(peer: Peer, pieces: &[Piece], from: &[u8]) -> io::Result<()> {
+    let (pid, at) = (peer.writable()?, from.as_ptr());
     each(pieces, from.len(), |done, len, there| {
         let here = libc::iovec {
             iov_base: at.wrapping_add(done).cast_mut().cast(),
             iov_len: len,
         };
-        // SAFETY: as in `gather`; the kernel only reads the local range.
+        // SAFETY: as in `gather`; the kernel only reads the local range, and writes no memory of this process.
         unsafe {
             let n = there.len() as c_ulong;
-            libc::process_vm_writev(pid as libc::pid_t, &here, 1, there.as_ptr(), n, 0)
+            libc::process_vm_writev(pid, &here, 1, there.as_ptr(), n, 0)
         }
     })
 }
@@ -116,20 +155,19 @@ pub fn read_pairs(pid: u32, pairs: &[Pair], to: &Mem) -> io::Result<()> {
     })
 }
 
-/// The reverse of [`read_pairs`].
+/// The reverse of [`read_pairs`], to another process.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`write`].
 ///
 /// # Panics
 /// When `from` does not cover a piece.
-pub fn write_pairs(pid: u32, pairs: &[Pair], from: &Mem) -> io::Result<()> {
+pub fn write_pairs(peer: Peer, pairs: &[Pair], from: &Mem) -> io::Result<()> {
+    let pid = peer.writable()?;
     pairwise(pairs, from, |here, there| {
         let (n, m) = (here.len() as c_ulong, there.len() as c_ulong);
-        // SAFETY: as in `read_pairs`.
-        unsafe {
-            libc::process_vm_writev(pid as libc::pid_t, here.as_ptr(), n, there.as_ptr(), m, 0)
-        }
+        // SAFETY: as in `read_pairs`; what is written is no memory of this process.
+        unsafe { libc::process_vm_writev(pid, here.as_ptr(), n, there.as_ptr(), m, 0) }
     })
 }
 
@@ -271,21 +309,55 @@ fn whole(len: usize, mut call: impl FnMut(usize) -> isize) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    /// This process as one that may be written to: the tests write to memory of their own.
+    fn me() -> Peer {
+        let pid = std::process::id();
+        Peer {
+            pid,
+            is_other: true,
+        }
+    }
+
+    #[test]
+    fn this_process_and_its_threads_are_not_written_to() {
+        let source = Mem::owned(8);
+        let target = Mem::from_vec(vec![7; 8]);
+        let refused = |pid: u32| {
+            let (peer, to) = (Peer::new(pid), target.address() as u64);
+            let errors = [
+                write(peer, to, &source, 0, 8),
+                scatter(peer, &[(to, 8)], &[0; 8]),
+                write_pairs(peer, &[(to, 0, 8)], &source),
+            ];
+            let is_refused = |e: &io::Result<()>| {
+                e.as_ref()
+                    .is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
+            };
+            assert!(errors.iter().all(is_refused));
+        };
+        refused(std::process::id());
+        let own = || rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        refused(own());
+        std::thread::scope(|s| s.spawn(|| refused(own())).join().unwrap());
+        target.with_bytes(0, 8, |b| assert_eq!(b, [7; 8]));
+        assert!(Peer::new(1).is_other);
+    }
+
     #[test]
     fn own_process_both_ways() {
         let source = Mem::from_vec((0..=255).collect());
         let target = Mem::owned(256);
-        let me = std::process::id();
-        read(me, source.address() as u64 + 10, &target, 0, 100).unwrap();
+        let pid = std::process::id();
+        read(pid, source.address() as u64 + 10, &target, 0, 100).unwrap();
         target.with_bytes(0, 100, |b| assert_eq!(b[0], 10));
-        write(me, target.address() as u64 + 200, &source, 50, 2).unwrap();
+        write(me(), target.address() as u64 + 200, &source, 50, 2).unwrap();
         target.with_bytes(200, 2, |b| assert_eq!(b, [50, 51]));
     }
 
     #[test]
     fn pieces_are_gathered_and_scattered() {
         let source: Vec<u8> = (0..=255).cycle().take(1 << 16).collect();
-        let me = std::process::id();
+        let pid = std::process::id();
         let at = source.as_ptr() as u64;
         // More pieces than one call takes, of all small lengths, also none.
         let pieces: Vec<Piece> = (0..3000u64)
@@ -293,7 +365,7 @@ mod tests {
             .collect();
         let total = pieces.iter().map(|p| p.1).sum();
         let mut packed = vec![0; total];
-        gather(me, &pieces, &mut packed).unwrap();
+        gather(pid, &pieces, &mut packed).unwrap();
         let expected: Vec<u8> = pieces
             .iter()
             .flat_map(|&(a, n)| source[(a - at) as usize..][..n].iter().copied())
@@ -302,9 +374,9 @@ mod tests {
         let target = Mem::owned(1 << 16);
         let to = target.address() as u64;
         let places: Vec<Piece> = pieces.iter().map(|&(a, n)| (a - at + to, n)).collect();
-        scatter(me, &places, &packed).unwrap();
+        scatter(me(), &places, &packed).unwrap();
         let mut back = vec![0; total];
-        gather(me, &places, &mut back).unwrap();
+        gather(pid, &places, &mut back).unwrap();
         assert_eq!(back, expected);
     }
 
@@ -312,7 +384,7 @@ mod tests {
     fn pairs_go_both_ways() {
         let source = Mem::from_vec((0..=255).cycle().take(1 << 16).collect());
         let (packed, target) = (Mem::owned(1 << 16), Mem::owned(1 << 16));
-        let me = std::process::id();
+        let pid = std::process::id();
         let at = source.address() as u64;
         // More than one call takes; some touch each other there, but not here.
         let pairs: Vec<Pair> = (0..1500)
@@ -320,17 +392,17 @@ mod tests {
             .rev()
             .filter(|pair| pair.2 <= 17)
             .collect();
-        read_pairs(me, &pairs, &packed).unwrap();
+        read_pairs(pid, &pairs, &packed).unwrap();
         let to = target.address() as u64;
         let back: Vec<Pair> = pairs.iter().map(|&(a, o, n)| (a - at + to, o, n)).collect();
-        write_pairs(me, &back, &packed).unwrap();
+        write_pairs(me(), &back, &packed).unwrap();
         for &(address, _, len) in &pairs {
             let (mut expected, mut found) = ([0; 20], [0; 20]);
             source.read((address - at) as i64, &mut expected[..len]);
             target.read((address - at) as i64, &mut found[..len]);
             assert_eq!(expected, found);
         }
-        assert!(write_pairs(me, &[(to, 0, 8), (8, 8, 8)], &packed).is_err());
+        assert!(write_pairs(me(), &[(to, 0, 8), (8, 8, 8)], &packed).is_err());
     }
 
     #[test]

@@ -13,11 +13,14 @@ pub struct Library(NonNull<c_void>);
 impl Library {
     /// Loads a library, with the symbols that it needs resolved when they are used.
     ///
+    /// # Safety
+    /// What the library runs when it is loaded may run in this process, as far as it has come.
+    ///
     /// # Errors
     /// What the loader says.
-    pub fn open(path: &Path) -> Result<Library, String> {
+    pub unsafe fn open(path: &Path) -> Result<Library, String> {
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-        // SAFETY: the path ends with a zero byte. What the library runs when it is loaded is the concern of who names it.
+        // SAFETY: the path ends with a zero byte; what the library runs, by the caller's promise.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY) };
         NonNull::new(handle)
             .map(Library)
@@ -65,7 +68,8 @@ mod tests {
     fn symbols_are_found_by_name() {
         assert!(find(c"getpid").is_some());
         assert!(find(c"margay_has_no_such_symbol").is_none());
-        let error = Library::open(Path::new("/nowhere/libnothing.so")).unwrap_err();
+        // SAFETY: there is no such library.
+        let error = unsafe { Library::open(Path::new("/nowhere/libnothing.so")) }.unwrap_err();
         assert!(error.contains("libnothing"), "{error}");
     }
 

@@ -97,7 +97,7 @@ impl Piece {
         if self.len == 0 {
             return f(&[]);
         }
-        // SAFETY: by the claim the bytes are readable and nobody writes there meanwhile.
+        // SAFETY: by the claim the bytes are readable; that nobody writes there meanwhile is the rule above (`user`).
         f(unsafe { std::slice::from_raw_parts(self.base as *const u8, self.len) })
     }
 
@@ -208,7 +208,7 @@ impl Mem {
     /// Bytes that may be touched.
     #[must_use]
     pub fn reach(&self) -> usize {
-        (self.hi - self.lo) as usize
+        self.hi.wrapping_sub(self.lo) as usize
     }
 
     /// Whether this is memory of our own of which there is no other clone. Only of use where clones are dropped and asked
@@ -247,11 +247,12 @@ impl Mem {
     #[must_use]
     #[inline(always)]
     pub fn covers(&self, offset: i64, len: usize) -> bool {
+        // A length without a place among signed numbers is longer than all that is claimed.
+        let signed = len as i64;
         len == 0
-            || (offset >= self.lo
-                && offset
-                    .checked_add(len as i64)
-                    .is_some_and(|end| end <= self.hi))
+            || (signed > 0
+                && offset >= self.lo
+                && offset.checked_add(signed).is_some_and(|end| end <= self.hi))
     }
 
     /// The same claim with the base moved by `by` bytes.
@@ -361,7 +362,9 @@ impl Mem {
                     // SAFETY: `strided` checked the first and the last block, all others lie
                     // between them; `out` stays inside `to`, whose length is block * count.
                     unsafe {
-                        let from = base.offset(i as isize * stride as isize).cast::<$t>();
+                        let from = base
+                            .wrapping_offset(i as isize * stride as isize)
+                            .cast::<$t>();
                         out.cast::<$t>().write_unaligned(from.read_unaligned());
                         out = out.add(size_of::<$t>());
                     }
@@ -376,7 +379,11 @@ impl Mem {
                 for i in 0..count {
                     // SAFETY: as above.
                     unsafe {
-                        std::ptr::copy(base.offset(i as isize * stride as isize), out, block);
+                        std::ptr::copy(
+                            base.wrapping_offset(i as isize * stride as isize),
+                            out,
+                            block,
+                        );
                         out = out.add(block);
                     }
                 }
@@ -439,7 +446,7 @@ impl Mem {
     ) -> impl Fn(i64) -> *mut u8 {
         let words = offsets.len();
         assert!(
-            matches!(size, 4 | 8 | 16) && bytes == size * words,
+            matches!(size, 4 | 8 | 16) && Some(bytes) == size.checked_mul(words),
             "{words} words of {size} bytes, {bytes} bytes"
         );
         let last = self.reach().checked_sub(size);
@@ -468,7 +475,9 @@ impl Mem {
                 for i in 0..count {
                     // SAFETY: as in `gather`.
                     unsafe {
-                        let to = base.offset(i as isize * stride as isize).cast::<$t>();
+                        let to = base
+                            .wrapping_offset(i as isize * stride as isize)
+                            .cast::<$t>();
                         to.write_unaligned(next.cast::<$t>().read_unaligned());
                         next = next.add(size_of::<$t>());
                     }
@@ -483,7 +492,11 @@ impl Mem {
                 for i in 0..count {
                     // SAFETY: as in `gather`.
                     unsafe {
-                        std::ptr::copy(next, base.offset(i as isize * stride as isize), block);
+                        std::ptr::copy(
+                            next,
+                            base.wrapping_offset(i as isize * stride as isize),
+                            block,
+                        );
                         next = next.add(block);
                     }
                 }
@@ -501,8 +514,7 @@ impl Mem {
             return f(&[]);
         }
         let from = self.at(offset, len);
-        // SAFETY: `at` checked the range against the claim; by the claim nobody writes there
-        // meanwhile.
+        // SAFETY: `at` checked the range against the claim; that nobody writes there meanwhile is the rule above (`user`).
         f(unsafe { std::slice::from_raw_parts(from, len) })
     }
 
@@ -516,7 +528,7 @@ impl Mem {
             return f(&mut []);
         }
         let at = self.at(offset, len);
-        // SAFETY: as in `with_bytes`; by the claim nobody else accesses the bytes meanwhile.
+        // SAFETY: as in `with_bytes`; that nobody else accesses the bytes meanwhile is the same rule.
         f(unsafe { std::slice::from_raw_parts_mut(at, len) })
     }
 
@@ -569,7 +581,8 @@ impl Mem {
         stride: i64,
         packed: usize,
     ) -> *mut u8 {
-        assert_eq!(packed, block * count, "packed length of a strided copy");
+        let all = block.checked_mul(count);
+        assert_eq!(all, Some(packed), "packed length of a strided copy");
         if count == 0 {
             return self.base as *mut u8;
         }

@@ -11,7 +11,7 @@ use crate::owner::OwnerLock;
 use crate::waits::WaitList;
 
 /// The version of everything that lies in the segment. A changed layout gets a new version.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 
 /// `MARGAY` and the format's version in the last byte.
 pub const MAGIC: u64 = u64::from_ne_bytes([b'M', b'A', b'R', b'G', b'A', b'Y', 0, VERSION]);
@@ -85,6 +85,8 @@ pub(crate) struct RankCell {
     /// The name of the current or last library call, NUL-padded.
     pub(crate) call: [AtomicU64; 4],
     pub(crate) notes: [NoteSlot; NOTES],
+    /// Heap offset of the rank's [transfer cells](crate::transfer), 0 before the first.
+    pub(crate) transfer: AtomicU64,
     pub(crate) waits: Line<WaitList>,
 }
 
@@ -284,7 +286,7 @@ mod tests {
     #[test]
     fn header_and_cell_are_as_drawn() {
         assert_eq!(size_of::<Header>(), 704);
-        assert_eq!(MAGIC.to_ne_bytes(), *b"MARGAY\0\x05");
+        assert_eq!(MAGIC.to_ne_bytes(), *b"MARGAY\0\x06");
         let header = [
             (offset_of!(Header, magic), 0),
             (offset_of!(Header, ranks), 8),
@@ -319,6 +321,7 @@ mod tests {
             (offset_of!(NoteSlot, words), 4),
             (offset_of!(NoteSlot, offset), 8),
             (size_of::<NoteSlot>(), 16),
+            (offset_of!(RankCell, transfer), 184),
             (offset_of!(RankCell, waits), 192),
         ];
         assert_eq!(cell.map(|(is, _)| is), cell.map(|(_, drawn)| drawn));

@@ -76,12 +76,17 @@ pub struct Cells {
 unsafe impl Send for Cells {}
 
 impl Cells {
-    /// Makes a rank's cells in the heap. None when the heap's address space is used up.
+    /// Makes the cells of `rank` in the heap. None when the heap's address space is used up.
+    ///
+    /// # Panics
+    /// When `rank` is not in the job.
     #[must_use]
-    pub fn create(segment: &Arc<Segment>) -> Option<Cells> {
+    pub fn create(segment: &Arc<Segment>, rank: u32) -> Option<Cells> {
         let bytes = size_of::<[Cell; CELLS]>() as u64;
         let offset = segment.heap_alloc(bytes)?;
         let cells = segment.heap_at(offset, bytes, 128)?.cast();
+        let known = &segment.cell(rank).transfer;
+        known.store(offset, Ordering::Release);
         Some(Cells {
             segment: segment.clone(),
             offset,
@@ -117,13 +122,23 @@ impl Cells {
     }
 }
 
-/// A peer's cell by the heap offset that it told. None when there is no room for a cell.
+/// A cell of the rank `of` by the heap offset that it told. None when it has none there: whatever the number is, what is not a
+/// cell is not taken for one.
 #[must_use]
-pub fn at(segment: &Segment, offset: u64) -> Option<&Cell> {
-    let cell = segment.heap_at(offset, size_of::<Cell>() as u64, 128)?;
-    // SAFETY: inside the heap, aligned (checked); consists of atomics.
-    Some(unsafe { cell.cast::<Cell>().as_ref() })
+pub fn at(segment: &Segment, of: u32, offset: u64) -> Option<&Cell> {
+    if of >= segment.ranks() {
+        return None;
+    }
+    let first = segment.cell(of).transfer.load(Ordering::Acquire);
+    let within = offset.checked_sub(first).filter(|_| first != 0)?;
+    let is_one = within < size_of::<[Cell; CELLS]>() as u64 && within.is_multiple_of(CELL_BYTES);
+    let cell = segment.heap_at(offset, CELL_BYTES, 128)?;
+    // SAFETY: inside the heap, aligned (checked), where `Cells::create` has made cells, which consist of atomics; nothing else is made
+    // there, since the heap only grows.
+    is_one.then(|| unsafe { cell.cast::<Cell>().as_ref() })
 }
+
+const CELL_BYTES: u64 = size_of::<Cell>() as u64;
 
 impl Cell {
     /// Receiver: enters where the data goes; from now on both sides may copy.
@@ -249,6 +264,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_cell_of_the_rank_is_not_taken_for_one() {
+        let segment = Arc::new(crate::segment::tests::small(2));
+        let other = segment.heap_alloc(1 << 12).unwrap();
+        assert!(at(&segment, 1, other).is_none(), "it has none");
+        let cells = Cells::create(&segment, 1).unwrap();
+        let (_, offset) = cells.offer(|_| false).unwrap();
+        assert!(at(&segment, 1, offset).is_some());
+        assert!(at(&segment, 0, offset).is_none(), "another rank's");
+        assert!(at(&segment, 2, offset).is_none(), "no rank");
+        let end = offset + size_of::<[Cell; CELLS]>() as u64;
+        for wrong in [other, offset - 128, offset + 64, end, 0, u64::MAX] {
+            assert!(at(&segment, 1, wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn parts_are_claimed_once_and_cells_come_back() {
         let segment = Arc::new(
             Segment::create(Sizes {
@@ -258,9 +289,9 @@ mod tests {
             })
             .unwrap(),
         );
-        let cells = Cells::create(&segment).unwrap();
+        let cells = Cells::create(&segment, 0).unwrap();
         let (index, offset) = cells.offer(|_| false).unwrap();
-        let theirs = at(&segment, offset).unwrap();
+        let theirs = at(&segment, 0, offset).unwrap();
         assert!(cells.get(index).target().is_none());
         theirs.accept(
             Target {

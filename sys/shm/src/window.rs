@@ -52,8 +52,11 @@ impl Block {
     /// Bytes of a block for `ranks`.
     #[must_use]
     pub fn bytes(ranks: u32) -> u64 {
-        let n = u64::from(ranks);
-        size_of::<Head>() as u64 + n * size_of::<Target>() as u64 + 8 * n * n + 4 * n * (n + 1)
+        let n = u128::from(ranks);
+        let (head, target) = (size_of::<Head>() as u128, size_of::<Target>() as u128);
+        // More than 64 bits hold is more than any arena has.
+        let bytes = head + n * target + 8 * n * n + 4 * n * (n + 1);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
     /// Makes the zeroed memory at `offset` of the arena of `owner` a block, and views it. None when it
@@ -353,7 +356,7 @@ impl Table {
         };
         let mut found = at(address)?;
         while !found.covers(address, bytes) {
-            found = found.joined(&at(found.address + found.bytes)?)?;
+            found = found.joined(&at(found.address.checked_add(found.bytes)?)?)?;
         }
         Some(found)
     }
@@ -376,10 +379,14 @@ impl Attached {
     /// This and the piece that begins where it ends, as one piece.
     #[must_use]
     pub fn joined(&self, next: &Attached) -> Option<Attached> {
-        let behind = |(owner, offset)| (owner, offset + self.bytes);
-        let place = self.place.filter(|&p| next.place == Some(behind(p)));
-        (next.address == self.address + self.bytes).then_some(Attached {
-            bytes: self.bytes + next.bytes,
+        // Checked: the words of a table may hold anything.
+        let behind = |(owner, offset): (u32, u64)| Some((owner, offset.checked_add(self.bytes)?));
+        let place = self
+            .place
+            .filter(|&p| next.place.is_some() && next.place == behind(p));
+        let bytes = self.bytes.checked_add(next.bytes)?;
+        (self.address.checked_add(self.bytes) == Some(next.address)).then_some(Attached {
+            bytes,
             place,
             ..*self
         })
@@ -514,6 +521,8 @@ mod tests {
         let peer = Arc::new(Segment::join(segment.fd().try_clone_to_owned().unwrap()).unwrap());
         let b = Block::open(&peer, 1, offset, 3).unwrap();
         assert!(Block::open(&peer, 1, offset, 2).is_none());
+        assert!(Block::create(&peer, 1, offset, u32::MAX).is_none());
+        assert!(Block::create(&peer, 1, u64::MAX - 127, 1).is_none());
         a.posted(2, 1).store(7, Ordering::Release);
         a.completed(2, 1).store(8, Ordering::Release);
         assert_eq!(b.posted(2, 1).load(Ordering::Acquire), 7);

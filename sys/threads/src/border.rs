@@ -73,33 +73,40 @@ impl Here {
     /// See [`inside`].
     #[inline]
     pub(crate) fn inside<R>(&self, f: impl FnOnce() -> R) -> R {
-        struct Back<'h>(&'h Here);
+        struct Back<'h>(Option<&'h Here>);
         impl Drop for Back<'_> {
+            #[inline]
             fn drop(&mut self) {
-                self.0.leave();
+                if let Some(here) = self.0 {
+                    here.leave();
+                }
             }
         }
-        if self.is_inside.get() {
-            return f();
+        let crosses = !self.is_inside.get();
+        if crosses {
+            self.enter();
         }
-        self.enter();
-        let _back = Back(self);
+        let _back = Back(crosses.then_some(self));
+        // Called in one place, so that the compiler has a reason to inline it.
         f()
     }
 
     #[inline]
     fn outside<R>(&self, f: impl FnOnce() -> R) -> R {
-        struct Back<'h>(&'h Here);
+        struct Back<'h>(Option<&'h Here>);
         impl Drop for Back<'_> {
+            #[inline]
             fn drop(&mut self) {
-                self.0.enter();
+                if let Some(here) = self.0 {
+                    here.enter();
+                }
             }
         }
-        if !self.is_inside.get() {
-            return f();
+        let crosses = self.is_inside.get();
+        if crosses {
+            self.leave();
         }
-        self.leave();
-        let _back = Back(self);
+        let _back = Back(crosses.then_some(self));
         f()
     }
 }

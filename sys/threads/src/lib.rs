@@ -9,6 +9,7 @@
 //! | [`tls_block`] | sets of thread-local variables that a stack takes on |
 //! | [`static_ref`] | shared references to what is never freed, boxes that are handed over |
 //! | [`outlined`] | functions and data into which a compiler outlines OpenMP constructs |
+//! | [`reduction_table`] | tables by which a compiler registers reductions of tasks |
 //! | [`task_block`] | memory of tasks whose arguments the program writes itself |
 //! | [`border`] | on which side a stack is: in the program, or in the runtime that it calls |
 //! | [`caller`] | where a program called the library, and from where that calls the program |
@@ -42,6 +43,9 @@ pub mod job;
 pub mod outlined;
 #[cfg(not(loom))]
 pub mod preempt;
+#[cfg(all(test, loom))]
+mod protocols;
+pub mod reduction_table;
 pub mod shelf;
 pub mod sleepers;
 #[cfg(not(loom))]

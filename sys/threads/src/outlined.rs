@@ -33,7 +33,7 @@ impl<'c> Outlined<'c> {
     ///
     /// # Safety
     /// As long as `'c` lasts, `body(data)` may be called by any thread, as often and by as many at a time as the construct
-    /// says. The runtime to which this is given for a parallel region may [post](Posted) it: then so it is until that has
+    /// says, and no exception leaves it, as OpenMP asks. The runtime to which this is given for a parallel region may [post](Posted) it: then so it is until that has
     /// joined the members of the region, which alone run what is posted.
     #[must_use]
     pub unsafe fn new(body: unsafe extern "C-unwind" fn(*mut c_void), data: *mut c_void) -> Self {
@@ -90,6 +90,13 @@ unsafe fn call_for_tool(
 
 /// A place for an [`Outlined`] that one thread posts, again and again, and others read. Posting what is there already, as a loop around a
 /// construct does, costs no locked instruction. A sequence lock: the version is odd while the two words are written.
+///
+/// Why nothing posted runs when its construct is over, which no type says: members of a region alone run it, each with a number
+/// that was [claimed](crate::claims::Claims::claim) since the region was opened, or as the first. The poster opens the region after it has posted,
+/// and joins it before it returns: it waits until all numbers but its own have been counted as gone, or has run all by itself. A member is counted
+/// after its body and its tasks are over, and each number is claimed once. So when the join ends nobody is between a claim and the count, nobody
+/// can claim before the region is opened again, and before that something else is posted. To take it down at the join would cost
+/// each region the two stores and the locked instruction that posting what is there already saves.
 #[derive(Debug, Default)]
 pub struct Posted {
     version: AtomicU64,
@@ -509,61 +516,6 @@ unsafe fn copy_words(from: *const u8, to: *mut u8, size: usize) {
     } else {
         // SAFETY: by the caller's promise.
         unsafe { ptr::copy_nonoverlapping(from, to, size) };
-    }
-}
-
-/// A table of words in the program's memory whose layout compiler and runtime agree on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Table(*mut usize);
-
-// SAFETY: by the promise of `claim`.
-unsafe impl Send for Table {}
-// SAFETY: as above.
-unsafe impl Sync for Table {}
-
-impl Table {
-    /// Takes the program's word.
-    ///
-    /// # Safety
-    /// As long as the construct lasts to which the table belongs, it can be read and written as its layout says, and so can
-    /// the tables to which it refers. Nobody else writes there.
-    #[must_use]
-    pub unsafe fn claim(at: *mut usize) -> Table {
-        Table(at)
-    }
-
-    /// The word at `index`.
-    #[inline]
-    #[must_use]
-    pub fn get(self, index: usize) -> usize {
-        // SAFETY: by the promise of `claim`.
-        unsafe { self.0.add(index).read() }
-    }
-
-    /// Writes the word at `index`.
-    #[inline]
-    pub fn set(self, index: usize, word: usize) {
-        // SAFETY: by the promise of `claim`.
-        unsafe { self.0.add(index).write(word) }
-    }
-
-    /// The table to which the word at `index` refers.
-    #[must_use]
-    pub fn follow(self, index: usize) -> Option<Table> {
-        let at = self.get(index) as *mut usize;
-        (!at.is_null()).then_some(Table(at))
-    }
-
-    /// Its address.
-    #[must_use]
-    pub fn address(self) -> usize {
-        self.0 as usize
-    }
-
-    /// The table from its word `index` on.
-    #[must_use]
-    pub fn tail(self, index: usize) -> Table {
-        Table(self.0.wrapping_add(index))
     }
 }
 

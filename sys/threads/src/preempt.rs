@@ -28,6 +28,7 @@ mod calls;
 mod observe;
 mod registers;
 mod text;
+mod yields;
 
 pub use observe::{ObservedThread, SeenCall};
 
@@ -52,6 +53,8 @@ pub enum Reason {
     Timer,
     /// An observer has [interrupted](ObservedThread::interrupt) it.
     Observer,
+    /// It has called `sched_yield` itself, after [`refresh`] has found the call.
+    Call,
 }
 
 /// Called on a thread that was interrupted. Returns whether it has something else to run.
@@ -83,7 +86,6 @@ pub fn enable(tick: Tick) -> bool {
     if text::is_program((on_signal as *const ()).addr()) {
         return false;
     }
-    text::refresh();
     let handler = Handler {
         sched_yield: sched_yield_text(),
         tick,
@@ -117,10 +119,10 @@ pub fn is_enabled() -> bool {
     HANDLER.get().is_some()
 }
 
-/// Finds out what the program has loaded since. Not in a handler.
+/// Finds out what the program has loaded since, and has its calls of `sched_yield` come to the runtime. Not in a handler.
 pub fn refresh() {
-    if is_enabled() {
-        text::refresh();
+    if is_enabled() && text::refresh() {
+        yields::redirect();
     }
 }
 
@@ -176,8 +178,7 @@ const SCHED_YIELD_BYTES: usize = 12;
 
 /// The begin of `sched_yield`, if it is what the library of a known system has: `mov $24, %eax; syscall` or `mov x8, #124; svc #0`.
 fn sched_yield_text() -> std::ops::Range<usize> {
-    // SAFETY: the name ends with a zero byte.
-    let begin = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"sched_yield".as_ptr()) };
+    let begin = yields::system_yield();
     if begin.is_null() {
         return 0..0;
     }

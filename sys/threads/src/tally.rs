@@ -157,7 +157,8 @@ impl Count {
     #[inline]
     pub fn add(&self, here: &Home) {
         if here.number == self.home {
-            self.home_added.raise();
+            // SAFETY: this is the home thread, as the number says.
+            unsafe { self.home_added.raise() };
         } else {
             self.others_added.fetch_add(1, Ordering::SeqCst);
         }
@@ -171,7 +172,8 @@ impl Count {
     #[inline]
     pub unsafe fn finish(&self, here: &Home) -> Option<u32> {
         let before = if here.number == self.home {
-            self.home_finished.raise();
+            // SAFETY: as in `add`.
+            unsafe { self.home_finished.raise() };
             self.others_finished.load(Ordering::SeqCst)
         } else {
             self.others_finished.fetch_add(1, Ordering::SeqCst)
@@ -189,9 +191,12 @@ impl Count {
             "a count is read by the thread that made it"
         );
         let finished = self.others_finished.load(Ordering::SeqCst);
-        let finished = finished.wrapping_add(self.home_finished.get());
+        // SAFETY: this is the home thread (checked).
+        let (home_finished, home_added) =
+            unsafe { (self.home_finished.get(), self.home_added.get()) };
+        let finished = finished.wrapping_add(home_finished);
         let added = self.others_added.load(Ordering::SeqCst);
-        let added = added.wrapping_add(self.home_added.get());
+        let added = added.wrapping_add(home_added);
         (finished ^ added) & COUNT_MASK == 0
     }
 
@@ -228,14 +233,18 @@ impl HomeCell {
         HomeCell(Cell::new(0))
     }
 
+    /// # Safety
+    /// This is the home thread.
     #[inline]
-    fn get(&self) -> u64 {
-        // SAFETY: this is the home thread, which the callers have been shown.
+    unsafe fn get(&self) -> u64 {
+        // SAFETY: by the caller's promise nobody else is here.
         self.0.with(|value| unsafe { *value })
     }
 
+    /// # Safety
+    /// This is the home thread.
     #[inline]
-    fn raise(&self) {
+    unsafe fn raise(&self) {
         // SAFETY: as above.
         self.0
             .with_mut(|value| unsafe { *value = (*value).wrapping_add(1) });

@@ -218,6 +218,21 @@ static void spin(int in_library, int yields)
 static void spinning(void) { spin(0, 0); }
 static void spinning_with_yield(void) { spin(0, 1); }
 static void spinning_in_library(void) { spin(1, 0); }
+
+/* The members take turns, many times: as OpenBLAS's threads do within one product. */
+static void turns_in_library(void)
+{
+	int rounds = 80000 / members;
+	turn_word = 0;
+#pragma omp parallel num_threads(members)
+	for (int round = 0; round < rounds; round++) {
+		int mine = round * members + omp_get_thread_num();
+		spin_in_library(&turn_word, mine, 1);
+		turn_word = mine + 1;
+	}
+	CHECK(turn_word == rounds * members);
+}
+
 static void spinning_in_library_with_yield(void) { spin(1, 1); }
 
 static void sleeping(void)
@@ -478,6 +493,7 @@ static const struct {
 	{"spinning_with_yield", spinning_with_yield},
 	{"spinning_in_library", spinning_in_library},
 	{"spinning_in_library_with_yield", spinning_in_library_with_yield},
+	{"turns_in_library", turns_in_library},
 	{"sleeping", sleeping},
 	{"pipes", pipes},
 	{"pipes_with_poll", pipes_with_poll},

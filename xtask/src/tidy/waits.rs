@@ -175,6 +175,10 @@ const PLACES: &[(&str, &str)] = &[
         "recognizes a program that waits in `sched_yield`; waits for nothing itself",
     ),
     (
+        "sys/threads/src/preempt/yields.rs",
+        "the program's own calls of `sched_yield`, where no other member has a turn",
+    ),
+    (
         "sys/threads/src/preempt/calls.rs",
         "a member that waits in the kernel rests between two turns while the others of its thread wait, too",
     ),

@@ -5,14 +5,14 @@ pub mod runtime;
 pub mod table;
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use margay_bench_common::mpi::Installation;
 use margay_bench_common::page::progress_bar;
 use margay_bench_common::process::{self, BackgroundLoad};
 use margay_bench_common::statistics::median;
-use margay_cli_bench_options::ThreadsOptions;
+use margay_cli_bench_options::{Chapter, ThreadsOptions};
 
 use crate::install;
 use crate::lines::{self, Figure, Reported};
@@ -26,19 +26,49 @@ use runtime::{Runtime, busy};
 /// When this program stands in no installed tree or the background load does not compile. What fails later is in the report.
 pub fn measure(options: &ThreadsOptions) -> Result<Report> {
     let ours = install::ours()?;
-    let mut report = Report::new(Suite::Threads, options.quick);
-    let (runtimes, missing) = runtime::find(ours.prefix(), &options.with);
+    let suite = match options.chapter {
+        Chapter::Constructs => Suite::Threads,
+        Chapter::Kernels => Suite::Kernels,
+    };
+    let mut report = Report::new(suite, options.quick);
+    let names = match options.chapter {
+        Chapter::Kernels if options.with.is_empty() => {
+            runtime::OF_KERNELS.map(str::to_owned).to_vec()
+        }
+        _ => options.with.clone(),
+    };
+    let (runtimes, missing) = runtime::find(ours.prefix(), &names);
     report.left_out = missing;
     let busy_program = busy(&install::sources(&ours))?;
     let cores = report.host.cores;
-    let units = plan::units(&options.only, &options.threads, cores, options.quick);
-    let repetitions = |unit: &plan::Unit| unit.repetitions(options.quick);
-    let runs: usize = units.iter().map(repetitions).sum();
-    let bar = progress_bar(runs * runtimes.len());
-    for unit in &units {
-        let mut measured: Vec<Option<Result<Run>>> = runtimes.iter().map(|_| None).collect();
-        for _ in 0..repetitions(unit) {
-            for (runtime, run) in runtimes.iter().zip(&mut measured) {
+    let units = plan::units(options, cores);
+    if units.is_empty() {
+        let names: Vec<String> = options.only.iter().map(|kernel| kernel.name()).collect();
+        bail!(
+            "--only {}: no kernel of this chapter; name the other one, `margay bench threads kernels` or `constructs`",
+            names.join(",")
+        );
+    }
+    let times: Vec<usize> = units.iter().map(|u| u.repetitions(options)).collect();
+    let bar = progress_bar(times.iter().sum::<usize>() * runtimes.len());
+    let mut measured: Vec<Vec<Option<Result<Run>>>> = units
+        .iter()
+        .map(|_| runtimes.iter().map(|_| None).collect())
+        .collect();
+    let limit = Duration::from_secs(60 * u64::from(options.limit));
+    let started = Instant::now();
+    let mut skipped = Vec::new();
+    // Repetitions of a unit are far from each other: the machine changes in seconds. Runtimes are measured in turn, close together.
+    for repetition in 0..times.iter().copied().max().unwrap_or(0) {
+        for ((unit, measured), times) in units.iter().zip(&mut measured).zip(&times) {
+            if repetition >= *times {
+                continue;
+            }
+            if started.elapsed() > limit {
+                skipped.push(format!("{} (repetition {})", unit.label(), repetition + 1));
+                continue;
+            }
+            for (runtime, run) in runtimes.iter().zip(measured) {
                 bar.set_message(format!("{}: {}", runtime.name, unit.label()));
                 if runtime.measures(unit) {
                     let another = one(unit, runtime, &ours, &busy_program, cores);
@@ -51,6 +81,16 @@ pub fn measure(options: &ThreadsOptions) -> Result<Report> {
                 bar.inc(1);
             }
         }
+    }
+    if let Some(first) = skipped.first() {
+        report.left_out.push(format!(
+            "{} of {} runs: the limit of {} minutes was reached before {first}; --limit sets another",
+            skipped.len(),
+            times.iter().sum::<usize>(),
+            options.limit
+        ));
+    }
+    for (unit, measured) in units.iter().zip(measured) {
         for (runtime, run) in runtimes.iter().zip(measured) {
             if let Some(run) = run {
                 report.add(&format!("{} ({})", unit.label(), runtime.name), run);
@@ -76,8 +116,7 @@ fn one(
     let mut command = process::bounded(plan::LIMIT_S);
     runtime.prepare(&mut command, unit.threads)?;
     command.arg(program).args(&arguments);
-    let beside = if unit.contended { cores } else { 0 };
-    let load = BackgroundLoad::start(busy_program, beside, plan::LIMIT_S)?;
+    let load = BackgroundLoad::start(busy_program, unit.beside(cores), plan::LIMIT_S)?;
     let started = Instant::now();
     let output = process::run(&mut command, true)?;
     let seconds = started.elapsed().as_secs_f64();
@@ -89,6 +128,7 @@ fn one(
         program: unit.kernel.name(),
         threads: Some(unit.threads),
         contended: unit.contended,
+        busy: unit.busy.filter(|busy| *busy > 0),
         implementation: runtime.name.to_owned(),
         arguments: arguments.join(" "),
         seconds,
@@ -105,12 +145,20 @@ fn merged(mut before: Run, after: Run) -> Run {
     before
 }
 
-/// Makes one figure of those of all repetitions: the median and the largest noise; of the longest round the longest of all.
+/// Makes one figure of those of all repetitions: the median and the largest noise, also that between the repetitions; of the
+/// longest round the longest of all. What has been wrong once has no figure.
 fn settle(run: &mut Run) {
     let all = std::mem::take(&mut run.reported);
+    let is_wrong = |name: &str| {
+        let failed = all.checks.iter().filter(|check| !check.passed);
+        failed.into_iter().any(|check| {
+            let rest = name.strip_prefix(check.name.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    };
     let mut names: Vec<&str> = Vec::new();
     for figure in &all.figures {
-        if !names.contains(&figure.name.as_str()) {
+        if !names.contains(&figure.name.as_str()) && !is_wrong(&figure.name) {
             names.push(&figure.name);
         }
     }
@@ -127,7 +175,9 @@ fn settle(run: &mut Run) {
             name: (*name).to_owned(),
             unit: same[0].unit.clone(),
             value,
-            noise: noises.reduce(f64::max),
+            noise: noises
+                .reduce(f64::max)
+                .map(|noise| noise.max(between(&values, value))),
         }
     });
     run.reported = Reported {
@@ -136,6 +186,15 @@ fn settle(run: &mut Run) {
         checks: all.checks.clone(),
         notes: all.notes.clone(),
     };
+}
+
+/// The median distance of several repetitions from their median, in percent of it, as a standard deviation: see `suite_noise`.
+fn between(values: &[f64], middle: f64) -> f64 {
+    if values.len() < 2 || middle <= 0.0 {
+        return 0.0;
+    }
+    let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    148.26 * median(&distances) / middle
 }
 
 #[cfg(test)]
@@ -157,8 +216,27 @@ mod tests {
         settle(&mut all);
         assert_eq!(all.figure("flat"), Some(2.0));
         assert_eq!(all.figure("flat.max"), Some(50.0));
-        assert_eq!(all.reported.figures[0].noise, Some(3.0));
+        let noise = all.reported.figures[0].noise.unwrap();
+        assert!((noise - 74.13).abs() < 0.01, "that between them: {noise}");
         assert_eq!(all.reported.figures.len(), 2);
         assert_eq!(all.reported.checks.len(), 3);
+    }
+
+    #[test]
+    fn what_was_wrong_once_is_no_time() {
+        let run = |text: &str| Run {
+            reported: lines::parse(&format!("library none\n{text}")).unwrap(),
+            ..Run::default()
+        };
+        let figures = "check lu passed 0 0\nfigure lu us 1 1\nfigure lu.max us 2 -\ncheck lulu passed 0 0\nfigure lulu us 3 1";
+        let mut all = merged(run(figures), run("check lu failed 7 0"));
+        settle(&mut all);
+        let names: Vec<&str> = all
+            .reported
+            .figures
+            .iter()
+            .map(|f| f.name.as_str())
+            .collect();
+        assert_eq!(names, ["lulu"]);
     }
 }

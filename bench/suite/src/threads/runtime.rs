@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use margay_bench_common::mpi::OURS;
 use margay_bench_common::process::{bounded, run_quietly};
 pub use margay_cli_bench_options::RUNTIMES as NAMES;
-use margay_cli_bench_options::ThreadKernel as Kernel;
+use margay_cli_bench_options::{Chapter, ThreadKernel as Kernel};
 
 use super::plan::Unit;
 use crate::install::{OPTIMIZED, cache, cached, key};
@@ -22,6 +22,16 @@ const PASSIVE: &str = "-passive";
 
 /// OpenMP's programs compiled without it.
 pub const SEQUENTIAL: &str = "sequential";
+
+/// The runtimes of kernels: those that run what gcc has compiled once, so that they differ in nothing but the library.
+pub const OF_KERNELS: [&str; 6] = [
+    OURS,
+    "libgomp",
+    "libgomp-passive",
+    "libomp",
+    "libomp-passive",
+    SEQUENTIAL,
+];
 
 /// The compilers; OpenMP's programs need those whose code calls libgomp.
 const CC: &str = "gcc";
@@ -125,11 +135,15 @@ impl Runtime {
         }
     }
 
-    /// Whether the unit says something about this runtime: one thread has nothing to fork, and is all that sequential ones have.
+    /// Whether the unit says something about this runtime: one thread has nothing to fork, and is all that sequential ones have; kernels
+    /// are run by [`OF_KERNELS`].
     pub fn measures(&self, unit: &Unit) -> bool {
+        let is_kernel = unit.kernel.chapter() == Chapter::Kernels;
         match self.form {
+            Form::Sequential if is_kernel => unit.threads == 1 && !unit.contended,
             Form::Sequential => unit.threads == 1 && unit.kernel != Kernel::Fork,
-            _ => true,
+            Form::Tbb | Form::Iml(_) | Form::Clang(_) => !is_kernel,
+            Form::OpenMp => true,
         }
     }
 
@@ -319,6 +333,7 @@ mod tests {
     #[test]
     fn the_names_that_are_special_can_be_chosen() {
         assert_eq!(NAMES[0], OURS);
+        assert!(OF_KERNELS.iter().all(|name| NAMES.contains(name)));
         assert!(NAMES.contains(&IML) && NAMES.contains(&SEQUENTIAL));
     }
 

@@ -5,12 +5,18 @@ use std::fmt::Write as _;
 use margay_bench_common::mpi::OURS;
 use margay_bench_common::page::{empty_table, significant, to_the_right};
 
+use super::plan::load_label;
 use super::runtime::{IML, NAMES, SEQUENTIAL};
 use crate::lines::Figure;
 use crate::report::{DIGITS, Report, Run};
 
 /// What the names of longest rounds end with.
 pub const MAXIMUM: &str = ".max";
+
+/// Values whose noise is above this many percent are marked ...
+const NOISY_PERCENT: f64 = 20.0;
+/// ... with this.
+const NOISY: &str = "~";
 
 /// What the names of parts of the processor end with.
 const PROCESSOR: &str = ".cpu-wall";
@@ -35,6 +41,8 @@ pub struct Row {
     pub threads: usize,
     /// Whether others contended.
     pub contended: bool,
+    /// How many others, see [`Run::busy`].
+    pub busy: Option<usize>,
 }
 
 /// Returns every line, in the order of the runs.
@@ -48,6 +56,7 @@ pub fn rows(report: &Report) -> Vec<Row> {
                 unit: figure.unit.clone(),
                 threads: run.threads.unwrap_or(1),
                 contended: run.contended,
+                busy: run.busy,
             };
             let derived = figure.name.ends_with(MAXIMUM) || figure.name.ends_with(PROCESSOR);
             if !derived && !rows.contains(&row) {
@@ -59,16 +68,42 @@ pub fn rows(report: &Report) -> Vec<Row> {
 }
 
 impl Row {
-    /// Returns the value of a runtime, of the figure whose name ends with `ending`.
-    pub fn value(&self, report: &Report, runtime: &str, ending: &str) -> Option<f64> {
+    /// Returns the figure of a runtime whose name ends with `ending`.
+    fn figure<'a>(&self, report: &'a Report, runtime: &str, ending: &str) -> Option<&'a Figure> {
         let fits = |run: &&Run| {
             run.program == self.program
                 && run.implementation == runtime
                 && run.threads == Some(self.threads)
                 && run.contended == self.contended
+                && run.busy == self.busy
         };
         let run = report.runs.iter().find(fits)?;
-        run.figure(&format!("{}{ending}", self.figure))
+        let name = format!("{}{ending}", self.figure);
+        run.reported
+            .figures
+            .iter()
+            .find(|figure| figure.name == name)
+    }
+
+    /// Returns the value of that figure.
+    pub fn value(&self, report: &Report, runtime: &str, ending: &str) -> Option<f64> {
+        Some(self.figure(report, runtime, ending)?.value)
+    }
+
+    /// Returns the value as text, marked when it is noisy.
+    fn text(&self, report: &Report, runtime: &str, ending: &str) -> String {
+        self.figure(report, runtime, ending)
+            .map_or("-".into(), |figure| {
+                let is_noisy = figure.noise.is_some_and(|noise| noise > NOISY_PERCENT);
+                let mark = if is_noisy { NOISY } else { "" };
+                format!("{mark}{}", significant(figure.value, DIGITS))
+            })
+    }
+
+    /// The size of teams and what ran beside.
+    pub fn size(&self) -> String {
+        let load = load_label(self.contended, self.busy);
+        format!("{}{load}", self.threads).replace(", contended", " contended")
     }
 
     /// Returns a runtime's median over what the sequential program would take on as many cores as
@@ -77,6 +112,7 @@ impl Row {
         let alone = Self {
             threads: 1,
             contended: false,
+            busy: None,
             ..self.clone()
         };
         let sequential = alone.value(report, SEQUENTIAL, "")?;
@@ -102,9 +138,9 @@ impl Row {
 pub fn derive(report: &Report) -> Vec<Figure> {
     let mut derived = Vec::new();
     for row in rows(report) {
-        let contended = if row.contended { ", contended" } else { "" };
+        let load = load_label(row.contended, row.busy);
         let what = format!(
-            "{} {}, {} threads{contended}",
+            "{} {}, {} threads{load}",
             row.program, row.figure, row.threads
         );
         for name in [OURS, IML] {
@@ -154,22 +190,13 @@ pub fn tables(report: &Report, markdown: bool) -> String {
         let mut table = empty_table(markdown);
         table.set_header(&head);
         for row in &rows {
-            let contended = if row.contended { " contended" } else { "" };
             let unit = if compared {
                 row.unit.clone()
             } else {
                 "cpu/wall".into()
             };
-            let mut cells = vec![
-                row.program.clone(),
-                row.figure.clone(),
-                format!("{}{contended}", row.threads),
-                unit,
-            ];
-            cells.extend(names.iter().map(|name| {
-                row.value(report, name, ending)
-                    .map_or("-".into(), |value| significant(value, DIGITS))
-            }));
+            let mut cells = vec![row.program.clone(), row.figure.clone(), row.size(), unit];
+            cells.extend(names.iter().map(|name| row.text(report, name, ending)));
             cells.extend(ratios.iter().map(|name| {
                 row.ratio(report, name, ending)
                     .map_or(String::new(), |ratio| format!("{ratio:.2}"))
@@ -183,6 +210,9 @@ pub fn tables(report: &Report, markdown: bool) -> String {
         to_the_right(&mut table, 4..head.len());
         let (before, after) = if markdown { ("## ", "\n") } else { ("", "") };
         let _ = write!(text, "{before}{title}\n{after}{table}\n\n");
+    }
+    if text.contains(NOISY) {
+        let _ = writeln!(text, "{NOISY}: noise above {NOISY_PERCENT} %");
     }
     text.trim_end().to_owned()
 }
@@ -245,6 +275,14 @@ pub(crate) mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        assert!(!text.contains(NOISY), "{text}");
+        let mut noisy = report.clone();
+        noisy.runs[0].reported.figures[0].noise = Some(30.0);
+        let text = tables(&noisy, false);
+        assert!(
+            text.contains("~0.500") && text.ends_with("~: noise above 20 %"),
+            "{text}"
+        );
         assert!(tables(&report, true).starts_with("## Median of the rounds\n\n|"));
     }
 }

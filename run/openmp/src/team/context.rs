@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use margay_core_openmp::tools::Sync;
 use margay_sys_os::thread_end;
 use margay_sys_threads::inspect::Wait;
-use margay_sys_threads::outlined::{Outlined, Table};
+use margay_sys_threads::outlined::Outlined;
+use margay_sys_threads::reduction_table::ReductionTable;
 use margay_sys_threads::slot;
 
 use super::wait::{TaskFilter, TaskThief};
@@ -167,7 +168,7 @@ impl Context {
         body: Outlined<'_>,
         request: Request,
         share: Option<Loop>,
-        table: Option<Table>,
+        table: Option<ReductionTable<'_>>,
     ) -> u32 {
         let size = self.resolve(request);
         let site = body.site();
@@ -240,12 +241,13 @@ impl Context {
         size: u32,
         request: Request,
         share: Option<Loop>,
-        table: Option<Table>,
+        table: Option<ReductionTable<'_>>,
     ) -> &'static Team {
         let team = Team::get(self.runtime(), size, Some(self.local()));
         let reductions = table.map(|table| {
+            let first = table.address();
             let made = Reductions::new(table, size, None, None);
-            self.runtime().reductions.insert(table, &made);
+            self.runtime().reductions.insert(first, &made);
             made
         });
         let start = &team.start;

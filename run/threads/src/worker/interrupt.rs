@@ -22,8 +22,9 @@ impl Worker {
         self.pool.watch.start();
     }
 
-    /// The running fiber has been interrupted in the program: lets others run if it is their turn.
-    /// Returns whether there is something else to run.
+    /// The running fiber has been interrupted in the program, or calls `sched_yield`: lets others run
+    /// if it is their turn. Returns whether it should yield, spin or wait again for their sake, and
+    /// not in the kernel.
     pub fn interrupted(&self, how: Interrupted, reason: Reason) -> bool {
         let is_yielding = &self.own.watched.is_yielding;
         match (how, reason) {
@@ -41,6 +42,13 @@ impl Worker {
                 }
             }
             (Interrupted::Yielding, Reason::Observer) => self.yield_now(),
+            (Interrupted::Yielding | Interrupted::Computing, Reason::Call) => {
+                if !self.has_other_work() {
+                    return false;
+                }
+                self.replace_waiting();
+                return !self.slices.borrow_mut().kernel_has_turn();
+            }
             (Interrupted::Waiting, _) => self.replace_waiting(),
         }
         self.has_other_work()

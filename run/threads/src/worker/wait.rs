@@ -15,6 +15,14 @@ const SPINS: u32 = 40;
 /// that is in vain, as on one core, they do not spin at all for a while.
 const BRIEF_NS: u64 = 10_000;
 
+/// Between the first two attempts of a fiber that attempts rarely: the next ones are twice as far apart each, ...
+const FIRST_INTERVAL_NS: u64 = 100;
+/// ... up to this. In between the other core does a dozen short things, and a long one ends at most this much
+/// unnoticed.
+const LAST_INTERVAL_NS: u64 = 1_500;
+/// When attempts have failed for so long the fiber looks all the time, so that it gets its turn.
+const RARELY_NS: u64 = 60_000;
+
 impl Worker {
     /// Suspends the running fiber until [`wake`](Self::wake) is called with its
     /// [`fiber_id`](Self::fiber_id); the worker runs other work meanwhile. May return without a
@@ -180,6 +188,50 @@ impl Worker {
                 cpu::pause();
             }
             now = self.now_ns();
+        }
+        false
+    }
+
+    /// Attempts what fails while another core holds something, at growing intervals and not for long, as long as
+    /// [`spin_until`](Self::spin_until) would spin. Between attempts the other core keeps the cache line: it mostly
+    /// wants the same again. Returns whether an attempt has succeeded.
+    pub fn attempt_rarely(&self, attempt: &impl Fn() -> bool) -> bool {
+        let spin_ns = self.spin_ns();
+        let is_contended = spin_ns == 0;
+        if is_contended && !self.may_spin_briefly() {
+            return false;
+        }
+        let most_ns = if is_contended { BRIEF_NS } else { spin_ns };
+        let has_succeeded = self.attempt_until(self.now_ns() + most_ns.min(RARELY_NS), attempt);
+        if is_contended {
+            self.idle.brief.record(has_succeeded);
+        }
+        has_succeeded
+    }
+
+    fn attempt_until(&self, until_ns: u64, attempt: &impl Fn() -> bool) -> bool {
+        let mut now = self.now_ns();
+        let mut scan_at = now + SCAN_NS;
+        let mut interval_ns = FIRST_INTERVAL_NS;
+        while now < until_ns {
+            let next = now + interval_ns;
+            interval_ns = (interval_ns * 2).min(LAST_INTERVAL_NS);
+            while now < next {
+                if self.has_other_work() {
+                    return false;
+                }
+                cpu::pause();
+                now = self.now_ns();
+            }
+            if attempt() {
+                return true;
+            }
+            if now >= scan_at {
+                if self.sees_work(false) {
+                    return false;
+                }
+                scan_at = now + SCAN_NS;
+            }
         }
         false
     }

@@ -14,6 +14,29 @@ fn owned_memory_is_read_and_written() {
 }
 
 #[test]
+fn lengths_beyond_63_bits_are_not_covered() {
+    let m = Mem::owned(8).shifted(4);
+    assert!(m.covers(-4, 8) && m.covers(4, 0) && !m.covers(4, 1) && !m.covers(-5, 1));
+    for len in [usize::MAX, usize::MAX - 3, 1 << 63, (1 << 63) + 1] {
+        assert!(
+            [-4, 0, 4, i64::MIN, i64::MAX]
+                .iter()
+                .all(|&at| !m.covers(at, len))
+        );
+    }
+    // SAFETY: nothing is accessed.
+    let all = unsafe { Mem::claim(std::ptr::null_mut(), i64::MIN, i64::MAX) };
+    assert!(all.covers(i64::MIN, i64::MAX as usize) && !all.covers(i64::MIN, usize::MAX));
+}
+
+#[test]
+#[should_panic(expected = "packed length")]
+fn blocks_whose_lengths_together_overflow_are_refused() {
+    let m = Mem::owned(8);
+    m.gather(0, 1 << 32, 1 << 32, 0, &mut []);
+}
+
+#[test]
 fn operands_are_apart_or_one_is_a_copy() {
     let m = Mem::from_vec((1..=6).collect());
     let add = |to: &mut [u8], from: &[u8]| to.iter_mut().zip(from).for_each(|(t, f)| *t += f);

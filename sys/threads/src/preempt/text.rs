@@ -26,15 +26,12 @@ const LEFT_ALONE: [&[u8]; 9] = [
     b"san.so",
 ];
 
-struct Search {
+struct Search<'f> {
     /// Addresses in objects that are left alone.
     left_alone: [usize; 2],
-    loaded: u64,
-    /// The loader's count is all that is asked for.
-    counts_only: bool,
-    ranges: Vec<(usize, usize)>,
     /// The first object is the program.
     is_first: bool,
+    found: &'f mut dyn FnMut(&libc::dl_phdr_info),
 }
 
 /// What is loaded now. It is never freed: a handler may be in it.
@@ -45,14 +42,56 @@ pub(super) fn current() -> Option<&'static Text> {
     TEXT.get(Ordering::Acquire)
 }
 
-/// Looks up what is loaded, unless that is known.
-pub(super) fn refresh() {
-    let loaded = search(true).loaded;
-    if current().is_none_or(|text| text.loaded != loaded) {
-        let Search { loaded, ranges, .. } = search(false);
+/// Looks up what is loaded. Returns whether there may be something new.
+pub(super) fn refresh() -> bool {
+    let loaded = loaded();
+    let is_new = current().is_none_or(|text| text.loaded != loaded);
+    if is_new {
+        let mut ranges = Vec::new();
+        for_each_interruptible(&mut |object| {
+            // SAFETY: the loader's entry is valid.
+            ranges.extend(unsafe { ranges_of(object) });
+        });
         let text = Box::leak(Box::new(Text { loaded, ranges }));
         TEXT.set(Some(text), Ordering::Release);
     }
+    is_new
+}
+
+/// The loader's count of objects that it has loaded.
+fn loaded() -> u64 {
+    unsafe extern "C" fn first(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        loaded: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader passes a valid entry, and what was given to it.
+        unsafe { *loaded.cast() = (*info).dlpi_adds };
+        1
+    }
+    let mut loaded = 0_u64;
+    // SAFETY: the callback keeps to the types, and `loaded` outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut loaded).cast()) };
+    loaded
+}
+
+/// Calls `found` with each object in which threads may be interrupted. Nothing is loaded or unloaded meanwhile.
+pub(super) fn for_each_interruptible(found: &mut dyn FnMut(&libc::dl_phdr_info)) {
+    // SAFETY: the name ends with a zero byte.
+    let allocator = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
+    let mut search = Search {
+        left_alone: [allocator.addr(), (refresh as *const ()).addr()],
+        is_first: true,
+        found,
+    };
+    // SAFETY: the callback keeps to the types, and `search` outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut search).cast()) };
+}
+
+/// Whether an instruction is of this object.
+pub(super) fn is_of(object: &libc::dl_phdr_info, at: usize) -> bool {
+    // SAFETY: the loader's entry is valid.
+    contains(&unsafe { ranges_of(object) }, at)
 }
 
 /// Whether this is code of the program itself.
@@ -76,51 +115,27 @@ fn contains(ranges: &[(usize, usize)], at: usize) -> bool {
         .any(|&(begin, end)| (begin..end).contains(&at))
 }
 
-fn search(counts_only: bool) -> Search {
-    // SAFETY: the name ends with a zero byte.
-    let allocator = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
-    let mut search = Search {
-        left_alone: [allocator.addr(), (refresh as *const ()).addr()],
-        loaded: 0,
-        counts_only,
-        ranges: Vec::new(),
-        is_first: true,
-    };
-    // SAFETY: the callback keeps to the types, and `search` outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut search).cast()) };
-    search
-}
-
 unsafe extern "C" fn each(
     info: *mut libc::dl_phdr_info,
     _size: usize,
     search: *mut c_void,
 ) -> c_int {
     // SAFETY: the loader passes a valid entry, and what was given to it.
-    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
-    search.loaded = info.dlpi_adds;
-    if search.counts_only {
-        return 1;
-    }
+    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search<'_>>()) };
     let is_program = std::mem::replace(&mut search.is_first, false);
-    // SAFETY: as above.
-    let ranges = unsafe { ranges_of(info) };
-    if is_program {
-        search.ranges.extend(ranges);
-        return 0;
-    }
     let name = if info.dlpi_name.is_null() {
         &[]
     } else {
         // SAFETY: a text that a zero byte ends.
         unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes()
     };
-    let is_left_alone = LEFT_ALONE
-        .iter()
-        .any(|other| name.windows(other.len()).any(|part| part == *other))
-        || search.left_alone.iter().any(|&at| contains(&ranges, at));
+    let is_left_alone = !is_program
+        && (LEFT_ALONE
+            .iter()
+            .any(|other| name.windows(other.len()).any(|part| part == *other))
+            || search.left_alone.iter().any(|&at| is_of(info, at)));
     if !is_left_alone {
-        search.ranges.extend(ranges);
+        (search.found)(info);
     }
     0
 }
