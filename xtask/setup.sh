@@ -73,6 +73,8 @@ test) needs gfortran have gfortran ;;
 *) wants gfortran have gfortran ;;
 esac
 case $purpose in
+# The README compiles MLP's programs by it.
+demo) wants pkg-config have pkg-config ;;
 test)
     needs g++ have c++
     needs cmake have cmake

@@ -1,5 +1,5 @@
-/* mpi_ext.h - Margay's extensions of the standard: recovery from the death of processes, under the names of the User Level
- * Failure Mitigation proposal.
+/* mpi_ext.h - Margay's extensions of the standard, whose names begin with MPIX_. Those for recovery from the death of processes
+ * have the names of the User Level Failure Mitigation proposal. Extensions have no Fortran bindings.
  *
  * Printed by `cargo xtask header` from abi/mpi and run/mpi; change those, not this file.
  */
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Defined when this extension exists. */
+/* Defined when recovery from the death of processes exists. */
 #define MPIX_HAVE_FTMPI 1
 
 /* Error classes of the recovery from failures; beside the standard's, and those of MPICH. */

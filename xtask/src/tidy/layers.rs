@@ -1,12 +1,13 @@
 //! Dependencies point one way: `abi, cli -> run, svc, job -> fs, net -> sys`, and anybody may use `core`. Within `run` they
-//! do, too: `mpi, nx, mpl -> engine` and `openmp, iml -> threads`, and within `sys`, `job` and `bench`.
+//! do, too: `mpi, nx, mpl -> engine` and `openmp -> threads`, and within `sys`, `job` and `bench`. Every crate is in the
+//! workspace, or nobody would build it, check it or apply these rules to it.
 
 use std::path::Path;
 
 use cargo_metadata::{DependencyKind, Metadata, TargetKind};
 
-use super::Finding;
 use super::rust::SYSTEM_CRATES;
+use super::{File, Finding};
 
 /// A crate of the workspace, as far as the rules ask.
 #[derive(Clone, Debug)]
@@ -49,8 +50,17 @@ const LAYERS: [(&str, &[&str]); 9] = [
 
 const DRIVERS: [&str; 3] = ["tests", "bench", "xtask"];
 
+/// The crate whose commands work also while the product does not compile: these rules, for one.
+const INDEPENDENT: &str = "xtask";
+
+/// Workspaces of their own: manifest and why.
+const OTHER_WORKSPACES: [(&str, &str); 1] = [(
+    "tests/fuzz/Cargo.toml",
+    "all of it is compiled with the fuzzer's instrumentation; `make fuzz` builds it",
+)];
+
 /// What each crate of a layer with rooms may use of that layer. In these layers a crate that is not in the table may use none.
-const ROOMS: [(&str, &[&str]); 21] = [
+const ROOMS: [(&str, &[&str]); 20] = [
     ("sys/os", &[]),
     ("sys/shm", &["sys/os"]),
     ("sys/threads", &["sys/os"]),
@@ -64,7 +74,6 @@ const ROOMS: [(&str, &[&str]); 21] = [
     ("run/mpl", &["run/engine", "run/mpi"]),
     ("run/threads", &[]),
     ("run/openmp", &["run/threads"]),
-    ("run/iml", &["run/threads"]),
     ("run/mlp", &[]),
     ("job/registry", &[]),
     ("job/observe", &["job/registry"]),
@@ -167,6 +176,15 @@ pub fn check(crates: &[Crate]) -> Vec<Finding> {
                 );
                 findings.push(Finding::new(&from.manifest, 0, what));
             }
+            if from.folder() == INDEPENDENT && !DRIVERS.contains(&to.layer()) {
+                let what = format!(
+                    "{INDEPENDENT} depends on {} ({}): no command, tidy above all, shall need a product that compiles; make a \
+                     crate in {INDEPENDENT}/ that the command runs",
+                    to.name,
+                    to.folder()
+                );
+                findings.push(Finding::new(&from.manifest, 0, what));
+            }
             if !right {
                 let what = format!(
                     "{} ({}) depends on {} ({}); the direction is abi, cli -> run, svc, job -> fs, net -> sys, and all may use core",
@@ -180,6 +198,20 @@ pub fn check(crates: &[Crate]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Checks that every crate is in the workspace.
+pub fn check_members(crates: &[Crate], files: &[File]) -> Vec<Finding> {
+    files
+        .iter()
+        .filter(|file| file.path.ends_with("/Cargo.toml"))
+        .filter(|file| !crates.iter().any(|each| each.manifest == file.path))
+        .filter(|file| !OTHER_WORKSPACES.iter().any(|(path, _)| *path == file.path))
+        .map(|file| {
+            let what = "is in no workspace, so nobody builds or checks it: name it in `members` of the root's Cargo.toml";
+            Finding::new(&file.path, 0, what)
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -290,7 +322,6 @@ mod tests {
             ("run/threads", "openmp"),
             ("run/openmp", "engine"),
             ("run/openmp", "objects"),
-            ("run/iml", "openmp"),
             ("run/mlp", "threads"),
             // Nothing says what a crate may use that is not in the table.
             ("run/other", "engine"),
@@ -311,11 +342,44 @@ mod tests {
             ("run/dynamic", "objects"),
             ("run/mpl", "engine"),
             ("run/mpl", "objects"),
-            ("run/iml", "threads"),
         ] {
             let crates = house(part("x", folder, &[dependency]));
             assert_eq!(check(&crates), vec![], "{folder} -> {dependency}");
         }
+    }
+
+    #[test]
+    fn a_crate_in_no_workspace_is_found() {
+        let file = |path: &str| File {
+            path: path.into(),
+            text: Some(String::new()),
+            executable: false,
+        };
+        let files = [
+            "Cargo.toml",
+            "sys/os/Cargo.toml",
+            "svc/agent/Cargo.toml",
+            "svc/agent/src/lib.rs",
+            "svc/other/Cargo.toml",
+            "tests/fuzz/Cargo.toml",
+        ]
+        .map(file);
+        let crates = house(part("x", "net/x", &[]));
+        let findings = check_members(&crates, &files);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].path, "svc/other/Cargo.toml");
+        assert!(findings[0].what.contains("in no workspace"));
+    }
+
+    #[test]
+    fn the_projects_commands_do_not_link_the_product() {
+        let findings = check(&house(part("xtask", "xtask", &["objects", "clap"])));
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].what.contains("xtask depends on objects"));
+        assert_eq!(
+            check(&house(part("docs", "xtask/docs", &["objects"]))),
+            vec![]
+        );
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! | --- | --- |
 //! | [`registry`] | which code may touch the registry in the shared segment; all other code asks `Peers` |
 //! | [`rust`] | where unsafe code and system calls may stand, what is left open, tests that are switched off |
-//! | [`layers`] | the direction in which crates depend on each other |
+//! | [`layers`] | the direction in which crates depend on each other; every crate is in the workspace |
+//! | [`pure`] | `core/` reads no clock and asks no operating system |
+//! | [`fuzz`] | every fuzz target is run |
 //! | [`map`] | the README's map names what is there |
 //! | [`size`] | the length of functions and files, the number of a struct's fields |
 //! | [`statics`] | state hangs off values: no mutable statics |
@@ -18,9 +20,11 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use ignore::WalkBuilder;
 
+pub mod fuzz;
 pub mod layers;
 pub mod links;
 pub mod map;
+pub mod pure;
 pub mod registry;
 pub mod rust;
 pub mod size;
@@ -82,6 +86,8 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
         .exec()?;
     let crates = layers::crates(&metadata, root);
     let mut findings = layers::check(&crates);
+    findings.extend(layers::check_members(&crates, &files));
+    findings.extend(fuzz::check(&files));
     findings.extend(map::check(&files));
     findings.extend(statics::check(&files));
     findings.extend(links::check(&files));
@@ -91,7 +97,9 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
         findings.extend(size::check(file));
         findings.extend(registry::check(file));
         if file.path.ends_with(".rs") {
-            findings.extend(rust::check(&file.path, file.text.as_deref().unwrap_or("")));
+            let text = file.text.as_deref().unwrap_or("");
+            findings.extend(rust::check(&file.path, text));
+            findings.extend(pure::check(&file.path, text));
         }
     }
     for root_file in crates.iter().flat_map(|each| &each.roots) {

@@ -1,8 +1,13 @@
 //! Prints the lists in `docs/mpi.md` from the table of variables (`run/mpi/src/tool/table.rs`): what stands between a line
 //! `<!-- begin NAME: ... -->` and the next `<!-- end -->`.
+//!
+//! `cargo xtask docs` runs this program. It is a crate of its own because it links the table and with it the product: the other
+//! commands, `cargo xtask tidy` above all, work when the product does not compile.
+#![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::process::ExitCode;
 
 use margay_run_mpi::constants::tools::*;
 use margay_run_mpi::tool::environment::ENVIRONMENT;
@@ -10,11 +15,34 @@ use margay_run_mpi::tool::table::*;
 
 const GUIDE: &str = "docs/mpi.md";
 
+fn main() -> ExitCode {
+    let check = match std::env::args().nth(1).as_deref() {
+        None => false,
+        Some("--check") => true,
+        Some(other) => {
+            eprintln!("xtask-docs: '{other}' is no option; it takes --check only");
+            return ExitCode::FAILURE;
+        }
+    };
+    match run(workspace(), check) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask-docs: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root folder of the workspace.
+fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
 /// Writes the guide; with `check` only compares it.
 ///
 /// # Errors
 /// When it cannot be read or written, names a list that there is not, or, with `check`, is out of date.
-pub fn run(root: &Path, check: bool) -> Result<(), String> {
+fn run(root: &Path, check: bool) -> Result<(), String> {
     let file = root.join(GUIDE);
     let old = std::fs::read_to_string(&file).map_err(|e| format!("cannot read {GUIDE}: {e}"))?;
     let new = fill(&old)?;
@@ -31,7 +59,7 @@ pub fn run(root: &Path, check: bool) -> Result<(), String> {
 ///
 /// # Errors
 /// When a list is not known or does not end.
-pub fn fill(text: &str) -> Result<String, String> {
+fn fill(text: &str) -> Result<String, String> {
     let mut new = String::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -164,12 +192,13 @@ fn environment() -> String {
 mod tests {
     use std::collections::BTreeSet;
 
+    use xtask::tidy;
+
     use super::*;
-    use crate::tidy;
 
     #[test]
     fn the_guide_is_up_to_date() {
-        run(crate::workspace(), true).unwrap();
+        run(workspace(), true).unwrap();
     }
 
     #[test]
@@ -198,7 +227,7 @@ mod tests {
             .chain(ENVIRONMENT.iter().map(|e| e.name))
             .collect();
         let name = regex::Regex::new("\"((?:MARGAY|MP)_[A-Z_]+)\"").unwrap();
-        for file in tidy::files(crate::workspace()).unwrap() {
+        for file in tidy::files(workspace()).unwrap() {
             let Some(text) = file.text.filter(|_| file.path.ends_with(".rs")) else {
                 continue;
             };
