@@ -118,7 +118,7 @@ pub fn gather(pid: u32, pieces: &[Piece], to: &mut [u8]) -> io::Result<()> {
 /// The reverse of [`gather`]: distributes `from` over pieces of another process.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 ///
 /// # Panics
 /// When the lengths do not fit.
@@ -158,7 +158,7 @@ pub fn read_pairs(pid: u32, pairs: &[Pair], to: &Mem) -> io::Result<()> {
 /// The reverse of [`read_pairs`], to another process.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 ///
 /// # Panics
 /// When `from` does not cover a piece.
