@@ -129,9 +129,13 @@ unsafe fn redirect_in(object: &libc::dl_phdr_info, from: usize, to: usize) {
     if dynamic.names == 0 || dynamic.symbols == 0 {
         return;
     }
+    // SAFETY: no arguments to be valid.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    // What the loader makes read-only: whole pages, so that the last one, which is shared with data, stays as it is.
     let sealed = find(libc::PT_GNU_RELRO).map_or(0..0, |header| {
         let begin = base + header.p_vaddr as usize;
-        begin..begin + header.p_memsz as usize
+        let end = begin + header.p_memsz as usize;
+        begin & !(page - 1)..end & !(page - 1)
     });
     for (at, bytes) in dynamic.relocations {
         if at == 0 {
@@ -167,24 +171,22 @@ unsafe fn redirect_in(object: &libc::dl_phdr_info, from: usize, to: usize) {
             if now != from && !text::is_of(object, now) {
                 continue;
             }
-            with_page_writable(word, sealed.contains(&word), || {
-                slot.store(to, Ordering::Relaxed);
-            });
+            let write = || slot.store(to, Ordering::Relaxed);
+            if sealed.contains(&word) {
+                with_page_writable(word & !(page - 1), page, write);
+            } else {
+                write();
+            }
         }
     }
 }
 
-/// Runs `write` with the page of `word` writable, if `is_sealed` says that the loader has taken that away.
-fn with_page_writable(word: usize, is_sealed: bool, write: impl FnOnce()) {
-    if !is_sealed {
-        return write();
-    }
-    // SAFETY: no arguments to be valid.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let begin = std::ptr::with_exposed_provenance_mut::<c_void>(word & !(page - 1));
+/// Runs `write` with a page writable that is read-only before and after; not at all where the system refuses that.
+fn with_page_writable(page: usize, bytes: usize, write: impl FnOnce()) {
+    let begin = std::ptr::with_exposed_provenance_mut::<c_void>(page);
     let protect = |how| {
-        // SAFETY: the page belongs to a loaded object, and was only read before and after.
-        unsafe { libc::mprotect(begin, page, how) == 0 }
+        // SAFETY: the page belongs to a loaded object, whose words stay readable.
+        unsafe { libc::mprotect(begin, bytes, how) == 0 }
     };
     if protect(libc::PROT_READ | libc::PROT_WRITE) {
         write();
