@@ -13,7 +13,7 @@ use margay_sys_shm::segment::ENV_PARENT;
 
 use crate::call::{
     Model, current, enter, is_finalized, is_initialized, leave_world, mpi, opened, outside, raise,
-    write_line,
+    refuse_in_child, write_line,
 };
 use crate::types::*;
 use crate::user::{ArgvPlace, Buf, Place, TextOut};
@@ -191,6 +191,7 @@ mpi! {
 
 fn initialize(name: &'static str, level: c_int) -> c_int {
     if is_initialized() {
+    refuse_in_child(name);
         eprintln!("{name}: MPI was initialized before; it can be initialized once");
         if let Some(mpi) = current() {
             mpi.abort(MPI_ERR_OTHER);

@@ -135,6 +135,13 @@ pub fn at_exit(call: extern "C" fn(i32, *mut c_void)) -> bool {
 }
 
 /// Waits until a child has ended, whichever it is: its process id, and how it ended.
+/// Has a function called in each child that a later `fork` makes of this process, before `fork` returns there. Not in a child
+/// that executes another program without a copy of this one (`vfork`, `posix_spawn`). Returns whether there was room for it.
+pub fn in_forked_children(call: extern "C" fn()) -> bool {
+    // SAFETY: the function stays, since libraries of this kind are not unloaded.
+    unsafe { libc::pthread_atfork(None, None, Some(call)) == 0 }
+}
+
 ///
 /// # Errors
 /// When there are no children.
