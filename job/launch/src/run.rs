@@ -393,7 +393,10 @@ impl<'a> Launcher<'a> {
             && ordered.spools(rank)
         {
             if let Err(error) = ordered.keep(rank, bytes) {
-                let text = format!("cannot keep the output of rank {rank} for later: {error}");
+                let text = format!(
+                    "-output ordered: cannot keep the output of rank {rank} for later: {error}; set \
+                     TMPDIR to a folder with room, or use -output label"
+                );
                 self.complain(&text, 1);
                 self.kill();
             }

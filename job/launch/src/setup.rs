@@ -148,6 +148,8 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
     let input::Inputs {
         ranks: inputs,
         pump,
+    // A write beyond the limit of file size (ulimit -f) fails with a reason instead of a death.
+    SignalSet::of(&[signal::SIGXFSZ]).block();
     } = input::inputs(job.stdin, ranks).map_err(|e| descriptors(ranks, &e))?;
     let mut sinks = sinks(job).map_err(|e| descriptors(ranks, &e))?;
     let (streams, outputs) = streams(job, ranks, &mut sinks).map_err(|e| descriptors(ranks, &e))?;
