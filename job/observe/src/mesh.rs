@@ -10,8 +10,11 @@ use margay_sys_os::clock::now_ns;
 use margay_sys_os::process::ProcessFacts;
 use serde::Serialize;
 
-use crate::state;
+use crate::state::{self, Activity};
 use crate::waits::{Doing, describe};
+
+/// For how long the ranks of a new job are taken for starting. A program without MPI never says that it has started.
+const STARTING_S: f64 = 1.0;
 
 /// A job that is running. The field names are those of `margay mesh --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,6 +35,9 @@ pub struct JobView {
     pub deadlocks: Vec<Vec<u32>>,
     /// Its ranks, in order.
     pub rank: Vec<RankView>,
+    /// A look a little later may tell more: its ranks are being started, or have waited for too short a time.
+    #[serde(skip)]
+    pub is_unsettled: bool,
 }
 
 /// One rank.
@@ -65,6 +71,10 @@ pub enum State {
     Starting,
     /// It runs its own code, or makes progress in the library.
     Computing,
+    /// It is in its own code and uses no CPU.
+    Outside,
+    /// Its process is stopped, by a signal or a debugger.
+    Stopped,
     /// It waits in the library.
     Waiting,
     /// It has called finalize, or its process has ended.
@@ -131,6 +141,7 @@ fn view(peers: &dyn Peers, now_ns: u64, mut percent: impl FnMut(u32, f64, f64) -
     let job = peers.facts();
     let running_s = now_ns.saturating_sub(job.started_ns) as f64 * 1e-9;
     let analysis = state::analysis(peers, now_ns);
+    let mut is_starting = false;
     let rank = (0..peers.size())
         .map(|rank| {
             let identity = peers.identity(rank);
@@ -140,10 +151,10 @@ fn view(peers: &dyn Peers, now_ns: u64, mut percent: impl FnMut(u32, f64, f64) -
                 .flatten();
             let cpu_s = facts.map_or(0.0, |f| f.cpu_seconds);
             let call = peers.call(rank);
+            let cpu_percent = facts.map_or(0.0, |_| percent(pid, cpu_s, running_s));
             let (state, waiting) = match state::doing(peers, rank, now_ns) {
                 Doing::Finished => (State::Finished, None),
-                Doing::Running if peers.phase(rank) == Phase::Starting => (State::Starting, None),
-                Doing::Running => (State::Computing, None),
+                Doing::Running => (running(peers, rank, cpu_percent), None),
                 Doing::Waiting(waits) => {
                     let (w, since_s) = waits.first();
                     let view = WaitView {
@@ -163,6 +174,7 @@ fn view(peers: &dyn Peers, now_ns: u64, mut percent: impl FnMut(u32, f64, f64) -
                     (State::Waiting, Some(view))
                 }
             };
+            is_starting |= state == State::Starting;
             RankView {
                 rank,
                 pid,
@@ -172,7 +184,7 @@ fn view(peers: &dyn Peers, now_ns: u64, mut percent: impl FnMut(u32, f64, f64) -
                 call,
                 waiting,
                 cpu_s,
-                cpu_percent: facts.map_or(0.0, |_| percent(pid, cpu_s, running_s)),
+                cpu_percent,
             }
         })
         .collect();
@@ -185,6 +197,17 @@ fn view(peers: &dyn Peers, now_ns: u64, mut percent: impl FnMut(u32, f64, f64) -
         findings: analysis.lines(),
         deadlocks: analysis.cycles,
         rank,
+        is_unsettled: is_starting && running_s < STARTING_S || state::is_unsettled(peers, now_ns),
+    }
+}
+
+/// The state of a rank that does not wait in the library.
+fn running(peers: &dyn Peers, rank: u32, cpu_percent: f64) -> State {
+    match Activity::of(peers.identity(rank).pid) {
+        Activity::Stopped => State::Stopped,
+        _ if peers.phase(rank) == Phase::Starting => State::Starting,
+        Activity::Asleep if cpu_percent < 1.0 => State::Outside,
+        _ => State::Computing,
     }
 }
 
@@ -254,6 +277,13 @@ mod tests {
         );
         assert_eq!(job.deadlocks, [[0, 1]]);
         assert_eq!(job.findings, ["deadlock: 0 → 1 → 0"]);
+        assert!(!job.is_unsettled);
+        // When the waits were younger nothing could be said yet, and nothing is waited for when a rank goes on.
+        assert!(state::is_unsettled(&*peers, long_ago + 100_000_000));
+        peers.set_phase(2, Phase::Running);
+        segment.registry().set_exited(2, false);
+        assert!(!state::is_unsettled(&*peers, long_ago + 3_000_000_000));
+        segment.registry().set_exited(2, true);
         assert_eq!(job.rank[0].state, State::Waiting);
         assert_eq!(job.rank[2].state, State::Finished);
         let wait = job.rank[1].waiting.as_ref().unwrap();
