@@ -2,6 +2,7 @@
 
 use std::ffi::{c_double, c_int};
 
+use margay_core_registry::call_name;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::info::MPI_INFO_NULL;
 use margay_run_mpi::constants::limit::*;
@@ -190,10 +191,11 @@ mpi! {
 }
 
 fn initialize(name: &'static str, level: c_int) -> c_int {
-    if is_initialized() {
     refuse_in_child(name);
+    if is_initialized() {
         eprintln!("{name}: MPI was initialized before; it can be initialized once");
         if let Some(mpi) = current() {
+            mpi.note_call(&call_name(name));
             mpi.abort(MPI_ERR_OTHER);
         }
         std::process::exit(MPI_ERR_OTHER);
@@ -201,6 +203,8 @@ fn initialize(name: &'static str, level: c_int) -> c_int {
     let mpi = opened(name);
     // SAFETY: by asking for this level the program promises how many of its threads call at the same time.
     unsafe { enter(mpi, Model::World, level) };
+    // So that the report of a later death says where the program was.
+    mpi.note_call(&call_name(name));
     if let Ok(port) = std::env::var(ENV_PARENT)
         && let Err(error) = mpi.dynamic().connect_parent(&port)
     {

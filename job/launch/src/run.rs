@@ -242,6 +242,13 @@ impl<'a> Launcher<'a> {
                 } else if self.verdict.passed().is_some() && signal != signal::SIGHUP {
                     self.kill();
                 } else {
+                    if signal != signal::SIGHUP {
+                        // The user may have lost patience with it.
+                        let text = report::deadlock(&self.job.launcher, &*self.peers);
+                        if !text.is_empty() {
+                            self.say(&text);
+                        }
+                    }
                     self.verdict.signal_passed(signal);
                     self.ending.from_outside = true;
                     self.guard.tell(Command::Signal(signal));
