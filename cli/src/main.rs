@@ -52,7 +52,13 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
                 .map(|segment| parse(command.clone(), segment))
                 .collect::<Result<Vec<_>, ExitCode>>()
         })
-        .and_then(|segments| options::job(name, segments).map_err(|text| told(name, &text, 2)));
+        .and_then(|segments| {
+            let limit = std::env::var_os(options::ENV_TIMEOUT);
+            let limit = limit.map(|text| text.to_string_lossy().into_owned());
+            options::job(name, segments)
+                .and_then(|job| options::with_time_limit(job, limit.as_deref()))
+                .map_err(|text| told(name, &text, 2))
+        });
     launch(name, job)
 }
 

@@ -7,7 +7,7 @@ use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
 use margay_sys_os::signal;
 
-use crate::plan::Job;
+use crate::plan::{Job, TimeLimit};
 use crate::verdict::{Cause, Failure};
 
 /// Returns the name of this machine, without asking anybody.
@@ -127,9 +127,12 @@ pub fn deadlock(launcher: &str, peers: &dyn Peers) -> String {
 
 /// Returns the report of a job whose time is over: where the ranks are, and which waits for which.
 #[must_use]
-pub fn timeout(launcher: &str, seconds: f64, peers: &dyn Peers) -> String {
+pub fn timeout(job: &Job, peers: &dyn Peers) -> String {
+    let launcher = &job.launcher;
+    let TimeLimit { time, from } = job.timeout.unwrap_or_default();
+    let seconds = time.as_secs_f64();
     let mut text = format!(
-        "{launcher}: the job's time limit of {seconds} s is over (-timeout); it has been ended\n"
+        "{launcher}: the job's time limit of {seconds} s is over ({from}); it has been ended\n"
     );
     let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
     let now_ns = now_ns();
