@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
 fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
     let command = options::run_command(name);
     let job = classic::segments(&command, arguments)
-        .map_err(|text| told(name, &text, 2))
+        .map_err(|text| told(name, &format!("{text}; see {name} --help"), 2))
         .and_then(|segments| {
             segments
                 .into_iter()
@@ -100,7 +101,10 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
             return live::show("margay markers", Markers::default(), &options);
         }
         Subcommand::Bench(_) => return told("margay bench", &bench::run(&arguments[1..]), 1),
-        Subcommand::Omp(options) => omp::run(&options),
+        Subcommand::Omp(options) => {
+            let failed = omp::run(&options);
+            return told("margay", &failed.text, failed.status);
+        }
         Subcommand::Threads(options) => threads_view::show(&options),
         Subcommand::Fortran(options) => fortran::build(&options),
         Subcommand::Completions { shell, command } => pages::completions(shell, &command),
@@ -139,11 +143,21 @@ fn parse_with<T: FromArgMatches>(
         .try_get_matches_from(words)
         .and_then(|matches| T::from_arg_matches(&matches));
     parsed.map_err(|error| {
+        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            let _ = error.print();
+            return ExitCode::from(2);
+        }
         if error.use_stderr() {
             return told(&name, &text(&error), 2);
         }
-        let _ = error.print();
-        ExitCode::SUCCESS
+        match error.print().and_then(|()| std::io::stdout().flush()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => told(
+                &name,
+                &format!("cannot print: {error}; send the standard output elsewhere"),
+                1,
+            ),
+        }
     })
 }
 
