@@ -130,6 +130,7 @@ mod tests {
                 rank(2, State::Outside, None),
             ],
             is_unsettled: false,
+            unsettled_since: None,
         };
         let lines = table(&[job]);
         assert_eq!(lines[0], "job 77: a.out [2J");

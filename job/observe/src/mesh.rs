@@ -38,6 +38,9 @@ pub struct JobView {
     /// A look a little later may tell more: its ranks are being started, or have waited for too short a time.
     #[serde(skip)]
     pub is_unsettled: bool,
+    /// When the youngest wait began that was too short to tell.
+    #[serde(skip)]
+    pub unsettled_since: Option<u64>,
 }
 
 /// One rank.
@@ -105,6 +108,8 @@ pub struct Mesh {
     jobs: Jobs,
     /// CPU seconds of each process at the last sample.
     last: HashMap<u32, (f64, Instant)>,
+    /// Of each job, when the youngest wait began that was too short to tell at the last sample.
+    unsettled: HashMap<u64, u64>,
 }
 
 impl Mesh {
@@ -113,7 +118,7 @@ impl Mesh {
     pub fn look(&mut self) -> Vec<JobView> {
         let now = Instant::now();
         let mut next = HashMap::new();
-        let jobs = self
+        let mut jobs: Vec<JobView> = self
             .jobs
             .look()
             .into_iter()
@@ -133,6 +138,13 @@ impl Mesh {
             })
             .collect();
         self.last = next;
+        // Ranks that go on wait for something else at each sample.
+        for job in &mut jobs {
+            let before = self.unsettled.get(&job.job).copied();
+            job.is_unsettled |= before.is_some() && before == job.unsettled_since;
+        }
+        let unsettled = (jobs.iter()).filter_map(|job| Some((job.job, job.unsettled_since?)));
+        self.unsettled = unsettled.collect();
         jobs
     }
 }
@@ -141,6 +153,7 @@ fn view(peers: &dyn Peers, now_ns: u64, mut percent: impl FnMut(u32, f64, f64) -
     let job = peers.facts();
     let running_s = now_ns.saturating_sub(job.started_ns) as f64 * 1e-9;
     let analysis = state::analysis(peers, now_ns);
+    let unsettled_since = state::unsettled_since(peers, now_ns);
     let mut is_starting = false;
     let rank = (0..peers.size())
         .map(|rank| {
@@ -197,7 +210,8 @@ fn view(peers: &dyn Peers, now_ns: u64, mut percent: impl FnMut(u32, f64, f64) -
         findings: analysis.lines(),
         deadlocks: analysis.cycles,
         rank,
-        is_unsettled: is_starting && running_s < STARTING_S || state::is_unsettled(peers, now_ns),
+        is_unsettled: running_s < STARTING_S && (is_starting || unsettled_since.is_some()),
+        unsettled_since,
     }
 }
 
@@ -279,10 +293,14 @@ mod tests {
         assert_eq!(job.findings, ["deadlock: 0 → 1 → 0"]);
         assert!(!job.is_unsettled);
         // When the waits were younger nothing could be said yet, and nothing is waited for when a rank goes on.
-        assert!(state::is_unsettled(&*peers, long_ago + 100_000_000));
+        assert_eq!(
+            state::unsettled_since(&*peers, long_ago + 100_000_000),
+            Some(long_ago)
+        );
         peers.set_phase(2, Phase::Running);
         segment.registry().set_exited(2, false);
-        assert!(!state::is_unsettled(&*peers, long_ago + 3_000_000_000));
+        let later = long_ago + 3_000_000_000;
+        assert_eq!(state::unsettled_since(&*peers, later), None);
         segment.registry().set_exited(2, true);
         assert_eq!(job.rank[0].state, State::Waiting);
         assert_eq!(job.rank[2].state, State::Finished);

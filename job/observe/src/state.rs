@@ -30,11 +30,20 @@ pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
     analysis
 }
 
-/// Whether [`analysis`] may find something soon that it does not find at `now_ns`, because the waits are too young to tell.
+/// When the youngest wait began because of which [`analysis`] finds less at `now_ns` than it would if the waits lasted. None when
+/// it finds all.
 #[must_use]
-pub fn is_unsettled(peers: &dyn Peers, now_ns: u64) -> bool {
+pub fn unsettled_since(peers: &dyn Peers, now_ns: u64) -> Option<u64> {
     let doing = all_doing(peers, now_ns);
-    analyse(&doing, 0.0) != analyse(&doing, SETTLED_S)
+    let found = analyse(&doing, 0.0);
+    if found == analyse(&doing, SETTLED_S) {
+        return None;
+    }
+    let since = |&rank: &u32| {
+        let waits = peers.waits(rank).listed.into_iter();
+        waits.map(|wait| wait.since_ns).max()
+    };
+    found.stuck.iter().filter_map(since).max()
 }
 
 fn all_doing(peers: &dyn Peers, now_ns: u64) -> Vec<Doing> {
