@@ -86,7 +86,10 @@ pub fn option(command: &Command, word: &OsStr) -> Result<(OsString, usize), Stri
         let values = if joined { 0 } else { values(arg) };
         return Ok((format!("--{name}").into(), values));
     }
-    let unknown = || format!("there is no option '{text}'");
+    let unknown = || match nearest(command, long) {
+        Some(near) => format!("there is no option '{text}'; is --{near} meant?"),
+        None => format!("there is no option '{text}'"),
+    };
     if text.starts_with("--") {
         return Err(unknown());
     }
@@ -116,6 +119,33 @@ pub fn option(command: &Command, word: &OsStr) -> Result<(OsString, usize), Stri
         },
         _ => Err(unknown()),
     }
+}
+
+/// Returns the option whose name is like `name`, if there is one: at most a third of its letters differ.
+fn nearest<'a>(command: &'a Command, name: &str) -> Option<&'a str> {
+    let names = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let names = names.filter_map(Arg::get_long);
+    names
+        .map(|long| (distance(long, name), long))
+        .filter(|&(differing, long)| differing * 3 <= long.len())
+        .min()
+        .map(|(_, long)| long)
+}
+
+/// How many letters must be put in, taken out or replaced to make one word of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in (1..).zip(a.chars()) {
+        let mut diagonal = row[0];
+        row[0] = i;
+        for (j, &y) in (1..).zip(&b) {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j];
+            row[j] = replaced.min(diagonal + 1).min(row[j - 1] + 1);
+        }
+    }
+    row[b.len()]
 }
 
 fn find(command: &Command, matches: impl Fn(&&Arg) -> bool) -> Option<&Arg> {
@@ -155,6 +185,23 @@ mod tests {
         assert_eq!(split("--np=4 -wdir d -- a -x"), ["--np=4 --wdir d -- a -x"]);
         assert_eq!(split("-l -quiet a"), ["-l --quiet -- a"]);
         assert_eq!(split("-n4 a"), ["--np=4 -- a"]);
+    }
+
+    #[test]
+    fn an_unknown_option_names_the_one_that_is_like_it() {
+        let command = crate::options::run_command("mpiexec");
+        let told = |word: &str| option(&command, OsStr::new(word)).unwrap_err();
+        assert_eq!(
+            told("-timout"),
+            "there is no option '-timout'; is --timeout meant?"
+        );
+        assert_eq!(
+            told("--labels=3"),
+            "there is no option '--labels=3'; is --label meant?"
+        );
+        assert_eq!(told("--mca"), "there is no option '--mca'");
+        assert_eq!(told("--frobnicate"), "there is no option '--frobnicate'");
+        assert_eq!((distance("", "ab"), distance("label", "table")), (2, 3));
     }
 
     #[test]

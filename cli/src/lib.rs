@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod classic;
 pub mod fortran;
+pub mod hosts;
 pub mod live;
 pub mod markers_view;
 pub mod mesh_view;

@@ -9,10 +9,17 @@ use crossterm::style::{Color, Stylize};
 use crossterm::{cursor, execute, queue, style, terminal};
 use serde::Serialize;
 
+use margay_sys_os::process::{can_see_processes, others_of_this_program};
+
 use crate::options::ViewOptions;
 
 /// Between the two samples of a single display, so that the CPU use is the current one.
 const SAMPLE: Duration = Duration::from_millis(100);
+
+/// A single display waits this long for jobs that are being started, and for waits to last long enough to be judged.
+const SETTLES: Duration = Duration::from_millis(1500);
+/// The same when no job is there: a launcher may have been started at the same moment.
+const APPEARS: Duration = Duration::from_millis(300);
 
 /// A piece of a line, with one of a terminal's 256 colours or as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,12 +52,23 @@ pub trait View {
     /// Returns the number of a job.
     fn id(job: &Self::Job) -> u64;
 
+    /// Whether a look at the job a little later may show what cannot be known yet.
+    fn is_unsettled(_job: &Self::Job) -> bool {
+        false
+    }
+
     /// Returns the jobs as lines. `is_live`: for a terminal, with colours.
     fn lines(jobs: &[Self::Job], is_live: bool) -> Vec<Line>;
 }
 
 /// Shows the jobs as the options say; `name` is that of the command.
 pub fn show<V: View>(name: &str, mut view: V, options: &ViewOptions) -> ExitCode {
+    if let Err(error) = can_see_processes() {
+        eprintln!(
+            "{name}: cannot know which jobs run, since /proc does not show processes: {error}; mount it (mount -t proc proc /proc)"
+        );
+        return ExitCode::from(1);
+    }
     let live = !options.json && !options.once && io::stdout().is_terminal();
     let shown = if live {
         watch(&mut view, options)
@@ -74,9 +92,21 @@ pub fn show<V: View>(name: &str, mut view: V, options: &ViewOptions) -> ExitCode
 
 /// Prints the jobs once. False when the job that the user named is not there.
 fn once<V: View>(view: &mut V, options: &ViewOptions) -> io::Result<bool> {
+    let began = Instant::now();
     view.look();
-    std::thread::sleep(SAMPLE);
-    let jobs = chosen(view, options);
+    let jobs = loop {
+        std::thread::sleep(SAMPLE);
+        let jobs = chosen(view, options);
+        let patience = match &jobs[..] {
+            [] if others_of_this_program() => SETTLES,
+            [] => APPEARS,
+            jobs if jobs.iter().any(V::is_unsettled) => SETTLES,
+            _ => Duration::ZERO,
+        };
+        if began.elapsed() >= patience {
+            break jobs;
+        }
+    };
     if options.job.is_some() && jobs.is_empty() {
         return Ok(false);
     }

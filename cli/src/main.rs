@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
@@ -45,14 +46,20 @@ fn main() -> ExitCode {
 fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
     let command = options::run_command(name);
     let job = classic::segments(&command, arguments)
-        .map_err(|text| told(name, &text, 2))
+        .map_err(|text| told(name, &format!("{text}; see {name} --help"), 2))
         .and_then(|segments| {
             segments
                 .into_iter()
                 .map(|segment| parse(command.clone(), segment))
                 .collect::<Result<Vec<_>, ExitCode>>()
         })
-        .and_then(|segments| options::job(name, segments).map_err(|text| told(name, &text, 2)));
+        .and_then(|segments| {
+            let limit = std::env::var_os(options::ENV_TIMEOUT);
+            let limit = limit.map(|text| text.to_string_lossy().into_owned());
+            options::job(name, segments)
+                .and_then(|job| options::with_time_limit(job, limit.as_deref()))
+                .map_err(|text| told(name, &text, 2))
+        });
     launch(name, job)
 }
 
@@ -94,7 +101,10 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
             return live::show("margay markers", Markers::default(), &options);
         }
         Subcommand::Bench(_) => return told("margay bench", &bench::run(&arguments[1..]), 1),
-        Subcommand::Omp(options) => omp::run(&options),
+        Subcommand::Omp(options) => {
+            let failed = omp::run(&options);
+            return told("margay", &failed.text, failed.status);
+        }
         Subcommand::Threads(options) => threads_view::show(&options),
         Subcommand::Fortran(options) => fortran::build(&options),
         Subcommand::Completions { shell, command } => pages::completions(shell, &command),
@@ -133,11 +143,21 @@ fn parse_with<T: FromArgMatches>(
         .try_get_matches_from(words)
         .and_then(|matches| T::from_arg_matches(&matches));
     parsed.map_err(|error| {
+        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            let _ = error.print();
+            return ExitCode::from(2);
+        }
         if error.use_stderr() {
             return told(&name, &text(&error), 2);
         }
-        let _ = error.print();
-        ExitCode::SUCCESS
+        match error.print().and_then(|()| std::io::stdout().flush()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => told(
+                &name,
+                &format!("cannot print: {error}; send the standard output elsewhere"),
+                1,
+            ),
+        }
     })
 }
 

@@ -19,6 +19,10 @@ impl View for Mesh {
         job.job
     }
 
+    fn is_unsettled(job: &JobView) -> bool {
+        job.is_unsettled
+    }
+
     fn lines(jobs: &[JobView], _is_live: bool) -> Vec<Line> {
         table(jobs).into_iter().map(plain).collect()
     }
@@ -61,12 +65,17 @@ fn rank_line(rank: &RankView) -> String {
         (None, Some(core)) => format!("({core})"),
         (None, None) => "-".into(),
     };
+    let after_call = |state: &str| match rank.call.as_str() {
+        "" => state.to_owned(),
+        call => format!("{state}, last call {call}"),
+    };
     let state = match (rank.state, &rank.waiting) {
         (State::Waiting, Some(w)) => format!("waiting in {} for {}", w.text, duration(w.since_s)),
         (State::Waiting, None) => "waiting".into(),
         (State::Starting, _) => "starting".into(),
-        (State::Computing, _) if rank.call.is_empty() => "computing".into(),
-        (State::Computing, _) => format!("computing, last call {}", rank.call),
+        (State::Computing, _) => after_call("computing"),
+        (State::Outside, _) => after_call("outside MPI"),
+        (State::Stopped, _) => after_call("stopped"),
         (State::Finished, _) => "finished".into(),
     };
     format!(
@@ -149,7 +158,10 @@ mod tests {
             rank: vec![
                 rank(0, State::Waiting, Some(waiting)),
                 rank(1, State::Computing, None),
+                rank(2, State::Outside, None),
             ],
+            is_unsettled: false,
+            unsettled_since: None,
         };
         let lines = table(&[job]);
         assert_eq!(lines[0], "job 77: a.out [2J");
@@ -164,7 +176,7 @@ mod tests {
             "    1      101   (1)   99.5  computing, last call MPI_Recv"
         );
         assert_eq!(
-            lines[6..],
+            lines[6..10],
             [
                 "      1 of 1 member run, in 1 team on 1 thread",
                 "      team 1: 1 member of main._omp_fn.0",
@@ -172,6 +184,7 @@ mod tests {
                 "        runs                           101    1  0",
             ]
         );
+        assert!(lines[10].ends_with("outside MPI, last call MPI_Recv"));
         assert_eq!(table(&[]), ["no jobs are running"]);
     }
 }

@@ -1,5 +1,6 @@
 //! `margay omp`: a program that was built for OpenMP, with Margay's library in place of the compiler's.
 
+use std::convert::Infallible;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -13,17 +14,38 @@ use margay_core_openmp::environment::ENV_COPIES;
 
 use crate::options::OmpOptions;
 
-/// Replaces this process by the program.
-pub fn run(options: &OmpOptions) -> Result<(), String> {
+/// Why the program does not run: in one line, and the exit status.
+pub struct Failed {
+    /// What is wrong.
+    pub text: String,
+    /// 127 where there is no program, else 1.
+    pub status: u8,
+}
+
+impl From<String> for Failed {
+    fn from(text: String) -> Failed {
+        Failed { text, status: 1 }
+    }
+}
+
+/// Replaces this process by the program. Returns when that fails.
+pub fn run(options: &OmpOptions) -> Failed {
+    match start(options) {
+        Ok(never) => match never {},
+        Err(failed) => failed,
+    }
+}
+
+fn start(options: &OmpOptions) -> Result<Infallible, Failed> {
     let (name, arguments) = options
         .command
         .split_first()
-        .ok_or("say which program to run")?;
+        .ok_or_else(|| "say which program to run".to_owned())?;
     let folder = library()?;
-    let program = find(name)?;
+    let program = find(name).map_err(|text| Failed { text, status: 127 })?;
     let bytes = fs::read(&program).unwrap_or_default();
     if let Some(told) = secure(&program).or_else(|| objection(&program, &bytes)) {
-        return Err(told);
+        return Err(told.into());
     }
     if !names_openmp(&bytes) {
         eprintln!(
@@ -53,7 +75,7 @@ pub fn run(options: &OmpOptions) -> Result<(), String> {
         )
         .env("LD_PRELOAD", list(preloaded(&file), "LD_PRELOAD"))
         .exec();
-    Err(format!("{}: cannot be run: {failed}", program.display()))
+    Err(format!("{}: cannot be run: {failed}", program.display()).into())
 }
 
 /// Returns what the loader is to load before all other libraries, so that its symbols are found before

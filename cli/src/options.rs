@@ -3,13 +3,17 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, ValueHint};
 use margay_job_launch::binding::parse_list;
-use margay_job_launch::plan::{Binding, Job, Output, Program, StdinTo};
-use margay_job_launch::report::host_name;
+use margay_job_launch::plan::{Binding, Job, Output, Program, StdinTo, TimeLimit};
+
+use crate::hosts::{host_file, hosts};
+
+/// What `--version` says after the command's name.
+pub const VERSION: &str = concat!("(Margay) ", env!("CARGO_PKG_VERSION"));
 
 /// The names of all commands.
 pub const COMMANDS: [&str; 6] = ["margay", "mpiexec", "mpirun", "yod", "poe", "showmesh"];
@@ -18,7 +22,8 @@ pub const COMMANDS: [&str; 6] = ["margay", "mpiexec", "mpirun", "yod", "poe", "s
 #[derive(Debug, Parser)]
 #[command(
     name = "margay",
-    version,
+    version = VERSION,
+    arg_required_else_help = true,
     propagate_version = true,
     disable_help_subcommand = true
 )]
@@ -79,6 +84,7 @@ pub struct OmpOptions {
 #[derive(Clone, Debug, Args)]
 pub struct ThreadsOptions {
     /// The process, which may be a rank of a job.
+    #[arg(value_parser = process_id)]
     pub pid: u32,
     /// Print one JSON object.
     #[arg(long)]
@@ -149,7 +155,7 @@ pub struct RunOptions {
     #[arg(long = "continue-on-failure", aliases = ["enable-recovery", "disable-auto-cleanup"])]
     pub continue_on_failure: bool,
 
-    /// End the job after this time in seconds, and report what each rank did
+    /// End the job after this time in seconds, and report what each rank did [default: MPIEXEC_TIMEOUT, if set]
     #[arg(long = "timeout", value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
 
@@ -269,7 +275,7 @@ pub enum OutputOption {
 /// Returns the parser of the launcher under one of its names.
 #[must_use]
 pub fn run_command(name: &str) -> clap::Command {
-    let command = clap::Command::new("run").version(env!("CARGO_PKG_VERSION"));
+    let command = clap::Command::new("run").version(VERSION);
     named(RunOptions::augment_args(command), name)
 }
 
@@ -290,12 +296,12 @@ pub fn markers_command() -> clap::Command {
 /// Returns the parser of the view of a process's teams.
 #[must_use]
 pub fn threads_command() -> clap::Command {
-    let command = clap::Command::new("threads").version(env!("CARGO_PKG_VERSION"));
+    let command = clap::Command::new("threads").version(VERSION);
     named(ThreadsOptions::augment_args(command), "margay threads")
 }
 
 fn view_command(name: &str, about: &'static str) -> clap::Command {
-    let command = clap::Command::new("view").version(env!("CARGO_PKG_VERSION"));
+    let command = clap::Command::new("view").version(VERSION);
     let command = ViewOptions::augment_args(command);
     let notes = command.get_about().cloned().unwrap_or_default();
     named(
@@ -412,7 +418,29 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
         job.report_bindings |= options.report_bindings;
         job.quiet |= options.streams.quiet;
         job.continue_on_failure |= options.continue_on_failure;
-        job.timeout = options.timeout.or(job.timeout);
+        let limit = options.timeout.map(|time| TimeLimit {
+            time,
+            from: "-timeout",
+        });
+        job.timeout = limit.or(job.timeout);
+    }
+    Ok(job)
+}
+
+/// The variable of the environment that sets the time limit where no option does.
+pub const ENV_TIMEOUT: &str = "MPIEXEC_TIMEOUT";
+
+/// Gives a job without a time limit the one of [`ENV_TIMEOUT`], whose value is `text`.
+///
+/// # Errors
+/// When that is no time.
+pub fn with_time_limit(mut job: Job, text: Option<&str>) -> Result<Job, String> {
+    if let (None, Some(text)) = (job.timeout, text.filter(|text| !text.is_empty())) {
+        let time = seconds(text).map_err(|why| format!("{ENV_TIMEOUT} is '{text}': {why}"))?;
+        job.timeout = Some(TimeLimit {
+            time,
+            from: ENV_TIMEOUT,
+        });
     }
     Ok(job)
 }
@@ -431,6 +459,11 @@ pub(crate) fn ranks(text: &str) -> Result<u32, String> {
         Ok(_) => Err(format!("at most {} ranks are possible", Job::MOST_RANKS)),
         Err(_) => Err("this is not a number of ranks".into()),
     }
+}
+
+fn process_id(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|&pid: &u32| pid > 0);
+    number.ok_or_else(|| "give the number of a process, as ps and showmesh print it".into())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -494,41 +527,10 @@ fn output(text: &str) -> Result<OutputOption, String> {
     }
 }
 
-/// Checks that all hosts of a list `name[:slots],...` are this machine, without asking anybody.
-fn hosts(text: &str) -> Result<(), String> {
-    text.split(',')
-        .map(str::trim)
-        .filter(|h| !h.is_empty())
-        .try_for_each(is_here)
-}
-
-fn host_file(path: &str) -> Result<(), String> {
-    let text =
-        std::fs::read_to_string(Path::new(path)).map_err(|e| format!("cannot read it: {e}"))?;
-    text.lines()
-        .filter_map(|line| line.split('#').next()?.split_whitespace().next())
-        .try_for_each(is_here)
-}
-
-pub(crate) fn is_here(host: &str) -> Result<(), String> {
-    let name = match host.rsplit_once(':') {
-        Some((name, slots)) if !name.contains(':') && slots.parse::<u32>().is_ok() => name,
-        _ => host,
-    };
-    let own = host_name();
-    let short = |n: &str| n.split('.').next().unwrap_or_default().to_lowercase();
-    let local = ["localhost", "127.0.0.1", "::1", "[::1]"].contains(&name);
-    if local || name.eq_ignore_ascii_case(&own) || short(name) == short(&own) {
-        return Ok(());
-    }
-    Err(format!(
-        "jobs on several hosts are not supported yet, and '{name}' is not this machine ({own}); \
-         use localhost"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use clap::FromArgMatches;
 
@@ -598,7 +600,7 @@ mod tests {
         assert_eq!(job.binding, Binding::None);
         assert_eq!(job.stdin, StdinTo::All);
         assert_eq!(job.output, Output::Ordered);
-        assert_eq!(job.timeout, Some(Duration::from_millis(1500)));
+        assert_eq!(job.timeout.unwrap().time, Duration::from_millis(1500));
         assert_eq!(job.programs[0].environment, [("A".into(), "b=c".into())]);
         assert_eq!(parsed("-output rank:3 a").unwrap().output, Output::Rank(3));
         assert_eq!(
@@ -610,10 +612,23 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine() {
-        for host in ["localhost", "localhost:4,127.0.0.1", "::1", &host_name()] {
-            assert!(hosts(host).is_ok(), "{host}");
+    fn the_environment_limits_the_time_where_no_option_does() {
+        let job = parsed("a").unwrap();
+        let limited = with_time_limit(job.clone(), Some("10")).unwrap();
+        let limit = limited.timeout.unwrap();
+        assert_eq!((limit.time.as_secs(), limit.from), (10, "MPIEXEC_TIMEOUT"));
+        for none in [None, Some("")] {
+            assert_eq!(with_time_limit(job.clone(), none).unwrap().timeout, None);
         }
+        let error = with_time_limit(job, Some("soon")).unwrap_err();
+        assert!(error.starts_with("MPIEXEC_TIMEOUT is 'soon': "), "{error}");
+        let job = parsed("-timeout 3 a").unwrap();
+        let limited = with_time_limit(job, Some("soon")).unwrap();
+        assert_eq!(limited.timeout.unwrap().time.as_secs(), 3);
+    }
+
+    #[test]
+    fn only_this_machine() {
         let error = parsed("-host localhost,far a").unwrap_err();
         assert!(error.contains("'far' is not this machine"), "{error}");
         assert!(!error.contains('\n'));

@@ -13,7 +13,8 @@ use clap::{ArgAction, Args, ValueHint};
 use margay_job_launch::plan::{Binding, Job, Output, Program, StdinTo};
 
 use crate::classic;
-use crate::options::{is_here, one_line, ranks};
+use crate::hosts::is_here;
+use crate::options::{VERSION, one_line, ranks};
 
 /// The command's name.
 pub const NAME: &str = "poe";
@@ -114,7 +115,7 @@ pub struct PoeOptions {
 #[must_use]
 pub fn command() -> clap::Command {
     let command = clap::Command::new(NAME)
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(VERSION)
         .display_name(NAME)
         .bin_name(NAME)
         .override_usage("poe [OPTIONS] [PROGRAM [ARGUMENTS]...] [OPTIONS]");

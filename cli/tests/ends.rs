@@ -69,6 +69,11 @@ fn a_crash_is_reported_with_its_last_call() {
     assert!(report.ends_with("the job has been ended"), "{report}");
     assert_eq!(done.err.lines().count(), 2, "report and hint: {}", done.err);
     assert!(done.took < PROMPT);
+    let done = run(&mut command(
+        "-n 2 %act init call:MPI_Init only:1 kill:11 all sleep:20000",
+    ));
+    let expected = ") outside MPI, after MPI_Init; the job has been ended";
+    assert!(done.err.contains(expected), "{}", done.err);
     let done = run(command("-quiet")
         .args(["-n", "2"])
         .arg(act())
@@ -132,6 +137,14 @@ fn an_abort_is_reported_with_its_code() {
     );
     assert_eq!(done.err.lines().count(), 1);
     assert!(done.took < PROMPT);
+    // What the library says of an error handler that ends the job.
+    let done = run(&mut command(
+        "-n 2 %act init call:MPI_Recv only:1 abort:6 all sleep:20000",
+    ));
+    assert_eq!(done.code(), 6);
+    let expected =
+        "got an error in MPI_Recv (see above), and its error handler ended the job with code 6";
+    assert!(done.err.contains(expected), "{}", done.err);
 }
 
 #[test]
@@ -176,13 +189,103 @@ fn the_time_limit_tells_who_waits_for_whom() {
         "margay run: the job's time limit of 1.2 s is over (-timeout); it has been ended",
         "margay run: rank 0: waiting in MPI_Send until rank 1 takes its message, tag 3",
         "margay run: rank 1: waiting in MPI_Recv for rank 0",
-        "margay run: ranks 2, 3: computing",
+        "margay run: ranks 2, 3: outside MPI and using no CPU",
         "margay run: deadlock: 0 → 1 → 0",
     ];
     assert_eq!(done.err.lines().collect::<Vec<_>>(), expected);
     assert!(done.took < Duration::from_secs(4));
     let done = run(&mut command("-timeout 20 -n 2 true"));
     assert_eq!((done.code(), done.err.as_str()), (0, ""));
+}
+
+#[test]
+fn the_time_limit_tells_who_is_stopped() {
+    let done = run(&mut command(
+        "-timeout 1.5 -n 3 %act init call:MPI_Send only:2 sleep:20000 all kill:19",
+    ));
+    assert_eq!(done.code(), 124, "{}", done.err);
+    for line in [
+        "ranks 0, 1: stopped by a signal, last MPI call MPI_Send\n",
+        "rank 2: outside MPI and using no CPU, last MPI call MPI_Send\n",
+    ] {
+        assert!(done.err.contains(line), "{}", done.err);
+    }
+}
+
+#[test]
+fn the_environment_may_limit_the_time() {
+    let done = run(command("-n 2 sleep 20").env("MPIEXEC_TIMEOUT", "0.5"));
+    assert_eq!(done.code(), 124);
+    let expected = "the job's time limit of 0.5 s is over (MPIEXEC_TIMEOUT); it has been ended";
+    assert!(done.err.contains(expected), "{}", done.err);
+    let done = run(command("-timeout 25 -n 1 true").env("MPIEXEC_TIMEOUT", "no"));
+    assert_eq!((done.code(), done.err.as_str()), (0, ""));
+    let done = run(command("-n 1 true").env("MPIEXEC_TIMEOUT", "no"));
+    assert_eq!(done.code(), 2);
+    assert!(done.err.contains("MPIEXEC_TIMEOUT is 'no'"), "{}", done.err);
+}
+
+#[test]
+fn an_interrupt_tells_of_a_deadlock() {
+    let mut running = Running::start(&mut command(
+        "-n 2 %act init call:MPI_Recv only:0 wait:recv:1:5 all only:1 wait:recv:0:5 all print:ready sleep:60000",
+    ));
+    running.until("ready\nready\n");
+    std::thread::sleep(Duration::from_millis(700));
+    send("INT", running.pid());
+    let done = running.end();
+    assert_eq!(done.code(), 130);
+    assert_eq!(done.err, "margay run: deadlock: 0 → 1 → 0\n");
+    let mut running = Running::start(&mut command("-n 2 %act init print:ready sleep:60000"));
+    running.until("ready\nready\n");
+    send("INT", running.pid());
+    assert_eq!(running.end().err, "");
+}
+
+#[test]
+fn a_limit_of_file_size_is_told() {
+    let script = format!("ulimit -f 10; exec {} run -n 2 true", margay());
+    let done = run(fresh("sh").args(["-c", &script]));
+    assert_eq!(
+        (done.code(), done.err.lines().count()),
+        (1, 1),
+        "{}",
+        done.err
+    );
+    assert!(done.err.contains("(ulimit -f) is "), "{}", done.err);
+}
+
+#[test]
+fn output_that_cannot_be_written_is_told_with_a_remedy() {
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    for words in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["--version"],
+        &["run", "-V"],
+    ] {
+        let mut command = fresh(margay());
+        let child = command.args(words).stdout(full());
+        let mut child = child.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let done = finish(&mut child, std::time::Instant::now());
+        assert_eq!(done.code(), 1, "{words:?}: {}", done.err);
+        assert!(done.err.contains("cannot print: No space"), "{}", done.err);
+        assert_eq!(done.err.lines().count(), 1, "{}", done.err);
+    }
+    let mut command = command("-n 1 echo hello");
+    let mut child = command
+        .stdout(full())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let done = finish(&mut child, std::time::Instant::now());
+    assert_eq!(done.code(), 1);
+    assert!(done.err.contains("make room where it goes"), "{}", done.err);
 }
 
 /// Runs a line that must fail before any rank starts: one line of error.
@@ -268,6 +371,14 @@ fn wrong_use_takes_one_line() {
         let (code, text) = refused(line);
         assert_eq!(code, 2, "{line}: {text}");
     }
+    let (_, text) = refused("--mca btl self true");
+    assert_eq!(
+        text,
+        "margay run: there is no option '--mca'; see margay run --help\n"
+    );
+    let (_, text) = refused("-timout 3 true");
+    let expected = "there is no option '-timout'; is --timeout meant?; see margay run --help\n";
+    assert!(text.ends_with(expected), "{text}");
     let (_, text) = refused("-host far-away true");
     assert!(text.contains("'far-away' is not this machine"), "{text}");
 }

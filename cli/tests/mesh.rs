@@ -45,7 +45,7 @@ fn a_job_is_shown_with_what_its_ranks_do() {
     let state = |r: usize| ranks[r]["state"].as_str().unwrap();
     assert_eq!(
         [state(0), state(1), state(2), state(3)],
-        ["waiting", "waiting", "computing", "finished"]
+        ["waiting", "waiting", "outside", "finished"]
     );
     assert_eq!(ranks[0]["waiting"]["text"], "MPI_Recv for rank 1, tag 5");
     assert_eq!(ranks[1]["waiting"]["tag"], Value::Null);
@@ -64,6 +64,32 @@ fn a_job_is_shown_with_what_its_ranks_do() {
     running.end();
     let done = mesh(&["--job", &id]);
     assert_eq!((done.code(), done.err.lines().count()), (1, 1));
+}
+
+#[test]
+fn a_single_look_waits_until_young_waits_can_be_judged() {
+    let line = "-n 2 %act init call:MPI_Recv only:0 wait:recv:1:5 all only:1 wait:recv:0:5 all sleep:60000";
+    let running = Running::start(&mut command(line));
+    // At once: the launcher may not even have made the job.
+    let table = mesh(&["--once"]).out;
+    send("KILL", running.pid());
+    assert!(table.contains("deadlock: 0 → 1 → 0\n"), "{table}");
+}
+
+#[test]
+fn without_processes_nothing_is_known() {
+    let script = format!("mount -t tmpfs none /proc && exec {} mesh --once", margay());
+    let done = run(fresh("unshare").args(["-m", "sh", "-c", &script]));
+    if done.err.contains("unshare") || done.err.contains("mount:") {
+        println!("note: this system does not let us hide /proc");
+        return;
+    }
+    assert_eq!((done.code(), done.out.as_str()), (1, ""), "{}", done.err);
+    assert!(
+        done.err.contains("cannot know which jobs run"),
+        "{}",
+        done.err
+    );
 }
 
 #[test]

@@ -28,7 +28,10 @@ fn one_program_with_many_names() {
         let done = run(fresh(directory.path().join(name)).arg("no-such-program"));
         assert!(done.err.starts_with(&format!("{name}: ")), "{}", done.err);
         let done = run(fresh(directory.path().join(name)).arg("--version"));
-        assert_eq!(done.out, format!("{name} {}\n", env!("CARGO_PKG_VERSION")));
+        assert_eq!(
+            done.out,
+            format!("{name} (Margay) {}\n", env!("CARGO_PKG_VERSION"))
+        );
         let done = run(fresh(directory.path().join(name)).arg("--help"));
         assert!(
             done.out
@@ -40,6 +43,22 @@ fn one_program_with_many_names() {
     }
     let done = run(named(&directory, "showmesh").arg("--json"));
     assert!(done.out.contains("\"jobs\""), "{} {}", done.out, done.err);
+}
+
+#[test]
+fn wrong_words_for_margay_itself_are_told() {
+    let margay = |words: &[&str]| run(fresh(margay()).args(words));
+    let done = margay(&[]);
+    assert_eq!(done.code(), 2);
+    assert!(done.err.contains("Usage: margay <COMMAND>"), "{}", done.err);
+    let done = margay(&["threads", "abc"]);
+    assert_eq!((done.code(), done.err.lines().count()), (2, 1));
+    assert!(
+        done.err
+            .contains("'abc' for '<PID>': give the number of a process"),
+        "{}",
+        done.err
+    );
 }
 
 #[test]

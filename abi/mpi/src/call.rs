@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 pub use margay_abi_process::{
     Model, Process, current, enter, is_finalized, is_initialized, known, leave, leave_world,
-    opened, tools, write_line,
+    opened, refuse_in_child, tools, write_line,
 };
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::errhandler::Action;
@@ -211,9 +211,10 @@ pub fn always(
     }
 }
 
-/// A call before init or after finalize: there is no communicator whose handler could be asked, so it is fatal.
+/// A call before init, after finalize or in a child made by fork: there is no communicator whose handler could be asked, so it is fatal.
 #[cold]
 pub fn outside(name: &str) -> c_int {
+    refuse_in_child(name);
     if is_finalized() {
         eprintln!("{name}: called after MPI_Finalize; call it before, or within a session");
     } else {

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_double, c_int};
 
+use margay_core_registry::call_name;
 use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::constants::info::MPI_INFO_NULL;
 use margay_run_mpi::constants::limit::*;
@@ -13,7 +14,7 @@ use margay_sys_shm::segment::ENV_PARENT;
 
 use crate::call::{
     Model, current, enter, is_finalized, is_initialized, leave_world, mpi, opened, outside, raise,
-    write_line,
+    refuse_in_child, write_line,
 };
 use crate::types::*;
 use crate::user::{ArgvPlace, Buf, Place, TextOut};
@@ -192,9 +193,11 @@ mpi! {
 /// # Safety
 /// The C caller vouches for how many of its threads call at the same time: it asked for this level.
 unsafe fn initialize(name: &'static str, level: c_int) -> c_int {
+    refuse_in_child(name);
     if is_initialized() {
         eprintln!("{name}: MPI was initialized before; it can be initialized once");
         if let Some(mpi) = current() {
+            mpi.note_call(&call_name(name));
             mpi.abort(MPI_ERR_OTHER);
         }
         std::process::exit(MPI_ERR_OTHER);
@@ -202,6 +205,8 @@ unsafe fn initialize(name: &'static str, level: c_int) -> c_int {
     let mpi = opened(name);
     // SAFETY: by the caller's promise.
     unsafe { enter(mpi, Model::World, level) };
+    // So that the report of a later death says where the program was.
+    mpi.note_call(&call_name(name));
     if let Ok(port) = std::env::var(ENV_PARENT)
         && let Err(error) = mpi.dynamic().connect_parent(&port)
     {

@@ -1,14 +1,14 @@
 //! From a C call to MPL and back: the macro that defines functions, the look-up, what happens to errors.
 
 use std::ffi::c_int;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use margay_abi_process::{enter_library, share};
+use margay_abi_process::{Face, enter_library, share};
 use margay_core_registry::markers::MOST_LIGHTS;
 use margay_run_engine::monitor::Tunable;
 use margay_run_mpl::Mpl;
 use margay_run_mpl::error::{Error, Result};
+use margay_sys_os::process::in_forked_children;
 
 use crate::user::Ints;
 
@@ -80,7 +80,7 @@ impl Answer for c_int {
 }
 
 /// This task's MPL, from its first use to the end of the process.
-static MPL: OnceLock<Mpl> = OnceLock::new();
+static MPL: Face<Mpl> = Face::new();
 /// Lights of a row in the Program Marker Array, unless `MP_PMLIGHTS` says another number.
 const LIGHTS: u32 = 8;
 /// Where `libmpl` keeps `mperrno`.
@@ -115,7 +115,13 @@ fn join(name: &str) -> Result<&'static Mpl> {
     if let Some(delay) = setting("MP_INTRDELAY", 1_000_000) {
         mpl.set_interrupt_delay(delay as c_int)?;
     }
-    Ok(MPL.get_or_init(|| mpl))
+    // Where there is no room for this, `enter_library` has said so.
+    in_forked_children(forked);
+    Ok(MPL.set(mpl))
+}
+
+extern "C" fn forked() {
+    MPL.forget();
 }
 
 /// A variable of the environment that is a number up to `most`.

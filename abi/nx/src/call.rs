@@ -1,14 +1,15 @@
 //! From a C call to NX and back: the macro that defines functions, the look-up, what happens to errors.
 
 use std::ffi::{c_double, c_long, c_ulong};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use margay_abi_process::{enter_library, known, write_line};
+use margay_abi_process::{Face, enter_library, known, refuse_in_child, write_line};
 use margay_run_nx::Nx;
 use margay_run_nx::control::Control;
 use margay_run_nx::cop::Cop;
 use margay_run_nx::error::{EQSTATE, Error, Result};
 use margay_run_nx::refuse;
+use margay_sys_os::process::in_forked_children;
 
 /// Defines exported functions. Each definition yields `margay_nx_NAME`, which ends the job with a message when something is
 /// wrong, `margay_nx__NAME`, which returns -1 then and sets `errno`, and by `cargo xtask header` and `stage` the
@@ -134,7 +135,7 @@ impl Answer for c_double {
 }
 
 /// This process's NX, from its first use to the end of the process.
-static NX: OnceLock<Nx> = OnceLock::new();
+static NX: Face<Nx> = Face::new();
 /// The application that this process controls, if it is no part of one.
 static CONTROL: Mutex<Option<Control>> = Mutex::new(None);
 /// The second processor.
@@ -160,6 +161,7 @@ fn join(name: &str) -> Result<&'static Nx> {
     if COP.is_here() {
         return on_cop();
     }
+    refuse_in_child(name);
     let control = control();
     if control.is_some() {
         refuse!(
@@ -174,7 +176,13 @@ fn join(name: &str) -> Result<&'static Nx> {
     // that `cop` runs are refused (`on_cop`).
     let rank = unsafe { enter_library(name) };
     let nx = Nx::new(rank, |name, error| die(name, error))?;
-    Ok(NX.get_or_init(|| nx))
+    // Where there is no room for this, `enter_library` has said so.
+    in_forked_children(forked);
+    Ok(NX.set(nx))
+}
+
+extern "C" fn forked() {
+    NX.forget();
 }
 
 #[cold]

@@ -6,6 +6,7 @@
 
 pub mod user;
 
+mod face;
 mod process;
 
 use std::ffi::{c_int, c_void};
@@ -17,8 +18,11 @@ use margay_run_engine::{Rank, SystemClock};
 use margay_run_mpi::constants::error_class::MPI_ERR_OTHER;
 use margay_run_mpi::constants::thread::{MPI_THREAD_MULTIPLE, MPI_THREAD_SINGLE};
 use margay_run_mpi::tool::Tools;
-use margay_sys_os::process::{at_exit, has_thread, thread_id};
+use margay_sys_os::process::{
+    at_exit, flush_output, has_thread, in_forked_children, leave as end_process, thread_id,
+};
 
+pub use face::Face;
 pub use process::Process;
 
 /// Where the process stands in its life with a world of MPI.
@@ -35,6 +39,8 @@ static WORLD: AtomicU32 = AtomicU32::new(BEFORE);
 static OPENED: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 /// The same while the program has a world or a session of MPI.
 static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+/// In a child made by fork: the rank of its parent, which is none of the child's.
+static INHERITED: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 /// The tools interface, from its first use to the end of the process.
 static TOOLS: AtomicPtr<Arc<Tools>> = AtomicPtr::new(std::ptr::null_mut());
 /// With which code the process exits.
@@ -127,11 +133,44 @@ pub fn write_line(mut line: String) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
+/// In a child made by fork: its copy of the rank is left alone from now on. It stays reachable, so that memory checkers find
+/// nothing.
+extern "C" fn forked() {
+    CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+    let mpi = OPENED.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    if !mpi.is_null() {
+        INHERITED.store(mpi, Ordering::Release);
+    }
+}
+
+/// Ends this process if it is a child made by fork: the messages of its parent's rank are not the child's to take, and the
+/// rank's end not the child's to tell. The job does not notice. `name` is the function that was called.
+#[cold]
+pub fn refuse_in_child(name: &str) {
+    // SAFETY: null or from `OPENED`, whose value stays valid until the process ends; `close` frees none that a child inherited.
+    let Some(parent) = (unsafe { INHERITED.load(Ordering::Acquire).as_ref() }) else {
+        return;
+    };
+    let who = if name.starts_with("MPI") {
+        "process that called MPI_Init"
+    } else {
+        "process that joined the job"
+    };
+    write_line(format!(
+        "a child process made by fork of rank {} called {name}; only the {who} may",
+        parent.world_rank()
+    ));
+    // The program's functions for the end of a process may call the library, too, and would come by here again.
+    let _ = flush_output();
+    end_process(MPI_ERR_OTHER)
+}
+
 /// The rank, opened now if this is its first use. Ends the process when that is impossible.
 pub fn opened(name: &str) -> &'static Process {
     if let Some(mpi) = known() {
         return mpi;
     }
+    refuse_in_child(name);
     let _guard = users();
     if let Some(mpi) = known() {
         return mpi;
@@ -152,6 +191,11 @@ pub fn opened(name: &str) -> &'static Process {
         .map(|a| a.to_string_lossy().into_owned())
         .collect();
     let mpi = Box::into_raw(Box::new(Process::new(rank, &arguments)));
+    if !in_forked_children(forked) {
+        eprintln!(
+            "{name}: no memory is left to watch for forks; a child process must not call the library"
+        );
+    }
     OPENED.store(mpi, Ordering::Release);
     // SAFETY: as in `current`.
     unsafe { &*mpi }

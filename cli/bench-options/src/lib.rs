@@ -85,7 +85,7 @@ pub fn threads_command() -> clap::Command {
 /// Returns a command that calls itself `name`, and whose page is called the same with dashes.
 fn named(name: &'static str) -> clap::Command {
     clap::Command::new(name.replace(' ', "-"))
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(concat!("(Margay) ", env!("CARGO_PKG_VERSION")))
         .display_name(name)
         .bin_name(name)
 }

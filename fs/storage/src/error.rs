@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use margay_sys_os::file::Cause;
 
@@ -40,6 +41,16 @@ impl StorageError {
             Cause::Unsupported => "choose another file system",
             Cause::Other => "look at the file and at the system's log",
         };
+        let missing_folder = Path::new(path).parent().filter(|folder| {
+            cause == Cause::Missing && !folder.as_os_str().is_empty() && !folder.is_dir()
+        });
+        let remedy = missing_folder.map_or_else(
+            || remedy.to_owned(),
+            |folder| {
+                let folder = folder.display();
+                format!("there is no folder '{folder}'; make it, or check the name")
+            },
+        );
         StorageError {
             cause,
             text: format!("cannot {what} file '{path}': {reason}; {remedy}"),

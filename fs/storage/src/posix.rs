@@ -115,6 +115,11 @@ mod tests {
                 "cannot delete file '{path}': no such file or directory; check the name, or open it with MPI_MODE_CREATE"
             )
         );
+        let lost = Posix.open("/nope/lost", how).err().expect("no folder");
+        assert_eq!(
+            lost.to_string(),
+            "cannot open file '/nope/lost': no such file or directory; there is no folder '/nope'; make it, or check the name"
+        );
         let folder = Posix.open(
             "/",
             How {

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::spool::Spool;
+use crate::spool::{Full, Spool};
 
 /// The state of ordered output.
 #[derive(Debug)]
@@ -11,6 +11,8 @@ pub struct Ordered {
     current: u32,
     kept: Vec<Spool>,
     ended: Vec<bool>,
+    /// Nothing more can be kept.
+    is_full: bool,
 }
 
 impl Ordered {
@@ -21,6 +23,7 @@ impl Ordered {
             current: 0,
             kept: (0..ranks).map(|_| Spool::default()).collect(),
             ended: vec![false; ranks as usize],
+            is_full: false,
         }
     }
 
@@ -39,9 +42,14 @@ impl Ordered {
     /// Keeps output for later.
     ///
     /// # Errors
-    /// When there is no room.
-    pub fn keep(&mut self, rank: u32, bytes: &[u8]) -> io::Result<()> {
-        self.kept[rank as usize].append(bytes)
+    /// When there is no room; once, for later output is then passed over.
+    pub fn keep(&mut self, rank: u32, bytes: &[u8]) -> Result<(), Full> {
+        if self.is_full {
+            return Ok(());
+        }
+        let kept = self.kept[rank as usize].append(bytes);
+        self.is_full = kept.is_err();
+        kept
     }
 
     /// The output of `rank` is complete.

@@ -28,7 +28,16 @@ pub struct Job {
     /// The other ranks go on when one dies.
     pub continue_on_failure: bool,
     /// End the job after this time.
-    pub timeout: Option<Duration>,
+    pub timeout: Option<TimeLimit>,
+}
+
+/// When a job is ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeLimit {
+    /// After this time.
+    pub time: Duration,
+    /// What set it: an option or a variable of the environment.
+    pub from: &'static str,
 }
 
 /// One program of a job.

@@ -7,7 +7,7 @@ use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
 use margay_sys_os::signal;
 
-use crate::plan::Job;
+use crate::plan::{Job, TimeLimit};
 use crate::verdict::{Cause, Failure};
 
 /// Returns the name of this machine, without asking anybody.
@@ -76,7 +76,16 @@ pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
             wrapped_signal(code),
         ),
         Cause::Aborted(code) if other => (format!("ended the job with code {code}"), String::new()),
-        Cause::Aborted(code) => (format!("called MPI_Abort with code {code}"), String::new()),
+        Cause::Aborted(code) if last.is_empty() || last == "MPI_Abort" => {
+            (format!("called MPI_Abort with code {code}"), String::new())
+        }
+        Cause::Aborted(code) => (
+            format!(
+                "got an error in {last} (see above), and its error handler ended the job with code {code} \
+                 (MPI_ERRORS_ARE_FATAL)"
+            ),
+            String::new(),
+        ),
     };
     let call = known.map_or_else(String::new, |r| {
         let name = peers.call(r);
@@ -84,6 +93,10 @@ pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
             _ if name.is_empty() || matches!(failure.cause, Cause::Aborted(_)) => String::new(),
             Some(w) => format!(" while it waited in {}", describe(&name, &w)),
             None if other => format!("; its last call was {name}"),
+            // Noted when the rank has joined.
+            None if name == "MPI_Init" || name == "MPI_Init_thread" => {
+                format!(" outside MPI, after {name}")
+            }
             None => format!("; its last MPI call was {name}"),
         }
     });
@@ -103,11 +116,23 @@ pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
     text
 }
 
+/// Returns what keeps a job from going on for good, a line each; nothing when it may go on.
+#[must_use]
+pub fn deadlock(launcher: &str, peers: &dyn Peers) -> String {
+    let lines = analysis(peers, now_ns()).lines();
+    (lines.iter())
+        .map(|line| format!("{launcher}: {line}\n"))
+        .collect()
+}
+
 /// Returns the report of a job whose time is over: where the ranks are, and which waits for which.
 #[must_use]
-pub fn timeout(launcher: &str, seconds: f64, peers: &dyn Peers) -> String {
+pub fn timeout(job: &Job, peers: &dyn Peers) -> String {
+    let launcher = &job.launcher;
+    let TimeLimit { time, from } = job.timeout.unwrap_or_default();
+    let seconds = time.as_secs_f64();
     let mut text = format!(
-        "{launcher}: the job's time limit of {seconds} s is over (-timeout); it has been ended\n"
+        "{launcher}: the job's time limit of {seconds} s is over ({from}); it has been ended\n"
     );
     let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
     let now_ns = now_ns();
@@ -125,9 +150,7 @@ pub fn timeout(launcher: &str, seconds: f64, peers: &dyn Peers) -> String {
             rank_ranges(&ranks)
         ));
     }
-    for line in analysis(peers, now_ns).lines() {
-        text.push_str(&format!("{launcher}: {line}\n"));
-    }
+    text.push_str(&deadlock(launcher, peers));
     text
 }
 

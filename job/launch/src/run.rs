@@ -107,7 +107,7 @@ impl<'a> Launcher<'a> {
             foreign: started.foreign,
             empty: false,
             ending: Ending::default(),
-            timeout_at: job.timeout.map(|t| started.at + t),
+            timeout_at: job.timeout.map(|limit| started.at + limit.time),
             last_signal: None,
             buffer: vec![0; READ_BYTES],
         }
@@ -242,6 +242,13 @@ impl<'a> Launcher<'a> {
                 } else if self.verdict.passed().is_some() && signal != signal::SIGHUP {
                     self.kill();
                 } else {
+                    if signal != signal::SIGHUP {
+                        // The user may have lost patience with it.
+                        let text = report::deadlock(&self.job.launcher, &*self.peers);
+                        if !text.is_empty() {
+                            self.say(&text);
+                        }
+                    }
                     self.verdict.signal_passed(signal);
                     self.ending.from_outside = true;
                     self.guard.tell(Command::Signal(signal));
@@ -393,7 +400,10 @@ impl<'a> Launcher<'a> {
             && ordered.spools(rank)
         {
             if let Err(error) = ordered.keep(rank, bytes) {
-                let text = format!("cannot keep the output of rank {rank} for later: {error}");
+                let text = format!(
+                    "-output ordered: cannot keep the output of rank {rank} for later: {error}; set \
+                     TMPDIR to a folder with room, or use -output label"
+                );
                 self.complain(&text, 1);
                 self.kill();
             }
@@ -464,8 +474,7 @@ impl<'a> Launcher<'a> {
         }
         if self.timeout_at.is_some_and(|at| now >= at) {
             self.timeout_at = None;
-            let seconds = self.job.timeout.unwrap_or_default().as_secs_f64();
-            let text = report::timeout(&self.job.launcher, seconds, &*self.peers);
+            let text = report::timeout(self.job, &*self.peers);
             self.say(&text);
             self.verdict.end(124);
             self.ending.from_outside = true;
@@ -526,7 +535,12 @@ impl<'a> Launcher<'a> {
                     }
                     Wrote::Failed(error) => {
                         sink.closed = true;
-                        self.complain(&format!("cannot write the job's output: {error}"), 1);
+                        self.complain(
+                            &format!(
+                                "cannot write the job's output: {error}; make room where it goes, or send it elsewhere"
+                            ),
+                            1,
+                        );
                         self.end();
                         break;
                     }

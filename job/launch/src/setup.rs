@@ -18,6 +18,7 @@ use margay_sys_os::process::{self, StringArray};
 use margay_sys_os::signal::{self, SignalFd, SignalSet};
 use margay_sys_os::{clock, cpu};
 use margay_sys_shm::layout::Sizes;
+use margay_sys_shm::mapping::SegmentError;
 use margay_sys_shm::segment::Segment;
 
 use crate::binding::{Cores, Lease, Placement, place, ranges};
@@ -104,9 +105,12 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
     // What the ranks can keep busy together, so that they know when to yield to each other.
     let usable = placement.distinct_cores().unwrap_or(usable).min(usable);
     let segment = Segment::create(Sizes::for_job(ranks)).map_err(|e| {
-        LaunchError::system(format!(
-            "{e}; for {ranks} ranks, raise the limit of address space (ulimit -v) or start fewer"
-        ))
+        LaunchError::system(match e {
+            SegmentError::FileLimit { .. } => e.to_string(),
+            _ => format!(
+                "{e}; for {ranks} ranks, raise the limit of address space (ulimit -v) or start fewer"
+            ),
+        })
     })?;
     let pid = std::process::id();
     let segment = Arc::new(segment);
@@ -144,6 +148,8 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
 
     let asked = wanted_signals();
     let blocked = asked.block();
+    // A write beyond the limit of file size (ulimit -f) fails with a reason instead of a death.
+    SignalSet::of(&[signal::SIGXFSZ]).block();
     let signals = SignalFd::new(&asked).map_err(|e| descriptors(ranks, &e))?;
     let input::Inputs {
         ranks: inputs,

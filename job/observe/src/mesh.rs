@@ -10,9 +10,12 @@ use margay_sys_os::clock::now_ns;
 use margay_sys_os::process::ProcessFacts;
 use serde::Serialize;
 
-use crate::state;
+use crate::state::{self, Activity};
 use crate::teams::{self, ProcessView};
 use crate::waits::{Doing, describe};
+
+/// For how long the ranks of a new job are taken for starting. A program without MPI never says that it has started.
+const STARTING_S: f64 = 1.0;
 
 /// A job that is running. The field names are those of `margay mesh --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,6 +36,12 @@ pub struct JobView {
     pub deadlocks: Vec<Vec<u32>>,
     /// Its ranks, in order.
     pub rank: Vec<RankView>,
+    /// A look a little later may tell more: its ranks are being started, or have waited for too short a time.
+    #[serde(skip)]
+    pub is_unsettled: bool,
+    /// When the youngest wait began that was too short to tell.
+    #[serde(skip)]
+    pub unsettled_since: Option<u64>,
 }
 
 /// One rank.
@@ -69,6 +78,10 @@ pub enum State {
     Starting,
     /// It runs its own code, or makes progress in the library.
     Computing,
+    /// It is in its own code and uses no CPU.
+    Outside,
+    /// Its process is stopped, by a signal or a debugger.
+    Stopped,
     /// It waits in the library.
     Waiting,
     /// It has called finalize, or its process has ended.
@@ -101,6 +114,8 @@ pub struct Mesh {
     last: HashMap<u32, (f64, Instant)>,
     /// Processes without Margay's threads, and until when that is taken for granted: they may load the library later.
     without_threads: HashMap<u32, Instant>,
+    /// Of each job, when the youngest wait began that was too short to tell at the last sample.
+    unsettled: HashMap<u64, u64>,
 }
 
 /// How long a process without Margay's threads is not searched again for them: the search reads tables of all its libraries.
@@ -124,7 +139,7 @@ impl Mesh {
             };
             (!view.teams.is_empty()).then_some(view)
         };
-        let jobs = self
+        let mut jobs: Vec<JobView> = self
             .jobs
             .look()
             .into_iter()
@@ -145,6 +160,13 @@ impl Mesh {
             })
             .collect();
         self.last = next;
+        // Ranks that go on wait for something else at each sample.
+        for job in &mut jobs {
+            let before = self.unsettled.get(&job.job).copied();
+            job.is_unsettled |= before.is_some() && before == job.unsettled_since;
+        }
+        let unsettled = (jobs.iter()).filter_map(|job| Some((job.job, job.unsettled_since?)));
+        self.unsettled = unsettled.collect();
         jobs
     }
 }
@@ -158,6 +180,8 @@ fn view(
     let job = peers.facts();
     let running_s = now_ns.saturating_sub(job.started_ns) as f64 * 1e-9;
     let analysis = state::analysis(peers, now_ns);
+    let unsettled_since = state::unsettled_since(peers, now_ns);
+    let mut is_starting = false;
     let rank = (0..peers.size())
         .map(|rank| {
             let identity = peers.identity(rank);
@@ -167,10 +191,10 @@ fn view(
                 .flatten();
             let cpu_s = facts.map_or(0.0, |f| f.cpu_seconds);
             let call = peers.call(rank);
+            let cpu_percent = facts.map_or(0.0, |_| percent(pid, cpu_s, running_s));
             let (state, waiting) = match state::doing(peers, rank, now_ns) {
                 Doing::Finished => (State::Finished, None),
-                Doing::Running if peers.phase(rank) == Phase::Starting => (State::Starting, None),
-                Doing::Running => (State::Computing, None),
+                Doing::Running => (running(peers, rank, cpu_percent), None),
                 Doing::Waiting(waits) => {
                     let (w, since_s) = waits.first();
                     let view = WaitView {
@@ -190,6 +214,7 @@ fn view(
                     (State::Waiting, Some(view))
                 }
             };
+            is_starting |= state == State::Starting;
             RankView {
                 rank,
                 pid,
@@ -199,7 +224,7 @@ fn view(
                 call,
                 waiting,
                 cpu_s,
-                cpu_percent: facts.map_or(0.0, |_| percent(pid, cpu_s, running_s)),
+                cpu_percent,
                 threads: facts.and_then(|_| threads(pid)),
             }
         })
@@ -213,6 +238,18 @@ fn view(
         findings: analysis.lines(),
         deadlocks: analysis.cycles,
         rank,
+        is_unsettled: running_s < STARTING_S && (is_starting || unsettled_since.is_some()),
+        unsettled_since,
+    }
+}
+
+/// The state of a rank that does not wait in the library.
+fn running(peers: &dyn Peers, rank: u32, cpu_percent: f64) -> State {
+    match Activity::of(peers.identity(rank).pid) {
+        Activity::Stopped => State::Stopped,
+        _ if peers.phase(rank) == Phase::Starting => State::Starting,
+        Activity::Asleep if cpu_percent < 1.0 => State::Outside,
+        _ => State::Computing,
     }
 }
 
@@ -282,6 +319,17 @@ mod tests {
         );
         assert_eq!(job.deadlocks, [[0, 1]]);
         assert_eq!(job.findings, ["deadlock: 0 → 1 → 0"]);
+        assert!(!job.is_unsettled);
+        // When the waits were younger nothing could be said yet, and nothing is waited for when a rank goes on.
+        assert_eq!(
+            state::unsettled_since(&*peers, long_ago + 100_000_000),
+            Some(long_ago)
+        );
+        peers.set_phase(2, Phase::Running);
+        segment.registry().set_exited(2, false);
+        let later = long_ago + 3_000_000_000;
+        assert_eq!(state::unsettled_since(&*peers, later), None);
+        segment.registry().set_exited(2, true);
         assert_eq!(job.rank[0].state, State::Waiting);
         assert_eq!(job.rank[2].state, State::Finished);
         assert_eq!(job.rank[0].threads, None, "it has no library of ours");

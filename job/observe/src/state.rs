@@ -2,6 +2,7 @@
 
 use margay_core_registry::{Phase, Waiting};
 use margay_net_platform::Peers;
+use margay_sys_os::process::{ProcessFacts, running_threads};
 
 use crate::waits::{Analysis, Doing, Lasting, analyse, describe};
 
@@ -11,9 +12,7 @@ pub const SETTLED_S: f64 = 0.5;
 /// Finds out which rank waits for which at `now_ns` of the registry's clock.
 #[must_use]
 pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
-    let mut doing: Vec<Doing> = (0..peers.size())
-        .map(|rank| doing(peers, rank, now_ns))
-        .collect();
+    let mut doing = all_doing(peers, now_ns);
     let mut analysis = analyse(&doing, SETTLED_S);
     // A thread that computes may send what the others wait for. The system is asked only about ranks that seem stuck.
     let mut any = false;
@@ -29,6 +28,28 @@ pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
         analysis = analyse(&doing, SETTLED_S);
     }
     analysis
+}
+
+/// When the youngest wait began because of which [`analysis`] finds less at `now_ns` than it would if the waits lasted. None when
+/// it finds all.
+#[must_use]
+pub fn unsettled_since(peers: &dyn Peers, now_ns: u64) -> Option<u64> {
+    let doing = all_doing(peers, now_ns);
+    let found = analyse(&doing, 0.0);
+    if found == analyse(&doing, SETTLED_S) {
+        return None;
+    }
+    let since = |&rank: &u32| {
+        let waits = peers.waits(rank).listed.into_iter();
+        waits.map(|wait| wait.since_ns).max()
+    };
+    found.stuck.iter().filter_map(since).max()
+}
+
+fn all_doing(peers: &dyn Peers, now_ns: u64) -> Vec<Doing> {
+    (0..peers.size())
+        .map(|rank| doing(peers, rank, now_ns))
+        .collect()
 }
 
 /// Returns what a rank does at `now_ns`.
@@ -52,13 +73,76 @@ pub fn doing(peers: &dyn Peers, rank: u32, now_ns: u64) -> Doing {
 #[must_use]
 pub fn state_in_words(peers: &dyn Peers, rank: u32, now_ns: u64) -> String {
     let call = peers.call(rank);
-    match (doing(peers, rank, now_ns), peers.phase(rank)) {
-        (Doing::Finished, _) => "finished".into(),
-        (Doing::Waiting(waits), _) => {
-            format!("waiting in {}", describe(&call, &waits.first().0))
+    let last = match peers.phase(rank) {
+        Phase::Starting => ", before MPI_Init".into(),
+        _ if call.is_empty() => String::new(),
+        _ => format!(", last MPI call {call}"),
+    };
+    let activity = || Activity::of(peers.identity(rank).pid);
+    match doing(peers, rank, now_ns) {
+        Doing::Finished => "finished".into(),
+        Doing::Waiting(waits) => {
+            let wait = describe(&call, &waits.first().0);
+            match activity() {
+                Activity::Stopped => format!("stopped by a signal while it waited in {wait}"),
+                _ => format!("waiting in {wait}"),
+            }
         }
-        (Doing::Running, Phase::Starting) => "running, has not called MPI_Init".into(),
-        (Doing::Running, _) if call.is_empty() => "computing".into(),
-        (Doing::Running, _) => format!("computing, last MPI call {call}"),
+        Doing::Running => match activity() {
+            Activity::Stopped => format!("stopped by a signal{last}"),
+            Activity::Asleep => format!("outside MPI and using no CPU{last}"),
+            Activity::Active => format!("computing{last}"),
+        },
+    }
+}
+
+/// What the system says of a rank's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// A thread of it runs or could run; or nothing is known.
+    Active,
+    /// All threads sleep.
+    Asleep,
+    /// Stopped, by SIGSTOP or a debugger.
+    Stopped,
+}
+
+impl Activity {
+    /// Of a process of this machine; 0 is none.
+    #[must_use]
+    pub fn of(pid: u32) -> Activity {
+        match ProcessFacts::of(pid).map(|facts| facts.state) {
+            Some('T' | 't') => Activity::Stopped,
+            Some('S' | 'D' | 'I') if running_threads(pid).is_empty() => Activity::Asleep,
+            _ => Activity::Active,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Activity;
+    use margay_sys_os::signal::{SIGSTOP, send};
+
+    #[test]
+    fn a_process_that_sleeps_or_is_stopped_does_not_compute() {
+        let mut sleeper = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .unwrap();
+        let becomes = |wanted| {
+            let began = std::time::Instant::now();
+            while Activity::of(sleeper.id()) != wanted && began.elapsed().as_secs() < 20 {
+                std::thread::yield_now();
+            }
+            assert_eq!(Activity::of(sleeper.id()), wanted);
+        };
+        becomes(Activity::Asleep);
+        send(sleeper.id(), SIGSTOP).unwrap();
+        becomes(Activity::Stopped);
+        assert_eq!(Activity::of(std::process::id()), Activity::Active);
+        assert_eq!(Activity::of(0), Activity::Active);
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
     }
 }

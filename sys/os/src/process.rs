@@ -13,8 +13,9 @@ mod watch;
 
 pub use start::{Start, StartError, Starter, Step, StringArray};
 pub use watch::{
-    PidFd, ProcessFacts, Reaped, ThreadState, all_processes, children, descendants, has_thread,
-    is_alive, kill_descendants, reap, reap_one, running_threads,
+    PidFd, ProcessFacts, Reaped, ThreadState, all_processes, can_see_processes, children,
+    descendants, has_thread, is_alive, kill_descendants, others_of_this_program, reap, reap_one,
+    running_threads,
 };
 
 /// The name of this host.
@@ -132,6 +133,13 @@ pub fn at_exit(call: extern "C" fn(i32, *mut c_void)) -> bool {
     }
     // SAFETY: the function stays, since libraries of this kind are not unloaded; its second argument is not used.
     unsafe { on_exit(call, std::ptr::null_mut()) == 0 }
+}
+
+/// Has a function called in each child that a later `fork` makes of this process, before `fork` returns there. Not in a child
+/// that executes another program without a copy of this one (`vfork`, `posix_spawn`). Returns whether there was room for it.
+pub fn in_forked_children(call: extern "C" fn()) -> bool {
+    // SAFETY: the function stays, since libraries of this kind are not unloaded.
+    unsafe { libc::pthread_atfork(None, None, Some(call)) == 0 }
 }
 
 /// Waits until a child has ended, whichever it is: its process id, and how it ended.

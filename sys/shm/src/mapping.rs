@@ -7,8 +7,11 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate};
-use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
+
+use crate::segment::ENV_SEGMENT;
 
 /// The name under which the segment's memfd appears in `/proc/<pid>/fd`.
 pub const MEMFD_NAME: &str = "margay-job";
@@ -23,6 +26,15 @@ pub enum SegmentError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// The limit of file size is below the segment's.
+    FileLimit {
+        /// The limit in bytes.
+        limit: u64,
+        /// The segment's size.
+        bytes: u64,
+    },
+    /// The environment names a descriptor that did not come with it.
+    Closed(RawFd),
     /// The descriptor is not a segment of this version.
     Format(String),
 }
@@ -33,6 +45,19 @@ impl std::fmt::Display for SegmentError {
             SegmentError::Os { what, error } => {
                 write!(f, "cannot {what} the job's shared memory: {error}")
             }
+            SegmentError::FileLimit { limit, bytes } => write!(
+                f,
+                "the limit of file size (ulimit -f) is {} KiB, and the job's shared memory, of which only what is used takes \
+                 memory, needs {} KiB: raise the limit (ulimit -f unlimited)",
+                limit >> 10,
+                bytes >> 10
+            ),
+            SegmentError::Closed(number) => write!(
+                f,
+                "{ENV_SEGMENT} is {number}, and descriptor {number}, the job's shared memory, was not inherited: the program \
+                 or what started it has closed it, or a rank started this program, to which the variable comes and the \
+                 descriptor does not; start it with mpiexec or MPI_Comm_spawn, or unset {ENV_SEGMENT} to run it alone"
+            ),
             SegmentError::Format(why) => write!(
                 f,
                 "the job's shared memory is not usable: {why}; launcher and library must come from \
@@ -85,6 +110,13 @@ impl Drop for Mapping {
 
 /// A new sparse file in memory, of `bytes`.
 pub(crate) fn create(bytes: u64) -> Result<File, SegmentError> {
+    // The kernel answers a size beyond the limit with a signal that ends the process.
+    if let Some(limit) = getrlimit(Resource::Fsize)
+        .current
+        .filter(|&limit| limit < bytes)
+    {
+        return Err(SegmentError::FileLimit { limit, bytes });
+    }
     let file = File::from(memfd_create()?);
     file.set_len(bytes).map_err(|error| SegmentError::Os {
         what: "size",
@@ -101,14 +133,14 @@ pub(crate) fn inherited(number: RawFd) -> Result<OwnedFd, SegmentError> {
     static TAKING: Mutex<()> = Mutex::new(());
     let _one = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
     if number <= 2 {
-        return Err(failed("find the descriptor of", Errno::BADF));
+        return Err(SegmentError::Closed(number));
     }
     // SAFETY: not -1, and borrowed for two calls, of which the first gives an error where it is not open.
     let fd = unsafe { BorrowedFd::borrow_raw(number) };
-    let flags = fcntl_getfd(fd).map_err(|error| failed("find the descriptor of", error))?;
+    let flags = fcntl_getfd(fd).map_err(|_| SegmentError::Closed(number))?;
     if flags.contains(FdFlags::CLOEXEC) {
-        let why = format!("descriptor {number} was not inherited");
-        return Err(SegmentError::Format(why));
+        // Opened by this process, under the number that the job's descriptor had.
+        return Err(SegmentError::Closed(number));
     }
     fcntl_setfd(fd, FdFlags::CLOEXEC).map_err(|error| failed("keep", error))?;
     // SAFETY: open, and nobody else's (see above).

@@ -251,7 +251,7 @@ pub(crate) mod tests {
         use std::os::fd::{AsRawFd, IntoRawFd};
         let a = small(1);
         let error = Segment::join_inherited(a.fd().as_raw_fd()).unwrap_err();
-        assert!(error.to_string().contains("not inherited"), "{error}");
+        assert!(error.to_string().contains("was not inherited"), "{error}");
         assert!(Segment::join_inherited(-1).is_err());
         // As the launcher hands it down: not close-on-exec.
         let number = rustix::io::dup(a.fd()).unwrap().into_raw_fd();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -173,6 +173,26 @@ pub fn all_processes() -> impl Iterator<Item = u32> {
         .flatten()
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Whether the system shows processes at all.
+///
+/// # Errors
+/// When `/proc` is not there or is something else.
+pub fn can_see_processes() -> io::Result<()> {
+    fs::metadata("/proc/self/stat").map(drop)
+}
+
+/// Whether other processes run the file that this one runs.
+#[must_use]
+pub fn others_of_this_program() -> bool {
+    let file = |pid: u32| {
+        let file = fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    let me = std::process::id();
+    let own = file(me);
+    own.is_some() && all_processes().any(|pid| pid != me && file(pid) == own)
 }
 
 /// All living descendants of this process, except for those below the children in `except`.
