@@ -9,7 +9,10 @@ use margay_sys_os::cpu;
 const CHECK_NS: u64 = 5_000_000;
 /// Involuntary context switches between two checks from which on the cores count as contended.
 const SWITCHES: u64 = 3;
-/// How long they count as contended after that.
+/// How long they count as contended after that for the first time: threads of this process may only
+/// have been put on one core ...
+const LASTS_LEAST_NS: u64 = 10_000_000;
+/// ... and at most: twice as long as the last time if that is not long ago.
 const LASTS_NS: u64 = 100_000_000;
 
 /// A thread that has waited for a core for more than one part in this many of the time ...
@@ -30,6 +33,8 @@ pub(crate) struct Contention {
     checked_ns: AtomicU64,
     switches: AtomicU64,
     contended_until_ns: AtomicU64,
+    /// How long that time was when it began.
+    lasts_ns: AtomicU64,
 }
 
 impl Contention {
@@ -58,36 +63,49 @@ impl Contention {
             let since_ns = now - checked;
             let allowed = SWITCHES.saturating_mul(since_ns / CHECK_NS);
             if checked != 0 && count.saturating_sub(before) >= allowed && self.is_oversubscribed() {
-                self.contended_until_ns
-                    .store(now + LASTS_NS, Ordering::Relaxed);
+                self.found(now);
             }
         }
         now < self.contended_until_ns.load(Ordering::Relaxed)
     }
 
-    /// A worker is about to wait: looks at what `delay` keeps of its thread, if that is due.
-    #[inline]
-    pub(crate) fn sample(&self, delay: &RunDelay, now: u64) {
-        if now.saturating_sub(delay.sampled_ns.get()) >= CHECK_NS {
-            self.renew(delay, now);
+    /// The cores are contended at `now`.
+    fn found(&self, now: u64) {
+        let lasts = self.lasts_ns.load(Ordering::Relaxed);
+        let until = self.contended_until_ns.load(Ordering::Relaxed);
+        if now < until && lasts < LASTS_NS {
+            return;
         }
+        let lasts = if until != 0 && now < until + 2 * lasts {
+            (2 * lasts).min(LASTS_NS)
+        } else {
+            LASTS_LEAST_NS
+        };
+        self.lasts_ns.store(lasts, Ordering::Relaxed);
+        self.contended_until_ns
+            .store(now + lasts, Ordering::Relaxed);
+    }
+
+    /// A worker is about to wait: looks at what `delay` keeps of its thread, if that is due. Returns
+    /// whether the thread has waited for a core for long.
+    #[inline]
+    pub(crate) fn sample(&self, delay: &RunDelay, now: u64) -> bool {
+        now.saturating_sub(delay.sampled_ns.get()) >= CHECK_NS && self.renew(delay, now)
     }
 
     #[cold]
-    fn renew(&self, delay: &RunDelay, now: u64) {
+    fn renew(&self, delay: &RunDelay, now: u64) -> bool {
         let sampled_ns = delay.sampled_ns.replace(now);
         let Some(after) = cpu::run_delay_ns() else {
-            return;
+            return false;
         };
         let before = delay.total_ns.replace(after);
         let window_ns = (now - sampled_ns).min(DELAY_WINDOW_NS);
-        if sampled_ns != 0
-            && after.saturating_sub(before) > window_ns / DELAY_PARTS
-            && self.is_oversubscribed()
-        {
-            self.contended_until_ns
-                .store(now + LASTS_NS, Ordering::Relaxed);
+        let has_waited = sampled_ns != 0 && after.saturating_sub(before) > window_ns / DELAY_PARTS;
+        if has_waited && self.is_oversubscribed() {
+            self.found(now);
         }
+        has_waited
     }
 
     /// Whether more threads may be runnable than there are cores.
@@ -103,4 +121,28 @@ impl Contention {
 pub(crate) struct RunDelay {
     sampled_ns: Cell<u64>,
     total_ns: Cell<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contention_that_comes_back_lasts_longer() {
+        let contention = Contention::default();
+        let lasts = |now: u64| {
+            contention.found(now);
+            contention.contended_until_ns.load(Ordering::Relaxed) - now
+        };
+        assert_eq!(lasts(1_000_000_000), LASTS_LEAST_NS);
+        assert_eq!(lasts(1_005_000_000), LASTS_LEAST_NS - 5_000_000, "the same");
+        let mut now = 1_000_000_000 + LASTS_LEAST_NS;
+        for expected in [20_000_000, 40_000_000, 80_000_000, LASTS_NS, LASTS_NS] {
+            now += 5_000_000;
+            assert_eq!(lasts(now), expected);
+            now += expected;
+        }
+        assert_eq!(lasts(now - 1), LASTS_NS, "it goes on");
+        assert_eq!(lasts(now + 3 * LASTS_NS), LASTS_LEAST_NS, "another one");
+    }
 }

@@ -29,6 +29,11 @@ const WAKE_NS: u64 = 10_000;
 /// ... and while other processes contend for the cores. The worker may lose its core in the middle
 /// of the work, which then takes a time slice longer.
 const CONTENDED_WAKE_NS: u64 = 100_000;
+/// Shorter ones that follow each other are worth it together, when what they would have gained from
+/// a worker that is awake comes to what waking one costs. So at most as much is lost again ...
+const MISSED_NS: u64 = 30_000;
+/// ... and what two workers share takes half its time and this.
+const SHARING_NS: u64 = 600;
 
 /// Workers that a pool can start.
 pub(crate) const MAX_WORKERS: usize = MAX_SLOTS / 2;
@@ -57,6 +62,13 @@ pub(crate) struct Watched {
     /// Its fibers spend their time in `sched_yield`.
     pub(crate) is_yielding: AtomicBool,
     pub(crate) fibers: Arc<FiberCounts>,
+}
+
+impl Watched {
+    /// Whether this is another worker's, and that one has a thread.
+    pub(crate) fn is_other_than(&self, one: &Watched) -> bool {
+        !std::ptr::eq(self, one) && self.thread.load(Ordering::Relaxed) != 0
+    }
 }
 
 /// See the module.
@@ -88,6 +100,29 @@ pub(crate) struct PoolState<W: 'static> {
     pub(crate) parking: ParkingLot,
     contention: Contention,
     pub(crate) watch: Watch,
+    pub(crate) announced: Announced,
+    /// What offers would have gained for which no worker has been woken. Some may be forgotten.
+    missed_ns: AtomicU64,
+}
+
+/// Tells workers that spin of a new offer: a word that changes, on a cache line of its own, so that
+/// they may look at it all the time. Two announcements at the same time may count as one, and one may
+/// be missed: workers also look by themselves now and then.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Announced(AtomicU32);
+
+impl Announced {
+    #[inline]
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// An offer has been published before. Two plain accesses: an exchange would wait for them.
+    #[inline]
+    pub(crate) fn announce(&self) {
+        self.0.store(self.get().wrapping_add(1), Ordering::Release);
+    }
 }
 
 impl<W> PoolState<W> {
@@ -110,6 +145,8 @@ impl<W> PoolState<W> {
             parking: ParkingLot::new(),
             contention: Contention::new(cpu::affinity().len()),
             watch: Watch::default(),
+            announced: Announced::default(),
+            missed_ns: AtomicU64::new(0),
         }
     }
 
@@ -274,10 +311,15 @@ impl<W> PoolState<W> {
     /// See [`Worker::call_for_help`](crate::Worker::call_for_help); some worker sleeps.
     #[cold]
     pub(crate) fn wake_for_offer(&self, tag: u32, expected_ns: u64) -> bool {
-        if expected_ns >= CONTENDED_WAKE_NS || expected_ns >= WAKE_NS && !self.is_contended() {
+        let gain_ns = (expected_ns / 2).saturating_sub(SHARING_NS);
+        let missed_ns = self.missed_ns.load(Ordering::Relaxed) + gain_ns;
+        let pays = expected_ns >= WAKE_NS || missed_ns >= MISSED_NS;
+        if expected_ns >= CONTENDED_WAKE_NS || pays && !self.is_contended() {
+            self.missed_ns.store(0, Ordering::Relaxed);
             self.wake_one(tag);
             return true;
         }
+        self.missed_ns.store(missed_ns, Ordering::Relaxed);
         // A program thread comes for its own work only: there is no telling whether for this one.
         self.sleepers.count() as usize + 1 < self.workers()
     }
@@ -305,8 +347,8 @@ impl<W> PoolState<W> {
 
     /// A worker is about to wait: its thread may tell of contention.
     #[inline]
-    pub(crate) fn sample_contention(&self, delay: &RunDelay) {
-        self.contention.sample(delay, self.clock.now_ns());
+    pub(crate) fn sample_contention(&self, delay: &RunDelay) -> bool {
+        self.contention.sample(delay, self.clock.now_ns())
     }
 
     /// Whether other processes contend for the cores.

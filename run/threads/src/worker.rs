@@ -170,7 +170,9 @@ impl Worker {
     /// for [`STEAL_DELAY_NS`](crate::STEAL_DELAY_NS).
     pub fn publish_offer(&self, offer: Arc<dyn Offer<Worker>>, is_short: bool) -> PublishedOffer {
         let mark = self.offer_mark(is_short);
-        self.own.offers.publish(offer, mark, self.slot)
+        let published = self.own.offers.publish(offer, mark, self.slot);
+        self.announce(is_short);
+        published
     }
 
     /// Wakes at most one sleeping worker for an offer with this tag, which has just been published and
@@ -193,7 +195,16 @@ impl Worker {
             return None;
         }
         let mark = self.offer_mark(is_short);
-        self.own.offers.republish(retracted, mark)
+        let published = self.own.offers.republish(retracted, mark);
+        self.announce(is_short);
+        published
+    }
+
+    #[inline]
+    fn announce(&self, is_short: bool) {
+        if !is_short {
+            self.pool.announced.announce();
+        }
     }
 
     #[inline]

@@ -13,7 +13,7 @@ const UNKNOWN_NS: u32 = 150_000;
 
 /// A region that is expected to take less is short: likely to be over before it has paid to share it
 /// with another core. It is left to its forking worker for a moment.
-const SHORT_NS: u64 = 4_500;
+const SHORT_NS: u64 = 1_200;
 
 /// One in this many short regions that nobody helps with is timed. Not a power of two: short
 /// functions that take turns must all have theirs.

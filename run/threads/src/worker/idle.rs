@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use margay_sys_os::cpu;
+use margay_sys_os::process::ProcessFacts;
 
 use super::Worker;
 use crate::contention::RunDelay;
@@ -15,7 +16,8 @@ const SLEEP_NS: u64 = 500_000_000;
 const LATER_NS: u64 = 1_000_000;
 
 /// How often a spinning worker scans what others have published: each scan takes cache lines from
-/// the cores that write them. Between scans it checks only what comes for itself.
+/// the cores that write them. Between scans it checks what comes for itself, and whether an offer has
+/// been announced.
 pub(super) const SCAN_NS: u64 = 1_000;
 
 /// How long a worker has been idle.
@@ -105,12 +107,38 @@ impl Worker {
 
     /// How long to spin for something now, in nanoseconds.
     pub(super) fn spin_ns(&self) -> u64 {
-        self.pool.sample_contention(&self.idle.delay);
+        if self.pool.sample_contention(&self.idle.delay) {
+            self.leave_shared_processor();
+        }
         if self.pool.is_contended() {
             // What it waits for may itself wait for the core.
             0
         } else {
             self.pool.config.spin_ns
+        }
+    }
+
+    /// This worker's thread has waited for its core. If another worker runs there, and none on some
+    /// other processor, it goes to that one: the kernel may leave two threads that wake each other on
+    /// one processor for many milliseconds while another one is free.
+    #[cold]
+    fn leave_shared_processor(&self) {
+        let Some(here) = cpu::current() else { return };
+        let others: Vec<usize> = (self.pool.slots())
+            .filter(|slot| slot.watched.is_other_than(&self.own.watched))
+            .filter_map(|slot| ProcessFacts::of(slot.watched.thread.load(Ordering::Relaxed)))
+            .filter(|facts| facts.state == 'R')
+            .map(|facts| facts.last_core as usize)
+            .collect();
+        if others.contains(&here) {
+            let usable = cpu::affinity();
+            let is_free = |processor: &&usize| **processor != here && !others.contains(processor);
+            // Best effort: where the kernel refuses, it stays to be moved by the kernel.
+            if let Some(&free) = usable.iter().find(is_free)
+                && cpu::bind_to(free)
+            {
+                let _ = cpu::bind_thread(0, &usable);
+            }
         }
     }
 
@@ -123,7 +151,9 @@ impl Worker {
     fn spin_for_work(&self, until_ns: u64) -> bool {
         let mut now = self.now_ns();
         let mut scan_at = now;
+        let announced = &self.pool.announced;
         while now < until_ns {
+            let seen = announced.get();
             if now >= scan_at {
                 if self.sees_work(false) {
                     return true;
@@ -133,6 +163,10 @@ impl Worker {
             for _ in 0..8 {
                 if self.has_other_work() {
                     return true;
+                }
+                if announced.get() != seen {
+                    scan_at = 0;
+                    break;
                 }
                 cpu::pause();
             }
