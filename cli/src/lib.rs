@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
-pub mod classic;
 pub mod fortran;
 pub mod hosts;
 pub mod live;
@@ -12,4 +11,5 @@ pub mod omp;
 pub mod options;
 pub mod pages;
 pub mod poe;
+pub mod single_dash;
 pub mod threads_view;

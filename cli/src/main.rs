@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
-use margay_cli::{bench, classic, fortran, live, omp, pages, threads_view};
+use margay_cli::{bench, fortran, live, omp, pages, single_dash, threads_view};
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
 use margay_job_observe::markers::Markers;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 
 fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
     let command = options::run_command(name);
-    let job = classic::segments(&command, arguments)
+    let job = single_dash::segments(&command, arguments)
         .map_err(|text| told(name, &format!("{text}; see {name} --help"), 2))
         .and_then(|segments| {
             segments

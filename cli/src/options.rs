@@ -537,7 +537,7 @@ mod tests {
     fn parsed(line: &str) -> Result<Job, String> {
         let words = line.split_whitespace().map(OsString::from).collect();
         let command = run_command("mpiexec");
-        let segments = crate::classic::segments(&command, words)?
+        let segments = crate::single_dash::segments(&command, words)?
             .into_iter()
             .map(|segment| {
                 let words = std::iter::once(OsString::from("mpiexec")).chain(segment);

@@ -12,9 +12,9 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, ValueHint};
 use margay_job_launch::plan::{Binding, Job, Output, Program, StdinTo};
 
-use crate::classic;
 use crate::hosts::is_here;
 use crate::options::{VERSION, one_line, ranks};
+use crate::single_dash;
 
 /// The command's name.
 pub const NAME: &str = "poe";
@@ -173,10 +173,10 @@ pub fn words(
         let text = word.to_string_lossy();
         let is_option = text.starts_with('-') && text.len() > 1 && !fenced;
         let found = match (is_option, program.is_empty()) {
-            (true, true) => Some(classic::option(&command, &word)?),
+            (true, true) => Some(single_dash::option(&command, &word)?),
             // Behind the program only what is one of ours to the letter.
             (true, false) if !division.none && is_ours(&command, &text) => {
-                Some(classic::option(&command, &word)?)
+                Some(single_dash::option(&command, &word)?)
             }
             _ => None,
         };

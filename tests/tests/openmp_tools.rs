@@ -1,4 +1,4 @@
-//! OpenMP's tools interface (OMPT): a tool that checks what it is told, over programs of gcc and of clang.
+//! OpenMP's tools interface (OMPT): a tool that checks what is reported to it, over programs of gcc and of clang.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};

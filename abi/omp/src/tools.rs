@@ -1,6 +1,6 @@
 //! The tools interface (OMPT) as C sees it: the search for a tool, its life, and what it may ask.
 //!
-//! What happens is told by `run/openmp` (its module `tool`), and for locks, which need no member, by [`mutex`].
+//! What happens is reported by `run/openmp` (its module `tool`), and for locks, which need no member, by [`mutex`].
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};

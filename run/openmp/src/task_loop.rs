@@ -44,9 +44,9 @@ pub(crate) struct LoopPace {
 /// Tasks that are executed one after the other take this long, by the processor's counter: about 2 µs, so that others need
 /// not wait for some of them.
 const PIECE_TICKS: u64 = 5_000;
-/// At most so many, however short.
+/// At most this many, however short.
 const PIECE: u64 = 256;
-/// After so many tasks the time is taken: tasks of a loop may differ.
+/// After this many tasks the time is taken: tasks of a loop may differ.
 const LOOK_AFTER: u64 = 4;
 
 impl LoopRange {

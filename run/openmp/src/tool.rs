@@ -1,4 +1,4 @@
-//! What a tool (OMPT) is told, and what is kept for it with teams and tasks.
+//! What is reported to a tool (OMPT), and what is kept for it with teams and tasks.
 //!
 //! A thread, for a tool, is what has thread-local variables of its own: a thread of the program, or a member that has
 //! a TLS block (`tls.rs`). The first member of a region is the thread that encountered it.

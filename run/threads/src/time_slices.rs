@@ -14,7 +14,7 @@ const SHORT_SLICE_NS: u64 = 3_000_000;
 /// long again.
 const SHORT_SLICES: u32 = 50;
 
-/// Of so many calls of `sched_yield` in a row the kernel sees one. It costs five times a switch.
+/// Of this many calls of `sched_yield` in a row the kernel sees one. It costs five times a switch.
 const YIELDS: u32 = 16;
 
 /// Slices in which no fiber waited for anything, after which the timer is switched off.

@@ -417,7 +417,7 @@ impl Frame {
         let mut room = Room([MaybeUninit::uninit(); INLINE_WORDS]);
         let at = (&raw mut room).cast::<u8>();
         let from = (&raw const self.inline).cast::<u8>();
-        // SAFETY: both have room for so many bytes, and the copy for the bounds, which `TaskCall::of_loop` has checked. By the
+        // SAFETY: both have room for this many bytes, and the copy for the bounds, which `TaskCall::of_loop` has checked. By the
         // promise of `TaskCall::new` a copy of the bytes is arguments for one call, whatever the bounds are.
         unsafe {
             if self.size <= SHORT_BYTES {

@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::FromArgMatches;
 use libfuzzer_sys::fuzz_target;
-use margay_cli::classic;
 use margay_cli::options::{self, RunOptions};
 use margay_cli::poe::{self, Division, PoeOptions};
+use margay_cli::single_dash;
 
 fn parse<T: FromArgMatches>(
     command: clap::Command,
@@ -29,7 +29,7 @@ fn tell(error: &clap::Error) {
 
 fn mpiexec(words: Vec<OsString>) {
     let command = options::run_command("mpiexec");
-    let Ok(segments) = classic::segments(&command, words) else {
+    let Ok(segments) = single_dash::segments(&command, words) else {
         return;
     };
     let parsed: Result<Vec<RunOptions>, _> = segments

@@ -1,4 +1,4 @@
-/* A tool (OMPT) that checks what it is told: that events come in pairs on each thread, that tasks and regions are the
+/* A tool (OMPT) that checks what is reported to it: that events come in pairs on each thread, that tasks and regions are the
  * same from their begin to their end, that addresses are plausible. Says at the end what it has seen, or what was wrong.
  * Its declarations are those of OpenMP 5.2, chapter 19, as far as it uses them; gcc brings no header for them. */
 #define _GNU_SOURCE

@@ -56,7 +56,7 @@ pub struct Context {
     pub calls: Calls,
     /// Whether this is the context of an initial thread.
     is_root: Cell<bool>,
-    /// The tool that is told what happens.
+    /// The tool to which events are reported.
     pub(crate) tool: Option<&'static Tool>,
     pub(crate) open_work: OpenWork,
 }

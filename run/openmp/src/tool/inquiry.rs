@@ -26,7 +26,7 @@ pub struct TaskInfo {
 }
 
 impl Context {
-    /// The region so many levels outside the current one; none where there is no such.
+    /// The region this many levels outside the current one; none where there is no such.
     #[must_use]
     pub fn parallel_info(&self, level: u32) -> Option<ParallelInfo> {
         let mut team = self.team;
@@ -39,7 +39,7 @@ impl Context {
         })
     }
 
-    /// The task so many levels outside the current one: the one that is suspended below it on its stack, or has encountered
+    /// The task this many levels outside the current one: the one that is suspended below it on its stack, or has encountered
     /// its region; none where there is no such.
     #[must_use]
     pub fn task_info(&self, level: u32) -> Option<TaskInfo> {
