@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::{Arg, Command};
+use strsim::levenshtein;
 
 /// Splits a command line at the colons, writes long options with two dashes, and puts `--` before
 /// each program. `command` knows the options and how many values each takes.
@@ -126,26 +127,10 @@ fn nearest<'a>(command: &'a Command, name: &str) -> Option<&'a str> {
     let names = command.get_arguments().filter(|arg| !arg.is_hide_set());
     let names = names.filter_map(Arg::get_long);
     names
-        .map(|long| (distance(long, name), long))
+        .map(|long| (levenshtein(long, name), long))
         .filter(|&(differing, long)| differing * 3 <= long.len())
         .min()
         .map(|(_, long)| long)
-}
-
-/// How many letters must be put in, taken out or replaced to make one word of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in (1..).zip(a.chars()) {
-        let mut diagonal = row[0];
-        row[0] = i;
-        for (j, &y) in (1..).zip(&b) {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j];
-            row[j] = replaced.min(diagonal + 1).min(row[j - 1] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 fn find(command: &Command, matches: impl Fn(&&Arg) -> bool) -> Option<&Arg> {
@@ -201,7 +186,10 @@ mod tests {
         );
         assert_eq!(told("--mca"), "there is no option '--mca'");
         assert_eq!(told("--frobnicate"), "there is no option '--frobnicate'");
-        assert_eq!((distance("", "ab"), distance("label", "table")), (2, 3));
+        assert_eq!(
+            (levenshtein("", "ab"), levenshtein("label", "table")),
+            (2, 3)
+        );
     }
 
     #[test]
