@@ -244,7 +244,12 @@ fn an_interrupt_tells_of_a_deadlock() {
 
 #[test]
 fn a_limit_of_file_size_is_told() {
-    let script = format!("ulimit -f 10; exec {} run -n 2 true", margay());
+    told_in_a_line("ulimit -f 10", 2, "(ulimit -f) is ");
+}
+
+/// Under this limit a job of this many ranks does not start, and one line says what it is about.
+fn told_in_a_line(limit: &str, ranks: u32, about: &str) {
+    let script = format!("{limit}; exec {} run -n {ranks} true", margay());
     let done = run(fresh("sh").args(["-c", &script]));
     assert_eq!(
         (done.code(), done.err.lines().count()),
@@ -252,7 +257,7 @@ fn a_limit_of_file_size_is_told() {
         "{}",
         done.err
     );
-    assert!(done.err.contains("(ulimit -f) is "), "{}", done.err);
+    assert!(done.err.contains(about), "{}", done.err);
 }
 
 #[test]
@@ -385,13 +390,5 @@ fn wrong_use_takes_one_line() {
 
 #[test]
 fn too_few_file_descriptors_are_told() {
-    let script = format!("ulimit -n 64; exec {} run -n 100 true", margay());
-    let done = run(fresh("sh").args(["-c", &script]));
-    assert_eq!(
-        (done.code(), done.err.lines().count()),
-        (1, 1),
-        "{}",
-        done.err
-    );
-    assert!(done.err.contains("ulimit -n"), "{}", done.err);
+    told_in_a_line("ulimit -n 64", 100, "ulimit -n");
 }

@@ -38,14 +38,7 @@ pub fn check(files: &[File]) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn file(path: &str, text: &str) -> File {
-        File {
-            path: path.into(),
-            text: Some(text.into()),
-            executable: false,
-        }
-    }
+    use crate::tidy::file;
 
     #[test]
     fn a_target_without_an_entry_of_its_name_is_found() {

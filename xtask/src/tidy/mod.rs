@@ -74,6 +74,16 @@ pub struct File {
     pub executable: bool,
 }
 
+/// A file of a test's house.
+#[cfg(test)]
+pub(crate) fn file(path: &str, text: &str) -> File {
+    File {
+        path: path.into(),
+        text: Some(text.into()),
+        executable: false,
+    }
+}
+
 /// Checks the workspace at `root`: all files that git would not ignore.
 ///
 /// # Errors

@@ -155,14 +155,7 @@ fn has_reason(lines: &[&str], first: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn file(path: &str, text: &str) -> File {
-        File {
-            path: path.into(),
-            text: Some(text.into()),
-            executable: false,
-        }
-    }
+    use crate::tidy::file;
 
     fn found(path: &str, text: &str) -> Vec<String> {
         let findings = check(&file(path, text));

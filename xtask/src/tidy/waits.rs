@@ -403,14 +403,7 @@ fn behind_item(tokens: &[TokenTree], at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn file(path: &str, text: &str) -> File {
-        File {
-            path: path.into(),
-            text: Some(text.into()),
-            executable: false,
-        }
-    }
+    use crate::tidy::file;
 
     fn words(source: &str) -> Vec<String> {
         waits(source).into_iter().map(|(_, word)| word).collect()
