@@ -1,7 +1,7 @@
 //! Cross-memory attach: reading and writing the memory of another process of the same user.
 //!
-//! Reading is copying, whoever's memory it is. Writing to this very process would alter what Rust's references rely on, behind their
-//! back, so it takes a [`Peer`], which is no peer for writing when its number is that of this process or of one of its threads.
+//! Reading only makes a copy, also of this process's own memory. Writing there would alter what Rust's references rely on, without
+//! their knowing, so it takes a [`Peer`]: one whose number is that of this process or of one of its threads cannot be written to.
 
 use std::ffi::{c_ulong, c_void};
 use std::io;
