@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use margay_abi_process::{Face, enter_library, share};
+use margay_abi_process::{OncePerProcess, enter_library, share};
 use margay_core_registry::markers::MOST_LIGHTS;
 use margay_run_engine::monitor::Tunable;
 use margay_run_mpl::Mpl;
@@ -80,7 +80,7 @@ impl Answer for c_int {
 }
 
 /// This task's MPL, from its first use to the end of the process.
-static MPL: Face<Mpl> = Face::new();
+static MPL: OncePerProcess<Mpl> = OncePerProcess::new();
 /// Lights of a row in the Program Marker Array, unless `MP_PMLIGHTS` says another number.
 const LIGHTS: u32 = 8;
 /// Where `libmpl` keeps `mperrno`.

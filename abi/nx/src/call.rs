@@ -3,7 +3,7 @@
 use std::ffi::{c_double, c_long, c_ulong};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use margay_abi_process::{Face, enter_library, known, refuse_in_child, write_line};
+use margay_abi_process::{OncePerProcess, enter_library, known, refuse_in_child, write_line};
 use margay_run_nx::Nx;
 use margay_run_nx::control::Control;
 use margay_run_nx::cop::Cop;
@@ -135,7 +135,7 @@ impl Answer for c_double {
 }
 
 /// This process's NX, from its first use to the end of the process.
-static NX: Face<Nx> = Face::new();
+static NX: OncePerProcess<Nx> = OncePerProcess::new();
 /// The application that this process controls, if it is no part of one.
 static CONTROL: Mutex<Option<Control>> = Mutex::new(None);
 /// The second processor.

@@ -6,7 +6,8 @@
 
 pub mod user;
 
-mod face;
+mod once;
+mod open;
 mod process;
 
 use std::ffi::{c_int, c_void};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_core_registry::Phase;
-use margay_run_engine::{Rank, SystemClock};
+use margay_run_engine::SystemClock;
 use margay_run_mpi::constants::error_class::MPI_ERR_OTHER;
 use margay_run_mpi::constants::thread::{MPI_THREAD_MULTIPLE, MPI_THREAD_SINGLE};
 use margay_run_mpi::tool::Tools;
@@ -22,7 +23,7 @@ use margay_sys_os::process::{
     at_exit, flush_output, has_thread, in_forked_children, leave as end_process, thread_id,
 };
 
-pub use face::Face;
+pub use once::OncePerProcess;
 pub use process::Process;
 
 /// Where the process stands in its life with a world of MPI.
@@ -36,13 +37,11 @@ const LAST_SENDS_NS: u64 = 1_000_000_000;
 
 static WORLD: AtomicU32 = AtomicU32::new(BEFORE);
 /// The rank of this process, from its first use to the end of the process.
-static OPENED: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+static OPENED: OncePerProcess<Process> = OncePerProcess::new();
 /// The same while the program has a world or a session of MPI.
 static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
-/// In a child made by fork: the rank of its parent, which is none of the child's.
-static INHERITED: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 /// The tools interface, from its first use to the end of the process.
-static TOOLS: AtomicPtr<Arc<Tools>> = AtomicPtr::new(std::ptr::null_mut());
+static TOOLS: OncePerProcess<Arc<Tools>> = OncePerProcess::new();
 /// With which code the process exits.
 static EXIT_CODE: AtomicI32 = AtomicI32::new(0);
 static USERS: Mutex<Users> = Mutex::new(Users {
@@ -87,40 +86,22 @@ pub enum Model {
 #[inline]
 pub fn current() -> Option<&'static Process> {
     let mpi = CURRENT.load(Ordering::Acquire);
-    // SAFETY: the pointer is null or from `Box::into_raw` in `opened`, and stays valid until the process ends (`close`).
+    // SAFETY: the pointer is null or from `OPENED`, whose value stays valid until the process ends (`close`).
     unsafe { mpi.as_ref() }
 }
 
 /// Returns the tools interface, which is there before MPI is initialized and after it was
 /// finalized.
 pub fn tools() -> &'static Arc<Tools> {
-    // SAFETY: the pointer is null or from `Box::into_raw` below, and stays valid until the process ends (`close`).
-    if let Some(tools) = unsafe { TOOLS.load(Ordering::Acquire).as_ref() } {
-        return tools;
-    }
-    let new = Box::into_raw(Box::new(Tools::new(Arc::new(SystemClock))));
-    match TOOLS.compare_exchange(
-        std::ptr::null_mut(),
-        new,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    ) {
-        // SAFETY: as above.
-        Ok(_) => unsafe { &*new },
-        Err(other) => {
-            // SAFETY: another thread was first, and nobody has seen ours.
-            drop(unsafe { Box::from_raw(new) });
-            // SAFETY: as above.
-            unsafe { &*other }
-        }
+    match TOOLS.get() {
+        Some(tools) => tools,
+        None => TOOLS.set(Tools::new(Arc::new(SystemClock))),
     }
 }
 
 /// Returns the rank if it has been opened, in use or not.
 pub fn known() -> Option<&'static Process> {
-    let mpi = OPENED.load(Ordering::Acquire);
-    // SAFETY: as in `current`.
-    unsafe { mpi.as_ref() }
+    OPENED.get()
 }
 
 /// Writes a line to standard error, in one piece: what comes next may end the job, and another rank's end this process in
@@ -133,22 +114,17 @@ pub fn write_line(mut line: String) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// In a child made by fork: its copy of the rank is left alone from now on. It stays reachable, so that memory checkers find
-/// nothing.
+/// In a child made by fork: its copy of the rank is left alone from now on.
 extern "C" fn forked() {
     CURRENT.store(std::ptr::null_mut(), Ordering::Release);
-    let mpi = OPENED.swap(std::ptr::null_mut(), Ordering::AcqRel);
-    if !mpi.is_null() {
-        INHERITED.store(mpi, Ordering::Release);
-    }
+    OPENED.forget();
 }
 
 /// Ends this process if it is a child made by fork: the messages of its parent's rank are not the child's to take, and the
 /// rank's end not the child's to tell. The job does not notice. `name` is the function that was called.
 #[cold]
 pub fn refuse_in_child(name: &str) {
-    // SAFETY: null or from `OPENED`, whose value stays valid until the process ends; `close` frees none that a child inherited.
-    let Some(parent) = (unsafe { INHERITED.load(Ordering::Acquire).as_ref() }) else {
+    let Some(parent) = OPENED.inherited() else {
         return;
     };
     let who = if name.starts_with("MPI") {
@@ -175,7 +151,7 @@ pub fn opened(name: &str) -> &'static Process {
     if let Some(mpi) = known() {
         return mpi;
     }
-    let rank = match Rank::open(tools().monitor()) {
+    let rank = match open::open(tools().monitor()) {
         Ok(rank) => rank,
         Err(error) => {
             eprintln!("{name}: {error}");
@@ -190,15 +166,13 @@ pub fn opened(name: &str) -> &'static Process {
     let arguments: Vec<String> = std::env::args_os()
         .map(|a| a.to_string_lossy().into_owned())
         .collect();
-    let mpi = Box::into_raw(Box::new(Process::new(rank, &arguments)));
+    let process = Process::new(rank, &arguments);
     if !in_forked_children(forked) {
         eprintln!(
             "{name}: no memory is left to watch for forks; a child process must not call the library"
         );
     }
-    OPENED.store(mpi, Ordering::Release);
-    // SAFETY: as in `current`.
-    unsafe { &*mpi }
+    OPENED.set(process)
 }
 
 /// MPI uses the rank once more. The locks are cheap as long as the only user is one that has a single thread in the library.
@@ -328,17 +302,10 @@ extern "C" fn close() {
         }
         return;
     }
-    let mpi = OPENED.swap(std::ptr::null_mut(), Ordering::AcqRel);
-    if !mpi.is_null() {
-        // SAFETY: the pointer came from `Box::into_raw` in `opened` and was taken out just now, once; nobody uses
-        // the rank (no users), and the process ends.
-        drop(unsafe { Box::from_raw(mpi) });
-    }
-    let tools = TOOLS.swap(std::ptr::null_mut(), Ordering::AcqRel);
-    if !tools.is_null() {
-        // SAFETY: as above, from `tools`; the rank, which shares what is in it, is gone.
-        drop(unsafe { Box::from_raw(tools) });
-    }
+    // SAFETY: nobody uses the rank (no users), and the process ends.
+    unsafe { OPENED.free() };
+    // SAFETY: as above; the rank, which shares what is in the tools interface, is gone.
+    unsafe { TOOLS.free() };
 }
 
 /// Whether the world has been initialized in this process, be it finalized or not.

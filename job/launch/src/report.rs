@@ -81,8 +81,8 @@ pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
         }
         Cause::Aborted(code) => (
             format!(
-                "got an error in {last} (see above), and its error handler ended the job with code {code} \
-                 (MPI_ERRORS_ARE_FATAL)"
+                "got an error in {last} (see above), and its error handler (MPI_ERRORS_ARE_FATAL or MPI_ERRORS_ABORT) \
+                 ended the job with code {code}"
             ),
             String::new(),
         ),

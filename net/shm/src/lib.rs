@@ -22,7 +22,9 @@ mod wake_up;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use margay_net_transport::{Advance, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE};
+use margay_net_transport::{
+    Advance, Head, Packet, SHORT, Sink, Thresholds, Ticket, Transport, WHOLE,
+};
 use margay_sys_os::event_count;
 use margay_sys_os::user::Mem;
 use margay_sys_shm::pool::{self, Pool};
@@ -33,7 +35,6 @@ use direct::Direct;
 use line::Form;
 use wake_up::ShmWakeUp;
 
-pub use direct::Thresholds;
 pub use platform::{SegmentPeers, platform};
 
 /// Packets taken from one sender before the next one has its turn.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Waiting, Waits};
 use margay_net_platform::{JobAddress, Noted, Outside, Peers, Platform, SystemClock};
-use margay_net_transport::Transport;
+use margay_net_transport::{Thresholds, Transport};
 use margay_sys_os::kept::Words;
 use margay_sys_os::{clock, cpu, process};
 use margay_sys_shm::layout::Sizes;
@@ -14,7 +14,6 @@ use margay_sys_shm::mapping::SegmentError;
 use margay_sys_shm::segment::Segment;
 use margay_sys_shm::waits;
 
-use crate::direct::Thresholds;
 use crate::{Shm, ShmWakeUp};
 
 /// Returns the platform of rank `me` of the job in `segment`. Where ranks may not share memory,

@@ -8,7 +8,11 @@
 
 #![forbid(unsafe_code)]
 
+mod thresholds;
+
 use margay_sys_os::user::Mem;
+
+pub use thresholds::Thresholds;
 
 /// Payload that fits into one cache line beside the head, in bytes.
 pub const SHORT: usize = 40;

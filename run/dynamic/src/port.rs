@@ -537,7 +537,9 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use margay_core_registry::Facts;
-    use margay_run_engine::{JobAddress, Rank};
+    use margay_net_shm::platform;
+    use margay_net_transport::Thresholds;
+    use margay_run_engine::{JobAddress, Limits, Policy, Rank};
     use margay_run_mpi::Mpi;
     use margay_sys_shm::layout::Sizes;
     use margay_sys_shm::segment::Segment;
@@ -582,7 +584,10 @@ mod tests {
         theirs
             .shutdown(std::net::Shutdown::Write)
             .expect("a socket");
-        let mpi = Mpi::new(Rank::in_segment(home, 0), &[]);
+        let thresholds = Arc::new(Thresholds::measured());
+        let platform = platform(home, 0, thresholds, true);
+        let rank = Rank::over(platform, Limits::default(), Policy::new(2, 1));
+        let mpi = Mpi::new(rank, &[]);
         let state = DynamicState::default();
         Dynamic::new(&mpi, &state).comm_join(ours.as_raw_fd())
     }

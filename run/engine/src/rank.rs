@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use margay_core_matching::{Envelope, Pattern};
 use margay_core_registry::{CallName, Phase, WaitKind, Waiting};
 use margay_net_platform::{Clock, Noted, Outside, Peers, Platform};
-use margay_net_shm::Thresholds;
 use margay_net_transport::{WakeUp, World};
 use margay_sys_os::cpu;
 use margay_sys_os::kept::Words;
@@ -15,13 +14,14 @@ use margay_sys_os::process::thread_id;
 use margay_sys_os::user::Piece;
 use margay_sys_shm::segment::Segment;
 
-use crate::call::{Arrived, Failed, Mode, MsgId, Outcome, Pending, ReqId};
+use crate::call::{Arrived, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId};
 use crate::collective::Execution;
 use crate::data::Data;
 use crate::engine::{Engine, Sent, Task};
 use crate::failures::Failures;
 use crate::helper::Helper;
 use crate::monitor::{EventKind, Monitor};
+use crate::policy::Policy;
 use crate::wait::{Contention, Next, Wait};
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
@@ -49,7 +49,16 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Returns a rank that stands on `platform`.
+    /// Returns a rank on any platform, with these limits and this policy.
+    #[must_use]
+    pub fn over(platform: Platform, limits: Limits, policy: Policy) -> Rank {
+        let monitor = Monitor::new(platform.clock.clone());
+        monitor.tuning.suggest_limits(limits);
+        monitor.tuning.suggest_policy(policy);
+        Rank::new(platform, &monitor)
+    }
+
+    /// Returns a rank that stands on `platform`, with the settings of `monitor`.
     #[must_use]
     pub fn new(platform: Platform, monitor: &Arc<Monitor>) -> Rank {
         let Platform {
@@ -203,8 +212,7 @@ impl Rank {
         id.and_then(|id| self.wait(id).failed)
     }
 
-    /// Receives and waits for the message. `from` is the world rank of the sender if one is asked
-    /// for.
+    /// Receives and waits for the message. `from` is the sender's world rank if one is asked for.
     #[inline]
     pub fn recv(&self, data: Data, pattern: Pattern, from: Option<u32>) -> Outcome {
         data.piece()
@@ -212,8 +220,7 @@ impl Rank {
             .unwrap_or_else(|| self.recv_posted(data, pattern, from))
     }
 
-    /// As [`recv`](Self::recv), for a receive for which [`recv_at_once`](Self::recv_at_once) has
-    /// looked.
+    /// As [`recv`](Self::recv), after [`recv_at_once`](Self::recv_at_once) has looked.
     pub fn recv_posted(&self, data: Data, pattern: Pattern, from: Option<u32>) -> Outcome {
         let id = self.irecv(data, pattern, from);
         let outcome = self.wait(id);
@@ -459,12 +466,6 @@ impl Rank {
             self.contention.set_oversubscribed();
         }
         self.engine.lock().join(world);
-    }
-
-    /// From which sizes on messages go which way.
-    #[must_use]
-    pub fn thresholds(&self) -> Arc<Thresholds> {
-        self.monitor.tuning.thresholds(self.memory.is_some())
     }
 
     /// Gives up the world with this key if nothing is on its way to or from `processes`. Returns

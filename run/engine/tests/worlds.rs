@@ -9,6 +9,8 @@ use fastrand::Rng;
 use margay_core_datatype::{Basic, Datatype};
 use margay_core_registry::Facts;
 use margay_net_seeded::{Conditions, world};
+use margay_net_shm::platform;
+use margay_net_transport::Thresholds;
 use margay_run_engine::{Data, Envelope, Limits, Mode, Pattern, Policy, Rank, ReqId};
 use margay_sys_os::user::Mem;
 use margay_sys_shm::layout::Sizes;
@@ -219,7 +221,7 @@ fn shared_memory_keeps_the_rules() {
         let size = 1 + random.u64(..4) as u32;
         let messages = program(seed, size, 700_000);
         let segment = segment(size);
-        let ranks = (0..size).map(|me| Rank::in_segment(&segment, me)).collect();
+        let ranks = (0..size).map(|me| in_segment(&segment, me)).collect();
         in_threads(ranks, &messages, seed);
     }
 }
@@ -267,8 +269,8 @@ fn a_seed_replays() {
 #[test]
 fn a_flood_is_bounded_and_delivered_in_order() {
     let segment = segment(2);
-    let receiver = Rank::in_segment(&segment, 1);
-    let sender = Rank::in_segment(&segment, 0);
+    let receiver = in_segment(&segment, 1);
+    let sender = in_segment(&segment, 0);
     let n = 20_000u32;
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -455,11 +457,18 @@ fn a_message_is_received_or_cancelled() {
     }
     for seed in 0..20 {
         let segment = segment(2);
-        let ranks = [0, 1].map(|me| Rank::in_segment(&segment, me));
+        let ranks = [0, 1].map(|me| in_segment(&segment, me));
         cancelled += cancel_and_receive(ranks, seed);
     }
     // Both happen, or it was no test.
     assert!((420..420 * 39).contains(&cancelled), "{cancelled}");
+}
+
+fn in_segment(segment: &Arc<Segment>, me: u32) -> Rank {
+    let policy = Policy::new(segment.ranks(), 2);
+    let thresholds = Arc::new(Thresholds::measured());
+    let platform = platform(segment, me, thresholds, true);
+    Rank::over(platform, Limits::default(), policy)
 }
 
 fn segment(ranks: u32) -> Arc<Segment> {

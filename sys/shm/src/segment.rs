@@ -32,6 +32,9 @@ pub const ENV_SEGMENT: &str = "MARGAY_SEGMENT_FD";
 pub const ENV_SIZE: &str = "MARGAY_SIZE";
 /// The environment variable that tells a rank its number in the job, from 0.
 pub const ENV_RANK: &str = "MARGAY_RANK";
+/// The environment variable that makes the ranks of a job exchange bytes through pipes only: no memory
+/// is shared, no rank attaches to another. For tests of what a transport without memory has to do.
+pub const ENV_BYTES_ONLY: &str = "MARGAY_BYTES_ONLY";
 
 /// The environment variable that tells a rank the launcher's executable, for spawning.
 pub const ENV_LAUNCHER: &str = "MARGAY_LAUNCHER";

@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use margay_net_shm::platform;
+use margay_net_transport::Thresholds;
 use margay_core_registry::Facts;
 use margay_run_dynamic::{Dynamic, DynamicState};
-use margay_run_engine::Rank;
+use margay_run_engine::{Limits, Policy, Rank};
 use margay_run_mpi::Mpi;
 use margay_sys_shm::layout::Sizes;
 use margay_sys_shm::segment::Segment;
@@ -116,7 +118,10 @@ fuzz_target!(|speech: Speech| {
         theirs
             .shutdown(Shutdown::Write)
             .expect("the end of the speech");
-        let mpi = Mpi::new(Rank::in_segment(&scene.own, 0), &[]);
+        let thresholds = Arc::new(Thresholds::measured());
+        let platform = platform(&scene.own, 0, thresholds, true);
+        let rank = Rank::over(platform, Limits::default(), Policy::new(2, 1));
+        let mpi = Mpi::new(rank, &[]);
         let state = DynamicState::default();
         if let Err(error) = Dynamic::new(&mpi, &state).comm_join(ours.as_raw_fd()) {
             assert!(!error.to_string().is_empty());

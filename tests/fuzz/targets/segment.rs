@@ -9,8 +9,10 @@ use std::sync::atomic::Ordering;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use margay_net_shm::platform;
+use margay_net_transport::Thresholds;
 use margay_core_registry::{Facts, NoteKey};
-use margay_run_engine::Rank;
+use margay_run_engine::{Limits, Policy, Rank};
 use margay_sys_shm::layout::Sizes;
 use margay_sys_shm::segment::Segment;
 
@@ -112,7 +114,9 @@ fuzz_target!(|input: Input| {
         segment.heap_alloc(input.bytes),
     );
     if ranks <= 64 {
-        let rank = Rank::in_segment(&segment, input.me % ranks);
+        let thresholds = Arc::new(Thresholds::measured());
+        let platform = platform(&segment, input.me % ranks, thresholds, true);
+        let rank = Rank::over(platform, Limits::default(), Policy::new(ranks, 1));
         for _ in 0..3 {
             rank.progress();
         }

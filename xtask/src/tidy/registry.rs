@@ -19,8 +19,8 @@ const MAKERS: [&str; 7] = [
     "job/launch/src/setup.rs",
     // A launcher is recognized by its process id in the segment that it holds.
     "job/registry/",
-    // A rank joins its job.
-    "run/engine/src/open.rs",
+    // A process joins its job.
+    "abi/process/src/open.rs",
     // NX's controlling process makes an application.
     "run/nx/src/control.rs",
 ];
@@ -74,7 +74,7 @@ mod tests {
         for path in [
             "net/shm/src/platform.rs",
             "job/launch/src/setup.rs",
-            "run/engine/src/open.rs",
+            "abi/process/src/open.rs",
             "run/engine/tests/worlds.rs",
         ] {
             assert_eq!(findings(path, source), 0, "{path}");

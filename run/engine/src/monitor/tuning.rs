@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use margay_net_shm::Thresholds;
+use margay_net_transport::Thresholds;
 
 use crate::call::Limits;
 use crate::policy::Policy;

@@ -1,0 +1,96 @@
+//! How a process comes into its job: by the launcher's environment, or alone. The only transport within a job is the shared segment.
+
+use std::fmt;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use margay_core_registry::Facts;
+use margay_net_shm::platform;
+use margay_run_engine::monitor::Monitor;
+use margay_run_engine::{Policy, Rank};
+use margay_sys_os::{clock, cpu};
+use margay_sys_shm::layout::Sizes;
+use margay_sys_shm::mapping::SegmentError;
+use margay_sys_shm::segment::{ENV_BYTES_ONLY, ENV_RANK, ENV_SEGMENT, Segment};
+
+/// Why a rank could not join its job.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    /// A variable that the launcher sets has a value that the launcher never sets.
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The shared memory could not be joined or made.
+    Segment(SegmentError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Environment { name, value } => write!(
+                f,
+                "{name} is '{value}', which no launcher sets; start the program with mpiexec, or \
+                 unset {ENV_SEGMENT} and {ENV_RANK} to run it alone"
+            ),
+            OpenError::Segment(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Joins the job that the launcher's environment names; without one, a world of one.
+///
+/// # Errors
+/// When the environment is broken or the shared memory cannot be had.
+pub(crate) fn open(monitor: &Arc<Monitor>) -> Result<Rank, OpenError> {
+    let Ok(fd) = std::env::var(ENV_SEGMENT) else {
+        return alone(monitor);
+    };
+    let number: RawFd = fd.parse().map_err(|_| OpenError::Environment {
+        name: ENV_SEGMENT,
+        value: fd,
+    })?;
+    let rank = std::env::var(ENV_RANK).unwrap_or_default();
+    let me = rank.parse::<u32>().ok();
+    let segment = Arc::new(Segment::join_inherited(number).map_err(OpenError::Segment)?);
+    let me = me
+        .filter(|&me| me < segment.ranks())
+        .ok_or(OpenError::Environment {
+            name: ENV_RANK,
+            value: rank,
+        })?;
+    segment.registry().set_pid(me, std::process::id());
+    let bytes_only = std::env::var_os(ENV_BYTES_ONLY).is_some_and(|v| v != "0" && !v.is_empty());
+    Ok(in_segment(&segment, me, monitor, !bytes_only))
+}
+
+/// Returns a world of one rank.
+fn alone(monitor: &Arc<Monitor>) -> Result<Rank, OpenError> {
+    let segment = Segment::create(Sizes::for_job(1)).map_err(OpenError::Segment)?;
+    let pid = std::process::id();
+    segment.registry().describe(&Facts {
+        job: u64::from(pid),
+        started_ns: clock::now_ns(),
+        cores: cpu::usable_cores() as u32,
+        ..Facts::default()
+    });
+    segment.registry().identify(0, pid, None, 0);
+    Ok(in_segment(&Arc::new(segment), 0, monitor, true))
+}
+
+fn in_segment(
+    segment: &Arc<Segment>,
+    me: u32,
+    monitor: &Arc<Monitor>,
+    shares_memory: bool,
+) -> Rank {
+    let cores = segment.registry().cores().max(1);
+    let policy = Policy::new(segment.ranks(), cores);
+    monitor.tuning.suggest_policy(policy);
+    let thresholds = monitor.tuning.thresholds(shares_memory);
+    Rank::new(platform(segment, me, thresholds, shares_memory), monitor)
+}
