@@ -1,5 +1,6 @@
 //! Put, get, accumulate and their kin: checks, and which way they go.
 
+use std::hint::cold_path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -35,14 +36,19 @@ impl Windows<'_> {
         near: Piece,
         (rank, disp): (i32, i64),
     ) -> bool {
+        // Asked now, while the compiler knows it: `post` takes the operation by its address.
+        let (is_put, is_get) = (matches!(dense, Dense::Put), matches!(dense, Dense::Get));
         let windows = self.table();
         let Some(window) = windows.get(handle) else {
+            cold_path();
             return false;
         };
         let Some(target) = window.targets.get(rank as usize) else {
+            cold_path();
             return false;
         };
         let Some(at) = disp.checked_mul(target.unit) else {
+            cold_path();
             return false;
         };
         let far = match &target.path {
@@ -54,37 +60,39 @@ impl Windows<'_> {
             }
             _ => return false,
         };
-        if near.size() > SHORT || !window.is_open(target) || !far.covers(at, near.size()) {
+        if near.size() > SHORT || !window.is_open(target) {
             return false;
         }
-        match dense {
-            Dense::Put => {
-                far.put(at, near, &window.sweep);
+        if is_get {
+            self.settle();
+            // Where loads may come in any order, a flush orders them.
+            if !STORES_IN_ORDER {
                 self.state.unsettled.store(true, Ordering::Relaxed);
             }
-            Dense::Get => {
-                self.settle();
-                far.get(at, near, &window.sweep);
-                // Where loads may come in any order, a flush orders them.
-                if !STORES_IN_ORDER {
-                    self.state.unsettled.store(true, Ordering::Relaxed);
-                }
-            }
-            Dense::Accumulate(..) | Dense::Fetch(..) | Dense::Swap(..) => {
-                let Some(block) = &window.block else {
-                    return false;
-                };
-                let turn = block.accumulate(rank as u32);
-                if !turn.enter(window.rank()) {
-                    return false;
-                }
-                combine_at_once(dense, near, far, at, &window.sweep);
-                if turn.leave() {
-                    self.wake_all(window);
-                }
-                self.state.unsettled.store(true, Ordering::Relaxed);
-            }
+            return far.get(at, near, &window.sweep);
         }
+        if is_put {
+            self.state.unsettled.store(true, Ordering::Relaxed);
+            if far.put(at, near, &window.sweep) {
+                // Here and not at the end of the function, where all ways come together.
+                drop(windows);
+                return true;
+            }
+            cold_path();
+            return false;
+        }
+        let Some(block) = &window.block else {
+            return false;
+        };
+        let turn = block.accumulate(rank as u32);
+        if !far.covers(at, near.size()) || !turn.enter(window.rank()) {
+            return false;
+        }
+        combine_at_once(dense, near, far, at, &window.sweep);
+        if turn.leave() {
+            self.wake_all(window);
+        }
+        self.state.unsettled.store(true, Ordering::Relaxed);
         true
     }
 
@@ -306,7 +314,7 @@ impl Window {
 #[inline(always)]
 fn combine_at_once(dense: Dense, near: Piece, far: &Mem, at: i64, sweep: &Sweep) {
     if let Dense::Fetch(_, _, result) | Dense::Swap(_, result) = dense {
-        far.get(at, result, sweep);
+        assert!(far.get(at, result, sweep), "as long as the operand");
     }
     far.with_bytes_mut(at, near.size(), |there| {
         near.with_bytes(|input| match dense {

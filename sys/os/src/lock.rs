@@ -164,8 +164,15 @@ impl<T> RankLock<T> {
     fn unlock_shared(&self) {
         self.owner.store(0, Ordering::Relaxed);
         if self.state.swap(FREE, Ordering::Release) == CONTENDED {
-            let _ = futex_wake(&self.state, Flags::PRIVATE, 1);
+            self.wake();
         }
+    }
+
+    /// Apart from the calls that take the lock, which it would cost registers.
+    #[cold]
+    #[inline(never)]
+    fn wake(&self) {
+        let _ = futex_wake(&self.state, Flags::PRIVATE, 1);
     }
 }
 

@@ -326,26 +326,30 @@ impl Mem {
         unsafe { copy_alternating(from, to, len, sweep) };
     }
 
-    /// Copies a piece to `offset`, as [`copy_alternating`](Self::copy_alternating) does.
-    ///
-    /// # Panics
-    /// When the range is not covered by the claim.
+    /// Copies a piece to `offset`, as [`copy_alternating`](Self::copy_alternating) does. Returns false, and copies nothing,
+    /// when the range is not covered by the claim: one check for those who would ask [`covers`](Self::covers) before.
     #[inline(always)]
-    pub fn put(&self, offset: i64, from: Piece, sweep: &Sweep) {
-        let to = self.at(offset, from.len);
-        // SAFETY: `at` checked the one range, the piece's claim covers the other.
+    #[must_use]
+    pub fn put(&self, offset: i64, from: Piece, sweep: &Sweep) -> bool {
+        let Some(to) = self.within(offset, from.len) else {
+            return false;
+        };
+        // SAFETY: `within` checked the one range, the piece's claim covers the other.
         unsafe { copy_alternating(from.base as *const u8, to, from.len, sweep) };
+        true
     }
 
-    /// Fills a piece from `offset` on, as [`copy_alternating`](Self::copy_alternating) does.
-    ///
-    /// # Panics
-    /// When the range is not covered by the claim.
+    /// Fills a piece from `offset` on, as [`copy_alternating`](Self::copy_alternating) does. Returns false, and copies
+    /// nothing, when the range is not covered by the claim.
     #[inline(always)]
-    pub fn get(&self, offset: i64, to: Piece, sweep: &Sweep) {
-        let from = self.at(offset, to.len);
+    #[must_use]
+    pub fn get(&self, offset: i64, to: Piece, sweep: &Sweep) -> bool {
+        let Some(from) = self.within(offset, to.len) else {
+            return false;
+        };
         // SAFETY: as in `put`.
         unsafe { copy_alternating(from, to.base as *mut u8, to.len, sweep) };
+        true
     }
 
     /// Copies `count` blocks of `block` bytes, `stride` bytes from start to start, the first at
@@ -564,13 +568,19 @@ impl Mem {
     /// Address of a covered range.
     #[inline(always)]
     pub fn at(&self, offset: i64, len: usize) -> *mut u8 {
-        assert!(
-            self.covers(offset, len),
-            "bytes {offset}..+{len} are outside of the claimed {}..{}",
-            self.lo,
-            self.hi
-        );
-        self.base.wrapping_add_signed(offset as isize) as *mut u8
+        match self.within(offset, len) {
+            Some(at) => at,
+            None => panic!(
+                "bytes {offset}..+{len} are outside of the claimed {}..{}",
+                self.lo, self.hi
+            ),
+        }
+    }
+
+    #[inline(always)]
+    fn within(&self, offset: i64, len: usize) -> Option<*mut u8> {
+        self.covers(offset, len)
+            .then(|| self.base.wrapping_add_signed(offset as isize) as *mut u8)
     }
 
     fn strided(

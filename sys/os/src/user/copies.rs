@@ -1,5 +1,6 @@
 //! Copies of claimed memory: words in one piece, long ones from the end where that is better.
 
+use std::hint::cold_path;
 use std::mem::MaybeUninit;
 
 use crate::sweep::{Sweep, from_the_end};
@@ -18,6 +19,10 @@ pub(super) unsafe fn copy_words(from: *const u8, to: *mut u8, len: usize) {
                     .write_unaligned(from.cast::<MaybeUninit<$t>>().read_unaligned())
             }
         };
+    }
+    if len != 8 {
+        // The length of most short messages takes a comparison and not a jump by a table.
+        cold_path();
     }
     match len {
         8 => word!(u64),

@@ -140,3 +140,19 @@ fn pages_are_zero_and_copies_of_all_lengths_arrive() {
 fn outside_of_the_claim_panics() {
     Mem::owned(8).write(4, &[0; 5]);
 }
+
+#[test]
+fn what_is_not_covered_is_neither_put_nor_fetched() {
+    let (sweep, mem) = (Sweep::new(), Mem::owned(8));
+    let mut own = [7_u8; 4];
+    // SAFETY: the array outlives the piece, and nothing else touches it meanwhile.
+    let piece = unsafe { Piece::claim(own.as_mut_ptr(), own.len()) };
+    for offset in [-1, 5, i64::MIN, i64::MAX] {
+        assert!(!mem.put(offset, piece, &sweep) && !mem.get(offset, piece, &sweep));
+    }
+    mem.with_bytes(0, 8, |bytes| assert_eq!(bytes, [0; 8]));
+    piece.with_bytes(|bytes| assert_eq!(bytes, [7; 4]));
+    assert!(mem.put(4, piece, &sweep) && mem.get(2, piece, &sweep));
+    mem.with_bytes(0, 8, |bytes| assert_eq!(bytes, [0, 0, 0, 0, 7, 7, 7, 7]));
+    piece.with_bytes(|bytes| assert_eq!(bytes, [0, 0, 7, 7]));
+}
