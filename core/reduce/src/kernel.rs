@@ -98,6 +98,7 @@ impl<W: Vectors> Kernel for Wide<'_, W> {
 }
 
 /// Runs `op` on elements of `basic`. The caller has checked that it is valid and that the lengths fit.
+#[inline(always)]
 pub(crate) fn run<K: Kernel>(op: Op, basic: Basic, kernel: K) {
     match op {
         Op::Sum | Op::Prod if basic.class() == Class::Complex => complex(op, basic.repr(), kernel),

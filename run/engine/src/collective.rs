@@ -10,7 +10,7 @@ use std::sync::Arc;
 use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
 use margay_core_matching::{Envelope, Pattern};
-use margay_core_reduce::{self as reduce, Op};
+use margay_core_reduce::Op;
 use margay_core_schedule::{self as schedule, Peer, Progress, Region, Schedule, TAGS, Temp};
 use margay_sys_os::cpu;
 use margay_sys_os::user::Mem;
@@ -429,7 +429,8 @@ pub fn combine(reduction: &Reduction, input: &Mem, inout: &Mem, count: u64) {
             let len = count as usize * basic.extent() as usize;
             if input.covers(0, len) && inout.covers(0, len) {
                 inout.with_operands(0, input, 0, len, |inout, input| {
-                    reduce::apply_with(cpu::Widest::FORWARDS, *op, *basic, inout, input)
+                    cpu::Widest::FORWARDS
+                        .apply(*op, *basic, inout, input)
                         .expect("the operation was checked against the type");
                 });
             } else {

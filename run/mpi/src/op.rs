@@ -39,7 +39,7 @@ pub fn reduce_at_once(op: u32, datatype: u32, input: Piece, inout: Piece) -> boo
     inout.mem().with_bytes_mut(0, inout.size(), |inout| {
         input.with_bytes(|input| {
             reduce::apply_to_number(op, basic, inout, input)
-                || reduce::apply_with(cpu::Widest::FORWARDS, op, basic, inout, input).is_ok()
+                || cpu::Widest::FORWARDS.apply(op, basic, inout, input).is_ok()
         })
     })
 }

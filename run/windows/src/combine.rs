@@ -19,6 +19,7 @@ pub(super) fn apply_by(way: cpu::Widest<'_>, op: Op, basic: Basic, inout: &mut [
     }
 }
 
+/// Apart from single numbers, which the registers of all this would cost a quarter of their time.
 #[inline(never)]
 fn apply_to_elements(way: cpu::Widest<'_>, op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
     if op == Op::Replace {
@@ -26,13 +27,15 @@ fn apply_to_elements(way: cpu::Widest<'_>, op: Op, basic: Basic, inout: &mut [u8
         return;
     }
     if basic.size() == basic.extent() {
-        reduce::apply_with(way, op, basic, inout, input).expect("checked against the type");
+        way.apply(op, basic, inout, input)
+            .expect("checked against the type");
         return;
     }
     // A pair with a hole: the reduction wants elements as they lie in C.
     let mut result = spread(basic, inout);
     let operand = spread(basic, input);
-    reduce::apply_with(cpu::Widest::FORWARDS, op, basic, &mut result, &operand)
+    cpu::Widest::FORWARDS
+        .apply(op, basic, &mut result, &operand)
         .expect("checked against the type");
     for (packed, element) in elements(basic, inout.len()).zip(result.chunks(extent(basic))) {
         for (part, at, len) in parts(basic) {

@@ -4,6 +4,7 @@
 use std::arch::is_x86_feature_detected;
 use std::fs;
 
+use margay_core_reduce::{Basic, Op, ReduceError};
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity, sched_yield};
 
 use crate::sweep::{Sweep, from_the_end};
@@ -232,6 +233,22 @@ impl<'a> Widest<'a> {
     #[must_use]
     pub const fn alternating(sweep: &'a Sweep) -> Widest<'a> {
         Widest { sweep: Some(sweep) }
+    }
+
+    /// Reduces with these instructions, as [`margay_core_reduce::apply`] says. The loops for all types and operations are
+    /// compiled here, once: in each crate that asks for them they would be 250 KB of the library.
+    ///
+    /// # Errors
+    /// As [`margay_core_reduce::apply`].
+    #[inline(never)]
+    pub fn apply(
+        self,
+        op: Op,
+        basic: Basic,
+        inout: &mut [u8],
+        input: &[u8],
+    ) -> Result<(), ReduceError> {
+        margay_core_reduce::apply_with(self, op, basic, inout, input)
     }
 
     /// Bytes of the blocks in which these operands are gone through from the end; all of them where that is from the start.

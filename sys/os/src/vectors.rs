@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn reductions_are_the_same_with_any_instructions() {
         use crate::cpu::Widest;
-        use margay_core_reduce::{Basic, Op, apply, apply_with, is_valid};
+        use margay_core_reduce::{Basic, Op, apply, is_valid};
 
         // Bytes that make no NaN: of two, either may be the result.
         let room: Vec<u8> = (0..8192u32)
@@ -178,7 +178,7 @@ mod tests {
                 let len = 5000 / basic.extent() as usize * basic.extent() as usize;
                 let (mut found, mut expected) = (room.clone(), room.clone());
                 let input = &input[from..][..len];
-                apply_with(Widest::FORWARDS, op, basic, &mut found[at..][..len], input).unwrap();
+                (Widest::FORWARDS.apply(op, basic, &mut found[at..][..len], input)).unwrap();
                 apply(op, basic, &mut expected[at..][..len], input).unwrap();
                 assert!(
                     found == expected,

@@ -1,7 +1,7 @@
 //! Large operations: ranks publish where their buffers are, and copy straight from there.
 
 use margay_core_datatype::Basic;
-use margay_core_reduce::{self as reduce, Op};
+use margay_core_reduce::Op;
 use margay_sys_os::user::Mem;
 use margay_sys_os::{cma, cpu};
 use margay_sys_shm::board::Operation;
@@ -226,7 +226,8 @@ impl Channel {
                     }
                 };
                 result.with_operands(0, left, from, len as usize, |inout, left| {
-                    reduce::apply_with(cpu::Widest::FORWARDS, op, basic, inout, left)
+                    cpu::Widest::FORWARDS
+                        .apply(op, basic, inout, left)
                         .expect("the operation was checked against the type");
                 });
             }

@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
-use margay_core_reduce::{self as reduce, Op};
+use margay_core_reduce::Op;
 use margay_sys_os::cpu;
 use margay_sys_os::user::Mem;
 use margay_sys_shm::board::{Board, Operation, SLOT_BYTES, STAGE_BYTES};
@@ -549,7 +549,8 @@ impl Channel {
             let part = |member| &part(here, member, len)[at * piece..][..bytes];
             out.copy_from_slice(part(last));
             for member in (0..last).rev() {
-                reduce::apply_with(cpu::Widest::FORWARDS, op, basic, out, part(member))
+                cpu::Widest::FORWARDS
+                    .apply(op, basic, out, part(member))
                     .expect("the operation was checked against the type");
             }
         }

@@ -510,12 +510,22 @@ impl Drop for Context {
 pub fn with<R>(runtime: impl FnOnce() -> &'static Runtime, f: impl FnOnce(&Context) -> R) -> R {
     slot::with(|context: Option<&Context>| match context {
         Some(context) => f(context),
-        None => adopt(runtime(), f),
+        None => in_adopted(runtime(), f),
     })
 }
 
+/// Calls `f` with the context of a thread that has none yet.
 #[cold]
-fn adopt<R>(runtime: &'static Runtime, f: impl FnOnce(&Context) -> R) -> R {
+#[inline(never)]
+fn in_adopted<R>(runtime: &'static Runtime, f: impl FnOnce(&Context) -> R) -> R {
+    adopt(runtime);
+    slot::with(|context: Option<&Context>| f(context.expect("just put in place")))
+}
+
+/// Makes the calling thread an initial thread. Apart from [`in_adopted`], which is compiled for each of 220 functions.
+#[cold]
+#[inline(never)]
+fn adopt(runtime: &'static Runtime) {
     let team = Team::get(runtime, 1, None);
     team.prepare_initial(runtime.icvs.initial);
     affinity::assign_initial(team.member(0), runtime, runtime.icvs.initial.bind);
@@ -529,7 +539,6 @@ fn adopt<R>(runtime: &'static Runtime, f: impl FnOnce(&Context) -> R) -> R {
     });
     // Without room for the call the team stays with this thread for good.
     let _ = thread_end::at_thread_end(move || team.end_initial());
-    slot::with(|context: Option<&Context>| f(context.expect("just put in place")))
 }
 
 impl Context {
