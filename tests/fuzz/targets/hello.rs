@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use margay_core_registry::Facts;
 use margay_net_shm::platform;
 use margay_net_transport::Thresholds;
-use margay_core_registry::Facts;
 use margay_run_dynamic::{Dynamic, DynamicState};
 use margay_run_engine::{Limits, Policy, Rank};
 use margay_run_mpi::Mpi;

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use margay_core_registry::{Facts, NoteKey};
 use margay_net_shm::platform;
 use margay_net_transport::Thresholds;
-use margay_core_registry::{Facts, NoteKey};
 use margay_run_engine::{Limits, Policy, Rank};
 use margay_sys_shm::layout::Sizes;
 use margay_sys_shm::segment::Segment;
