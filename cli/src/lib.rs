@@ -2,9 +2,13 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+mod config_file;
+pub mod foreign;
 pub mod fortran;
 pub mod hosts;
+pub mod job;
 pub mod live;
+pub mod mapping;
 pub mod markers_view;
 pub mod mesh_view;
 pub mod omp;
@@ -13,3 +17,4 @@ pub mod pages;
 pub mod poe;
 pub mod single_dash;
 pub mod threads_view;
+pub mod values;

@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
-use margay_cli::{bench, fortran, live, omp, pages, single_dash, threads_view};
+use margay_cli::{bench, fortran, job, live, omp, pages, single_dash, threads_view};
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
 use margay_job_observe::markers::Markers;
@@ -54,10 +54,10 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
                 .collect::<Result<Vec<_>, ExitCode>>()
         })
         .and_then(|segments| {
-            let limit = std::env::var_os(options::ENV_TIMEOUT);
+            let limit = std::env::var_os(job::ENV_TIMEOUT);
             let limit = limit.map(|text| text.to_string_lossy().into_owned());
-            options::job(name, segments)
-                .and_then(|job| options::with_time_limit(job, limit.as_deref()))
+            job::job(name, segments)
+                .and_then(|job| job::with_time_limit(job, limit.as_deref()))
                 .map_err(|text| told(name, &text, 2))
         });
     launch(name, job)

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, ValueHint};
-use margay_job_launch::plan::{Binding, Job, Output, Program, StdinTo};
+use margay_job_launch::plan::{Inherit, Job, Output, Program, StdinTo};
 
 use crate::hosts::is_here;
-use crate::options::{VERSION, one_line, ranks};
+use crate::options::{VERSION, one_line};
 use crate::single_dash;
+use crate::values::ranks;
 
 /// The command's name.
 pub const NAME: &str = "poe";
@@ -271,6 +272,7 @@ pub fn job(options: PoeOptions) -> Result<Job, String> {
             process_type: 0,
             nodes: None,
             directory: None,
+            inherit: Inherit::All,
             environment: environment.clone(),
         })
     };
@@ -313,16 +315,13 @@ pub fn job(options: PoeOptions) -> Result<Job, String> {
         }
     };
     Ok(Job {
-        launcher: NAME.into(),
         programs,
         stdin: options.input,
         output: options.output,
         label: options.label,
-        binding: Binding::Auto,
         report_bindings: options.level >= 2,
         quiet: options.level == 0,
-        continue_on_failure: false,
-        timeout: None,
+        ..Job::new(NAME)
     })
 }
 
@@ -401,7 +400,7 @@ fn host_file(path: &str) -> Result<(), String> {
             Some(pool) => Err(format!(
                 "there is no pool '{pool}': only this machine can be used"
             )),
-            None => is_here(host),
+            None => is_here(host).map(drop),
         })
 }
 

@@ -7,20 +7,38 @@ use std::os::unix::ffi::OsStrExt;
 use clap::{Arg, Command};
 use strsim::levenshtein;
 
-/// Splits a command line at the colons, writes long options with two dashes, and puts `--` before
-/// each program. `command` knows the options and how many values each takes.
+use crate::config_file;
+use crate::foreign::{self, Translated};
+
+/// Splits a command line at the colons, translates options of other launchers, writes long options with two dashes, and puts `--`
+/// before each program. A file of programs gives a segment for each. `command` knows the options and how many values each takes.
 ///
 /// # Errors
-/// When there is nothing between two colons, or an option does not exist.
+/// When there is nothing between two colons, an option does not exist or is refused, or a file of programs is wrong.
 pub fn segments(command: &Command, arguments: Vec<OsString>) -> Result<Vec<Vec<OsString>>, String> {
     let mut command = command.clone();
     command.build();
     let mut segments = Vec::new();
     let mut words = arguments.into_iter().peekable();
     loop {
-        let (segment, more) = segment(&command, &mut words)?;
-        let empty = segment.is_empty();
-        segments.push(segment);
+        let Segment {
+            words: segment,
+            more,
+            file,
+        } = segment(&command, &mut words)?;
+        let empty = segment.is_empty() && file.is_none();
+        match file {
+            Some(file) => {
+                if segments.len() + usize::from(more) > 0 || words.peek().is_some() {
+                    return Err(format!(
+                        "the file '{}' names all programs of the job; write no program, no ':' and no option behind it",
+                        file.to_string_lossy()
+                    ));
+                }
+                segments = from_file(&command, segment, &file)?;
+            }
+            None => segments.push(segment),
+        }
         if empty && (more || segments.len() > 1) {
             return Err(
                 "there is no program before or after a ':'; write: -n 2 a.out : -n 4 b.out".into(),
@@ -32,41 +50,117 @@ pub fn segments(command: &Command, arguments: Vec<OsString>) -> Result<Vec<Vec<O
     }
 }
 
-/// One segment, and whether a colon ended it.
+/// The segments of a file of programs; the options before the file belong to the first one.
+fn from_file(
+    command: &Command,
+    before: Vec<OsString>,
+    file: &OsStr,
+) -> Result<Vec<Vec<OsString>>, String> {
+    let mut segments = Vec::new();
+    for line in config_file::lines(file)? {
+        let mut words = line.into_iter().peekable();
+        let read = segment(command, &mut words)?;
+        if read.file.is_some() {
+            return Err(format!(
+                "the file '{}' names another file of programs; write the programs themselves",
+                file.to_string_lossy()
+            ));
+        }
+        segments.push(read.words);
+    }
+    if let Some(first) = segments.first_mut() {
+        first.splice(0..0, before);
+    }
+    Ok(segments)
+}
+
+/// A part of a command line.
+#[derive(Default)]
+struct Segment {
+    words: Vec<OsString>,
+    /// A colon ended it.
+    more: bool,
+    /// A file of programs was named.
+    file: Option<OsString>,
+}
+
 fn segment(
     command: &Command,
     words: &mut std::iter::Peekable<impl Iterator<Item = OsString>>,
-) -> Result<(Vec<OsString>, bool), String> {
-    let mut segment = Vec::new();
+) -> Result<Segment, String> {
+    let mut segment = Segment::default();
     while let Some(word) = words.next() {
         if word == ":" {
-            return Ok((segment, true));
+            segment.more = true;
+            return Ok(segment);
         }
         let is_option = word.as_bytes().starts_with(b"-") && word.len() > 1 && word != "--";
         if !is_option {
-            segment.push("--".into());
+            segment.words.push("--".into());
             if word != "--" {
-                segment.push(word);
+                segment.words.push(word);
             }
             for word in words.by_ref() {
                 if word == ":" {
-                    return Ok((segment, true));
+                    segment.more = true;
+                    return Ok(segment);
                 }
-                segment.push(word);
+                segment.words.push(word);
             }
-            return Ok((segment, false));
+            return Ok(segment);
         }
-        let (written, values) = option(command, &word)?;
-        segment.push(written);
-        for _ in 0..values {
-            // Values may begin with a dash; a colon ends the segment in any case.
-            match words.next_if(|w| w != ":") {
-                Some(value) => segment.push(value),
-                None => break,
-            }
+        // Values may begin with a dash; a colon ends the segment in any case.
+        match foreign::translated(&word, || words.next_if(|w| w != ":")) {
+            Some(translated) => match translated? {
+                Translated::Words(own) => segment.words.extend(own),
+                Translated::File(file) => {
+                    segment.file = Some(file);
+                    return Ok(segment);
+                }
+            },
+            None => own_option(command, word, words, &mut segment.words)?,
         }
     }
-    Ok((segment, false))
+    Ok(segment)
+}
+
+/// Takes an option of Margay's with its values.
+fn own_option(
+    command: &Command,
+    word: OsString,
+    words: &mut std::iter::Peekable<impl Iterator<Item = OsString>>,
+    segment: &mut Vec<OsString>,
+) -> Result<(), String> {
+    let (mut written, values) = option_or(command, &word, foreign::names())?;
+    let is_joined = word.as_bytes().contains(&b'=');
+    let is_number = |word: &OsString| word.as_bytes().iter().all(u8::is_ascii_digit);
+    if values == 0
+        && !is_joined
+        && may_have_value(command, &written)
+        && let Some(number) = words.next_if(is_number)
+    {
+        written.push("=");
+        written.push(number);
+    }
+    segment.push(written);
+    for _ in 0..values {
+        match words.next_if(|w| w != ":") {
+            Some(value) => segment.push(value),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+/// Whether an option has a value that may be left out.
+fn may_have_value(command: &Command, written: &OsStr) -> bool {
+    let name = written.to_string_lossy();
+    let name = name.trim_start_matches('-');
+    find(command, |arg| arg.get_long() == Some(name)).is_some_and(|arg| {
+        arg.get_num_args()
+            .is_some_and(|n| n.min_values() == 0 && n.max_values() == 1)
+            && arg.get_action().takes_values()
+    })
 }
 
 /// Returns how the parser wants an option to be written, and how many of the following words are
@@ -75,6 +169,15 @@ fn segment(
 /// # Errors
 /// When there is no such option.
 pub fn option(command: &Command, word: &OsStr) -> Result<(OsString, usize), String> {
+    option_or(command, word, std::iter::empty())
+}
+
+/// Does the same; `others` are names that may be meant by a wrong one, too.
+fn option_or(
+    command: &Command,
+    word: &OsStr,
+    others: impl Iterator<Item = &'static str> + Clone,
+) -> Result<(OsString, usize), String> {
     let text = word.to_string_lossy();
     let name = text.trim_start_matches('-');
     let (long, joined) = match name.split_once('=') {
@@ -87,7 +190,7 @@ pub fn option(command: &Command, word: &OsStr) -> Result<(OsString, usize), Stri
         let values = if joined { 0 } else { values(arg) };
         return Ok((format!("--{name}").into(), values));
     }
-    let unknown = || match nearest(command, long) {
+    let unknown = || match nearest(command, others.clone(), long) {
         Some(near) => format!("there is no option '{text}'; is --{near} meant?"),
         None => format!("there is no option '{text}'"),
     };
@@ -123,10 +226,14 @@ pub fn option(command: &Command, word: &OsStr) -> Result<(OsString, usize), Stri
 }
 
 /// Returns the option whose name is like `name`, if there is one: at most a third of its letters differ.
-fn nearest<'a>(command: &'a Command, name: &str) -> Option<&'a str> {
-    let names = command.get_arguments().filter(|arg| !arg.is_hide_set());
-    let names = names.filter_map(Arg::get_long);
-    names
+fn nearest<'a>(
+    command: &'a Command,
+    others: impl Iterator<Item = &'static str>,
+    name: &str,
+) -> Option<&'a str> {
+    let own = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let own = own.filter_map(Arg::get_long);
+    own.chain(others.map(|name| -> &'a str { name }))
         .map(|long| (levenshtein(long, name), long))
         .filter(|&(differing, long)| differing * 3 <= long.len())
         .min()
@@ -184,7 +291,6 @@ mod tests {
             told("--labels=3"),
             "there is no option '--labels=3'; is --label meant?"
         );
-        assert_eq!(told("--mca"), "there is no option '--mca'");
         assert_eq!(told("--frobnicate"), "there is no option '--frobnicate'");
         assert_eq!(
             (levenshtein("", "ab"), levenshtein("label", "table")),
@@ -199,6 +305,55 @@ mod tests {
             ["--env A -1 --genv B", "--n 1 -- a"]
         );
         assert_eq!(split("-x A=b -timeout 3 a"), ["-x A=b --timeout 3 -- a"]);
+    }
+
+    #[test]
+    fn options_of_other_launchers_are_translated_and_a_wrong_one_names_one_of_them() {
+        assert_eq!(
+            split("-npernode 2 --mca btl self -genv A=b a -N 3"),
+            ["--map-by=ppr:2:node --genv A b -- a -N 3"]
+        );
+        assert_eq!(split("-gpus 4 -n 2 a"), ["--gpus=4 --n 2 -- a"]);
+        assert_eq!(split("-gpus a 4"), ["--gpus -- a 4"]);
+        assert_eq!(split("--gpus=2 7"), ["--gpus=2 -- 7"]);
+        let command = crate::options::run_command("mpiexec");
+        let wrong = |line: &str| {
+            let words = line.split_whitespace().map(OsString::from).collect();
+            segments(&command, words).unwrap_err()
+        };
+        let error = wrong("--npernodes 2 a");
+        assert_eq!(
+            error,
+            "there is no option '--npernodes'; is --npernode meant?"
+        );
+        assert!(wrong("-gdb a").contains("gdbserver"));
+    }
+
+    #[test]
+    fn a_file_of_programs_is_a_segment_for_each_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("programs");
+        std::fs::write(&path, "-n 2 a 'b c'\n# no\n-npernode 1 d\n").unwrap();
+        let command = crate::options::run_command("mpiexec");
+        let words = |before: &[&str], after: &[&str]| {
+            let all = before.iter().map(OsString::from);
+            let all = all.chain(["--app".into(), path.clone().into()]);
+            segments(
+                &command,
+                all.chain(after.iter().map(OsString::from)).collect(),
+            )
+        };
+        let got = words(&["-l"], &[]).unwrap();
+        assert_eq!(got[0], ["-l", "--n", "2", "--", "a", "b c"]);
+        assert_eq!(got[1], ["--map-by=ppr:1:node", "--", "d"]);
+        for (before, after) in [
+            (&["-n", "1", "x", ":"][..], &[][..]),
+            (&[], &["x"]),
+            (&[], &[":", "x"]),
+        ] {
+            let error = words(before, after).unwrap_err();
+            assert!(error.contains("names all programs of the job"), "{error}");
+        }
     }
 
     #[test]

@@ -376,10 +376,10 @@ fn wrong_use_takes_one_line() {
         let (code, text) = refused(line);
         assert_eq!(code, 2, "{line}: {text}");
     }
-    let (_, text) = refused("--mca btl self true");
+    let (_, text) = refused("--frobnicate true");
     assert_eq!(
         text,
-        "margay run: there is no option '--mca'; see margay run --help\n"
+        "margay run: there is no option '--frobnicate'; see margay run --help\n"
     );
     let (_, text) = refused("-timout 3 true");
     let expected = "there is no option '-timout'; is --timeout meant?; see margay run --help\n";

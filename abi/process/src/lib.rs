@@ -6,6 +6,7 @@
 
 pub mod user;
 
+mod foreign;
 mod once;
 mod open;
 mod process;
@@ -154,7 +155,8 @@ pub fn opened(name: &str) -> &'static Process {
     let rank = match open::open(tools().monitor()) {
         Ok(rank) => rank,
         Err(error) => {
-            eprintln!("{name}: {error}");
+            // Another launcher may kill this process as soon as the first rank has ended.
+            write_line(format!("{name}: {error}"));
             std::process::exit(MPI_ERR_OTHER);
         }
     };

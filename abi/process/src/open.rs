@@ -11,7 +11,9 @@ use margay_run_engine::{Policy, Rank};
 use margay_sys_os::{clock, cpu};
 use margay_sys_shm::layout::Sizes;
 use margay_sys_shm::mapping::SegmentError;
-use margay_sys_shm::segment::{ENV_BYTES_ONLY, ENV_RANK, ENV_SEGMENT, Segment};
+use margay_sys_shm::segment::{ENV_BYTES_ONLY, ENV_RANK, ENV_SEGMENT, ENV_SIZE, Segment};
+
+use crate::foreign::ForeignLauncher;
 
 /// Why a rank could not join its job.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub(crate) enum OpenError {
     },
     /// The shared memory could not be joined or made.
     Segment(SegmentError),
+    /// Another launcher started this process as one of several.
+    Foreign(ForeignLauncher),
 }
 
 impl fmt::Display for OpenError {
@@ -36,6 +40,7 @@ impl fmt::Display for OpenError {
                  unset {ENV_SEGMENT} and {ENV_RANK} to run it alone"
             ),
             OpenError::Segment(error) => error.fmt(f),
+            OpenError::Foreign(launcher) => launcher.fmt(f),
         }
     }
 }
@@ -45,8 +50,15 @@ impl std::error::Error for OpenError {}
 /// Joins the job that the launcher's environment names; without one, a world of one.
 ///
 /// # Errors
-/// When the environment is broken or the shared memory cannot be had.
+/// When the environment is broken or another launcher's, or the shared memory cannot be had.
 pub(crate) fn open(monitor: &Arc<Monitor>) -> Result<Rank, OpenError> {
+    let is_ours = [ENV_SEGMENT, ENV_SIZE]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some());
+    let value = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+    if let Some(launcher) = ForeignLauncher::find(value, is_ours) {
+        return Err(OpenError::Foreign(launcher));
+    }
     let Ok(fd) = std::env::var(ENV_SEGMENT) else {
         return alone(monitor);
     };

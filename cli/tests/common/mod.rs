@@ -295,7 +295,7 @@ pub fn assert_nothing_left(mark: &str) {
 }
 
 /// Returns a mark that no other job of any test has.
-fn mark() -> String {
+pub fn mark() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!(
         "{}-{}",

@@ -6,42 +6,61 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 pub use margay_sys_shm::segment::ENV_SIZE;
 use margay_sys_shm::segment::{ENV_LAUNCHER, ENV_PARENT, ENV_RANK, ENV_SEGMENT, ENV_SPAWN};
 
+use crate::frameworks::{self, Devices};
+use crate::plan::Inherit;
+
 /// glibc's tunables; its malloc can ask for huge pages, which messages of a megabyte and more gain
 /// a factor of three from.
 const ENV_TUNABLES: &str = "GLIBC_TUNABLES";
 const TUNABLE: &str = "glibc.malloc.hugetlb";
 
-/// Returns the environment of a rank without its number: `base` (the launcher's own) with what the
-/// user set in addition and with the job's variables. A surrounding job's variables are replaced,
-/// so a launcher may run inside a rank. `parent` is the port of the processes that spawn the job.
-/// `huge_pages` asks for huge pages in malloc: a rank then begins with 2 MiB of memory, which is
-/// little for one that has a core and much for one among many on it.
-pub fn common(
-    base: impl Iterator<Item = (OsString, OsString)>,
-    set: &[(OsString, OsString)],
-    segment_fd: i32,
-    ranks: u32,
-    huge_pages: bool,
-    parent: Option<&str>,
-) -> Vec<CString> {
-    let mut variables: Vec<(OsString, OsString)> = base.collect();
-    for (name, value) in set {
+/// What the environment of a program's ranks is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Common<'a> {
+    /// What of the launcher's own the ranks get.
+    pub inherit: &'a Inherit,
+    /// What the user set in addition.
+    pub set: &'a [(OsString, OsString)],
+    /// The descriptor of the segment.
+    pub segment_fd: i32,
+    /// The ranks of the job.
+    pub ranks: u32,
+    /// Asks for huge pages in malloc: a rank then begins with 2 MiB of memory, which is little for one that has a core and much for one
+    /// among many on it.
+    pub huge_pages: bool,
+    /// The port of the processes that spawn the job.
+    pub parent: Option<&'a str>,
+    /// The devices, whose variables differ from rank to rank.
+    pub devices: &'a Devices,
+}
+
+/// Returns the environment of a rank without its number: `base` (the launcher's own) with what the user set in addition and with the
+/// job's variables. A surrounding job's variables, Margay's or those of another launcher, are replaced, so a launcher may run inside a
+/// rank.
+pub fn common(base: impl Iterator<Item = (OsString, OsString)>, job: &Common<'_>) -> Vec<CString> {
+    let mut variables: Vec<(OsString, OsString)> = base
+        .filter(|(name, _)| job.inherit.passes(name) && !frameworks::is_foreign(name))
+        .collect();
+    for (name, value) in job.set {
         put(&mut variables, name, value.clone());
     }
-    variables.retain(|(name, _)| name != ENV_RANK && name != ENV_SPAWN && name != ENV_PARENT);
-    if let Some(port) = parent {
+    variables.retain(|(name, _)| {
+        name != ENV_RANK && name != ENV_SPAWN && name != ENV_PARENT && !job.devices.sets(name)
+    });
+    if let Some(port) = job.parent {
         put(&mut variables, ENV_PARENT.as_ref(), port.into());
     }
     if let Ok(launcher) = std::env::current_exe() {
         put(&mut variables, ENV_LAUNCHER.as_ref(), launcher.into());
     }
-    put(
-        &mut variables,
-        ENV_SEGMENT.as_ref(),
-        segment_fd.to_string().into(),
-    );
-    put(&mut variables, ENV_SIZE.as_ref(), ranks.to_string().into());
-    if huge_pages {
+    let number = |number: u32| OsString::from(number.to_string());
+    let segment = job.segment_fd.to_string().into();
+    put(&mut variables, ENV_SEGMENT.as_ref(), segment);
+    put(&mut variables, ENV_SIZE.as_ref(), number(job.ranks));
+    for (name, value) in frameworks::sizes(job.ranks) {
+        put(&mut variables, &name, value);
+    }
+    if job.huge_pages {
         let tunables = variables
             .iter()
             .find(|(name, _)| name == ENV_TUNABLES)
@@ -59,9 +78,15 @@ pub fn common(
         .collect()
 }
 
-/// Returns the variable that tells a rank its number.
+/// Returns the variables that tell a rank its number and its devices.
 #[must_use]
-pub fn rank_variable(rank: u32) -> CString {
+pub fn of_rank(rank: u32, devices: &Devices) -> Vec<CString> {
+    let mut all = vec![rank_variable(rank)];
+    all.extend(frameworks::of_rank(rank, devices));
+    all
+}
+
+fn rank_variable(rank: u32) -> CString {
     CString::new(format!("{ENV_RANK}={rank}")).unwrap_or_default()
 }
 
@@ -104,12 +129,35 @@ mod tests {
         let own = |list: &[(&str, &str)]| -> Vec<(OsString, OsString)> {
             list.iter().map(|(n, v)| (n.into(), v.into())).collect()
         };
-        common(own(base).into_iter(), &own(set), 100, 4, true, None)
-            .into_iter()
-            .map(|c| c.into_string().unwrap())
-            // The path of this very test.
-            .filter(|variable| !variable.starts_with(ENV_LAUNCHER))
+        let set = own(set);
+        let devices = Devices::default();
+        let job = job(&Inherit::All, &set, true, &devices);
+        let all = common(own(base).into_iter(), &job).into_iter();
+        let sizes = frameworks::sizes(4);
+        all.map(|c| c.into_string().unwrap())
+            // The path of this very test, and what the module `frameworks` tests.
+            .filter(|variable| {
+                let name = variable.split('=').next().unwrap();
+                name != ENV_LAUNCHER && !sizes.iter().any(|(size, _)| size == name)
+            })
             .collect()
+    }
+
+    fn job<'a>(
+        inherit: &'a Inherit,
+        set: &'a [(OsString, OsString)],
+        huge_pages: bool,
+        devices: &'a Devices,
+    ) -> Common<'a> {
+        Common {
+            inherit,
+            set,
+            segment_fd: 100,
+            ranks: 4,
+            huge_pages,
+            parent: None,
+            devices,
+        }
     }
 
     #[test]
@@ -130,7 +178,7 @@ mod tests {
     #[test]
     fn ranks_without_a_core_of_their_own_get_small_pages() {
         let none = std::iter::empty();
-        let got = common(none, &[], 100, 64, false, None);
+        let got = common(none, &job(&Inherit::All, &[], false, &Devices::default()));
         assert!(got.iter().all(|v| !v.as_bytes().starts_with(b"GLIBC")));
     }
 
@@ -164,6 +212,37 @@ mod tests {
         );
         assert_eq!(got[..2], ["MARGAY_SEGMENT_FD=100", "MARGAY_SIZE=4"]);
         assert!(!got.iter().any(|v| v.starts_with("MARGAY_RANK")));
+        let got = made(
+            &[
+                ("PMI_FD", "7"),
+                ("PMIX_RANK", "1"),
+                ("OMPI_MCA_btl", "self"),
+            ],
+            &[],
+        );
+        assert_eq!(got[0], "OMPI_MCA_btl=self");
+        assert!(
+            !got.iter()
+                .any(|v| v.starts_with("PMI_FD") || v.starts_with("PMIX"))
+        );
         assert_eq!(rank_variable(3).to_str().unwrap(), "MARGAY_RANK=3");
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_passed_on() {
+        let base = || {
+            [("A", "1"), ("B", "2")]
+                .map(|(n, v)| (n.into(), v.into()))
+                .into_iter()
+        };
+        let passed = |inherit: Inherit| {
+            let all = common(base(), &job(&inherit, &[], false, &Devices::default())).into_iter();
+            let all = all.map(|v| v.into_string().unwrap());
+            all.take_while(|v| !v.starts_with("MARGAY"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(passed(Inherit::Only(vec!["B".into()])), ["B=2"]);
+        assert_eq!(passed(Inherit::Except(vec!["B".into()])), ["A=1"]);
+        assert!(passed(Inherit::Only(Vec::new())).is_empty());
     }
 }

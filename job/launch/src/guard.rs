@@ -37,7 +37,8 @@ use margay_sys_os::process::{self, Forked, Reaped, Start, Starter, Step, StringA
 use margay_sys_os::signal::{self, SignalFd, SignalSet};
 use margay_sys_shm::segment::Segment;
 
-use crate::environment::rank_variable;
+use crate::environment;
+use crate::frameworks::Devices;
 
 /// What the guard needs to start the ranks.
 #[derive(Debug)]
@@ -50,6 +51,8 @@ pub struct Plan {
     pub segment_fd: OwnedFd,
     /// The limit of open files that the ranks get.
     pub files: FileLimit,
+    /// Which devices the ranks get.
+    pub devices: Devices,
     /// The signals that were blocked when the launcher was started; the ranks get the same.
     pub blocked: SignalSet,
 }
@@ -306,9 +309,9 @@ impl State<'_> {
             return Ok(());
         };
         let program = &plan.programs[own.program];
-        let mut environment = program.environment.clone();
-        environment.push(rank_variable(rank as u32));
-        let environment = StringArray::new(environment);
+        let mut variables = program.environment.clone();
+        variables.extend(environment::of_rank(rank as u32, &plan.devices));
+        let environment = StringArray::new(variables);
         let launchers = io::stdin();
         let start = Start {
             program: &program.path,

@@ -19,9 +19,12 @@
 #![forbid(unsafe_code)]
 
 pub mod binding;
+mod capture;
 pub mod environment;
+pub mod frameworks;
 pub mod guard;
 pub mod input;
+pub mod machine;
 pub mod ordered;
 pub mod output;
 pub mod plan;
@@ -31,6 +34,7 @@ pub mod run;
 mod setup;
 pub mod spawned;
 pub mod spool;
+mod tell;
 pub mod verdict;
 
 pub use run::run;

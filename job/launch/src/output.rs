@@ -19,7 +19,7 @@
 //! - A sink with only one stream passes everything at once and adds nothing.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The longest line in bytes that is surely kept in one piece.
 pub const LINE_LIMIT: usize = 1 << 20;
@@ -34,10 +34,60 @@ const PENDING_LIMIT: usize = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamId(usize);
 
+/// What stands before each line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
+    /// The rank.
+    pub rank: bool,
+    /// The time, if this is given: an instant, and what the clock showed then.
+    pub time: Option<(Instant, SystemTime)>,
+}
+
+impl Labels {
+    fn text(&self, rank: u32, now: Instant) -> String {
+        let mut text = String::new();
+        if let Some((then, clock)) = self.time {
+            text = time_text(clock + now.saturating_duration_since(then)) + " ";
+        }
+        if self.rank {
+            text.push_str(&format!("[{rank}] "));
+        }
+        text
+    }
+}
+
+/// Returns a time as date and time of day in UTC, in milliseconds: `2026-11-23T04:05:06.789Z`.
+fn time_text(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    // The Gregorian calendar repeats after 400 years of 146097 days. Years are counted from March, so that the leap day is the last.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    format!(
+        "{:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+        era * 400 + year + next,
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60,
+        since.subsec_millis()
+    )
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Merger {
-    label: bool,
+    labels: Labels,
+    /// When something was last taken or done.
+    now: Instant,
     streams: Vec<Stream>,
     pending: Vec<u8>,
     /// Bytes at the front of `pending` that are written already.
@@ -67,11 +117,12 @@ struct Stream {
 }
 
 impl Merger {
-    /// Returns a merger without streams; `label` puts the rank before each line.
+    /// Returns a merger without streams.
     #[must_use]
-    pub fn new(label: bool) -> Merger {
+    pub fn new(labels: Labels) -> Merger {
         Merger {
-            label,
+            labels,
+            now: Instant::now(),
             streams: Vec::new(),
             pending: Vec::new(),
             taken: 0,
@@ -112,6 +163,7 @@ impl Merger {
 
     /// Takes what a stream delivered.
     pub fn push(&mut self, stream: StreamId, bytes: &[u8], now: Instant) {
+        self.now = now;
         let id = stream.0;
         let single = self.streams.len() == 1;
         let s = &mut self.streams[id];
@@ -156,6 +208,7 @@ impl Merger {
 
     /// The rank behind a stream has gone, or the stream has ended: whatever is held goes out.
     pub fn end(&mut self, stream: StreamId, now: Instant) {
+        self.now = now;
         let id = stream.0;
         match self.open {
             Some(open) if open == id => {
@@ -178,6 +231,7 @@ impl Merger {
 
     /// Puts whole lines of the launcher's own into the sequence, ending an open line.
     pub fn message(&mut self, text: &str, now: Instant) {
+        self.now = now;
         if self.open.take().is_some() {
             self.dangling = true;
         }
@@ -202,6 +256,7 @@ impl Merger {
 
     /// Does what is due: shows a prompt, ends a line that keeps others waiting.
     pub fn tick(&mut self, now: Instant) {
+        self.now = now;
         if self.open.is_some() {
             let silent = self.open_active.is_none_or(|at| now >= at + HOLD);
             if silent && !self.waiting.is_empty() && self.has_room() {
@@ -300,11 +355,11 @@ impl Merger {
             return;
         }
         self.end_dangling();
-        if !self.label {
+        if self.labels == Labels::default() {
             self.pending.extend_from_slice(bytes);
             return;
         }
-        let label = format!("[{}] ", self.streams[id].rank);
+        let label = self.labels.text(self.streams[id].rank, self.now);
         for line in bytes.split_inclusive(|&b| b == b'\n') {
             if self.at_line_start {
                 self.pending.extend_from_slice(label.as_bytes());
@@ -337,7 +392,10 @@ mod tests {
     }
 
     fn two(label: bool) -> (Merger, StreamId, StreamId, Instant) {
-        let mut m = Merger::new(label);
+        let mut m = Merger::new(Labels {
+            rank: label,
+            time: None,
+        });
         let a = m.add(0, Some(IDLE));
         let b = m.add(1, Some(IDLE));
         (m, a, b, Instant::now())
@@ -363,6 +421,24 @@ mod tests {
         m.push(b, b"x\n", now);
         m.push(a, b"o\n", now);
         assert_eq!(take(&mut m), "[0] one\n[1] x\n[0] two\n");
+    }
+
+    #[test]
+    fn the_time_stands_before_each_line_and_the_rank_behind_it() {
+        let then = Instant::now();
+        // The last day of February of a leap year that is a century's.
+        let clock = UNIX_EPOCH + Duration::from_millis(951_868_799_250);
+        let mut m = Merger::new(Labels {
+            rank: true,
+            time: Some((then, clock)),
+        });
+        let a = m.add(3, None);
+        m.push(a, b"x\n", then);
+        assert_eq!(take(&mut m), "2000-02-29T23:59:59.250Z [3] x\n");
+        m.push(a, b"y\nz\n", then + Duration::from_secs(1));
+        let expected = "2000-03-01T00:00:00.250Z [3] y\n2000-03-01T00:00:00.250Z [3] z\n";
+        assert_eq!(take(&mut m), expected);
+        assert_eq!(time_text(UNIX_EPOCH), "1970-01-01T00:00:00.000Z");
     }
 
     #[test]
@@ -454,7 +530,7 @@ mod tests {
 
     #[test]
     fn a_single_stream_passes_at_once_and_unchanged() {
-        let mut m = Merger::new(false);
+        let mut m = Merger::new(Labels::default());
         let a = m.add(0, None);
         let now = Instant::now();
         m.push(a, b"no newline", now);
@@ -480,7 +556,7 @@ mod tests {
         let mut numbers = fastrand::Rng::with_seed(1);
         let mut random = move |below: usize| numbers.usize(..below);
         for _ in 0..50 {
-            let mut m = Merger::new(false);
+            let mut m = Merger::new(Labels::default());
             let ids: Vec<StreamId> = (0..4).map(|r| m.add(r, None)).collect();
             let texts: Vec<String> = (0..4)
                 .map(|r| {

@@ -1,7 +1,7 @@
 //! What a job is: programs, ranks and the choices of the user.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,6 +29,80 @@ pub struct Job {
     pub continue_on_failure: bool,
     /// End the job after this time.
     pub timeout: Option<TimeLimit>,
+    /// What else says where ranks run.
+    pub layout: Layout,
+    /// Where the ranks' output goes besides, or instead of, the launcher's.
+    pub capture: Capture,
+    /// What is told before the ranks start.
+    pub tell: Tell,
+}
+
+/// What says, beside the binding, where ranks run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Only these cores.
+    pub cores: Option<Vec<usize>>,
+    /// Consecutive ranks go to one of these after the other, instead of filling the first one first.
+    pub round: Option<Unit>,
+    /// Where there are not cores enough for the binding, no rank is bound.
+    pub may_overload: bool,
+    /// More ranks than usable cores are an error.
+    pub no_oversubscription: bool,
+    /// Each rank sees its share of the devices.
+    pub gpus: Option<Gpus>,
+}
+
+/// Parts of a machine, from the largest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// All of it.
+    Host,
+    /// A processor package.
+    Socket,
+    /// The cores near a part of the memory.
+    Numa,
+    /// Cores that share a third-level cache.
+    L3,
+    /// Those that share a second-level cache.
+    L2,
+    /// A core with all its hardware threads.
+    Core,
+    /// A hardware thread, which the system calls a CPU.
+    Thread,
+}
+
+/// How many devices the ranks share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gpus {
+    /// As many as are found.
+    Found,
+    /// As many as the user says.
+    Number(u32),
+}
+
+/// Files that get the output of ranks. In their names `%r` is the rank, `%R` the rank with as many digits as the last one has, `%h` the
+/// host, `%g` the number of the job among those that this launcher runs (always 0), `%p` that of the host (always 0), `%%` a percent sign.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capture {
+    /// For standard output.
+    pub output: Option<String>,
+    /// For standard error.
+    pub error: Option<String>,
+    /// The launcher's output gets it, too.
+    pub copies: bool,
+    /// The ranks' standard error is their standard output.
+    pub merges: bool,
+    /// The time stands before each line.
+    pub timestamps: bool,
+}
+
+/// What the launcher tells before the ranks start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tell {
+    /// Which ranks run which program where.
+    pub map: bool,
+    /// The hosts and their cores.
+    pub allocation: bool,
 }
 
 /// When a job is ended.
@@ -56,8 +130,34 @@ pub struct Program {
     pub nodes: Option<Vec<u32>>,
     /// Its working directory; none means the launcher's.
     pub directory: Option<PathBuf>,
+    /// What it gets of the launcher's environment.
+    pub inherit: Inherit,
     /// Environment variables that are set in addition.
     pub environment: Vec<(OsString, OsString)>,
+}
+
+/// What ranks get of the launcher's environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Inherit {
+    /// All of it.
+    #[default]
+    All,
+    /// These variables.
+    Only(Vec<OsString>),
+    /// All but these.
+    Except(Vec<OsString>),
+}
+
+impl Inherit {
+    /// Whether a variable is passed on.
+    #[must_use]
+    pub fn passes(&self, name: &OsStr) -> bool {
+        match self {
+            Inherit::All => true,
+            Inherit::Only(names) => names.iter().any(|n| n == name),
+            Inherit::Except(names) => names.iter().all(|n| n != name),
+        }
+    }
 }
 
 /// Which ranks get the launcher's standard input; the others read the end at once.
@@ -92,8 +192,14 @@ pub enum Binding {
     None,
     /// Each rank on one core.
     Core,
+    /// Each rank on this many cores.
+    Cores(u32),
+    /// Each rank on all cores of one such part of the machine.
+    Unit(Unit),
     /// Rank 0 on the first core of the list, rank 1 on the second, and so on.
     List(Vec<usize>),
+    /// Rank 0 on all cores of the first list, rank 1 on those of the second, and so on.
+    Lists(Vec<Vec<usize>>),
 }
 
 /// Why a job could not be started: one line, and the launcher's exit status.
@@ -137,6 +243,26 @@ impl Job {
     /// The most ranks that a job may have.
     pub const MOST_RANKS: u32 = 65_536;
 
+    /// Returns a job without programs, with all choices as they are without options.
+    #[must_use]
+    pub fn new(launcher: &str) -> Job {
+        Job {
+            launcher: launcher.to_owned(),
+            programs: Vec::new(),
+            stdin: StdinTo::Rank(0),
+            output: Output::Unordered,
+            label: false,
+            binding: Binding::Auto,
+            report_bindings: false,
+            quiet: false,
+            continue_on_failure: false,
+            timeout: None,
+            layout: Layout::default(),
+            capture: Capture::default(),
+            tell: Tell::default(),
+        }
+    }
+
     /// Returns the number of ranks of each program.
     ///
     /// # Errors
@@ -160,6 +286,11 @@ impl Job {
             return Err(LaunchError::usage(format!(
                 "{total} ranks are too many: at most {} run on one machine",
                 Self::MOST_RANKS
+            )));
+        }
+        if self.layout.no_oversubscription && total > usable_cores as u64 {
+            return Err(LaunchError::usage(format!(
+                "-nooversubscribe: {total} ranks are more than the {usable_cores} usable cores; start fewer, or leave the option out"
             )));
         }
         let named = [
@@ -247,29 +378,19 @@ mod tests {
     use super::*;
 
     fn job(ranks: &[Option<u32>]) -> Job {
-        Job {
-            launcher: "mpiexec".into(),
-            programs: ranks
-                .iter()
-                .map(|&ranks| Program {
-                    ranks,
-                    command: "a.out".into(),
-                    arguments: vec!["-x".into()],
-                    process_type: 0,
-                    nodes: None,
-                    directory: None,
-                    environment: Vec::new(),
-                })
-                .collect(),
-            stdin: StdinTo::Rank(0),
-            output: Output::Unordered,
-            label: false,
-            binding: Binding::Auto,
-            report_bindings: false,
-            quiet: false,
-            continue_on_failure: false,
-            timeout: None,
-        }
+        let program = |&ranks: &Option<u32>| Program {
+            ranks,
+            command: "a.out".into(),
+            arguments: vec!["-x".into()],
+            process_type: 0,
+            nodes: None,
+            directory: None,
+            inherit: Inherit::All,
+            environment: Vec::new(),
+        };
+        let mut job = Job::new("mpiexec");
+        job.programs = ranks.iter().map(program).collect();
+        job
     }
 
     #[test]
@@ -313,6 +434,15 @@ mod tests {
         assert_eq!(
             error.message,
             "-stdin: there is no rank 3, the job's ranks are 0 to 2"
+        );
+        let mut j = job(&[Some(3)]);
+        j.layout.no_oversubscription = true;
+        assert_eq!(j.counts(3).unwrap(), [3]);
+        assert!(
+            j.counts(2)
+                .unwrap_err()
+                .message
+                .contains("-nooversubscribe")
         );
         let error = job(&[Some(u32::MAX), Some(9)]).counts(1).unwrap_err();
         assert!(error.message.contains("too many"), "{error}");

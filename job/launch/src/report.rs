@@ -2,7 +2,7 @@
 
 use margay_core_registry::Phase;
 use margay_job_observe::state::{analysis, state_in_words};
-use margay_job_observe::waits::{describe, rank_ranges};
+use margay_job_observe::waits::{Analysis, describe, rank_ranges};
 use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
 use margay_sys_os::signal;
@@ -123,6 +123,28 @@ pub fn deadlock(launcher: &str, peers: &dyn Peers) -> String {
     (lines.iter())
         .map(|line| format!("{launcher}: {line}\n"))
         .collect()
+}
+
+/// Returns the report of ranks that wait for one that has ended without calling `MPI_Init`; `ends` is whether the job is ended because
+/// of it.
+#[must_use]
+pub fn never_came(job: &Job, analysis: &Analysis, ends: bool) -> String {
+    let launcher = &job.launcher;
+    let mut text: String = (analysis.lines().iter())
+        .map(|line| format!("{launcher}: {line}\n"))
+        .collect();
+    if ends {
+        text.push_str(&format!(
+            "{launcher}: no rank can go on; the job has been ended\n"
+        ));
+    }
+    if !job.quiet {
+        text.push_str(&format!(
+            "{launcher}: hint: every rank must run a program that uses this library; one without MPI, or with another library, does not \
+             join the job\n"
+        ));
+    }
+    text
 }
 
 /// Returns the report of a job whose time is over: where the ranks are, and which waits for which.

@@ -5,9 +5,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use margay_core_registry::Phase;
+use margay_job_observe::state;
 use margay_job_registry::has_launchers;
 use margay_net_platform::Peers;
 use margay_net_shm::SegmentPeers;
+use margay_sys_os::clock::now_ns;
 use margay_sys_os::cpu;
 use margay_sys_os::descriptor::{PollSet, Wrote};
 use margay_sys_os::process::{self, Step};
@@ -15,6 +18,7 @@ use margay_sys_os::signal::{self, Received};
 
 use crate::guard::{Command, Event, Guard};
 use crate::ordered::Ordered;
+use crate::output::StreamId;
 use crate::plan::{Job, LaunchError};
 use crate::program;
 use crate::report;
@@ -30,6 +34,8 @@ const USER_GRACE: Duration = Duration::from_secs(3);
 const HANGUP_GRACE: Duration = Duration::from_secs(1);
 /// How long processes that ranks have left running may go on writing after the last rank's end.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
+/// When a rank has ended without calling `MPI_Init`, the others are looked at this often: they may wait for it.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// After SIGKILL: how long to wait for processes that the kernel cannot end (broken file server).
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// When the job was ended from outside and nobody takes its output, it is given up after this.
@@ -72,6 +78,8 @@ struct Launcher<'a> {
     empty: bool,
     ending: Ending,
     timeout_at: Option<Instant>,
+    /// When the ranks are looked at next, after one has ended without calling `MPI_Init`.
+    look_at: Option<Instant>,
     last_signal: Option<(i32, Instant)>,
     buffer: Vec<u8>,
 }
@@ -108,6 +116,7 @@ impl<'a> Launcher<'a> {
             empty: false,
             ending: Ending::default(),
             timeout_at: job.timeout.map(|limit| started.at + limit.time),
+            look_at: None,
             last_signal: None,
             buffer: vec![0; READ_BYTES],
         }
@@ -184,8 +193,11 @@ impl<'a> Launcher<'a> {
     }
 
     fn sink_accepts(&self, stream: &Stream) -> bool {
-        let sink = &self.own.sinks[stream.sink];
-        sink.closed || sink.merger.accepts(stream.id)
+        let accepts = |(sink, id): (usize, StreamId)| {
+            let sink = &self.own.sinks[sink];
+            sink.closed || sink.merger.accepts(id)
+        };
+        accepts((stream.sink, stream.id)) && stream.copy.is_none_or(accepts)
     }
 
     fn time_to_wait(&self, background: bool) -> Option<Duration> {
@@ -211,6 +223,7 @@ impl<'a> Launcher<'a> {
             .chain([
                 self.ending.kill_at,
                 self.timeout_at,
+                self.look_at,
                 self.ending
                     .drain_until
                     .filter(|_| !self.own.sinks.iter().all(|s| s.closed)),
@@ -293,6 +306,9 @@ impl<'a> Launcher<'a> {
                     }
                     let phase = self.peers.phase(rank);
                     let aborted = self.peers.aborted();
+                    if phase == Phase::Starting && status.success() && self.peers.size() > 1 {
+                        self.look_at.get_or_insert(Instant::now() + LOOK_INTERVAL);
+                    }
                     if let Some(failure) = self.verdict.rank_ended(rank, status, phase, aborted) {
                         let text = report::failure(self.job, failure, &*self.peers);
                         self.say(&text);
@@ -317,6 +333,7 @@ impl<'a> Launcher<'a> {
         if self.empty {
             self.guard.bury();
             self.timeout_at = None;
+            self.look_at = None;
             if self.ending.from_outside {
                 self.ending.drain_until = Some(Instant::now() + DRAIN_PATIENCE);
             }
@@ -394,7 +411,11 @@ impl<'a> Launcher<'a> {
     fn deliver(&mut self, index: usize, bytes: usize) {
         let stream = &self.own.streams[index];
         let (sink, id, rank) = (stream.sink, stream.id, stream.rank);
+        let copy = stream.copy;
         let bytes = &self.buffer[..bytes];
+        if let Some((file, id)) = copy {
+            self.own.sinks[file].push(id, bytes);
+        }
         if stream.is_output
             && let Some(ordered) = &mut self.own.ordered
             && ordered.spools(rank)
@@ -409,14 +430,14 @@ impl<'a> Launcher<'a> {
             }
             return;
         }
-        let sink = &mut self.own.sinks[sink];
-        if !sink.closed {
-            sink.merger.push(id, bytes, Instant::now());
-        }
+        self.own.sinks[sink].push(id, bytes);
     }
 
     fn stream_ended(&mut self, index: usize) {
         let stream = &self.own.streams[index];
+        if let Some((file, id)) = stream.copy {
+            self.own.sinks[file].merger.end(id, Instant::now());
+        }
         if stream.is_output
             && let Some(ordered) = &mut self.own.ordered
         {
@@ -454,8 +475,7 @@ impl<'a> Launcher<'a> {
                     }
                     sink.merger.end(stream.id, now);
                 }
-                Ok(_) if sink.closed => {}
-                Ok(n) => sink.merger.push(stream.id, &self.buffer[..n], now),
+                Ok(n) => sink.push(stream.id, &self.buffer[..n]),
                 Err(error) => {
                     let text = format!("cannot read the kept output of rank {rank}: {error}");
                     self.complain(&text, 1);
@@ -479,6 +499,9 @@ impl<'a> Launcher<'a> {
             self.verdict.end(124);
             self.ending.from_outside = true;
             self.end();
+        }
+        if self.look_at.is_some_and(|at| now >= at) {
+            self.look_for_ranks_that_wait(now);
         }
         if self.ending.drain_until.is_some_and(|at| now >= at) {
             for sink in &mut self.own.sinks {
@@ -513,6 +536,26 @@ impl<'a> Launcher<'a> {
         }
     }
 
+    /// A rank has ended without calling `MPI_Init`: says so once others wait in vain, and ends the job when nobody can go on.
+    fn look_for_ranks_that_wait(&mut self, now: Instant) {
+        let peers = &*self.peers;
+        let analysis = state::analysis(peers, now_ns());
+        let is_in_vain = !analysis.never_came.is_empty() && !analysis.stuck.is_empty();
+        let going_on = self.alive > 0 && self.ending.kill_at.is_none();
+        self.look_at = (going_on && !is_in_vain).then(|| now + LOOK_INTERVAL);
+        if !going_on || !is_in_vain {
+            return;
+        }
+        let mut living = (0..peers.size()).filter(|&r| !peers.has_exited(r));
+        let ends = !self.job.continue_on_failure && living.all(|r| analysis.stuck.contains(&r));
+        let text = report::never_came(self.job, &analysis, ends);
+        self.say(&text);
+        if ends {
+            self.verdict.end(1);
+            self.end();
+        }
+    }
+
     fn write(&mut self, places: &[Option<usize>], poll: &PollSet) {
         for (index, place) in places.iter().enumerate() {
             let sink = &mut self.own.sinks[index];
@@ -535,9 +578,13 @@ impl<'a> Launcher<'a> {
                     }
                     Wrote::Failed(error) => {
                         sink.closed = true;
+                        let place = match &sink.file {
+                            Some(file) => format!(" to '{}'", file.display()),
+                            None => String::new(),
+                        };
                         self.complain(
                             &format!(
-                                "cannot write the job's output: {error}; make room where it goes, or send it elsewhere"
+                                "cannot write the job's output{place}: {error}; make room where it goes, or send it elsewhere"
                             ),
                             1,
                         );
@@ -605,7 +652,8 @@ impl<'a> Launcher<'a> {
     }
 
     fn say(&mut self, text: &str) {
-        if let Some(sink) = self.own.sinks.last_mut()
+        let sinks = &mut self.own.sinks;
+        if let Some(sink) = sinks.iter_mut().rfind(|sink| sink.file.is_none())
             && !sink.closed
         {
             sink.merger.message(text, Instant::now());

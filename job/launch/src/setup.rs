@@ -6,8 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use margay_core_registry::Facts;
 use margay_core_registry::place;
@@ -21,15 +22,17 @@ use margay_sys_shm::layout::Sizes;
 use margay_sys_shm::mapping::SegmentError;
 use margay_sys_shm::segment::Segment;
 
-use crate::binding::{Cores, Lease, Placement, place, ranges};
+use crate::binding::{Cores, Lease, place, ranges};
+use crate::capture;
 use crate::environment;
+use crate::frameworks::{self, Devices};
 use crate::guard::{self, Guard, Plan, ProgramStart, RankStart};
 use crate::input::{self, Pump};
 use crate::ordered::Ordered;
-use crate::output::{Merger, StreamId};
+use crate::output::{Labels, Merger, StreamId};
 use crate::plan::{Job, LaunchError, Output, Program, StdinTo};
 use crate::program;
-use crate::report;
+use crate::tell;
 
 /// A part of a line is shown after this silence, on a terminal and elsewhere.
 const PROMPT_TERMINAL: Duration = Duration::from_millis(50);
@@ -67,6 +70,17 @@ pub(crate) struct Sink {
     pub(crate) closed: bool,
     /// This is (also) standard output.
     pub(crate) is_output: bool,
+    /// The file of ranks that this is; none for the launcher's own output.
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl Sink {
+    /// Takes what a stream delivered, unless nobody takes the sink's bytes any more.
+    pub(crate) fn push(&mut self, stream: StreamId, bytes: &[u8]) {
+        if !self.closed {
+            self.merger.push(stream, bytes, Instant::now());
+        }
+    }
 }
 
 pub(crate) struct Stream {
@@ -75,6 +89,8 @@ pub(crate) struct Stream {
     pub(crate) rank: u32,
     pub(crate) sink: usize,
     pub(crate) id: StreamId,
+    /// Another sink that gets the same.
+    pub(crate) copy: Option<(usize, StreamId)>,
     /// Standard output, where it is distinguished from standard error.
     pub(crate) is_output: bool,
     /// The rank has ended: read what is there without waiting, then flush its last line.
@@ -94,57 +110,27 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
     let ranks: u32 = counts.iter().sum();
     let places = job.places(&counts)?;
     let files = FileLimit::now();
-    files.raise_to(u64::from(ranks) * 6 + 64);
+    files.raise_to(u64::from(ranks) * 8 + 64);
     let foreign = process::children();
 
-    let cores = Cores {
-        mask: cpu::affinity(),
-        usable,
-    };
-    let placement = place(ranks, &job.binding, &cores, Lease::take)?;
+    let devices = Devices::find(
+        job.layout.gpus,
+        ranks,
+        |name| std::env::var(name).ok(),
+        frameworks::names_in,
+    )?;
+    let cores = usable_cores(job, usable)?;
+    let mut placement = place(ranks, &job.binding, &job.layout, &cores, Lease::take)?;
+    if job.layout.cores.is_some() {
+        placement.confine(&cores.mask);
+    }
     // What the ranks can keep busy together, so that they know when to yield to each other.
     let usable = placement.distinct_cores().unwrap_or(usable).min(usable);
-    let segment = Segment::create(Sizes::for_job(ranks)).map_err(|e| {
-        LaunchError::system(match e {
-            SegmentError::FileLimit { .. } => e.to_string(),
-            _ => format!(
-                "{e}; for {ranks} ranks, raise the limit of address space (ulimit -v) or start fewer"
-            ),
-        })
-    })?;
-    let pid = std::process::id();
-    let segment = Arc::new(segment);
-    segment.registry().describe(&Facts {
-        job: u64::from(pid),
-        launcher: pid,
-        started_ns: clock::now_ns(),
-        command: job.command_line(),
-        cores: usable as u32,
-        is_tolerant: job.continue_on_failure,
-    });
-    // Before the first rank starts: each may ask which program the others run.
-    let mut numbers = 0..ranks;
-    for (program, &count) in (0..).zip(&counts) {
-        for rank in numbers.by_ref().take(count as usize) {
-            segment.registry().identify(rank, 0, None, program);
-        }
-    }
-    // A rank that is alone on the node of its number has its usual place.
-    for (rank, &(node, process_type)) in (0..).zip(&places) {
-        if (node, process_type) != (rank, 0) {
-            let note = segment.make_note(rank, place::KEY, place::WORDS);
-            let note = note.ok_or_else(|| {
-                LaunchError::system(format!(
-                    "the job's registry has no room for the places of {ranks} ranks"
-                ))
-            })?;
-            place::set(&note, node, process_type);
-        }
-    }
+    let segment = make_segment(job, &counts, &places, usable)?;
     let segment_fd = duplicate_above(segment.fd(), SEGMENT_FD)
         .or_else(|_| segment.fd().try_clone_to_owned())
         .map_err(|e| descriptors(ranks, &e))?;
-    let programs = programs(job, &segment_fd, ranks, parent)?;
+    let programs = programs(job, &segment_fd, ranks, parent, &devices)?;
 
     let asked = wanted_signals();
     let blocked = asked.block();
@@ -156,9 +142,13 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
         pump,
     } = input::inputs(job.stdin, ranks).map_err(|e| descriptors(ranks, &e))?;
     let mut sinks = sinks(job).map_err(|e| descriptors(ranks, &e))?;
-    let (streams, outputs) = streams(job, ranks, &mut sinks).map_err(|e| descriptors(ranks, &e))?;
-    if job.report_bindings {
-        report_bindings(job, &placement, &mut sinks);
+    let captured = capture::open(job, ranks, &mut sinks)?;
+    let (streams, outputs) =
+        streams(job, ranks, &mut sinks, &captured).map_err(|e| descriptors(ranks, &e))?;
+    for line in tell::lines(job, &counts, &placement, &cores) {
+        if let Some(sink) = sinks.iter_mut().rfind(|sink| sink.file.is_none()) {
+            sink.merger.message(&line, Instant::now());
+        }
     }
 
     let program_of = counts
@@ -181,14 +171,18 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
         ranks: starts,
         segment_fd,
         files,
+        devices,
         blocked,
     };
+    // What goes to files alone has no order among the ranks.
+    let is_shown = job.capture.output.is_none() || job.capture.copies;
+    let is_ordered = job.output == Output::Ordered && is_shown;
     let own = Own {
         signals,
         sinks,
         streams,
         pump,
-        ordered: (job.output == Output::Ordered).then(|| Ordered::new(ranks)),
+        ordered: is_ordered.then(|| Ordered::new(ranks)),
         _leases: placement.leases,
     };
     let now = Instant::now();
@@ -204,6 +198,55 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
         foreign,
         at: now,
     })
+}
+
+/// Makes the job's segment, with what is known before the first rank starts. `places` are NX's, `usable` is how many cores the ranks can
+/// keep busy.
+fn make_segment(
+    job: &Job,
+    counts: &[u32],
+    places: &[(u32, u32)],
+    usable: usize,
+) -> Result<Arc<Segment>, LaunchError> {
+    let ranks: u32 = counts.iter().sum();
+    let segment = Segment::create(Sizes::for_job(ranks)).map_err(|e| {
+        LaunchError::system(match e {
+            SegmentError::FileLimit { .. } => e.to_string(),
+            _ => format!(
+                "{e}; for {ranks} ranks, raise the limit of address space (ulimit -v) or start fewer"
+            ),
+        })
+    })?;
+    let pid = std::process::id();
+    let segment = Arc::new(segment);
+    segment.registry().describe(&Facts {
+        job: u64::from(pid),
+        launcher: pid,
+        started_ns: clock::now_ns(),
+        command: job.command_line(),
+        cores: usable as u32,
+        is_tolerant: job.continue_on_failure,
+    });
+    // Before the first rank starts: each may ask which program the others run.
+    let mut numbers = 0..ranks;
+    for (program, &count) in (0..).zip(counts) {
+        for rank in numbers.by_ref().take(count as usize) {
+            segment.registry().identify(rank, 0, None, program);
+        }
+    }
+    // A rank that is alone on the node of its number has its usual place.
+    for (rank, &(node, process_type)) in (0..).zip(places) {
+        if (node, process_type) != (rank, 0) {
+            let note = segment.make_note(rank, place::KEY, place::WORDS);
+            let note = note.ok_or_else(|| {
+                LaunchError::system(format!(
+                    "the job's registry has no room for the places of {ranks} ranks"
+                ))
+            })?;
+            place::set(&note, node, process_type);
+        }
+    }
+    Ok(segment)
 }
 
 /// Returns the signals that the launcher passes on: those that it does not ignore.
@@ -242,6 +285,7 @@ fn programs(
     segment_fd: &OwnedFd,
     ranks: u32,
     parent: Option<&str>,
+    devices: &Devices,
 ) -> Result<Vec<ProgramStart>, LaunchError> {
     let text = |text: &OsStr| {
         CString::new(text.as_bytes()).map_err(|_| {
@@ -277,16 +321,47 @@ fn programs(
                 arguments: StringArray::new(arguments),
                 environment: environment::common(
                     base.iter().cloned(),
-                    &program.environment,
-                    segment_fd.as_raw_fd(),
-                    ranks,
-                    ranks as usize <= cpu::usable_cores(),
-                    parent,
+                    &environment::Common {
+                        inherit: &program.inherit,
+                        set: &program.environment,
+                        segment_fd: segment_fd.as_raw_fd(),
+                        ranks,
+                        huge_pages: ranks as usize <= cpu::usable_cores(),
+                        parent,
+                        devices,
+                    },
                 ),
                 directory,
             })
         })
         .collect()
+}
+
+/// Returns the cores that the job may use.
+fn usable_cores(job: &Job, usable: usize) -> Result<Cores, LaunchError> {
+    let mask = cpu::affinity();
+    let Some(wanted) = &job.layout.cores else {
+        return Ok(Cores { mask, usable });
+    };
+    if let Some(core) = wanted.iter().find(|core| !mask.contains(core)) {
+        return Err(LaunchError::usage(format!(
+            "-cpu-set: core {core} may not be used here, the usable cores are {}",
+            ranges(&mask)
+        )));
+    }
+    Ok(Cores {
+        usable: usable.min(wanted.len()),
+        mask: wanted.clone(),
+    })
+}
+
+/// Returns what stands before each line of the ranks.
+pub(crate) fn labels(job: &Job) -> Labels {
+    let now = || (Instant::now(), SystemTime::now());
+    Labels {
+        rank: job.label,
+        time: job.capture.timestamps.then(now),
+    }
 }
 
 /// Returns the launcher's standard output and error: one sink when they are the same file, so that
@@ -300,10 +375,11 @@ fn sinks(job: &Job) -> io::Result<Vec<Sink>> {
     let same = identity(out.as_fd().try_clone_to_owned()?)?
         == identity(err.as_fd().try_clone_to_owned()?)?;
     let sink = |outlet: Outlet, is_output: bool| Sink {
-        merger: Merger::new(job.label),
+        merger: Merger::new(labels(job)),
         outlet,
         closed: false,
         is_output,
+        file: None,
     };
     let mut sinks = vec![sink(Outlet::new(out.as_fd())?, true)];
     if !same {
@@ -319,10 +395,12 @@ fn streams(
     job: &Job,
     ranks: u32,
     sinks: &mut [Sink],
+    captured: &[[Option<usize>; 2]],
 ) -> io::Result<(Vec<Stream>, Vec<RankOutput>)> {
     let mut streams = Vec::new();
     let mut outputs = Vec::new();
-    let error_sink = sinks.len() - 1;
+    let error_sink = sinks.iter().rposition(|sink| sink.file.is_none());
+    let error_sink = error_sink.unwrap_or_default();
     let terminals: Vec<bool> = sinks
         .iter()
         .map(|s| std::io::IsTerminal::is_terminal(&s.outlet.as_fd()))
@@ -347,7 +425,19 @@ fn streams(
             _ => None,
         }
     };
-    let mut stream = |rank: u32, sink: usize, is_output: bool| -> io::Result<OwnedFd> {
+    // A rank's output goes to its file, and to `sink` when there is no file or a copy is wanted.
+    let copies = job.capture.copies;
+    let mut stream = |rank: u32,
+                      sink: Option<usize>,
+                      file: Option<usize>,
+                      is_output: bool|
+     -> io::Result<OwnedFd> {
+        let (sink, copy) = match (sink, file) {
+            (Some(sink), Some(file)) if copies => (sink, Some(file)),
+            (Some(sink), None) => (sink, None),
+            (_, Some(file)) => (file, None),
+            (None, None) => return Ok(File::options().write(true).open("/dev/null")?.into()),
+        };
         let (reader, writer) = io::pipe()?;
         if ranks <= MANY_RANKS {
             set_pipe_bytes(writer.as_fd(), PIPE_BYTES);
@@ -358,7 +448,8 @@ fn streams(
             rank,
             sink,
             id: sinks[sink].merger.add(rank, prompts(rank, sink)),
-            is_output,
+            copy: copy.map(|file| (file, sinks[file].merger.add(rank, None))),
+            is_output: is_output && sinks[sink].is_output,
             flush: false,
         });
         Ok(writer.into())
@@ -368,45 +459,18 @@ fn streams(
             Output::Rank(r) => r == rank,
             _ => true,
         };
-        let output = if shown {
-            stream(rank, 0, true)?
-        } else {
-            File::options().write(true).open("/dev/null")?.into()
-        };
-        let error = if ranks == 1 && error_sink == 0 {
-            // Alone, and both go to the same place: one pipe keeps the order of its writes.
+        let [output_file, error_file] = captured[rank as usize];
+        let output = stream(rank, shown.then_some(0), output_file, true)?;
+        let alone = ranks == 1 && error_sink == 0 && output_file == error_file;
+        let error = if alone || job.capture.merges {
+            // Both go to the same place: one pipe keeps the order of its writes.
             output.try_clone()?
         } else {
-            stream(rank, error_sink, false)?
+            stream(rank, Some(error_sink), error_file, false)?
         };
         outputs.push([output, error]);
     }
     Ok((streams, outputs))
-}
-
-fn report_bindings(job: &Job, placement: &Placement, sinks: &mut [Sink]) {
-    let Some(sink) = sinks.last_mut() else {
-        return;
-    };
-    let now = Instant::now();
-    let name = &job.launcher;
-    if let Some(why) = &placement.unbound_because {
-        let ranks = placement.cores.len();
-        let many = if ranks == 1 {
-            "the rank is"
-        } else {
-            "the ranks are"
-        };
-        sink.merger
-            .message(&format!("{name}: {many} not bound: {why}"), now);
-        return;
-    }
-    let host = report::host_name();
-    for (rank, cores) in placement.cores.iter().enumerate() {
-        let many = if cores.len() == 1 { "core" } else { "cores" };
-        let text = format!("{name}: rank {rank} on {host}: {many} {}", ranges(cores));
-        sink.merger.message(&text, now);
-    }
 }
 
 fn descriptors(ranks: u32, error: &io::Error) -> LaunchError {

@@ -27,7 +27,21 @@ pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
     if any {
         analysis = analyse(&doing, SETTLED_S);
     }
+    (analysis.absent, analysis.never_came) = without_init(peers, &doing);
     analysis
+}
+
+/// Returns the ranks that have not called `MPI_Init` although others have and wait: those that live, and those that have ended. Their
+/// programs may have nothing to do with MPI, or use another library.
+fn without_init(peers: &dyn Peers, doing: &[Doing]) -> (Vec<u32>, Vec<u32>) {
+    let mut ranks = 0..peers.size();
+    let uses_mpi = ranks.any(|r| matches!(peers.phase(r), Phase::Running | Phase::Finalized));
+    let waits = |d: &Doing| matches!(d, Doing::Waiting(waits) if waits.first().1 >= SETTLED_S);
+    if !uses_mpi || !doing.iter().any(waits) {
+        return Default::default();
+    }
+    let starting = (0..peers.size()).filter(|&r| peers.phase(r) == Phase::Starting);
+    starting.partition(|&r| !peers.has_exited(r))
 }
 
 /// When the youngest wait began because of which [`analysis`] finds less at `now_ns` than it would if the waits lasted. None when
@@ -74,7 +88,10 @@ pub fn doing(peers: &dyn Peers, rank: u32, now_ns: u64) -> Doing {
 pub fn state_in_words(peers: &dyn Peers, rank: u32, now_ns: u64) -> String {
     let call = peers.call(rank);
     let last = match peers.phase(rank) {
-        Phase::Starting => ", before MPI_Init".into(),
+        Phase::Starting if peers.has_exited(rank) => {
+            return "ended without calling MPI_Init".into();
+        }
+        Phase::Starting => ", has not called MPI_Init".into(),
         _ if call.is_empty() => String::new(),
         _ => format!(", last MPI call {call}"),
     };

@@ -59,6 +59,10 @@ pub struct Analysis {
     /// Ranks that wait for a rank that has finished: (the rank that waits, the rank that it waits
     /// for).
     pub abandoned: Vec<(u32, u32)>,
+    /// Ranks that have not called `MPI_Init`, while others have and wait.
+    pub absent: Vec<u32>,
+    /// Ranks that have ended without having called it, while others have and wait.
+    pub never_came: Vec<u32>,
 }
 
 /// Finds the ranks that can never go on. A wait counts when it has lasted `settled_s` seconds.
@@ -120,6 +124,7 @@ pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
         cycles: cycles(n, peer),
         stuck,
         abandoned,
+        ..Analysis::default()
     }
 }
 
@@ -137,9 +142,11 @@ impl Analysis {
             })
             .collect();
         for (who, whom) in &self.abandoned {
-            lines.push(format!(
-                "rank {who} waits for rank {whom}, which has finished"
-            ));
+            let how = match self.never_came.contains(whom) {
+                true => "ended without calling MPI_Init",
+                false => "finished",
+            };
+            lines.push(format!("rank {who} waits for rank {whom}, which has {how}"));
         }
         let in_cycle = |r: &u32| self.cycles.iter().any(|c| c.contains(r));
         let others: Vec<u32> = self
@@ -151,13 +158,30 @@ impl Analysis {
         if !others.is_empty() {
             let list = rank_ranges(&others);
             let many = if others.len() == 1 { "" } else { "s" };
-            lines.push(if lines.is_empty() {
+            lines.push(if let ([who], true) = (&others[..], lines.is_empty()) {
+                format!("rank {who} waits for ranks none of which can continue")
+            } else if lines.is_empty() {
                 format!(
                     "deadlock: rank{many} {list} wait for each other, and none of them can continue"
                 )
             } else {
                 format!("rank{many} {list} therefore cannot continue either")
             });
+        }
+        let named = |r: &u32| self.abandoned.iter().any(|(_, whom)| whom == r);
+        // Ranks that wait on each other in a circle wait for nobody else.
+        let never: Vec<u32> = (self.never_came.iter().copied())
+            .filter(|r| !named(r) && !others.is_empty())
+            .collect();
+        for (ranks, how) in [
+            (&never, "ended without calling MPI_Init"),
+            (&self.absent, "not called MPI_Init"),
+        ] {
+            match ranks.len() {
+                0 => {}
+                1 => lines.push(format!("rank {} has {how}", ranks[0])),
+                _ => lines.push(format!("ranks {} have {how}", rank_ranges(ranks))),
+            }
         }
         lines
     }
@@ -239,6 +263,48 @@ fn cycles(n: usize, next: impl Fn(usize) -> Option<usize>) -> Vec<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_that_never_called_mpi_init_are_named() {
+        let with = |ranks: &[Doing], absent: &[u32], never_came: &[u32]| {
+            let analysis = Analysis {
+                absent: absent.to_vec(),
+                never_came: never_came.to_vec(),
+                ..analyse(ranks, 0.5)
+            };
+            analysis.lines()
+        };
+        let collective = on(WaitKind::Collective, None);
+        assert_eq!(
+            with(
+                &[on(WaitKind::Receive, Some(1)), Doing::Finished],
+                &[],
+                &[1]
+            ),
+            ["rank 0 waits for rank 1, which has ended without calling MPI_Init"]
+        );
+        assert_eq!(
+            with(
+                &[collective.clone(), Doing::Finished, Doing::Finished],
+                &[],
+                &[1, 2]
+            ),
+            [
+                "rank 0 waits for ranks none of which can continue",
+                "ranks 1, 2 have ended without calling MPI_Init"
+            ]
+        );
+        assert_eq!(
+            with(&[collective, Doing::Running], &[1], &[]),
+            ["rank 1 has not called MPI_Init"]
+        );
+        let circle = [
+            on(WaitKind::Receive, Some(1)),
+            on(WaitKind::Receive, Some(0)),
+            Doing::Finished,
+        ];
+        assert_eq!(with(&circle, &[], &[2]), ["deadlock: 0 → 1 → 0"]);
+    }
 
     fn on(kind: WaitKind, peer: Option<u32>) -> Doing {
         threads(&[(kind, peer, 5.0)])

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::FromArgMatches;
 use libfuzzer_sys::fuzz_target;
+use margay_cli::job;
 use margay_cli::options::{self, RunOptions};
 use margay_cli::poe::{self, Division, PoeOptions};
 use margay_cli::single_dash;
@@ -38,7 +39,7 @@ fn mpiexec(words: Vec<OsString>) {
         .collect();
     match parsed {
         Ok(segments) => {
-            if let Ok(job) = options::job("mpiexec", segments) {
+            if let Ok(job) = job::job("mpiexec", segments) {
                 assert!(!job.programs.is_empty(), "a job of no programs");
             }
         }
@@ -65,7 +66,7 @@ fuzz_target!(|data: &[u8]| {
     // The system passes no word with a zero byte, and the name of a file to read is not the fuzzer's to choose.
     let is_possible = |word: &OsString| {
         let text = word.to_string_lossy();
-        !text.contains('\0') && !text.contains("file") && text != "-f" && !text.starts_with("-f")
+        !text.contains('\0') && !["file", "app", "machine", "rf"].iter().any(|name| text.contains(name)) && text != "-f" && !text.starts_with("-f")
     };
     if words.iter().all(is_possible) {
         mpiexec(words.clone());

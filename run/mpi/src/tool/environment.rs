@@ -153,6 +153,21 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The launcher's executable, for spawning. The launcher sets it; for a program without a launcher the user may.",
     },
     Environment {
+        name: "MARGAY_LOCAL_RANK",
+        reader: "programs",
+        about: "The rank among those of its host, set by the launcher, under [other names](launcher.md#environment), too.",
+    },
+    Environment {
+        name: "MARGAY_LOCAL_SIZE",
+        reader: "programs",
+        about: "The number of ranks on this host, set by the launcher.",
+    },
+    Environment {
+        name: "MARGAY_SINGLETON",
+        reader: "the library",
+        about: "`1`: a process that [another launcher](launcher.md#under-another-launcher) started as one of several runs alone and is not refused.",
+    },
+    Environment {
         name: "MARGAY_BYTES_ONLY",
         reader: "the library",
         about: "`1`: ranks exchange only packets and share no memory, to test how a program behaves on separate machines.",
