@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::basic::{Basic, Class};
-use crate::datatype::{Combiner, Datatype};
+use crate::datatype::{Bound, Combiner, Datatype};
 use crate::error::{TypeError, count as checked_count, mul, same_length};
 use crate::layout::{Layout, LayoutBuilder};
 
@@ -12,6 +12,11 @@ impl Datatype {
     /// The predefined type `basic`.
     pub fn basic(basic: Basic) -> Datatype {
         Datatype::from_parts(Layout::basic(basic), Combiner::Named(basic))
+    }
+
+    /// `MPI_LB` or `MPI_UB`.
+    pub fn marker(bound: Bound) -> Datatype {
+        Datatype::from_parts(Layout::marker(bound), Combiner::Marker(bound))
     }
 
     /// The pair type of a value and an index (`MPI_Type_get_value_index`), committed: the predefined one when there is
