@@ -127,6 +127,10 @@ int margay_dimensions(MPI_Fint comm);
 int margay_peers(MPI_Fint comm);
 int margay_neighbors(MPI_Fint comm, int out);
 
+/* address.c: an address as INTEGER, and what it is a distance from, for types with these displacements. */
+MPI_Fint margay_distance(MPI_Aint address);
+const void *margay_bottom(const MPI_Fint *displacements, MPI_Fint n);
+
 /* section.c: sections of arrays with gaps. */
 
 /* `count` elements of `type` at `base`; `made`: the type is to be freed. */

@@ -1,17 +1,11 @@
-/* What MPI-3 removed and Fortran has with INTEGER addresses.
- *
- * An address does not fit an INTEGER, a distance within the program's own data does. So MPI_ADDRESS gives the distance
- * from MPI_BOTTOM, which is a common block of the program: differences are those of addresses, also of memory far away,
- * since both are cut to 32 bits alike.
- */
+/* What MPI-3 removed and Fortran has with INTEGER addresses; see address.c. */
 #include "glue.h"
 
 void FN(address)(void *location, MPI_Fint *address, MPI_Fint *ierror)
 {
-    MPI_Aint from_null = 0, bottom = 0;
-    int e = CALL(Address)(location, &from_null);
-    if (e == MPI_SUCCESS) e = PMPI_Address(mpi_fort_bottom_, &bottom);
-    if (e == MPI_SUCCESS) *address = (MPI_Fint)(from_null - bottom);
+    MPI_Aint c_address = 0;
+    int e = CALL(Address)(location, &c_address);
+    if (e == MPI_SUCCESS) *address = margay_distance(c_address);
     margay_done(ierror, e);
 }
 
@@ -28,8 +22,8 @@ void FN(type_hindexed)(MPI_Fint *count, MPI_Fint *array_of_blocklengths, MPI_Fin
                        MPI_Fint *oldtype, MPI_Fint *newtype, MPI_Fint *ierror)
 {
     MPI_Datatype c_newtype = MPI_DATATYPE_NULL;
-    int e = CALLX(Type_hindexed_integer)(*count, array_of_blocklengths, array_of_displacements,
-                                         FROM_INT(Type, *oldtype), &c_newtype);
+    int e = CALLX(Type_hindexed_integer)(margay_bottom(array_of_displacements, *count), *count,
+                                         array_of_blocklengths, array_of_displacements, FROM_INT(Type, *oldtype), &c_newtype);
     if (e == MPI_SUCCESS) *newtype = TO_INT(Type, c_newtype);
     margay_done(ierror, e);
 }
@@ -39,7 +33,8 @@ void FN(type_struct)(MPI_Fint *count, MPI_Fint *array_of_blocklengths, MPI_Fint 
 {
     MPI_Datatype *c_types = margay_datatype_in(array_of_types, *count);
     MPI_Datatype c_newtype = MPI_DATATYPE_NULL;
-    int e = CALLX(Type_struct_integer)(*count, array_of_blocklengths, array_of_displacements, c_types, &c_newtype);
+    int e = CALLX(Type_struct_integer)(margay_bottom(array_of_displacements, *count), *count, array_of_blocklengths,
+                                       array_of_displacements, c_types, &c_newtype);
     if (e == MPI_SUCCESS) *newtype = TO_INT(Type, c_newtype);
     free(c_types);
     margay_done(ierror, e);

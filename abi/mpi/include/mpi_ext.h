@@ -14,6 +14,9 @@ extern "C" {
 
 /* Defined when recovery from the death of processes exists. */
 #define MPIX_HAVE_FTMPI 1
+/* Whether buffers may lie in the memory of devices, for the preprocessor. */
+#define MPIX_CUDA_AWARE_SUPPORT 0
+#define MPIX_ROCM_AWARE_SUPPORT 0
 
 /* Kinds of devices, for MPIX_GPU_query_support; the values are MPICH's. */
 enum {
@@ -46,8 +49,8 @@ int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failedgrp);
 int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failedgrp);
 int MPIX_Comm_ack_failed(MPI_Comm comm, int num_to_ack, int *num_acked);
 int MPIX_Type_hvector_integer(int count, int blocklength, int stride, MPI_Datatype oldtype, MPI_Datatype *newtype);
-int MPIX_Type_hindexed_integer(int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype);
-int MPIX_Type_struct_integer(int count, const int array_of_blocklengths[], const int array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype);
+int MPIX_Type_hindexed_integer(const void *bottom, int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype);
+int MPIX_Type_struct_integer(const void *bottom, int count, const int array_of_blocklengths[], const int array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype);
 /* The same functions, for tools that intercept calls. */
 int PMPIX_Query_cuda_support(void);
 int PMPIX_Query_rocm_support(void);
@@ -65,8 +68,8 @@ int PMPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failedgrp);
 int PMPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failedgrp);
 int PMPIX_Comm_ack_failed(MPI_Comm comm, int num_to_ack, int *num_acked);
 int PMPIX_Type_hvector_integer(int count, int blocklength, int stride, MPI_Datatype oldtype, MPI_Datatype *newtype);
-int PMPIX_Type_hindexed_integer(int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype);
-int PMPIX_Type_struct_integer(int count, const int array_of_blocklengths[], const int array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype);
+int PMPIX_Type_hindexed_integer(const void *bottom, int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype);
+int PMPIX_Type_struct_integer(const void *bottom, int count, const int array_of_blocklengths[], const int array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype);
 #ifdef __cplusplus
 }
 #endif

@@ -13,7 +13,7 @@ use crate::convert::wide;
 use crate::datatype::{add, entries, old, several};
 use crate::errhandler::UserHandler;
 use crate::types::*;
-use crate::user::{Buf, In, Place};
+use crate::user::{Buf, ConstBuf, In, Place};
 
 mpi! {
     /// Address in memory.
@@ -83,20 +83,20 @@ mpi! {
         add(mpi, Arguments::Fortran, newtype, Datatype::hvector(count.into(), blocklength.into(), stride.into(), &old)?)
     }
 
-    /// `MPI_Type_hindexed` as Fortran has it.
-    fn MPIX_Type_hindexed_integer(count: c_int, array_of_blocklengths: In<c_int>, array_of_displacements: In<c_int>, oldtype: MPI_Datatype, newtype: Place<MPI_Datatype>) |mpi| {
+    /// `MPI_Type_hindexed` as Fortran has it. For `bottom` see `MPIX_Type_struct_integer`.
+    fn MPIX_Type_hindexed_integer(bottom: ConstBuf, count: c_int, array_of_blocklengths: In<c_int>, array_of_displacements: In<c_int>, oldtype: MPI_Datatype, newtype: Place<MPI_Datatype>) |mpi| {
         let n = entries(count.into())?;
         let lengths = wide("array_of_blocklengths", array_of_blocklengths, n)?;
         let displacements = wide("array_of_displacements", array_of_displacements, n)?;
-        add(mpi, Arguments::Fortran, newtype, Datatype::hindexed(&lengths, &displacements, &old(mpi, oldtype)?)?)
+        add(mpi, Arguments::Fortran, newtype, Datatype::hindexed(&lengths, &displacements, &old(mpi, oldtype)?)?.from_bottom(bottom.address() as u64))
     }
 
-    /// `MPI_Type_struct` as Fortran has it.
-    fn MPIX_Type_struct_integer(count: c_int, array_of_blocklengths: In<c_int>, array_of_displacements: In<c_int>, array_of_types: In<MPI_Datatype>, newtype: Place<MPI_Datatype>) |mpi| {
+    /// `MPI_Type_struct` as Fortran has it. An address does not fit an `INTEGER`, so those displacements that are addresses are distances from `bottom`: that is what `MPI_BOTTOM` stands for as a buffer of the type. -1: unknown, and such a buffer an error.
+    fn MPIX_Type_struct_integer(bottom: ConstBuf, count: c_int, array_of_blocklengths: In<c_int>, array_of_displacements: In<c_int>, array_of_types: In<MPI_Datatype>, newtype: Place<MPI_Datatype>) |mpi| {
         let n = entries(count.into())?;
         let lengths = wide("array_of_blocklengths", array_of_blocklengths, n)?;
         let displacements = wide("array_of_displacements", array_of_displacements, n)?;
         let types = several(mpi, array_of_types, n)?;
-        add(mpi, Arguments::Fortran, newtype, Datatype::structure(&lengths, &displacements, &types)?)
+        add(mpi, Arguments::Fortran, newtype, Datatype::structure(&lengths, &displacements, &types)?.from_bottom(bottom.address() as u64))
     }
 }

@@ -121,7 +121,7 @@ impl Datatype {
         displacements: &[i64],
         old: &Arc<Datatype>,
     ) -> Result<Datatype, TypeError> {
-        let layout = scattered(blocklengths, displacements, 1, old)?;
+        let layout = scattered(blocklengths, displacements, 1, old)?.addressed();
         let combiner = Combiner::Hindexed {
             blocklengths: blocklengths.into(),
             displacements: displacements.into(),
@@ -151,7 +151,7 @@ impl Datatype {
         displacements: &[i64],
         old: &Arc<Datatype>,
     ) -> Result<Datatype, TypeError> {
-        let layout = scattered_equal(blocklength, displacements, 1, old)?;
+        let layout = scattered_equal(blocklength, displacements, 1, old)?.addressed();
         let combiner = Combiner::HindexedBlock {
             blocklength,
             displacements: displacements.into(),
@@ -187,7 +187,7 @@ impl Datatype {
             displacements: displacements.into(),
             types: types.into(),
         };
-        Ok(Datatype::from_parts(layout.finish(), combiner))
+        Ok(Datatype::from_parts(layout.finish().addressed(), combiner))
     }
 
     /// `MPI_Type_create_resized`: the same data with lower bound `lb` and upper bound `lb + extent`.

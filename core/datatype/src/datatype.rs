@@ -164,6 +164,18 @@ impl Datatype {
         self
     }
 
+    /// Says what those of its displacements that are addresses are distances from.
+    pub fn from_bottom(mut self, bottom: u64) -> Datatype {
+        self.layout.bottom = bottom;
+        self
+    }
+
+    /// The address that `MPI_BOTTOM` stands for as a buffer of this type: 0, or that of Fortran's `MPI_BOTTOM` in a type of
+    /// `INTEGER` addresses, and in what is built from it until a constructor takes addresses itself.
+    pub fn bottom(&self) -> u64 {
+        self.layout.bottom
+    }
+
     /// The kind of the constructor's arguments.
     pub fn arguments(&self) -> Arguments {
         self.arguments

@@ -51,6 +51,8 @@ pub(crate) struct Layout {
     pub end: i64,
     /// Markers in the typemap, which then decide the bounds of everything built from it.
     pub markers: Markers,
+    /// What `MPI_BOTTOM` stands for, see [`Datatype::bottom`](crate::Datatype::bottom).
+    pub bottom: u64,
     pub alignment: u64,
     pub signature: Signature,
     /// Entries of the typemap (a pair has two).
@@ -81,6 +83,7 @@ impl Layout {
             data: Some((0, end as i64)),
             end: end as i64,
             markers: Markers::default(),
+            bottom: 0,
             alignment: basic.alignment(),
             signature: Signature::Uniform(basic),
             elements: basic.elements(),
@@ -99,7 +102,8 @@ impl Layout {
         layout
     }
 
-    /// Lower bound. Without a marker: the first byte of data, or 0 where there is none.
+    /// Lower bound. Without a marker: the first byte of data, or 0 where there is none. So is the upper bound then, as in
+    /// MPICH; MPI-1 says nothing of use about a type of markers alone.
     pub fn lb(&self) -> i64 {
         let data = self.data.map_or(0, |(low, _)| low);
         self.markers.lower.unwrap_or(data)
@@ -116,7 +120,7 @@ impl Layout {
             }
             // All data lies before the marked lower bound: nothing to pad.
             (None, Some(_)) => self.end,
-            (None, None) => low,
+            (None, None) => 0,
         }
     }
 
@@ -132,6 +136,12 @@ impl Layout {
             true_lb,
             true_ub,
         }
+    }
+
+    /// The layout of a type whose constructor took displacements that may be addresses.
+    pub fn addressed(mut self) -> Layout {
+        self.bottom = 0;
+        self
     }
 
     /// The same data with other bounds.
@@ -151,6 +161,7 @@ pub(crate) struct LayoutBuilder {
     data: Option<(i64, i64)>,
     end: i64,
     markers: Markers,
+    bottom: u64,
     alignment: u64,
     signature: Signature,
     elements: u64,
@@ -164,6 +175,7 @@ impl LayoutBuilder {
             data: None,
             end: i64::MIN,
             markers: Markers::default(),
+            bottom: 0,
             alignment: 1,
             signature: Signature::Empty,
             elements: 0,
@@ -209,6 +221,7 @@ impl LayoutBuilder {
             self.end = self.end.max(add(high, end)?);
         }
         self.markers = self.markers.and(child.markers.shifted(low, high)?);
+        self.bottom = self.bottom.max(child.bottom);
         self.alignment = self.alignment.max(child.alignment);
         let lows = self.data.map(|(low, _)| low).into_iter();
         let highs = self.data.map(|_| self.end).into_iter();
@@ -244,6 +257,7 @@ impl LayoutBuilder {
             data: self.data,
             end: self.end,
             markers: self.markers,
+            bottom: self.bottom,
             alignment: self.alignment,
             signature: self.signature,
             elements: self.elements,

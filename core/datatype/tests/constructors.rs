@@ -86,11 +86,11 @@ fn markers_set_bounds_and_have_no_data() {
     assert_eq!((to.lb(), to.ub()), (4, 5));
     let behind = structure(&[(1, 0, &char), (1, 100, &lower)]);
     assert_eq!((behind.lb(), behind.ub()), (100, 1));
-    // Without data, the other bound is at 0 or at the lower one.
+    // Without data, the other bound is 0.
     let empty = structure(&[(1, 16, &upper)]);
     assert_eq!((empty.lb(), empty.ub(), empty.size()), (0, 16, 0));
     let empty = structure(&[(1, 16, &lower)]);
-    assert_eq!((empty.lb(), empty.extent()), (16, 0));
+    assert_eq!((empty.lb(), empty.extent()), (16, -16));
 }
 
 #[test]
@@ -339,8 +339,16 @@ fn contents_of_fortran_types_have_displacements_among_the_integers() {
     let c = ty.with(Arguments::Fortran).contents();
     assert_eq!((c.integers, c.addresses), (vec![2, 1, 2, 40, 8], vec![]));
     let ty = Datatype::hvector(3, 2, 16, &int).unwrap();
+    assert_eq!(ty.bottom(), 0);
     let c = ty.with(Arguments::Fortran).contents();
     assert_eq!((c.integers, c.addresses), (vec![3, 2, 16], vec![]));
+    // What the addresses are distances from stays with what is built from the type, until that has addresses of its own.
+    let ty = Datatype::hindexed(&[1], &[40], &int).unwrap();
+    let ty = Arc::new(ty.from_bottom(4096));
+    let vector = Arc::new(Datatype::vector(2, 1, 3, &Arc::new(Datatype::dup(&ty))).unwrap());
+    let outer = structure(&[(1, 0, &int), (1, 100, &vector)]);
+    assert_eq!((ty.bottom(), vector.bottom()), (4096, 4096));
+    assert_eq!((outer.bottom(), int.bottom()), (0, 0));
 }
 
 #[test]
