@@ -130,7 +130,8 @@ mpi! {
 
     /// A copy, with the attributes.
     fn MPI_Type_dup(oldtype: MPI_Datatype, newtype: Place<MPI_Datatype>) |mpi| {
-        newtype.put("newtype", MPI_Datatype::new(mpi.datatype_dup(oldtype.value())?))
+        let nothing = |_: &_| newtype.offer(MPI_Datatype::new(MPI_DATATYPE_NULL));
+        newtype.put("newtype", MPI_Datatype::new(mpi.datatype_dup(oldtype.value()).inspect_err(nothing)?))
     }
 
     /// Makes a datatype fit for communication.

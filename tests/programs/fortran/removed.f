@@ -108,8 +108,8 @@ C     Addresses of static variables, with MPI_BOTTOM, also when built on.
       IMPLICIT NONE
       INCLUDE 'mpif.h'
       INTEGER RANK, IERR, LENGTHS(2), PLACES(2), TYPES(2), NEW, TWICE
-      INTEGER AT, STATUS(MPI_STATUS_SIZE), GOT(3)
-      INTEGER K
+      INTEGER AT, K
+      CHARACTER*64 PACKED
       REAL*8 Y(2)
       COMMON /STORED/ Y, K
       CALL MPI_ADDRESS(MPI_BOTTOM, AT, IERR)
@@ -130,9 +130,16 @@ C     Addresses of static variables, with MPI_BOTTOM, also when built on.
      $  CALL WRONG('BOTTOM')
       CALL MPI_TYPE_CONTIGUOUS(1, NEW, TWICE, IERR)
       CALL MPI_TYPE_COMMIT(TWICE, IERR)
-      CALL MPI_SENDRECV(MPI_BOTTOM, 1, TWICE, RANK, 1, GOT, 0,
-     $                  MPI_INTEGER, MPI_PROC_NULL, 1, MPI_COMM_SELF,
-     $                  STATUS, IERR)
+      AT = 0
+      CALL MPI_PACK(MPI_BOTTOM, 1, TWICE, PACKED, 64, AT,
+     $              MPI_COMM_WORLD, IERR)
+      IF (AT .NE. 20) CALL WRONG('PACKED BYTES')
+      K = -1
+      Y(2) = -1D0
+      AT = 0
+      CALL MPI_UNPACK(PACKED, 64, AT, MPI_BOTTOM, 1, NEW,
+     $                MPI_COMM_WORLD, IERR)
+      IF (K .NE. 7 .OR. Y(2) .NE. 0.5D0) CALL WRONG('UNPACK')
       CALL MPI_TYPE_FREE(TWICE, IERR)
       CALL MPI_TYPE_FREE(NEW, IERR)
       END

@@ -188,6 +188,26 @@ static int on_delete(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
+static int no_copy(MPI_Comm comm, int key, void *extra, void *in, void *out, int *flag)
+{
+    (void)comm, (void)key, (void)extra, (void)in, (void)out, (void)flag;
+    return MPI_ERR_OTHER;
+}
+
+/* A copy function that fails: no communicator. */
+static void refused(void)
+{
+    MPI_Comm first, second = MPI_COMM_SELF;
+    int key, value;
+    MPI_Comm_dup(MPI_COMM_SELF, &first);
+    MPI_Errhandler_set(first, MPI_ERRORS_RETURN);
+    MPI_Keyval_create(no_copy, MPI_NULL_DELETE_FN, &key, NULL);
+    MPI_Attr_put(first, key, &value);
+    CHECK(class_of(MPI_Comm_dup(first, &second)) == MPI_ERR_OTHER && second == MPI_COMM_NULL);
+    MPI_Comm_free(&first);
+    MPI_Keyval_free(&key);
+}
+
 static void attributes(void)
 {
     MPI_Comm copy, none;
@@ -227,5 +247,6 @@ int main(int argc, char **argv)
     contents();
     errors(size);
     attributes();
+    refused();
     return finish();
 }
