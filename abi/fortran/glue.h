@@ -7,8 +7,11 @@
 #ifndef MARGAY_FORTRAN_GLUE_H
 #define MARGAY_FORTRAN_GLUE_H
 
+/* Fortran has what MPI-3 removed, too. */
+#define MARGAY_MPI1
 #include <ISO_Fortran_binding.h>
 #include <mpi.h>
+#include <mpi_ext.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +29,11 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "little-endian");
 #ifdef MARGAY_PROFILED
 #define FN(name) pmpi_##name##_
 #define CALL(name) PMPI_##name
+#define CALLX(name) PMPIX_##name
 #else
 #define FN(name) mpi_##name##_
 #define CALL(name) MPI_##name
+#define CALLX(name) MPIX_##name
 #endif
 
 /* The same function serves mpi_f08: types of handles and statuses have the form of the integers that they replace. */
@@ -121,6 +126,10 @@ MPI_Info *margay_info_in(const MPI_Fint *handles, int n);
 int margay_dimensions(MPI_Fint comm);
 int margay_peers(MPI_Fint comm);
 int margay_neighbors(MPI_Fint comm, int out);
+
+/* address.c: an address as INTEGER, and what it is a distance from, for types with these displacements. */
+MPI_Fint margay_distance(MPI_Aint address);
+const void *margay_bottom(const MPI_Fint *displacements, MPI_Fint n);
 
 /* section.c: sections of arrays with gaps. */
 

@@ -56,6 +56,11 @@ fn use_mpi_f08() {
 }
 
 #[test]
+fn counts_of_partitions_are_wide() {
+    works("mpifort", &["partitioned.f90"]);
+}
+
+#[test]
 fn sections_of_arrays_are_buffers() {
     works("mpifort", &["sections.f90"]);
 }

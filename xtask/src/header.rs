@@ -8,6 +8,8 @@ use crate::library;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{Attribute, Expr, GenericArgument, Item, Lit, PathArguments, Type};
 
+mod removed;
+
 /// What is printed, with its place relative to the root of the workspace.
 pub struct Outputs {
     /// `abi/mpi/include/mpi.h`
@@ -70,13 +72,24 @@ pub fn print(root: &Path) -> Result<Outputs, String> {
         let mut profiling = String::new();
         for f in functions
             .iter()
-            .filter(|f| is_extension(&f.name) == extensions)
+            .filter(|f| f.removed.is_none() && is_extension(&f.name) == extensions)
         {
             writeln!(prototypes, "{};", f.prototype("")).expect("a string grows");
             writeln!(profiling, "{};", f.prototype("P")).expect("a string grows");
         }
         Ok(read(&root.join(template))?
-            .replace("@constants@\n", &constants(&source, extensions)?)
+            .replace(
+                "@constants@\n",
+                &constants(
+                    &source,
+                    if extensions {
+                        Part::Extensions
+                    } else {
+                        Part::Standard
+                    },
+                )?,
+            )
+            .replace("@removed@\n", &removed::declarations(&source, &functions)?)
             .replace("@prototypes@\n", &prototypes)
             .replace("@profiling@\n", &profiling))
     };
@@ -111,15 +124,20 @@ pub(crate) struct Function {
     pub result: String,
     /// Each as C declares it: `const int ranks[]`.
     pub parameters: Vec<String>,
+    /// Of a function that MPI-3 removed: its successor.
+    pub removed: Option<String>,
 }
 
 /// A constant of the ABI.
+#[derive(Clone)]
 pub(crate) struct Constant {
     pub name: String,
     /// The name of its Rust type, which determines how it is written in C.
     pub ty: String,
     /// A number in decimal, or the name of another constant.
     pub value: String,
+    /// Whether MPI-3 removed it.
+    pub removed: bool,
 }
 
 impl Function {
@@ -157,6 +175,7 @@ fn definitions(tokens: TokenStream, all: &mut Vec<Function>) -> Result<(), Strin
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
         let mut large = false;
+        let mut removed = None;
         match &token {
             // A documentation comment: `#` and a bracketed group.
             TokenTree::Punct(p) if p.as_char() == '#' => {
@@ -165,6 +184,12 @@ fn definitions(tokens: TokenStream, all: &mut Vec<Function>) -> Result<(), Strin
             }
             TokenTree::Ident(word) if word == "count" => large = true,
             TokenTree::Ident(word) if word == "always" => {}
+            TokenTree::Ident(word) if word == "removed" => {
+                removed = tokens.next().map(|group| {
+                    let text = group.to_string();
+                    text.trim_matches(['(', ')', ' ']).to_string()
+                });
+            }
             TokenTree::Ident(word) if word == "fn" => {}
             other => return Err(format!("`fn` expected, found `{other}`")),
         }
@@ -204,7 +229,9 @@ fn definitions(tokens: TokenStream, all: &mut Vec<Function>) -> Result<(), Strin
         for (form, name) in names.iter().enumerate() {
             let variants: &[bool] = if large { &[false, true] } else { &[false] };
             for &c in variants {
-                all.push(function(name, form, &arguments, &result, c)?);
+                let mut function = function(name, form, &arguments, &result, c)?;
+                function.removed.clone_from(&removed);
+                all.push(function);
             }
         }
     }
@@ -257,6 +284,7 @@ fn function(
         name: format!("{name}{}", if c { "_c" } else { "" }),
         result,
         parameters,
+        removed: None,
     })
 }
 
@@ -326,6 +354,7 @@ pub(crate) fn constant_list(root: &Path) -> Result<Vec<Constant>, String> {
     let mut all = Vec::new();
     for item in &parse(&root.join("run/mpi/src/constants.rs"))?.items {
         let Item::Mod(syn::ItemMod {
+            ident: module,
             content: Some((_, items)),
             ..
         }) = item
@@ -343,6 +372,7 @@ pub(crate) fn constant_list(root: &Path) -> Result<Vec<Constant>, String> {
             all.push(Constant {
                 value: value(&constant.expr).map_err(|e| format!("{name}: {e}"))?,
                 ty: type_name(&constant.ty),
+                removed: Part::of(&module.to_string()) == Part::Removed,
                 name,
             });
         }
@@ -350,12 +380,30 @@ pub(crate) fn constant_list(root: &Path) -> Result<Vec<Constant>, String> {
     Ok(all)
 }
 
-fn constants(file: &syn::File, extensions: bool) -> Result<String, String> {
+/// The parts into which the modules of constants go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Standard,
+    Extensions,
+    Removed,
+}
+
+impl Part {
+    fn of(module: &str) -> Part {
+        match module {
+            "recovery" | "device" => Part::Extensions,
+            "removed" => Part::Removed,
+            _ => Part::Standard,
+        }
+    }
+}
+
+fn constants(file: &syn::File, part: Part) -> Result<String, String> {
     let mut text = String::new();
     for item in &file.items {
         let Item::Mod(module) = item else { continue };
         let (_, items) = module.content.as_ref().ok_or("a module without items")?;
-        if (module.ident == "recovery") != extensions {
+        if Part::of(&module.ident.to_string()) != part {
             continue;
         }
         let doc = doc(&module.attrs).ok_or_else(|| format!("{} has no comment", module.ident))?;

@@ -1,7 +1,7 @@
 //! Where things of the workspace lie in the stage tree.
 
 /// Files that are copied as they are: from the workspace, to the tree, with which mode.
-pub const FILES: [(&str, &str, u32); 14] = [
+pub const FILES: [(&str, &str, u32); 15] = [
     ("abi/wrappers/mpicc", "bin/mpicc", 0o755),
     ("abi/mpi/include/mpi.h", "include/mpi.h", 0o644),
     ("abi/nx/include/nx.h", "include/nx.h", 0o644),
@@ -16,6 +16,7 @@ pub const FILES: [(&str, &str, u32); 14] = [
         0o644,
     ),
     ("abi/mpi/include/mpi_ext.h", "include/mpi_ext.h", 0o644),
+    ("abi/mpi/include/mpi-ext.h", "include/mpi-ext.h", 0o644),
     (
         "abi/wrappers/MPIConfig.cmake",
         "lib/cmake/MPI/MPIConfig.cmake",

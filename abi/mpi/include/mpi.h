@@ -991,9 +991,9 @@ int MPI_Unpack_external(const char datarep[], const void *inbuf, MPI_Aint insize
 int MPI_Unpack_external_c(const char datarep[], const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype);
 int MPI_Pack_external_size(const char *datarep, int incount, MPI_Datatype datatype, MPI_Aint *size);
 int MPI_Pack_external_size_c(const char *datarep, MPI_Count incount, MPI_Datatype datatype, MPI_Count *size);
-int MPI_Psend_init(const void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
+int MPI_Psend_init(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
 int MPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
-int MPI_Precv_init(void *buf, int partitions, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
+int MPI_Precv_init(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
 int MPI_Precv_init_c(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
 int MPI_Pready(int partition, MPI_Request request);
 int MPI_Pready_range(int partition_low, int partition_high, MPI_Request request);
@@ -1656,9 +1656,9 @@ int PMPI_Unpack_external(const char datarep[], const void *inbuf, MPI_Aint insiz
 int PMPI_Unpack_external_c(const char datarep[], const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype);
 int PMPI_Pack_external_size(const char *datarep, int incount, MPI_Datatype datatype, MPI_Aint *size);
 int PMPI_Pack_external_size_c(const char *datarep, MPI_Count incount, MPI_Datatype datatype, MPI_Count *size);
-int PMPI_Psend_init(const void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
+int PMPI_Psend_init(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
 int PMPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
-int PMPI_Precv_init(void *buf, int partitions, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
+int PMPI_Precv_init(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
 int PMPI_Precv_init_c(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
 int PMPI_Pready(int partition, MPI_Request request);
 int PMPI_Pready_range(int partition_low, int partition_high, MPI_Request request);
@@ -1878,6 +1878,178 @@ int PMPI_Win_create_errhandler(MPI_Win_errhandler_function *win_errhandler_fn, M
 int PMPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler errhandler);
 int PMPI_Win_get_errhandler(MPI_Win win, MPI_Errhandler *errhandler);
 int PMPI_Win_call_errhandler(MPI_Win win, int errorcode);
+/* What MPI-3 removed. The library always has it. Programs of MPI-1 define MARGAY_MPI1, as `mpicc -mpi1` does; in all others
+ * the compiler refuses its use and says so. A name that the program has made a macro is left to it. */
+#ifdef MARGAY_MPI1
+typedef MPI_Comm_errhandler_function MPI_Handler_function;
+#ifndef MPI_LB
+#define MPI_LB ((MPI_Datatype)0x00001204)
+#endif
+#ifndef MPI_UB
+#define MPI_UB ((MPI_Datatype)0x00001205)
+#endif
+#ifndef MPI_COMBINER_HVECTOR_INTEGER
+#define MPI_COMBINER_HVECTOR_INTEGER 1105
+#endif
+#ifndef MPI_COMBINER_HINDEXED_INTEGER
+#define MPI_COMBINER_HINDEXED_INTEGER 1107
+#endif
+#ifndef MPI_COMBINER_STRUCT_INTEGER
+#define MPI_COMBINER_STRUCT_INTEGER 1110
+#endif
+#ifndef MPI_Address
+int MPI_Address(void *location, MPI_Aint *address);
+#endif
+#ifndef MPI_Type_hvector
+int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype);
+#endif
+#ifndef MPI_Type_hindexed
+int MPI_Type_hindexed(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype);
+#endif
+#ifndef MPI_Type_struct
+int MPI_Type_struct(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype);
+#endif
+#ifndef MPI_Type_extent
+int MPI_Type_extent(MPI_Datatype datatype, MPI_Aint *extent);
+#endif
+#ifndef MPI_Type_lb
+int MPI_Type_lb(MPI_Datatype datatype, MPI_Aint *displacement);
+#endif
+#ifndef MPI_Type_ub
+int MPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement);
+#endif
+#ifndef MPI_Errhandler_create
+int MPI_Errhandler_create(MPI_Handler_function *function, MPI_Errhandler *errhandler);
+#endif
+#ifndef MPI_Errhandler_set
+int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler);
+#endif
+#ifndef MPI_Errhandler_get
+int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *errhandler);
+#endif
+#ifndef PMPI_Address
+int PMPI_Address(void *location, MPI_Aint *address);
+#endif
+#ifndef PMPI_Type_hvector
+int PMPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype);
+#endif
+#ifndef PMPI_Type_hindexed
+int PMPI_Type_hindexed(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype);
+#endif
+#ifndef PMPI_Type_struct
+int PMPI_Type_struct(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype);
+#endif
+#ifndef PMPI_Type_extent
+int PMPI_Type_extent(MPI_Datatype datatype, MPI_Aint *extent);
+#endif
+#ifndef PMPI_Type_lb
+int PMPI_Type_lb(MPI_Datatype datatype, MPI_Aint *displacement);
+#endif
+#ifndef PMPI_Type_ub
+int PMPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement);
+#endif
+#ifndef PMPI_Errhandler_create
+int PMPI_Errhandler_create(MPI_Handler_function *function, MPI_Errhandler *errhandler);
+#endif
+#ifndef PMPI_Errhandler_set
+int PMPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler);
+#endif
+#ifndef PMPI_Errhandler_get
+int PMPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *errhandler);
+#endif
+#else
+#ifdef __has_attribute
+#if __has_attribute(unavailable)
+#define MARGAY_REMOVED(successor) \
+    __attribute__((unavailable("MPI-3 removed it; use " successor ", or compile with 'mpicc -mpi1' (-DMARGAY_MPI1)")))
+#elif __has_attribute(error)
+#define MARGAY_REMOVED(successor) \
+    __attribute__((error("MPI-3 removed it; use " successor ", or compile with 'mpicc -mpi1' (-DMARGAY_MPI1)")))
+#endif
+#endif
+#ifdef MARGAY_REMOVED
+#ifndef MPI_Address
+MARGAY_REMOVED("MPI_Get_address") int MPI_Address(void *location, MPI_Aint *address);
+#endif
+#ifndef MPI_Type_hvector
+MARGAY_REMOVED("MPI_Type_create_hvector") int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype);
+#endif
+#ifndef MPI_Type_hindexed
+MARGAY_REMOVED("MPI_Type_create_hindexed") int MPI_Type_hindexed(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype);
+#endif
+#ifndef MPI_Type_struct
+MARGAY_REMOVED("MPI_Type_create_struct") int MPI_Type_struct(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype);
+#endif
+#ifndef MPI_Type_extent
+MARGAY_REMOVED("MPI_Type_get_extent") int MPI_Type_extent(MPI_Datatype datatype, MPI_Aint *extent);
+#endif
+#ifndef MPI_Type_lb
+MARGAY_REMOVED("MPI_Type_get_extent") int MPI_Type_lb(MPI_Datatype datatype, MPI_Aint *displacement);
+#endif
+#ifndef MPI_Type_ub
+MARGAY_REMOVED("MPI_Type_get_extent") int MPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement);
+#endif
+#ifndef MPI_Errhandler_create
+MARGAY_REMOVED("MPI_Comm_create_errhandler") int MPI_Errhandler_create(MPI_Comm_errhandler_function *function, MPI_Errhandler *errhandler);
+#endif
+#ifndef MPI_Errhandler_set
+MARGAY_REMOVED("MPI_Comm_set_errhandler") int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler);
+#endif
+#ifndef MPI_Errhandler_get
+MARGAY_REMOVED("MPI_Comm_get_errhandler") int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *errhandler);
+#endif
+#ifndef PMPI_Address
+MARGAY_REMOVED("PMPI_Get_address") int PMPI_Address(void *location, MPI_Aint *address);
+#endif
+#ifndef PMPI_Type_hvector
+MARGAY_REMOVED("PMPI_Type_create_hvector") int PMPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype);
+#endif
+#ifndef PMPI_Type_hindexed
+MARGAY_REMOVED("PMPI_Type_create_hindexed") int PMPI_Type_hindexed(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype);
+#endif
+#ifndef PMPI_Type_struct
+MARGAY_REMOVED("PMPI_Type_create_struct") int PMPI_Type_struct(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype);
+#endif
+#ifndef PMPI_Type_extent
+MARGAY_REMOVED("PMPI_Type_get_extent") int PMPI_Type_extent(MPI_Datatype datatype, MPI_Aint *extent);
+#endif
+#ifndef PMPI_Type_lb
+MARGAY_REMOVED("PMPI_Type_get_extent") int PMPI_Type_lb(MPI_Datatype datatype, MPI_Aint *displacement);
+#endif
+#ifndef PMPI_Type_ub
+MARGAY_REMOVED("PMPI_Type_get_extent") int PMPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement);
+#endif
+#ifndef PMPI_Errhandler_create
+MARGAY_REMOVED("PMPI_Comm_create_errhandler") int PMPI_Errhandler_create(MPI_Comm_errhandler_function *function, MPI_Errhandler *errhandler);
+#endif
+#ifndef PMPI_Errhandler_set
+MARGAY_REMOVED("PMPI_Comm_set_errhandler") int PMPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler);
+#endif
+#ifndef PMPI_Errhandler_get
+MARGAY_REMOVED("PMPI_Comm_get_errhandler") int PMPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *errhandler);
+#endif
+#if __has_attribute(unavailable)
+MARGAY_REMOVED("MPI_Comm_errhandler_function") typedef void(MPI_Handler_function)(MPI_Comm *, int *, ...);
+#ifndef MPI_LB
+MARGAY_REMOVED("MPI_Type_create_resized") extern const MPI_Datatype MPI_LB;
+#endif
+#ifndef MPI_UB
+MARGAY_REMOVED("MPI_Type_create_resized") extern const MPI_Datatype MPI_UB;
+#endif
+#ifndef MPI_COMBINER_HVECTOR_INTEGER
+MARGAY_REMOVED("MPI_COMBINER_HVECTOR") extern const int MPI_COMBINER_HVECTOR_INTEGER;
+#endif
+#ifndef MPI_COMBINER_HINDEXED_INTEGER
+MARGAY_REMOVED("MPI_COMBINER_HINDEXED") extern const int MPI_COMBINER_HINDEXED_INTEGER;
+#endif
+#ifndef MPI_COMBINER_STRUCT_INTEGER
+MARGAY_REMOVED("MPI_COMBINER_STRUCT") extern const int MPI_COMBINER_STRUCT_INTEGER;
+#endif
+#endif
+#undef MARGAY_REMOVED
+#endif
+#endif
+
 #ifdef __cplusplus
 }
 #endif

@@ -14,6 +14,16 @@ extern "C" {
 
 /* Defined when recovery from the death of processes exists. */
 #define MPIX_HAVE_FTMPI 1
+/* Whether buffers may lie in the memory of devices, for the preprocessor. */
+#define MPIX_CUDA_AWARE_SUPPORT 0
+#define MPIX_ROCM_AWARE_SUPPORT 0
+
+/* Kinds of devices, for MPIX_GPU_query_support; the values are MPICH's. */
+enum {
+    MPIX_GPU_SUPPORT_CUDA = 0,
+    MPIX_GPU_SUPPORT_ZE = 1,
+    MPIX_GPU_SUPPORT_HIP = 2
+};
 
 /* Error classes of the recovery from failures; beside the standard's, and those of MPICH. */
 enum {
@@ -23,6 +33,11 @@ enum {
 };
 
 /* Functions. */
+int MPIX_Query_cuda_support(void);
+int MPIX_Query_rocm_support(void);
+int MPIX_Query_hip_support(void);
+int MPIX_Query_ze_support(void);
+int MPIX_GPU_query_support(int gpu_type, int *is_supported);
 int MPIX_Comm_revoke(MPI_Comm comm);
 int MPIX_Comm_is_revoked(MPI_Comm comm, int *flag);
 int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);
@@ -33,7 +48,15 @@ int MPIX_Comm_failure_ack(MPI_Comm comm);
 int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failedgrp);
 int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failedgrp);
 int MPIX_Comm_ack_failed(MPI_Comm comm, int num_to_ack, int *num_acked);
+int MPIX_Type_hvector_integer(int count, int blocklength, int stride, MPI_Datatype oldtype, MPI_Datatype *newtype);
+int MPIX_Type_hindexed_integer(const void *bottom, int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype);
+int MPIX_Type_struct_integer(const void *bottom, int count, const int array_of_blocklengths[], const int array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype);
 /* The same functions, for tools that intercept calls. */
+int PMPIX_Query_cuda_support(void);
+int PMPIX_Query_rocm_support(void);
+int PMPIX_Query_hip_support(void);
+int PMPIX_Query_ze_support(void);
+int PMPIX_GPU_query_support(int gpu_type, int *is_supported);
 int PMPIX_Comm_revoke(MPI_Comm comm);
 int PMPIX_Comm_is_revoked(MPI_Comm comm, int *flag);
 int PMPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);
@@ -44,6 +67,9 @@ int PMPIX_Comm_failure_ack(MPI_Comm comm);
 int PMPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failedgrp);
 int PMPIX_Comm_get_failed(MPI_Comm comm, MPI_Group *failedgrp);
 int PMPIX_Comm_ack_failed(MPI_Comm comm, int num_to_ack, int *num_acked);
+int PMPIX_Type_hvector_integer(int count, int blocklength, int stride, MPI_Datatype oldtype, MPI_Datatype *newtype);
+int PMPIX_Type_hindexed_integer(const void *bottom, int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype);
+int PMPIX_Type_struct_integer(const void *bottom, int count, const int array_of_blocklengths[], const int array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype);
 #ifdef __cplusplus
 }
 #endif

@@ -16,7 +16,8 @@ use margay_run_mpi::error::{Error, Result};
 ///
 /// `fn NAME(parameters) |mpi| on comm { body }`: the body sees the rank as `mpi`, gives a `Result<()>`, and its error
 /// goes to the error handler of `comm`. Without `|mpi|` the body is the whole function, and `-> T` may say what it
-/// returns. `always fn` may be called before initialization and after finalization too. `count fn` makes a second function `NAME_c`, in which `Count` is `MPI_Count` instead of `int`, `Disp` (the
+/// returns. `always fn` may be called before initialization and after finalization too.
+/// `removed(NEW) fn` is one that MPI-3 removed in favour of `NEW`: the header declares it for programs of MPI-1. `count fn` makes a second function `NAME_c`, in which `Count` is `MPI_Count` instead of `int`, `Disp` (the
 /// displacements of collectives) `MPI_Aint` instead of `int`, `AintCount` `MPI_Count` instead of `MPI_Aint`.
 macro_rules! mpi {
     () => {};
@@ -34,6 +35,9 @@ macro_rules! mpi {
     ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident| $(on $on:ident)? $body:block $($rest:tt)*) => {
         const _: () = { $crate::call::define!($(#[$doc])* $name, "", ($($arg: $ty),*), $mpi, ($($on)?), $body); };
         $crate::call::mpi!($($rest)*);
+    };
+    ($(#[$doc:meta])* removed($new:ident) fn $($rest:tt)*) => {
+        $crate::call::mpi!($(#[$doc])* fn $($rest)*);
     };
     ($(#[$doc:meta])* always fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident| $(on $on:ident)? $body:block $($rest:tt)*) => {
         const _: () = { $crate::call::export!($(#[$doc])* $name, "", ($($arg: $ty),*), std::ffi::c_int, {
@@ -178,7 +182,7 @@ macro_rules! small_counts {
         #[allow(dead_code)]
         type AintCount = $crate::types::MPI_Aint;
         #[allow(dead_code)]
-        const LARGE: bool = false;
+        const ARGUMENTS: margay_core_datatype::Arguments = margay_core_datatype::Arguments::Small;
     };
 }
 
@@ -191,7 +195,7 @@ macro_rules! large_counts {
         #[allow(dead_code)]
         type AintCount = $crate::types::MPI_Count;
         #[allow(dead_code)]
-        const LARGE: bool = true;
+        const ARGUMENTS: margay_core_datatype::Arguments = margay_core_datatype::Arguments::Large;
     };
 }
 

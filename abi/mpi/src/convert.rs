@@ -154,6 +154,7 @@ pub unsafe fn operand(
     let count = count_of(names.1, count)?;
     let datatype = mpi.committed(datatype.value())?;
     let (lo, hi) = span(names, count, &datatype)?;
+    let buf = based(names.0, buf, &datatype)?;
     check_address(names.0, buf, lo, hi)?;
     Ok(Operand {
         // SAFETY: by the caller's promise.
@@ -185,6 +186,7 @@ pub unsafe fn operand_of_all(
         );
     };
     let (lo, hi) = span(names, all, &datatype)?;
+    let buf = based(names.0, buf, &datatype)?;
     check_address(names.0, buf, lo, hi)?;
     Ok(Operand {
         // SAFETY: by the caller's promise.
@@ -210,6 +212,7 @@ pub unsafe fn blocks<C: Int, D: Int>(
     let datatype = mpi.committed(datatype.value())?;
     // SAFETY: by the caller's promise.
     let (counts, displs) = unsafe { (counts_of(names.1, counts, n)?, wide(names.2, displs, n)?) };
+    let buf = based(names.0, buf, &datatype)?;
     let extent = datatype.extent();
     let datatypes: Arc<[Arc<Datatype>]> = Arc::new([datatype]);
     // SAFETY: by the caller's promise.
@@ -323,6 +326,19 @@ pub fn short(count: i64, datatype: MPI_Datatype) -> Option<usize> {
 
 /// Nothing of a program lies below this address, so data that is said to be there is a null pointer used as a buffer.
 const LOWEST: i64 = 4096;
+
+/// The buffer, where `MPI_BOTTOM` may be Fortran's.
+fn based(name: &str, buf: Buf, datatype: &Datatype) -> Result<Buf> {
+    const UNKNOWN: u64 = u64::MAX;
+    match datatype.bottom() {
+        UNKNOWN if buf.address() == MPI_BOTTOM => fail!(
+            MPI_ERR_ARG,
+            "{name} is MPI_BOTTOM, and an address in the datatype does not fit the INTEGER of MPI_ADDRESS: make the variable \
+             static (SAVE, COMMON, or gfortran's -fno-automatic), or use MPI_GET_ADDRESS and MPI_TYPE_CREATE_STRUCT"
+        ),
+        bottom => Ok(buf.or_at(bottom as usize)),
+    }
+}
 
 fn check_address(name: &str, buf: Buf, lo: i64, hi: i64) -> Result<()> {
     if lo >= hi {

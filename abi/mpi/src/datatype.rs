@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use margay_core_datatype::{Datatype, Distribution, Order};
+use margay_core_datatype::{Arguments, Datatype, Distribution, Order};
 use margay_run_mpi::constants::combiner::*;
 use margay_run_mpi::constants::datatype::MPI_DATATYPE_NULL;
 use margay_run_mpi::constants::error_class::*;
@@ -21,19 +21,19 @@ use crate::user::{ConstBuf, In, Out, Place, Text, TextOut};
 mpi! {
     /// Elements side by side.
     count fn MPI_Type_contiguous(count: Count, oldtype: MPI_Datatype, newtype: Place<MPI_Datatype>) |mpi| {
-        add(mpi, LARGE, newtype, Datatype::contiguous(count.wide(), &old(mpi, oldtype)?)?)
+        add(mpi, ARGUMENTS, newtype, Datatype::contiguous(count.wide(), &old(mpi, oldtype)?)?)
     }
 
     /// Blocks at equal distances in extents.
     count fn MPI_Type_vector(count: Count, blocklength: Count, stride: Count, oldtype: MPI_Datatype, newtype: Place<MPI_Datatype>) |mpi| {
         let old = old(mpi, oldtype)?;
-        add(mpi, LARGE, newtype, Datatype::vector(count.wide(), blocklength.wide(), stride.wide(), &old)?)
+        add(mpi, ARGUMENTS, newtype, Datatype::vector(count.wide(), blocklength.wide(), stride.wide(), &old)?)
     }
 
     /// Blocks at equal distances in bytes.
     count fn MPI_Type_create_hvector(count: Count, blocklength: Count, stride: AintCount, oldtype: MPI_Datatype, newtype: Place<MPI_Datatype>) |mpi| {
         let old = old(mpi, oldtype)?;
-        add(mpi, LARGE, newtype, Datatype::hvector(count.wide(), blocklength.wide(), stride.wide(), &old)?)
+        add(mpi, ARGUMENTS, newtype, Datatype::hvector(count.wide(), blocklength.wide(), stride.wide(), &old)?)
     }
 
     /// Blocks of given lengths at given displacements in extents.
@@ -41,7 +41,7 @@ mpi! {
         let n = entries(count.wide())?;
         let lengths = wide("array_of_blocklengths", array_of_blocklengths, n)?;
         let displacements = wide("array_of_displacements", array_of_displacements, n)?;
-        add(mpi, LARGE, newtype, Datatype::indexed(&lengths, &displacements, &old(mpi, oldtype)?)?)
+        add(mpi, ARGUMENTS, newtype, Datatype::indexed(&lengths, &displacements, &old(mpi, oldtype)?)?)
     }
 
     /// Blocks of given lengths at given displacements in bytes.
@@ -49,19 +49,19 @@ mpi! {
         let n = entries(count.wide())?;
         let lengths = wide("array_of_blocklengths", array_of_blocklengths, n)?;
         let displacements = wide("array_of_displacements", array_of_displacements, n)?;
-        add(mpi, LARGE, newtype, Datatype::hindexed(&lengths, &displacements, &old(mpi, oldtype)?)?)
+        add(mpi, ARGUMENTS, newtype, Datatype::hindexed(&lengths, &displacements, &old(mpi, oldtype)?)?)
     }
 
     /// Blocks of one length at given displacements in extents.
     count fn MPI_Type_create_indexed_block(count: Count, blocklength: Count, array_of_displacements: In<Count>, oldtype: MPI_Datatype, newtype: Place<MPI_Datatype>) |mpi| {
         let displacements = wide("array_of_displacements", array_of_displacements, entries(count.wide())?)?;
-        add(mpi, LARGE, newtype, Datatype::indexed_block(blocklength.wide(), &displacements, &old(mpi, oldtype)?)?)
+        add(mpi, ARGUMENTS, newtype, Datatype::indexed_block(blocklength.wide(), &displacements, &old(mpi, oldtype)?)?)
     }
 
     /// Blocks of one length at given displacements in bytes.
     count fn MPI_Type_create_hindexed_block(count: Count, blocklength: Count, array_of_displacements: In<AintCount>, oldtype: MPI_Datatype, newtype: Place<MPI_Datatype>) |mpi| {
         let displacements = wide("array_of_displacements", array_of_displacements, entries(count.wide())?)?;
-        add(mpi, LARGE, newtype, Datatype::hindexed_block(blocklength.wide(), &displacements, &old(mpi, oldtype)?)?)
+        add(mpi, ARGUMENTS, newtype, Datatype::hindexed_block(blocklength.wide(), &displacements, &old(mpi, oldtype)?)?)
     }
 
     /// Blocks of different datatypes.
@@ -69,8 +69,8 @@ mpi! {
         let n = entries(count.wide())?;
         let lengths = wide("array_of_blocklengths", array_of_blocklengths, n)?;
         let displacements = wide("array_of_displacements", array_of_displacements, n)?;
-        let types: Vec<Arc<Datatype>> = array_of_types.slice("array_of_types", n)?.iter().map(|&t| old(mpi, t)).collect::<Result<_>>()?;
-        add(mpi, LARGE, newtype, Datatype::structure(&lengths, &displacements, &types)?)
+        let types = several(mpi, array_of_types, n)?;
+        add(mpi, ARGUMENTS, newtype, Datatype::structure(&lengths, &displacements, &types)?)
     }
 
     /// A part of an array.
@@ -79,7 +79,7 @@ mpi! {
         let sizes = wide("array_of_sizes", array_of_sizes, n)?;
         let subsizes = wide("array_of_subsizes", array_of_subsizes, n)?;
         let starts = wide("array_of_starts", array_of_starts, n)?;
-        add(mpi, LARGE, newtype, Datatype::subarray(&sizes, &subsizes, &starts, order_of(order)?, &old(mpi, oldtype)?)?)
+        add(mpi, ARGUMENTS, newtype, Datatype::subarray(&sizes, &subsizes, &starts, order_of(order)?, &old(mpi, oldtype)?)?)
     }
 
     /// One process's part of an array that is distributed over a grid of processes.
@@ -91,12 +91,12 @@ mpi! {
             .map(|&d| (d != margay_run_mpi::constants::array::MPI_DISTRIBUTE_DFLT_DARG).then_some(i64::from(d))).collect();
         let psizes = wide("array_of_psizes", array_of_psizes, n)?;
         let old = old(mpi, oldtype)?;
-        add(mpi, LARGE, newtype, Datatype::darray(i64::from(size), i64::from(rank), &gsizes, &distributions, &dargs, &psizes, order_of(order)?, &old)?)
+        add(mpi, ARGUMENTS, newtype, Datatype::darray(i64::from(size), i64::from(rank), &gsizes, &distributions, &dargs, &psizes, order_of(order)?, &old)?)
     }
 
     /// The same data with other bounds.
     count fn MPI_Type_create_resized(oldtype: MPI_Datatype, lb: AintCount, extent: AintCount, newtype: Place<MPI_Datatype>) |mpi| {
-        add(mpi, LARGE, newtype, Datatype::resized(lb.wide(), extent.wide(), &old(mpi, oldtype)?)?)
+        add(mpi, ARGUMENTS, newtype, Datatype::resized(lb.wide(), extent.wide(), &old(mpi, oldtype)?)?)
     }
 
     /// The Fortran real of a precision and range.
@@ -130,7 +130,8 @@ mpi! {
 
     /// A copy, with the attributes.
     fn MPI_Type_dup(oldtype: MPI_Datatype, newtype: Place<MPI_Datatype>) |mpi| {
-        newtype.put("newtype", MPI_Datatype::new(mpi.datatype_dup(oldtype.value())?))
+        let nothing = |_: &_| newtype.offer(MPI_Datatype::new(MPI_DATATYPE_NULL));
+        newtype.put("newtype", MPI_Datatype::new(mpi.datatype_dup(oldtype.value()).inspect_err(nothing)?))
     }
 
     /// Makes a datatype fit for communication.
@@ -266,17 +267,34 @@ mpi! {
     }
 }
 
-fn old(mpi: &Mpi, datatype: MPI_Datatype) -> Result<Arc<Datatype>> {
+pub(crate) fn old(mpi: &Mpi, datatype: MPI_Datatype) -> Result<Arc<Datatype>> {
     Ok(mpi.datatype(datatype.value())?.datatype.clone())
 }
 
-fn add(mpi: &Mpi, large: bool, place: Place<MPI_Datatype>, datatype: Datatype) -> Result<()> {
-    let datatype = if large { datatype.large() } else { datatype };
-    place.put("newtype", MPI_Datatype::new(mpi.datatype_add(datatype)?))
+/// # Safety
+/// The C caller vouches for `n` entries.
+pub(crate) unsafe fn several(
+    mpi: &Mpi,
+    types: In<MPI_Datatype>,
+    n: usize,
+) -> Result<Vec<Arc<Datatype>>> {
+    // SAFETY: by the caller's promise.
+    let types = unsafe { types.slice("array_of_types", n) }?;
+    types.iter().map(|&datatype| old(mpi, datatype)).collect()
+}
+
+pub(crate) fn add(
+    mpi: &Mpi,
+    arguments: Arguments,
+    place: Place<MPI_Datatype>,
+    datatype: Datatype,
+) -> Result<()> {
+    let handle = mpi.datatype_add(datatype.with(arguments))?;
+    place.put("newtype", MPI_Datatype::new(handle))
 }
 
 /// The length of the arrays of a constructor.
-fn entries(count: i64) -> Result<usize> {
+pub(crate) fn entries(count: i64) -> Result<usize> {
     match usize::try_from(count) {
         Ok(n) => Ok(n),
         Err(_) => fail!(MPI_ERR_COUNT, "count is {count}; it must not be negative"),

@@ -134,7 +134,7 @@ mpi! {
 }
 
 /// A function of the program as an error handler.
-struct UserHandler(unsafe extern "C" fn(*mut MPI_Comm, *mut c_int, ...));
+pub(crate) struct UserHandler(pub(crate) unsafe extern "C" fn(*mut MPI_Comm, *mut c_int, ...));
 
 impl Callback for UserHandler {
     fn call(&self, comm: u32, code: i32) -> i32 {

@@ -8,23 +8,29 @@ use margay_run_mpi::operation::Operand;
 use margay_run_mpi::{Mpi, fail};
 
 use crate::call::mpi;
-use crate::convert::{Int, count_of, length, operand};
+use crate::convert::{count_of, length, operand};
 use crate::types::*;
 use crate::user::{Buf, ConstBuf, In, Place};
 
 mpi! {
     /// Makes a send whose partitions are marked ready one by one.
-    count fn MPI_Psend_init(buf: ConstBuf, partitions: c_int, count: Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
-        mpi.check_info(info.value())?;
-        let (all, partitions, each) = parts(mpi, buf.buf(), partitions, count.wide(), datatype)?;
-        request.put("request", MPI_Request::new(mpi.psend_init(&all, partitions, each, dest, tag, comm.value())?))
+    fn MPI_Psend_init(buf: ConstBuf, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
+        send(mpi, buf, partitions, count, datatype, (dest, tag, comm, info), request)
+    }
+
+    /// The same: the standard has 64 bits in the plain name already; the Forum's reference header has this one, too.
+    fn MPI_Psend_init_c(buf: ConstBuf, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
+        send(mpi, buf, partitions, count, datatype, (dest, tag, comm, info), request)
     }
 
     /// Makes a receive whose partitions can be asked for one by one.
-    count fn MPI_Precv_init(buf: Buf, partitions: c_int, count: Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
-        mpi.check_info(info.value())?;
-        let (all, partitions, each) = parts(mpi, buf, partitions, count.wide(), datatype)?;
-        request.put("request", MPI_Request::new(mpi.precv_init(&all, partitions, each, source, tag, comm.value())?))
+    fn MPI_Precv_init(buf: Buf, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
+        receive(mpi, buf, partitions, count, datatype, (source, tag, comm, info), request)
+    }
+
+    /// The same: see `MPI_Psend_init_c`.
+    fn MPI_Precv_init_c(buf: Buf, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
+        receive(mpi, buf, partitions, count, datatype, (source, tag, comm, info), request)
     }
 
     /// A partition of a send is ready.
@@ -50,6 +56,45 @@ mpi! {
     fn MPI_Parrived(request: MPI_Request, partition: c_int, flag: Place<c_int>) |mpi| {
         flag.put("flag", c_int::from(mpi.parrived(request.value(), partition)?))
     }
+}
+
+/// The partner, the tag, the communicator and the info.
+type Envelope = (c_int, c_int, MPI_Comm, MPI_Info);
+
+/// # Safety
+/// The C caller vouches for the elements of all partitions.
+unsafe fn send(
+    mpi: &Mpi,
+    buf: ConstBuf,
+    partitions: c_int,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    (dest, tag, comm, info): Envelope,
+    request: Place<MPI_Request>,
+) -> Result<()> {
+    mpi.check_info(info.value())?;
+    // SAFETY: by the caller's promise.
+    let (all, partitions, each) = unsafe { parts(mpi, buf.buf(), partitions, count, datatype) }?;
+    let handle = mpi.psend_init(&all, partitions, each, dest, tag, comm.value())?;
+    request.put("request", MPI_Request::new(handle))
+}
+
+/// # Safety
+/// As for [`send`].
+unsafe fn receive(
+    mpi: &Mpi,
+    buf: Buf,
+    partitions: c_int,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    (source, tag, comm, info): Envelope,
+    request: Place<MPI_Request>,
+) -> Result<()> {
+    mpi.check_info(info.value())?;
+    // SAFETY: by the caller's promise.
+    let (all, partitions, each) = unsafe { parts(mpi, buf, partitions, count, datatype) }?;
+    let handle = mpi.precv_init(&all, partitions, each, source, tag, comm.value())?;
+    request.put("request", MPI_Request::new(handle))
 }
 
 /// All elements, how many partitions they make, and the elements of one.

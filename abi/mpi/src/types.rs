@@ -106,6 +106,8 @@ pub type DeleteFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c
 /// An error handler of a communicator.
 pub type MPI_Comm_errhandler_function =
     Option<unsafe extern "C" fn(*mut MPI_Comm, *mut c_int, ...)>;
+/// The error handler of MPI-1.
+pub type MPI_Handler_function = MPI_Comm_errhandler_function;
 /// An error handler of a session.
 pub type MPI_Session_errhandler_function =
     Option<unsafe extern "C" fn(*mut MPI_Session, *mut c_int, ...)>;

@@ -98,6 +98,15 @@ impl Buf {
         self.0 as usize
     }
 
+    /// The buffer itself, or this address where the program passed `MPI_BOTTOM`.
+    #[inline]
+    pub fn or_at(self, bottom: usize) -> Buf {
+        match self.0.is_null() {
+            true => Buf(bottom as *mut c_void),
+            false => self,
+        }
+    }
+
     /// Claims the bytes from `lo` to `hi` around the address.
     ///
     /// # Safety

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::basic::{Basic, Class};
-use crate::datatype::{Combiner, Datatype};
+use crate::datatype::{Bound, Combiner, Datatype};
 use crate::error::{TypeError, count as checked_count, mul, same_length};
 use crate::layout::{Layout, LayoutBuilder};
 
@@ -12,6 +12,11 @@ impl Datatype {
     /// The predefined type `basic`.
     pub fn basic(basic: Basic) -> Datatype {
         Datatype::from_parts(Layout::basic(basic), Combiner::Named(basic))
+    }
+
+    /// `MPI_LB` or `MPI_UB`.
+    pub fn marker(bound: Bound) -> Datatype {
+        Datatype::from_parts(Layout::marker(bound), Combiner::Marker(bound))
     }
 
     /// The pair type of a value and an index (`MPI_Type_get_value_index`), committed: the predefined one when there is
@@ -116,7 +121,7 @@ impl Datatype {
         displacements: &[i64],
         old: &Arc<Datatype>,
     ) -> Result<Datatype, TypeError> {
-        let layout = scattered(blocklengths, displacements, 1, old)?;
+        let layout = scattered(blocklengths, displacements, 1, old)?.addressed();
         let combiner = Combiner::Hindexed {
             blocklengths: blocklengths.into(),
             displacements: displacements.into(),
@@ -146,7 +151,7 @@ impl Datatype {
         displacements: &[i64],
         old: &Arc<Datatype>,
     ) -> Result<Datatype, TypeError> {
-        let layout = scattered_equal(blocklength, displacements, 1, old)?;
+        let layout = scattered_equal(blocklength, displacements, 1, old)?.addressed();
         let combiner = Combiner::HindexedBlock {
             blocklength,
             displacements: displacements.into(),
@@ -182,7 +187,7 @@ impl Datatype {
             displacements: displacements.into(),
             types: types.into(),
         };
-        Ok(Datatype::from_parts(layout.finish(), combiner))
+        Ok(Datatype::from_parts(layout.finish().addressed(), combiner))
     }
 
     /// `MPI_Type_create_resized`: the same data with lower bound `lb` and upper bound `lb + extent`.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::datatype::{Combiner, Datatype};
+use crate::datatype::{Arguments, Combiner, Datatype};
 use crate::order::DEFAULT_DARG;
 
 impl Combiner {
     /// The value of `MPI_COMBINER_*` in the standard ABI.
     pub fn code(&self) -> i32 {
         match self {
-            Combiner::Named(_) => 101,
+            Combiner::Named(_) | Combiner::Marker(_) => 101,
             Combiner::Dup { .. } => 102,
             Combiner::Contiguous { .. } => 103,
             Combiner::Vector { .. } => 104,
@@ -35,19 +35,19 @@ impl Combiner {
         }
     }
 
-    /// The arguments in the order that the standard prescribes for `MPI_Type_get_contents` (`large` false: the type
-    /// came from a function with `int` counts) or `MPI_Type_get_contents_c` (`large` true).
-    fn contents(&self, large: bool) -> Contents {
+    /// The arguments in the order that the standard prescribes for `MPI_Type_get_contents`, and for types from
+    /// functions with large counts for `MPI_Type_get_contents_c`.
+    fn contents(&self, arguments: Arguments) -> Contents {
+        let large = arguments == Arguments::Large;
+        // Whether displacements in bytes stand among the other numbers.
+        let joined = arguments != Arguments::Small;
         let mut contents = Contents {
             datatypes: self.types(),
             ..Contents::default()
         };
-        let Contents {
-            integers,
-            addresses,
-            counts,
-            ..
-        } = &mut contents;
+        let integers = &mut contents.integers;
+        let addresses = &mut contents.addresses;
+        let counts = &mut contents.counts;
         // Where a count goes, and where a displacement in bytes goes.
         let (numbers, bytes): (&mut Vec<i64>, &mut Vec<i64>) = if large {
             (counts, &mut Vec::new())
@@ -69,7 +69,7 @@ impl Combiner {
                 ..
             } => {
                 numbers.extend([count, blocklength]);
-                if large { numbers } else { bytes }.push(*stride);
+                if joined { numbers } else { bytes }.push(*stride);
             }
             Combiner::Indexed {
                 blocklengths,
@@ -91,7 +91,7 @@ impl Combiner {
             } => {
                 numbers.push(blocklengths.len() as i64);
                 numbers.extend(blocklengths);
-                if large { numbers } else { bytes }.extend(displacements);
+                if joined { numbers } else { bytes }.extend(displacements);
             }
             Combiner::IndexedBlock {
                 blocklength,
@@ -107,7 +107,7 @@ impl Combiner {
                 ..
             } => {
                 numbers.extend([displacements.len() as i64, *blocklength]);
-                if large { numbers } else { bytes }.extend(displacements);
+                if joined { numbers } else { bytes }.extend(displacements);
             }
             Combiner::Subarray {
                 sizes,
@@ -150,9 +150,10 @@ impl Combiner {
                 integers.push(*order as i64);
             }
             Combiner::Resized { lb, extent, .. } => {
-                if large { numbers } else { bytes }.extend([lb, extent]);
+                if joined { numbers } else { bytes }.extend([lb, extent]);
             }
-            Combiner::Named(_) | Combiner::Dup { .. } | Combiner::ValueIndex { .. } => {}
+            // They have no numbers.
+            _ => {}
         }
         contents
     }
@@ -161,7 +162,7 @@ impl Combiner {
 impl Datatype {
     /// The arguments that it was made with, as `MPI_Type_get_contents` returns them.
     pub fn contents(&self) -> Contents {
-        self.combiner().contents(self.is_large())
+        self.combiner().contents(self.arguments())
     }
 }
 

@@ -15,14 +15,37 @@ pub struct Datatype {
     pub(crate) layout: Layout,
     flat: Flat,
     combiner: Combiner,
-    large: bool,
+    arguments: Arguments,
     committed: AtomicBool,
+}
+
+/// The integers that a constructor took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Arguments {
+    /// Counts as `int`, displacements in bytes as `MPI_Aint`.
+    #[default]
+    Small,
+    /// All as `MPI_Count`: the functions whose names end in `_c`.
+    Large,
+    /// All as Fortran's `INTEGER`: `MPI_TYPE_HVECTOR`, `MPI_TYPE_HINDEXED` and `MPI_TYPE_STRUCT` of MPI-1.
+    Fortran,
+}
+
+/// A bound that a marker of MPI-1 sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// `MPI_LB`
+    Lower,
+    /// `MPI_UB`
+    Upper,
 }
 
 /// The constructor call of a datatype, with its arguments as given.
 #[derive(Debug, Clone)]
 pub enum Combiner {
     Named(Basic),
+    /// `MPI_LB` or `MPI_UB`, which are predefined, too.
+    Marker(Bound),
     Dup {
         old: Arc<Datatype>,
     },
@@ -111,7 +134,10 @@ impl Combiner {
             | Combiner::Subarray { old, .. }
             | Combiner::Darray { old, .. }
             | Combiner::Resized { old, .. } => Some(old),
-            Combiner::Named(_) | Combiner::Struct { .. } | Combiner::ValueIndex { .. } => None,
+            Combiner::Named(_)
+            | Combiner::Marker(_)
+            | Combiner::Struct { .. }
+            | Combiner::ValueIndex { .. } => None,
         }
     }
 }
@@ -119,7 +145,7 @@ impl Combiner {
 impl Datatype {
     pub(crate) fn from_parts(layout: Layout, combiner: Combiner) -> Datatype {
         let committed = match &combiner {
-            Combiner::Named(_) | Combiner::ValueIndex { .. } => true,
+            Combiner::Named(_) | Combiner::Marker(_) | Combiner::ValueIndex { .. } => true,
             Combiner::Dup { old } => old.is_committed(),
             _ => false,
         };
@@ -127,20 +153,32 @@ impl Datatype {
             flat: layout.flat(),
             layout,
             combiner,
-            large: false,
+            arguments: Arguments::default(),
             committed: AtomicBool::new(committed),
         }
     }
 
-    /// Marks the type as made by a large-count (`_c`) constructor, which decides what [`Datatype::contents`] looks like.
-    pub fn large(mut self) -> Datatype {
-        self.large = true;
+    /// Notes the kind of the constructor's arguments, which decides what [`Datatype::contents`] looks like.
+    pub fn with(mut self, arguments: Arguments) -> Datatype {
+        self.arguments = arguments;
         self
     }
 
-    /// Whether the type was made by a large-count constructor.
-    pub fn is_large(&self) -> bool {
-        self.large
+    /// Says what those of its displacements that are addresses are distances from.
+    pub fn from_bottom(mut self, bottom: u64) -> Datatype {
+        self.layout.bottom = bottom;
+        self
+    }
+
+    /// The address that `MPI_BOTTOM` stands for as a buffer of this type: 0, or that of Fortran's `MPI_BOTTOM` in a type of
+    /// `INTEGER` addresses, and in what is built from it until a constructor takes addresses itself.
+    pub fn bottom(&self) -> u64 {
+        self.layout.bottom
+    }
+
+    /// The kind of the constructor's arguments.
+    pub fn arguments(&self) -> Arguments {
+        self.arguments
     }
 
     /// Bytes of data in one element (`MPI_Type_size`).

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::basic::Basic;
+use crate::datatype::Bound;
 use crate::error::{TypeError, add, mul};
 use crate::flat::{Body, Flat, Item, Seq, SeqBuilder};
 
@@ -14,6 +15,31 @@ pub(crate) enum Signature {
     Mixed,
 }
 
+/// Least lower-bound marker and greatest upper-bound marker. `MPI_Type_create_resized` and the array constructors leave
+/// both in the typemap, `MPI_LB` and `MPI_UB` of MPI-1 one each: the other bound is then that of the data.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Markers {
+    pub lower: Option<i64>,
+    pub upper: Option<i64>,
+}
+
+impl Markers {
+    /// Those of several copies, of which the first and the last are displaced by so many bytes.
+    fn shifted(self, low: i64, high: i64) -> Result<Markers, TypeError> {
+        Ok(Markers {
+            lower: self.lower.map(|at| add(at, low)).transpose()?,
+            upper: self.upper.map(|at| add(at, high)).transpose()?,
+        })
+    }
+
+    fn and(self, other: Markers) -> Markers {
+        Markers {
+            lower: self.lower.into_iter().chain(other.lower).min(),
+            upper: self.upper.into_iter().chain(other.upper).max(),
+        }
+    }
+}
+
 /// Everything about a typemap, however it was constructed.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
@@ -23,9 +49,10 @@ pub(crate) struct Layout {
     /// Greatest end of any data with the padding of the datatypes that it consists of: these are not packed tighter than
     /// their extents say, so neither is what is built from them.
     pub end: i64,
-    /// Least lower-bound marker and greatest upper-bound marker, which `MPI_Type_create_resized` and the array
-    /// constructors leave in the typemap and which then decide the bounds of everything built from it.
-    pub markers: Option<(i64, i64)>,
+    /// Markers in the typemap, which then decide the bounds of everything built from it.
+    pub markers: Markers,
+    /// What `MPI_BOTTOM` stands for, see [`Datatype::bottom`](crate::Datatype::bottom).
+    pub bottom: u64,
     pub alignment: u64,
     pub signature: Signature,
     /// Entries of the typemap (a pair has two).
@@ -55,7 +82,8 @@ impl Layout {
             size: basic.size(),
             data: Some((0, end as i64)),
             end: end as i64,
-            markers: None,
+            markers: Markers::default(),
+            bottom: 0,
             alignment: basic.alignment(),
             signature: Signature::Uniform(basic),
             elements: basic.elements(),
@@ -63,18 +91,35 @@ impl Layout {
         }
     }
 
-    pub fn lb(&self) -> i64 {
-        self.markers.or(self.data).map_or(0, |range| range.0)
+    /// A type of no data that only marks a bound.
+    pub fn marker(bound: Bound) -> Layout {
+        let at = |wanted: Bound| (bound == wanted).then_some(0);
+        let mut layout = LayoutBuilder::new().finish();
+        layout.markers = Markers {
+            lower: at(Bound::Lower),
+            upper: at(Bound::Upper),
+        };
+        layout
     }
 
-    /// Upper bound. Without markers: the end of the data, padded so that the extent is a multiple of the alignment.
+    /// Lower bound. Without a marker: the first byte of data, or 0 where there is none. So is the upper bound then, as in
+    /// MPICH; MPI-1 says nothing of use about a type of markers alone.
+    pub fn lb(&self) -> i64 {
+        let data = self.data.map_or(0, |(low, _)| low);
+        self.markers.lower.unwrap_or(data)
+    }
+
+    /// Upper bound. Without a marker: the end of the data, padded so that the extent is a multiple of the alignment.
     /// [`LayoutBuilder::add`] has made sure that this does not overflow.
     pub fn ub(&self) -> i64 {
-        match (self.markers, self.data) {
-            (Some((_, ub)), _) => ub,
-            (None, Some((low, _))) => {
+        let low = self.lb();
+        match (self.markers.upper, self.data) {
+            (Some(ub), _) => ub,
+            (None, Some(_)) if self.end > low => {
                 low + ((self.end - low) as u64).next_multiple_of(self.alignment) as i64
             }
+            // All data lies before the marked lower bound: nothing to pad.
+            (None, Some(_)) => self.end,
             (None, None) => 0,
         }
     }
@@ -93,9 +138,18 @@ impl Layout {
         }
     }
 
+    /// The layout of a type whose constructor took displacements that may be addresses.
+    pub fn addressed(mut self) -> Layout {
+        self.bottom = 0;
+        self
+    }
+
     /// The same data with other bounds.
     pub fn resized(mut self, lb: i64, extent: i64) -> Result<Layout, TypeError> {
-        self.markers = Some((lb, add(lb, extent)?));
+        self.markers = Markers {
+            lower: Some(lb),
+            upper: Some(add(lb, extent)?),
+        };
         Ok(self)
     }
 }
@@ -106,7 +160,8 @@ pub(crate) struct LayoutBuilder {
     size: u64,
     data: Option<(i64, i64)>,
     end: i64,
-    markers: Option<(i64, i64)>,
+    markers: Markers,
+    bottom: u64,
     alignment: u64,
     signature: Signature,
     elements: u64,
@@ -119,7 +174,8 @@ impl LayoutBuilder {
             size: 0,
             data: None,
             end: i64::MIN,
-            markers: None,
+            markers: Markers::default(),
+            bottom: 0,
             alignment: 1,
             signature: Signature::Empty,
             elements: 0,
@@ -146,34 +202,38 @@ impl LayoutBuilder {
         let outer = mul(signed(count)? - 1, stride)?;
         let low = add(add(offset, inner.min(0))?, outer.min(0))?;
         let high = add(add(offset, inner.max(0))?, outer.max(0))?;
-        let shift = |range: Option<(i64, i64)>| match range {
-            Some((a, b)) => Ok(Some((add(a, low)?, add(b, high)?))),
-            None => Ok(None),
-        };
         let size = mul(copies, signed(child.size)?)?;
         self.size = add(size, signed(self.size)?)? as u64;
         self.elements = add(
             mul(copies, signed(child.elements)?)?,
             signed(self.elements)?,
         )? as u64;
-        self.data = hull(self.data, shift(child.data)?);
+        let data = match child.data {
+            Some((a, b)) => Some((add(a, low)?, add(b, high)?)),
+            None => None,
+        };
+        self.data = hull(self.data, data);
         if let Some((_, true_end)) = child.data {
-            let end = match child.markers {
+            let end = match child.markers.upper {
                 Some(_) => true_end,
                 None => child.ub(),
             };
             self.end = self.end.max(add(high, end)?);
         }
-        self.markers = hull(self.markers, shift(child.markers)?);
+        self.markers = self.markers.and(child.markers.shifted(low, high)?);
+        self.bottom = self.bottom.max(child.bottom);
         self.alignment = self.alignment.max(child.alignment);
-        let data = self.data.map(|(low, _)| (low, self.end));
-        for (low, high) in [data, self.markers].into_iter().flatten() {
-            // Room for the padding and for the extent as a difference.
-            add(
-                high.checked_sub(low).ok_or(TypeError::Overflow)?,
-                self.alignment as i64,
-            )?;
-            add(high, self.alignment as i64)?;
+        let lows = self.data.map(|(low, _)| low).into_iter();
+        let highs = self.data.map(|_| self.end).into_iter();
+        for low in lows.chain(self.markers.lower) {
+            for high in highs.clone().chain(self.markers.upper) {
+                // Room for the padding and for the extent as a difference.
+                add(
+                    high.checked_sub(low).ok_or(TypeError::Overflow)?,
+                    self.alignment as i64,
+                )?;
+                add(high, self.alignment as i64)?;
+            }
         }
         self.signature = match (self.signature, child.signature) {
             (Signature::Empty, other) | (other, Signature::Empty) => other,
@@ -197,6 +257,7 @@ impl LayoutBuilder {
             data: self.data,
             end: self.end,
             markers: self.markers,
+            bottom: self.bottom,
             alignment: self.alignment,
             signature: self.signature,
             elements: self.elements,

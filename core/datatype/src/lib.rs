@@ -24,7 +24,7 @@ mod order;
 pub use basic::{Basic, Class, Repr};
 pub use contents::Contents;
 pub use cursor::{Cursor, pack, unpack};
-pub use datatype::{Combiner, Datatype};
+pub use datatype::{Arguments, Bound, Combiner, Datatype};
 pub use error::TypeError;
 pub use flat::{Flat, Run};
 pub use order::{Distribution, Order};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use margay_core_datatype::{
-    Basic, Combiner, Cursor, Datatype, Distribution, Order, Run, TypeError,
+    Arguments, Basic, Bound, Combiner, Cursor, Datatype, Distribution, Order, Run, TypeError,
 };
 
 fn basic(b: Basic) -> Arc<Datatype> {
@@ -52,6 +52,85 @@ fn resized_bounds_win_over_everything_beside_them() {
     assert_eq!((two.lb(), two.ub(), two.size()), (-3, 15, 8));
     let again = Datatype::resized(0, 4, &Arc::new(two)).unwrap();
     assert_eq!((again.lb(), again.ub()), (0, 4));
+}
+
+/// `MPI_LB` or `MPI_UB` in a struct of MPI-1.
+fn marker(bound: Bound) -> Arc<Datatype> {
+    Arc::new(Datatype::marker(bound))
+}
+
+fn structure(blocks: &[(i64, i64, &Arc<Datatype>)]) -> Arc<Datatype> {
+    let lengths: Vec<i64> = blocks.iter().map(|b| b.0).collect();
+    let displacements: Vec<i64> = blocks.iter().map(|b| b.1).collect();
+    let types: Vec<Arc<Datatype>> = blocks.iter().map(|b| b.2.clone()).collect();
+    Arc::new(Datatype::structure(&lengths, &displacements, &types).unwrap())
+}
+
+#[test]
+fn markers_set_bounds_and_have_no_data() {
+    let (lower, upper) = (marker(Bound::Lower), marker(Bound::Upper));
+    let (int, char) = (basic(Basic::Int), basic(Basic::Char));
+    for m in [&lower, &upper] {
+        assert_eq!((m.size(), m.lb(), m.extent()), (0, 0, 0));
+        assert!(m.is_committed() && m.flat().blocks() == 0);
+    }
+    // MPI-1.1, section 3.12.3: {(lb, -3), (int, 0), (ub, 6)}, and two of it in a row.
+    let small = structure(&[(1, -3, &lower), (1, 0, &int), (1, 6, &upper)]);
+    assert_eq!((small.lb(), small.ub(), small.size()), (-3, 6, 4));
+    let two = Datatype::contiguous(2, &small).unwrap();
+    assert_eq!((two.lb(), two.extent(), two.true_lb()), (-3, 18, 0));
+    // One bound alone: the other one is that of the data, padded to the alignment from the marked bound on.
+    let from = structure(&[(1, -6, &lower), (1, 0, &int), (1, 4, &char)]);
+    assert_eq!((from.lb(), from.ub()), (-6, 6));
+    let to = structure(&[(1, 4, &int), (1, 5, &upper)]);
+    assert_eq!((to.lb(), to.ub()), (4, 5));
+    let behind = structure(&[(1, 0, &char), (1, 100, &lower)]);
+    assert_eq!((behind.lb(), behind.ub()), (100, 1));
+    // Without data, the other bound is 0.
+    let empty = structure(&[(1, 16, &upper)]);
+    assert_eq!((empty.lb(), empty.ub(), empty.size()), (0, 16, 0));
+    let empty = structure(&[(1, 16, &lower)]);
+    assert_eq!((empty.lb(), empty.extent()), (16, -16));
+}
+
+#[test]
+fn markers_stay_in_what_is_built_from_their_types() {
+    let (lower, upper) = (marker(Bound::Lower), marker(Bound::Upper));
+    let int = basic(Basic::Int);
+    let inner = structure(&[(1, 0, &int), (1, 40, &upper)]);
+    // The greatest of several upper markers; what lies beyond it does not count.
+    let outer = structure(&[(1, 8, &inner), (1, 100, &int), (1, 20, &upper)]);
+    assert_eq!((outer.lb(), outer.ub()), (8, 48));
+    let outer = structure(&[(2, 8, &inner), (1, -4, &lower), (1, 200, &int)]);
+    assert_eq!((outer.lb(), outer.ub(), outer.size()), (-4, 88, 12));
+    // A lower marker of a part leaves the upper bound to the data of all.
+    let low = structure(&[(1, -8, &lower), (1, 0, &int)]);
+    let outer = structure(&[(1, 0, &low), (1, 64, &int)]);
+    assert_eq!((outer.lb(), outer.ub()), (-8, 68));
+    // Blocks of no elements are not there, and a new extent takes the place of all markers.
+    let none = structure(&[(1, 0, &int), (0, 40, &upper)]);
+    assert_eq!(none.extent(), 4);
+    let again = Datatype::resized(0, 8, &outer).unwrap();
+    assert_eq!((again.lb(), again.ub()), (0, 8));
+    // Where copies go, in both directions.
+    let vector = Datatype::vector(2, 1, -2, &inner).unwrap();
+    assert_eq!((vector.lb(), vector.ub(), vector.true_lb()), (-80, 40, -80));
+}
+
+#[test]
+fn markers_too_far_apart_are_refused() {
+    let far = Datatype::structure(
+        &[1, 1],
+        &[i64::MIN + 8, i64::MAX - 8],
+        &[marker(Bound::Lower), marker(Bound::Upper)],
+    );
+    assert!(matches!(far, Err(TypeError::Overflow)));
+    let far = Datatype::structure(
+        &[1, 1],
+        &[i64::MIN + 8, i64::MAX - 8],
+        &[marker(Bound::Lower), basic(Basic::Char)],
+    );
+    assert!(matches!(far, Err(TypeError::Overflow)));
 }
 
 #[test]
@@ -231,14 +310,14 @@ fn contents_return_the_arguments() {
         (107, vec![2, 1, 2], vec![40, 8])
     );
     assert!(c.counts.is_empty() && Arc::ptr_eq(&c.datatypes[0], &int));
-    let c = ty.large().contents();
+    let c = ty.with(Arguments::Large).contents();
     assert_eq!(
         (c.integers, c.addresses, c.counts),
         (vec![], vec![], vec![2, 1, 2, 40, 8])
     );
     let ty = Datatype::subarray(&[4, 5], &[2, 3], &[1, 2], Order::Fortran, &int).unwrap();
     assert_eq!(ty.contents().integers, [2, 4, 5, 2, 3, 1, 2, 15]);
-    let c = ty.large().contents();
+    let c = ty.with(Arguments::Large).contents();
     assert_eq!(
         (c.integers, c.counts),
         (vec![2, 15], vec![4, 5, 2, 3, 1, 2])
@@ -246,11 +325,30 @@ fn contents_return_the_arguments() {
     let block = [Distribution::Block];
     let ty = Datatype::darray(2, 1, &[9], &block, &[None], &[2], Order::C, &int).unwrap();
     assert_eq!(ty.contents().integers, [2, 1, 1, 9, 17, 19, 2, 12]);
-    let c = ty.large().contents();
+    let c = ty.with(Arguments::Large).contents();
     assert_eq!(
         (c.integers, c.counts),
         (vec![2, 1, 1, 17, 19, 2, 12], vec![9])
     );
+}
+
+#[test]
+fn contents_of_fortran_types_have_displacements_among_the_integers() {
+    let int = basic(Basic::Int);
+    let ty = Datatype::hindexed(&[1, 2], &[40, 8], &int).unwrap();
+    let c = ty.with(Arguments::Fortran).contents();
+    assert_eq!((c.integers, c.addresses), (vec![2, 1, 2, 40, 8], vec![]));
+    let ty = Datatype::hvector(3, 2, 16, &int).unwrap();
+    assert_eq!(ty.bottom(), 0);
+    let c = ty.with(Arguments::Fortran).contents();
+    assert_eq!((c.integers, c.addresses), (vec![3, 2, 16], vec![]));
+    // What the addresses are distances from stays with what is built from the type, until that has addresses of its own.
+    let ty = Datatype::hindexed(&[1], &[40], &int).unwrap();
+    let ty = Arc::new(ty.from_bottom(4096));
+    let vector = Arc::new(Datatype::vector(2, 1, 3, &Arc::new(Datatype::dup(&ty))).unwrap());
+    let outer = structure(&[(1, 0, &int), (1, 100, &vector)]);
+    assert_eq!((ty.bottom(), vector.bottom()), (4096, 4096));
+    assert_eq!((outer.bottom(), int.bottom()), (0, 0));
 }
 
 #[test]

@@ -132,6 +132,7 @@ impl Rep {
         let byte = || Arc::new(Datatype::basic(Basic::Byte));
         let new = match datatype.combiner() {
             Combiner::Named(basic) => Datatype::contiguous(self.leaf(*basic)? as i64, &byte())?,
+            Combiner::Marker(_) => return Ok(datatype.clone()),
             Combiner::ValueIndex { value, index } => {
                 let bytes = self.in_file(value)?.size() + self.in_file(index)?.size();
                 Datatype::contiguous(bytes as i64, &byte())?

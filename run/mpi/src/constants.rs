@@ -475,6 +475,26 @@ pub mod version {
     pub const MPI_ABI_VERSION: Define = 1;
     pub const MPI_ABI_SUBVERSION: Define = 0;
 }
+#[doc = "Kinds of devices, for MPIX_GPU_query_support; the values are MPICH's."]
+pub mod device {
+    pub const MPIX_GPU_SUPPORT_CUDA: i32 = 0;
+    pub const MPIX_GPU_SUPPORT_ZE: i32 = 1;
+    pub const MPIX_GPU_SUPPORT_HIP: i32 = 2;
+}
+#[doc = "What MPI-3 removed and the standard ABI has no values for. Those of the datatypes are above the standard's, which end with 0xfff, and below those of objects."]
+pub mod removed {
+    use super::DatatypeHandle;
+    #[doc = "Successor: MPI_Type_create_resized"]
+    pub const MPI_LB: DatatypeHandle = 0x1204;
+    #[doc = "Successor: MPI_Type_create_resized"]
+    pub const MPI_UB: DatatypeHandle = 0x1205;
+    #[doc = "Successor: MPI_COMBINER_HVECTOR"]
+    pub const MPI_COMBINER_HVECTOR_INTEGER: i32 = 1105;
+    #[doc = "Successor: MPI_COMBINER_HINDEXED"]
+    pub const MPI_COMBINER_HINDEXED_INTEGER: i32 = 1107;
+    #[doc = "Successor: MPI_COMBINER_STRUCT"]
+    pub const MPI_COMBINER_STRUCT_INTEGER: i32 = 1110;
+}
 #[doc = "Error classes of the recovery from failures; beside the standard's, and those of MPICH."]
 pub mod recovery {
     pub const MPIX_ERR_PROC_FAILED: i32 = 101;

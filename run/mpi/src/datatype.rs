@@ -3,13 +3,15 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use margay_core_datatype::{Basic, Datatype, TypeError};
+use margay_core_datatype::{Arguments, Basic, Bound, Combiner, Datatype, TypeError};
 
 use crate::attribute::{Access, Attributes, Carrier};
 use crate::constants::combiner::*;
 use crate::constants::datatype::MPI_DATATYPE_NULL;
+use crate::constants::removed::*;
 use crate::constants::typeclass::*;
 use crate::error::*;
+use crate::handle::{Kind, is_of};
 use crate::{Mpi, fail};
 
 /// What a datatype handle stands for.
@@ -81,6 +83,15 @@ impl Type {
         all
     }
 
+    /// `MPI_LB` and `MPI_UB` of MPI-1.
+    pub(crate) fn markers() -> [Arc<Type>; 2] {
+        [(Bound::Lower, MPI_LB), (Bound::Upper, MPI_UB)].map(|(bound, handle)| {
+            let entry = Type::new(Arc::new(Datatype::marker(bound)), None);
+            entry.handle.store(handle, Ordering::Relaxed);
+            Arc::new(entry)
+        })
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no callback runs under this lock")
     }
@@ -100,8 +111,11 @@ impl Type {
     #[must_use]
     pub fn name(&self) -> String {
         let given = self.state().name.clone();
-        given.unwrap_or_else(|| match self.datatype.named() {
-            Some(basic) if self.f90.is_none() && !self.is_user() => basic.name().into(),
+        given.unwrap_or_else(|| match self.datatype.combiner() {
+            _ if self.f90.is_some() || self.is_user() => String::new(),
+            Combiner::Named(basic) => basic.name().into(),
+            Combiner::Marker(Bound::Lower) => "MPI_LB".into(),
+            Combiner::Marker(Bound::Upper) => "MPI_UB".into(),
             _ => String::new(),
         })
     }
@@ -114,7 +128,7 @@ impl Type {
     /// Whether the program made it.
     #[must_use]
     pub fn is_user(&self) -> bool {
-        self.handle() >= 0x1000
+        is_of(self.handle(), Kind::Datatype)
     }
 
     /// For messages: its name, or how it was made.
@@ -148,6 +162,15 @@ impl Type {
     pub fn combiner(&self) -> (i32, &[i32]) {
         match &self.f90 {
             Some((combiner, arguments)) => (*combiner, arguments),
+            None if self.datatype.arguments() == Arguments::Fortran => {
+                let combiner = match self.datatype.combiner() {
+                    Combiner::Hvector { .. } => MPI_COMBINER_HVECTOR_INTEGER,
+                    Combiner::Hindexed { .. } => MPI_COMBINER_HINDEXED_INTEGER,
+                    Combiner::Struct { .. } => MPI_COMBINER_STRUCT_INTEGER,
+                    other => other.code(),
+                };
+                (combiner, &[])
+            }
             None => (self.datatype.combiner().code(), &[]),
         }
     }
@@ -180,6 +203,8 @@ impl Mpi {
         }
         match self.objects().datatypes.get(handle) {
             Some(datatype) => Ok(datatype.clone()),
+            None if handle == MPI_LB => Ok(self.markers[0].clone()),
+            None if handle == MPI_UB => Ok(self.markers[1].clone()),
             None => fail!(MPI_ERR_TYPE, "{handle:#x} is not a datatype; was it freed?"),
         }
     }
@@ -226,9 +251,11 @@ impl Mpi {
     /// # Errors
     /// When there are too many objects.
     pub fn datatype_handle(&self, datatype: &Arc<Datatype>) -> Result<u32> {
-        match datatype.named() {
-            Some(basic) => Ok(basic.handle() as u32),
-            None => self.datatype_insert(Type::new(datatype.clone(), None)),
+        match datatype.combiner() {
+            Combiner::Named(basic) => Ok(basic.handle() as u32),
+            Combiner::Marker(Bound::Lower) => Ok(MPI_LB),
+            Combiner::Marker(Bound::Upper) => Ok(MPI_UB),
+            _ => self.datatype_insert(Type::new(datatype.clone(), None)),
         }
     }
 

@@ -100,6 +100,8 @@ pub struct Mpi {
     world: Arc<Comm>,
     own: Arc<Comm>,
     basics: Box<[Option<Arc<Type>>]>,
+    /// `MPI_LB` and `MPI_UB`.
+    markers: [Arc<Type>; 2],
     objects: RankLock<Objects>,
     sent: SentRequests,
     codes: Mutex<Codes>,
@@ -192,6 +194,7 @@ impl Mpi {
             world,
             own,
             basics: Type::predefined(),
+            markers: Type::markers(),
             objects: RankLock::new(Objects {
                 comms: Table::new(Kind::Comm),
                 groups: Groups::new(),

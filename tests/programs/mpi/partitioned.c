@@ -285,6 +285,7 @@ static void mistakes(MPI_Comm comm)
     CHECK(class_of(MPI_Precv_init(x, 1, 1, MPI_INT, MPI_ANY_SOURCE, 0, comm, MPI_INFO_NULL, &send)) == MPI_ERR_RANK);
     CHECK(class_of(MPI_Precv_init(x, 1, 1, MPI_INT, left, MPI_ANY_TAG, comm, MPI_INFO_NULL, &send)) == MPI_ERR_TAG);
     CHECK(class_of(MPI_Precv_init_c(x, 1, INT64_MAX, MPI_INT, left, 0, comm, MPI_INFO_NULL, &send)) == MPI_ERR_COUNT);
+    CHECK(class_of(MPI_Precv_init(x, 1, INT64_MAX, MPI_INT, left, 0, comm, MPI_INFO_NULL, &send)) == MPI_ERR_COUNT);
 
     /* Two partitions of two are sent, there is room for one. */
     MPI_Psend_init(x, 2, 2, MPI_INT, right, 0, comm, MPI_INFO_NULL, &send);

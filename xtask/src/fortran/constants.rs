@@ -93,7 +93,8 @@ pub fn mpi(constants: &[Constant]) -> String {
 pub fn f08(constants: &[Constant]) -> String {
     let mut text =
         format!("{HEAD}module mpi_f08_constants\n  use mpi_f08_types\n  implicit none\n  public\n");
-    for (name, value) in values(constants) {
+    let current: Vec<Constant> = constants.iter().filter(|c| !c.removed).cloned().collect();
+    for (name, value) in values(&current) {
         let line = match value {
             Value::Integer(v) => format!("integer, parameter :: {name} = {v}"),
             Value::Offset(v) => format!("integer(MPI_OFFSET_KIND), parameter :: {name} = {v}"),

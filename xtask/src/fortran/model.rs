@@ -195,10 +195,10 @@ fn kind(function: &str, raw: &Raw, all: &[Raw], at: usize) -> Result<Kind, Strin
             raw.base
         )
     };
+    let classic = table::CLASSIC_ONLY.contains(&format!("MPI_{function}").as_str());
     match raw.base.as_str() {
         "void" if raw.stars == 1 => Ok(match name {
             "extra_state" | "attribute_val" => {
-                let classic = table::CLASSIC_ONLY.contains(&format!("MPI_{function}").as_str());
                 let width = if classic { Width::Int } else { Width::Aint };
                 Kind::Integer(width, true)
             }
@@ -230,6 +230,8 @@ fn kind(function: &str, raw: &Raw, all: &[Raw], at: usize) -> Result<Kind, Strin
         base if base.ends_with("_function") || base.ends_with("_function_c") => {
             Ok(Kind::Procedure(base.to_string()))
         }
+        "MPI_Aint" if classic && raw.array => Ok(Kind::Integers(Width::Int)),
+        "MPI_Aint" if classic => Ok(Kind::Integer(Width::Int, raw.stars == 1)),
         base => match (width(base), raw.array) {
             (Some(width), true) => Ok(Kind::Integers(width)),
             (Some(width), false) => Ok(Kind::Integer(width, raw.stars == 1)),

@@ -36,13 +36,23 @@ pub const HANDLES: [&str; 11] = [
     "Win",
 ];
 
-/// Functions of MPI 1 with a successor, which `mpi_f08` does not have.
-pub const CLASSIC_ONLY: [&str; 5] = [
+/// Functions of MPI 1 with a successor, which `mpi_f08` does not have. Their addresses are `INTEGER`.
+pub const CLASSIC_ONLY: [&str; 15] = [
+    "MPI_Address",
     "MPI_Attr_delete",
     "MPI_Attr_get",
     "MPI_Attr_put",
+    "MPI_Errhandler_create",
+    "MPI_Errhandler_get",
+    "MPI_Errhandler_set",
     "MPI_Keyval_create",
     "MPI_Keyval_free",
+    "MPI_Type_extent",
+    "MPI_Type_hindexed",
+    "MPI_Type_hvector",
+    "MPI_Type_lb",
+    "MPI_Type_struct",
+    "MPI_Type_ub",
 ];
 
 /// Functions that Fortran does not have: conversions of handles, the tools interface.
@@ -51,7 +61,14 @@ pub fn is_c_only(name: &str) -> bool {
 }
 
 /// Functions whose C side is written by hand in `abi/fortran`.
-pub const BY_HAND: [&str; 46] = [
+pub const BY_HAND: [&str; 53] = [
+    "Address",
+    "Type_extent",
+    "Type_hindexed",
+    "Type_hvector",
+    "Type_lb",
+    "Type_struct",
+    "Type_ub",
     "Init",
     "Init_thread",
     "Pcontrol",
