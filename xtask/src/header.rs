@@ -66,6 +66,7 @@ pub fn print(root: &Path) -> Result<Outputs, String> {
     for f in &functions {
         symbols.push(f.name.clone());
         symbols.push(format!("P{}", f.name));
+        symbols.push(format!("margay_{}", f.name));
     }
     let print = |template: &str, extensions: bool| -> Result<String, String> {
         let mut prototypes = String::new();
@@ -141,7 +142,7 @@ pub(crate) struct Constant {
 }
 
 impl Function {
-    fn prototype(&self, prefix: &str) -> String {
+    pub(crate) fn prototype(&self, prefix: &str) -> String {
         let parameters = if self.parameters.is_empty() {
             "void".to_string()
         } else {
@@ -336,7 +337,9 @@ fn declare(ty: &Type, name: &str, c: bool) -> Result<String, String> {
                 ("Count" | "AintCount" | "DispCount", true) => "MPI_Count",
                 ("Disp", true) | ("AintCount", false) => "MPI_Aint",
                 (function, _)
-                    if function.ends_with("_function") || function.ends_with("_function_c") =>
+                    if ["_function", "_function_c", "_function_x"]
+                        .iter()
+                        .any(|end| function.ends_with(end)) =>
                 {
                     return Ok(format!("{function} *{name}"));
                 }
@@ -349,7 +352,7 @@ fn declare(ty: &Type, name: &str, c: bool) -> Result<String, String> {
     }
 }
 
-/// Returns all constants in their order.
+/// Returns all constants in their order, those of extensions last.
 pub(crate) fn constant_list(root: &Path) -> Result<Vec<Constant>, String> {
     let mut all = Vec::new();
     for item in &parse(&root.join("run/mpi/src/constants.rs"))?.items {
@@ -366,9 +369,6 @@ pub(crate) fn constant_list(root: &Path) -> Result<Vec<Constant>, String> {
                 continue;
             };
             let name = constant.ident.to_string();
-            if is_extension(&name) {
-                continue;
-            }
             all.push(Constant {
                 value: value(&constant.expr).map_err(|e| format!("{name}: {e}"))?,
                 ty: type_name(&constant.ty),
@@ -377,6 +377,7 @@ pub(crate) fn constant_list(root: &Path) -> Result<Vec<Constant>, String> {
             });
         }
     }
+    all.sort_by_key(|constant| is_extension(&constant.name));
     Ok(all)
 }
 
@@ -497,7 +498,7 @@ fn parse(path: &Path) -> Result<syn::File, String> {
     syn::parse_file(&read(path)?).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn read(path: &Path) -> Result<String, String> {
+pub(crate) fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
 }
 

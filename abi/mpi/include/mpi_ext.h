@@ -1,5 +1,5 @@
 /* mpi_ext.h - Margay's extensions of the standard, whose names begin with MPIX_. Those for recovery from the death of processes
- * have the names of the User Level Failure Mitigation proposal. Extensions have no Fortran bindings.
+ * have the names of the User Level Failure Mitigation proposal, those with extra_state MPICH's. Extensions have no Fortran bindings.
  *
  * Printed by `cargo xtask header` from abi/mpi and run/mpi; change those, not this file.
  */
@@ -32,12 +32,25 @@ enum {
     MPIX_ERR_REVOKED = 103
 };
 
+/* Functions that users supply, with a word of the user's. */
+typedef void(MPIX_Destructor_function)(void *extra_state);
+typedef void(MPIX_User_function_x)(void *invec, void *inoutvec, MPI_Count len, MPI_Datatype datatype, void *extra_state);
+typedef void(MPIX_Comm_errhandler_function_x)(MPI_Comm comm, int error_code, void *extra_state);
+typedef void(MPIX_Win_errhandler_function_x)(MPI_Win win, int error_code, void *extra_state);
+typedef void(MPIX_File_errhandler_function_x)(MPI_File file, int error_code, void *extra_state);
+typedef void(MPIX_Session_errhandler_function_x)(MPI_Session session, int error_code, void *extra_state);
+
 /* Functions. */
 int MPIX_Query_cuda_support(void);
 int MPIX_Query_rocm_support(void);
 int MPIX_Query_hip_support(void);
 int MPIX_Query_ze_support(void);
 int MPIX_GPU_query_support(int gpu_type, int *is_supported);
+int MPIX_Op_create_x(MPIX_User_function_x *user_fn_x, MPIX_Destructor_function *destructor_fn, int commute, void *extra_state, MPI_Op *op);
+int MPIX_Comm_create_errhandler_x(MPIX_Comm_errhandler_function_x *comm_errhandler_fn_x, MPIX_Destructor_function *destructor_fn, void *extra_state, MPI_Errhandler *errhandler);
+int MPIX_Win_create_errhandler_x(MPIX_Win_errhandler_function_x *win_errhandler_fn_x, MPIX_Destructor_function *destructor_fn, void *extra_state, MPI_Errhandler *errhandler);
+int MPIX_File_create_errhandler_x(MPIX_File_errhandler_function_x *file_errhandler_fn_x, MPIX_Destructor_function *destructor_fn, void *extra_state, MPI_Errhandler *errhandler);
+int MPIX_Session_create_errhandler_x(MPIX_Session_errhandler_function_x *session_errhandler_fn_x, MPIX_Destructor_function *destructor_fn, void *extra_state, MPI_Errhandler *errhandler);
 int MPIX_Comm_revoke(MPI_Comm comm);
 int MPIX_Comm_is_revoked(MPI_Comm comm, int *flag);
 int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);
@@ -57,6 +70,11 @@ int PMPIX_Query_rocm_support(void);
 int PMPIX_Query_hip_support(void);
 int PMPIX_Query_ze_support(void);
 int PMPIX_GPU_query_support(int gpu_type, int *is_supported);
+int PMPIX_Op_create_x(MPIX_User_function_x *user_fn_x, MPIX_Destructor_function *destructor_fn, int commute, void *extra_state, MPI_Op *op);
+int PMPIX_Comm_create_errhandler_x(MPIX_Comm_errhandler_function_x *comm_errhandler_fn_x, MPIX_Destructor_function *destructor_fn, void *extra_state, MPI_Errhandler *errhandler);
+int PMPIX_Win_create_errhandler_x(MPIX_Win_errhandler_function_x *win_errhandler_fn_x, MPIX_Destructor_function *destructor_fn, void *extra_state, MPI_Errhandler *errhandler);
+int PMPIX_File_create_errhandler_x(MPIX_File_errhandler_function_x *file_errhandler_fn_x, MPIX_Destructor_function *destructor_fn, void *extra_state, MPI_Errhandler *errhandler);
+int PMPIX_Session_create_errhandler_x(MPIX_Session_errhandler_function_x *session_errhandler_fn_x, MPIX_Destructor_function *destructor_fn, void *extra_state, MPI_Errhandler *errhandler);
 int PMPIX_Comm_revoke(MPI_Comm comm);
 int PMPIX_Comm_is_revoked(MPI_Comm comm, int *flag);
 int PMPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);

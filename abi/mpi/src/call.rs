@@ -144,10 +144,12 @@ macro_rules! handle_of {
     };
 }
 
-/// The two symbols of one function.
+/// The symbols of one function: `margay_MPI_x` is the function itself, for the libraries of other ABIs (`abi/faces`), in which
+/// `MPI_x` and `PMPI_x` are functions of that ABI.
 macro_rules! export {
     ($(#[$doc:meta])* $name:ident, $suffix:literal, ($($arg:ident : $ty:ty),*), $result:ty, $body:block) => {
         #[inline(never)]
+        #[unsafe(export_name = concat!("margay_", stringify!($name), $suffix))]
         #[allow(clippy::too_many_arguments, unused_unsafe)]
         unsafe extern "C" fn body($($arg: $ty),*) -> $result {
             // SAFETY: a C program calls, which by the standard vouches for what its arguments describe: arrays and buffers

@@ -20,6 +20,7 @@ mod device;
 mod dynamic;
 mod env;
 mod errhandler;
+mod extra_state;
 mod file;
 mod file_access;
 mod file_datarep;

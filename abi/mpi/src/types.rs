@@ -116,6 +116,22 @@ pub type MPI_Win_errhandler_function = Option<unsafe extern "C" fn(*mut MPI_Win,
 /// An error handler of a file.
 pub type MPI_File_errhandler_function =
     Option<unsafe extern "C" fn(*mut MPI_File, *mut c_int, ...)>;
+/// A reduction function that gets a word of the program, with a 64-bit count.
+pub type MPIX_User_function_x =
+    Option<unsafe extern "C" fn(*mut c_void, *mut c_void, MPI_Count, MPI_Datatype, *mut c_void)>;
+/// Called with such a word when what it belongs to is needed no longer.
+pub type MPIX_Destructor_function = Option<unsafe extern "C" fn(*mut c_void)>;
+/// An error handler of a communicator that gets a word of the program.
+pub type MPIX_Comm_errhandler_function_x =
+    Option<unsafe extern "C" fn(MPI_Comm, c_int, *mut c_void)>;
+/// An error handler of a window that gets a word of the program.
+pub type MPIX_Win_errhandler_function_x = Option<unsafe extern "C" fn(MPI_Win, c_int, *mut c_void)>;
+/// An error handler of a file that gets a word of the program.
+pub type MPIX_File_errhandler_function_x =
+    Option<unsafe extern "C" fn(MPI_File, c_int, *mut c_void)>;
+/// An error handler of a session that gets a word of the program.
+pub type MPIX_Session_errhandler_function_x =
+    Option<unsafe extern "C" fn(MPI_Session, c_int, *mut c_void)>;
 /// Tells how many bytes a predefined datatype takes in a data representation of the program.
 pub type MPI_Datarep_extent_function =
     Option<unsafe extern "C" fn(MPI_Datatype, *mut MPI_Aint, *mut c_void) -> c_int>;
