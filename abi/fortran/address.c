@@ -17,7 +17,7 @@ static atomic_uint cuts;
 
 MPI_Fint margay_distance(MPI_Aint address)
 {
-    MPI_Aint distance = address - (MPI_Aint)mpi_fort_bottom_;
+    MPI_Aint distance = address - (MPI_Aint)BOTTOM;
     MPI_Fint value = (MPI_Fint)distance;
     if (distance == value) return value;
     unsigned place = atomic_fetch_add_explicit(&cuts, 1, memory_order_relaxed) % REMEMBERED;
@@ -37,5 +37,5 @@ const void *margay_bottom(const MPI_Fint *displacements, MPI_Fint n)
 {
     for (MPI_Fint i = 0; i < n; i++)
         if (was_cut(displacements[i])) return (const void *)-1;
-    return mpi_fort_bottom_;
+    return BOTTOM;
 }

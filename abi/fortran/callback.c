@@ -6,7 +6,7 @@ int margay_grequest_query(void *grequest, MPI_Status *status)
 {
     margay_grequest *g = grequest;
     MPI_Fint ierror = MPI_SUCCESS;
-    g->query(&g->extra_state, status, &ierror);
+    g->query(g->extra_state, status, &ierror);
     return ierror;
 }
 
@@ -14,7 +14,7 @@ int margay_grequest_free(void *grequest)
 {
     margay_grequest *g = grequest;
     MPI_Fint ierror = MPI_SUCCESS;
-    g->free(&g->extra_state, &ierror);
+    g->free(g->extra_state, &ierror);
     free(g);
     return ierror;
 }
@@ -23,7 +23,7 @@ int margay_grequest_cancel(void *grequest, int complete)
 {
     margay_grequest *g = grequest;
     MPI_Fint ierror = MPI_SUCCESS, logical = margay_logical(complete);
-    g->cancel(&g->extra_state, &logical, &ierror);
+    g->cancel(g->extra_state, &logical, &ierror);
     return ierror;
 }
 

@@ -12,7 +12,8 @@ typedef struct {
     margay_f_query *query;
     margay_f_free *free;
     margay_f_cancel *cancel;
-    MPI_Aint extra_state;
+    MPI_Aint *extra_state; /* what the functions get: `own`, or the variable of the program */
+    MPI_Aint own;
 } margay_grequest;
 
 int margay_grequest_query(void *grequest, MPI_Status *status);

@@ -16,7 +16,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef MARGAY_FACE
+/* The same functions for programs of another ABI, over that ABI's mpi.h (see abi/faces). */
+#include "marks.h"
+#else
 #include "mpi_fortran.h"
+
+#define FROM_INT(kind, value) PMPI_##kind##_fromint(value)
+#define TO_INT(kind, handle) PMPI_##kind##_toint(handle)
+/* The key in C. */
+#define KEY_FROM_INT(key) (key)
+
+/* Common blocks whose addresses are the marks. */
+extern MPI_Fint mpi_fort_bottom_[], mpi_fort_in_place_[], mpi_fort_buffer_automatic_[], mpi_fort_errcodes_ignore_[],
+    mpi_fort_unweighted_[], mpi_fort_weights_empty_[];
+extern char mpi_fort_argv_null_[], mpi_fort_argvs_null_[];
+
+/* The address of MPI_BOTTOM. */
+#define BOTTOM mpi_fort_bottom_
+#define IS_BOTTOM(address) ((const void *)(address) == mpi_fort_bottom_)
+#define IS_IN_PLACE(address) ((const void *)(address) == mpi_fort_in_place_)
+#define IS_BUFFER_AUTOMATIC(address) ((const void *)(address) == mpi_fort_buffer_automatic_)
+#define IS_STATUS_IGNORE(address) ((const void *)(address) == mpi_fort_status_ignore_)
+#define IS_STATUSES_IGNORE(address) ((const void *)(address) == mpi_fort_statuses_ignore_)
+#define IS_ERRCODES_IGNORE(address) ((const void *)(address) == mpi_fort_errcodes_ignore_)
+#define IS_UNWEIGHTED(address) ((const void *)(address) == mpi_fort_unweighted_)
+#define IS_WEIGHTS_EMPTY(address) ((const void *)(address) == mpi_fort_weights_empty_)
+#define IS_ARGV_NULL(address) ((const void *)(address) == mpi_fort_argv_null_)
+#define IS_ARGVS_NULL(address) ((const void *)(address) == mpi_fort_argvs_null_)
+#define FORTRAN_BUFFER_AUTOMATIC ((void *)mpi_fort_buffer_automatic_)
+#endif
 
 _Static_assert(sizeof(MPI_Fint) == sizeof(int), "INTEGER has the size of int");
 _Static_assert(sizeof(MPI_Aint) == 8 && sizeof(MPI_Count) == 8 && sizeof(MPI_Offset) == 8, "64 bits");
@@ -28,6 +57,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "little-endian");
 
 #ifdef MARGAY_PROFILED
 #define FN(name) pmpi_##name##_
+#define CALL(name) PMPI_##name
+#define CALLX(name) PMPIX_##name
+#elif defined(MARGAY_FACE_PROFILED)
+#define FN(name) mpi_##name##_
 #define CALL(name) PMPI_##name
 #define CALLX(name) PMPIX_##name
 #else
@@ -43,43 +76,33 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "little-endian");
 #define SAME_WITH_POINTER(name, signature)                                                                           \
     void FN(name##_cptr) signature __attribute__((alias(GLUE_TEXT(FN(name)))));
 
-#define FROM_INT(kind, value) PMPI_##kind##_fromint(value)
-#define TO_INT(kind, handle) PMPI_##kind##_toint(handle)
-
-/* Common blocks whose addresses are the marks. */
-extern MPI_Fint mpi_fort_bottom_[], mpi_fort_in_place_[], mpi_fort_buffer_automatic_[], mpi_fort_status_ignore_[],
-    mpi_fort_statuses_ignore_[], mpi_fort_errcodes_ignore_[], mpi_fort_unweighted_[], mpi_fort_weights_empty_[];
-extern char mpi_fort_argv_null_[], mpi_fort_argvs_null_[];
-
 static inline void *margay_buffer(void *address)
 {
-    if (address == mpi_fort_bottom_) return MPI_BOTTOM;
-    if (address == mpi_fort_in_place_) return MPI_IN_PLACE;
-    if (address == mpi_fort_buffer_automatic_) return MPI_BUFFER_AUTOMATIC;
+    if (IS_BOTTOM(address)) return MPI_BOTTOM;
+    if (IS_IN_PLACE(address)) return MPI_IN_PLACE;
+    if (IS_BUFFER_AUTOMATIC(address)) return MPI_BUFFER_AUTOMATIC;
     return address;
 }
 
 static inline int margay_in_place(const void *address)
 {
-    return address == mpi_fort_in_place_;
+    return IS_IN_PLACE(address);
 }
 
 static inline MPI_Status *margay_status(MPI_Status *status)
 {
-    const void *mark = status;
-    return mark == mpi_fort_status_ignore_ ? MPI_STATUS_IGNORE : status;
+    return IS_STATUS_IGNORE(status) ? MPI_STATUS_IGNORE : status;
 }
 
 static inline MPI_Status *margay_statuses(MPI_Status *statuses)
 {
-    const void *mark = statuses;
-    return mark == mpi_fort_statuses_ignore_ ? MPI_STATUSES_IGNORE : statuses;
+    return IS_STATUSES_IGNORE(statuses) ? MPI_STATUSES_IGNORE : statuses;
 }
 
 static inline MPI_Fint *margay_weights(MPI_Fint *weights)
 {
-    if (weights == mpi_fort_unweighted_) return MPI_UNWEIGHTED;
-    if (weights == mpi_fort_weights_empty_) return MPI_WEIGHTS_EMPTY;
+    if (IS_UNWEIGHTED(weights)) return MPI_UNWEIGHTED;
+    if (IS_WEIGHTS_EMPTY(weights)) return MPI_WEIGHTS_EMPTY;
     return weights;
 }
 

@@ -59,8 +59,9 @@ void FN(attr_put)(MPI_Fint *comm, MPI_Fint *keyval, MPI_Fint *value, MPI_Fint *i
 void FN(comm_get_attr)(MPI_Fint *comm, MPI_Fint *keyval, MPI_Aint *value, MPI_Fint *flag, MPI_Fint *ierror)
 {
     void *found = NULL;
-    int is_set = 0, e = CALL(Comm_get_attr)(FROM_INT(Comm, *comm), *keyval, &found, &is_set);
-    if (e == MPI_SUCCESS && is_set) *value = predefined_comm(*keyval, found);
+    int is_set = 0, key = KEY_FROM_INT(*keyval);
+    int e = CALL(Comm_get_attr)(FROM_INT(Comm, *comm), key, &found, &is_set);
+    if (e == MPI_SUCCESS && is_set) *value = predefined_comm(key, found);
     *flag = margay_logical(is_set);
     margay_done(ierror, e);
 }
@@ -69,8 +70,9 @@ SAME_IN_F08(comm_get_attr, (MPI_Fint *comm, MPI_Fint *keyval, MPI_Aint *value, M
 void FN(attr_get)(MPI_Fint *comm, MPI_Fint *keyval, MPI_Fint *value, MPI_Fint *flag, MPI_Fint *ierror)
 {
     void *found = NULL;
-    int is_set = 0, e = CALL(Attr_get)(FROM_INT(Comm, *comm), *keyval, &found, &is_set);
-    if (e == MPI_SUCCESS && is_set) *value = (MPI_Fint)predefined_comm(*keyval, found);
+    int is_set = 0, key = KEY_FROM_INT(*keyval);
+    int e = CALL(Attr_get)(FROM_INT(Comm, *comm), key, &found, &is_set);
+    if (e == MPI_SUCCESS && is_set) *value = (MPI_Fint)predefined_comm(key, found);
     *flag = margay_logical(is_set);
     margay_done(ierror, e);
 }
@@ -136,8 +138,9 @@ static MPI_Aint predefined_win(int key, void *value)
 void FN(win_get_attr)(MPI_Fint *win, MPI_Fint *keyval, MPI_Aint *value, MPI_Fint *flag, MPI_Fint *ierror)
 {
     void *found = NULL;
-    int is_set = 0, e = CALL(Win_get_attr)(FROM_INT(Win, *win), *keyval, &found, &is_set);
-    if (e == MPI_SUCCESS && is_set) *value = predefined_win(*keyval, found);
+    int is_set = 0, key = KEY_FROM_INT(*keyval);
+    int e = CALL(Win_get_attr)(FROM_INT(Win, *win), key, &found, &is_set);
+    if (e == MPI_SUCCESS && is_set) *value = predefined_win(key, found);
     *flag = margay_logical(is_set);
     margay_done(ierror, e);
 }

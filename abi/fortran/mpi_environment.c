@@ -132,7 +132,7 @@ SAME_IN_F08(session_get_nth_pset, (MPI_Fint *session, MPI_Fint *info, MPI_Fint *
  * buffer the address of the mark. */
 static void put(void **buffer_addr, void *address, int e)
 {
-    if (e == MPI_SUCCESS) *buffer_addr = address == MPI_BUFFER_AUTOMATIC ? mpi_fort_buffer_automatic_ : address;
+    if (e == MPI_SUCCESS) *buffer_addr = address == MPI_BUFFER_AUTOMATIC ? FORTRAN_BUFFER_AUTOMATIC : address;
 }
 
 void FN(buffer_detach)(void *buffer_addr, MPI_Fint *size, MPI_Fint *ierror)

@@ -3,7 +3,7 @@
 
 static MPI_Fint *errcodes(MPI_Fint *codes)
 {
-    return codes == mpi_fort_errcodes_ignore_ ? MPI_ERRCODES_IGNORE : codes;
+    return IS_ERRCODES_IGNORE(codes) ? MPI_ERRCODES_IGNORE : codes;
 }
 
 /* A null-terminated list of C strings: the texts from `texts` on, `stride` bytes apart, up to the first blank one. */
@@ -31,7 +31,7 @@ void FN(comm_spawn)(char *command, char *argv, MPI_Fint *maxprocs, MPI_Fint *inf
                     MPI_Fint *intercomm, MPI_Fint *codes, MPI_Fint *ierror, size_t command_len, size_t argv_len)
 {
     char *c_command = margay_text(command, command_len, 1);
-    char **c_argv = argv == mpi_fort_argv_null_ ? MPI_ARGV_NULL : list(argv, argv_len, argv_len);
+    char **c_argv = IS_ARGV_NULL(argv) ? MPI_ARGV_NULL : list(argv, argv_len, argv_len);
     MPI_Comm c = MPI_COMM_NULL;
     int e = CALL(Comm_spawn)(c_command, c_argv, *maxprocs, FROM_INT(Info, *info), *root, FROM_INT(Comm, *comm), &c,
                              errcodes(codes));
@@ -55,7 +55,7 @@ void FN(comm_spawn_multiple)(MPI_Fint *count, char *commands, char *argvs, MPI_F
     int n = rank == *root ? *count : 0;
     size_t rows = n > 0 ? (size_t)n : 0;
     char **c_commands = margay_allocate(rows, sizeof *c_commands);
-    char ***c_argvs = argvs == mpi_fort_argvs_null_ ? MPI_ARGVS_NULL : margay_allocate(rows, sizeof *c_argvs);
+    char ***c_argvs = IS_ARGVS_NULL(argvs) ? MPI_ARGVS_NULL : margay_allocate(rows, sizeof *c_argvs);
     for (size_t i = 0; i < rows; i++) {
         c_commands[i] = margay_text(commands + i * command_len, command_len, 1);
         if (c_argvs) c_argvs[i] = list(argvs + i * argv_len, argv_len, rows * argv_len);

@@ -4,7 +4,7 @@
 /* The ignored status cannot be converted, as the standard says. */
 static int copy(const void *from, void *to)
 {
-    if (from == mpi_fort_status_ignore_ || from == mpi_fort_statuses_ignore_) return MPI_ERR_ARG;
+    if (IS_STATUS_IGNORE(from) || IS_STATUSES_IGNORE(from)) return MPI_ERR_ARG;
     memcpy(to, from, sizeof(MPI_Status));
     return MPI_SUCCESS;
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod jobs;
+pub mod python;
 pub mod voices;
 
 use std::os::unix::fs::MetadataExt;

@@ -8,11 +8,13 @@ use std::path::Path;
 
 mod command;
 pub mod debug_info;
+pub mod faces;
 pub mod fortran;
 pub mod glibc;
 pub mod header;
 mod layout;
 pub mod library;
+mod prototype;
 mod put;
 pub mod recording;
 pub mod reproduce;

@@ -14,7 +14,7 @@ use crate::layout::{FILES, LINKS, installed};
 use crate::put::{copy, copy_folder, put, relink};
 use crate::tools::{self, Tools};
 use crate::verify::{self, Machine};
-use crate::{debug_info, fortran, header, library, tidy, workspace};
+use crate::{debug_info, faces, fortran, header, library, tidy, workspace};
 
 /// Returns the stage tree's folder: `MARGAY_STAGE`, else `stage/` in the workspace.
 pub fn folder() -> PathBuf {
@@ -134,6 +134,9 @@ pub fn build(to: &Path) -> Result<()> {
         relink("margay", &to.join("bin").join(name))?;
     }
     libraries(&tools, &built.join("libraries"), to)?;
+    for face in &faces::FACES {
+        other_abi(&tools, face, &built.join("faces").join(face.name), to)?;
+    }
     openmp(&tools, &built, to)?;
     pages(&built.join("margay"), to)?;
     fortran_library(&tools, to)?;
@@ -151,7 +154,14 @@ fn libraries(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
         put(code.as_bytes(), &file, 0o644)?;
         let mut cc = Command::new(tools.cc());
         cc.args([
-            "-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror",
+            "-std=c11",
+            "-D_GNU_SOURCE",
+            "-O2",
+            "-fPIC",
+            "-shared",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
         ])
         .args(["-D_GNU_SOURCE", "-Wno-strict-prototypes", "-Wl,-z,defs"])
         .arg(format!("-Wl,-soname,lib{name}.so.1"))
@@ -187,6 +197,54 @@ fn libraries(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
         debug_info::split(&made, to, &format!("lib/lib{name}.so.1"))?;
     }
     Ok(())
+}
+
+/// Compiles the library of another MPI implementation's ABI, in a folder of its own, so that only programs that were linked with
+/// that implementation find it.
+fn other_abi(tools: &Tools, face: &faces::Face, folder: &Path, to: &Path) -> Result<()> {
+    let by_hand = workspace().join("abi/faces");
+    for (name, text) in faces::print(workspace(), face).map_err(|error| anyhow::anyhow!(error))? {
+        put(text.as_bytes(), &folder.join(name), 0o644)?;
+    }
+    let made = folder.join(face.library);
+    let own = by_hand.join(face.name);
+    let mut cc = Command::new(tools.cc());
+    cc.args([
+        "-std=c11",
+        "-D_GNU_SOURCE",
+        "-O2",
+        "-fPIC",
+        "-fno-plt",
+        "-shared",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+    ])
+    // Most functions have counterparts with other types of the same size; C's own functions are not affected.
+    .args(["-fno-strict-aliasing", "-Wno-cast-function-type"])
+    .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,--enable-new-dtags"])
+    .args(["-Wl,-rpath,$ORIGIN/..", "-Wl,--gc-sections"])
+    .arg(format!("-Wl,-soname,{}", face.library));
+    for include in [folder, own.as_path(), by_hand.as_path()] {
+        cc.arg("-I").arg(include);
+    }
+    if own.join("cxx.c").exists() {
+        cc.arg(own.join("cxx.c"));
+    }
+    cc.arg(folder.join("functions.c"))
+        .arg(by_hand.join("by_hand.c"))
+        .arg(by_hand.join("statuses.c"))
+        .arg(own.join("extra.c"))
+        .arg(own.join("integers.c"))
+        .arg("-L")
+        .arg(to.join("lib"))
+        .args(["-lmpi_abi", "-Wl,--as-needed", "-ldl", "-o"])
+        .arg(&made);
+    output(&mut cc)?;
+    let library = format!("lib/faces/{}", face.library);
+    debug_info::split(&made, to, &library)?;
+    faces::build::other_names(tools, folder, to, face.library, face.aliases)?;
+    faces::build::fortran(tools, face, folder, to)
 }
 
 /// The library's other names: as LLVM's is called by Debian and by LLVM, and Intel's. The loader takes files that are the same

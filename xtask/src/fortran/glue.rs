@@ -9,14 +9,26 @@ const HEAD: &str = "/* Printed by `cargo xtask fortran` from the definitions of 
 #include \"glue.h\"
 ";
 
+/// Whose programs call the functions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Callers {
+    /// Those of the standard ABI, with Margay's modules.
+    Standard,
+    /// MPICH's: `mpi_f08` passes the descriptors of gfortran, and large counts have names that end with `large`.
+    Mpich,
+    /// Open MPI's: `mpi_f08` passes addresses and has no large counts.
+    OpenMpi,
+}
+
 /// Returns all functions but those that are written by hand.
-pub fn print(routines: &[Routine]) -> String {
+pub fn print(routines: &[Routine], callers: Callers) -> String {
     let mut text = HEAD.to_string();
     for routine in routines {
         if table::is_by_hand(&routine.name) {
             continue;
         }
-        if routine.is_classic() {
+        let forms = forms(routine, callers);
+        if forms.contains(&Form::Classic) {
             text += &function(routine, Form::Classic);
             if routine.puts_address() {
                 writeln!(
@@ -27,20 +39,20 @@ pub fn print(routines: &[Routine]) -> String {
                 )
                 .expect("a string grows");
             }
-            if routine.is_modern() && !routine.has_buffer() {
-                writeln!(
-                    text,
-                    "SAME_IN_F08({}, {})",
-                    routine.lower,
-                    signature(routine, Form::Classic)
-                )
-                .expect("a string grows");
-            }
         }
-        if routine.is_modern() && routine.has_buffer() {
-            text += &function(routine, Form::Descriptors);
-        } else if routine.is_modern() && routine.large {
-            text += &function(routine, Form::Large);
+        if forms.contains(&Form::Same) {
+            writeln!(
+                text,
+                "SAME_IN_F08({}, {})",
+                routine.lower,
+                signature(routine, Form::Classic)
+            )
+            .expect("a string grows");
+        }
+        for form in forms {
+            if ![Form::Classic, Form::Same].contains(&form) {
+                text += &function(routine, form);
+            }
         }
     }
     text
@@ -51,10 +63,92 @@ pub fn print(routines: &[Routine]) -> String {
 enum Form {
     /// `mpi_send_`: buffers by their addresses, the lengths of texts behind all parameters.
     Classic,
+    /// `mpi_type_size_f08_`: another name of the first.
+    Same,
     /// `mpi_send_f08ts_`: buffers and texts by descriptors.
     Descriptors,
     /// `mpi_type_size_c_f08_`: like the first.
     Large,
+    /// `mpi_send_f08ts_` of MPICH: buffers by gfortran's own descriptors, texts like the first.
+    Gfortran,
+    /// `mpi_type_size_f08_large_` of MPICH: like the first.
+    GfortranLarge,
+}
+
+impl Form {
+    /// Whether buffers have descriptors.
+    fn describes(self) -> bool {
+        matches!(self, Form::Descriptors | Form::Gfortran)
+    }
+
+    /// The symbol without its first `mpi_` and its last underscore.
+    fn name(self, routine: &Routine) -> String {
+        let lower = &routine.lower;
+        let (base, large) = match lower.strip_suffix("_c") {
+            Some(base) if routine.large => (base, "_large"),
+            _ => (lower.as_str(), ""),
+        };
+        match self {
+            Form::Classic => lower.clone(),
+            Form::Same | Form::Large => format!("{lower}_f08"),
+            Form::Descriptors => format!("{lower}_f08ts"),
+            Form::Gfortran => format!("{base}_f08ts{large}"),
+            Form::GfortranLarge => format!("{base}_f08{large}"),
+        }
+    }
+}
+
+fn forms(routine: &Routine, callers: Callers) -> Vec<Form> {
+    let mut forms = Vec::new();
+    let by_address = !routine.has_buffer() || callers == Callers::OpenMpi;
+    if routine.is_classic() {
+        forms.push(Form::Classic);
+        if routine.is_modern() && by_address {
+            forms.push(Form::Same);
+        }
+    }
+    match callers {
+        _ if !routine.is_modern() => {}
+        Callers::OpenMpi => {}
+        Callers::Standard if routine.has_buffer() => forms.push(Form::Descriptors),
+        Callers::Standard if routine.large => forms.push(Form::Large),
+        Callers::Mpich if routine.has_buffer() => forms.push(Form::Gfortran),
+        Callers::Mpich if routine.large => forms.push(Form::GfortranLarge),
+        _ => {}
+    }
+    forms
+}
+
+/// Returns further names of the symbols as a linker script: one body serves `MPI_x` and `PMPI_x`, and some compilers append
+/// two underscores to names that have one.
+pub fn names(routines: &[Routine], callers: Callers) -> String {
+    let mut text = String::from("/* Printed by `cargo xtask stage`. */\n");
+    let mut same = |name: &str, of: &str| {
+        writeln!(text, "{name} = {of};").expect("a string grows");
+    };
+    for routine in routines {
+        let by_hand = table::is_by_hand(&routine.name);
+        for form in forms(routine, callers) {
+            let mut name = format!("mpi_{}_", form.name(routine));
+            if by_hand && routine.large && callers == Callers::Mpich {
+                let large = format!("mpi_{}_f08_", routine.lower);
+                name = format!("mpi_{}_", Form::GfortranLarge.name(routine));
+                same(&name, &large);
+            }
+            // MPICH has names of its own for the PMPI procedures of mpi_f08.
+            let profiled = if callers == Callers::Mpich && form != Form::Classic {
+                name.replacen("mpi_", "pmpir_", 1)
+            } else {
+                format!("p{name}")
+            };
+            same(&profiled, &name);
+            if form == Form::Classic {
+                same(&format!("{name}_"), &name);
+                same(&format!("p{name}_"), &name);
+            }
+        }
+    }
+    text
 }
 
 fn signature(routine: &Routine, form: Form) -> String {
@@ -78,6 +172,7 @@ fn declare(p: &Parameter, form: Form) -> String {
     let name = &p.name;
     match &p.kind {
         Kind::Buffer(_) if form == Form::Descriptors => format!("CFI_cdesc_t *{name}"),
+        Kind::Buffer(_) if form == Form::Gfortran => format!("const gfortran_array *g_{name}"),
         Kind::Text | Kind::TextOut(_) if form == Form::Descriptors => {
             format!("CFI_cdesc_t *{name}")
         }
@@ -107,11 +202,6 @@ fn integer(width: Width) -> &'static str {
 }
 
 fn function(routine: &Routine, form: Form) -> String {
-    let suffix = match form {
-        Form::Classic => "",
-        Form::Descriptors => "_f08ts",
-        Form::Large => "_f08",
-    };
     let mut before = String::new();
     let mut after = String::new();
     let mut arguments: Vec<String> = Vec::new();
@@ -121,12 +211,15 @@ fn function(routine: &Routine, form: Form) -> String {
         arguments.push(argument);
         before += &pre;
         after += &post;
-        if form == Form::Descriptors && p.kind == Kind::Buffer(Passing::Scratch) {
+        if form == Form::Gfortran && matches!(p.kind, Kind::Buffer(_)) {
+            before = format!("    DESCRIPTOR({})\n{before}", p.name);
+        }
+        if form.describes() && p.kind == Kind::Buffer(Passing::Scratch) {
             copies.push(p.name.as_str());
         }
     }
     // A count and a datatype that describe a section are those of its datatype.
-    if form == Form::Descriptors {
+    if form.describes() {
         for p in &routine.parameters {
             if let Kind::Buffer(Passing::Typed(count, datatype)) = p.kind {
                 let narrow = routine.parameters[count].kind == Kind::Integer(Width::Int, false);
@@ -139,9 +232,9 @@ fn function(routine: &Routine, form: Form) -> String {
     after += &end_of_copies(routine, &copies);
     let call = routine.name.trim_start_matches("MPI_");
     format!(
-        "\nvoid FN({}{suffix}){}\n{{\n    int e = MPI_SUCCESS;\n{before}    if (e == MPI_SUCCESS) e = CALL({call})({});\n{after}    \
+        "\nvoid FN({}){}\n{{\n    int e = MPI_SUCCESS;\n{before}    if (e == MPI_SUCCESS) e = CALL({call})({});\n{after}    \
          margay_done(ierror, e);\n}}\n",
-        routine.lower,
+        form.name(routine),
         signature(routine, form),
         arguments.join(", ")
     )
@@ -185,7 +278,7 @@ fn convert(routine: &Routine, p: &Parameter, form: Form) -> (String, String, Str
         }
     };
     match &p.kind {
-        Kind::Buffer(passing) if form == Form::Descriptors => section(routine, p, *passing),
+        Kind::Buffer(passing) if form.describes() => section(routine, p, *passing),
         Kind::Buffer(_) => plain(format!("margay_buffer({name})")),
         Kind::Integer(_, false) => plain(format!("*{name}")),
         Kind::Address
@@ -225,7 +318,7 @@ fn convert(routine: &Routine, p: &Parameter, form: Form) -> (String, String, Str
         ),
         Kind::Handles(handle, length) => {
             let length = match form {
-                Form::Descriptors => length.replace("(sendbuf)", "(sendbuf->base_addr)"),
+                form if form.describes() => length.replace("(sendbuf)", "(sendbuf->base_addr)"),
                 _ => (*length).to_string(),
             };
             let put = if p.intent == Intent::In {

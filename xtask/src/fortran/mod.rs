@@ -12,6 +12,7 @@ mod types;
 use std::path::Path;
 
 use crate::header;
+pub use glue::Callers;
 use model::Routine;
 
 /// Returns the generated files: name and text.
@@ -19,12 +20,9 @@ use model::Routine;
 /// # Errors
 /// When a source cannot be read, or a function has a parameter that the tables do not know.
 pub fn print(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
-    let routines = header::functions(&root.join("abi/mpi/src"))?
-        .iter()
-        .filter(|f| !table::is_c_only(&f.name) && !header::is_extension(&f.name))
-        .map(|f| Routine::of(&f.name, &f.result, &f.parameters))
-        .collect::<Result<Vec<_>, String>>()?;
-    let values = header::constant_list(root)?;
+    let routines = routines(root, |_| true)?;
+    let mut values = header::constant_list(root)?;
+    values.retain(|constant| !header::is_extension(&constant.name));
     Ok(vec![
         ("mpif.h", constants::mpif(&values)),
         ("mpi_sizeofs.F90", types::sizeofs()),
@@ -37,6 +35,30 @@ pub fn print(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
         ("mpi_pinterfaces.f90", interface::mpi(&routines, "P")),
         ("mpi_f08_interfaces.f90", interface::f08(&routines, "")),
         ("mpi_f08_pinterfaces.f90", interface::f08(&routines, "P")),
-        ("mpi_functions.c", glue::print(&routines)),
+        ("mpi_functions.c", glue::print(&routines, Callers::Standard)),
     ])
+}
+
+/// Returns the C functions for Fortran programs of another ABI: names and texts. `has`: whether the ABI has the function.
+///
+/// # Errors
+/// As [`print`].
+pub fn of_other_abi(
+    root: &Path,
+    callers: Callers,
+    has: impl Fn(&str) -> bool,
+) -> Result<[(&'static str, String); 2], String> {
+    let routines = routines(root, has)?;
+    Ok([
+        ("fortran_functions.c", glue::print(&routines, callers)),
+        ("fortran_names.ld", glue::names(&routines, callers)),
+    ])
+}
+
+fn routines(root: &Path, has: impl Fn(&str) -> bool) -> Result<Vec<Routine>, String> {
+    header::functions(&root.join("abi/mpi/src"))?
+        .iter()
+        .filter(|f| !table::is_c_only(&f.name) && !header::is_extension(&f.name) && has(&f.name))
+        .map(|f| Routine::of(&f.name, &f.result, &f.parameters))
+        .collect()
 }

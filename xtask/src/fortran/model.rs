@@ -1,6 +1,7 @@
 //! A function of the ABI as Fortran sees it: the C prototype, read again, with what the tables add.
 
 use super::table::{self, Intent, Passing};
+use crate::prototype::Raw;
 
 /// A function with its parameters; `MPI_Pcontrol` and the like have lost what Fortran does not pass.
 pub struct Routine {
@@ -131,49 +132,6 @@ impl Routine {
     /// Whether `mpi_f08` has it: all but what MPI 1 had and MPI 2 replaced.
     pub fn is_modern(&self) -> bool {
         !table::CLASSIC_ONLY.contains(&self.name.as_str())
-    }
-}
-
-/// A C parameter in pieces.
-struct Raw {
-    constant: bool,
-    base: String,
-    stars: usize,
-    array: bool,
-    triples: bool,
-    name: String,
-}
-
-impl Raw {
-    /// `None` for an ellipsis.
-    fn of(text: &str) -> Result<Option<Raw>, String> {
-        if text == "..." {
-            return Ok(None);
-        }
-        let constant = text.starts_with("const ");
-        let rest = text.trim_start_matches("const ");
-        let split = rest
-            .find([' ', '*'])
-            .ok_or_else(|| format!("`{text}` has no name"))?;
-        let (base, declarator) = rest.split_at(split);
-        let stars = declarator.matches('*').count();
-        let name: String = declarator
-            .chars()
-            .filter(|c| c.is_alphanumeric() || *c == '_')
-            .collect();
-        let triples = declarator.ends_with("[][3]");
-        Ok(Some(Raw {
-            constant,
-            base: base.to_string(),
-            stars,
-            array: declarator.contains("[]"),
-            triples,
-            name: name
-                .strip_suffix('3')
-                .filter(|_| triples)
-                .unwrap_or(&name)
-                .to_string(),
-        }))
     }
 }
 
