@@ -5,19 +5,16 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
+use margay_tests::python::{self, fetch, pip};
 use margay_tests::{command, run, stage, succeed};
 
 const VERSION: &str = "4.1.2";
 
 /// A folder with an environment of Python in which mpi4py is installed, and its sources.
 fn built() -> PathBuf {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = tests.join("../target/mpi4py");
-    fs::create_dir_all(&folder).expect("a folder in target");
-    let folder = folder.canonicalize().expect("it was made just now");
+    let folder = python::folder("mpi4py");
     let header = fs::read_to_string(stage().join("include/mpi.h")).expect("the stage has mpi.h");
     let mark = format!("{VERSION}\n{}\n{header}", stage().display());
     let file = folder.join("built-for");
@@ -25,14 +22,8 @@ fn built() -> PathBuf {
         return folder;
     }
     let _ = fs::remove_file(&file);
-    let python = folder.join("venv/bin/python");
-    if !python.exists() {
-        succeed(
-            command("python3", 120)
-                .args(["-m", "venv"])
-                .arg(folder.join("venv")),
-        );
-    }
+    let venv = folder.join("venv");
+    python::empty(&venv);
     let sources = folder.join(format!("mpi4py-{VERSION}.tar.gz"));
     if !sources.exists() {
         let name = format!("mpi4py=={VERSION}");
@@ -46,8 +37,8 @@ fn built() -> PathBuf {
             "-d",
             ".",
         ];
-        index(pip(&python, 300).args(["install", "cython", "setuptools", "wheel", "numpy"]));
-        index(pip(&python, 300).args(what).current_dir(&folder));
+        fetch(pip(&venv, 300).args(["install", "cython", "setuptools", "wheel", "numpy"]));
+        fetch(pip(&venv, 300).args(what).current_dir(&folder));
     }
     succeed(
         command("tar", 60)
@@ -56,7 +47,7 @@ fn built() -> PathBuf {
             .current_dir(&folder),
     );
     succeed(
-        pip(&python, 1200)
+        pip(&venv, 1200)
             .args([
                 "install",
                 "--force-reinstall",
@@ -69,22 +60,6 @@ fn built() -> PathBuf {
     );
     fs::write(&file, mark).expect("a file in target");
     folder
-}
-
-fn pip(python: &Path, limit_s: u32) -> Command {
-    let mut pip = command(python, limit_s);
-    pip.args(["-m", "pip", "--disable-pip-version-check"]);
-    pip
-}
-
-/// Runs what needs the package index.
-fn index(command: &mut Command) {
-    let output = run(command);
-    assert!(
-        output.status.success(),
-        "mpi4py cannot be fetched; this test needs the Python package index once, later what is in target/mpi4py serves\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
 }
 
 #[test]

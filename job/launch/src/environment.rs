@@ -7,6 +7,7 @@ pub use margay_sys_shm::segment::ENV_SIZE;
 use margay_sys_shm::segment::{ENV_LAUNCHER, ENV_PARENT, ENV_RANK, ENV_SEGMENT, ENV_SPAWN};
 
 use crate::frameworks::{self, Devices};
+use crate::other_abi::Libraries;
 use crate::plan::Inherit;
 
 /// glibc's tunables; its malloc can ask for huge pages, which messages of a megabyte and more gain
@@ -21,6 +22,8 @@ pub struct Common<'a> {
     pub inherit: &'a Inherit,
     /// What the user set in addition.
     pub set: &'a [(OsString, OsString)],
+    /// What leads the program to our libraries under other implementations' names.
+    pub libraries: &'a Libraries,
     /// The descriptor of the segment.
     pub segment_fd: i32,
     /// The ranks of the job.
@@ -43,6 +46,9 @@ pub fn common(base: impl Iterator<Item = (OsString, OsString)>, job: &Common<'_>
         .collect();
     for (name, value) in job.set {
         put(&mut variables, name, value.clone());
+    }
+    for (name, value) in job.libraries.variables(&variables) {
+        put(&mut variables, &name, value);
     }
     variables.retain(|(name, _)| {
         name != ENV_RANK && name != ENV_SPAWN && name != ENV_PARENT && !job.devices.sets(name)
@@ -130,8 +136,8 @@ mod tests {
             list.iter().map(|(n, v)| (n.into(), v.into())).collect()
         };
         let set = own(set);
-        let devices = Devices::default();
-        let job = job(&Inherit::All, &set, true, &devices);
+        let (devices, libraries) = (Devices::default(), Libraries::default());
+        let job = job(&Inherit::All, &set, true, (&devices, &libraries));
         let all = common(own(base).into_iter(), &job).into_iter();
         let sizes = frameworks::sizes(4);
         all.map(|c| c.into_string().unwrap())
@@ -147,11 +153,12 @@ mod tests {
         inherit: &'a Inherit,
         set: &'a [(OsString, OsString)],
         huge_pages: bool,
-        devices: &'a Devices,
+        (devices, libraries): (&'a Devices, &'a Libraries),
     ) -> Common<'a> {
         Common {
             inherit,
             set,
+            libraries,
             segment_fd: 100,
             ranks: 4,
             huge_pages,
@@ -178,7 +185,15 @@ mod tests {
     #[test]
     fn ranks_without_a_core_of_their_own_get_small_pages() {
         let none = std::iter::empty();
-        let got = common(none, &job(&Inherit::All, &[], false, &Devices::default()));
+        let got = common(
+            none,
+            &job(
+                &Inherit::All,
+                &[],
+                false,
+                (&Devices::default(), &Libraries::default()),
+            ),
+        );
         assert!(got.iter().all(|v| !v.as_bytes().starts_with(b"GLIBC")));
     }
 
@@ -236,7 +251,16 @@ mod tests {
                 .into_iter()
         };
         let passed = |inherit: Inherit| {
-            let all = common(base(), &job(&inherit, &[], false, &Devices::default())).into_iter();
+            let all = common(
+                base(),
+                &job(
+                    &inherit,
+                    &[],
+                    false,
+                    (&Devices::default(), &Libraries::default()),
+                ),
+            )
+            .into_iter();
             let all = all.map(|v| v.into_string().unwrap());
             all.take_while(|v| !v.starts_with("MARGAY"))
                 .collect::<Vec<_>>()

@@ -26,6 +26,7 @@ pub mod guard;
 pub mod input;
 pub mod machine;
 pub mod ordered;
+pub mod other_abi;
 pub mod output;
 pub mod plan;
 pub mod program;

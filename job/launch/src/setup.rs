@@ -29,6 +29,7 @@ use crate::frameworks::{self, Devices};
 use crate::guard::{self, Guard, Plan, ProgramStart, RankStart};
 use crate::input::{self, Pump};
 use crate::ordered::Ordered;
+use crate::other_abi::Libraries;
 use crate::output::{Labels, Merger, StreamId};
 use crate::plan::{Job, LaunchError, Output, Program, StdinTo};
 use crate::program;
@@ -280,6 +281,13 @@ pub(crate) fn find_program(program: &Program) -> Result<std::path::PathBuf, Laun
     )
 }
 
+/// The folders in which a program's libraries are searched for.
+fn search_path<'a>(base: &'a [(OsString, OsString)], program: &'a Program) -> Option<&'a OsStr> {
+    let mut all = base.iter().chain(&program.environment).rev();
+    let found = all.find(|(name, _)| name == "LD_LIBRARY_PATH");
+    found.map(|(_, value)| value.as_os_str())
+}
+
 fn programs(
     job: &Job,
     segment_fd: &OwnedFd,
@@ -316,6 +324,7 @@ fn programs(
                 Some(d) => Some(text(d.as_os_str())?),
                 None => None,
             };
+            let libraries = Libraries::of(&path, search_path(&base, program))?;
             Ok(ProgramStart {
                 path: text(path.as_os_str())?,
                 arguments: StringArray::new(arguments),
@@ -324,6 +333,7 @@ fn programs(
                     &environment::Common {
                         inherit: &program.inherit,
                         set: &program.environment,
+                        libraries: &libraries,
                         segment_fd: segment_fd.as_raw_fd(),
                         ranks,
                         huge_pages: ranks as usize <= cpu::usable_cores(),
