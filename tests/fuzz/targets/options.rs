@@ -66,7 +66,12 @@ fuzz_target!(|data: &[u8]| {
     // The system passes no word with a zero byte, and the name of a file to read is not the fuzzer's to choose.
     let is_possible = |word: &OsString| {
         let text = word.to_string_lossy();
-        !text.contains('\0') && !["file", "app", "machine", "rf"].iter().any(|name| text.contains(name)) && text != "-f" && !text.starts_with("-f")
+        !text.contains('\0')
+            && !["file", "app", "machine", "rf"]
+                .iter()
+                .any(|name| text.contains(name))
+            && text != "-f"
+            && !text.starts_with("-f")
     };
     if words.iter().all(is_possible) {
         mpiexec(words.clone());
