@@ -25,3 +25,17 @@ ATTRIBUTES(COMM_, MPI_Comm)
 ATTRIBUTES(TYPE_, MPI_Datatype)
 ATTRIBUTES(WIN_, MPI_Win)
 ATTRIBUTES(, MPI_Comm)
+
+/* Copies of objects in a program that is not position-independent lie elsewhere than the others. */
+__attribute__((constructor)) static void find_objects(void)
+{
+    uintptr_t first = UINTPTR_MAX, last = 0;
+    for (size_t i = 0; i < OBJECTS + OLDER; i++) {
+        uintptr_t place = (uintptr_t)(i < OBJECTS ? margay_face_objects[i] : margay_face_older[i - OBJECTS]);
+        if (!place) continue;
+        if (place < first) first = place;
+        if (place > last) last = place;
+    }
+    margay_face_first = first;
+    margay_face_span = last - first;
+}

@@ -199,7 +199,7 @@ static inline abi_handle to_{lower}(MPI_{handle} handle)
 {{
     intptr_t value = (intptr_t)handle;
     if (value < 0) return (abi_handle)(value & 0x7fffffff);
-    if (unlikely(!value)) return NO_HANDLE;
+    if (unlikely((uintptr_t)value - margay_face_first > margay_face_span)) return NO_HANDLE;
     return (abi_handle)((const struct margay_object *)value)->handle;
 }}
 
@@ -215,7 +215,7 @@ static inline MPI_{handle} from_{lower}(abi_handle handle)
 
 fn names_by_address(constants: &[Constant], values: &Values, integers: &Values) -> String {
     let mut objects = BTreeMap::new();
-    let mut older = String::new();
+    let mut older = Vec::new();
     let mut in_fortran = BTreeMap::new();
     for constant in constants.iter().filter(|c| handle_of(c).is_some()) {
         let Some(n) = standard(constant) else {
@@ -229,21 +229,18 @@ fn names_by_address(constants: &[Constant], values: &Values, integers: &Values) 
                     objects.insert(n, symbol);
                     in_fortran.insert(n, integer);
                 }
-                Value::Symbol(symbol) => {
-                    writeln!(
-                        older,
-                        "const struct margay_object {symbol} = {{{n}, {integer}}};"
-                    )
-                    .expect("a string grows");
-                }
+                Value::Symbol(symbol) => older.push((n, symbol)),
                 Value::Number(_) => {}
             }
         }
     }
     let mut text = format!(
-        "\n#define OBJECTS {PREDEFINED}\n__attribute__((visibility(\"hidden\"))) extern const void *const margay_face_objects[OBJECTS];\n#ifdef MARGAY_FACE_DATA\n"
+        "\n#define OBJECTS {PREDEFINED}\n#define OLDER {}\n__attribute__((visibility(\"hidden\"))) extern const void *const margay_face_objects[OBJECTS], *const margay_face_older[OLDER];\n\
+         /* Where the objects lie: programs may pass anything where an argument does not count. */\n\
+         __attribute__((visibility(\"hidden\"))) extern uintptr_t margay_face_first, margay_face_span;\n#ifdef MARGAY_FACE_DATA\n",
+        older.len()
     );
-    for (n, symbol) in &objects {
+    for (n, symbol) in objects.iter().chain(older.iter().map(|(n, s)| (n, s))) {
         let integer = in_fortran.get(n).unwrap_or(&-1);
         writeln!(
             text,
@@ -251,7 +248,11 @@ fn names_by_address(constants: &[Constant], values: &Values, integers: &Values) 
         )
         .expect("a string grows");
     }
-    text += &older;
+    text += "const void *const margay_face_older[OLDER] = {\n";
+    for (_, symbol) in &older {
+        writeln!(text, "    &{symbol},").expect("a string grows");
+    }
+    text += "};\nuintptr_t margay_face_first, margay_face_span;\n";
     text += "const void *const margay_face_objects[OBJECTS] = {\n";
     for (n, symbol) in &objects {
         writeln!(text, "    [{}] = &{symbol},", n % PREDEFINED).expect("a string grows");
