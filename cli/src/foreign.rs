@@ -1,6 +1,6 @@
 //! Options of Open MPI's, MPICH's, Intel's and PALS' launchers: each becomes options of Margay's, or is refused with what to do instead.
 //!
-//! The parser of Margay's own options never sees them. [`table`] says what each is.
+//! The parser of Margay's own options never sees them. The module `table` says what each is.
 
 mod table;
 mod translate;

@@ -68,7 +68,7 @@ pub struct Reduction {
 /// The operation of a reduction.
 #[derive(Clone)]
 pub enum Operator {
-    /// A predefined operation on a predefined type; [`reduce::is_valid`] holds for the two.
+    /// A predefined operation on a predefined type; [`margay_core_reduce::is_valid`] holds for the two.
     Builtin(Op, Basic),
     /// An operation of the user's.
     User(Arc<dyn UserOp>),

@@ -42,7 +42,7 @@ pub fn print(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
 /// Returns the C functions for Fortran programs of another ABI: names and texts. `has`: whether the ABI has the function.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn of_other_abi(
     root: &Path,
     callers: Callers,
