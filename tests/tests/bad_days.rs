@@ -189,7 +189,14 @@ fn limits_suffice_or_are_named_in_one_line() {
     whole(&limited("-n 64"));
     whole(&limited("-v 4000000"));
     whole(&limited("-s 256"));
-    for (limit, remedy) in [("-n 12", "ulimit -n"), ("-v 300000", "ulimit -v")] {
+    // The job's memory, sparse but a file, shrinks to it.
+    whole(&limited("-f 2000000"));
+    whole(&limited("-f 400000"));
+    for (limit, remedy) in [
+        ("-n 12", "ulimit -n"),
+        ("-v 300000", "ulimit -v"),
+        ("-f 100", "ulimit -f"),
+    ] {
         let output = run(&mut limited(limit).command(60));
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success());

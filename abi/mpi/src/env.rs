@@ -178,7 +178,7 @@ mpi! {
         let Ok(bytes) = usize::try_from(size) else {
             fail!(MPI_ERR_ARG, "size is {size}; it must not be negative");
         };
-        baseptr.put_pointer("baseptr", mpi.alloc(bytes.max(1)))
+        baseptr.put_pointer("baseptr", mpi.alloc(bytes.max(1))?)
     }
 
     /// Frees memory of `MPI_Alloc_mem`.

@@ -236,7 +236,16 @@ impl Merger {
             self.dangling = true;
         }
         self.end_dangling();
-        self.pending.extend_from_slice(text.as_bytes());
+        // Words of a rank in it, such as the name of its call, must not steer the terminal.
+        for c in text.chars() {
+            match c {
+                '\n' | '\t' => self.pending.push(c as u8),
+                c if c.is_control() => self.pending.extend(c.escape_default().map(|c| c as u8)),
+                c => self
+                    .pending
+                    .extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
         if !text.ends_with('\n') {
             self.pending.push(b'\n');
         }
@@ -548,6 +557,18 @@ mod tests {
         m.push(b, b"x\n", now + IDLE);
         m.message("mpiexec: over", now + IDLE);
         assert_eq!(take(&mut m), "part\nmpiexec: over\nx\n");
+    }
+
+    #[test]
+    fn messages_do_not_steer_the_terminal_and_what_ranks_write_is_theirs() {
+        let (mut m, a, _, now) = two(false);
+        m.message("rank 0: \u{1b}[31min \u{7}MPI_R\u{9b}ecv → 1\n\tmore", now);
+        assert_eq!(
+            take(&mut m),
+            "rank 0: \\u{1b}[31min \\u{7}MPI_R\\u{9b}ecv → 1\n\tmore\n"
+        );
+        m.push(a, b"\x1b[31mred\n", now);
+        assert_eq!(take(&mut m), "\x1b[31mred\n");
     }
 
     /// Every line of every rank comes out whole and in the rank's order, whatever the cuts are.

@@ -2,8 +2,9 @@
 //!
 //! It leaves the family of the process that ran it: its first process ends at once, so that the
 //! program has no child that it does not know of; the launcher of that program's job adopts it. It
-//! keeps a connection to the program until its job has ended and reports over it why no process
-//! could be started. Its ranks learn the port at which the program waits for them.
+//! keeps a connection to the program, which is its standard input at first, until its job has ended
+//! and reports over it why no process could be started. Its ranks learn the port at which the
+//! program waits for them.
 
 use std::io;
 
@@ -23,16 +24,12 @@ impl Spawner {
     /// and goes on in a new one. Call it first of all.
     ///
     /// # Errors
-    /// When the program is gone or the kernel refuses to fork.
+    /// When standard input is not a connection or the kernel refuses to fork.
     pub fn find() -> io::Result<Option<Spawner>> {
-        let Ok(names) = std::env::var(ENV_SPAWN) else {
+        let Ok(port) = std::env::var(ENV_SPAWN) else {
             return Ok(None);
         };
-        let Some((name, port)) = names.split_once(' ') else {
-            return Err(io::Error::other(format!("{ENV_SPAWN} is '{names}'")));
-        };
-        let channel = Channel::connect(name)?;
-        let port = port.to_string();
+        let channel = Channel::of_standard_input()?;
         match process::fork()? {
             Forked::Parent(_) => std::process::exit(0),
             Forked::Child => Ok(Some(Spawner { channel, port })),

@@ -2,7 +2,9 @@
 //!
 //! | module | subject |
 //! | --- | --- |
+//! | `deadline` | how long the other side is waited for |
 //! | [`port`] | ports, accept and connect, `MPI_Comm_join` |
+//! | `callers` | connections to a port, of which any may be hostile |
 //! | [`spawn`] | starting processes |
 //! | [`names`] | published names of services |
 //!
@@ -10,6 +12,8 @@
 
 #![forbid(unsafe_code)]
 
+mod callers;
+mod deadline;
 pub mod names;
 pub mod port;
 pub mod spawn;

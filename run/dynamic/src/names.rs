@@ -10,10 +10,12 @@ use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 
 use margay_sys_os::descriptor::memory_file;
 use margay_sys_os::port::{self, Listener};
 
+use margay_run_mpi::constants::limit::MPI_MAX_PORT_NAME;
 use margay_run_mpi::error::*;
 use margay_run_mpi::fail;
 
@@ -39,6 +41,22 @@ fn socket_name(service: &str) -> String {
         half(0),
         half(1)
     )
+}
+
+/// Returns the port that stands in this file of a process. Anybody can take a socket's name that says so: what is no
+/// nameless file of a process of this user is not opened.
+fn port_of(pid: u32, number: u32) -> Option<String> {
+    if std::fs::metadata(format!("/proc/{pid}")).ok()?.uid() != port::user() {
+        return None;
+    }
+    let path = format!("/proc/{pid}/fd/{number}");
+    let metadata = std::fs::metadata(&path).ok()?;
+    let is_nameless =
+        std::fs::read_link(&path).ok()?.as_os_str() == "/memfd:margay-spool (deleted)";
+    if !is_nameless || metadata.len() >= MPI_MAX_PORT_NAME as u64 {
+        return None;
+    }
+    std::fs::read_to_string(path).ok()
 }
 
 impl Dynamic<'_> {
@@ -96,7 +114,7 @@ impl Dynamic<'_> {
         let prefix = format!("{}=", socket_name(service));
         let found = port::names(&prefix).into_iter().find_map(|name| {
             let (pid, number) = name.strip_prefix(&prefix)?.split_once(':')?;
-            std::fs::read_to_string(format!("/proc/{pid}/fd/{number}")).ok()
+            port_of(pid.parse().ok()?, number.parse().ok()?)
         });
         match found {
             Some(port) => Ok(port),

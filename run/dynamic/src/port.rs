@@ -15,11 +15,13 @@
 //! writes one wakes it: the name of a port says where the event count is.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use margay_core_group::Group;
 use margay_run_engine::monitor::Tunable;
-use margay_run_engine::{Clock, Peers, Pending};
+use margay_run_engine::{Peers, Pending};
 use margay_sys_os::port::{Channel, Listener};
 
 use margay_run_mpi::comm::{Comm, Parts};
@@ -30,18 +32,17 @@ use margay_run_mpi::fail;
 use margay_run_mpi::foreign::{Address, Agreed, NewBridge};
 
 use super::Dynamic;
+use super::callers::{Callers, HELLO, Hello, REFUSED, Refusal, bytes_of, words_of};
+use super::deadline::Deadline;
 
-/// The first word of each message between roots.
-const HELLO: i32 = 0x4d47_0001;
+/// The first word of each message between roots, beside those of [`callers`](super::callers).
 const WELCOME: i32 = 0x4d47_0002;
 const DONE: i32 = 0x4d47_0003;
-const REFUSED: i32 = 0x4d47_0004;
 
 /// The ports that this process has opened, by name.
 #[derive(Default)]
 pub struct Ports {
     open: BTreeMap<String, Arc<Port>>,
-    count: u32,
 }
 
 /// A port: a name, and the processes that have connected.
@@ -57,34 +58,10 @@ pub(crate) struct Peer {
     home: Option<(Arc<dyn Peers>, u32)>,
     /// How long its first words are waited for.
     deadline: Deadline,
-}
-
-/// How long the other side is waited for: until when, and how many seconds that were at first; none: without end.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Deadline(Option<(u64, u64)>);
-
-impl Deadline {
-    /// Returns the deadline this many seconds from now; 0 is without end.
-    fn seconds(seconds: u64, clock: &dyn Clock) -> Deadline {
-        let until_ns = || {
-            let time_ns = seconds.saturating_mul(1_000_000_000);
-            clock.now_ns().saturating_add(time_ns)
-        };
-        Deadline((seconds != 0).then(|| (until_ns(), seconds)))
-    }
-
-    /// An error when it is over.
-    fn check(self, clock: &dyn Clock, what: &str) -> Result<()> {
-        if let Some((until_ns, seconds)) = self.0
-            && clock.now_ns() >= until_ns
-        {
-            fail!(
-                MPI_ERR_PORT,
-                "no process {what} within {seconds} s; the info key timeout or MARGAY_CONNECT_TIMEOUT sets this time"
-            );
-        }
-        Ok(())
-    }
+    /// What it has said already.
+    hello: Option<Hello>,
+    /// The socket of its port, to connect again when it drops the connection.
+    socket: Option<String>,
 }
 
 /// How roots come together.
@@ -98,13 +75,46 @@ pub(crate) enum Role<'a> {
 }
 
 impl Peer {
+    fn over(channel: Channel) -> Peer {
+        Peer {
+            channel,
+            home: None,
+            deadline: Deadline::default(),
+            hello: None,
+            socket: None,
+        }
+    }
+
     fn send(&self, words: &[i32]) -> Result<()> {
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        self.channel.send(&bytes).map_err(lost)?;
+        self.channel.send(&bytes_of(words)).map_err(lost)?;
         if let Some((home, rank)) = &self.home {
             home.wake(*rank);
         }
         Ok(())
+    }
+}
+
+#[cold]
+fn not_accepted(error: &std::io::Error) -> Error {
+    Error::new(
+        MPI_ERR_PORT,
+        format!(
+            "no connection to the port can be taken: {error}; with too many open files, close some or raise their number \
+             (ulimit -n)"
+        ),
+    )
+}
+
+/// Returns the words of a message behind the first, which must be `kind`.
+fn understood(message: &[u8], kind: i32, least: usize) -> Result<Vec<i32>> {
+    let mut words = words_of(message);
+    match words.first() {
+        Some(&first) if first == kind && words.len() > least => Ok(words.split_off(1)),
+        Some(&REFUSED) => fail!(MPI_ERR_PORT, "{}", Refusal::text(&words[1..])),
+        _ => fail!(
+            MPI_ERR_PORT,
+            "the other side speaks another language; both must be of the same Margay"
+        ),
     }
 }
 
@@ -115,17 +125,12 @@ fn lost(error: std::io::Error) -> Error {
     )
 }
 
-fn words_of(bytes: &[u8]) -> Vec<i32> {
-    let word = |w: &[u8]| i32::from_ne_bytes(w.try_into().expect("four bytes"));
-    bytes.chunks_exact(4).map(word).collect()
-}
-
 /// Returns the parts of a port's name: process, number of the port in it, descriptor, id of the
 /// segment and rank there.
 fn parse(name: &str) -> Option<(String, Address)> {
     let mut parts = name.strip_prefix("margay:")?.split(':');
     let pid = parts.next()?.parse().ok()?;
-    let number: u32 = parts.next()?.parse().ok()?;
+    let number = u64::from_str_radix(parts.next()?, 16).ok()?;
     let address = Address {
         pid,
         descriptor: parts.next()?.parse().ok()?,
@@ -135,8 +140,8 @@ fn parse(name: &str) -> Option<(String, Address)> {
     Some((socket_name(pid, number), address))
 }
 
-fn socket_name(pid: u32, number: u32) -> String {
-    format!("margay-port-{pid}-{number}")
+fn socket_name(pid: u32, number: u64) -> String {
+    format!("margay-port-{pid}-{number:016x}")
 }
 
 impl Dynamic<'_> {
@@ -155,11 +160,8 @@ impl Dynamic<'_> {
     pub(crate) fn make_port(&self) -> Result<Port> {
         self.mpi.outside()?;
         let own = self.mpi.own_address();
-        let number = {
-            let mut ports = self.state.ports.lock().expect("no panic under this lock");
-            ports.count += 1;
-            ports.count
-        };
+        // At random, so that nobody can take the next names away.
+        let number = RandomState::new().hash_one(own.rank);
         let listener = Listener::bind(&socket_name(own.pid, number))
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("cannot open a port: {e}")))?;
         let Address {
@@ -168,7 +170,7 @@ impl Dynamic<'_> {
             pid,
             descriptor,
         } = own;
-        let name = format!("margay:{pid}:{number}:{descriptor}:{job}:{rank}");
+        let name = format!("margay:{pid}:{number:016x}:{descriptor}:{job}:{rank}");
         debug_assert!(name.len() < MPI_MAX_PORT_NAME);
         Ok(Port { name, listener })
     }
@@ -296,39 +298,17 @@ impl Dynamic<'_> {
                 if address.rank >= home.size() {
                     return Err(no_port(name));
                 }
-                let channel = Channel::connect(&socket).map_err(|_| no_port(name))?;
-                let home = Some((home, address.rank));
-                let peer = Peer {
-                    channel,
-                    home,
-                    deadline,
-                };
+                let channel = self.connect(&socket, deadline)?;
+                let channel = channel.map_err(|_| no_port(name))?;
+                let mut peer = Peer::over(channel);
+                peer.home = Some((home, address.rank));
+                peer.deadline = deadline;
+                peer.socket = Some(socket);
                 Ok((peer, false))
             }
-            Role::Accept(port, hope) => {
-                let accepted = self.mpi.rank().block(
-                    |_| match port.listener.accept() {
-                        Ok(None) => hope().err().map(Err),
-                        // A process that has given up meanwhile does not count.
-                        Ok(Some(channel)) if channel.is_closed() => None,
-                        Ok(Some(channel)) => Some(Ok(channel)),
-                        Err(error) => Some(Err(lost(error))),
-                    },
-                    |_| Some(Pending::Elsewhere),
-                )?;
-                let peer = Peer {
-                    channel: accepted,
-                    home: None,
-                    deadline: Deadline::default(),
-                };
-                Ok((peer, true))
-            }
+            Role::Accept(port, hope) => Ok((self.accept(port, hope)?, true)),
             Role::Socket(channel) => {
-                let mut peer = Peer {
-                    channel,
-                    home: None,
-                    deadline: Deadline::default(),
-                };
+                let mut peer = Peer::over(channel);
                 let own = self.mpi.own_address();
                 let mut words = vec![HELLO];
                 words.extend(own.words());
@@ -347,6 +327,67 @@ impl Dynamic<'_> {
         }
     }
 
+    /// Waits at a port for a process that says HELLO and can be reached; others are dropped.
+    fn accept(&self, port: &Port, hope: &mut dyn FnMut() -> Result<()>) -> Result<Peer> {
+        let mut callers = Callers::default();
+        loop {
+            let (channel, hello) = self.mpi.rank().block(
+                |_| match callers.next(&port.listener, self.mpi.rank().clock().now_ns()) {
+                    Ok(None) => hope().err().map(Err),
+                    Ok(Some(caller)) => Some(Ok(caller)),
+                    Err(error) => Some(Err(not_accepted(&error))),
+                },
+                |_| Some(Pending::Elsewhere),
+            )?;
+            let mut peer = Peer::over(channel);
+            match self.find_event_count(&mut peer, &hello.root) {
+                Ok(()) => {
+                    peer.hello = Some(hello);
+                    return Ok(peer);
+                }
+                Err(_) => Refusal::Unreachable.tell(&peer.channel),
+            }
+        }
+    }
+
+    /// Connects to a socket, for whose queue it waits. The inner error says that nobody of this user listens there.
+    fn connect(&self, socket: &str, deadline: Deadline) -> Result<std::io::Result<Channel>> {
+        self.mpi.rank().block(
+            |_| match Channel::connect(socket) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => deadline
+                    .check(self.mpi.rank().clock(), "accepted at the port")
+                    .err()
+                    .map(Err),
+                Ok(channel) if !channel.is_trusted() => {
+                    Some(Ok(Err(ErrorKind::PermissionDenied.into())))
+                }
+                connected => Some(Ok(connected)),
+            },
+            |_| Some(Pending::Elsewhere),
+        )
+    }
+
+    /// Says HELLO to a root that accepts; its WELCOME. A connection that it drops is made again as long as it listens.
+    fn greet(&self, peer: &mut Peer, hello: &[i32], least: usize) -> Result<Vec<i32>> {
+        loop {
+            let deadline = peer.deadline;
+            let error = match peer.send(hello) {
+                Ok(()) => match self.receive_message(peer)? {
+                    Ok(message) => return understood(&message, WELCOME, least),
+                    Err(error) => lost(error),
+                },
+                Err(error) => error,
+            };
+            let Some(socket) = &peer.socket else {
+                return Err(error);
+            };
+            match self.connect(socket, deadline)? {
+                Ok(channel) => peer.channel = channel,
+                Err(_) => return Err(error),
+            }
+        }
+    }
+
     fn find_event_count(&self, peer: &mut Peer, address: &Address) -> Result<()> {
         let home = self.mpi.find_home(address);
         let home = home.map_err(|e| Error::new(MPI_ERR_PORT, e.to_string()))?;
@@ -359,28 +400,25 @@ impl Dynamic<'_> {
 
     /// Waits for a message of the other root; its words behind the first, at least `least` of them.
     fn receive_from_root(&self, peer: &mut Peer, kind: i32, least: usize) -> Result<Vec<i32>> {
-        let message = self.mpi.rank().block(
+        let message = self.receive_message(peer)?.map_err(lost)?;
+        peer.deadline = Deadline::default();
+        understood(&message, kind, least)
+    }
+
+    /// Waits for a message of the other root. The inner error says that the connection is gone.
+    fn receive_message(&self, peer: &mut Peer) -> Result<std::io::Result<Vec<u8>>> {
+        self.mpi.rank().block(
             |_| match peer.channel.receive() {
                 Ok(None) => peer
                     .deadline
                     .check(self.mpi.rank().clock(), "accepted at the port")
                     .err()
                     .map(Err),
-                Ok(Some(message)) => Some(Ok(message)),
-                Err(error) => Some(Err(lost(error))),
+                Ok(Some(message)) => Some(Ok(Ok(message))),
+                Err(error) => Some(Ok(Err(error))),
             },
             |_| Some(Pending::Elsewhere),
-        )?;
-        peer.deadline = Deadline::default();
-        let mut words = words_of(&message);
-        match words.first() {
-            Some(&first) if first == kind && words.len() > least => Ok(words.split_off(1)),
-            Some(&REFUSED) => fail!(MPI_ERR_PORT, "the other side has given up"),
-            _ => fail!(
-                MPI_ERR_PORT,
-                "the other side speaks another language; both must be of the same Margay"
-            ),
-        }
+        )
     }
 
     /// Makes an inter-communicator of `comm` and of the group of the root whom `join` finds. The handle.
@@ -452,22 +490,29 @@ impl Dynamic<'_> {
         if !makes {
             let mut hello = vec![HELLO, comm.rank as i32];
             hello.extend(list(own));
-            peer.send(&hello)?;
             // Number, whether there is a bridge, bridge, addresses.
-            let welcome = self.receive_from_root(&mut peer, WELCOME, 2 + Address::WORDS)?;
+            let welcome = self.greet(&mut peer, &hello, 2 + Address::WORDS)?;
+            peer.deadline = Deadline::default();
             let how = if welcome[1] == 0 { 0 } else { 2 };
             let mut words = vec![welcome[0], inner, how];
             words.extend(&welcome[2..]);
             return Ok((peer, None, words));
         }
-        let hello = self.receive_from_root(&mut peer, HELLO, 1)?;
-        let remote = Address::list(&hello[1..]);
-        let Some(root) = remote.get(hello[0] as usize) else {
-            fail!(MPI_ERR_PORT, "the other side has no root");
+        let hello = match peer.hello.take() {
+            Some(hello) => hello,
+            // Over a socket of the program.
+            None => {
+                let words = self.receive_from_root(&mut peer, HELLO, 1)?;
+                let Some(hello) = Hello::from_words(&words) else {
+                    fail!(MPI_ERR_PORT, "the other side's HELLO contradicts itself");
+                };
+                self.find_event_count(&mut peer, &hello.root)?;
+                hello
+            }
         };
-        self.find_event_count(&mut peer, root)?;
+        let remote = hello.group;
         if let Some(both) = remote.iter().find(|r| own.iter().any(|o| o.same(r))) {
-            let _ = peer.send(&[REFUSED]);
+            Refusal::BothSides.tell(&peer.channel);
             fail!(
                 MPI_ERR_COMM,
                 "the process with pid {} is on both sides; the groups must be disjoint",

@@ -8,10 +8,10 @@
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
-use margay_sys_os::port::{Channel, Listener};
+use margay_sys_os::port::Channel;
 use margay_sys_shm::segment::{ENV_PARENT, ENV_SPAWN};
 
 use margay_run_mpi::comm::Comm;
@@ -209,16 +209,18 @@ impl Dynamic<'_> {
     fn launch(&self, words: Vec<String>) -> Result<(Peer, bool)> {
         let port = self.make_port()?;
         let failed = |what: &str, e: io::Error| Error::new(MPI_ERR_SPAWN, format!("{what}: {e}"));
-        let name = port.name().replace("margay:", "margay-launch-");
-        let listener = Listener::bind(&name).map_err(|e| failed("cannot wait for processes", e))?;
+        // No other process can get hold of this connection, as it could with a name.
+        let connection = Channel::to_standard_input();
+        let (mut channel, theirs) =
+            connection.map_err(|e| failed("cannot wait for processes", e))?;
         let launcher = launcher();
         // It forks and its first process ends at once, so it is nobody's child here.
         let started = Command::new(&launcher)
             .arg0("mpiexec")
             .args(words)
-            .env(ENV_SPAWN, format!("{name} {}", port.name()))
+            .env(ENV_SPAWN, port.name())
             .env_remove(ENV_PARENT)
-            .stdin(Stdio::null())
+            .stdin(theirs)
             .status();
         match started {
             Ok(status) if !status.success() => fail!(
@@ -233,21 +235,15 @@ impl Dynamic<'_> {
             }
             _ => {}
         }
-        let mut channel: Option<Channel> = None;
-        let mut hope = || {
-            if channel.is_none() {
-                channel = listener.accept().map_err(|e| failed("the launcher", e))?;
+        let mut hope = || match channel.receive() {
+            Ok(None) => Ok(()),
+            Ok(Some(text)) => {
+                fail!(MPI_ERR_SPAWN, "{}", String::from_utf8_lossy(&text))
             }
-            match channel.as_mut().map(Channel::receive) {
-                None | Some(Ok(None)) => Ok(()),
-                Some(Ok(Some(text))) => {
-                    fail!(MPI_ERR_SPAWN, "{}", String::from_utf8_lossy(&text))
-                }
-                Some(Err(_)) => fail!(
-                    MPI_ERR_SPAWN,
-                    "the processes ended before all of them called MPI_Init"
-                ),
-            }
+            Err(_) => fail!(
+                MPI_ERR_SPAWN,
+                "the processes ended before all of them called MPI_Init"
+            ),
         };
         self.join(Role::Accept(&port, &mut hope))
     }

@@ -52,6 +52,7 @@ use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
 use margay_run_engine::{ProgressThread, Rank};
 use margay_sys_os::lock::{RankGuard, RankLock};
+use margay_sys_os::memory::limit_bytes;
 use margay_sys_os::user::Mem;
 
 pub use comm::Comm;
@@ -62,7 +63,7 @@ use buffer::Buffer;
 use comm::Parts;
 use constants::comm::*;
 use constants::errhandler::MPI_ERRORS_ARE_FATAL;
-use constants::error_class::{MPI_ERR_ABI, MPI_ERR_LASTCODE};
+use constants::error_class::{MPI_ERR_ABI, MPI_ERR_LASTCODE, MPI_ERR_NO_MEM};
 use constants::keyval::*;
 use constants::sentinel::MPI_PROC_NULL;
 use constants::thread::*;
@@ -77,6 +78,9 @@ use point::Taken;
 use request::Request;
 use sent::SentRequests;
 use session::Session;
+
+/// From how many bytes on an allocation is compared with what the process may have.
+const COMPARED: usize = 64 << 20;
 
 /// The end of an operation, as a status reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -392,17 +396,34 @@ impl Mpi {
 
     /// `MPI_Alloc_mem`: the address of `bytes` of memory; memory that the ranks share where there are others and some
     /// is left.
-    #[must_use]
-    pub fn alloc(&self, bytes: usize) -> usize {
+    ///
+    /// # Errors
+    /// When this process may not have as much.
+    pub fn alloc(&self, bytes: usize) -> error::Result<usize> {
+        // The system may promise more than there is, and kill the process that touches it.
+        if bytes >= COMPARED
+            && let Some(limit) = limit_bytes().filter(|&limit| bytes as u64 > limit)
+        {
+            fail!(
+                MPI_ERR_NO_MEM,
+                "{bytes} bytes are more than this process may have: the machine or the memory limit of its cgroup gives \
+                 {limit}"
+            );
+        }
         if self.rank.world_size() > 1
             && let Some(address) = self.rank.alloc_shared(bytes as u64)
         {
-            return address;
+            return Ok(address);
         }
-        let mem = Mem::owned(bytes);
+        let Some(mem) = Mem::try_owned(bytes) else {
+            fail!(
+                MPI_ERR_NO_MEM,
+                "the system has no {bytes} bytes for this process; free some, or raise the limit of address space (ulimit -v)"
+            );
+        };
         let address = mem.address();
         self.allocated().insert(address, mem);
-        address
+        Ok(address)
     }
 
     /// `MPI_Free_mem`. Returns whether there was memory at that address.

@@ -6,12 +6,16 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    send, socket_with, sockopt,
+};
 
-use crate::descriptor::PollSet;
+use crate::descriptor::{PollSet, replace_standard};
 
 /// Longest message in bytes: more than the addresses of 65,536 ranks.
 const LONGEST: usize = 4 << 20;
@@ -35,12 +39,17 @@ impl Listener {
     /// The next one who has connected, if there is one.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When the system refuses; without a free descriptor ([`no_descriptor`]) the connection stays in the queue.
     pub fn accept(&self) -> io::Result<Option<Channel>> {
-        match self.0.accept() {
-            Ok((stream, _)) => Ok(Some(Channel::over(stream.into()))),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
+        loop {
+            match self.0.accept() {
+                Ok((stream, _)) => return Ok(Some(Channel::over(stream.into()))),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return Ok(None),
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                },
+            }
         }
     }
 }
@@ -53,13 +62,40 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Connects to who listens under that name.
+    /// Connects to who listens under that name. Does not wait.
     ///
     /// # Errors
-    /// When nobody does.
+    /// When nobody does, or when the queue of connections that are not accepted yet is full (`WouldBlock`).
     pub fn connect(name: &str) -> io::Result<Channel> {
-        let address = SocketAddr::from_abstract_name(name)?;
-        Ok(Channel::over(UnixStream::connect_addr(&address)?.into()))
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(
+            &socket,
+            &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+        )?;
+        Ok(Channel::over(socket))
+    }
+
+    /// A new connection: this end, and the other as the standard input of a program that is to be started, which takes
+    /// it by [`of_standard_input`](Self::of_standard_input).
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn to_standard_input() -> io::Result<(Channel, Stdio)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        Ok((Channel::over(ours.into()), OwnedFd::from(theirs).into()))
+    }
+
+    /// Takes the connection that is this process's standard input, which is empty from then on.
+    ///
+    /// # Errors
+    /// When it is no connection, or the system refuses.
+    pub fn of_standard_input() -> io::Result<Channel> {
+        let input = io::stdin();
+        sockopt::socket_peercred(&input)?;
+        let channel = Channel::over(input.as_fd().try_clone_to_owned()?);
+        replace_standard(0, fs::File::open("/dev/null")?.as_fd())?;
+        Ok(channel)
     }
 
     /// Over a copy of a stream socket that the program opened.
@@ -73,6 +109,21 @@ impl Channel {
         // SAFETY: the number is not -1, and only borrowed for duplicating it; one that is not open gives an error.
         let socket = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()?;
         Ok(Channel::over(socket))
+    }
+
+    /// Whether the process at the other end, when it connected or began to listen, was of this process's user or of root.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        sockopt::socket_peercred(&self.socket).is_ok_and(|peer| {
+            let other = peer.uid.as_raw();
+            other == user() || other == 0
+        })
+    }
+
+    /// What has arrived of a message that is not complete, without its length.
+    #[must_use]
+    pub fn partial(&self) -> &[u8] {
+        self.partial.get(4..).unwrap_or_default()
     }
 
     fn over(socket: OwnedFd) -> Channel {
@@ -142,6 +193,15 @@ impl Channel {
     }
 }
 
+/// Whether an error says that no descriptor is free, in this process or in the system.
+#[must_use]
+pub fn no_descriptor(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE)
+    )
+}
+
 /// The abstract names in use on this machine that begin with `prefix`.
 #[must_use]
 pub fn names(prefix: &str) -> Vec<String> {
@@ -176,6 +236,7 @@ mod tests {
         assert_eq!(names(&name).len(), 1);
         let ours = Channel::connect(&name).unwrap();
         let mut theirs = listener.accept().unwrap().unwrap();
+        assert!(ours.is_trusted() && theirs.is_trusted());
         assert_eq!(theirs.receive().unwrap(), None);
         ours.send(b"one").unwrap();
         ours.send(b"").unwrap();

@@ -18,6 +18,7 @@
 //! are apart. A check of the rule (a list of what is lent, asked by every access of every thread) would cost each message of a few bytes a
 //! good part of its time, and would find nothing in the code above that reading its dozen closures does not.
 
+use std::alloc::{Layout, alloc_zeroed};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -154,6 +155,24 @@ impl Mem {
     #[must_use]
     pub fn owned(bytes: usize) -> Mem {
         Mem::from_vec(vec![0; bytes])
+    }
+
+    /// As [`owned`](Self::owned); none when the system has no more.
+    #[must_use]
+    pub fn try_owned(bytes: usize) -> Option<Mem> {
+        let layout = Layout::array::<u8>(bytes).ok()?;
+        if bytes == 0 {
+            return Some(Mem::owned(0));
+        }
+        // SAFETY: the size is not 0.
+        let base = unsafe { alloc_zeroed(layout) };
+        if base.is_null() {
+            return None;
+        }
+        // SAFETY: from the global allocator, with the layout of a vector of that capacity, and all bytes are 0.
+        Some(Mem::from_vec(unsafe {
+            Vec::from_raw_parts(base, bytes, bytes)
+        }))
     }
 
     /// The contents of `bytes` as memory of our own, freed with the last clone.

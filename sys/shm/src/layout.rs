@@ -136,6 +136,30 @@ impl Sizes {
         }
     }
 
+    /// As many of these bytes as a limit of file size leaves: first the arenas shrink, without which ranks that want to
+    /// share memory share it in other ways, then the part of the heap beyond what the ranks need at least.
+    pub(crate) fn within(self, limit_bytes: u64) -> Self {
+        let without = Sizes {
+            arena_bytes: 0,
+            ..self
+        };
+        let fixed = Layout::new(without).total_bytes();
+        if let Some(left) = limit_bytes.checked_sub(fixed) {
+            let each = left / u64::from(self.ranks.max(1));
+            return Sizes {
+                arena_bytes: self.arena_bytes.min(each - each % (2 << 20)),
+                ..self
+            };
+        }
+        let ranks = u64::from(self.ranks);
+        let least = ranks * ranks * (64 << 10) + ranks * (8 << 20) + (64 << 20);
+        let excess = round_up(fixed - limit_bytes, 2 << 20);
+        Sizes {
+            heap_bytes: self.heap_bytes - self.heap_bytes.saturating_sub(least).min(excess),
+            ..without
+        }
+    }
+
     /// The usual sizes for a job: room for a pipe between every two ranks and an arena as large as
     /// the machine's memory for each rank. All of it is address space until it is touched.
     #[must_use]
@@ -269,6 +293,26 @@ mod tests {
     use super::*;
     use crate::waits::WaitEntry;
     use std::mem::offset_of;
+
+    #[test]
+    fn sizes_shrink_to_a_limit_of_file_size() {
+        let full = Sizes {
+            ranks: 3,
+            heap_bytes: 9 * (64 << 10) + 3 * (8 << 20) + (1 << 30),
+            arena_bytes: 8 << 30,
+        };
+        let bytes = |sizes: Sizes| Layout::new(sizes).total_bytes();
+        for limit in [200 << 20, 1 << 30, 2 << 30, 24 << 30] {
+            let cut = full.within(limit);
+            assert!(bytes(cut) <= limit, "{limit}");
+            // No more is lost than the units of the parts.
+            assert!(limit - bytes(cut) <= 3 * (2 << 20) + (4 << 20), "{limit}");
+            assert!(cut.heap_bytes >= 64 << 20 && cut.arena_bytes <= full.arena_bytes);
+        }
+        assert_eq!(bytes(full.within(u64::MAX)), bytes(full));
+        // What cannot be is reported by its least size.
+        assert!(bytes(full.within(1 << 20)) > 1 << 20);
+    }
 
     #[test]
     fn table_of_boards_is_as_drawn() {

@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals,
+};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
@@ -15,6 +17,8 @@ use crate::segment::ENV_SEGMENT;
 
 /// The name under which the segment's memfd appears in `/proc/<pid>/fd`.
 pub const MEMFD_NAME: &str = "margay-job";
+
+const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Why a segment could not be made or joined.
 #[derive(Debug)]
@@ -108,13 +112,15 @@ impl Drop for Mapping {
     }
 }
 
+/// The limit of file size in bytes, if there is one.
+pub(crate) fn file_limit() -> Option<u64> {
+    getrlimit(Resource::Fsize).current
+}
+
 /// A new sparse file in memory, of `bytes`.
 pub(crate) fn create(bytes: u64) -> Result<File, SegmentError> {
     // The kernel answers a size beyond the limit with a signal that ends the process.
-    if let Some(limit) = getrlimit(Resource::Fsize)
-        .current
-        .filter(|&limit| limit < bytes)
-    {
+    if let Some(limit) = file_limit().filter(|&limit| limit < bytes) {
         return Err(SegmentError::FileLimit { limit, bytes });
     }
     let file = File::from(memfd_create()?);
@@ -122,7 +128,14 @@ pub(crate) fn create(bytes: u64) -> Result<File, SegmentError> {
         what: "size",
         error,
     })?;
+    // Who has it mapped would die of SIGBUS when another process cut it off.
+    fcntl_add_seals(&file, SIZE_SEALS | SealFlags::SEAL).map_err(|error| failed("seal", error))?;
     Ok(file)
+}
+
+/// Whether nobody can change the size of the file any more.
+pub(crate) fn is_sealed(file: &File) -> bool {
+    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SIZE_SEALS))
 }
 
 /// The file behind an inherited descriptor, which is close-on-exec from now on, so that the rank's own
@@ -161,7 +174,8 @@ pub(crate) fn discard(file: &impl AsFd, offset: u64, bytes: u64) {
 }
 
 pub(crate) fn memfd_create() -> Result<OwnedFd, SegmentError> {
-    let made = rustix::fs::memfd_create(MEMFD_NAME, MemfdFlags::CLOEXEC);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let made = rustix::fs::memfd_create(MEMFD_NAME, flags);
     made.map_err(|error| failed("create", error))
 }
 

@@ -16,7 +16,7 @@
 //! Every shared field is an atomic; a corrupt or hostile peer can make values wrong, never
 //! references invalid: each offset that is read from the segment is checked before use.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
@@ -38,8 +38,8 @@ pub const ENV_BYTES_ONLY: &str = "MARGAY_BYTES_ONLY";
 
 /// The environment variable that tells a rank the launcher's executable, for spawning.
 pub const ENV_LAUNCHER: &str = "MARGAY_LAUNCHER";
-/// The environment variable that tells a launcher who spawns by it: the name at which that program waits for the
-/// launcher, and the port at which it waits for the processes.
+/// The environment variable that tells a launcher who spawns by it: the port at which that program waits for the
+/// processes. The launcher's standard input is then the connection to the program.
 pub const ENV_SPAWN: &str = "MARGAY_SPAWN";
 /// The environment variable that tells a spawned rank the port at which its parents wait.
 pub const ENV_PARENT: &str = "MARGAY_PARENT";
@@ -60,11 +60,12 @@ pub struct Segment {
 
 impl Segment {
     /// Makes a new segment and maps it. The descriptor is close-on-exec; the launcher lets ranks
-    /// inherit it by clearing that flag in the child.
+    /// inherit it by clearing that flag in the child. Under a limit of file size it is smaller.
     ///
     /// # Errors
     /// When the kernel refuses the memfd, its size or the mapping.
     pub fn create(sizes: Sizes) -> Result<Segment, SegmentError> {
+        let sizes = mapping::file_limit().map_or(sizes, |limit| sizes.within(limit));
         let layout = Layout::new(sizes);
         let file = mapping::create(layout.total_bytes())?;
         let segment = Segment::over(file, layout)?;
@@ -130,15 +131,24 @@ impl Segment {
     /// As [`Segment::join`], and when the process does not hold it (any more).
     pub fn join_of(pid: u32, number: RawFd, id: u64) -> Result<Segment, SegmentError> {
         let path = format!("/proc/{pid}/fd/{number}");
+        let gone = || SegmentError::Format(format!("process {pid} does not hold it any more"));
+        // What the number stands for now may be a pipe or a device, which must not be opened.
+        let is_it = |m: &Metadata| m.is_file() && m.ino() == id;
+        if std::fs::metadata(&path).is_ok_and(|m| !is_it(&m)) {
+            return Err(gone());
+        }
         let file = File::options().read(true).write(true).open(path);
         let file = file.map_err(|error| SegmentError::Os {
             what: "open another job's memory beside",
             error,
         })?;
-        if mapping::metadata(&file)?.ino() != id {
-            return Err(SegmentError::Format(format!(
-                "process {pid} does not hold it any more"
-            )));
+        if !is_it(&mapping::metadata(&file)?) {
+            return Err(gone());
+        }
+        if !mapping::is_sealed(&file) {
+            return Err(SegmentError::Format(
+                "its size is not sealed, so that it could be cut off while it is used".to_owned(),
+            ));
         }
         Segment::join(file.into())
     }

@@ -1,6 +1,8 @@
 /* Errors: the right class, and a message that says what and where. Two ranks. */
 #include "check.h"
 
+#include <stdint.h>
+
 static int rank, size;
 
 /* The call must fail with the class, and the message must contain both texts. */
@@ -53,6 +55,9 @@ static void arguments(MPI_Comm rows)
     FAILS(MPI_ERR_REQUEST, "MPI_REQUEST_NULL", "", MPI_Start((MPI_Request[]){MPI_REQUEST_NULL}));
     FAILS(MPI_ERR_GROUP, "MPI_GROUP_NULL", "", MPI_Group_size(MPI_GROUP_NULL, &x));
     FAILS(MPI_ERR_ARG, "null pointer", "rank", MPI_Comm_rank(rows, NULL));
+    void *memory;
+    FAILS(MPI_ERR_NO_MEM, "70368744177664 bytes", "MPI_Alloc_mem", MPI_Alloc_mem((MPI_Aint)1 << 46, MPI_INFO_NULL, &memory));
+    FAILS(MPI_ERR_NO_MEM, "bytes", "", MPI_Alloc_mem(INTPTR_MAX, MPI_INFO_NULL, &memory));
     FAILS(MPI_ERR_TOPOLOGY, "no Cartesian topology", "rows", MPI_Cart_rank(rows, &one, &x));
     FAILS(MPI_ERR_DIMS, "dims[0]", "", MPI_Cart_create(rows, 1, (int[]){-3}, &one, 0, &(MPI_Comm){0}));
     FAILS(MPI_ERR_DIMS, "7 processes", "", MPI_Cart_create(rows, 1, (int[]){7}, &one, 0, &(MPI_Comm){0}));

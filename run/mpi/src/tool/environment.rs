@@ -145,7 +145,7 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MARGAY_SPAWN",
         reader: "the launcher",
-        about: "Where the program that spawns through this launcher waits for the launcher and for the processes; set by the library.",
+        about: "Where the program that spawns through this launcher waits for the processes; the library sets it, and makes its connection to the launcher the standard input.",
     },
     Environment {
         name: "MARGAY_LAUNCHER",
