@@ -237,3 +237,34 @@ fn two_abis_in_one_process_are_refused() {
         text(&output)
     );
 }
+
+/// A script that sets a search path of its own leads to the implementation's own library, in which each rank would be alone.
+#[test]
+fn ranks_that_found_another_library_do_not_run_alone() {
+    for other in OTHERS {
+        let folder = scratch();
+        let made = other.compile("faces/waits.c", &[], folder.path());
+        let path = format!(
+            "LD_LIBRARY_PATH={}",
+            other.environment().join("lib").display()
+        );
+        let words = Words::mpiexec(60, 2, Path::new("env"), &path).and(&made);
+        let output = run(&mut words.command(90));
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        assert!(
+            says(&output, "a library of another MPI implementation"),
+            "{}",
+            text(&output)
+        );
+        let library = other.environment().join("lib").join(other.library);
+        assert!(
+            says(&output, &library.to_string_lossy()),
+            "{}",
+            text(&output)
+        );
+        // Who wants that says so.
+        let output = run(words.command(90).env("MARGAY_SINGLETON", "1"));
+        assert!(output.status.success(), "{}", text(&output));
+        assert_eq!(output.stdout, b"alone\nalone\n", "{}", text(&output));
+    }
+}

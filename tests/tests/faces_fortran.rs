@@ -50,7 +50,9 @@ impl Other {
         let (ours, faces) = (stage().join("lib"), stage().join("lib/faces"));
         compile
             .arg("-L")
-            .arg(faces)
+            .arg(&faces)
+            .arg("-L")
+            .arg(faces.join("empty"))
             .arg("-Wl,--no-as-needed")
             .arg(format!("-Wl,-rpath-link,{}", ours.display()));
         for library in self.libraries {

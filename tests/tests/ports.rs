@@ -82,7 +82,7 @@ fn hostile_connections_do_not_disturb_accept() {
     assert_eq!(server.line(), "accepted");
     assert_eq!(server.line(), "ok");
     server.end();
-    attackers.map(Talker::end);
+    attackers.into_iter().for_each(Talker::end);
     nothing_is_left(&mark);
 }
 
@@ -106,6 +106,6 @@ fn hostile_connections_do_not_disturb_spawn() {
     std::fs::write(&enough, "").expect("a file");
     assert_eq!(spawner.line(), "ok");
     spawner.end();
-    attackers.map(Talker::end);
+    attackers.into_iter().for_each(Talker::end);
     nothing_is_left(&mark);
 }

@@ -244,6 +244,7 @@ fn other_abi(tools: &Tools, face: &faces::Face, folder: &Path, to: &Path) -> Res
     let library = format!("lib/faces/{}", face.library);
     debug_info::split(&made, to, &library)?;
     faces::build::other_names(tools, folder, to, face.library, face.aliases)?;
+    faces::build::empty(tools, face, folder, to)?;
     faces::build::fortran(tools, face, folder, to)
 }
 

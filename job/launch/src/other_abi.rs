@@ -104,7 +104,7 @@ impl Libraries {
 }
 
 /// The folder of the libraries of other ABIs, beside the launcher's own.
-fn folder() -> Option<PathBuf> {
+pub(crate) fn folder() -> Option<PathBuf> {
     let launcher = std::env::current_exe().ok()?.canonicalize().ok()?;
     let folder = launcher.parent()?.parent()?.join("lib/faces");
     folder.is_dir().then_some(folder)
@@ -173,6 +173,11 @@ impl Visit<'_> {
             // A library in one of the system's folders names no private folders.
             if let Some(found) = found {
                 self.object(&found, &first)?;
+                continue;
+            }
+            let empty = self.folder.join("empty").join(name);
+            if empty.is_file() && !has_system(name) && !self.preloaded.contains(&empty) {
+                self.preloaded.push(empty);
             }
         }
         Ok(())
@@ -208,6 +213,15 @@ impl Visit<'_> {
 fn find(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
     let mut candidates = folders.iter().map(|folder| folder.join(name));
     candidates.find(|candidate| candidate.is_file())
+}
+
+/// Whether the system has a library, for programs that name it and never call it.
+fn has_system(name: &str) -> bool {
+    let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
+    ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib"]
+        .iter()
+        .map(Path::new)
+        .any(|folder| folder.join(name).exists() || folder.join(&multiarch).join(name).exists())
 }
 
 /// The implementation to which a library belongs that ranks must not use, because processes of another implementation know

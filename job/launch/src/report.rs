@@ -1,5 +1,7 @@
 //! What the launcher says about a job that failed or took too long.
 
+use std::path::Path;
+
 use margay_core_registry::Phase;
 use margay_job_observe::state::{analysis, state_in_words};
 use margay_job_observe::waits::{Analysis, describe, rank_ranges};
@@ -142,6 +144,23 @@ pub fn never_came(job: &Job, analysis: &Analysis, ends: bool) -> String {
         text.push_str(&format!(
             "{launcher}: hint: every rank must run a program that uses this library; one without MPI, or with another library, does not \
              join the job\n"
+        ));
+    }
+    text
+}
+
+/// Returns the report of a rank that uses another implementation's library, because of which the job is ended.
+#[must_use]
+pub fn stranger(job: &Job, rank: u32, library: &Path) -> String {
+    let launcher = &job.launcher;
+    let mut text = format!(
+        "{launcher}: rank {rank} uses {}, a library of another MPI implementation, so each rank would run alone; the job has been ended\n",
+        library.display()
+    );
+    if !job.quiet {
+        text.push_str(&format!(
+            "{launcher}: hint: something leads the program past Margay's library: its script sets LD_LIBRARY_PATH, or it names the library \
+             by its path (docs/other-mpis.md); or start it with the mpiexec of its own MPI; MARGAY_SINGLETON=1 lets ranks run alone\n"
         ));
     }
     text

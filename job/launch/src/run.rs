@@ -1,20 +1,22 @@
 //! Running a job: one thread, one loop, which waits for everything at once.
 
+mod looks;
+
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use margay_core_registry::Phase;
-use margay_job_observe::state;
 use margay_job_registry::has_launchers;
 use margay_net_platform::Peers;
 use margay_net_shm::SegmentPeers;
-use margay_sys_os::clock::now_ns;
 use margay_sys_os::cpu;
 use margay_sys_os::descriptor::{PollSet, Wrote};
 use margay_sys_os::process::{self, Step};
 use margay_sys_os::signal::{self, Received};
+
+use looks::Schedule;
 
 use crate::guard::{Command, Event, Guard};
 use crate::ordered::Ordered;
@@ -80,6 +82,8 @@ struct Launcher<'a> {
     timeout_at: Option<Instant>,
     /// When the ranks are looked at next, after one has ended without calling `MPI_Init`.
     look_at: Option<Instant>,
+    /// When to look next for libraries of other implementations.
+    strangers: Schedule,
     last_signal: Option<(i32, Instant)>,
     buffer: Vec<u8>,
 }
@@ -117,6 +121,7 @@ impl<'a> Launcher<'a> {
             ending: Ending::default(),
             timeout_at: job.timeout.map(|limit| started.at + limit.time),
             look_at: None,
+            strangers: Schedule::new(started.at, started.segment.ranks()),
             last_signal: None,
             buffer: vec![0; READ_BYTES],
         }
@@ -224,6 +229,7 @@ impl<'a> Launcher<'a> {
                 self.ending.kill_at,
                 self.timeout_at,
                 self.look_at,
+                self.strangers.next(),
                 self.ending
                     .drain_until
                     .filter(|_| !self.own.sinks.iter().all(|s| s.closed)),
@@ -334,6 +340,7 @@ impl<'a> Launcher<'a> {
             self.guard.bury();
             self.timeout_at = None;
             self.look_at = None;
+            self.strangers.stop();
             if self.ending.from_outside {
                 self.ending.drain_until = Some(Instant::now() + DRAIN_PATIENCE);
             }
@@ -503,6 +510,9 @@ impl<'a> Launcher<'a> {
         if self.look_at.is_some_and(|at| now >= at) {
             self.look_for_ranks_that_wait(now);
         }
+        if self.strangers.is_due(now) {
+            self.look_for_strangers();
+        }
         if self.ending.drain_until.is_some_and(|at| now >= at) {
             for sink in &mut self.own.sinks {
                 sink.closed = true;
@@ -533,26 +543,6 @@ impl<'a> Launcher<'a> {
             } else {
                 self.kill();
             }
-        }
-    }
-
-    /// A rank has ended without calling `MPI_Init`: says so once others wait in vain, and ends the job when nobody can go on.
-    fn look_for_ranks_that_wait(&mut self, now: Instant) {
-        let peers = &*self.peers;
-        let analysis = state::analysis(peers, now_ns());
-        let is_in_vain = !analysis.never_came.is_empty() && !analysis.stuck.is_empty();
-        let going_on = self.alive > 0 && self.ending.kill_at.is_none();
-        self.look_at = (going_on && !is_in_vain).then(|| now + LOOK_INTERVAL);
-        if !going_on || !is_in_vain {
-            return;
-        }
-        let mut living = (0..peers.size()).filter(|&r| !peers.has_exited(r));
-        let ends = !self.job.continue_on_failure && living.all(|r| analysis.stuck.contains(&r));
-        let text = report::never_came(self.job, &analysis, ends);
-        self.say(&text);
-        if ends {
-            self.verdict.end(1);
-            self.end();
         }
     }
 

@@ -46,6 +46,23 @@ pub fn other_names(
     Ok(())
 }
 
+/// Makes libraries without anything in them, in a folder in which no program looks.
+///
+/// # Errors
+/// As [`other_names`].
+pub fn empty(tools: &Tools, face: &Face, folder: &Path, to: &Path) -> Result<()> {
+    for name in face.empty {
+        let made = folder.join(name);
+        let mut cc = Command::new(tools.cc());
+        cc.args(["-shared", "-nostdlib", &format!("-Wl,-soname,{name}")])
+            .args(["-x", "c", "/dev/null", "-o"])
+            .arg(&made);
+        output(&mut cc)?;
+        copy(&made, &to.join("lib/faces/empty").join(name), 0o755)?;
+    }
+    Ok(())
+}
+
 /// Compiles the library of the ABI's Fortran functions: the same glue as the standard ABI's, over this ABI's `mpi.h`. No Fortran
 /// compiler is needed.
 ///

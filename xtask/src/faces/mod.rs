@@ -25,14 +25,16 @@ pub const FACES: [Face; 2] = [
             "libmpicxx.so.12",
             "libmpichcxx.so.12",
         ],
+        empty: &[],
         fortran: &["libmpifort.so.12", "libmpichfort.so.12"],
         callers: Callers::Mpich,
     },
     Face {
         name: "openmpi",
         library: "libmpi.so.40",
-        // That of C++ has what programs need that do not use MPI's C++ bindings; nobody calls the others.
-        aliases: &["libmpi_cxx.so.40", "libopen-rte.so.40", "libopen-pal.so.40"],
+        // What C++ programs need that do not use MPI's C++ bindings.
+        aliases: &["libmpi_cxx.so.40"],
+        empty: &["libopen-rte.so.40", "libopen-pal.so.40"],
         fortran: &[
             "libmpi_mpifh.so.40",
             "libmpi_usempif08.so.40",
@@ -53,6 +55,9 @@ pub struct Face {
     pub library: &'static str,
     /// Other names of the same file.
     pub aliases: &'static [&'static str],
+    /// What programs name without calling it, though the implementation's own commands do: `mpiexec` has these loaded where the
+    /// system has none.
+    pub empty: &'static [&'static str],
     /// The library of its Fortran functions, and other names for it.
     pub fortran: &'static [&'static str],
     /// Whose conventions these have.

@@ -1,0 +1,183 @@
+//! What the launcher looks for now and then while a job runs: ranks that others wait for in vain, and libraries of other
+//! implementations in ranks that ours should have.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use margay_core_registry::Phase;
+use margay_job_observe::state;
+use margay_sys_os::clock::now_ns;
+
+use super::{LOOK_INTERVAL, Launcher};
+use crate::{other_abi, report};
+
+/// When to look into ranks that have not called the library: soon and often, because a short program ends soon, and then ever
+/// less often, because a program may load its library late.
+const TIMES_MS: [u64; 11] = [15, 30, 60, 100, 160, 250, 500, 1000, 2000, 5000, 15_000];
+/// The most ranks that are looked into at a time.
+const MOST: usize = 8;
+/// The variable by which a user says that ranks shall run alone.
+const ENV_SINGLETON: &str = "MARGAY_SINGLETON";
+
+/// The times of looking.
+pub(super) struct Schedule {
+    started: Instant,
+    index: usize,
+}
+
+impl Schedule {
+    /// A job of one rank is not looked into: alone is what it shall be.
+    pub(super) fn new(started: Instant, ranks: u32) -> Schedule {
+        let is_wanted = ranks > 1 && std::env::var_os(ENV_SINGLETON).is_none();
+        let index = if is_wanted { 0 } else { TIMES_MS.len() };
+        Schedule { started, index }
+    }
+
+    pub(super) fn next(&self) -> Option<Instant> {
+        let time = TIMES_MS.get(self.index)?;
+        Some(self.started + Duration::from_millis(*time))
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.index = TIMES_MS.len();
+    }
+
+    /// Whether it is time; the next time is the first one that has not passed.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.next().is_some_and(|at| now >= at);
+        while self.next().is_some_and(|at| now >= at) {
+            self.index += 1;
+        }
+        is_due
+    }
+}
+
+impl Launcher<'_> {
+    /// A rank has ended without calling `MPI_Init`: says so once others wait in vain, and ends the job when nobody can go on.
+    pub(super) fn look_for_ranks_that_wait(&mut self, now: Instant) {
+        let peers = &*self.peers;
+        let analysis = state::analysis(peers, now_ns());
+        let is_in_vain = !analysis.never_came.is_empty() && !analysis.stuck.is_empty();
+        let going_on = self.alive > 0 && self.ending.kill_at.is_none();
+        self.look_at = (going_on && !is_in_vain).then(|| now + LOOK_INTERVAL);
+        if !going_on || !is_in_vain {
+            return;
+        }
+        let mut living = (0..peers.size()).filter(|&r| !peers.has_exited(r));
+        let ends = !self.job.continue_on_failure && living.all(|r| analysis.stuck.contains(&r));
+        let text = report::never_came(self.job, &analysis, ends);
+        self.say(&text);
+        if ends {
+            self.verdict.end(1);
+            self.end();
+        }
+    }
+
+    /// A rank that has loaded another implementation's library, and none of ours, would run alone, as would all others of its
+    /// program: N times the same work, and the same files written N times.
+    pub(super) fn look_for_strangers(&mut self) {
+        if self.alive == 0 || self.ending.kill_at.is_some() {
+            return self.strangers.stop();
+        }
+        let peers = &*self.peers;
+        let silent: Vec<u32> = (0..peers.size())
+            .filter(|&r| !peers.has_exited(r) && peers.phase(r) == Phase::Starting)
+            .take(MOST)
+            .collect();
+        if silent.is_empty() {
+            // Those that are there have called the library.
+            return self.strangers.stop();
+        }
+        let own = other_abi::folder().unwrap_or_default();
+        let found = silent.iter().find_map(|&rank| {
+            let pid = peers.identity(rank).pid;
+            stranger(pid, &own).map(|library| (rank, library))
+        });
+        if let Some((rank, library)) = found {
+            let text = report::stranger(self.job, rank, &library);
+            self.say(&text);
+            self.strangers.stop();
+            self.verdict.end(1);
+            self.end();
+        }
+    }
+}
+
+/// The library of another implementation that the process has loaded, or the program that a shell runs for it.
+fn stranger(pid: u32, own: &Path) -> Option<PathBuf> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let found = foreign_library(&maps, own);
+    if found.is_some() || !is_shell(pid) {
+        return found;
+    }
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().find_map(|child| {
+        let maps = fs::read_to_string(format!("/proc/{child}/maps")).ok()?;
+        foreign_library(&maps, own)
+    })
+}
+
+fn is_shell(pid: u32) -> bool {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    ["sh", "bash", "dash", "ksh", "zsh", "busybox"].contains(&&*name)
+}
+
+/// The first library of MPI in a process's table of mapped files, unless ours is there as well, be it one of those in the folder
+/// `own`, which are loaded before the one that they need.
+fn foreign_library(maps: &str, own: &Path) -> Option<PathBuf> {
+    let files = maps.lines().filter_map(|line| {
+        let at = line.find('/')?;
+        Some(Path::new(line[at..].trim_end_matches(" (deleted)")))
+    });
+    let mut foreign = None;
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("libmpi_abi.so") || file.parent() == Some(own) {
+            return None;
+        }
+        if name.starts_with("libmpi.so.") || name.starts_with("libmpich.so.") {
+            foreign.get_or_insert_with(|| file.to_owned());
+        }
+    }
+    foreign
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "7f00-7f01 r--p 00000000 fe:00 1  ";
+
+    #[test]
+    fn a_library_of_another_implementation_is_found_unless_ours_is_there() {
+        let own = Path::new("/m/lib/faces");
+        let loading = format!("{LINE}/m/lib/faces/libmpi.so.12\n");
+        assert_eq!(foreign_library(&loading, own), None);
+        let other =
+            format!("{LINE}/usr/lib/libc.so.6\n{LINE}/usr/lib/libmpi.so.40.30.4\n{LINE}[heap]\n");
+        assert_eq!(
+            foreign_library(&other, own),
+            Some("/usr/lib/libmpi.so.40.30.4".into())
+        );
+        let ours = format!("{LINE}/m/lib/faces/libmpi.so.40\n{LINE}/m/lib/libmpi_abi.so.1\n");
+        assert_eq!(foreign_library(&ours, own), None);
+        assert_eq!(
+            foreign_library(&format!("{LINE}/usr/lib/libc.so.6\n"), own),
+            None
+        );
+    }
+
+    #[test]
+    fn looking_ends_and_does_not_catch_up() {
+        let started = Instant::now();
+        let mut schedule = Schedule::new(started, 2);
+        assert!(!schedule.is_due(started));
+        assert!(schedule.is_due(started + Duration::from_millis(200)));
+        assert_eq!(schedule.next(), Some(started + Duration::from_millis(250)));
+        assert!(schedule.is_due(started + Duration::from_secs(60)));
+        assert_eq!(schedule.next(), None);
+        assert_eq!(Schedule::new(started, 1).next(), None);
+    }
+}
