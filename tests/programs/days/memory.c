@@ -1,5 +1,6 @@
 /* What a rank's process holds in memory, in KiB: "<stage> <private> <shared>", at each stage.
- * Private is what /proc/self/smaps_rollup calls so; shared is what this process has touched of the job's memory,
+ * Private is what the process has written, Private_Dirty in /proc/self/smaps: a page of a library that nobody has written is the
+ * file's, even while this process is the only one that has it. Shared is what this process has touched of the job's memory,
  * counted in full although other ranks hold the same pages.
  * Compiled with -DPLAIN it is the same program without MPI, and says "plain" only. */
 #ifndef PLAIN
@@ -21,7 +22,7 @@ static void look(const char *stage)
     while (fgets(line, sizeof line, file)) {
         if (sscanf(line, "%63[A-Za-z_]: %ld kB", field, &kib) == 2) {
             if (!strcmp(field, "Rss") && ours) shared += kib;
-            if (!strncmp(field, "Private_", 8) && !ours) private += kib;
+            if (!strcmp(field, "Private_Dirty") && !ours) private += kib;
         } else ours = strstr(line, "/memfd:") != NULL;
     }
     fclose(file);
