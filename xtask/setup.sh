@@ -30,6 +30,8 @@ have() { command -v "$1"; }
 has_library() { ldconfig -p | grep -qF "$1"; }
 # A C compiler with the C library's headers.
 compiles() { echo '#include <stdio.h>' | "$1" -x "$2" -E -; }
+# LLVM's OpenMP of the same version: another version's library has the same name.
+has_openmp() { echo '#include <omp.h>' | "$1" -fopenmp -x c -E -; }
 
 # Rust first: nothing works without, and what cargo says of a version that is too old does not name
 # the remedy.
@@ -86,7 +88,7 @@ test)
     # Programs of LLVM's compilers, and its OpenMP, with which they are linked.
     needs clang-19 have clang-19
     needs flang-19 have flang-new-19
-    needs libomp-19-dev has_library libomp.so.5
+    needs libomp-19-dev has_openmp clang-19
     needs python3-venv python3 -c 'import ensurepip, venv'
     needs python3-dev python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
     needs python3 have python3
