@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::library;
+use crate::{library, prototype};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{Attribute, Expr, GenericArgument, Item, Lit, PathArguments, Type};
 
@@ -336,11 +336,7 @@ fn declare(ty: &Type, name: &str, c: bool) -> Result<String, String> {
                 ("c_int" | "Count" | "Disp" | "DispCount", false) | ("c_int", true) => "int",
                 ("Count" | "AintCount" | "DispCount", true) => "MPI_Count",
                 ("Disp", true) | ("AintCount", false) => "MPI_Aint",
-                (function, _)
-                    if ["_function", "_function_c", "_function_x"]
-                        .iter()
-                        .any(|end| function.ends_with(end)) =>
-                {
+                (function, _) if prototype::is_callback(function) => {
                     return Ok(format!("{function} *{name}"));
                 }
                 (mpi, _) if mpi.starts_with("MPI_") => mpi,

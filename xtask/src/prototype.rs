@@ -1,5 +1,27 @@
 //! A C parameter, read from the text of a prototype.
 
+/// The handles, as they are called without `MPI_`.
+pub(crate) const HANDLES: [&str; 11] = [
+    "Comm",
+    "Datatype",
+    "Errhandler",
+    "File",
+    "Group",
+    "Info",
+    "Message",
+    "Op",
+    "Request",
+    "Session",
+    "Win",
+];
+
+/// Whether a type is that of a function of the user, which a prototype passes by its address.
+pub(crate) fn is_callback(base: &str) -> bool {
+    ["_function", "_function_c", "_function_x"]
+        .iter()
+        .any(|end| base.ends_with(end))
+}
+
 /// A parameter in pieces.
 pub(crate) struct Raw {
     pub constant: bool,

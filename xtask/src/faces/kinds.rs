@@ -1,20 +1,5 @@
 //! Which parameters have values that differ between ABIs. Their C types do not say so: ranks, levels and locks are all `int`.
 
-/// The handles, as they are called without `MPI_`.
-pub const HANDLES: [&str; 11] = [
-    "Comm",
-    "Datatype",
-    "Errhandler",
-    "File",
-    "Group",
-    "Info",
-    "Message",
-    "Op",
-    "Request",
-    "Session",
-    "Win",
-];
-
 /// What becomes of a value that is none of the names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {

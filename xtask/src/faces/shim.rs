@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::kinds;
 use crate::header::Function;
-use crate::prototype::Raw;
+use crate::prototype::{HANDLES, Raw, is_callback};
 
 /// Returns the declarations of `libmpi_abi`'s functions, for C that has the other ABI's names.
 ///
@@ -76,14 +76,7 @@ fn raws(f: &Function) -> Result<Vec<Raw>, String> {
 
 fn is_handle(base: &str) -> bool {
     base.strip_prefix("MPI_")
-        .is_some_and(|name| kinds::HANDLES.contains(&name))
-}
-
-fn is_callback(base: &str) -> bool {
-    base.starts_with("MPI")
-        && ["_function", "_function_c", "_function_x"]
-            .iter()
-            .any(|end| base.ends_with(end))
+        .is_some_and(|name| HANDLES.contains(&name))
 }
 
 /// How one argument is passed on.

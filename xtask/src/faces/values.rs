@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::kinds::{self, Unknown};
 use crate::header::Constant;
+use crate::prototype::HANDLES;
 
 /// The value of a constant in an ABI.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +118,7 @@ pub fn tables(
     if by_address {
         text += &names_by_address(constants, values, integers);
     }
-    for handle in kinds::HANDLES {
+    for handle in HANDLES {
         let of_kind: Vec<&Constant> = constants
             .iter()
             .filter(|c| handle_of(c) == Some(handle) && standard(c).is_some())
@@ -143,7 +144,7 @@ pub fn tables(
 /// Returns `integers.h`: what the integers of predefined handles stand for in Fortran, where they are not the handles themselves.
 pub fn integers(constants: &[Constant], values: &Values, integers: &Values) -> String {
     let mut text = String::from("/* Printed by `cargo xtask stage` from integers.txt. */\n");
-    for handle in kinds::HANDLES {
+    for handle in HANDLES {
         writeln!(
             text,
             "static const void *const integers_{}[] = {{",

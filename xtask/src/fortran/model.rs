@@ -1,7 +1,7 @@
 //! A function of the ABI as Fortran sees it: the C prototype, read again, with what the tables add.
 
 use super::table::{self, Intent, Passing};
-use crate::prototype::Raw;
+use crate::prototype::{HANDLES, Raw, is_callback};
 
 /// A function with its parameters; `MPI_Pcontrol` and the like have lost what Fortran does not pass.
 pub struct Routine {
@@ -185,9 +185,7 @@ fn kind(function: &str, raw: &Raw, all: &[Raw], at: usize) -> Result<Kind, Strin
                 Ok(Kind::Logical(raw.stars == 1))
             }
         }
-        base if base.ends_with("_function") || base.ends_with("_function_c") => {
-            Ok(Kind::Procedure(base.to_string()))
-        }
+        base if is_callback(base) => Ok(Kind::Procedure(base.to_string())),
         "MPI_Aint" if classic && raw.array => Ok(Kind::Integers(Width::Int)),
         "MPI_Aint" if classic => Ok(Kind::Integer(Width::Int, raw.stars == 1)),
         base => match (width(base), raw.array) {
@@ -195,7 +193,7 @@ fn kind(function: &str, raw: &Raw, all: &[Raw], at: usize) -> Result<Kind, Strin
             (Some(width), false) => Ok(Kind::Integer(width, raw.stars == 1)),
             (None, array) => {
                 let handle = base.strip_prefix("MPI_").ok_or_else(unknown)?.to_string();
-                if !table::HANDLES.contains(&handle.as_str()) {
+                if !HANDLES.contains(&handle.as_str()) {
                     return Err(unknown());
                 }
                 if !array {

@@ -21,21 +21,6 @@ pub enum Passing {
     Scratch,
 }
 
-/// The handles, as they are called without `MPI_`.
-pub const HANDLES: [&str; 11] = [
-    "Comm",
-    "Datatype",
-    "Errhandler",
-    "File",
-    "Group",
-    "Info",
-    "Message",
-    "Op",
-    "Request",
-    "Session",
-    "Win",
-];
-
 /// Functions of MPI 1 with a successor, which `mpi_f08` does not have. Their addresses are `INTEGER`.
 pub const CLASSIC_ONLY: [&str; 15] = [
     "MPI_Address",

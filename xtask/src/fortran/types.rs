@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::table::HANDLES;
+use crate::prototype::HANDLES;
 
 const HEAD: &str = "! Printed by `cargo xtask fortran`; change xtask/src/fortran, not this file.\n";
 
