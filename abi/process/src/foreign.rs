@@ -5,8 +5,7 @@
 
 use std::fmt;
 
-/// The variable that says that a process runs alone on purpose, whatever started it.
-pub(crate) const ENV_SINGLETON: &str = "MARGAY_SINGLETON";
+use margay_sys_shm::segment::ENV_SINGLETON;
 
 /// A launcher that is not Margay's and started this process as one of several.
 #[derive(Clone, Debug, PartialEq, Eq)]

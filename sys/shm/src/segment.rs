@@ -26,6 +26,8 @@ use std::sync::atomic::Ordering;
 use crate::layout::{Header, Layout, MAGIC, PAGE, RankCell, Sizes, VERSION};
 use crate::mapping::{self, Mapping, SegmentError};
 
+/// The environment variable that says that processes run alone on purpose, whatever started them; empty or `0` says nothing.
+pub const ENV_SINGLETON: &str = "MARGAY_SINGLETON";
 /// The environment variable that tells a rank the number of the inherited segment descriptor.
 pub const ENV_SEGMENT: &str = "MARGAY_SEGMENT_FD";
 /// Environment variable with the number of ranks, for programs.

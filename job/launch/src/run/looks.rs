@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use margay_core_registry::Phase;
 use margay_job_observe::state;
 use margay_sys_os::clock::now_ns;
+use margay_sys_shm::segment::ENV_SINGLETON;
 
 use super::{LOOK_INTERVAL, Launcher};
 use crate::{other_abi, report};
@@ -17,8 +18,6 @@ use crate::{other_abi, report};
 const TIMES_MS: [u64; 11] = [15, 30, 60, 100, 160, 250, 500, 1000, 2000, 5000, 15_000];
 /// The most ranks that are looked into at a time.
 const MOST: usize = 8;
-/// The variable by which a user says that ranks shall run alone.
-const ENV_SINGLETON: &str = "MARGAY_SINGLETON";
 
 /// The times of looking.
 pub(super) struct Schedule {
@@ -29,8 +28,12 @@ pub(super) struct Schedule {
 impl Schedule {
     /// A job of one rank is not looked into: alone is what it shall be.
     pub(super) fn new(started: Instant, ranks: u32) -> Schedule {
-        let is_wanted = ranks > 1 && std::env::var_os(ENV_SINGLETON).is_none();
-        let index = if is_wanted { 0 } else { TIMES_MS.len() };
+        let alone = std::env::var_os(ENV_SINGLETON).is_some_and(|v| !v.is_empty() && v != "0");
+        let index = if ranks > 1 && !alone {
+            0
+        } else {
+            TIMES_MS.len()
+        };
         Schedule { started, index }
     }
 
