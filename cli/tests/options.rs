@@ -85,7 +85,14 @@ fn the_environment_changes_as_told_and_not_more() {
     let done = run(&mut command);
     let plain = run(fresh("env").env("UNCHANGED", "yes"));
     // By these frameworks find themselves; tests/launchers.rs looks at them.
-    let names = ["PMI_", "OMPI_", "MPI_", "MV2_", "MARGAY_LOCAL"];
+    let names = [
+        "PMI_",
+        "OMPI_",
+        "MPI_",
+        "MV2_",
+        "MARGAY_LOCAL_RANK",
+        "MARGAY_LOCAL_SIZE",
+    ];
     let mut added: Vec<&str> = done
         .out
         .lines()
