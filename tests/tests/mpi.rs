@@ -51,6 +51,14 @@ fn point_to_point() {
 }
 
 #[test]
+fn requests_of_receives() {
+    let folder = scratch();
+    let executable = compile(folder.path(), "receives", &[]);
+    assert_eq!(succeed(mpiexec(2).arg(&executable)), "ok\n");
+    assert_eq!(succeed(mpiexec(2).arg(&executable).arg("threads")), "ok\n");
+}
+
+#[test]
 fn waits_for_generalized_requests_sleep() {
     is_ok("grequest", &[1, 2]);
 }

@@ -85,6 +85,12 @@ mpi! {
 
     /// Begins to receive.
     count fn MPI_Irecv(buf: Buf, count: Count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm, request: Place<MPI_Request>) |mpi| on comm {
+        if let Some(piece) = piece(buf, count.wide(), datatype)
+            && !request.is_null()
+            && let Some(handle) = mpi.irecv_at_once(piece, source, tag, comm.value())
+        {
+            return request.put("request", MPI_Request::new(handle?));
+        }
         let data = data(mpi, buf, count.wide(), datatype)?;
         request.put("request", MPI_Request::new(mpi.irecv(data, source, tag, comm.value())?))
     }

@@ -1,5 +1,6 @@
 //! Requests and statuses.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,10 +37,21 @@ mpi! {
         let handles = requests.slice("array_of_requests", request_count(count)?)?;
         let statuses = array_of_statuses.places(handles.len());
         let mut failed = None;
-        for (i, handle) in handles.iter_mut().enumerate() {
-            let ended = mpi.wait(handle.value())?;
-            *handle = MPI_Request::new(ended.handle);
-            note_end(&statuses, i, statuses.len(), ended, &mut failed);
+        let mut i = 0;
+        while i < handles.len() {
+            if failed.is_none() {
+                let rest = Cell::from_mut(&mut handles[i..]).as_slice_of_cells();
+                i += mpi.end_faultless(rest.iter().map(|handle| handle.get().value()), |n, status| {
+                    rest[n].set(MPI_Request::new(MPI_REQUEST_NULL));
+                    statuses.at(i + n).status(status);
+                });
+            }
+            if let Some(handle) = handles.get_mut(i) {
+                let ended = mpi.wait(handle.value())?;
+                *handle = MPI_Request::new(ended.handle);
+                note_end(&statuses, i, statuses.len(), ended, &mut failed);
+                i += 1;
+            }
         }
         in_status(failed)
     }

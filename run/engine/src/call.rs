@@ -61,6 +61,15 @@ pub struct Outcome {
     pub split: bool,
 }
 
+impl Outcome {
+    /// Whether all went as the program wanted it.
+    #[inline]
+    #[must_use]
+    pub fn is_faultless(&self) -> bool {
+        !self.cancelled && !self.split && self.failed.is_none() && self.truncated.is_none()
+    }
+}
+
 /// Why an operation cannot be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {

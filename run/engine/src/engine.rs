@@ -32,6 +32,7 @@ use crate::monitor::{EventKind, Level, Monitor, Protocol};
 use crate::progress_hook::ProgressHook;
 use crate::slab::Slab;
 
+mod completion;
 mod direct;
 mod incoming;
 mod operations;
@@ -311,8 +312,22 @@ impl Engine {
     }
 
     /// Posts a receive. `from` is the world rank of the sender if one is asked for.
+    #[inline]
     pub fn irecv(&mut self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
-        let key = self.state.add_receive(data, pattern, from);
+        self.irecv_named(data, pattern, from, 0)
+    }
+
+    /// As [`irecv`](Self::irecv), of a receive that the layer above names by its place and
+    /// generation alone; `word`, which is not 0, is kept for [`named`](Self::named).
+    #[inline]
+    pub fn irecv_named(
+        &mut self,
+        data: Data,
+        pattern: Pattern,
+        from: Option<u32>,
+        word: u32,
+    ) -> ReqId {
+        let key = self.state.add_receive(data, pattern, from, word);
         if self.state.recovery.is_revoked(pattern.context) {
             return self.refused(key, Failed::Revoked);
         }
@@ -353,7 +368,7 @@ impl Engine {
             Some(found.envelope.tag),
         );
         let from = Some(found.from);
-        let key = self.state.add_receive(data, pattern, from);
+        let key = self.state.add_receive(data, pattern, from, 0);
         self.state.deliver(message.index, key.index);
         self.after_match();
         key
@@ -375,72 +390,6 @@ impl Engine {
         let key = self.state.messages.key_at(index)?;
         let total = self.state.messages.at(index)?.total;
         Some((key, arrived(envelope, total)))
-    }
-
-    /// Whether a request has ended. A request that is gone has.
-    #[must_use]
-    #[inline]
-    pub fn is_done(&self, id: ReqId) -> bool {
-        let over = |r: &Request| r.done || self.state.is_stalled(r);
-        self.state.requests.get(id).is_none_or(over)
-    }
-
-    /// Returns the outcome of a request that has ended; the request is gone then.
-    #[inline]
-    pub fn take(&mut self, id: ReqId) -> Option<Outcome> {
-        let request = self.state.requests.get_mut(id)?;
-        if !request.done {
-            if request.lost {
-                // A receive vanishes when its message is here; a send that was offered may never be answered.
-                request.detached = matches!(request.kind, Kind::Receive(_));
-                return Some(Outcome {
-                    failed: Some(Failed::Process),
-                    ..Outcome::default()
-                });
-            }
-            // The request stays.
-            let request = self.state.requests.get(id)?;
-            return self.state.is_stalled(request).then(|| Outcome {
-                failed: Some(Failed::Pending),
-                ..Outcome::default()
-            });
-        }
-        let outcome = request.outcome;
-        self.state.requests.discard(id.index);
-        Some(outcome)
-    }
-
-    /// Nobody will ask for the outcome; the request goes on and then vanishes.
-    pub fn detach(&mut self, id: ReqId) {
-        if let Some(request) = self.state.requests.get_mut(id) {
-            if request.done {
-                self.state.requests.discard(id.index);
-            } else {
-                request.detached = true;
-            }
-        }
-    }
-
-    /// Returns what a request waits for; none when it has ended.
-    #[must_use]
-    pub fn pending(&self, id: ReqId) -> Option<Pending> {
-        let request = self.state.requests.get(id).filter(|r| !r.done)?;
-        Some(match &request.kind {
-            Kind::Send(send) => Pending::Send(send.to, send.envelope.tag, send.envelope.context),
-            Kind::Receive(r) => Pending::Receive(r.from, r.pattern.tag(), r.pattern.context),
-            Kind::Collective(execution) => {
-                let peer = execution.children().find_map(|child| {
-                    match self.state.requests.get(child).filter(|r| !r.done)?.kind {
-                        Kind::Send(ref send) => Some(send.to),
-                        Kind::Receive(ref receive) => receive.from,
-                        Kind::Collective(_) | Kind::Task(_) | Kind::Promise(..) => None,
-                    }
-                });
-                Pending::Collective(peer, execution.context())
-            }
-            Kind::Task(task) => return task.as_ref().map(|task| task.pending()),
-            Kind::Promise(from, context) => Pending::Collective(Some(*from), *context),
-        })
     }
 
     /// Moves everything on that can move. Returns whether anything did.
@@ -577,13 +526,14 @@ impl State {
 
     /// Returns a request for a receive, of which nothing has arrived.
     #[inline]
-    fn add_receive(&mut self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
+    fn add_receive(&mut self, data: Data, pattern: Pattern, from: Option<u32>, word: u32) -> ReqId {
         let walk = data.walk();
         self.requests.insert(Request::new(Kind::Receive(Receive {
             data,
             walk,
             pattern,
             from,
+            word,
             total: None,
             arrived: 0,
             landing: false,

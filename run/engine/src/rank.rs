@@ -1,5 +1,7 @@
 //! A rank: all of its state behind one lock, and the calls that wait.
 
+mod block;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -255,6 +257,27 @@ impl Rank {
     #[inline(always)]
     pub fn irecv(&self, data: Data, pattern: Pattern, from: Option<u32>) -> ReqId {
         self.call(|engine| engine.irecv(data, pattern, from))
+    }
+
+    /// Posts a receive that the layer above names by its place; see [`Engine::irecv_named`].
+    #[inline]
+    pub fn irecv_named(&self, data: Data, pattern: Pattern, from: Option<u32>, word: u32) -> ReqId {
+        self.call(|engine| engine.irecv_named(data, pattern, from, word))
+    }
+
+    /// The same into one piece of memory.
+    #[inline(always)]
+    pub fn irecv_piece(
+        &self,
+        piece: Piece,
+        pattern: Pattern,
+        from: Option<u32>,
+        word: u32,
+    ) -> ReqId {
+        self.call(|engine| {
+            let data = Data::bytes(piece.mem(), piece.size() as u64);
+            engine.irecv_named(data, pattern, from, word)
+        })
     }
 
     /// Receives a message that a matched probe took.
@@ -541,11 +564,6 @@ impl Rank {
         }
     }
 
-    /// Sleeps on the rank's event count until it is woken, `has_work` returns true, or the time is over.
-    pub(crate) fn sleep_until_woken(&self, timeout_ns: u64, has_work: &mut dyn FnMut() -> bool) {
-        self.wake_up.sleep(timeout_ns, has_work);
-    }
-
     /// Whether there are requests that are not done with, so that progress may be needed.
     pub(crate) fn is_under_way(&self) -> bool {
         self.engine.lock().has_requests()
@@ -554,146 +572,5 @@ impl Rank {
     /// Wakes all threads that sleep on this rank.
     pub fn wake(&self) {
         self.wake_up.wake_own();
-    }
-
-    /// Spins for a short while whether memory that others write to is `ready`, before a wait for it: with cores for all
-    /// that is usually enough. Returns whether it is.
-    pub fn spin_until(&self, mut ready: impl FnMut() -> bool) -> bool {
-        // Longer than a cache line takes, shorter than a thread that waits for progress would
-        // notice.
-        const SPINS: u32 = 32;
-        let spins = self.contention.policy(self.monitor.tuning.policy()).spins();
-        for _ in 0..spins.min(SPINS) {
-            if ready() {
-                return true;
-            }
-            cpu::pause();
-        }
-        false
-    }
-
-    /// The one place that waits: makes progress until `ready` returns something.
-    #[inline]
-    pub fn block<R>(
-        &self,
-        mut ready: impl FnMut(&mut Engine) -> Option<R>,
-        pending: impl Fn(&Engine) -> Option<Pending>,
-    ) -> R {
-        let mut wait = Wait::new(
-            self.monitor.tuning.policy(),
-            &self.contention,
-            &self.monitor.waiting,
-            &*self.wake_up,
-            &*self.clock,
-        );
-        let mut found = None;
-        // Displays see the wait until this goes.
-        let mut noted = None;
-        let _waits = self.helper.pause(&self.engine);
-        loop {
-            let mut engine = self.engine.lock();
-            if let Some(result) = ready(&mut engine) {
-                found = Some(result);
-            }
-            if found.is_some() {
-                break;
-            }
-            let moved = self.advance(&mut engine) || self.watch(&mut engine);
-            drop(engine);
-            match wait.step(moved) {
-                Next::Spin => {}
-                Next::Note => noted = Some(self.note_wait(&pending, wait.since_ns())),
-                Next::Sleep(timeout_ns) => {
-                    let events = &self.monitor.events;
-                    let waited = || self.clock.now_ns() - wait.since_ns();
-                    events.note(EventKind::Sleep, || [waited(), 0, 0, 0]);
-                    let slept = wait.sleep(timeout_ns, &mut || {
-                        let mut engine = self.engine.lock();
-                        let moved = self.advance(&mut engine) || self.watch(&mut engine);
-                        found = ready(&mut engine);
-                        moved || found.is_some()
-                    });
-                    events.note(EventKind::Wake, || [slept, 0, 0, 0]);
-                }
-            }
-            if found.is_some() {
-                break;
-            }
-        }
-        drop(noted);
-        found.expect("the loop ends with a result")
-    }
-
-    #[cold]
-    fn note_wait(
-        &self,
-        pending: &impl Fn(&Engine) -> Option<Pending>,
-        since_ns: u64,
-    ) -> Box<dyn Noted + '_> {
-        let waits_for = pending(&self.engine.lock());
-        let (kind, peer, tag, context) = match waits_for {
-            Some(Pending::Receive(from, tag, context)) => (WaitKind::Receive, from, tag, context),
-            Some(Pending::Send(to, tag, context)) => (WaitKind::Send, Some(to), Some(tag), context),
-            Some(Pending::Collective(peer, context)) => (WaitKind::Collective, peer, None, context),
-            Some(Pending::Elsewhere) => (WaitKind::Elsewhere, None, None, 0),
-            None => (WaitKind::Several, None, None, 0),
-        };
-        // What may come from another job is not the launcher's to judge.
-        let elsewhere = match peer {
-            Some(process) => process >= self.size,
-            None => self.met_others.load(Ordering::Relaxed),
-        };
-        let (kind, peer) = if elsewhere {
-            (WaitKind::Elsewhere, None)
-        } else {
-            (kind, peer)
-        };
-        let since_ns = if since_ns == 0 {
-            self.clock.now_ns()
-        } else {
-            since_ns
-        };
-        let waiting = Waiting {
-            thread: thread_id(),
-            kind,
-            peer,
-            tag: tag.map(|t| t as i32),
-            context,
-            since_ns,
-        };
-        self.peers.begin_wait(self.me, &waiting)
-    }
-
-    /// A call of the engine. Where threads share the rank, it may end what others wait for, or take
-    /// in a message that they probe for; they are woken then.
-    #[inline]
-    pub fn call<R>(&self, call: impl FnOnce(&mut Engine) -> R) -> R {
-        let mut engine = self.engine.lock();
-        if !self.engine.is_shared() {
-            return call(&mut engine);
-        }
-        let before = engine.news();
-        let result = call(&mut engine);
-        if engine.news() != before {
-            self.wake_up.wake_own();
-        }
-        if engine.has_requests() {
-            self.helper.resume();
-        }
-        result
-    }
-
-    /// Progress; where threads share the rank, wakes those for whom it brought news.
-    #[inline]
-    fn advance(&self, engine: &mut Engine) -> bool {
-        if !self.engine.is_shared() {
-            return engine.progress();
-        }
-        let before = engine.news();
-        let moved = engine.progress();
-        if engine.news() != before {
-            self.wake_up.wake_own();
-        }
-        moved
     }
 }

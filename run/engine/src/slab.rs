@@ -8,6 +8,20 @@ pub struct Key {
 }
 
 impl Key {
+    /// Where the entry stands; small numbers are used first.
+    #[must_use]
+    #[inline]
+    pub fn index(self) -> u32 {
+        self.index
+    }
+
+    /// How many entries have stood there before, modulo 2^32.
+    #[must_use]
+    #[inline]
+    pub fn generation(self) -> u32 {
+        self.generation
+    }
+
     /// As a number, for packets.
     pub(crate) fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
@@ -43,7 +57,8 @@ impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, value: T) -> Key {
         let index = match self.free.pop() {
             Some(index) => {
-                self.slots[index as usize].1 = Some(value);
+                // The slot is empty; without this every insertion would call its destructor.
+                std::mem::forget(self.slots[index as usize].1.replace(value));
                 index
             }
             None => {

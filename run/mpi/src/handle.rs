@@ -18,6 +18,8 @@ pub enum Kind {
     Request,
     Message,
     Win,
+    /// A receive that is under way, by its place among the engine's requests.
+    Receive,
     Session = 12,
     File = 13,
 }
@@ -48,8 +50,22 @@ pub(crate) fn with_generation(handle: u32, generation: u32) -> u32 {
 }
 
 /// Returns the generation of a handle.
+#[inline(always)]
 pub(crate) fn generation(handle: u32) -> u32 {
     handle >> PLACE_BITS & (GENERATIONS - 1)
+}
+
+/// Returns the handle of a place in a table that is not one of ours. None when the place is too far back for one.
+#[inline(always)]
+pub(crate) fn of_place(kind: Kind, place: u32, generation: u32) -> Option<u32> {
+    let handle = (kind as u32) << 27 | place;
+    ((place as usize) < PLACES).then(|| with_generation(handle, generation & (GENERATIONS - 1)))
+}
+
+/// Returns the place of a handle.
+#[inline(always)]
+pub(crate) fn place(handle: u32) -> u32 {
+    handle & (PLACES as u32 - 1)
 }
 
 /// Objects of one kind by handle. Looking up costs two comparisons; adding and removing take constant time.
@@ -97,7 +113,7 @@ impl<T> Table<T> {
 
     #[inline]
     fn place(&self, handle: u32) -> Option<usize> {
-        let place = handle & (PLACES as u32 - 1);
+        let place = place(handle);
         let slot = self.slots.get(place as usize)?;
         let expected = (self.kind as u32) << 27 | slot.generation << PLACE_BITS | place;
         (expected == handle).then_some(place as usize)

@@ -52,12 +52,7 @@ pub fn received(outcome: &Outcome, room: u64) -> (Status, Option<Error>) {
         };
         return (status, None);
     }
-    let status = Status {
-        source: outcome.source as i32,
-        tag: outcome.tag as i32,
-        bytes: outcome.bytes,
-        cancelled: false,
-    };
+    let status = message(outcome);
     if outcome.split {
         let text = format!(
             "the message from rank {} with tag {} has {} bytes and ends within an element of the receive's datatype; both \
@@ -76,6 +71,17 @@ pub fn received(outcome: &Outcome, room: u64) -> (Status, Option<Error>) {
         )
     });
     (status, error)
+}
+
+/// Returns the status of a message that was received.
+#[inline]
+pub(crate) fn message(outcome: &Outcome) -> Status {
+    Status {
+        source: outcome.source as i32,
+        tag: outcome.tag as i32,
+        bytes: outcome.bytes,
+        cancelled: false,
+    }
 }
 
 /// Returns the error of a one-sided operation whose target has no such memory.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use margay_run_engine::{Arrived, Data, Envelope, Mode, MsgId, Outcome, Pattern, Rank, copy};
+use margay_run_engine::{
+    Arrived, Data, Envelope, Mode, MsgId, Outcome, Pattern, Rank, ReqId, copy,
+};
 use margay_sys_os::user::{Mem, Piece};
 
 use crate::active::Active;
@@ -177,6 +179,40 @@ impl Mpi {
         self.rank.recv_at_once(piece, pattern, take)
     }
 
+    /// `MPI_Irecv` into one piece, on the shortest way. None when anything is unusual; then nothing was done, and
+    /// [`irecv`](Self::irecv) does it or says why not.
+    #[inline(always)]
+    pub fn irecv_at_once(
+        &self,
+        piece: Piece,
+        source: i32,
+        tag: i32,
+        comm: u32,
+    ) -> Option<Result<u32>> {
+        let (pattern, from) = self.with_comm_if(comm, |comm| {
+            let any = source == MPI_ANY_SOURCE;
+            let from = comm.peers().process(source as u32);
+            let usual = (tag >= 0 || tag == MPI_ANY_TAG) && (any || from.is_some());
+            let pattern = Pattern::new(
+                comm.point_to_point(),
+                (!any).then_some(source as u32),
+                (tag != MPI_ANY_TAG).then_some(tag as u32),
+            );
+            usual.then_some((pattern, from))
+        })??;
+        let id = self.rank.irecv_piece(piece, pattern, from, comm);
+        Some(self.receive_handle(id, comm, piece.size() as u64))
+    }
+
+    /// Returns the handle of a receive that was posted.
+    #[inline(always)]
+    fn receive_handle(&self, id: ReqId, comm: u32, room: u64) -> Result<u32> {
+        match self.handle_of_receive(id) {
+            Some(handle) => Ok(handle),
+            None => self.request_add(comm, Active::Receive(id, room)),
+        }
+    }
+
     /// `MPI_Send` and its modes.
     ///
     /// # Errors
@@ -270,14 +306,13 @@ impl Mpi {
     /// When an argument is invalid.
     #[inline(always)]
     pub fn irecv(&self, data: Data, source: i32, tag: i32, comm: u32) -> Result<u32> {
-        let active = match self.source(comm, source, tag)? {
-            None => Active::Done(Status::PROC_NULL),
-            Some(source) => {
-                let room = data.size();
-                Active::Receive(self.rank.irecv(data, source.pattern, source.from), room)
-            }
+        let Some(source) = self.source(comm, source, tag)? else {
+            return self.request_add(comm, Active::Done(Status::PROC_NULL));
         };
-        self.request_add(comm, active)
+        let room = data.size();
+        let (pattern, from) = (source.pattern, source.from);
+        let id = self.rank.irecv_named(data, pattern, from, comm);
+        self.receive_handle(id, comm, room)
     }
 
     /// `MPI_Send_init` and its modes: a persistent request.

@@ -13,6 +13,7 @@ use crate::constants::comm::MPI_COMM_SELF;
 use crate::constants::request::MPI_REQUEST_NULL;
 use crate::constants::sentinel::*;
 use crate::error::*;
+use crate::handle::{self, Kind};
 use crate::sent::Message;
 use crate::start::Start;
 use crate::{Mpi, Status, fail};
@@ -81,6 +82,27 @@ impl Mpi {
             true => Ok(true),
             false => Err(unknown(handle)),
         }
+    }
+
+    /// Returns the handle of a receive, which needs no entry of the table: what the table would keep, its communicator
+    /// and room, stands beside it in the engine. None when the engine has more than a million requests.
+    #[inline(always)]
+    pub(crate) fn handle_of_receive(&self, id: ReqId) -> Option<u32> {
+        handle::of_place(Kind::Receive, id.index(), id.generation())
+    }
+
+    /// Returns the receive that a handle of its kind names: request, communicator and room.
+    ///
+    /// # Errors
+    /// When there is none.
+    #[inline]
+    fn receive(&self, handle: u32) -> Result<(ReqId, u32, u64)> {
+        let found = self
+            .rank
+            .lock()
+            .lock()
+            .named(handle::place(handle), is_named(handle));
+        found.ok_or_else(|| unknown(handle))
     }
 
     /// Gives an operation a handle.
@@ -170,6 +192,10 @@ impl Mpi {
             let active = cancelling.unwrap_or(Active::Done(Status::EMPTY));
             return Ok((active, MPI_COMM_SELF));
         }
+        if is_receive(handle) {
+            let (id, comm, room) = self.receive(handle)?;
+            return Ok((Active::Receive(id, room), comm));
+        }
         match self.objects().requests.get(handle) {
             Some(request) => Ok((request.active.clone(), request.comm)),
             None => Err(unknown(handle)),
@@ -201,6 +227,10 @@ impl Mpi {
             if let Some(Active::Send(id)) = cancelling {
                 self.rank.detach(id);
             }
+            return Ok(());
+        }
+        if is_receive(handle) {
+            self.rank.detach(self.receive(handle)?.0);
             return Ok(());
         }
         let Some(request) = self.objects().requests.remove(handle) else {
@@ -237,6 +267,9 @@ impl Mpi {
     pub(crate) fn request_start_of(&self, handle: u32) -> Result<(Option<Arc<Start>>, u32)> {
         if self.is_sent(handle)? {
             return Ok((None, MPI_COMM_SELF));
+        }
+        if is_receive(handle) {
+            return Ok((None, self.receive(handle)?.1));
         }
         match self.objects().requests.get(handle) {
             Some(request) => Ok((request.persistent.clone(), request.comm)),
@@ -325,7 +358,7 @@ impl Mpi {
                 "the request is not persistent; only those of the _init functions can be started";
             Err(Error::new(MPI_ERR_REQUEST, text))
         };
-        if self.is_sent(handle)? {
+        if self.is_sent(handle)? || is_receive(handle) && self.receive(handle).is_ok() {
             return not_persistent();
         }
         let (start, comm) = {
@@ -366,6 +399,18 @@ impl Mpi {
             _ => fail!(MPI_ERR_REQUEST, "the request is not a generalized one"),
         }
     }
+}
+
+/// Whether a handle is one of [`Mpi::handle_of_receive`].
+#[inline(always)]
+fn is_receive(handle: u32) -> bool {
+    handle::is_of(handle, Kind::Receive)
+}
+
+/// Tells the receive with this handle from others that have stood or will stand at its place.
+#[inline(always)]
+fn is_named(handle: u32) -> impl Fn(ReqId) -> bool {
+    move |id| handle::of_place(Kind::Receive, id.index(), id.generation()) == Some(handle)
 }
 
 impl Ended {

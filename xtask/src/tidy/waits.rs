@@ -55,7 +55,7 @@ const PLACES: &[(&str, &str)] = &[
         "run/engine/src/progress_thread.rs",
         "the progress thread parks while the rank is in a call, and is joined at the end",
     ),
-    ("run/engine/src/rank.rs", "the wait of ranks, `block`"),
+    ("run/engine/src/rank/block.rs", "the wait of ranks, `block`"),
     ("run/engine/src/wait.rs", "the policy of that wait"),
     (
         "run/mlp/src/fork.rs",

@@ -97,8 +97,9 @@ impl State {
         let total = payload.len() as u64;
         match self.arrive(envelope) {
             Some(index) => {
-                self.matched(index, from, envelope, total, head.word, true);
-                self.data(index, payload);
+                self.fill(index, from, envelope, payload);
+                self.account(from, total, head.word, true);
+                self.end(index);
             }
             None if self.goes_to_waiting(&envelope) => {
                 if let Some(waiting) = &self.waiting {
@@ -116,6 +117,18 @@ impl State {
                 };
                 self.keep(envelope, from, total, head.word, body);
             }
+        }
+    }
+
+    /// A receive has found its message, all of which is here.
+    #[inline]
+    fn fill(&mut self, index: u32, from: u32, envelope: Envelope, payload: &[u8]) {
+        if let Some(request) = self.requests.at(index)
+            && let Kind::Receive(receive) = &mut request.kind
+        {
+            receive.matched(&mut request.outcome, from, envelope, payload.len() as u64);
+            receive.walk.unpack(&receive.data, payload);
+            receive.arrived = payload.len() as u64;
         }
     }
 
@@ -300,16 +313,7 @@ impl State {
         if let Some(request) = self.requests.at(index)
             && let Kind::Receive(receive) = &mut request.kind
         {
-            receive.total = Some(total);
-            receive.from = Some(from);
-            request.outcome.source = envelope.source;
-            request.outcome.tag = envelope.tag;
-            request.outcome.bytes = total.min(receive.data.size());
-            if total > receive.data.size() {
-                request.outcome.truncated = Some(total);
-            } else if total < receive.data.size() {
-                request.outcome.split = receive.data.splits(total);
-            }
+            receive.matched(&mut request.outcome, from, envelope, total);
         }
         self.account(from, total, ack, credit);
     }

@@ -76,12 +76,38 @@ pub(super) struct Receive {
     pub(super) pattern: Pattern,
     /// World rank of the sender that was asked for, for displays.
     pub(super) from: Option<u32>,
+    /// What the layer above keeps with a receive that it names by its place; 0 when it does not.
+    pub(super) word: u32,
     /// Matched: the message's size.
     pub(super) total: Option<u64>,
     /// Bytes that have arrived, also those beyond the buffer.
     pub(super) arrived: u64,
     /// The transport may have begun to write the message that this will be matched with.
     pub(super) landing: bool,
+}
+
+impl Receive {
+    /// Its message of `total` bytes has been found: notes size and sender.
+    #[inline]
+    pub(super) fn matched(
+        &mut self,
+        outcome: &mut Outcome,
+        from: u32,
+        envelope: Envelope,
+        total: u64,
+    ) {
+        let room = self.data.size();
+        self.total = Some(total);
+        self.from = Some(from);
+        outcome.source = envelope.source;
+        outcome.tag = envelope.tag;
+        outcome.bytes = total.min(room);
+        if total > room {
+            outcome.truncated = Some(total);
+        } else if total < room {
+            outcome.split = self.data.splits(total);
+        }
+    }
 }
 
 /// An unexpected message.
