@@ -97,13 +97,13 @@ fn once<V: View>(view: &mut V, options: &ViewOptions) -> io::Result<bool> {
     let jobs = loop {
         std::thread::sleep(SAMPLE);
         let jobs = chosen(view, options);
-        let patience = match &jobs[..] {
+        let longest_wait = match &jobs[..] {
             [] if others_of_this_program() => SETTLES,
             [] => APPEARS,
             jobs if jobs.iter().any(V::is_unsettled) => SETTLES,
             _ => Duration::ZERO,
         };
-        if began.elapsed() >= patience {
+        if began.elapsed() >= longest_wait {
             break jobs;
         }
     };
