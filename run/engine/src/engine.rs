@@ -8,7 +8,7 @@
 //!
 //! Credits bound what a sender may have unmatched at a receiver (as the SP2's pipes did per pair): a
 //! receiver that is not ready costs memory once. Out of credits, a message goes by rendezvous, so
-//! only its envelope waits at the receiver and order and matching stay as they are.
+//! only its envelope waits at the receiver and order and matching stay as they are. The sender keeps some of what waits (`kept`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -34,6 +34,7 @@ use crate::slab::Slab;
 
 mod direct;
 mod incoming;
+mod kept;
 mod operations;
 mod outgoing;
 mod recover;
@@ -95,6 +96,8 @@ struct State {
     copies: Vec<Direct>,
     /// Offers that were answered with a CTS.
     declined: Vec<Ticket>,
+    /// What kept messages count, in bytes: [`Limits::send_buffer`](crate::Limits::send_buffer) bounds it.
+    kept_bytes: u64,
     loopback: VecDeque<(Head, [u64; 2], Vec<u8>)>,
     executions: Vec<u32>,
     spare: Spare,
@@ -147,6 +150,8 @@ struct Peer {
     returned: u32,
     /// Eager messages that are here and not matched.
     kept: u32,
+    /// Sends to the peer whose messages are kept here.
+    kept_sends: u32,
     /// Where the rest of an eager message in fragments goes.
     assembling: Option<Target>,
 }
@@ -193,6 +198,7 @@ impl Engine {
                 rendezvous: Vec::new(),
                 copies: Vec::new(),
                 declined: Vec::new(),
+                kept_bytes: 0,
                 loopback: VecDeque::new(),
                 executions: Vec::new(),
                 ended: 0,
@@ -381,7 +387,7 @@ impl Engine {
     #[must_use]
     #[inline]
     pub fn is_done(&self, id: ReqId) -> bool {
-        let over = |r: &Request| r.done || self.state.is_stalled(r);
+        let over = |r: &Request| r.done || r.kept_bytes != 0 || self.state.is_stalled(r);
         self.state.requests.get(id).is_none_or(over)
     }
 
@@ -390,6 +396,11 @@ impl Engine {
     pub fn take(&mut self, id: ReqId) -> Option<Outcome> {
         let request = self.state.requests.get_mut(id)?;
         if !request.done {
+            if request.kept_bytes != 0 {
+                // It is over for the program; the message goes on.
+                request.detached = true;
+                return Some(Outcome::default());
+            }
             if request.lost {
                 // A receive vanishes when its message is here; a send that was offered may never be answered.
                 request.detached = matches!(request.kind, Kind::Receive(_));
@@ -426,6 +437,9 @@ impl Engine {
     pub fn pending(&self, id: ReqId) -> Option<Pending> {
         let request = self.state.requests.get(id).filter(|r| !r.done)?;
         Some(match &request.kind {
+            Kind::Send(send) if self.state.lacks_room_to_keep(id) => {
+                Pending::FullSend(send.to, send.envelope.tag, send.envelope.context)
+            }
             Kind::Send(send) => Pending::Send(send.to, send.envelope.tag, send.envelope.context),
             Kind::Receive(r) => Pending::Receive(r.from, r.pattern.tag(), r.pattern.context),
             Kind::Collective(execution) => {
@@ -603,6 +617,9 @@ impl State {
 
     #[inline]
     fn end(&mut self, index: u32) {
+        if self.kept_bytes != 0 {
+            self.release_kept(index);
+        }
         self.ended += 1;
         self.monitor
             .counters
