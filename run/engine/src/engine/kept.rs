@@ -132,6 +132,7 @@ impl State {
     #[cold]
     pub(super) fn release_kept(&mut self, index: u32) {
         if let Some(request) = self.requests.at(index)
+            && request.kept_bytes != 0
             && let Kind::Send(send) = &request.kind
         {
             self.kept_bytes -= request.kept_bytes;
