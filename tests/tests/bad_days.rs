@@ -143,7 +143,7 @@ fn a_sender_runs_ahead_of_its_receiver() {
     for (messages, bytes) in [(6_000, 1000), (24_000, 40), (100, 60_000), (30_000, 0)] {
         let go = |how: &str| Words::mpiexec(100, 2, &built.path(), how).succeed(120);
         assert_eq!(go(&format!("ahead {messages} {bytes}")), "whole\n");
-        let folder = scratch("ahead");
+        let folder = scratch();
         let file = folder.path().join("sent");
         let how = format!("asleep {messages} {bytes} {}", file.display());
         assert_eq!(go(&how), "whole\n");
