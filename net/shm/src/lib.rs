@@ -52,7 +52,7 @@ impl Shm {
     /// Returns the transport of rank `me` over `segment`.
     ///
     /// # Panics
-    /// When `me` is not a rank of the segment.
+    /// When `me` is not a rank of the segment, or has a transport already.
     #[must_use]
     pub fn new(segment: &Arc<Segment>, me: u32, thresholds: Arc<Thresholds>) -> Shm {
         Shm::with_rings(segment, me, thresholds, ring::MOST as usize)
@@ -61,7 +61,7 @@ impl Shm {
     /// As [`new`](Self::new), with another bound on the rings to others.
     ///
     /// # Panics
-    /// When `me` is not a rank of the segment.
+    /// When `me` is not a rank of the segment, or has a transport already.
     #[must_use]
     pub fn with_rings(
         segment: &Arc<Segment>,

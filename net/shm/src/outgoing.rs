@@ -89,7 +89,7 @@ impl Outgoing {
         };
         Outgoing {
             segment: segment.clone(),
-            outbox: Outbox::new(segment, me),
+            outbox: Outbox::new(segment, me).expect("a rank has one transport"),
             partners: vec![partner; segment.ranks() as usize],
             rings: Vec::new(),
             most_rings: most_rings.min(usize::from(INBOX)),

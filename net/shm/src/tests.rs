@@ -59,7 +59,7 @@ fn a_part_of_a_packet_goes_to_exclusive_places_only() {
         let segment = segment(2);
         let mut shm = rank(&segment, 0, 1);
         let mut producer = Producer::create(&segment).unwrap();
-        assert!(Outbox::new(&segment, 1).push_opened(0, &producer));
+        assert!(Outbox::new(&segment, 1).unwrap().push_opened(0, &producer));
         let head = Head {
             kind: 1,
             ..Head::default()

@@ -27,7 +27,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use margay_sys_os::sync::{AtomicU64, Cell, Ordering};
+use margay_sys_os::sync::{AtomicU32, AtomicU64, Cell, Ordering};
 
 #[cfg(not(loom))]
 use crate::pool::{self, Chunk, Pool};
@@ -85,6 +85,8 @@ struct Block(Cell<[u8; BLOCK_BYTES]>);
 pub(crate) struct Shared {
     /// 0, or 1 + the number of the newest cell.
     newest: Line<AtomicU64>,
+    /// 1 once the rank has its sending side, of which there is one: two would fill the same cells.
+    sends: AtomicU32,
     /// Cells of this rank that receivers have given back, a bit each.
     returned: Line<[AtomicU64; RETURNED]>,
     cells: [InboxCell; CELLS],
@@ -278,14 +280,16 @@ impl Outbox {
 
 #[cfg(not(loom))]
 impl Outbox {
-    /// The sending side of rank `me`, of which there is one.
+    /// The sending side of rank `me`. None when somebody has made it before.
     ///
     /// # Panics
     /// When `me` is not a rank of the segment.
     #[must_use]
-    pub fn new(segment: &Arc<Segment>, me: u32) -> Outbox {
+    pub fn new(segment: &Arc<Segment>, me: u32) -> Option<Outbox> {
         assert!(me < segment.ranks(), "rank {me} of {}", segment.ranks());
-        Outbox::at(Home::Segment(segment.clone()), me as usize)
+        let home = Home::Segment(segment.clone());
+        let is_first = home.of(me as usize).sends.swap(1, Ordering::AcqRel) == 0;
+        is_first.then(|| Outbox::at(home, me as usize))
     }
 
     /// Whether a message of so many bytes can be left now.
@@ -447,7 +451,7 @@ impl Inbox {
 
 #[cfg(not(loom))]
 impl Inbox {
-    /// The receiving side of rank `me`, of which there is one.
+    /// The receiving side of rank `me`. Of two, each would get some of the messages.
     ///
     /// # Panics
     /// When `me` is not a rank of the segment.
@@ -496,6 +500,7 @@ mod model {
     fn world(ranks: usize) -> Home {
         let shared = || Shared {
             newest: Line(AtomicU64::new(0)),
+            sends: AtomicU32::new(0),
             returned: Line(std::array::from_fn(|_| AtomicU64::new(0))),
             cells: std::array::from_fn(|_| InboxCell {
                 next: AtomicU64::new(0),

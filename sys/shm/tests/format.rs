@@ -188,7 +188,7 @@ fn a_row_of_markers_is_read() {
 
 /// Where the cell of rank 0 with that number lies.
 fn inbox_cell(index: u64) -> u64 {
-    INBOXES + 256 + 128 * index
+    INBOXES + 384 + 128 * index
 }
 
 /// Rank 0 has made a ring to rank 1, told by its cell 3, the only one in the inbox of rank 1.
@@ -216,7 +216,7 @@ fn an_inbox_is_read_and_its_cells_are_given_back() {
     let image = header();
     // From the oldest to the newest: cell 200 of rank 1 with a message in the cell, cell 7 of rank 0 with one in block 2, cell 70
     // of rank 0 with the end of a ring.
-    let one = INBOXES + INBOX_BYTES + 256 + 128 * 200;
+    let one = INBOXES + INBOX_BYTES + 384 + 128 * 200;
     image.u64(INBOXES + INBOX_BYTES, 1 + 70);
     image.u64(inbox_cell(70), 1 + 7);
     image.u64(inbox_cell(70) + 8, 1 << 42);
@@ -247,7 +247,7 @@ fn an_inbox_is_read_and_its_cells_are_given_back() {
     assert!(!inbox.has_next());
     let returned = |rank: u64, word: u64| {
         let mut bytes = [0; 8];
-        let at = INBOXES + rank * INBOX_BYTES + 128 + 8 * word;
+        let at = INBOXES + rank * INBOX_BYTES + 256 + 8 * word;
         image.0.read_exact_at(&mut bytes, at).unwrap();
         u64::from_ne_bytes(bytes)
     };

@@ -81,6 +81,11 @@ impl Letter<'_> {
         if (self.mark >> 32) as u32 & OPENS == 0 {
             return None;
         }
+        // Positions go on for the life of a ring, but a number without end would overflow.
+        const MOST: u64 = 1 << 62;
+        if self.words[1] > MOST {
+            return None;
+        }
         let segment = self.segment();
         let place = RingPlace {
             segment: segment.id(),

@@ -7,8 +7,9 @@ fn the_inbox_is_as_drawn() {
     assert_eq!((size_bytes(), align_of::<Shared>()), (102_400, 4096));
     let parts = [
         (offset_of!(Shared, newest), 0),
-        (offset_of!(Shared, returned), 128),
-        (offset_of!(Shared, cells), 256),
+        (offset_of!(Shared, sends), 128),
+        (offset_of!(Shared, returned), 256),
+        (offset_of!(Shared, cells), 384),
         (offset_of!(Shared, blocks), 36_864),
         (offset_of!(InboxCell, next), 0),
         (offset_of!(InboxCell, mark), 8),
@@ -25,7 +26,10 @@ fn the_inbox_is_as_drawn() {
 }
 
 fn ends(segment: &Arc<Segment>, rank: u32) -> (Outbox, Inbox) {
-    (Outbox::new(segment, rank), Inbox::new(segment, rank))
+    (
+        Outbox::new(segment, rank).expect("the first one"),
+        Inbox::new(segment, rank),
+    )
 }
 
 fn bytes(seed: usize, len: usize) -> Vec<u8> {
@@ -93,6 +97,14 @@ fn a_sender_has_so_many_cells_and_those_of_the_dead_come_back() {
         assert_eq!(living.take(|letter| letter.words()[0] == expected), Some(0));
     }
     assert!(!living.has_next());
+}
+
+#[test]
+fn a_rank_has_one_sending_side() {
+    let segment = Arc::new(small(2));
+    let first = Outbox::new(&segment, 1);
+    assert!(first.is_some() && Outbox::new(&segment, 1).is_none());
+    assert!(Outbox::new(&segment, 0).is_some());
 }
 
 #[test]
@@ -193,7 +205,7 @@ fn many_senders_overtake_each_other_but_not_themselves() {
     let n: u64 = if cfg!(miri) { 20 } else { 50_000 };
     std::thread::scope(|scope| {
         for rank in 1..4 {
-            let mut out = Outbox::new(&segment, rank);
+            let mut out = Outbox::new(&segment, rank).unwrap();
             scope.spawn(move || {
                 let mut sent = 0;
                 while sent < n {
