@@ -32,7 +32,7 @@ test: setup-test build-stage model-lock-free ## all tests, through the real laun
 # barriers, dependences and offers, under loom; everything is built for it, so in a folder of its own.
 .PHONY: model-lock-free
 model-lock-free:
-	RUSTFLAGS="--cfg loom" $(CARGO) test --target-dir "$${CARGO_TARGET_DIR:-target}/loom" -p margay-sys-os -p margay-sys-shm -p margay-sys-threads -p margay-sys-mlp --lib -- ring event_count turn deque tally sleepers robust rma_queue owner shelf claims child_count wake_queue barrier dependence offer
+	RUSTFLAGS="--cfg loom" $(CARGO) test --target-dir "$${CARGO_TARGET_DIR:-target}/loom" -p margay-sys-os -p margay-sys-shm -p margay-sys-threads -p margay-sys-mlp --lib -- ring inbox event_count turn deque tally sleepers robust rma_queue owner shelf claims child_count wake_queue barrier dependence offer
 
 stage: setup-demo build-stage ## build the usable tree stage/{bin,lib,include,share}
 

@@ -136,6 +136,56 @@ fn a_flood_of_messages_waits_outside() {
     }
 }
 
+/// 6 MB of messages to a rank that does not receive, whether it is in the library or not.
+#[test]
+fn a_sender_runs_ahead_of_its_receiver() {
+    let built = days();
+    for (messages, bytes) in [(6_000, 1000), (24_000, 40), (100, 60_000), (30_000, 0)] {
+        let go = |how: &str| Words::mpiexec(100, 2, &built.path(), how).succeed(120);
+        assert_eq!(go(&format!("ahead {messages} {bytes}")), "whole\n");
+        let folder = scratch();
+        let file = folder.path().join("sent");
+        let how = format!("asleep {messages} {bytes} {}", file.display());
+        assert_eq!(go(&how), "whole\n");
+    }
+}
+
+/// Beyond the bound a send waits, and the report of the deadlock names what moves the bound.
+#[test]
+fn a_sender_that_is_too_far_ahead_waits_and_is_told_why() {
+    let built = days();
+    let ahead = |limit_s, send_buffer: &str| {
+        let mut command =
+            Words::mpiexec(limit_s, 2, &built.path(), "ahead 20000 1000").command(120);
+        run(command.env("MARGAY_SEND_BUFFER", send_buffer))
+    };
+    let output = ahead(100, "40000000");
+    assert_eq!(output.stdout, b"whole\n", "{}", text(&output));
+    for send_buffer in ["0", "8388608"] {
+        let output = ahead(8, send_buffer);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(124), "{said}");
+        assert!(
+            said.contains("until rank 1 takes its message")
+                && said.contains("MARGAY_SEND_BUFFER")
+                && said.contains("deadlock: 0 → 1 → 0"),
+            "{said}"
+        );
+    }
+}
+
+/// What was kept for a rank that died makes room again, and nothing of the others' is lost.
+#[test]
+fn what_was_sent_ahead_survives_the_death_of_another_receiver() {
+    let built = days();
+    let job = Words::mpiexec(100, 3, "-continue-on-failure".as_ref(), "-quiet");
+    let job = job.and(built.path()).and_all("mourned 3100 1000");
+    let output = run(&mut job.command(120));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("all received\n"), "{}", text(&output));
+    assert_eq!(output.status.code(), Some(137), "{}", text(&output));
+}
+
 // ---- What the system refuses ----
 
 #[test]

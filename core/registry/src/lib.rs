@@ -51,6 +51,8 @@ pub enum WaitKind {
     Several = 4,
     /// An event of another job.
     Elsewhere = 5,
+    /// A message to be taken by its receiver, with no room left to keep it meanwhile.
+    FullSend = 6,
 }
 
 impl WaitKind {
@@ -63,6 +65,7 @@ impl WaitKind {
             3 => WaitKind::Collective,
             4 => WaitKind::Several,
             5 => WaitKind::Elsewhere,
+            6 => WaitKind::FullSend,
             _ => return None,
         })
     }
@@ -189,7 +192,7 @@ mod tests {
             }
         }
         assert_eq!(WaitKind::from_number(0), None);
-        assert_eq!(WaitKind::from_number(6), None);
+        assert_eq!(WaitKind::from_number(7), None);
         let phases = [0, 1, 2, 3, 7].map(Phase::from_number);
         use Phase::{Finalized, Joined, Running, Starting};
         assert_eq!(phases, [Starting, Running, Finalized, Joined, Finalized]);

@@ -30,6 +30,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use margay_sys_os::descriptor::{FileLimit, PollSet, replace_standard};
@@ -76,7 +77,7 @@ pub struct RankStart {
     /// Index of its program.
     pub program: usize,
     /// Its standard input; none is the launcher's own.
-    pub stdin: Option<OwnedFd>,
+    pub stdin: Option<Arc<OwnedFd>>,
     /// Its standard output and error.
     pub output: [OwnedFd; 2],
     /// Its cores; empty for no binding.
@@ -321,7 +322,7 @@ impl State<'_> {
             standard: [
                 own.stdin
                     .as_ref()
-                    .map_or_else(|| launchers.as_fd(), AsFd::as_fd),
+                    .map_or_else(|| launchers.as_fd(), |own| own.as_fd()),
                 own.output[0].as_fd(),
                 own.output[1].as_fd(),
             ],

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
+use std::sync::Arc;
 
 use margay_sys_os::descriptor::{PollSet, reopen_for_reading, set_nonblocking};
 use margay_sys_os::terminal::is_foreground;
@@ -20,8 +21,9 @@ const CHUNK: usize = 64 << 10;
 /// Standard input of the ranks, as they inherit it.
 #[derive(Debug)]
 pub struct Inputs {
-    /// One for each rank; none is the launcher's own descriptor 0.
-    pub ranks: Vec<Option<OwnedFd>>,
+    /// One for each rank; none is the launcher's own descriptor 0. Those that get nothing have one descriptor together, or
+    /// they would be a fifth of all that a large job needs.
+    pub ranks: Vec<Option<Arc<OwnedFd>>>,
     /// What has to be read and written here.
     pub pump: Option<Pump>,
 }
@@ -57,7 +59,7 @@ pub struct Places {
 /// When there are no descriptors left.
 pub fn inputs(to: StdinTo, ranks: u32) -> io::Result<Inputs> {
     let stdin = io::stdin();
-    let null = || File::open("/dev/null").map(|f| Some(OwnedFd::from(f)));
+    let null = Arc::new(OwnedFd::from(File::open("/dev/null")?));
     let wants = |rank: u32| match to {
         StdinTo::Rank(r) => r == rank,
         StdinTo::All => true,
@@ -73,13 +75,13 @@ pub fn inputs(to: StdinTo, ranks: u32) -> io::Result<Inputs> {
     let mut targets = Vec::new();
     for rank in 0..ranks {
         list.push(if !wants(rank) {
-            null()?
+            Some(null.clone())
         } else if direct {
             None
         } else if kind.is_file()
             && let Ok(own) = own_opening(&stdin)
         {
-            Some(own.into())
+            Some(Arc::new(own.into()))
         } else {
             let (reader, writer) = io::pipe()?;
             set_nonblocking(writer.as_fd())?;
@@ -88,7 +90,7 @@ pub fn inputs(to: StdinTo, ranks: u32) -> io::Result<Inputs> {
                 pipe: File::from(OwnedFd::from(writer)),
                 got: 0,
             });
-            Some(reader.into())
+            Some(Arc::new(reader.into()))
         });
     }
     let pump = if targets.is_empty() {

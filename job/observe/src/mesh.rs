@@ -200,7 +200,7 @@ fn view(
                     let view = WaitView {
                         kind: match w.kind {
                             WaitKind::Receive => "receive",
-                            WaitKind::Send => "send",
+                            WaitKind::Send | WaitKind::FullSend => "send",
                             WaitKind::Collective => "collective",
                             WaitKind::Several => "several",
                             WaitKind::Elsewhere => "elsewhere",

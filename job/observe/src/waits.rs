@@ -195,6 +195,10 @@ pub fn describe(call: &str, waiting: &Waiting) -> String {
         (WaitKind::Receive, None) => "for any rank".into(),
         (WaitKind::Send, Some(p)) => format!("until rank {p} takes its message"),
         (WaitKind::Send, None) => "until its message is taken".into(),
+        (WaitKind::FullSend, p) => {
+            let whom = p.map_or("its receiver".into(), |p| format!("rank {p}"));
+            format!("until {whom} takes its message (no room to send ahead: MARGAY_SEND_BUFFER)")
+        }
         (WaitKind::Collective, Some(p)) => format!("for rank {p}"),
         (WaitKind::Collective, None) => "for the other ranks".into(),
         (WaitKind::Several, Some(p)) => format!("for one of several requests, among them rank {p}"),

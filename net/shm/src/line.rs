@@ -62,7 +62,7 @@ pub(crate) fn in_chunk(head: Head, args: [u64; 2]) -> LineWords {
 const _: () = assert!(ring::CHUNK == (Form::Chunk as u32) << 8);
 
 #[inline]
-fn envelope(head: Head) -> [u64; 2] {
+pub(crate) fn envelope(head: Head) -> [u64; 2] {
     [
         u64::from(head.context) << 32 | u64::from(head.tag),
         u64::from(head.source) << 32 | u64::from(head.word),

@@ -22,17 +22,21 @@ pub struct Limits {
     pub credits: u32,
     /// Eager bytes that may be unmatched at one receiver.
     pub credit_bytes: u64,
+    /// Bytes of messages that a sender keeps for receivers without room.
+    pub send_buffer: u64,
 }
 
 impl Default for Limits {
     /// 64 KiB: from there on a handshake costs less than a second copy would if the receive were
     /// not posted. 2,048 messages and 512 KiB: enough that a sender with a receiver that keeps up
-    /// never runs out, little enough for every pair to have it.
+    /// never runs out, little enough for every pair to have it. 8 MiB: more than other implementations have, and programs
+    /// were written for those.
     fn default() -> Self {
         Limits {
             eager: 64 << 10,
             credits: 2048,
             credit_bytes: 512 << 10,
+            send_buffer: 8 << 20,
         }
     }
 }
@@ -99,6 +103,8 @@ pub enum Pending {
     Receive(Option<u32>, Option<u32>, u32),
     /// That world rank to take the message with that tag.
     Send(u32, u32, u32),
+    /// The same, while there is no room to keep the message meanwhile.
+    FullSend(u32, u32, u32),
     /// Other ranks in a collective operation; one of them, if it is known.
     Collective(Option<u32>, u32),
     /// Something of another job, or of a thread of the program.

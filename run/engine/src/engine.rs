@@ -8,7 +8,7 @@
 //!
 //! Credits bound what a sender may have unmatched at a receiver (as the SP2's pipes did per pair): a
 //! receiver that is not ready costs memory once. Out of credits, a message goes by rendezvous, so
-//! only its envelope waits at the receiver and order and matching stay as they are.
+//! only its envelope waits at the receiver and order and matching stay as they are. The sender keeps some of what waits (`kept`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -35,6 +35,7 @@ use crate::slab::Slab;
 mod completion;
 mod direct;
 mod incoming;
+mod kept;
 mod operations;
 mod outgoing;
 mod recover;
@@ -96,6 +97,8 @@ struct State {
     copies: Vec<Direct>,
     /// Offers that were answered with a CTS.
     declined: Vec<Ticket>,
+    /// What kept messages count, in bytes: [`Limits::send_buffer`](crate::Limits::send_buffer) bounds it.
+    kept_bytes: u64,
     loopback: VecDeque<(Head, [u64; 2], Vec<u8>)>,
     executions: Vec<u32>,
     spare: Spare,
@@ -148,6 +151,8 @@ struct Peer {
     returned: u32,
     /// Eager messages that are here and not matched.
     kept: u32,
+    /// Sends to the peer whose messages are kept here.
+    kept_sends: u32,
     /// Where the rest of an eager message in fragments goes.
     assembling: Option<Target>,
 }
@@ -194,6 +199,7 @@ impl Engine {
                 rendezvous: Vec::new(),
                 copies: Vec::new(),
                 declined: Vec::new(),
+                kept_bytes: 0,
                 loopback: VecDeque::new(),
                 executions: Vec::new(),
                 ended: 0,
@@ -553,6 +559,9 @@ impl State {
 
     #[inline]
     fn end(&mut self, index: u32) {
+        if self.kept_bytes != 0 {
+            self.release_kept(index);
+        }
         self.ended += 1;
         self.monitor
             .counters

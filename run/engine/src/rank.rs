@@ -1,22 +1,19 @@
 //! A rank: all of its state behind one lock, and the calls that wait.
 
-mod block;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use margay_core_matching::{Envelope, Pattern};
-use margay_core_registry::{CallName, Phase, WaitKind, Waiting};
-use margay_net_platform::{Clock, Noted, Outside, Peers, Platform};
+use margay_core_matching::Pattern;
+use margay_core_registry::{CallName, Phase};
+use margay_net_platform::{Clock, Outside, Peers, Platform};
 use margay_net_transport::{WakeUp, World};
 use margay_sys_os::cpu;
 use margay_sys_os::kept::Words;
 use margay_sys_os::lock::RankLock;
-use margay_sys_os::process::thread_id;
 use margay_sys_os::user::Piece;
 use margay_sys_shm::segment::Segment;
 
-use crate::call::{Arrived, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId};
+use crate::call::{Arrived, Failed, Limits, MsgId, Outcome, Pending, ReqId};
 use crate::collective::Execution;
 use crate::data::Data;
 use crate::engine::{Engine, Sent, Task};
@@ -25,6 +22,10 @@ use crate::helper::Helper;
 use crate::monitor::{EventKind, Monitor};
 use crate::policy::Policy;
 use crate::wait::{Contention, Next, Wait};
+
+mod block;
+mod note;
+mod send;
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
 /// May be shared between threads; [`Rank::lock`] says what makes that cheaper.
@@ -172,18 +173,6 @@ impl Rank {
         }
     }
 
-    /// Sends a short message if nothing stands in the way. Returns whether it went.
-    #[inline(always)]
-    pub fn send_at_once(&self, piece: Piece, to: u32, envelope: Envelope) -> bool {
-        self.call(|engine| engine.send_at_once(piece, to, envelope))
-    }
-
-    /// As [`send_at_once`](Self::send_at_once), and returns the message's [`Sent::number`].
-    #[inline(always)]
-    pub fn isend_at_once(&self, piece: Piece, to: u32, envelope: Envelope) -> Option<u32> {
-        self.call(|engine| engine.isend_at_once(piece, to, envelope))
-    }
-
     /// Spins for a message for a moment. `take` sees the outcome when it has come; else
     /// [`recv_posted`](Self::recv_posted) has to wait for it.
     #[inline(always)]
@@ -199,19 +188,6 @@ impl Rank {
             self.contention.policy(self.monitor.tuning.policy()).spins()
         };
         self.call(|engine| engine.recv_at_once(piece, pattern, spins).map(take))
-    }
-
-    /// Sends and waits until the buffer may be used again. Returns why it could not be sent, if so.
-    #[inline]
-    pub fn send(&self, mode: Mode, data: &Data, to: u32, envelope: Envelope) -> Option<Failed> {
-        let id = self.call(|engine| {
-            let sent = mode != Mode::Synchronous
-                && data
-                    .piece()
-                    .is_some_and(|piece| engine.send_at_once(piece, to, envelope));
-            (!sent).then(|| engine.isend(mode, data.clone(), to, envelope))
-        });
-        id.and_then(|id| self.wait(id).failed)
     }
 
     /// Receives and waits for the message. `from` is the sender's world rank if one is asked for.
@@ -245,12 +221,6 @@ impl Rank {
             },
             false => outcome,
         }
-    }
-
-    /// Begins a send.
-    #[inline]
-    pub fn isend(&self, mode: Mode, data: Data, to: u32, envelope: Envelope) -> ReqId {
-        self.call(|engine| engine.isend(mode, data, to, envelope))
     }
 
     /// Posts a receive.
@@ -431,7 +401,10 @@ impl Rank {
 
     /// Waits until everything that this rank has sent is out.
     pub fn drain(&self) {
-        self.block(|engine| engine.is_drained().then_some(()), |_| None);
+        self.block(
+            |engine| engine.is_drained().then_some(()),
+            Engine::pending_kept,
+        );
     }
 
     /// At the end of the process: waits until all messages are out ([`Engine::has_sent_all`]), for `limit_ns` nanoseconds at

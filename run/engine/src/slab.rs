@@ -130,6 +130,12 @@ impl<T> Slab<T> {
         self.slots.iter().filter_map(|s| s.1.as_ref()).any(pleases)
     }
 
+    /// Returns the first entry that pleases.
+    pub(crate) fn find(&self, pleases: impl Fn(&T) -> bool) -> Option<&T> {
+        let mut entries = self.slots.iter().filter_map(|s| s.1.as_ref());
+        entries.find(|entry| pleases(entry))
+    }
+
     /// Returns the indices of all entries.
     pub(crate) fn indices(&self) -> Vec<u32> {
         let used = self.slots.iter().enumerate().filter(|(_, s)| s.1.is_some());

@@ -205,6 +205,7 @@ fn seeded_worlds_keep_the_rules() {
             eager: random.u64(..9000),
             credits: 1 + random.u64(..6) as u32,
             credit_bytes: 1 + random.u64(..9000),
+            send_buffer: random.u64(..3) * 2000,
         };
         let ranks = world(size, seed, Conditions::of(seed))
             .into_iter()
@@ -448,6 +449,7 @@ fn a_message_is_received_or_cancelled() {
             eager: random.u64(..9000),
             credits: 1 + random.u64(..30) as u32,
             credit_bytes: 1 + random.u64(..60_000),
+            send_buffer: random.u64(..3) * 10_000,
         };
         let mut ends = world(2, seed, Conditions::of(seed))
             .into_iter()

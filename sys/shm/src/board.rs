@@ -261,7 +261,7 @@ impl Drop for Board {
 /// rank's pool and transfer cells.
 const fn reserve(ranks: u32) -> u64 {
     let ranks = ranks as u64;
-    ranks * ranks * (crate::ring::size_bytes() + 128) + ranks * (1 << 20)
+    ranks * (crate::ring::MOST * (crate::ring::size_bytes() + 128) + (1 << 20))
 }
 
 #[cfg(test)]

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use margay_sys_os::event_count::EventCount;
 
+use crate::inbox;
 use crate::owner::OwnerLock;
 use crate::waits::WaitList;
 
 /// The version of everything that lies in the segment. A changed layout gets a new version.
-pub const VERSION: u8 = 6;
+pub const VERSION: u8 = 7;
 
 /// `MARGAY` and the format's version in the last byte.
 pub const MAGIC: u64 = u64::from_ne_bytes([b'M', b'A', b'R', b'G', b'A', b'Y', 0, VERSION]);
@@ -33,7 +34,7 @@ pub(crate) struct Header {
     pub(crate) usable_cores: AtomicU32,
     pub(crate) total_bytes: AtomicU64,
     pub(crate) cells_offset: AtomicU64,
-    pub(crate) senders_offset: AtomicU64,
+    pub(crate) inboxes_offset: AtomicU64,
     pub(crate) heap_offset: AtomicU64,
     pub(crate) heap_end: AtomicU64,
     pub(crate) arena_offset: AtomicU64,
@@ -128,10 +129,9 @@ impl Sizes {
     /// The sizes for processes of several jobs, which only talk: they share no arenas.
     #[must_use]
     pub fn for_bridge(ranks: u32) -> Self {
-        let pairs = u64::from(ranks) * u64::from(ranks);
         Sizes {
             ranks,
-            heap_bytes: pairs * (32 << 10) + u64::from(ranks) * (1 << 20),
+            heap_bytes: u64::from(ranks) * (2 << 20),
             arena_bytes: 0,
         }
     }
@@ -152,7 +152,7 @@ impl Sizes {
             };
         }
         let ranks = u64::from(self.ranks);
-        let least = ranks * ranks * (64 << 10) + ranks * (8 << 20) + (64 << 20);
+        let least = ranks * (2 << 20) + (64 << 20);
         let excess = round_up(fixed - limit_bytes, 2 << 20);
         Sizes {
             heap_bytes: self.heap_bytes - self.heap_bytes.saturating_sub(least).min(excess),
@@ -160,14 +160,13 @@ impl Sizes {
         }
     }
 
-    /// The usual sizes for a job: room for a pipe between every two ranks and an arena as large as
+    /// The usual sizes for a job: room for the pipes and the pool of every rank, for boards, and an arena as large as
     /// the machine's memory for each rank. All of it is address space until it is touched.
     #[must_use]
     pub fn for_job(ranks: u32) -> Self {
-        let pairs = u64::from(ranks) * u64::from(ranks);
         Sizes {
             ranks,
-            heap_bytes: pairs * (64 << 10) + u64::from(ranks) * (8 << 20) + (1 << 30),
+            heap_bytes: u64::from(ranks) * (8 << 20) + (1 << 30),
             arena_bytes: round_up(
                 margay_sys_os::memory::installed_bytes().max(1 << 30),
                 1 << 30,
@@ -181,7 +180,7 @@ impl Sizes {
 pub(crate) struct Layout {
     pub(crate) ranks: u32,
     pub(crate) cells_offset: u64,
-    pub(crate) senders_offset: u64,
+    pub(crate) inboxes_offset: u64,
     pub(crate) heap_offset: u64,
     pub(crate) heap_end: u64,
     pub(crate) arena_offset: u64,
@@ -193,12 +192,12 @@ impl Layout {
     pub(crate) fn new(sizes: Sizes) -> Layout {
         let ranks = sizes.ranks.max(1);
         let cells_offset = round_up(size_of::<Header>() as u64, PAGE);
-        let senders_offset = round_up(
+        let inboxes_offset = round_up(
             cells_offset + u64::from(ranks) * size_of::<RankCell>() as u64,
             PAGE,
         );
         let heap_offset = round_up(
-            senders_offset + u64::from(ranks) * senders_bytes(ranks),
+            inboxes_offset + u64::from(ranks) * inbox::size_bytes(),
             PAGE,
         );
         let heap_bytes = BOARD_TABLE_BYTES + sizes.heap_bytes;
@@ -206,7 +205,7 @@ impl Layout {
         Layout {
             ranks,
             cells_offset,
-            senders_offset,
+            inboxes_offset,
             heap_offset,
             heap_end,
             arena_offset: heap_end,
@@ -230,7 +229,7 @@ impl Layout {
         header.ranks.store(self.ranks, Relaxed);
         header.total_bytes.store(self.total_bytes(), Relaxed);
         header.cells_offset.store(self.cells_offset, Relaxed);
-        header.senders_offset.store(self.senders_offset, Relaxed);
+        header.inboxes_offset.store(self.inboxes_offset, Relaxed);
         header.heap_offset.store(self.heap_offset, Relaxed);
         header.heap_end.store(self.heap_end, Relaxed);
         header.arena_offset.store(self.arena_offset, Relaxed);
@@ -243,7 +242,7 @@ impl Layout {
         let layout = Layout {
             ranks: header.ranks.load(Relaxed),
             cells_offset: header.cells_offset.load(Relaxed),
-            senders_offset: header.senders_offset.load(Relaxed),
+            inboxes_offset: header.inboxes_offset.load(Relaxed),
             heap_offset: header.heap_offset.load(Relaxed),
             heap_end: header.heap_end.load(Relaxed),
             arena_offset: header.arena_offset.load(Relaxed),
@@ -258,7 +257,7 @@ impl Layout {
         let after = |offset: u64, each: u64| offset.saturating_add(r.saturating_mul(each));
         let parts = [
             self.cells_offset,
-            self.senders_offset,
+            self.inboxes_offset,
             self.heap_offset,
             self.arena_offset,
             self.arena_stride,
@@ -266,8 +265,8 @@ impl Layout {
         self.ranks >= 1
             && parts.iter().all(|part| part.is_multiple_of(PAGE))
             && self.cells_offset >= size_of::<Header>() as u64
-            && self.senders_offset >= after(self.cells_offset, size_of::<RankCell>() as u64)
-            && self.heap_offset >= after(self.senders_offset, senders_bytes(self.ranks))
+            && self.inboxes_offset >= after(self.cells_offset, size_of::<RankCell>() as u64)
+            && self.heap_offset >= after(self.inboxes_offset, inbox::size_bytes())
             && self.heap_end >= self.heap_offset
             && self.arena_offset >= self.heap_end
             && length >= after(self.arena_offset, self.arena_stride)
@@ -277,11 +276,6 @@ impl Layout {
 const _: () = assert!(size_of::<Header>() <= PAGE as usize);
 
 const BOARD_TABLE_BYTES: u64 = size_of::<BoardTable>() as u64;
-
-/// Bytes of the list of those who send to one rank.
-pub(crate) const fn senders_bytes(ranks: u32) -> u64 {
-    round_up(64 + 12 * ranks as u64, 64)
-}
 
 /// The next multiple of `to`.
 pub(crate) const fn round_up(value: u64, to: u64) -> u64 {
@@ -298,7 +292,7 @@ mod tests {
     fn sizes_shrink_to_a_limit_of_file_size() {
         let full = Sizes {
             ranks: 3,
-            heap_bytes: 9 * (64 << 10) + 3 * (8 << 20) + (1 << 30),
+            heap_bytes: 3 * (8 << 20) + (1 << 30),
             arena_bytes: 8 << 30,
         };
         let bytes = |sizes: Sizes| Layout::new(sizes).total_bytes();
@@ -330,14 +324,14 @@ mod tests {
     #[test]
     fn header_and_cell_are_as_drawn() {
         assert_eq!(size_of::<Header>(), 704);
-        assert_eq!(MAGIC.to_ne_bytes(), *b"MARGAY\0\x06");
+        assert_eq!(MAGIC.to_ne_bytes(), *b"MARGAY\0\x07");
         let header = [
             (offset_of!(Header, magic), 0),
             (offset_of!(Header, ranks), 8),
             (offset_of!(Header, usable_cores), 12),
             (offset_of!(Header, total_bytes), 16),
             (offset_of!(Header, cells_offset), 24),
-            (offset_of!(Header, senders_offset), 32),
+            (offset_of!(Header, inboxes_offset), 32),
             (offset_of!(Header, heap_offset), 40),
             (offset_of!(Header, heap_end), 48),
             (offset_of!(Header, arena_offset), 56),
@@ -382,7 +376,5 @@ mod tests {
             (offset_of!(WaitList, unlisted), 512),
         ];
         assert_eq!(wait.map(|(is, _)| is), wait.map(|(_, drawn)| drawn));
-        assert_eq!(senders_bytes(1), 128);
-        assert_eq!(senders_bytes(16), 256);
     }
 }

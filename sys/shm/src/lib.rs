@@ -12,7 +12,7 @@
 //! | [`registry`] | who the ranks are and what they do |
 //! | [`waits`] | what the threads of a rank wait for |
 //! | [`allocator`] | its heap, and the arena of each rank |
-//! | [`senders`] | who has begun to send to a rank |
+//! | [`inbox`] | where those leave messages for a rank that have no ring to it |
 //! | [`ring`] | single-producer single-consumer ring of cache lines with a byte area |
 //! | [`pool`] | a rank's pool of bulk chunks, filled by it and emptied by its peers |
 //! | [`transfer`] | the cell over which two ranks share the copying of one message |
@@ -29,6 +29,7 @@ pub mod allocator;
 pub mod arena;
 #[cfg(not(loom))]
 pub mod board;
+pub mod inbox;
 #[cfg(not(loom))]
 pub mod layout;
 #[cfg(not(loom))]
@@ -42,8 +43,6 @@ pub mod ring;
 pub mod rma_queue;
 #[cfg(not(loom))]
 pub mod segment;
-#[cfg(not(loom))]
-pub mod senders;
 #[cfg(not(loom))]
 pub mod transfer;
 pub mod turn;

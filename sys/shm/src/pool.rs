@@ -17,7 +17,7 @@ use crate::segment::Segment;
 /// Bytes in a chunk: half of a chunk pair fits into a level-1 cache, a pool into a level-2 cache.
 pub const CHUNK: usize = 32 << 10;
 /// Chunks in a pool.
-pub const CHUNKS: usize = 16;
+pub const CHUNKS: usize = 14;
 
 #[repr(C, align(128))]
 struct Flag(AtomicU32);
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn the_pool_is_as_drawn() {
         assert_eq!(size_of::<Flag>(), 128);
-        assert_eq!((CHUNK, CHUNKS), (32_768, 16));
+        assert_eq!((CHUNK, CHUNKS), (32_768, 14));
     }
 
     #[test]
@@ -230,13 +230,19 @@ mod ring_tests {
     use std::sync::Arc;
 
     use crate::ring::{CHUNK, Consumer, Producer};
+    use crate::segment::Segment;
     use crate::segment::tests::roomy;
+
+    fn connected(segment: &Arc<Segment>) -> (Producer, Consumer) {
+        let tx = Producer::create(segment).unwrap();
+        let rx = Consumer::open(segment, tx.place().unwrap(), 0).unwrap();
+        (tx, rx)
+    }
 
     #[test]
     fn chunks_go_over_and_come_back() {
         let segment = Arc::new(roomy());
-        let (mut tx, place) = Producer::create(&segment).unwrap();
-        let mut rx = Consumer::open(&segment, place).unwrap();
+        let (mut tx, mut rx) = connected(&segment);
         let mut pool = Pool::create(&segment).unwrap();
         for mark in 0..CHUNKS as u8 {
             let chunk = pool.take().unwrap();
@@ -257,7 +263,7 @@ mod ring_tests {
     #[test]
     fn only_the_dead_lose_their_chunks() {
         let segment = Arc::new(roomy());
-        let (mut tx, _) = Producer::create(&segment).unwrap();
+        let mut tx = Producer::create(&segment).unwrap();
         let mut pool = Pool::create(&segment).unwrap();
         while let Some(chunk) = pool.take() {
             assert!(tx.push_chunk(7, [0; 7], &mut pool, chunk, 1));
@@ -272,12 +278,12 @@ mod ring_tests {
     #[test]
     fn no_line_but_that_of_a_chunk_lends_memory() {
         let segment = Arc::new(roomy());
-        let (mut tx, place) = Producer::create(&segment).unwrap();
-        let mut rx = Consumer::open(&segment, place).unwrap();
+        let (mut tx, mut rx) = connected(&segment);
+        let place = tx.place().unwrap();
         assert!(tx.push(CHUNK | 3, |words| *words = [place.offset; 7]));
         assert_eq!(rx.peek().unwrap().0, 3);
         assert!(!rx.drain(8, |_| unreachable!()));
         let other = Arc::new(roomy());
-        assert!(Consumer::open(&other, place).is_none());
+        assert!(Consumer::open(&other, place, 0).is_none());
     }
 }

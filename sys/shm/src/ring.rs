@@ -33,6 +33,10 @@ use crate::pool::{self, Chunk, Pool};
 #[cfg(not(loom))]
 use crate::segment::Segment;
 
+/// Rings that a rank may have to others at the same time: as many as a cell of a grid in three dimensions has neighbours. With its
+/// pool, its cells and its part of a board a rank then has less than 1 MiB, however many ranks there are.
+pub const MOST: u64 = 26;
+
 /// Lines in a ring.
 pub const LINES: u64 = if cfg!(loom) { 4 } else { 256 };
 /// Longest message in lines: with a quarter of the ring unpublished it still finds room.
@@ -56,7 +60,7 @@ pub const CHUNK: u32 = 1 << 8;
 
 /// The words of a line that tell where the chunk lies: its bytes, and its flag.
 #[cfg(not(loom))]
-const CHUNK_WORDS: std::ops::Range<usize> = 4..6;
+pub(crate) const CHUNK_WORDS: std::ops::Range<usize> = 4..6;
 
 /// The words of a line behind word 0.
 pub type LineWords = [u64; 7];
@@ -71,10 +75,18 @@ struct Line {
 #[repr(C, align(128))]
 struct Heads {
     lines: AtomicU64,
-    /// 1 once there is a producer, 1 once there is a consumer.
+    /// 1 once there is a producer.
     producer: AtomicU32,
+    /// [`NONE`], [`READS`] or [`LEFT`].
     consumer: AtomicU32,
 }
+
+/// Nobody consumes.
+const NONE: u32 = 0;
+/// There is a consumer.
+const READS: u32 = 1;
+/// The consumer has read all that it will, and is gone.
+const LEFT: u32 = 2;
 
 /// The ring in memory; zeroed memory is an empty ring.
 #[repr(C, align(128))]
@@ -89,6 +101,7 @@ enum Home {
     #[cfg(not(loom))]
     Segment {
         segment: Arc<Segment>,
+        offset: u64,
         at: NonNull<Shared>,
     },
     #[cfg(any(test, loom))]
@@ -125,10 +138,10 @@ impl Home {
     }
 }
 
-/// Where a ring lies, as who made it has told; [`Producer::create`] and the segment's lists of senders have such.
+/// Where a ring lies, as who made it has told.
 #[cfg(not(loom))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingPlace {
+pub(crate) struct RingPlace {
     /// The segment in which it lies, as its id.
     pub(crate) segment: u64,
     pub(crate) offset: u64,
@@ -137,8 +150,7 @@ pub struct RingPlace {
 #[cfg(not(loom))]
 impl RingPlace {
     /// The offset in the segment.
-    #[must_use]
-    pub fn offset(self) -> u64 {
+    pub(crate) fn offset(self) -> u64 {
         self.offset
     }
 }
@@ -174,16 +186,46 @@ pub const fn size_bytes() -> u64 {
 
 #[cfg(not(loom))]
 impl Producer {
-    /// Makes a new ring in the segment's heap and returns its producer and its place. None when
+    /// Makes a new ring in the segment's heap and returns its producer. None when
     /// the heap's address space is used up.
     #[must_use]
-    pub fn create(segment: &Arc<Segment>) -> Option<(Producer, RingPlace)> {
+    pub fn create(segment: &Arc<Segment>) -> Option<Producer> {
         let place = RingPlace {
             segment: segment.id(),
             offset: segment.heap_alloc(size_bytes())?,
         };
         let home = open(segment, place)?;
-        claim(&home.get().heads.producer).then(|| (Producer::at(home), place))
+        let free = home.get().heads.producer.swap(1, Ordering::AcqRel) == 0;
+        free.then(|| Producer::at(home))
+    }
+
+    /// Where it lies.
+    pub(crate) fn place(&self) -> Option<RingPlace> {
+        match &self.home {
+            Home::Segment {
+                segment, offset, ..
+            } => Some(RingPlace {
+                segment: segment.id(),
+                offset: *offset,
+            }),
+            #[cfg(test)]
+            Home::Heap(_) => None,
+        }
+    }
+
+    /// As [`restart`](Self::restart), where the consumer's process has ended without leaving.
+    #[must_use]
+    pub fn restart_without(&mut self, peer: u32) -> bool {
+        let segment = self.home.segment();
+        let is_gone = segment.is_some_and(|segment| segment.registry().has_exited(peer));
+        if is_gone {
+            self.home
+                .get()
+                .heads
+                .consumer
+                .store(LEFT, Ordering::Relaxed);
+        }
+        is_gone && self.restart()
     }
 
     /// Pushes a line that tells of a chunk, which is the peer `to`'s from now on until it gives it back: `top` as in
@@ -219,12 +261,14 @@ impl Producer {
 
 #[cfg(not(loom))]
 impl Consumer {
-    /// Opens the ring at `place`. None when that is in another segment, when there is no room for a ring there or when it has a
-    /// consumer already.
-    #[must_use]
-    pub fn open(segment: &Arc<Segment>, place: RingPlace) -> Option<Consumer> {
-        let home = open(segment, place)?;
-        claim(&home.get().heads.consumer).then(|| Consumer::at(home))
+    /// Opens the ring at `place` from a position on. None when that is in another segment, when there is no room for a ring there or
+    /// when it has, or had, a consumer.
+    pub(crate) fn open(
+        segment: &Arc<Segment>,
+        place: RingPlace,
+        position: u64,
+    ) -> Option<Consumer> {
+        Consumer::enter(open(segment, place)?, position)
     }
 
     /// Lends the first `len` bytes of the chunk of which the current line tells to `f` and gives the chunk back to its owner.
@@ -255,6 +299,7 @@ fn open(segment: &Arc<Segment>, place: RingPlace) -> Option<Home> {
     let at = segment.heap_at(place.offset, size_bytes(), 128)?;
     Some(Home::Segment {
         segment: segment.clone(),
+        offset: place.offset,
         at: at.cast(),
     })
 }
@@ -287,9 +332,22 @@ pub fn fill_words(words: &mut [u64], bytes: &[u8]) {
     }
 }
 
-#[cfg(not(loom))]
-fn claim(flag: &AtomicU32) -> bool {
-    flag.swap(1, Ordering::AcqRel) == 0
+/// What a model has instead of a [`RingPlace`].
+#[cfg(loom)]
+pub(crate) struct Reopened(Home);
+
+#[cfg(loom)]
+impl Reopened {
+    pub(crate) fn at_position(&self, position: u64) -> Option<Consumer> {
+        Consumer::enter(self.0.clone(), position)
+    }
+}
+
+#[cfg(loom)]
+impl Consumer {
+    pub(crate) fn another(&self) -> Reopened {
+        Reopened(self.home.clone())
+    }
 }
 
 /// A ring in private memory, for models and tests.
@@ -300,7 +358,7 @@ pub fn in_private_memory() -> (Producer, Consumer) {
         heads: Heads {
             lines: AtomicU64::new(0),
             producer: AtomicU32::new(1),
-            consumer: AtomicU32::new(1),
+            consumer: AtomicU32::new(READS),
         },
         lines: std::array::from_fn(|_| Line {
             mark: AtomicU64::new(0),
@@ -308,7 +366,7 @@ pub fn in_private_memory() -> (Producer, Consumer) {
         }),
     });
     let home = Home::Heap(shared);
-    (Producer::at(home.clone()), Consumer::at(home))
+    (Producer::at(home.clone()), Consumer::at(home, 0))
 }
 
 impl Producer {
@@ -318,6 +376,28 @@ impl Producer {
             tail: 0,
             seen_head: 0,
         }
+    }
+
+    /// Lines that have been pushed.
+    #[must_use]
+    #[inline]
+    pub fn position(&self) -> u64 {
+        self.tail
+    }
+
+    /// Makes the ring ready for another consumer, who begins at the [position](Self::position). Returns false while the last one has
+    /// not [left](Consumer::leave).
+    #[must_use]
+    pub fn restart(&mut self) -> bool {
+        let heads = &self.home.get().heads;
+        // Acquire: what it read of the lines comes before what will be written there.
+        if heads.consumer.load(Ordering::Acquire) != LEFT {
+            return false;
+        }
+        heads.lines.store(self.tail, Ordering::Relaxed);
+        heads.consumer.store(NONE, Ordering::Release);
+        self.seen_head = self.tail;
+        true
     }
 
     /// Whether `lines` lines can be pushed now.
@@ -400,11 +480,34 @@ impl Producer {
 }
 
 impl Consumer {
-    fn at(home: Home) -> Consumer {
+    /// Becomes the consumer from a position on, if there is none.
+    fn enter(home: Home, position: u64) -> Option<Consumer> {
+        let flag = &home.get().heads.consumer;
+        let free = flag.compare_exchange(NONE, READS, Ordering::AcqRel, Ordering::Relaxed);
+        free.is_ok().then(|| Consumer::at(home, position))
+    }
+
+    /// Reads no more. The producer may give the ring to another consumer then.
+    pub fn leave(self) {
+        self.home
+            .get()
+            .heads
+            .consumer
+            .store(LEFT, Ordering::Release);
+    }
+
+    /// Lines that have been given back, of all that were ever in the ring.
+    #[must_use]
+    #[inline]
+    pub fn position(&self) -> u64 {
+        self.head
+    }
+
+    fn at(home: Home, position: u64) -> Consumer {
         Consumer {
             home,
-            head: 0,
-            told_head: 0,
+            head: position,
+            told_head: position,
             #[cfg(not(loom))]
             drained: 0,
         }
@@ -507,129 +610,7 @@ impl Consumer {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::layout::Sizes;
-    use std::mem::offset_of;
-
-    #[test]
-    fn the_pipe_is_as_drawn() {
-        assert_eq!((size_bytes(), align_of::<Shared>()), (16_512, 128));
-        assert_eq!(offset_of!(Shared, heads), 0);
-        assert_eq!(offset_of!(Heads, lines), 0);
-        assert_eq!(offset_of!(Heads, producer), 8);
-        assert_eq!(offset_of!(Heads, consumer), 12);
-        assert_eq!(offset_of!(Shared, lines), 128);
-        assert_eq!(size_of::<Line>(), 64);
-        assert_eq!(offset_of!(Line, mark), 0);
-        assert_eq!(offset_of!(Line, words), 8);
-        assert_eq!((LINES, MAX_LINES, LINE_BYTES), (256, 128, 56));
-    }
-
-    fn pattern(i: u64, len: usize) -> Vec<u8> {
-        (0..len).map(|j| (i as usize * 31 + j) as u8).collect()
-    }
-
-    #[test]
-    fn a_million_messages_arrive_whole_and_in_order() {
-        let (mut tx, mut rx) = in_private_memory();
-        let n: u64 = if cfg!(miri) { 300 } else { 300_000 };
-        let length = |i: u64| (i * 37 % (LINE_BYTES as u64 * 90)) as usize;
-        std::thread::scope(|s| {
-            s.spawn(move || {
-                let mut i = 0u64;
-                while i < n {
-                    let sent = if i.is_multiple_of(3) {
-                        tx.push_run(1, |words| *words = [i; 7], &pattern(i, length(i)))
-                    } else {
-                        tx.push(0, |words| *words = [i, i ^ 0x5555, 3, 4, 5, 6, !i])
-                    };
-                    if sent {
-                        i += 1;
-                    } else {
-                        std::thread::yield_now();
-                    }
-                }
-            });
-            for i in 0..n {
-                let (top, words) = loop {
-                    match rx.peek() {
-                        Some(line) => break line,
-                        None => std::thread::yield_now(),
-                    }
-                };
-                assert_eq!(words[0], i);
-                if top == 1 {
-                    let mut bytes = vec![0; length(i)];
-                    let mut done = 0;
-                    while done < bytes.len() {
-                        done = rx.copy_run(&mut bytes, done);
-                    }
-                    assert_eq!(bytes, pattern(i, length(i)), "message {i}");
-                    rx.release(1 + bytes.len().div_ceil(LINE_BYTES) as u64);
-                } else {
-                    assert_eq!((words[1], words[6]), (i ^ 0x5555, !i));
-                    rx.release(1);
-                }
-            }
-        });
-    }
-
-    #[test]
-    fn a_full_ring_says_so_and_goes_on() {
-        let (mut tx, mut rx) = in_private_memory();
-        let mut pushed = 0;
-        while tx.push(0, |words| *words = [pushed; 7]) {
-            pushed += 1;
-        }
-        assert_eq!(pushed, LINES);
-        assert!(!tx.push_run(0, |words| *words = [0; 7], &[1; 100]));
-        for i in 0..LINES {
-            assert_eq!(rx.peek().unwrap().1[0], i);
-            rx.release(1);
-        }
-        assert!(rx.peek().is_none());
-        assert!(tx.push(0, |words| *words = [7; 7]));
-        assert_eq!(rx.peek().unwrap().1[0], 7);
-    }
-
-    #[test]
-    fn the_longest_message_always_finds_room_in_an_empty_ring() {
-        let (mut tx, mut rx) = in_private_memory();
-        let most = (MAX_LINES as usize - 1) * LINE_BYTES;
-        for step in 1..2000usize {
-            for len in [step * 131 % most, most] {
-                assert!(
-                    tx.push_run(0, |words| *words = [0; 7], &vec![0; len]),
-                    "{len} bytes"
-                );
-                rx.release(1 + len.div_ceil(LINE_BYTES) as u64);
-            }
-        }
-    }
-
-    #[test]
-    fn a_ring_has_one_producer_and_one_consumer() {
-        let segment = Arc::new(
-            Segment::create(Sizes {
-                ranks: 2,
-                heap_bytes: 1 << 20,
-                arena_bytes: 1 << 21,
-            })
-            .unwrap(),
-        );
-        let (mut tx, offset) = Producer::create(&segment).unwrap();
-        let rx = Consumer::open(&segment, offset).unwrap();
-        assert!(Consumer::open(&segment, offset).is_none());
-        let elsewhere = RingPlace {
-            offset: offset.offset + 8,
-            ..offset
-        };
-        assert!(Consumer::open(&segment, elsewhere).is_none());
-        assert!(tx.push(9, |words| *words = [1; 7]));
-        assert_eq!(rx.peek().unwrap().0, 9);
-    }
-}
+mod tests;
 
 #[cfg(all(test, loom))]
 mod model {

@@ -11,7 +11,7 @@
 //! | [`mapping`] | the file and its mappings in this process |
 //! | [`registry`](crate::registry) | who the ranks are and what they do |
 //! | [`allocator`](crate::allocator) | memory for pipes, boards and windows |
-//! | [`senders`](crate::senders) | who has begun to send to a rank |
+//! | [`inbox`](crate::inbox) | where those leave messages for a rank that have no ring to it |
 //!
 //! Every shared field is an atomic; a corrupt or hostile peer can make values wrong, never
 //! references invalid: each offset that is read from the segment is checked before use.
@@ -159,6 +159,14 @@ impl Segment {
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Bytes of memory that the segment takes: of its pages that have been touched.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let file = self.fd.try_clone().map(File::from);
+        let blocks = file.and_then(|file| file.metadata()).map(|of| of.blocks());
+        blocks.unwrap_or(0) * 512
     }
 
     /// Ranks in the job.

@@ -1,4 +1,4 @@
-//! Reads a segment of version 6 that was put together byte by byte from `docs/segment.md`, with nothing of the code
+//! Reads a segment of version 7 that was put together byte by byte from `docs/segment.md`, with nothing of the code
 //! that writes segments: a change of the layout shows here, and asks for a new version.
 
 #![cfg(not(loom))]
@@ -13,23 +13,25 @@ use margay_core_registry::markers::{self, Row};
 use margay_core_registry::{Phase, WaitKind, place};
 use margay_sys_os::user::Mem;
 use margay_sys_shm::board::Board;
+use margay_sys_shm::inbox::Inbox;
 use margay_sys_shm::ring::{CHUNK, Consumer};
 use margay_sys_shm::segment::Segment;
 use margay_sys_shm::transfer::{self, End};
 
 const CELLS: u64 = 4096;
 const CELL_BYTES: u64 = 768;
-const SENDERS: u64 = 8192;
-const HEAP: u64 = 12_288;
+const INBOXES: u64 = 8192;
+const INBOX_BYTES: u64 = 102_400;
+const HEAP: u64 = 212_992;
 /// The table of boards comes first in the heap.
 const TABLE_BYTES: u64 = 98_432;
-const PIPE: u64 = 112_640;
-const FLAGS: u64 = 131_072;
-const CHUNKS: u64 = 135_168;
-const TRANSFER: u64 = 700_416;
-const BOARD: u64 = 716_800;
-const NOTE: u64 = 1_310_592;
-const HEAP_NEXT: u64 = 1_310_720;
+const PIPE: u64 = 313_344;
+const FLAGS: u64 = 331_776;
+const CHUNKS: u64 = 335_872;
+const TRANSFER: u64 = 901_120;
+const BOARD: u64 = 917_504;
+const NOTE: u64 = 1_511_296;
+const HEAP_NEXT: u64 = 1_511_424;
 const HEAP_END: u64 = 2 << 20;
 const ARENA_BYTES: u64 = 2 << 20;
 const RANKS: u64 = 2;
@@ -62,15 +64,15 @@ impl Image {
     }
 }
 
-/// The header of version 6.
+/// The header of version 7.
 fn header() -> Image {
     let image = Image::new();
-    image.bytes(0, b"MARGAY\0\x06");
+    image.bytes(0, b"MARGAY\0\x07");
     image.u32(8, RANKS as u32);
     image.u32(12, 16);
     image.u64(16, HEAP_END + RANKS * ARENA_BYTES);
     image.u64(24, CELLS);
-    image.u64(32, SENDERS);
+    image.u64(32, INBOXES);
     image.u64(40, HEAP);
     image.u64(48, HEAP_END);
     image.u64(56, HEAP_END);
@@ -184,13 +186,76 @@ fn a_row_of_markers_is_read() {
     assert_eq!(shown.text, "iteration 7");
 }
 
-/// Rank 0 has begun to send to rank 1.
+/// Where the cell of rank 0 with that number lies.
+fn inbox_cell(index: u64) -> u64 {
+    INBOXES + 384 + 128 * index
+}
+
+/// Rank 0 has made a ring to rank 1, told by its cell 3, the only one in the inbox of rank 1.
 fn begun(image: &Image) {
-    let senders = SENDERS + 128;
-    image.u32(senders, 1);
-    image.u64(senders + 64, PIPE);
-    image.u32(senders + 64 + 8 * RANKS, 1);
+    image.u64(INBOXES + INBOX_BYTES, 1 + 3);
+    image.u64(inbox_cell(3) + 8, 1 << 41);
+    image.u64(inbox_cell(3) + 16, PIPE);
+    image.u64(inbox_cell(3) + 24, 0);
     image.u32(PIPE + 8, 1);
+}
+
+/// The ring of which the oldest message in the inbox of rank 1 tells.
+fn opened(segment: &Arc<Segment>) -> Consumer {
+    let mut ring = None;
+    let from = Inbox::new(segment, 1).take(|letter| {
+        ring = letter.opened();
+        true
+    });
+    assert_eq!(from, Some(0));
+    ring.expect("a ring that begins")
+}
+
+#[test]
+fn an_inbox_is_read_and_its_cells_are_given_back() {
+    let image = header();
+    // From the oldest to the newest: cell 200 of rank 1 with a message in the cell, cell 7 of rank 0 with one in block 2, cell 70
+    // of rank 0 with the end of a ring.
+    let one = INBOXES + INBOX_BYTES + 384 + 128 * 200;
+    image.u64(INBOXES + INBOX_BYTES, 1 + 70);
+    image.u64(inbox_cell(70), 1 + 7);
+    image.u64(inbox_cell(70) + 8, 1 << 42);
+    image.u64(inbox_cell(70) + 24, 99);
+    image.u64(inbox_cell(7), 1 + 256 + 200);
+    image.u64(inbox_cell(7) + 8, 0x0100_0007 << 32 | 3);
+    image.bytes(INBOXES + 36_864 + 2 * 4096, &[5; 256]);
+    image.u64(one + 8, 0x0005_0009 << 32);
+    image.u64(one + 16, 11);
+    image.bytes(one + 32, b"short");
+    let segment = Arc::new(image.join());
+    let mut inbox = Inbox::new(&segment, 1);
+    let mut taken = 0;
+    let mut check = |from, top, payload: &[u8], end| {
+        let taken_from = inbox.take(|letter| {
+            assert_eq!((letter.top, letter.closed()), (top, end));
+            letter
+                .payload(payload.len())
+                .with(|got| assert_eq!(got, payload));
+            taken += 1;
+            true
+        });
+        assert_eq!(taken_from, Some(from));
+    };
+    check(1, 0x0005_0009, b"short", None);
+    check(0, 0x0100_0007, &[5; 256], None);
+    check(0, 0, &[], Some(99));
+    assert!(!inbox.has_next());
+    let returned = |rank: u64, word: u64| {
+        let mut bytes = [0; 8];
+        let at = INBOXES + rank * INBOX_BYTES + 256 + 8 * word;
+        image.0.read_exact_at(&mut bytes, at).unwrap();
+        u64::from_ne_bytes(bytes)
+    };
+    assert_eq!(
+        [0, 1].map(|word| returned(0, word)),
+        [1 << 7, 1 << (70 - 64)]
+    );
+    assert_eq!(returned(1, 3), 1 << (200 - 192));
 }
 
 #[test]
@@ -207,10 +272,7 @@ fn a_pipe_and_its_runs_of_lines_are_read() {
     image.u64(line(3), 4);
     image.bytes(line(3) + 8, &[3; 4]);
     let segment = Arc::new(image.join());
-    let (sender, place) = segment.senders(1).sender(0).unwrap();
-    let told = (segment.senders(1).len(), sender, place.offset());
-    assert_eq!(told, (1, 0, PIPE));
-    let mut pipe = Consumer::open(&segment, place).unwrap();
+    let mut pipe = opened(&segment);
     assert_eq!(pipe.peek(), Some((7, [0x0101_0101_0101_0101; 7])));
     pipe.release(1);
     assert_eq!(pipe.peek().unwrap().0, 9);
@@ -234,8 +296,7 @@ fn a_chunk_of_a_pool_is_read_and_given_back() {
     image.u64(line + 40, bytes);
     image.u64(line + 48, flag);
     let segment = Arc::new(image.join());
-    let place = segment.senders(1).sender(0).unwrap().1;
-    let mut pipe = Consumer::open(&segment, place).unwrap();
+    let mut pipe = opened(&segment);
     assert_eq!(pipe.peek().unwrap().0, 0x000a_0007 | CHUNK);
     let mut seen = Vec::new();
     assert!(pipe.drain(10, |b| seen.extend_from_slice(b)));
@@ -348,7 +409,7 @@ fn other_versions_are_refused_by_name() {
         let image = header();
         image.bytes(7, &[version]);
         let error = Segment::join(OwnedFd::from(image.0)).unwrap_err();
-        let told = format!("its format has version {version}, this one reads version 6");
+        let told = format!("its format has version {version}, this one reads version 7");
         assert!(error.to_string().contains(&told), "{error}");
         assert!(error.to_string().contains("the same Margay"), "{error}");
     }

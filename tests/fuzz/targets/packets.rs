@@ -218,6 +218,7 @@ fuzz_target!(|steps: Vec<Step>| {
         eager: 3000,
         credits: 8,
         credit_bytes: 8000,
+        send_buffer: 4000,
     };
     let rank = Rank::over(platform(&wire), limits, Policy::new(2, 1));
     let mut requests: Vec<ReqId> = Vec::new();

@@ -13,6 +13,7 @@ use margay_core_registry::{Facts, NoteKey};
 use margay_net_shm::platform;
 use margay_net_transport::Thresholds;
 use margay_run_engine::{Limits, Policy, Rank};
+use margay_sys_shm::inbox::Inbox;
 use margay_sys_shm::layout::Sizes;
 use margay_sys_shm::segment::Segment;
 
@@ -99,8 +100,14 @@ fuzz_target!(|input: Input| {
             registry.waits(rank),
             registry.call(rank),
         );
-        let senders = segment.senders(rank);
-        let _ = senders.sender(senders.len().wrapping_sub(1));
+        let mut inbox = Inbox::new(&segment, rank);
+        for _ in 0..4 {
+            inbox.take(|letter| {
+                let ring = letter.opened().map(|ring| ring.has_next());
+                let _ = (ring, letter.closed(), letter.words()[0]);
+                letter.payload(5000).with(|bytes| bytes.len() <= 4096)
+            });
+        }
         for key in [input.note, 0, u32::MAX].map(NoteKey) {
             if let Some(note) = segment.note(rank, key) {
                 let _ = note.iter().map(|word| word.load(Ordering::Relaxed)).max();

@@ -2,6 +2,9 @@
  *   deadlock <MiB>          two ranks send to each other before they receive
  *   stuck                   all but the last rank are in a barrier, the last one waits for a message of rank 0
  *   flood <messages> <bytes> every rank sends to rank 0, which is busy elsewhere for a while and then receives in order
+ *   ahead <messages> <bytes> rank 0 sends all messages to rank 1, which receives them when the last one has been sent
+ *   asleep <messages> <bytes> <file> the same; rank 1 learns of that by a file, outside of the library
+ *   mourned <messages> <bytes> rank 0 sends ahead to two ranks; one of them dies, the other one receives all
  *   sweep                   transfers and collectives of all sizes with their data checked
  *   unreadable              the same by ranks that no other process of the user may read or write
  *   darkening               transfers only, by ranks that become so on the way
@@ -10,6 +13,7 @@
  *   abort <code>            the last rank aborts, the others reduce for ever
  */
 #include <mpi.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +61,87 @@ static void flood(long messages, long bytes)
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf("rank %d maximum %ld KiB\n", rank, usage.ru_maxrss);
+    free(data);
+}
+
+static void send_ahead(unsigned char *data, long messages, long bytes, int to)
+{
+    for (long i = 0; i < messages; i++) {
+        memset(data, (int)(i * 7 + to), (size_t)bytes);
+        MPI_Send(data, (int)bytes, MPI_BYTE, to, 1, MPI_COMM_WORLD);
+    }
+}
+
+static void receive_all(unsigned char *data, long messages, long bytes)
+{
+    for (long i = 0; i < messages; i++) {
+        MPI_Status status;
+        int got;
+        MPI_Recv(data, (int)bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &status);
+        MPI_Get_count(&status, MPI_BYTE, &got);
+        require(got == bytes, "a message has another length", i, got);
+        for (long b = 0; b < bytes; b++)
+            require(data[b] == (unsigned char)(i * 7 + rank), "a message is not the next one", i, b);
+    }
+}
+
+static void ahead(long messages, long bytes)
+{
+    unsigned char *data = malloc((size_t)bytes + 1);
+    if (rank == 0) {
+        send_ahead(data, messages, bytes, 1);
+        MPI_Send(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD);
+    } else if (rank == 1) {
+        MPI_Recv(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        receive_all(data, messages, bytes);
+    }
+    free(data);
+}
+
+static void asleep(long messages, long bytes, const char *file)
+{
+    unsigned char *data = malloc((size_t)bytes + 1);
+    struct timespec pause = {0, 1000000};
+    if (rank == 0) {
+        send_ahead(data, messages, bytes, 1);
+        memset(data, 0, (size_t)bytes);
+        FILE *done = fopen(file, "w");
+        require(done && !fclose(done), "the file cannot be made", 0, 0);
+    } else if (rank == 1) {
+        while (access(file, F_OK)) nanosleep(&pause, NULL);
+        receive_all(data, messages, bytes);
+    }
+    free(data);
+}
+
+static void mourned(long messages, long bytes)
+{
+    unsigned char *data = malloc((size_t)bytes + 1);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (rank == 0) {
+        for (long i = 0; i < messages; i++) {
+            memset(data, (int)(i * 7 + 1), (size_t)bytes);
+            MPI_Send(data, (int)bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+            MPI_Send(data, (int)bytes, MPI_BYTE, 2, 1, MPI_COMM_WORLD);
+        }
+        /* All is sent ahead to both: now one may die. A receive from it ends when that is noticed. */
+        MPI_Send(NULL, 0, MPI_BYTE, 2, 2, MPI_COMM_WORLD);
+        require(MPI_Recv(data, 1, MPI_BYTE, 2, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE) != MPI_SUCCESS, "a dead rank has sent", 0, 0);
+        /* What was kept for the dead one is gone, so there is room to go on ahead of the other one. */
+        for (long i = messages; i < 2 * messages; i++) {
+            memset(data, (int)(i * 7 + 1), (size_t)bytes);
+            MPI_Send(data, (int)bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+        }
+        MPI_Send(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD);
+    } else if (rank == 1) {
+        MPI_Recv(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        receive_all(data, 2 * messages, bytes);
+        puts("all received");
+        fflush(stdout);
+    } else {
+        MPI_Recv(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        raise(SIGKILL);
+    }
     free(data);
 }
 
@@ -165,6 +250,9 @@ int main(int argc, char **argv)
         if (rank < size - 1) MPI_Barrier(MPI_COMM_WORLD);
         else MPI_Recv(&a, 1, MPI_LONG, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else if (!strcmp(what, "flood")) flood(a, b);
+    else if (!strcmp(what, "ahead")) ahead(a, b);
+    else if (!strcmp(what, "asleep")) asleep(a, b, argv[4]);
+    else if (!strcmp(what, "mourned")) mourned(a, b);
     else if (!strcmp(what, "sweep")) sweep(0);
     else if (!strcmp(what, "unreadable")) hide(), sweep(0);
     else if (!strcmp(what, "darkening")) sweep(1);

@@ -7,7 +7,7 @@ impl Engine {
     #[must_use]
     #[inline]
     pub fn is_done(&self, id: ReqId) -> bool {
-        let over = |r: &Request| r.done || self.state.is_stalled(r);
+        let over = |r: &Request| r.done || r.kept_bytes != 0 || self.state.is_stalled(r);
         self.state.requests.get(id).is_none_or(over)
     }
 
@@ -17,6 +17,10 @@ impl Engine {
         let request = self.state.requests.get(id)?;
         if request.done {
             return Some(request.outcome);
+        }
+        if request.kept_bytes != 0 {
+            // It is over for the program; the message goes on.
+            return Some(Outcome::default());
         }
         let failed = if request.lost {
             Failed::Process
@@ -46,10 +50,12 @@ impl Engine {
     /// As [`take`](Self::take), of a request that is not done.
     fn take_failed(&mut self, id: ReqId) -> Option<Outcome> {
         let outcome = self.look(id)?;
-        // One that is stalled stays. Of those that are lost, a receive vanishes when its message is here; a send that was
-        // offered may never be answered.
-        if let Some(request) = self.state.requests.get_mut(id).filter(|r| r.lost) {
-            request.detached = matches!(request.kind, Kind::Receive(_));
+        // One that is stalled stays. A send of which the message is kept goes on. Of those that are lost, a receive vanishes
+        // when its message is here; a send that was offered may never be answered.
+        if let Some(request) = self.state.requests.get_mut(id) {
+            let goes_on = request.kept_bytes != 0;
+            let is_receive = matches!(request.kind, Kind::Receive(_));
+            request.detached = goes_on || request.lost && is_receive;
         }
         Some(outcome)
     }
@@ -101,6 +107,9 @@ impl Engine {
     pub fn pending(&self, id: ReqId) -> Option<Pending> {
         let request = self.state.requests.get(id).filter(|r| !r.done)?;
         Some(match &request.kind {
+            Kind::Send(send) if self.state.lacks_room_to_keep(id) => {
+                Pending::FullSend(send.to, send.envelope.tag, send.envelope.context)
+            }
             Kind::Send(send) => Pending::Send(send.to, send.envelope.tag, send.envelope.context),
             Kind::Receive(r) => Pending::Receive(r.from, r.pattern.tag(), r.pattern.context),
             Kind::Collective(execution) => {

@@ -259,6 +259,9 @@ impl Engine {
     /// the other process may have given up already. The entry stays, without the program's memory,
     /// so that whatever the other still says means nothing else.
     fn lose(&mut self, id: ReqId) {
+        if self.state.kept_bytes != 0 {
+            self.state.release_kept(id.index);
+        }
         let Some(request) = self.state.requests.get_mut(id).filter(|r| !r.done) else {
             return;
         };

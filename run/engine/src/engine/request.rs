@@ -10,6 +10,8 @@ pub(super) struct Request {
     pub(super) detached: bool,
     /// Let go of: it has failed for the program, and stays for what the other side may still send.
     pub(super) lost: bool,
+    /// What its message counts of those that are kept; 0: its bytes are the program's.
+    pub(super) kept_bytes: u64,
 }
 
 pub(super) enum Kind {
@@ -141,6 +143,7 @@ impl Request {
             done: false,
             detached: false,
             lost: false,
+            kept_bytes: 0,
         }
     }
 

@@ -18,6 +18,8 @@ pub enum Tunable {
     Credits,
     /// [`Limits::credit_bytes`]
     CreditBytes,
+    /// [`Limits::send_buffer`]
+    SendBuffer,
     /// [`Thresholds::arena`]
     Arena,
     /// [`Thresholds::arena_end`]
@@ -38,7 +40,7 @@ pub enum Tunable {
 
 /// The settings of a rank.
 pub struct Tuning {
-    limits: [AtomicU64; 3],
+    limits: [AtomicU64; 4],
     thresholds: Arc<Thresholds>,
     policy: [AtomicU64; 3],
     connect_timeout: AtomicU64,
@@ -52,9 +54,10 @@ impl Default for Tuning {
             eager,
             credits,
             credit_bytes,
+            send_buffer,
         } = Limits::default();
         Tuning {
-            limits: [eager, u64::from(credits), credit_bytes].map(AtomicU64::new),
+            limits: [eager, u64::from(credits), credit_bytes, send_buffer].map(AtomicU64::new),
             thresholds: Arc::new(Thresholds::measured()),
             policy: Policy::new(1, 1).numbers().map(AtomicU64::new),
             connect_timeout: AtomicU64::new(0),
@@ -80,11 +83,12 @@ impl Tuning {
     #[must_use]
     #[inline]
     pub fn limits(&self) -> Limits {
-        let [eager, credits, credit_bytes] = &self.limits;
+        let [eager, credits, credit_bytes, send_buffer] = &self.limits;
         Limits {
             eager: eager.load(Ordering::Relaxed),
             credits: credits.load(Ordering::Relaxed) as u32,
             credit_bytes: credit_bytes.load(Ordering::Relaxed),
+            send_buffer: send_buffer.load(Ordering::Relaxed),
         }
     }
 
@@ -112,11 +116,12 @@ impl Tuning {
 
     /// Other limits, but where somebody has set one.
     pub(crate) fn suggest_limits(&self, limits: Limits) {
-        let values = [limits.eager, u64::from(limits.credits), limits.credit_bytes];
-        for (tunable, value) in [Tunable::Eager, Tunable::Credits, Tunable::CreditBytes]
-            .into_iter()
-            .zip(values)
-        {
+        for (tunable, value) in [
+            (Tunable::Eager, limits.eager),
+            (Tunable::Credits, u64::from(limits.credits)),
+            (Tunable::CreditBytes, limits.credit_bytes),
+            (Tunable::SendBuffer, limits.send_buffer),
+        ] {
             self.suggest(tunable, value);
         }
     }
@@ -142,6 +147,7 @@ impl Tuning {
             Tunable::Eager => &self.limits[0],
             Tunable::Credits => &self.limits[1],
             Tunable::CreditBytes => &self.limits[2],
+            Tunable::SendBuffer => &self.limits[3],
             Tunable::Arena => &self.thresholds.arena,
             Tunable::ArenaEnd => &self.thresholds.arena_end,
             Tunable::Attach => &self.thresholds.attach,

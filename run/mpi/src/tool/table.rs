@@ -202,6 +202,16 @@ pub const CONTROLS: &[Control] = &[
         setting: Setting::Tunable(Tunable::CreditBytes, 0, MOST_EAGER),
     },
     Control {
+        name: "margay_send_buffer",
+        environment: Some("MARGAY_SEND_BUFFER"),
+        about: "Bytes of messages up to the eager limit that a rank keeps in its own memory for receivers without room, so that their sends complete. Each message counts 256 bytes besides its own. 0: such sends wait for the receiver.",
+        category: "margay_flow_control",
+        verbosity: MPI_T_VERBOSITY_TUNER_BASIC,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: None,
+        setting: Setting::Tunable(Tunable::SendBuffer, 0, MOST_BYTES),
+    },
+    Control {
         name: "margay_wait_spins",
         environment: Some("MARGAY_WAIT_SPINS"),
         about: "Spins of a waiting rank before it pauses, yields or sleeps. The default is high where every rank has a core, else 1.",

@@ -1,0 +1,66 @@
+//! The calls that send.
+
+use margay_core_matching::Envelope;
+use margay_sys_os::user::Piece;
+
+use super::Rank;
+use crate::call::{Failed, Mode, Pending, ReqId};
+use crate::data::Data;
+use crate::engine::Engine;
+
+impl Rank {
+    /// Sends a short message if nothing stands in the way. Returns whether it went.
+    #[inline(always)]
+    pub fn send_at_once(&self, piece: Piece, to: u32, envelope: Envelope) -> bool {
+        self.call(|engine| engine.send_at_once(piece, to, envelope))
+    }
+
+    /// As [`send_at_once`](Self::send_at_once), and returns the message's [`Sent::number`].
+    #[inline(always)]
+    pub fn isend_at_once(&self, piece: Piece, to: u32, envelope: Envelope) -> Option<u32> {
+        self.call(|engine| engine.isend_at_once(piece, to, envelope))
+    }
+
+    /// Sends and waits until the buffer may be used again. Returns why it could not be sent, if so.
+    #[inline]
+    pub fn send(&self, mode: Mode, data: &Data, to: u32, envelope: Envelope) -> Option<Failed> {
+        let id = self.call(|engine| {
+            let sent = mode != Mode::Synchronous
+                && data
+                    .piece()
+                    .is_some_and(|piece| engine.send_at_once(piece, to, envelope));
+            (!sent).then(|| begin(engine, mode, data.clone(), to, envelope))
+        });
+        id.and_then(|id| self.wait(id).failed)
+    }
+
+    /// Begins a send.
+    #[inline]
+    pub fn isend(&self, mode: Mode, data: Data, to: u32, envelope: Envelope) -> ReqId {
+        self.call(|engine| begin(engine, mode, data, to, envelope))
+    }
+
+    /// A wait has lasted for a while: if it is for a send whose message may be kept, it is kept now, and so are all others to the
+    /// same receiver. Returns whether any was.
+    #[cold]
+    pub(super) fn keep_awaited(&self, pending: &impl Fn(&Engine) -> Option<Pending>) -> bool {
+        let mut engine = self.engine.lock();
+        let kept = match pending(&engine) {
+            Some(Pending::Send(to, ..)) => engine.keep_sends(to),
+            _ => false,
+        };
+        drop(engine);
+        if kept && self.engine.is_shared() {
+            self.wake_up.wake_own();
+        }
+        kept
+    }
+}
+
+/// Begins a send of the program, whose message is kept where others are kept before it.
+#[inline]
+fn begin(engine: &mut Engine, mode: Mode, data: Data, to: u32, envelope: Envelope) -> ReqId {
+    let id = engine.isend(mode, data, to, envelope);
+    engine.keep_behind(id);
+    id
+}
