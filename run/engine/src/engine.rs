@@ -24,6 +24,7 @@ use margay_net_worlds::Worlds;
 use crate::call::{Arrived, Failed, Mode, MsgId, Outcome, Pending, ReqId};
 use crate::collective::{Execution, Step as Collected};
 use crate::data::{Data, Walk};
+use crate::node::posted::PostQueue;
 use crate::spare::Spare;
 use margay_sys_os::user::Piece;
 
@@ -36,6 +37,7 @@ mod direct;
 mod incoming;
 mod operations;
 mod outgoing;
+mod posted;
 mod recover;
 mod request;
 mod withdraw;
@@ -77,6 +79,9 @@ pub struct Engine {
     /// A progress thread does what takes long, so that calls that only begin something need not.
     is_helped: bool,
     progress_hooks: Vec<Arc<dyn ProgressHook>>,
+    /// Nonblocking collectives through shared memory, and how many are under way. As many as the program begins.
+    posted: Vec<PostQueue>,
+    posted_count: usize,
 }
 
 /// Everything of an engine but its transport, so that packets can be taken in while the transport is borrowed.
@@ -209,6 +214,8 @@ impl Engine {
             transport,
             is_helped: false,
             progress_hooks: Vec::new(),
+            posted: Vec::new(),
+            posted_count: 0,
         }
     }
 
@@ -433,13 +440,17 @@ impl Engine {
                     match self.state.requests.get(child).filter(|r| !r.done)?.kind {
                         Kind::Send(ref send) => Some(send.to),
                         Kind::Receive(ref receive) => receive.from,
-                        Kind::Collective(_) | Kind::Task(_) | Kind::Promise(..) => None,
+                        Kind::Collective(_)
+                        | Kind::Task(_)
+                        | Kind::Promise(..)
+                        | Kind::Exchange(_) => None,
                     }
                 });
                 Pending::Collective(peer, execution.context())
             }
             Kind::Task(task) => return task.as_ref().map(|task| task.pending()),
             Kind::Promise(from, context) => Pending::Collective(Some(*from), *context),
+            Kind::Exchange(context) => Pending::Collective(None, *context),
         })
     }
 
@@ -449,6 +460,9 @@ impl Engine {
         let mut any = self.transport.poll(&mut self.state, 1);
         for hook in &self.progress_hooks {
             any |= hook.progress();
+        }
+        if self.posted_count != 0 {
+            any |= self.advance_posted();
         }
         if self.state.is_busy() {
             self.progress_rest() || any
@@ -546,7 +560,9 @@ impl Engine {
                 Kind::Receive(receive) => {
                     !r.done && receive.total.is_some() && receive.from == Some(process)
                 }
-                Kind::Collective(_) | Kind::Task(_) | Kind::Promise(..) => false,
+                Kind::Collective(_) | Kind::Task(_) | Kind::Promise(..) | Kind::Exchange(_) => {
+                    false
+                }
             })
     }
 
