@@ -103,6 +103,11 @@ fn collectives() {
 }
 
 #[test]
+fn many_nonblocking_collectives_are_under_way_at_once() {
+    is_ok("outstanding", &[1, 2, 3, 8]);
+}
+
+#[test]
 fn communicators() {
     is_ok("communicators", &[2, 5]);
 }

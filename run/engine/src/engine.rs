@@ -24,6 +24,7 @@ use margay_net_worlds::Worlds;
 use crate::call::{Arrived, Failed, Mode, MsgId, Outcome, Pending, ReqId};
 use crate::collective::{Execution, Step as Collected};
 use crate::data::{Data, Walk};
+use crate::node::posted::PostQueue;
 use crate::spare::Spare;
 use margay_sys_os::user::Piece;
 
@@ -38,6 +39,7 @@ mod incoming;
 mod kept;
 mod operations;
 mod outgoing;
+mod posted;
 mod recover;
 mod request;
 mod withdraw;
@@ -79,6 +81,9 @@ pub struct Engine {
     /// A progress thread does what takes long, so that calls that only begin something need not.
     is_helped: bool,
     progress_hooks: Vec<Arc<dyn ProgressHook>>,
+    /// Nonblocking collectives through shared memory, and how many are under way. As many as the program begins.
+    posted: Vec<PostQueue>,
+    posted_count: usize,
 }
 
 /// Everything of an engine but its transport, so that packets can be taken in while the transport is borrowed.
@@ -216,6 +221,8 @@ impl Engine {
             transport,
             is_helped: false,
             progress_hooks: Vec::new(),
+            posted: Vec::new(),
+            posted_count: 0,
         }
     }
 
@@ -405,6 +412,9 @@ impl Engine {
         for hook in &self.progress_hooks {
             any |= hook.progress();
         }
+        if self.posted_count != 0 {
+            any |= self.advance_posted();
+        }
         if self.state.is_busy() {
             self.progress_rest() || any
         } else {
@@ -501,7 +511,9 @@ impl Engine {
                 Kind::Receive(receive) => {
                     !r.done && receive.total.is_some() && receive.from == Some(process)
                 }
-                Kind::Collective(_) | Kind::Task(_) | Kind::Promise(..) => false,
+                Kind::Collective(_) | Kind::Task(_) | Kind::Promise(..) | Kind::Exchange(_) => {
+                    false
+                }
             })
     }
 

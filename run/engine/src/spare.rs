@@ -6,7 +6,7 @@
 use margay_sys_os::user::Mem;
 
 /// Shorter blocks are malloc's business.
-const LEAST: usize = 64 << 10;
+const LEAST: usize = 8 << 10;
 /// Bytes that are kept altogether.
 const MOST: usize = 16 << 20;
 /// Blocks that are kept.

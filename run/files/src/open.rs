@@ -54,7 +54,7 @@ impl Files<'_> {
         check_amode(amode)?;
         let opened = self.open_on(&comm, name, amode, hints);
         if opened.is_err() {
-            comm.close_channel();
+            comm.close_channel(self.mpi.rank());
         }
         opened
     }
@@ -173,7 +173,7 @@ impl Files<'_> {
         let errhandler = file.state().errhandler;
         let _ = self.mpi.errhandler_release(errhandler);
         self.table().remove(handle);
-        file.comm.close_channel();
+        file.comm.close_channel(self.mpi.rank());
         result
     }
 

@@ -48,6 +48,12 @@ impl Mpi {
     /// # Errors
     /// When the operation does not fit the communicator.
     pub fn icollective(&self, comm: &Arc<Comm>, operation: &Operation) -> Result<u32> {
+        check(comm, operation)?;
+        self.check_whole(comm)?;
+        if let Some(active) = self.icollective_fast(comm, operation)? {
+            comm.traffic.count_collective(self.rank.lock().is_shared());
+            return self.request_add(comm.handle(), active);
+        }
         let id = self.start_collective(comm, operation)?;
         self.request_add(comm.handle(), Active::Collective(id))
     }

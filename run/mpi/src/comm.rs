@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use margay_core_group::{Cart, DistGraph, Graph};
 use margay_core_group::{Comparison, Group};
-use margay_run_engine::Rank;
-use margay_run_engine::node::Channel;
+use margay_run_engine::node::{Channel, Plane};
+use margay_run_engine::{Pending, Rank};
 
 use crate::attribute::{Access, Attributes, Carrier};
 use crate::buffer::Buffer;
@@ -83,6 +83,8 @@ pub struct Comm {
     /// What it was used for.
     pub traffic: Traffic,
     channel: OnceLock<Option<Channel>>,
+    /// The same for nonblocking collectives; progress uses it, too.
+    posting: OnceLock<Option<Arc<Channel>>>,
     pub(crate) failures: Failures,
     state: Mutex<State>,
 }
@@ -160,6 +162,7 @@ impl Comm {
             partitions: AtomicU32::new(0),
             traffic: Traffic::default(),
             channel: OnceLock::new(),
+            posting: OnceLock::new(),
             failures: Failures::default(),
             state: Mutex::new(State {
                 errhandler: MPI_ERRORS_ARE_FATAL,
@@ -226,16 +229,42 @@ impl Comm {
     #[inline]
     pub(crate) fn channel(&self, rank: &Rank) -> Option<&Channel> {
         self.channel
-            .get_or_init(|| {
-                (self.remote.is_none())
-                    .then(|| Channel::open(rank, &self.group, self.rank, self.collective()))?
-            })
+            .get_or_init(|| self.open_channel(rank, Plane::Blocking))
             .as_ref()
     }
 
+    /// The same for nonblocking ones.
+    #[inline]
+    pub(crate) fn posting(&self, rank: &Rank) -> Option<&Arc<Channel>> {
+        self.posting
+            .get_or_init(|| self.open_channel(rank, Plane::Nonblocking).map(Arc::new))
+            .as_ref()
+    }
+
+    /// Whether a blocking collective has found out that all ranks may read each other's memory. As blocking and nonblocking ones
+    /// begin in one order on all ranks, all find the same.
+    pub(crate) fn attaches(&self) -> bool {
+        self.channel
+            .get()
+            .is_some_and(|channel| channel.as_ref().is_some_and(Channel::attaches))
+    }
+
+    fn open_channel(&self, rank: &Rank, plane: Plane) -> Option<Channel> {
+        (self.remote.is_none())
+            .then(|| Channel::open(rank, &self.group, self.rank, self.collective(), plane))?
+    }
+
     /// The communicator is freed: its part of shared memory may serve others.
-    pub fn close_channel(&self) {
+    /// Nonblocking collectives that are under way end before: another communicator may get the number.
+    pub fn close_channel(&self, rank: &Rank) {
         if let Some(Some(channel)) = self.channel.get() {
+            channel.close();
+        }
+        if let Some(Some(channel)) = self.posting.get() {
+            rank.block(
+                |engine| engine.is_posted_done(channel).then_some(()),
+                |_| Some(Pending::Collective(None, self.collective())),
+            );
             channel.close();
         }
     }
@@ -490,7 +519,7 @@ impl Mpi {
         self.objects().comms.remove(handle);
         // The processes that spawned this one are no longer connected.
         self.lose_parent(handle);
-        comm.close_channel();
+        comm.close_channel(&self.rank);
         self.rank.lock().lock().remove_members(comm.id());
         self.give_up_bridges();
         Ok(())

@@ -154,7 +154,7 @@ impl Windows<'_> {
         let errhandler = std::mem::replace(&mut window.state().errhandler, MPI_ERRORS_ARE_FATAL);
         let _ = self.mpi.errhandler_release(errhandler);
         self.table().remove(handle);
-        window.comm.close_channel();
+        window.comm.close_channel(self.mpi.rank());
         for table in window.attachments().take_made() {
             let _ = self.mpi.rank().free_shared(table);
         }

@@ -142,7 +142,7 @@ impl Mem {
 
     /// No bytes at all.
     #[must_use]
-    pub fn empty() -> Mem {
+    pub const fn empty() -> Mem {
         Mem {
             base: 0,
             lo: 0,

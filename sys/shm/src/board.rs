@@ -24,6 +24,8 @@
 //!   most one: a rank arrives once, and after one arrival that completes the count fewer ranks are
 //!   left than complete it. It is read only when its mark is that of the operation.
 //!
+//! An operation that is suspended lends nothing, and its rank begins no other one.
+//!
 //! That holds for all ranks of this process, whatever safe code does with their boards. Another
 //! process is outside of it: one whose memory is corrupt may write at any time what a slice here
 //! shows. The users of slices (copies, and arithmetic on numbers of which any bytes are a value)
@@ -60,12 +62,17 @@ pub struct Board {
     entry: usize,
     ranks: u32,
     me: u32,
-    /// Twice the number of the last operation, and 1 while it is in progress; [`LEFT`] afterwards.
+    /// Four times the number of the last operation, and [`IN_PROGRESS`] or [`SUSPENDED`] while it is; [`LEFT`] afterwards.
     state: AtomicU64,
     /// How far the operation in progress is, as bits. Here and not in the [`Operation`], which so has two words and passes
     /// through calls in registers: one that was put together in memory and is copied would wait for the stores before.
     progress: AtomicU32,
 }
+
+/// In a state: the operation is in progress, and its [`Operation`] exists.
+const IN_PROGRESS: u64 = 1;
+/// In a state: the operation is in progress, and [`Board::resume`] gives it.
+const SUSPENDED: u64 = 2;
 
 /// The state of a board that its rank has left: an operation is in progress that does not end.
 const LEFT: u64 = u64::MAX;
@@ -156,15 +163,32 @@ impl Board {
     #[inline(always)]
     pub fn begin(&self) -> Option<Operation<'_>> {
         let state = self.state.load(Ordering::Relaxed);
-        if state & 1 != 0 {
+        if state & (IN_PROGRESS | SUSPENDED) != 0 {
             return None;
         }
         // Acquire: another thread of this rank may have ended the operation before.
+        let next = state + 4 + IN_PROGRESS;
         self.state
-            .compare_exchange(state, state + 3, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(state, next, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
         self.progress.store(0, Ordering::Relaxed);
-        Some(Operation::new(self, (state >> 1) + 1))
+        Some(Operation::new(self, next >> 2))
+    }
+
+    /// Goes on with the operation that was [suspended](Operation::suspend). None when none was.
+    #[must_use]
+    #[inline]
+    pub fn resume(&self) -> Option<Operation<'_>> {
+        let state = self.state.load(Ordering::Relaxed);
+        if state == LEFT || state & SUSPENDED == 0 {
+            return None;
+        }
+        // Acquire: another thread of this rank may have suspended it.
+        let next = state - SUSPENDED + IN_PROGRESS;
+        self.state
+            .compare_exchange(state, next, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        Some(Operation::new(self, next >> 2))
     }
 
     /// Longest contribution in bytes that has a place in a lane.
@@ -213,7 +237,7 @@ impl Board {
     /// This rank needs the board no more. When all have left, it is used for other communicators.
     /// While an operation is in progress this does nothing; the board is left when it is dropped.
     pub fn leave(&self) {
-        let state = self.state.load(Ordering::Relaxed) & !1;
+        let state = self.state.load(Ordering::Relaxed) & !(IN_PROGRESS | SUSPENDED);
         let left = self
             .state
             .compare_exchange(state, LEFT, Ordering::Acquire, Ordering::Relaxed);
@@ -380,6 +404,27 @@ mod tests {
         );
         drop((a, b));
         assert!(Board::open(&segment, 5, 2, 0).is_some());
+    }
+
+    #[test]
+    fn a_suspended_operation_goes_on_where_it_was() {
+        let segment = segment();
+        let [a, b] = pair(&segment, 5);
+        assert!(a.resume().is_none(), "nothing was begun");
+        let op = a.begin().unwrap();
+        op.put(8, |bytes| bytes.fill(1));
+        assert!(a.resume().is_none(), "it is not suspended");
+        op.suspend();
+        assert!(a.begin().is_none(), "it is in progress");
+        a.leave();
+        b.begin().unwrap().put(8, |bytes| bytes.fill(2));
+        let op = a.resume().unwrap();
+        assert!(a.resume().is_none(), "one at a time");
+        assert_eq!((op.number(), op.read(1, 8)), (1, &[2; 8][..]));
+        assert!(is_refused(|| op.put(8, |_| {})), "it has put");
+        drop(op);
+        assert!(a.resume().is_none(), "it has ended");
+        assert_eq!(a.begin().unwrap().number(), 2);
     }
 
     /// Whether a misuse ends in a panic before it does anything.

@@ -117,13 +117,17 @@ impl Engine {
                     match self.state.requests.get(child).filter(|r| !r.done)?.kind {
                         Kind::Send(ref send) => Some(send.to),
                         Kind::Receive(ref receive) => receive.from,
-                        Kind::Collective(_) | Kind::Task(_) | Kind::Promise(..) => None,
+                        Kind::Collective(_)
+                        | Kind::Task(_)
+                        | Kind::Promise(..)
+                        | Kind::Exchange(_) => None,
                     }
                 });
                 Pending::Collective(peer, execution.context())
             }
             Kind::Task(task) => return task.as_ref().map(|task| task.pending()),
             Kind::Promise(from, context) => Pending::Collective(Some(*from), *context),
+            Kind::Exchange(context) => Pending::Collective(None, *context),
         })
     }
 }

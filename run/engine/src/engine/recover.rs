@@ -204,7 +204,8 @@ impl Engine {
                 return;
             }
             Kind::Promise(from, _) => *from == process,
-            Kind::Task(_) => return,
+            // Progress ends those of a communicator that is broken.
+            Kind::Task(_) | Kind::Exchange(_) => return,
         };
         if ends {
             self.give_up(index, Failed::Process);

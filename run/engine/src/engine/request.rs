@@ -22,6 +22,8 @@ pub(super) enum Kind {
     Task(Option<Box<dyn Task>>),
     /// Somebody else ends it, after an answer of this rank, in this context.
     Promise(u32, u32),
+    /// A collective through shared memory, in this context.
+    Exchange(u32),
 }
 
 impl Kind {
@@ -159,7 +161,7 @@ impl Request {
                 [0, source, tag, send.data.size()]
             }
             Kind::Receive(_) => [1, u64::from(source), u64::from(tag), bytes],
-            Kind::Collective(_) => [2, 0, 0, 0],
+            Kind::Collective(_) | Kind::Exchange(_) => [2, 0, 0, 0],
             Kind::Task(_) | Kind::Promise(..) => [3, u64::from(source), u64::from(tag), bytes],
         }
     }

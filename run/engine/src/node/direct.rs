@@ -1,12 +1,12 @@
 //! Large operations: ranks publish where their buffers are, and copy straight from there.
 
-use margay_core_datatype::Basic;
-use margay_core_reduce::Op;
 use margay_sys_os::user::Mem;
 use margay_sys_os::{cma, cpu};
 use margay_sys_shm::board::Operation;
 
-use super::{Cause, Channel, Disagreement, Kind, TAG_BYTES, Tag, put, read};
+use super::{
+    Blocks, Cause, Channel, Combination, Disagreement, Kind, Share, TAG_BYTES, Tag, put, read,
+};
 use crate::call::Failed;
 use crate::collective::Requests;
 use crate::data::{self, Data};
@@ -17,14 +17,17 @@ const PIECE: u64 = 256 << 10;
 
 /// A buffer that others read: where it is, and the packed copy if it had holes.
 pub(super) struct Exposed {
-    address: u64,
+    pub(super) address: u64,
     _packed: Option<Mem>,
 }
 
 impl Channel {
     /// Whether all ranks may read each other's memory. All call it at the same operation; the first
     /// call asks, later ones know.
-    pub(super) fn may_attach(&self, rank: &Rank) -> Result<bool, Disagreement> {
+    ///
+    /// # Errors
+    /// When the ranks do not agree about the operation.
+    pub fn may_attach(&self, rank: &Rank) -> Result<bool, Disagreement> {
         if let Some(&known) = self.attach.get() {
             return Ok(known);
         }
@@ -39,7 +42,7 @@ impl Channel {
         let tag = Tag::new(Kind::Vote, None, 0);
         let vote = self.begin(rank)?;
         put(&vote, tag, 1, |slot| slot[0] = u8::from(is_read));
-        self.all(rank, &vote, tag, 0, |_| {})?;
+        self.all(rank, &vote, tag)?;
         let mut all = true;
         for member in 0..self.board.ranks() {
             all &= read(&vote, member, tag, 1)?[0] == 1;
@@ -50,10 +53,19 @@ impl Channel {
     /// Publishes where a buffer of this rank is; returns the operation in which all ranks have done
     /// so.
     fn put_address(&self, rank: &Rank, address: u64) -> Result<Operation<'_>, Disagreement> {
-        let tag = Tag::new(Kind::Address, None, 16);
+        self.put_address_as(rank, Tag::new(Kind::Address, None, 16), address)
+    }
+
+    /// The same under a tag that also says in what.
+    fn put_address_as(
+        &self,
+        rank: &Rank,
+        tag: Tag,
+        address: u64,
+    ) -> Result<Operation<'_>, Disagreement> {
         let op = self.begin(rank)?;
         put(&op, tag, 16, |slot| write_address(slot, address));
-        self.all(rank, &op, tag, 0, |_| {})?;
+        self.all(rank, &op, tag)?;
         Ok(op)
     }
 
@@ -98,6 +110,12 @@ impl Channel {
         }
     }
 
+    /// Whether it is known that all ranks may.
+    #[must_use]
+    pub fn attaches(&self) -> bool {
+        self.attach.get() == Some(&true)
+    }
+
     /// The end of an operation in which ranks read each other's memory: waits for all, and reports
     /// to all when a rank could not read.
     fn settle(&self, rank: &Rank, unreadable: Option<u32>) -> Result<(), Disagreement> {
@@ -112,7 +130,7 @@ impl Channel {
             Some(_) => 0,
         };
         put(&op, tag, 1, |slot| slot[0] = vote);
-        self.all(rank, &op, tag, 0, |_| {})?;
+        self.all(rank, &op, tag)?;
         for member in 0..self.board.ranks() {
             let vote = read(&op, member, tag, 1)?[0];
             if vote != 1 {
@@ -131,56 +149,99 @@ impl Channel {
         Ok(())
     }
 
+    /// Each rank but `root` copies to the place of its `block` from an offset of `source`, which the root has.
     pub(super) fn pull_from_root(
         &self,
         rank: &Rank,
-        data: &Data,
-        root: u32,
-    ) -> Result<bool, Disagreement> {
-        if !self.may_attach(rank)? {
-            return Ok(false);
-        }
-        let tag = Tag::new(Kind::Bcast, Some(root), data.size());
-        let me = self.board.me();
+        (tag, root): (Tag, u32),
+        source: Option<&Data>,
+        (place, offset): (Option<&Data>, u64),
+    ) -> Result<(), Disagreement> {
         let op = self.begin(rank)?;
-        if me == root {
-            let exposed = expose(data);
+        if let Some(source) = source {
+            let exposed = expose(source);
             put(&op, tag, 16, |slot| write_address(slot, exposed.address));
             self.wake();
             drop(op);
             let end = self.begin(rank)?;
             put(&end, tag, 0, |_| {});
-            self.wait_for_all(rank, &end)?;
-        } else {
-            put(&op, tag, 0, |_| {});
-            self.wake();
-            self.wait(rank, Some(root), || op.has_put(root))?;
-            read(&op, root, tag, 16)?;
-            let mut unreadable = None;
-            pull_into(&op, root, 0, data, &mut unreadable);
-            drop(op);
-            // The root waits for this before its buffer is free again; nobody else has to.
-            put(&self.begin(rank)?, tag, 0, |_| {});
-            self.wake();
-            if let Some(root) = unreadable {
-                return Err(self.unreadable(rank, root));
-            }
+            return self.wait_for_all(rank, &end);
         }
-        Ok(true)
+        put(&op, tag, 0, |_| {});
+        self.wake();
+        self.wait(rank, Some(root), || op.has_put(root))?;
+        read(&op, root, tag, 16)?;
+        let mut unreadable = None;
+        if let Some(place) = place {
+            pull_into(&op, root, offset, place, &mut unreadable);
+        }
+        drop(op);
+        // The root waits for this before its buffer is free again; nobody else has to.
+        put(&self.begin(rank)?, tag, 0, |_| {});
+        self.wake();
+        match unreadable {
+            Some(root) => Err(self.unreadable(rank, root)),
+            None => Ok(()),
+        }
     }
 
-    /// A large reduction to all: every rank reduces its slice of everybody's elements, then copies
-    /// the other slices.
+    /// The root copies each rank's block of so many bytes.
+    pub(super) fn pull_to_root(
+        &self,
+        rank: &Rank,
+        send: Option<&Data>,
+        recv: Option<Blocks<'_>>,
+        (bytes, root): (u64, u32),
+    ) -> Result<(), Disagreement> {
+        let (me, ranks) = (self.board.me(), self.ranks());
+        let tag = Tag::new(Kind::Gather, Some(root), bytes);
+        let op = self.begin(rank)?;
+        let Some(recv) = recv else {
+            let exposed = send.map(expose);
+            let address = exposed.as_ref().map_or(0, |exposed| exposed.address);
+            put(&op, tag, 16, |slot| write_address(slot, address));
+            self.wake();
+            drop(op);
+            // The buffer is free again when the root has copied it.
+            let end = self.begin(rank)?;
+            put(&end, tag, 0, |_| {});
+            self.wake();
+            self.wait(rank, Some(root), || end.has_put(root))?;
+            return read(&end, root, tag, 0).map(|_| ());
+        };
+        put(&op, tag, 16, |slot| write_address(slot, 0));
+        self.wake();
+        if let Some(send) = send {
+            data::copy(send, &recv.data(me, 1));
+        }
+        self.wait_for_all(rank, &op)?;
+        let agreed = self.check_all(&op, tag);
+        let mut unreadable = None;
+        if agreed.is_ok() {
+            for from in (0..ranks).filter(|&from| from != me) {
+                pull_into(&op, from, 0, &recv.data(from, 1), &mut unreadable);
+            }
+        }
+        drop(op);
+        put(&self.begin(rank)?, tag, 0, |_| {});
+        self.wake();
+        agreed?;
+        match unreadable {
+            Some(member) => Err(self.unreadable(rank, member)),
+            None => Ok(()),
+        }
+    }
+
+    /// A large reduction, to all or to `root`: every rank reduces its slice of everybody's elements, then those who get the
+    /// result copy the other slices.
     pub(super) fn reduce_slices(
         &self,
         rank: &Rank,
-        (op, basic): (Op, Basic),
-        count: u64,
-        input: &Mem,
-        output: &Mem,
+        what: &Combination<'_>,
+        root: Option<u32>,
     ) -> Result<bool, Disagreement> {
         let (me, ranks) = (self.board.me(), self.board.ranks());
-        let element = basic.extent();
+        let (count, element) = (what.count, what.basic.extent());
         if count < u64::from(ranks) * 64 || !self.may_attach(rank)? {
             return Ok(false);
         }
@@ -189,67 +250,140 @@ impl Channel {
             let to = count * u64::from(of + 1) / u64::from(ranks) * element;
             (from, to)
         };
-        let told = self.put_address(rank, input.address() as u64)?;
         let (first, end) = slice(me);
-        let mut unreadable = None;
-        let piece = PIECE / element * element;
-        let scratch = || {
-            let bytes = piece.min(end - first) as usize;
-            rank.with_engine(|engine| engine.spare().take(bytes))
+        let is_receiver = root.is_none_or(|root| root == me);
+        let scratch = (!is_receiver).then(|| self.scratch(rank, end - first));
+        let result = match &scratch {
+            Some(scratch) => scratch.clone(),
+            None => what.output.shifted(first as i64),
         };
-        let operand = scratch();
-        let in_place = input.address() == output.address();
-        let own = (in_place && me != ranks - 1).then(scratch);
+        let in_place = is_receiver && what.is_in_place();
+        let mut unreadable = None;
+        let told = self.put_address(rank, what.input.address() as u64)?;
+        self.reduce_slice(
+            rank,
+            &told,
+            what,
+            (first, end),
+            (&result, in_place),
+            &mut unreadable,
+        );
+        drop(told);
+        // All slices are reduced, so the input may be overwritten and the results may be read.
+        let told = self.put_address(rank, result.address() as u64)?;
+        if is_receiver {
+            for step in 1..ranks {
+                let from = (me + step) % ranks;
+                let (first, end) = slice(from);
+                let place = Data::bytes(what.output.shifted(first as i64), end - first);
+                pull_into(&told, from, 0, &place, &mut unreadable);
+            }
+        }
+        drop(told);
+        self.settle(rank, unreadable)?;
+        self.give_back(rank, [scratch]);
+        Ok(true)
+    }
+
+    /// A large reduction of which every rank gets a share: it reads the others' elements of its share.
+    pub(super) fn reduce_share(
+        &self,
+        rank: &Rank,
+        what: &Combination<'_>,
+        share: Share,
+    ) -> Result<bool, Disagreement> {
+        // Where cores are short, a system call for each pair of ranks costs more than messages.
+        let fits = self.roomy && what.basic.size() == what.basic.extent();
+        if !fits || !self.may_attach(rank)? {
+            return Ok(false);
+        }
+        let element = what.basic.extent();
+        let first = share.first * element;
+        let bytes = share.count * element;
+        let tag = Tag::new(
+            Kind::ReduceScatter,
+            (share.mark != 0).then_some(share.mark),
+            what.count * element,
+        );
+        let address = what.input.address() as u64;
+        let told = self.put_address_as(rank, tag, address)?;
+        // In place the share would overwrite what others still read.
+        let scratch = what.is_in_place().then(|| self.scratch(rank, bytes));
+        let result = scratch.as_ref().unwrap_or(what.output);
+        let mut unreadable = None;
+        let range = (first, first + bytes);
+        self.reduce_slice(rank, &told, what, range, (result, false), &mut unreadable);
+        drop(told);
+        self.settle(rank, unreadable)?;
+        if let Some(scratch) = &scratch {
+            scratch.copy_to(0, what.output, 0, bytes as usize);
+        }
+        self.give_back(rank, [scratch]);
+        Ok(true)
+    }
+
+    /// Reduces bytes `first..end` of everybody's elements to `result`, where the first of them has its place; `in_place`: the own
+    /// elements lie there.
+    fn reduce_slice(
+        &self,
+        rank: &Rank,
+        told: &Operation<'_>,
+        what: &Combination<'_>,
+        (first, end): (u64, u64),
+        (result, in_place): (&Mem, bool),
+        unreadable: &mut Option<u32>,
+    ) {
+        let (me, ranks) = (self.board.me(), self.board.ranks());
+        let piece = PIECE / what.basic.extent() * what.basic.extent();
+        let longest = piece.min(end - first);
+        let operand = self.scratch(rank, longest);
+        let own = (in_place && me != ranks - 1).then(|| self.scratch(rank, longest));
         let mut at = first;
         while at < end {
             let len = piece.min(end - at);
             // Nobody but this rank reads this slice of its buffers, so the result grows where it belongs. In place its own elements lie
             // there, and are needed after those of the ranks behind it.
             if let Some(own) = &own {
-                input.copy_to(at as i64, own, 0, len as usize);
+                what.input.copy_to(at as i64, own, 0, len as usize);
             }
-            let result = output.shifted(at as i64);
+            let result = result.shifted((at - first) as i64);
             if me != ranks - 1 {
                 let place = Data::bytes(result.clone(), len);
-                pull_into(&told, ranks - 1, at, &place, &mut unreadable);
+                pull_into(told, ranks - 1, at, &place, unreadable);
             } else if !in_place {
-                input.copy_to(at as i64, &result, 0, len as usize);
+                what.input.copy_to(at as i64, &result, 0, len as usize);
             }
             for member in (0..ranks - 1).rev() {
                 let (left, from) = match &own {
                     Some(own) if member == me => (own, 0),
-                    None if member == me => (input, at as i64),
+                    None if member == me => (what.input, at as i64),
                     _ => {
                         let place = Data::bytes(operand.clone(), len);
-                        pull_into(&told, member, at, &place, &mut unreadable);
+                        pull_into(told, member, at, &place, unreadable);
                         (&operand, 0)
                     }
                 };
                 result.with_operands(0, left, from, len as usize, |inout, left| {
                     cpu::Widest::FORWARDS
-                        .apply(op, basic, inout, left)
+                        .apply(what.op, what.basic, inout, left)
                         .expect("the operation was checked against the type");
                 });
             }
             at += len;
         }
+        self.give_back(rank, [Some(operand), own]);
+    }
+
+    fn scratch(&self, rank: &Rank, bytes: u64) -> Mem {
+        rank.with_engine(|engine| engine.spare().take(bytes as usize))
+    }
+
+    fn give_back<const N: usize>(&self, rank: &Rank, blocks: [Option<Mem>; N]) {
         rank.with_engine(|engine| {
-            for block in std::iter::once(operand).chain(own) {
+            for block in blocks.into_iter().flatten() {
                 engine.spare().give(block);
             }
         });
-        drop(told);
-        // All slices are reduced, so the input may be overwritten and the results may be read.
-        let told = self.put_address(rank, output.address() as u64)?;
-        for step in 1..ranks {
-            let from = (me + step) % ranks;
-            let (first, end) = slice(from);
-            let place = Data::bytes(output.shifted(first as i64), end - first);
-            pull_into(&told, from, first, &place, &mut unreadable);
-        }
-        drop(told);
-        self.settle(rank, unreadable)?;
-        Ok(true)
     }
 }
 
@@ -263,7 +397,7 @@ fn pull(told: &Operation<'_>, from: u32, offset: u64, to: &Mem, at: i64, len: u6
 
 /// As [`pull`], unpacked into `place`. All ranks have agreed before that it works; one that cannot be read
 /// all the same goes to `unreadable`, and the operation goes on, so that nobody waits for this rank.
-fn pull_into(
+pub(super) fn pull_into(
     told: &Operation<'_>,
     from: u32,
     offset: u64,
@@ -287,7 +421,7 @@ fn pull_into(
 }
 
 /// Address and process of a buffer, as [`pull`] reads them.
-fn write_address(slot: &mut [u8], address: u64) {
+pub(super) fn write_address(slot: &mut [u8], address: u64) {
     slot[..8].copy_from_slice(&address.to_ne_bytes());
     slot[8..16].copy_from_slice(&u64::from(std::process::id()).to_ne_bytes());
 }

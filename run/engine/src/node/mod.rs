@@ -1,4 +1,4 @@
-//! Fast paths of blocking collectives between ranks of one machine.
+//! Fast paths of collectives between ranks of one machine.
 //!
 //! A communicator whose ranks share a segment has a [`Channel`]: a board in shared memory
 //! ([`margay_sys_shm::board`]). Small operations put their data into slots and read the others' slots;
@@ -12,20 +12,27 @@
 //!
 //! Reductions are computed in rank order, so results do not change from run to run.
 
+mod blocks;
 mod direct;
+mod exchange;
+pub(crate) mod posted;
+mod tag;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-use margay_core_datatype::{Basic, Datatype};
+use margay_core_datatype::Basic;
 use margay_core_group::Group;
 use margay_core_reduce::Op;
 use margay_sys_os::cpu;
-use margay_sys_os::user::Mem;
 use margay_sys_shm::board::{Board, Operation, SLOT_BYTES, STAGE_BYTES};
 
+pub use self::blocks::{Blocks, Parts};
 use self::direct::expose;
+pub use self::exchange::{Combination, Exchange, Share};
+pub use self::posted::{Arguments, Posted};
+use self::tag::{Kind, Tag};
 use crate::call::{Failed, Pending};
 use crate::data::{self, Data};
 use crate::engine::Engine;
@@ -38,14 +45,43 @@ const TAG_BYTES: usize = 8;
 /// Blocks of an all-to-all shorter than this go as messages: a system call for each costs more.
 const LEAST_PULL: u64 = 4096;
 
+/// Where cores are short, blocks of an all-to-all from this length on go as messages, which both sides copy.
+const MOST_PULL_IF_SHORT: u64 = 64 << 10;
+
+/// Where cores are short, contributions up to so many bytes go through lanes piece by piece, if lanes have this length.
+const IN_PIECES: u64 = 1 << 20;
+const LEAST_LANE: u64 = 16 << 10;
+
 /// Contributions to an exchange longer than this are copied from the peer's buffer where every rank has a core.
 const PUBLISHED_IF_ROOMY: usize = 16 << 10;
+
+/// What goes from a root to a rank, or from a rank to a root, is copied from one buffer to the other where it is longer than
+/// this and every rank has a core.
+const SENT_IF_ROOMY: u64 = 16 << 10;
+
+/// Between two ranks with a core each, from so many bytes on as a message: sender and receiver copy it together.
+const SENT_BY_BOTH: u64 = 512 << 10;
+
+/// Reductions to one rank that are longer go in pieces where every rank has a core, up to so many bytes.
+const REDUCED_AT_ONCE: u64 = 32 << 10;
+const REDUCED_IN_PIECES: u64 = 512 << 10;
+/// Bytes of such a piece. A rank may be two of them ahead.
+const REDUCED_PIECE: u64 = 16 << 10;
 
 /// Up to this many ranks with a core each, every rank combines all contributions by itself.
 const COMBINED_BY_ALL: u32 = 4;
 
 /// Bytes of a result that are computed at a time.
 const COMBINED_PIECE: usize = 8 << 10;
+
+/// Which collectives of a communicator a channel serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plane {
+    /// Blocking ones.
+    Blocking,
+    /// Nonblocking ones, see [`posted`].
+    Nonblocking,
+}
 
 /// A communicator's board and where its ranks are.
 pub struct Channel {
@@ -54,6 +90,8 @@ pub struct Channel {
     context: u32,
     /// Every rank has a core: poll all slots rather than wait for a release.
     roomy: bool,
+    /// Ranks may die without this one being ended, too.
+    is_watching: bool,
     /// Whether all ranks may read each other's memory; found out at the first need.
     attach: OnceLock<bool>,
 }
@@ -82,85 +120,18 @@ pub enum Cause {
     Busy,
 }
 
-/// The kinds of operation, as they stand in tags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Barrier = 1,
-    Bcast = 2,
-    Reduce = 3,
-    Allgather = 4,
-    Alltoall = 5,
-    Address = 6,
-    Vote = 7,
-}
-
-/// What a rank does in an operation, in eight bytes: kind 8 bits, root + 1 24 bits, bytes 32 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tag(u64);
-
-impl Tag {
-    #[inline]
-    fn new(kind: Kind, root: Option<u32>, bytes: u64) -> Tag {
-        let root = root.map_or(0, |r| u64::from(r) + 1) & 0xff_ffff;
-        Tag((kind as u64) << 56 | root << 32 | bytes & 0xffff_ffff)
-    }
-
-    #[inline]
-    fn check(self, rank: u32, slot: &[u8]) -> Result<(), Disagreement> {
-        let other = u64::from_ne_bytes(slot[..TAG_BYTES].try_into().expect("eight bytes"));
-        if other == self.0 {
-            return Ok(());
-        }
-        let same = other >> 32 == self.0 >> 32;
-        Err(self.other(rank, same.then_some(other & 0xffff_ffff)))
-    }
-
-    /// A rank does something else, or has other bytes.
-    fn other(self, rank: u32, bytes: Option<u64>) -> Disagreement {
-        Disagreement {
-            rank,
-            bytes,
-            expected: self.0 & 0xffff_ffff,
-            cause: None,
-        }
-    }
-}
-
-/// Equal blocks of a user's buffer: `count` elements of a datatype for each rank.
-#[derive(Clone, Copy, Debug)]
-pub struct Blocks<'a> {
-    /// The memory; its base is the user's address.
-    pub mem: &'a Mem,
-    /// Elements of a block.
-    pub count: u64,
-    /// Their type.
-    pub datatype: &'a Arc<Datatype>,
-}
-
-impl Blocks<'_> {
-    /// Packed bytes of a block.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.count * self.datatype.size()
-    }
-
-    /// `blocks` of them from the `first`.
-    fn data(&self, first: u32, blocks: u32) -> Data {
-        let offset = i64::from(first) * self.count as i64 * self.datatype.extent();
-        Data::typed(
-            self.mem.shifted(offset),
-            self.count * u64::from(blocks),
-            self.datatype,
-        )
-    }
-}
-
 impl Channel {
     /// Returns the channel of the communicator with that context and these members, of which this
     /// rank is number `me`. Every member calls it. None where the ranks share no memory or boards
     /// are used up.
     #[must_use]
-    pub fn open(rank: &Rank, members: &Arc<Group>, me: u32, context: u32) -> Option<Channel> {
+    pub fn open(
+        rank: &Rank,
+        members: &Arc<Group>,
+        me: u32,
+        context: u32,
+        plane: Plane,
+    ) -> Option<Channel> {
         let segment = rank.common_memory()?;
         let ranks = members.size();
         if ranks < 2 || members.processes().any(|p| p >= segment.ranks()) {
@@ -168,17 +139,33 @@ impl Channel {
         }
         let mut hasher = DefaultHasher::new();
         context.hash(&mut hasher);
+        (plane as u8).hash(&mut hasher);
         for process in members.processes() {
             process.hash(&mut hasher);
         }
-        Some(Channel {
+        let channel = Channel {
             board: Board::open(segment, hasher.finish(), ranks, me)?,
             members: members.clone(),
             context,
             // By what all ranks know alike: their policies of waiting may differ.
             roomy: segment.ranks() <= rank.peers().cores(),
+            is_watching: rank.is_watching(),
             attach: OnceLock::new(),
-        })
+        };
+        if plane == Plane::Blocking && ranks == segment.ranks() {
+            // Nonblocking collectives, which cannot ask, so know it in most programs. Who cannot find out
+            // has the failure in the operation that follows.
+            let _ = channel.may_attach(rank);
+        }
+        Some(channel)
+    }
+
+    pub(crate) fn context(&self) -> u32 {
+        self.context
+    }
+
+    pub(crate) fn members(&self) -> &Group {
+        &self.members
     }
 
     /// Ends this rank's use of the channel (the communicator is freed).
@@ -186,107 +173,155 @@ impl Channel {
         self.board.leave();
     }
 
-    /// Waits until all have come.
-    ///
-    /// # Errors
-    /// When the ranks do not agree about the operation.
-    pub fn barrier(&self, rank: &Rank) -> Result<(), Disagreement> {
-        let tag = Tag::new(Kind::Barrier, None, 0);
-        let op = self.begin(rank)?;
-        put(&op, tag, 0, |_| {});
-        self.all(rank, &op, tag, 0, |_| {})
-    }
-
     /// Broadcasts `data` of `root`. Returns false when it must go by schedule.
     ///
     /// # Errors
     /// When the ranks do not agree about the operation.
-    pub fn bcast(&self, rank: &Rank, data: &Data, root: u32) -> Result<bool, Disagreement> {
-        let len = data.size() as usize;
-        if len > STAGE_BYTES {
-            return self.pull_from_root(rank, data, root);
+    pub fn bcast(&self, rank: &Rank, data: Data, root: u32) -> Result<bool, Disagreement> {
+        if self.is_pulled(data.size()) && self.may_attach(rank)? {
+            let tag = Tag::new(Kind::Bcast, Some(root), data.size());
+            let is_root = root == self.board.me();
+            let source = is_root.then_some(&data);
+            self.pull_from_root(rank, (tag, root), source, (Some(&data), 0))?;
+            return Ok(true);
         }
-        let staged = len > SHORT_BYTES;
-        let tag = Tag::new(Kind::Bcast, Some(root), len as u64);
-        let op = self.begin(rank)?;
-        if self.board.me() == root && staged {
-            // The root does not wait for the others: it may be several broadcasts ahead. Where
-            // another rank takes itself for the root and has staged, its tag reports that to the
-            // others.
-            let _ = op.stage(len, |stage| data.walk().pack(data, stage));
-            put(&op, tag, 0, |_| {});
-            self.wake();
-        } else if self.board.me() == root {
-            put(&op, tag, len, |slot| data.walk().pack(data, slot));
-            self.wake();
-        } else {
-            put(&op, tag, 0, |_| {});
-            self.wake();
-            self.wait(rank, Some(root), || op.has_put(root))?;
-            if staged {
-                read(&op, root, tag, 0)?;
-                let bytes = op.staged(root, len).ok_or_else(|| tag.other(root, None))?;
-                data.walk().unpack(data, bytes);
-            } else {
-                data.walk().unpack(data, read(&op, root, tag, len)?);
-            }
-        }
-        Ok(true)
+        self.exchange(rank, &Exchange::Bcast { data, root })
     }
 
-    /// Reduces `count` elements to all, or to `root` only. `input` and `output` are where the
-    /// elements are and go (`output` of others than the root is not touched). Returns false when it
-    /// must go by schedule.
+    /// Reduces to all, or to `root` only (the output of others is not touched). Returns false when it must go by schedule.
     ///
     /// # Errors
     /// When the ranks do not agree about the operation.
+    #[inline]
     pub fn reduce(
         &self,
         rank: &Rank,
-        (op, basic): (Op, Basic),
-        count: u64,
-        input: &Mem,
-        output: &Mem,
+        what: Combination<'_>,
         root: Option<u32>,
     ) -> Result<bool, Disagreement> {
-        let element = basic.extent();
-        if basic.size() != element {
+        if what.basic.size() != what.basic.extent() {
             return Ok(false);
         }
-        let bytes = count * element;
-        let len = bytes as usize;
-        if len > self.reduced_bytes(root) {
-            return match root {
-                None => self.reduce_slices(rank, (op, basic), count, input, output),
-                Some(_) => Ok(false),
+        let bytes = what.count * what.basic.extent();
+        if self.roomy && root.is_some() && bytes > REDUCED_AT_ONCE {
+            if bytes > REDUCED_IN_PIECES {
+                return Ok(false);
+            }
+            self.reduce_in_pieces(rank, &what, root, REDUCED_PIECE)?;
+            return Ok(true);
+        }
+        if self.goes_in_pieces(bytes) {
+            self.reduce_in_pieces(rank, &what, root, self.board.lane_bytes() as u64)?;
+            return Ok(true);
+        }
+        if bytes > self.reduced_bytes(root) as u64 {
+            return self.reduce_slices(rank, &what, root);
+        }
+        self.exchange(rank, &Exchange::Reduce(what, root))
+    }
+
+    /// A reduction piece by piece. To one rank, the others put the next piece while it combines one.
+    fn reduce_in_pieces(
+        &self,
+        rank: &Rank,
+        what: &Combination<'_>,
+        root: Option<u32>,
+        piece_bytes: u64,
+    ) -> Result<(), Disagreement> {
+        let element = what.basic.extent();
+        let most = piece_bytes / element;
+        let mut first = 0;
+        while first < what.count {
+            let offset = (first * element) as i64;
+            let piece = Combination {
+                count: most.min(what.count - first),
+                input: &what.input.shifted(offset),
+                output: &what.output.shifted(offset),
+                ..*what
             };
+            self.exchange(rank, &Exchange::Reduce(piece, root))?;
+            first += piece.count;
         }
-        let tag = Tag::new(Kind::Reduce, root, bytes);
-        let here = self.begin(rank)?;
-        self.contribute(rank, &here, tag, len, |part| input.read(0, part))?;
-        let combine = |out: &mut [u8]| self.combine(&here, op, basic, out);
-        match root {
-            None => {
-                self.all(rank, &here, tag, len, combine)?;
-                if self.roomy {
-                    output.with_bytes_mut(0, len, combine);
-                } else if len <= SHORT_BYTES {
-                    output.write(0, &here.result(TAG_BYTES + len)[TAG_BYTES..]);
-                } else {
-                    let me = self.board.me();
-                    let result = here.staged_result(len);
-                    output.write(0, result.ok_or_else(|| tag.other(me, None))?);
-                }
-            }
-            Some(root) if root == self.board.me() => {
-                self.wake();
-                self.wait_for_all(rank, &here)?;
-                self.check_all(&here, tag)?;
-                output.with_bytes_mut(0, len, combine);
-            }
-            Some(_) => self.wake(),
+        Ok(())
+    }
+
+    /// Whether contributions of so many bytes go through lanes piece by piece: where cores are short. There, ranks that copy from
+    /// each other make a system call for each pair, one after the other, for pages that are looked up one by one.
+    fn goes_in_pieces(&self, bytes: u64) -> bool {
+        let lane = self.board.lane_bytes() as u64;
+        !self.roomy && lane >= LEAST_LANE && (lane + 1..=IN_PIECES).contains(&bytes)
+    }
+
+    /// Every rank's block to `root`. Returns false when it must go by schedule.
+    ///
+    /// # Errors
+    /// When the ranks do not agree about the operation.
+    pub fn gather(
+        &self,
+        rank: &Rank,
+        send: Option<Data>,
+        recv: Option<Blocks<'_>>,
+        (bytes, root): (u64, u32),
+    ) -> Result<bool, Disagreement> {
+        if self.roomy && self.is_pulled(bytes) && self.may_attach(rank)? {
+            self.pull_to_root(rank, send.as_ref(), recv, (bytes, root))?;
+            return Ok(true);
         }
-        Ok(true)
+        let exchange = Exchange::Gather {
+            send,
+            recv,
+            bytes,
+            root,
+        };
+        self.exchange(rank, &exchange)
+    }
+
+    /// A block of `root` to every rank. Returns false when it must go by schedule.
+    ///
+    /// # Errors
+    /// When the ranks do not agree about the operation.
+    pub fn scatter(
+        &self,
+        rank: &Rank,
+        send: Option<Blocks<'_>>,
+        recv: Option<Data>,
+        (bytes, root): (u64, u32),
+    ) -> Result<bool, Disagreement> {
+        let (me, ranks) = (self.board.me(), self.ranks());
+        let total = bytes.saturating_mul(ranks.into());
+        let staged = total <= STAGE_BYTES as u64;
+        let over = bytes >= LEAST_PULL && !staged && !self.is_long(bytes);
+        if (self.is_pulled(bytes) || over) && self.may_attach(rank)? {
+            let tag = Tag::new(Kind::Scatter, Some(root), bytes);
+            if let (Some(send), Some(recv)) = (&send, &recv) {
+                data::copy(&send.data(me, 1), recv);
+            }
+            let all = send.map(|send| send.data(0, ranks));
+            let block = (recv.as_ref(), bytes * u64::from(me));
+            self.pull_from_root(rank, (tag, root), all.as_ref(), block)?;
+            return Ok(true);
+        }
+        let exchange = Exchange::Scatter {
+            send,
+            recv,
+            bytes,
+            root,
+        };
+        self.exchange(rank, &exchange)
+    }
+
+    /// Reduces, and gives each rank its share. Returns false when it must go by schedule.
+    ///
+    /// # Errors
+    /// When the ranks do not agree about the operation.
+    pub fn reduce_scatter(
+        &self,
+        rank: &Rank,
+        what: Combination<'_>,
+        share: Share,
+    ) -> Result<bool, Disagreement> {
+        let exchange = Exchange::ReduceScatter(what, share);
+        Ok(self.exchange(rank, &exchange)? || self.reduce_share(rank, &what, share)?)
     }
 
     /// Every rank's block to all. `send` is none in place. Returns false when it must go by
@@ -297,36 +332,62 @@ impl Channel {
     pub fn allgather(
         &self,
         rank: &Rank,
-        send: Option<&Data>,
+        send: Option<Data>,
         recv: Blocks<'_>,
     ) -> Result<bool, Disagreement> {
         let me = self.board.me();
-        let own = recv.data(me, 1);
-        let mine = send.unwrap_or(&own);
-        let len = recv.bytes() as usize;
-        let tag = Tag::new(Kind::Allgather, None, len as u64);
-        if len > self.published_bytes() && self.may_attach(rank)? {
-            if send.is_some() {
-                data::copy(mine, &own);
+        let bytes = recv.bytes();
+        if self.goes_in_pieces(bytes) {
+            let lane = self.board.lane_bytes() as u64;
+            for from in (0..bytes).step_by(lane as usize) {
+                let exchange = Exchange::Allgather {
+                    send: send.clone(),
+                    recv,
+                    piece: (from, lane.min(bytes - from)),
+                };
+                self.exchange(rank, &exchange)?;
             }
-            let exposed = expose(mine);
+            return Ok(true);
+        }
+        if bytes > self.published_bytes() as u64 && self.may_attach(rank)? {
+            let own = recv.data(me, 1);
+            if let Some(send) = &send {
+                data::copy(send, &own);
+            }
+            let exposed = expose(send.as_ref().unwrap_or(&own));
             self.pull_all(rank, &exposed, |from| (recv.data(from, 1), 0))?;
             return Ok(true);
         }
-        if len > self.board.lane_bytes() {
-            return Ok(false);
-        }
-        let op = self.begin(rank)?;
-        let own_len = (mine.size() as usize).min(len);
-        self.contribute(rank, &op, tag, own_len, |part| mine.walk().pack(mine, part))?;
-        self.all(rank, &op, tag, 0, |_| {})?;
-        for from in 0..self.board.ranks() {
-            if from != me || send.is_some() {
-                let place = recv.data(from, 1);
-                place.walk().unpack(&place, read(&op, from, tag, len)?);
+        let exchange = Exchange::Allgather {
+            send,
+            recv,
+            piece: (0, bytes),
+        };
+        self.exchange(rank, &exchange)
+    }
+
+    /// As [`allgather`](Self::allgather), with blocks of different lengths.
+    ///
+    /// # Errors
+    /// When the ranks do not agree about the operation.
+    pub fn allgatherv(
+        &self,
+        rank: &Rank,
+        send: Option<Data>,
+        recv: Parts<'_>,
+    ) -> Result<bool, Disagreement> {
+        let me = self.board.me();
+        let most = (0..self.ranks()).map(|from| recv.bytes_of(from)).max();
+        if most > Some(self.published_bytes() as u64) && self.may_attach(rank)? {
+            let own = recv.data(me);
+            if let Some(send) = &send {
+                data::copy(send, &own);
             }
+            let exposed = expose(send.as_ref().unwrap_or(&own));
+            self.pull_all(rank, &exposed, |from| (recv.data(from), 0))?;
+            return Ok(true);
         }
-        Ok(true)
+        self.exchange(rank, &Exchange::Allgatherv { send, recv })
     }
 
     /// A block from every rank to every rank, not in place. Returns false when it must go by
@@ -343,11 +404,11 @@ impl Channel {
         let (me, ranks) = (self.board.me(), self.board.ranks());
         let block = recv.bytes();
         let total = block * u64::from(ranks);
-        let all = send.data(0, ranks);
         if total as usize > self.published_bytes()
-            && block >= LEAST_PULL
+            && self.pulls_blocks(block)
             && self.may_attach(rank)?
         {
+            let all = send.data(0, ranks);
             data::copy(&send.data(me, 1), &recv.data(me, 1));
             let exposed = expose(&all);
             self.pull_all(rank, &exposed, |from| {
@@ -355,22 +416,18 @@ impl Channel {
             })?;
             return Ok(true);
         }
-        if total > self.board.lane_bytes() as u64 {
-            return Ok(false);
-        }
-        let len = total as usize;
-        let tag = Tag::new(Kind::Alltoall, None, total);
-        let op = self.begin(rank)?;
-        let own_len = (all.size() as usize).min(len);
-        self.contribute(rank, &op, tag, own_len, |part| all.walk().pack(&all, part))?;
-        self.all(rank, &op, tag, 0, |_| {})?;
-        let start = (block * u64::from(me)) as usize;
-        for from in 0..ranks {
-            let place = recv.data(from, 1);
-            let bytes = &read(&op, from, tag, len)?[start..start + block as usize];
-            place.walk().unpack(&place, bytes);
-        }
-        Ok(true)
+        self.exchange(rank, &Exchange::Alltoall { send, recv })
+    }
+
+    /// Whether ranks copy blocks of that length from each other in an all-to-all.
+    fn pulls_blocks(&self, block: u64) -> bool {
+        block >= LEAST_PULL && (self.roomy || block < MOST_PULL_IF_SHORT)
+    }
+
+    /// Ranks of the communicator.
+    #[inline]
+    fn ranks(&self) -> u32 {
+        self.board.ranks()
     }
 
     /// Starts the next operation, once this rank may put.
@@ -395,28 +452,6 @@ impl Channel {
         }
     }
 
-    /// As [`put`], of up to [`Board::lane_bytes`].
-    #[inline]
-    fn contribute(
-        &self,
-        rank: &Rank,
-        op: &Operation<'_>,
-        tag: Tag,
-        len: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(), Disagreement> {
-        if len <= SHORT_BYTES {
-            put(op, tag, len, fill);
-            return Ok(());
-        }
-        if !op.may_publish() {
-            self.wait(rank, None, || op.may_publish())?;
-        }
-        op.publish_large(len, fill);
-        put(op, tag, 0, |_| {});
-        Ok(())
-    }
-
     /// Longest contribution to a reduction (to `root`, or to all) that goes through the board. Where every rank has a core,
     /// every rank combines all that all contribute; with many of them, slices are better.
     fn reduced_bytes(&self, root: Option<u32>) -> usize {
@@ -438,6 +473,25 @@ impl Channel {
         self.board.lane_bytes().min(most)
     }
 
+    /// Whether so many bytes from or to a root are copied from one buffer to the other, if ranks may.
+    fn is_pulled(&self, bytes: u64) -> bool {
+        bytes > self.sent_bytes() && !self.is_long(bytes)
+    }
+
+    /// Whether a message of so many bytes is better, which both ranks copy at the same time.
+    fn is_long(&self, bytes: u64) -> bool {
+        self.roomy && self.ranks() == 2 && bytes >= SENT_BY_BOTH
+    }
+
+    /// Most bytes from or to a root that go through the board where ranks can copy from each other.
+    fn sent_bytes(&self) -> u64 {
+        if self.roomy {
+            SENT_IF_ROOMY
+        } else {
+            STAGE_BYTES as u64
+        }
+    }
+
     fn check_all(&self, op: &Operation<'_>, tag: Tag) -> Result<(), Disagreement> {
         for from in 0..self.board.ranks() {
             read(op, from, tag, 0)?;
@@ -445,44 +499,17 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits until all have put this operation. Where cores are short, the last to come writes a
-    /// result of `len` bytes by `fill` and lets the others go.
+    /// Waits until all have put this operation. Where cores are short, the last to come lets the others go.
     #[inline]
-    fn all(
-        &self,
-        rank: &Rank,
-        op: &Operation<'_>,
-        tag: Tag,
-        len: usize,
-        fill: impl Fn(&mut [u8]),
-    ) -> Result<(), Disagreement> {
+    fn all(&self, rank: &Rank, op: &Operation<'_>, tag: Tag) -> Result<(), Disagreement> {
         if self.roomy {
             self.wake();
             self.wait_for_all(rank, op)?;
             return self.check_all(op, tag);
         }
         if op.arrive() {
-            let mut verdict = self.check_all(op, tag);
-            let (short, long) = if len <= SHORT_BYTES {
-                (len, 0)
-            } else {
-                (0, len)
-            };
-            if long > 0 && verdict.is_ok() && !op.stage(long, &fill) {
-                // A rank has staged although its tag says that it does not.
-                verdict = Err(tag.other(self.board.me(), None));
-            }
-            op.release(TAG_BYTES + short, |result| {
-                // The result carries the tag of the ranks that agree with the last to arrive.
-                result[..TAG_BYTES].copy_from_slice(&tag.0.to_ne_bytes());
-                if verdict.is_err() {
-                    result[..TAG_BYTES].fill(0xff);
-                } else if short > 0 {
-                    fill(&mut result[TAG_BYTES..]);
-                }
-            });
-            self.wake();
-            return verdict;
+            let agreed = self.check_all(op, tag);
+            return self.release(op, tag, agreed, 0, |_| {});
         }
         self.wait(rank, None, || op.is_released())?;
         match tag.check(self.board.me(), op.result(TAG_BYTES)) {
@@ -490,6 +517,38 @@ impl Channel {
             // Two ranks disagree: find one that disagrees with this rank, if any.
             Err(general) => self.check_all(op, tag).and(Err(general)),
         }
+    }
+
+    /// The last rank to arrive writes a result of `len` bytes by `fill`, if all agree, and lets the others go.
+    #[inline]
+    fn release(
+        &self,
+        op: &Operation<'_>,
+        tag: Tag,
+        mut agreed: Result<(), Disagreement>,
+        len: usize,
+        fill: impl Fn(&mut [u8]),
+    ) -> Result<(), Disagreement> {
+        let (short, long) = if len <= SHORT_BYTES {
+            (len, 0)
+        } else {
+            (0, len)
+        };
+        if long > 0 && agreed.is_ok() && !op.stage(long, &fill) {
+            // A rank has staged although its tag says that it does not.
+            agreed = Err(tag.other(self.board.me(), None));
+        }
+        op.release(TAG_BYTES + short, |result| {
+            // The result carries the tag of the ranks that agree with the last to arrive.
+            result[..TAG_BYTES].copy_from_slice(&tag.0.to_ne_bytes());
+            if agreed.is_err() {
+                result[..TAG_BYTES].fill(0xff);
+            } else if short > 0 {
+                fill(&mut result[TAG_BYTES..]);
+            }
+        });
+        self.wake();
+        agreed
     }
 
     #[inline]

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use super::Board;
 use super::layout::{DEPTH, Gate, LANES, STAGE_BYTES, STAGED, Slot, number};
+use super::{Board, SUSPENDED};
 
 /// Everybody has been seen to have come far enough.
 const MAY_PUT: u32 = 1;
@@ -263,6 +263,14 @@ impl<'b> Operation<'b> {
         unsafe { std::slice::from_raw_parts(lane, len) }
     }
 
+    /// Leaves the operation where it is; [`Board::resume`] goes on with it. What it lent has been given back.
+    #[inline]
+    pub fn suspend(self) {
+        let suspended = self.n << 2 | SUSPENDED;
+        self.board.state.store(suspended, Ordering::Release);
+        std::mem::forget(self);
+    }
+
     #[inline]
     fn gate(&self) -> &Gate {
         &self.board.shared().gates[(self.n % DEPTH) as usize]
@@ -291,7 +299,7 @@ impl<'b> Operation<'b> {
 impl Drop for Operation<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.board.state.store(self.n << 1, Ordering::Release);
+        self.board.state.store(self.n << 2, Ordering::Release);
     }
 }
 
