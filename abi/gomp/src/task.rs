@@ -11,7 +11,7 @@ use margay_run_openmp::team::Context;
 use margay_sys_threads::outlined::{CopyArguments, TaskCall};
 use margay_sys_threads::reduction_table::ReductionTable;
 
-use margay_abi_omp::runtime::{runtime, with};
+use margay_abi_omp::runtime::{runtime, with, with_outside};
 use margay_abi_omp::{Body, fatal};
 
 const UNTIED: c_uint = 1;
@@ -98,6 +98,23 @@ pub unsafe extern "C-unwind" fn GOMP_task(
     priority: c_int,
     detach: *mut usize,
 ) {
+    if flags & (DEPEND | DETACH) == 0 && copy.is_none() {
+        let is_done = with_outside(|context, border| {
+            if !context.runs_in_place(!condition) {
+                return false;
+            }
+            let is_final = flags & FINAL != 0 || context.is_final.get();
+            // SAFETY: by the caller's promise: the data is there until this call returns.
+            let left = context.run_in_place(is_final, || unsafe { body(data) });
+            if let Some(left) = left {
+                border.inside(|| context.end_in_place(left));
+            }
+            true
+        });
+        if is_done == Some(true) {
+            return;
+        }
+    }
     let clauses = TaskClauses {
         is_undeferred: !condition,
         is_final: flags & FINAL != 0,

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use margay_abi_omp::region;
-use margay_abi_omp::runtime::{runtime, with};
+use margay_abi_omp::runtime::{read, runtime, with};
 use margay_run_openmp::team::{Context, Request};
 use margay_sys_threads::border::inside;
 
@@ -249,7 +249,7 @@ pub extern "C-unwind" fn __kmpc_set_thread_limit(_: *const Ident, _: c_int, limi
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_global_thread_num(_: *const Ident) -> c_int {
-    with(number)
+    read(number).unwrap_or_else(|| with(number))
 }
 
 #[unsafe(no_mangle)]

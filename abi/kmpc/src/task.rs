@@ -3,13 +3,14 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use margay_abi_omp::runtime::with;
+use margay_abi_omp::runtime::{with, with_border, with_outside};
 use margay_run_openmp::Access;
 use margay_run_openmp::task::TaskClauses;
 use margay_run_openmp::team::Context;
+use margay_sys_threads::border::Border;
 
 use crate::task_data::{KmpTask, Routine, TaskData};
-use crate::{Ident, Opaque, number, reduction};
+use crate::{Ident, Opaque, reduction};
 
 /// `kmp_depend_info_t`
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +84,7 @@ pub extern "C-unwind" fn __kmpc_omp_target_task_alloc(
 /// `data` is a task that was allocated and filled in, and created nowhere else.
 pub(crate) unsafe fn create(
     context: &Context,
+    border: Border<'_>,
     mut data: *mut TaskData,
     is_undeferred: bool,
     named: &[(usize, Access)],
@@ -100,7 +102,7 @@ pub(crate) unsafe fn create(
     let mut call = unsafe { TaskData::call(&mut data) };
     if !context.task(&mut call, clauses, named, event) {
         // SAFETY: as above: nobody else has it.
-        unsafe { TaskData::finish(at, number(context)) };
+        unsafe { TaskData::finish(context, border, at) };
     }
 }
 
@@ -112,8 +114,19 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task(
     _: c_int,
     task: *mut KmpTask,
 ) -> c_int {
+    let data = TaskData::of(task);
     // SAFETY: by the caller's promise.
-    with(|context| unsafe { create(context, TaskData::of(task), false, &[]) });
+    let is_done = with_outside(|context, border| unsafe {
+        let is_now = TaskData::runs_in_place(context, data);
+        if is_now {
+            TaskData::run_in_place(context, border, data);
+        }
+        is_now
+    });
+    if is_done != Some(true) {
+        // SAFETY: as above; nothing has been done with it.
+        with_border(|context, border| unsafe { create(context, border, data, false, &[]) });
+    }
     0
 }
 
@@ -141,12 +154,12 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_with_deps(
     count_noalias: c_int,
     list_noalias: *const KmpDependence,
 ) -> c_int {
-    with(|context| {
+    with_border(|context, border| {
         // SAFETY: by the caller's promise.
         unsafe {
             let named = accesses([(count, list), (count_noalias, list_noalias)]);
             context.with_accesses(named, |named| {
-                create(context, TaskData::of(task), false, named);
+                create(context, border, TaskData::of(task), false, named);
             });
         }
     });
@@ -176,12 +189,11 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_complete_if0(
     _: c_int,
     task: *mut KmpTask,
 ) {
-    let thread = with(|context| {
+    with_border(|context, border| {
         context.end_undeferred();
-        number(context)
+        // SAFETY: by the caller's promise.
+        unsafe { TaskData::finish(context, border, TaskData::of(task)) };
     });
-    // SAFETY: by the caller's promise.
-    unsafe { TaskData::finish(TaskData::of(task), thread) };
 }
 
 #[unsafe(no_mangle)]

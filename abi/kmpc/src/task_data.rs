@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{mem, ptr};
 
-use margay_abi_omp::runtime::{runtime, with};
+use margay_abi_omp::runtime::{runtime, with, with_border};
 use margay_core_openmp::tools::{TASK_MERGEABLE, TASK_UNTIED};
 use margay_run_openmp::task::{Event, TaskClauses};
 use margay_run_openmp::team::Context;
+use margay_sys_threads::border::Border;
 use margay_sys_threads::caller::call_framed;
 use margay_sys_threads::outlined::TaskCall;
 use margay_sys_threads::task_block::{ALIGN, TaskBlock};
@@ -202,18 +203,18 @@ impl TaskData {
         let event = unsafe { (*data).event };
         runtime().fulfill_event(event);
         // SAFETY: as above.
-        unsafe { Self::release_one(data) };
+        with(|context| unsafe { Self::release_one(context, data) });
     }
 
     /// One of the two that use a proxy task is ready with it; the second frees it.
     ///
     /// # Safety
     /// As of `complete_proxy`.
-    unsafe fn release_one(data: *mut TaskData) {
+    unsafe fn release_one(context: &Context, data: *mut TaskData) {
         // SAFETY: by the caller's promise.
         if unsafe { &(*data).ready }.fetch_add(1, Ordering::AcqRel) == 1 {
             // SAFETY: nobody uses it any more.
-            with(|context| unsafe { Self::free(context, data) });
+            unsafe { Self::free(context, data) };
         }
     }
 
@@ -221,18 +222,18 @@ impl TaskData {
     ///
     /// # Safety
     /// `data` is a task that only the caller uses.
-    pub(crate) unsafe fn finish(data: *mut TaskData, thread: c_int) {
+    pub(crate) unsafe fn finish(context: &Context, border: Border<'_>, data: *mut TaskData) {
         // SAFETY: by the caller's promise; with the flag the compiler has filled in the function.
         unsafe {
             if (*data).flags & HAS_DESTRUCTORS != 0
                 && let Some(destructors) = (*Self::task(data)).destructors
             {
-                destructors(thread, Self::task(data));
+                border.outside(|| destructors(number(context), Self::task(data)));
             }
             if (*data).flags & PROXY == 0 {
-                with(|context| Self::free(context, data));
+                Self::free(context, data);
             } else {
-                Self::release_one(data);
+                Self::release_one(context, data);
             }
         }
     }
@@ -257,6 +258,39 @@ impl TaskData {
             .that_owns()
     }
 
+    /// Whether the current task runs it in place, without a call that creates it.
+    ///
+    /// # Safety
+    /// `data` is a task that is filled in.
+    pub(crate) unsafe fn runs_in_place(context: &Context, data: *const TaskData) -> bool {
+        // SAFETY: by the caller's promise.
+        let (flags, event) = unsafe { ((*data).flags, (*data).event) };
+        flags & PROXY == 0 && event == 0 && context.runs_in_place(false)
+    }
+
+    /// Runs it in place, for a caller that is outside, and frees it.
+    ///
+    /// # Safety
+    /// `data` is a task that is filled in, which nobody else uses, and `runs_in_place`.
+    pub(crate) unsafe fn run_in_place(context: &Context, border: Border<'_>, data: *mut TaskData) {
+        let task = Self::task(data);
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let is_final = (*data).flags & FINAL != 0 || context.is_final.get();
+            let left = context.run_in_place(is_final, || {
+                if let Some(routine) = (*task).routine {
+                    routine(number(context), task);
+                }
+            });
+            border.inside(|| {
+                Self::finish(context, border, data);
+                if let Some(left) = left {
+                    context.end_in_place(left);
+                }
+            });
+        }
+    }
+
     /// Whether it has an event that the program may ask for.
     pub(crate) fn is_detachable(&self) -> bool {
         self.flags & DETACHABLE != 0
@@ -272,32 +306,32 @@ const ALIGN_OF_ADDRESS: usize = align_of::<*mut TaskData>();
 unsafe extern "C-unwind" fn run(place: *mut c_void) {
     // SAFETY: by the caller's promise.
     let data = unsafe { place.cast::<*mut TaskData>().read() };
-    let (thread, is_cancelled, frame) = with(|context| {
-        let frame = context.exit_frame();
-        (number(context), context.is_cancelled(), frame)
-    });
-    // SAFETY: as above.
-    unsafe {
-        if is_cancelled {
-            with(Context::tell_body_discarded);
-            // The body would have had the event fulfilled.
-            runtime().fulfill_event((*data).event);
-        } else if let Some(routine) = (*TaskData::task(data)).routine {
-            match frame {
-                None => {
-                    routine(thread, TaskData::task(data));
-                }
-                Some(frame) => {
-                    // A number of 32 bits is passed in the register of a word, and a result that is not read may be there.
-                    let routine = mem::transmute::<
-                        Routine,
-                        unsafe extern "C-unwind" fn(*mut c_void, *mut c_void),
-                    >(routine);
-                    let thread = ptr::without_provenance_mut(thread as usize);
-                    call_framed(routine, thread, TaskData::task(data).cast(), frame);
+    with_border(|context, border| {
+        let task = TaskData::task(data);
+        // SAFETY: as above.
+        unsafe {
+            if context.is_cancelled() {
+                context.tell_body_discarded();
+                // The body would have had the event fulfilled.
+                runtime().fulfill_event((*data).event);
+            } else if let Some(routine) = (*task).routine {
+                let thread = number(context);
+                match context.exit_frame() {
+                    None => {
+                        border.outside(|| routine(thread, task));
+                    }
+                    Some(frame) => {
+                        // A number of 32 bits is passed in the register of a word, and a result that is not read may be there.
+                        let routine = mem::transmute::<
+                            Routine,
+                            unsafe extern "C-unwind" fn(*mut c_void, *mut c_void),
+                        >(routine);
+                        let thread = ptr::without_provenance_mut(thread as usize);
+                        border.outside(|| call_framed(routine, thread, task.cast(), frame));
+                    }
                 }
             }
+            TaskData::finish(context, border, data);
         }
-        TaskData::finish(data, thread);
-    }
+    });
 }

@@ -2,13 +2,13 @@
 
 use std::ffi::c_int;
 
-use margay_abi_omp::runtime::with;
+use margay_abi_omp::runtime::with_border;
 use margay_core_openmp::schedule::Iterations;
 use margay_core_openmp::static_loop::Bounds;
 use margay_core_openmp::taskloop::{Cut, Tasks};
 use margay_core_openmp::tools::Endpoint;
 use margay_run_openmp::team::Context;
-use margay_sys_threads::border::outside;
+use margay_sys_threads::border::Border;
 
 use crate::Ident;
 use crate::task::create;
@@ -42,6 +42,7 @@ struct BoundsInTask {
 /// `duplicate` makes private variables of a copy.
 unsafe fn create_all(
     context: &Context,
+    border: Border<'_>,
     pattern: *mut TaskData,
     bounds: &BoundsInTask,
     clauses: &Clauses,
@@ -61,14 +62,14 @@ unsafe fn create_all(
                 word(bounds.upper).write(bounds.iterations.value(end - 1));
                 if let Some(duplicate) = duplicate {
                     let has_last = c_int::from(end == count);
-                    outside(|| duplicate(task, TaskData::task(pattern), has_last));
+                    border.outside(|| duplicate(task, TaskData::task(pattern), has_last));
                 }
-                create(context, copy, clauses.is_undeferred, &[]);
+                create(context, border, copy, clauses.is_undeferred, &[]);
             }
         }
     }
     // SAFETY: by the caller's promise.
-    unsafe { TaskData::finish(pattern, crate::number(context)) };
+    unsafe { TaskData::finish(context, border, pattern) };
 }
 
 /// # Safety
@@ -93,13 +94,22 @@ unsafe fn taskloop(
         lower: offset(lower),
         upper: offset(upper),
     };
-    with(|context| {
+    with_border(|context, border| {
         if clauses.has_group {
             context.start_group(false);
         }
         context.tell_taskloop(Endpoint::Begin, bounds.iterations.count);
         // SAFETY: by the caller's promise.
-        unsafe { create_all(context, TaskData::of(task), &bounds, clauses, duplicate) };
+        unsafe {
+            create_all(
+                context,
+                border,
+                TaskData::of(task),
+                &bounds,
+                clauses,
+                duplicate,
+            )
+        };
         context.tell_taskloop(Endpoint::End, bounds.iterations.count);
         if clauses.has_group {
             context.end_group();

@@ -12,7 +12,7 @@ use margay_run_openmp::team::Context;
 use margay_sys_os::clock::Clock;
 use margay_sys_threads::outlined::text;
 
-use crate::runtime::{runtime, with};
+use crate::runtime::{read, runtime, with};
 use crate::tools;
 
 /// Routines without arguments.
@@ -59,8 +59,14 @@ fn narrow(value: i64) -> c_int {
     value.clamp(i64::from(c_int::MIN), i64::from(c_int::MAX)) as c_int
 }
 
+/// What `f` reads of the calling member.
+#[inline]
+fn of_member<R>(f: impl Fn(&Context) -> R) -> R {
+    read(&f).unwrap_or_else(|| with(&f))
+}
+
 fn icv() -> &'static Icv {
-    with(|context| context.icv.get())
+    of_member(|context| context.icv.get())
 }
 
 fn change(change: impl FnOnce(&mut Icv)) {
@@ -72,12 +78,12 @@ fn number(value: u32) -> c_int {
 }
 
 queries! {
-    omp_get_num_threads omp_get_num_threads_ -> c_int { with(|context| number(context.team.size)) }
-    omp_get_thread_num omp_get_thread_num_ -> c_int { with(|context| number(context.id)) }
+    omp_get_num_threads omp_get_num_threads_ -> c_int { of_member(|context| number(context.team.size)) }
+    omp_get_thread_num omp_get_thread_num_ -> c_int { of_member(|context| number(context.id)) }
     omp_get_max_threads omp_get_max_threads_ -> c_int { number(icv().threads) }
     omp_get_num_procs omp_get_num_procs_ -> c_int { number(runtime().environment.cores) }
     omp_in_parallel omp_in_parallel_ -> c_int {
-        with(|context| c_int::from(context.team.active_level() > 0))
+        of_member(|context| c_int::from(context.team.active_level() > 0))
     }
     omp_get_dynamic omp_get_dynamic_ -> c_int { c_int::from(icv().dynamic) }
     omp_get_nested omp_get_nested_ -> c_int {
@@ -87,11 +93,11 @@ queries! {
     omp_get_thread_limit omp_get_thread_limit_ -> c_int { number(icv().thread_limit) }
     omp_get_max_active_levels omp_get_max_active_levels_ -> c_int { number(icv().max_active_levels) }
     omp_get_supported_active_levels omp_get_supported_active_levels_ -> c_int { number(SUPPORTED_ACTIVE_LEVELS) }
-    omp_get_level omp_get_level_ -> c_int { with(|context| number(context.level())) }
+    omp_get_level omp_get_level_ -> c_int { of_member(|context| number(context.level())) }
     omp_get_active_level omp_get_active_level_ -> c_int {
-        with(|context| number(context.team.active_level()))
+        of_member(|context| number(context.team.active_level()))
     }
-    omp_in_final omp_in_final_ -> c_int { with(|context| c_int::from(context.is_final.get())) }
+    omp_in_final omp_in_final_ -> c_int { of_member(|context| c_int::from(context.is_final.get())) }
     omp_get_cancellation omp_get_cancellation_ -> c_int { c_int::from(runtime().environment.cancellation) }
     omp_get_proc_bind omp_get_proc_bind_ -> c_int { icv().bind as c_int }
     omp_get_num_places omp_get_num_places_ -> c_int { runtime().places.all().len() as c_int }
@@ -106,8 +112,8 @@ queries! {
     omp_get_device_num omp_get_device_num_ -> c_int { 0 }
     omp_get_initial_device omp_get_initial_device_ -> c_int { 0 }
     omp_is_initial_device omp_is_initial_device_ -> c_int { 1 }
-    omp_get_num_teams omp_get_num_teams_ -> c_int { with(|context| number(context.teams.get().1)) }
-    omp_get_team_num omp_get_team_num_ -> c_int { with(|context| number(context.teams.get().0)) }
+    omp_get_num_teams omp_get_num_teams_ -> c_int { of_member(|context| number(context.teams.get().1)) }
+    omp_get_team_num omp_get_team_num_ -> c_int { of_member(|context| number(context.teams.get().0)) }
     omp_get_max_teams omp_get_max_teams_ -> c_int { number(runtime().icvs.teams.load(Ordering::Relaxed)) }
     omp_get_teams_thread_limit omp_get_teams_thread_limit_ -> c_int {
         number(runtime().icvs.teams_thread_limit.load(Ordering::Relaxed))

@@ -6,6 +6,8 @@ use margay_run_openmp::AnyClock;
 use margay_run_openmp::environment::Environment;
 use margay_run_openmp::team::{self, Context};
 use margay_run_openmp::{Runtime, preempt_members};
+use margay_sys_threads::border::Border;
+use margay_sys_threads::slot;
 
 use crate::tools;
 
@@ -30,4 +32,41 @@ fn runtime_with_tool() -> &'static Runtime {
 #[inline]
 pub fn with<R>(f: impl FnOnce(&Context) -> R) -> R {
     team::with(runtime_with_tool, f)
+}
+
+/// The same with the [border](margay_sys_threads::border), for what runs the program's code in between.
+#[inline]
+pub fn with_border<R>(f: impl Fn(&Context, Border<'_>) -> R) -> R {
+    let found = slot::with_border(|context: Option<&Context>, border| {
+        context.map(|context| f(context, border))
+    });
+    match found {
+        Some(result) => result,
+        None => adopted(f),
+    }
+}
+
+/// The same for a thread that has no context yet.
+#[cold]
+#[inline(never)]
+fn adopted<R>(f: impl Fn(&Context, Border<'_>) -> R) -> R {
+    with(|_| {});
+    slot::with_border(|context: Option<&Context>, border| {
+        f(context.expect("the thread has one now"), border)
+    })
+}
+
+/// The same for `f` that only reads and writes memory of the member's own, so that the call need not
+/// [cross](margay_sys_threads::border) into the runtime. None where the calling thread has no context yet.
+#[inline]
+pub fn read<R>(f: impl FnOnce(&Context) -> R) -> Option<R> {
+    slot::read(|context: Option<&Context>| context.map(f))
+}
+
+/// The same for what may run the program's code. None as well for calls from inside of the runtime.
+#[inline]
+pub fn with_outside<R>(f: impl FnOnce(&Context, Border<'_>) -> R) -> Option<R> {
+    slot::with_outside(|context: Option<&Context>, border| {
+        context.map(|context| f(context, border))
+    })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use margay_core_openmp::doacross::Dimension;
 
-use crate::task::{Event, SavedTask, TaskClauses, complete};
+use crate::task::{Event, SavedInPlace, SavedTask, TaskClauses, complete};
 use crate::team::{Context, Request};
 use crate::tool::task_flags;
 use crate::work::Doacross;
@@ -34,9 +34,12 @@ struct RareCalls {
 }
 
 #[derive(Debug)]
-struct Undeferred {
-    saved: SavedTask,
-    event: Option<Arc<Event>>,
+enum Undeferred {
+    InPlace(SavedInPlace),
+    WithNode {
+        saved: SavedTask,
+        event: Option<Arc<Event>>,
+    },
 }
 
 /// The doacross loop that a member is in, and how its iterations are numbered; without the former,
@@ -76,33 +79,45 @@ impl Context {
     /// Enters an undeferred task, whose body the caller runs until
     /// [`end_undeferred`](Self::end_undeferred).
     pub fn begin_undeferred(&self, clauses: TaskClauses, event: Option<Arc<Event>>) {
-        let node = self.new_child(event.as_ref());
-        if let Some(tool) = self.tool {
-            let flags = task_flags(true, clauses.is_final, clauses.told);
-            self.tell_task_created(tool, node, flags, &[]);
-        }
-        let inherited = self.inherited.borrow().clone();
         let is_final = clauses.is_final || self.is_final.get();
-        let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
-        if let Some(tool) = self.tool {
-            self.set_exit_frame(tool);
-        }
-        self.calls
-            .rare(|rare| rare.undeferred.push(Undeferred { saved, event }));
+        self.make_in_place();
+        let begun = if event.is_none() && self.runs_in_place(true) {
+            Undeferred::InPlace(self.enter_in_place(is_final))
+        } else {
+            let node = self.new_child(event.as_ref());
+            if let Some(tool) = self.tool {
+                let flags = task_flags(true, clauses.is_final, clauses.told);
+                self.tell_task_created(tool, node, flags, &[]);
+            }
+            let inherited = self.inherited.borrow().clone();
+            let saved = self.enter_task(node, self.icv.get(), is_final, inherited);
+            if let Some(tool) = self.tool {
+                self.set_exit_frame(tool);
+            }
+            Undeferred::WithNode { saved, event }
+        };
+        self.calls.rare(|rare| rare.undeferred.push(begun));
     }
 
     /// The body of the innermost undeferred task has run.
     pub fn end_undeferred(&self) {
-        let Some(last) = self.calls.rare(|rare| rare.undeferred.pop()) else {
-            return;
-        };
-        let node = self.task.get();
-        if let Some(event) = last.event {
-            event.wait(self);
+        match self.calls.rare(|rare| rare.undeferred.pop()) {
+            None => {}
+            Some(Undeferred::InPlace(saved)) => {
+                if let Some(left) = self.leave_in_place(&saved) {
+                    self.end_in_place(left);
+                }
+            }
+            Some(Undeferred::WithNode { saved, event }) => {
+                let node = self.task.get();
+                if let Some(event) = event {
+                    event.wait(self);
+                }
+                self.leave_task(saved, self.status_at_end());
+                self.tell_undeferred_over();
+                complete(Some(self), self.team, node);
+            }
         }
-        self.leave_task(last.saved, self.status_at_end());
-        self.tell_undeferred_over();
-        complete(Some(self), self.team, node);
     }
 
     /// Begins a doacross loop, before the loop itself.

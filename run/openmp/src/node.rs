@@ -36,6 +36,8 @@ pub struct TaskNode {
     /// Its children, and whether it may be recycled.
     pub children: ChildCount,
     pub group: Taskgroup,
+    /// The node of the last child that its owner ran in place, for the next one.
+    pub in_place: StaticRef<TaskNode>,
     /// Whether it has been an element of a dependence.
     pub has_dependence: AtomicBool,
     /// Predecessors that are not over, while there are some.
@@ -112,6 +114,7 @@ impl TaskNode {
             record: MemberRecord::default(),
             children: ChildCount::new(),
             group: Taskgroup::default(),
+            in_place: StaticRef::none(),
             has_dependence: AtomicBool::new(false),
             pending: AtomicU32::new(0),
             dependence: Mutex::default(),

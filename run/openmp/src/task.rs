@@ -18,8 +18,11 @@ use crate::team::{Context, TaskFilter, Team};
 use crate::tool::{TaskTool, Tool, task_flags};
 
 mod event;
+mod in_place;
 
 pub use event::{Event, Events};
+pub use in_place::LeftByTask;
+pub(crate) use in_place::SavedInPlace;
 
 /// A deferred task: its body, and the control variables and constructs in force for it.
 #[derive(Debug)]
@@ -227,7 +230,10 @@ impl Context {
         let is_final = clauses.is_final;
         let is_simple = event.is_none() && self.tool.is_none() && !call.copies();
         if is_simple && self.inherited.borrow().reductions.is_none() {
-            self.run_in_place(call, is_final);
+            self.make_in_place();
+            if let Some(left) = self.run_in_place(is_final, || call.call_in_place()) {
+                self.end_in_place(left);
+            }
             return;
         }
         let node = self.new_child(event.as_ref());
@@ -257,33 +263,6 @@ impl Context {
         self.leave_task(saved, self.status_at_end());
         self.tell_undeferred_over();
         complete(Some(self), self.team, node);
-    }
-
-    /// The same where nothing has to be kept beside what the creator has on its stack.
-    fn run_in_place(&self, call: &mut TaskCall<'_>, is_final: bool) {
-        let parent = self.frame.get();
-        // Counted as a child only if it outlives the call: until then its parent, below it on this stack, neither waits nor ends.
-        let node = self.new_node(parent);
-        node.owner.set(Some(self.member), Ordering::Relaxed);
-        let group = self.inherited.borrow().group;
-        let icv = self.icv.get();
-        let (task, was_final) = (self.task.replace(node), self.is_final.replace(is_final));
-        self.frame.set(node);
-        call.call_in_place();
-        self.task.set(task);
-        self.frame.set(parent);
-        self.icv.set(icv);
-        self.is_final.set(was_final);
-        let mut inherited = self.inherited.borrow_mut();
-        inherited.group = group;
-        inherited.reductions = None;
-        drop(inherited);
-        if node.children.is_alone() {
-            recycle(Some(self), self.team, node);
-        } else {
-            parent.children.add_child();
-            complete(Some(self), self.team, node);
-        }
     }
 
     /// Calls the body of the current task.

@@ -5,13 +5,18 @@
 //! calls the program from there ([`outside`]). The flag belongs to a set of thread-local variables, as the program's stack does: fibers
 //! that share the set of a real thread are suspended inside the runtime only, so that none of them needs a flag of its own.
 //!
+//! What neither waits nor calls anything outside of this library need not cross the border: no thread is switched away at an
+//! instruction of the library's own, whatever the flag says ([`slot::read`](crate::slot::read)).
+//!
 //! The crossing also keeps `errno`: what the runtime, and other members on this thread, do to it meanwhile is no concern of the program.
 
 use std::cell::Cell;
 use std::ffi::c_int;
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use std::ptr;
 
-/// What the runtime keeps in each set of thread-local variables; together, since finding the set costs more than reading it.
+/// What the runtime keeps in each set of thread-local variables; together, since finding the set costs more than reading it. In a new set
+/// all is zero.
 pub(crate) struct Here {
     /// The context of what runs here; see [`slot`](crate::slot).
     pub(crate) context: Cell<*const crate::slot::Header>,
@@ -28,6 +33,7 @@ pub(crate) struct Here {
     errno: Cell<c_int>,
 }
 
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 thread_local! {
     static HERE: Here = const {
         Here {
@@ -44,9 +50,49 @@ thread_local! {
 
 /// What is kept in the set that is in force. Valid as long as the set; never inlined, since compilers keep addresses of thread-local
 /// variables for as long as they see no reason why they should change.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(never)]
 pub(crate) fn here() -> *const Here {
     HERE.with(ptr::from_ref)
+}
+
+// The same variable, of zeros, which are the values above, with an access of our own: compilers for this processor ask the loader for
+// the address each time (`__tls_get_addr`), which takes longer than most of what the runtime does with it. A descriptor gives the offset
+// by three instructions where the library was loaded with the program, and works everywhere else; compilers for other processors use
+// it without being asked.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+std::arch::global_asm!(
+    ".pushsection .tbss.margay_here,\"awT\",@nobits",
+    ".globl margay_here",
+    ".hidden margay_here",
+    ".type margay_here, @object",
+    ".size margay_here, {size}",
+    ".balign 16",
+    "margay_here:",
+    ".zero {size}",
+    ".popsection",
+    size = const size_of::<Here>(),
+    options(att_syntax),
+);
+
+/// What is kept in the set that is in force. Valid as long as the set.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+pub(crate) fn here() -> *const Here {
+    let at: *const Here;
+    // SAFETY: the sequence that the ABI of thread-local storage prescribes, for the variable above. It is executed each time, so that no
+    // compiler keeps the address. Loaders have let it change registers that it should keep; none is expected to be kept.
+    unsafe {
+        std::arch::asm!(
+            "leaq margay_here@TLSDESC(%rip), %rax",
+            "call *margay_here@TLSCALL(%rax)",
+            "addq %fs:0, %rax",
+            out("rax") at,
+            clobber_abi("sysv64"),
+            options(att_syntax),
+        );
+    }
+    at
 }
 
 impl Here {
@@ -91,6 +137,12 @@ impl Here {
         f()
     }
 
+    /// Whether the runtime's code runs here.
+    #[inline]
+    pub(crate) fn is_inside(&self) -> bool {
+        self.is_inside.get()
+    }
+
     #[inline]
     fn outside<R>(&self, f: impl FnOnce() -> R) -> R {
         struct Back<'h>(Option<&'h Here>);
@@ -108,6 +160,30 @@ impl Here {
         }
         let _back = Back(crosses.then_some(self));
         f()
+    }
+}
+
+/// The border where a call has found it, so that it need not be looked up again for as long as the call lasts.
+#[derive(Clone, Copy)]
+pub struct Border<'h>(pub(crate) &'h Here);
+
+impl Border<'_> {
+    /// As [`inside`].
+    #[inline]
+    pub fn inside<R>(self, f: impl FnOnce() -> R) -> R {
+        self.0.inside(f)
+    }
+
+    /// As [`outside`].
+    #[inline]
+    pub fn outside<R>(self, f: impl FnOnce() -> R) -> R {
+        self.0.outside(f)
+    }
+}
+
+impl std::fmt::Debug for Border<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Border").finish_non_exhaustive()
     }
 }
 
@@ -147,7 +223,7 @@ pub(crate) fn end_fork() {
 /// Whether the runtime's code runs here.
 pub(crate) fn is_inside() -> bool {
     // SAFETY: as in `inside`.
-    unsafe { &*here() }.is_inside.get()
+    unsafe { &*here() }.is_inside()
 }
 
 #[cfg(test)]

@@ -69,7 +69,17 @@ impl<'c> Outlined<'c> {
     /// The same from a frame whose frame pointer `frame` gets before, for tools.
     pub fn call_for_tool(self, frame: &AtomicU64) {
         // SAFETY: by the promise of `new`.
-        unsafe { call_for_tool(self.body, self.data, frame) };
+        unsafe { call_for_tool(false, self.body, self.data, frame) };
+    }
+}
+
+/// Calls a body, which crosses the border itself if it `stays_inside`.
+#[inline]
+fn call_from(stays_inside: bool, body: impl FnOnce()) {
+    if stays_inside {
+        body();
+    } else {
+        outside(body);
     }
 }
 
@@ -78,6 +88,7 @@ impl<'c> Outlined<'c> {
 /// # Safety
 /// The body may be called with this data.
 unsafe fn call_for_tool(
+    stays_inside: bool,
     body: unsafe extern "C-unwind" fn(*mut c_void),
     data: *mut c_void,
     frame: &AtomicU64,
@@ -85,7 +96,9 @@ unsafe fn call_for_tool(
     // SAFETY: a function of one word ignores a second one, which is passed in a register (System V ABI, AAPCS64).
     let body = unsafe { mem::transmute::<unsafe extern "C-unwind" fn(*mut c_void), Callee>(body) };
     // SAFETY: by the caller's promise.
-    outside(|| unsafe { call_framed(body, data, ptr::null_mut(), frame) });
+    call_from(stays_inside, || unsafe {
+        call_framed(body, data, ptr::null_mut(), frame);
+    });
 }
 
 /// A place for an [`Outlined`] that one thread posts, again and again, and others read. Posting what is there already, as a loop around a
@@ -240,7 +253,8 @@ impl<'c> TaskCall<'c> {
         self
     }
 
-    /// The same where the arguments own memory, which the body frees: it has to run also when the task is cancelled.
+    /// The same where the arguments own memory, which the body, a function of the runtime's, frees: it has to run also when the task is
+    /// cancelled, and [crosses](crate::border) into the program itself.
     #[must_use]
     pub fn that_owns(mut self) -> Self {
         self.owns_block = true;
@@ -283,7 +297,7 @@ impl<'c> TaskCall<'c> {
     pub fn call_in_place(&mut self) {
         self.use_up();
         // SAFETY: by the promise of `new`; the bytes are there until the creating call returns.
-        outside(|| unsafe { (self.body)(self.data) });
+        call_from(self.owns_block, || unsafe { (self.body)(self.data) });
     }
 
     /// The same from a frame whose frame pointer `frame` gets before, for tools.
@@ -293,7 +307,7 @@ impl<'c> TaskCall<'c> {
     pub fn call_in_place_for_tool(&mut self, frame: &AtomicU64) {
         self.use_up();
         // SAFETY: by the promise of `new`; the bytes are there until the creating call returns.
-        unsafe { call_for_tool(self.body, self.data, frame) };
+        unsafe { call_for_tool(self.owns_block, self.body, self.data, frame) };
     }
 
     #[inline]
@@ -328,6 +342,8 @@ pub struct Frame {
     begins_with_bounds: bool,
     /// Copies of the bytes are arguments, too.
     may_be_copied: bool,
+    /// The body is the runtime's.
+    stays_inside: bool,
 }
 
 /// Room for the arguments of one call, with whatever in it.
@@ -350,6 +366,7 @@ impl Frame {
             size: 0,
             begins_with_bounds: false,
             may_be_copied: false,
+            stays_inside: false,
         }
     }
 
@@ -381,6 +398,7 @@ impl Frame {
         self.size = call.size;
         self.begins_with_bounds = call.begins_with_bounds;
         self.may_be_copied = call.may_repeat();
+        self.stays_inside = call.owns_block;
     }
 
     /// Copies the arguments of another frame here, which are those of a loop's tasks.
@@ -404,6 +422,7 @@ impl Frame {
         self.size = other.size;
         self.begins_with_bounds = other.begins_with_bounds;
         self.may_be_copied = true;
+        self.stays_inside = false;
     }
 
     /// Runs the body on a copy of the arguments which begins with these bounds. The arguments stay for the next call.
@@ -470,14 +489,14 @@ impl Frame {
     pub fn call(&mut self) {
         let (body, at) = self.take_body();
         // SAFETY: by the promise of `TaskCall::new`; the arguments were copied by `load`, lie where they were and are used once.
-        outside(|| unsafe { body(at) });
+        call_from(self.stays_inside, || unsafe { body(at) });
     }
 
     /// The same from a frame whose frame pointer `frame` gets before, for tools.
     pub fn call_for_tool(&mut self, frame: &AtomicU64) {
         let (body, at) = self.take_body();
         // SAFETY: as in `call`.
-        unsafe { call_for_tool(body, at, frame) };
+        unsafe { call_for_tool(self.stays_inside, body, at, frame) };
     }
 
     #[inline]

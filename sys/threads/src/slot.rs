@@ -7,7 +7,7 @@ use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::ptr;
 
-use crate::border::here;
+use crate::border::{Border, Here, here};
 
 #[repr(C)]
 pub(crate) struct Header {
@@ -128,25 +128,57 @@ pub(crate) fn exchange(word: Word) -> Word {
 /// Lends the context of what runs here, if it has one of this type. What `f` does is [inside](crate::border) the runtime.
 #[inline]
 pub fn with<T: 'static, R>(f: impl FnOnce(Option<&T>) -> R) -> R {
+    with_border(|context, _| f(context))
+}
+
+/// The same with the border, for `f` that crosses it again.
+#[inline]
+pub fn with_border<T: 'static, R>(f: impl FnOnce(Option<&T>, Border<'_>) -> R) -> R {
     // SAFETY: the set is in force, now and when `f` goes on and has ended: a stack keeps its thread and its set.
     let here = unsafe { &*here() };
+    here.inside(|| f(context_of(here), Border(here)))
+}
+
+/// The same without crossing the border, for `f` that only reads and writes memory of its caller's.
+#[inline]
+pub fn read<T: 'static, R>(f: impl FnOnce(Option<&T>) -> R) -> R {
+    // SAFETY: as in `with_border`.
+    f(context_of(unsafe { &*here() }))
+}
+
+/// The same for a call that stays [outside](crate::border), but for what `f` does inside by means of the border; none where the caller
+/// is inside.
+#[inline]
+pub fn with_outside<T: 'static, R>(f: impl FnOnce(Option<&T>, Border<'_>) -> R) -> R {
+    // SAFETY: as in `with_border`.
+    let here = unsafe { &*here() };
+    let context = if here.is_inside() {
+        None
+    } else {
+        context_of(here)
+    };
+    f(context, Border(here))
+}
+
+#[inline]
+fn context_of<T: 'static>(here: &Here) -> Option<&T> {
     let at = here.context.get();
     // SAFETY: the word is null or that of a context which lives: `enter` takes it away before it returns, on the stack (each fiber has its own word) on which it came, `root` before it
     // is dropped, and who calls `install` or `put_back`, which are unsafe, promises it. The kind says that it is a `Context<T>`; the layout is fixed (`repr(C)`).
-    let context = unsafe {
+    unsafe {
         match at.as_ref() {
             Some(header) if header.kind == TypeId::of::<T>() => {
                 Some(&(*at.cast::<Context<T>>()).value)
             }
             _ => None,
         }
-    };
-    here.inside(|| f(context))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::border;
 
     #[test]
     fn contexts_nest_and_know_their_type() {
@@ -159,5 +191,25 @@ mod tests {
             with(|there: Option<&u32>| assert_eq!(there, Some(&1)));
         });
         with::<u32, _>(|none| assert!(none.is_none()));
+    }
+
+    #[test]
+    fn reading_does_not_cross_the_border_and_calls_from_inside_are_told() {
+        Context::new(1_u32).enter(|_| {
+            read(|there: Option<&u32>| assert!(there == Some(&1) && !border::is_inside()));
+            with_outside(|there: Option<&u32>, line| {
+                assert!(there == Some(&1) && !border::is_inside());
+                line.inside(|| {
+                    assert!(border::is_inside());
+                    read(|there: Option<&u32>| assert_eq!(there, Some(&1)));
+                    with_outside(|none: Option<&u32>, _| assert!(none.is_none()));
+                });
+                assert!(!border::is_inside());
+            });
+            with_border(|there: Option<&u32>, line| {
+                assert!(there == Some(&1) && border::is_inside());
+                line.outside(|| assert!(!border::is_inside()));
+            });
+        });
     }
 }
