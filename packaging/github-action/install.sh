@@ -1,10 +1,10 @@
 #!/bin/sh
 # Builds Margay and makes it known to the following steps of a GitHub job: PATH, MPI_HOME, PKG_CONFIG_PATH, MANPATH.
-# The runner sets GITHUB_ENV, GITHUB_OUTPUT, GITHUB_PATH and RUNNER_TEMP; action.yml sets MARGAY_PREFIX and MARGAY_SOURCE.
+# The runner sets GITHUB_ENV, GITHUB_OUTPUT, GITHUB_PATH and RUNNER_TEMP; action.yml sets ACTION_PREFIX and ACTION_SOURCE.
 set -eu
 
-source=${MARGAY_SOURCE:-$(cd -P -- "$(dirname -- "$0")/../.." && pwd)}
-prefix=${MARGAY_PREFIX:-$RUNNER_TEMP/margay}
+source=${ACTION_SOURCE:-$(cd -P -- "$(dirname -- "$0")/../.." && pwd)}
+prefix=${ACTION_PREFIX:-$RUNNER_TEMP/margay}
 if [ ! -e "$source/Makefile" ]; then
     echo "the action cannot build Margay: $source has no Makefile; say in 'source' where its sources are" >&2
     exit 1

@@ -35,8 +35,8 @@ fn the_github_action_installs_and_tells_the_following_steps() {
     install
         .env("PATH", format!("{}:{path}", at("tools").display()))
         .env("RUNNER_TEMP", folder.path())
-        .env("MARGAY_SOURCE", at("source"))
-        .env("MARGAY_PREFIX", "");
+        .env("ACTION_SOURCE", at("source"))
+        .env("ACTION_PREFIX", "");
     for name in ["GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH"] {
         install.env(name, at(name));
     }
@@ -62,7 +62,7 @@ fn the_github_action_installs_and_tells_the_following_steps() {
     );
     assert_eq!(said.matches("mpiexec (Margay) ").count(), 2, "{said}");
 
-    install.env("MARGAY_SOURCE", at("tools"));
+    install.env("ACTION_SOURCE", at("tools"));
     let failed = run(&mut install);
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert!(

@@ -10,6 +10,7 @@ mod page;
 mod wrapper;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,14 +19,12 @@ use margay_cli::{options, poe};
 use page::Page;
 
 /// Other names of commands, whose pages are links to another one.
-const ALIASES: [(&str, &[&str]); 7] = [
+const ALIASES: [(&str, &[&str]); 5] = [
     ("mpiexec", &["mpirun", "yod", "margay-run"]),
     ("showmesh", &["margay-mesh"]),
     ("mpicc", &["mpcc"]),
     ("mpicxx", &["mpic++", "mpCC"]),
     ("mpifort", &["mpif90", "mpif77", "mpxlf"]),
-    ("margay-bench", &[]),
-    ("margay", &[]),
 ];
 
 /// Guides of the installed tree that say more about a command.
@@ -61,17 +60,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes all pages, and removes what an older version has left in their folder.
+/// Writes all pages. An old file of a page's name goes first: it may be a link to another page.
 fn write(stage: &Path) -> Result<(), String> {
     let folder = stage.join("share/man/man1");
     let failed = |path: &Path, e: std::io::Error| format!("cannot write {}: {e}", path.display());
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(|e| failed(&folder, e))?;
-    }
     fs::create_dir_all(&folder).map_err(|e| failed(&folder, e))?;
-    let put = |name: &str, text: &str| {
+    let free = |name: &str| {
         let path = folder.join(format!("{name}.1"));
-        fs::write(&path, text).map_err(|e| failed(&path, e))
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(failed(&path, e)),
+            _ => Ok(path),
+        }
     };
     let mut pages = commands();
     for name in ["mpicc", "mpicxx", "mpifort"] {
@@ -81,9 +80,10 @@ fn write(stage: &Path) -> Result<(), String> {
         page.names.extend(aliases(&page.name).iter().copied());
         let guides = GUIDES.iter().find(|(name, _)| *name == page.name);
         page.guides = guides.map_or(&[], |(_, guides)| guides);
-        put(&page.name, &page.text())?;
+        let path = free(&page.name)?;
+        fs::write(&path, page.text()).map_err(|e| failed(&path, e))?;
         for alias in aliases(&page.name) {
-            let link = folder.join(format!("{alias}.1"));
+            let link = free(alias)?;
             symlink(format!("{}.1", page.name), &link).map_err(|e| failed(&link, e))?;
         }
     }
