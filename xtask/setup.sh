@@ -83,6 +83,8 @@ test)
     needs pkg-config have pkg-config
     needs valgrind have valgrind
     needs gdb have gdb
+    # Reads the manual pages.
+    needs groff-base have groff
     needs libopenblas-dev has_library libopenblas.so.0
     needs libtbb-dev has_library libtbb.so.12
     # Programs of LLVM's compilers, and its OpenMP, with which they are linked.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod completions;
 mod config_file;
 pub mod foreign;
 pub mod fortran;
@@ -13,7 +14,6 @@ pub mod markers_view;
 pub mod mesh_view;
 pub mod omp;
 pub mod options;
-pub mod pages;
 pub mod poe;
 pub mod single_dash;
 pub mod threads_view;

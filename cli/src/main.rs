@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
-use margay_cli::{bench, fortran, job, live, omp, pages, single_dash, threads_view};
+use margay_cli::{bench, completions, fortran, job, live, omp, single_dash, threads_view};
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
 use margay_job_observe::markers::Markers;
@@ -107,8 +107,7 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         }
         Subcommand::Threads(options) => threads_view::show(&options),
         Subcommand::Fortran(options) => fortran::build(&options),
-        Subcommand::Completions { shell, command } => pages::completions(shell, &command),
-        Subcommand::Man { directory } => pages::manual(&directory),
+        Subcommand::Completions { shell, command } => completions::print(shell, &command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

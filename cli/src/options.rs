@@ -59,12 +59,6 @@ pub enum Subcommand {
         #[arg(default_value = "margay", value_parser = COMMANDS)]
         command: String,
     },
-    /// Write the manual pages into a directory.
-    #[command(hide = true)]
-    Man {
-        /// The directory.
-        directory: PathBuf,
-    },
 }
 
 /// Run an OpenMP program built by gcc, gfortran, clang or flang on Margay's threads.

@@ -60,7 +60,7 @@ pub struct PoeOptions {
     pub procs: Option<u32>,
 
     /// Put the task before each line of output
-    #[arg(long = "labelio", env = "MP_LABELIO", value_name = "yes|no", value_parser = BoolishValueParser::new(), action = ArgAction::Set, default_value = "no")]
+    #[arg(long = "labelio", env = "MP_LABELIO", value_name = "yes|no", value_parser = BoolishValueParser::new(), hide_possible_values = true, action = ArgAction::Set, default_value = "no")]
     pub label: bool,
 
     /// How standard output is shown: unordered (each line when it is complete), ordered (task after task), or only that of one task
@@ -80,7 +80,7 @@ pub struct PoeOptions {
     pub eager_limit: Option<u64>,
 
     /// A thread moves messages while tasks compute
-    #[arg(long = "css_interrupt", env = "MP_CSS_INTERRUPT", value_name = "yes|no", value_parser = BoolishValueParser::new(), action = ArgAction::Set, default_value = "no")]
+    #[arg(long = "css_interrupt", env = "MP_CSS_INTERRUPT", value_name = "yes|no", value_parser = BoolishValueParser::new(), hide_possible_values = true, action = ArgAction::Set, default_value = "no")]
     pub interrupts: bool,
 
     /// Number of lights in a task's row of the Program Marker Array, up to 32 [default: 8]

@@ -1,4 +1,5 @@
-//! README's commands run as they stand there: every block that compiles or runs a program of `examples/`.
+//! README's commands run as they stand there: every block that compiles or runs a program of `examples/`. So do the tutorial's
+//! programs and sessions, and print what it says.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
@@ -94,4 +95,84 @@ fn the_commands_of_the_readme_do_what_it_says() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(folder.path().join("temperature.field").exists());
+}
+
+/// The blocks of a page between ``` and ```, with the language behind the first.
+fn fenced(page: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut blocks = Vec::new();
+    let mut lines = page.lines();
+    while let Some(language) = lines.by_ref().find_map(|line| line.strip_prefix("```")) {
+        blocks.push((
+            language,
+            lines.by_ref().take_while(|line| *line != "```").collect(),
+        ));
+    }
+    blocks
+}
+
+/// A line without what differs from run to run: numbers, and how far they are indented.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for word in line.split_whitespace() {
+        for c in word.chars() {
+            match c {
+                '0'..='9' | '.' if shape.ends_with('#') => {}
+                '0'..='9' => shape.push('#'),
+                c => shape.push(c),
+            }
+        }
+        shape.push(' ');
+    }
+    shape
+}
+
+#[test]
+fn the_programs_and_sessions_of_the_tutorial_do_what_it_says() {
+    let folder = scratch();
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the crate lies in a folder");
+    symlink(workspace.join("examples"), folder.path().join("examples")).expect("a link");
+    let page = std::fs::read_to_string(workspace.join("docs/tutorial.md")).expect("the tutorial");
+    let (mut programs, mut sessions) = (0, 0);
+    for (language, lines) in fenced(&page) {
+        if matches!(language, "c" | "fortran") {
+            // The first line is a comment that begins with the file's name.
+            let name = lines[0].split([' ', ':']).nth(1).expect("a name");
+            std::fs::write(folder.path().join(name), lines.join("\n") + "\n").expect("a file");
+            programs += 1;
+        }
+        if language != "console" {
+            continue;
+        }
+        sessions += 1;
+        let (commands, printed): (Vec<&str>, Vec<&str>) =
+            lines.iter().partition(|line| line.starts_with("$ "));
+        let commands: Vec<String> = commands.iter().map(|line| line[2..].to_owned()).collect();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut shell = command("bash", 240);
+        shell
+            .arg("-c")
+            .arg(script(&commands))
+            .current_dir(folder.path())
+            .env("PATH", format!("{}:{path}", stage().join("bin").display()));
+        let output = run(&mut shell);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        let statuses: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix(MARK)).collect();
+        let expected = commands.iter().map(|line| match line.contains("-timeout") {
+            true => TIMED_OUT,
+            false => "0",
+        });
+        assert_eq!(
+            statuses,
+            expected.collect::<Vec<_>>(),
+            "{commands:#?}\n{text}"
+        );
+        let shapes: Vec<String> = text.lines().map(shape).collect();
+        for line in printed {
+            assert!(shapes.contains(&shape(line)), "{line}\n{text}");
+        }
+    }
+    assert!(programs >= 4 && sessions >= 7, "{programs} {sessions}");
 }

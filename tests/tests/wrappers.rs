@@ -177,6 +177,20 @@ fn a_compiler_that_is_not_there_is_told_with_the_remedy() {
     );
 }
 
+/// Flang would print tens of thousands of errors about the bytes of a module of gfortran.
+#[test]
+fn modules_of_another_compiler_are_told_before_it_reads_them() {
+    let output = run(wrapper(&stage(), "mpifort")
+        .args(["-fc=flang-that-is-not-there", "-c"])
+        .arg(program("fortran/modern.f90")));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    for part in ["are gfortran's", "margay fortran --fc='flang-that"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
 #[test]
 fn pkg_config_builds_a_program_that_runs() {
     let folder = scratch();

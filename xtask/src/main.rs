@@ -47,7 +47,7 @@ enum Command {
         /// Where to.
         folder: PathBuf,
     },
-    /// Print the lists of variables in docs/mpi.md from their table.
+    /// Print the lists in the guides (variables, calls, errors) from their definitions.
     Docs {
         /// Only say whether they are up to date.
         #[arg(long)]

@@ -25,13 +25,15 @@ pub fn folder() -> PathBuf {
 const PROFILE: &str = "stage";
 
 /// The crates whose outputs make the tree.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 7] = [
     "margay-abi-mpi",
     "margay-abi-mlp",
     "margay-abi-iml",
     "margay-abi-gomp",
     "margay-bench-suite",
     "margay",
+    // Not part of the tree: what writes the manual pages.
+    "xtask-manual",
 ];
 
 /// The programs that cargo builds: the command, and the performance suite that `margay bench` runs.
@@ -138,7 +140,7 @@ pub fn build(to: &Path) -> Result<()> {
         other_abi(&tools, face, &built.join("faces").join(face.name), to)?;
     }
     openmp(&tools, &built, to)?;
-    pages(&built.join("margay"), to)?;
+    pages(&built, to)?;
     fortran_library(&tools, to)?;
     verify::tree(to, &Machine::of_this_build(&[target, to])?)
 }
@@ -376,20 +378,10 @@ pub fn fortran_sources(to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Manual pages and completions, as the command itself writes them from its options.
-fn pages(margay: &Path, to: &Path) -> Result<()> {
-    let written = margay.with_file_name("margay-man");
-    output(Command::new(margay).arg("man").arg(&written))?;
-    let pages =
-        fs::read_dir(&written).with_context(|| format!("{}: cannot be read", written.display()))?;
-    for page in pages {
-        let page = page?;
-        copy(
-            &page.path(),
-            &to.join("share/man/man1").join(page.file_name()),
-            0o644,
-        )?;
-    }
+/// Manual pages, and completions, as the command itself writes them from its options.
+fn pages(built: &Path, to: &Path) -> Result<()> {
+    output(Command::new(built.join("xtask-manual")).arg(to))?;
+    let margay = &built.join("margay");
     for name in NAMES.into_iter().chain(["margay"]) {
         for (shell, file) in SHELLS {
             let text = output(Command::new(margay).args(["completions", shell, name]))?;

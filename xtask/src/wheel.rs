@@ -157,6 +157,10 @@ fn tree(stage: &Path, version: &str, tools: &Tools) -> Result<Vec<Member>> {
                 continue;
             }
             let inside = path.strip_prefix(stage)?.to_string_lossy().into_owned();
+            // A page under another name would be one more copy.
+            if inside.starts_with("share/man/") && path.is_symlink() {
+                continue;
+            }
             // Programs are of the scheme `scripts`, because an environment decides where these are.
             let place = match inside.strip_prefix("bin/") {
                 Some(program) => format!("scripts/{program}"),

@@ -83,40 +83,40 @@ long _gcolx(const void *x, long xlens[], void *y);
 /* Combines x of all nodes with a function, which combines its first argument with its second. */
 void gopf(void *x, long xlen, void *work, long (*function)(NX_OPERANDS));
 long _gopf(void *x, long xlen, void *work, long (*function)(NX_OPERANDS));
-/* Sums. */
+/* Sums of doubles, in place, on all nodes. */
 void gdsum(void *x, long n, void *work);
 long _gdsum(void *x, long n, void *work);
-/* Products. */
+/* Products of doubles, in place, on all nodes. */
 void gdprod(void *x, long n, void *work);
 long _gdprod(void *x, long n, void *work);
-/* Maxima. */
+/* Maxima of doubles, in place, on all nodes. */
 void gdhigh(void *x, long n, void *work);
 long _gdhigh(void *x, long n, void *work);
-/* Minima. */
+/* Minima of doubles, in place, on all nodes. */
 void gdlow(void *x, long n, void *work);
 long _gdlow(void *x, long n, void *work);
-/* Sums. */
+/* Sums of floats, in place, on all nodes. */
 void gssum(void *x, long n, void *work);
 long _gssum(void *x, long n, void *work);
-/* Products. */
+/* Products of floats, in place, on all nodes. */
 void gsprod(void *x, long n, void *work);
 long _gsprod(void *x, long n, void *work);
-/* Maxima. */
+/* Maxima of floats, in place, on all nodes. */
 void gshigh(void *x, long n, void *work);
 long _gshigh(void *x, long n, void *work);
-/* Minima. */
+/* Minima of floats, in place, on all nodes. */
 void gslow(void *x, long n, void *work);
 long _gslow(void *x, long n, void *work);
-/* Sums. */
+/* Sums of integers, in place, on all nodes. */
 void gisum(long x[], long n, void *work);
 long _gisum(long x[], long n, void *work);
-/* Products. */
+/* Products of integers, in place, on all nodes. */
 void giprod(long x[], long n, void *work);
 long _giprod(long x[], long n, void *work);
-/* Maxima. */
+/* Maxima of integers, in place, on all nodes. */
 void gihigh(long x[], long n, void *work);
 long _gihigh(long x[], long n, void *work);
-/* Minima. */
+/* Minima of integers, in place, on all nodes. */
 void gilow(long x[], long n, void *work);
 long _gilow(long x[], long n, void *work);
 /* Bits that are set on all nodes. */

@@ -77,73 +77,73 @@ nx! {
         })
     }
 
-    /// Sums.
+    /// Sums of doubles, in place, on all nodes.
     fn gdsum(x: Room, n: c_long, work: Room) |nx| {
         let _ = work;
         doubles(nx, Op::Sum, x, n)
     }
 
-    /// Products.
+    /// Products of doubles, in place, on all nodes.
     fn gdprod(x: Room, n: c_long, work: Room) |nx| {
         let _ = work;
         doubles(nx, Op::Prod, x, n)
     }
 
-    /// Maxima.
+    /// Maxima of doubles, in place, on all nodes.
     fn gdhigh(x: Room, n: c_long, work: Room) |nx| {
         let _ = work;
         doubles(nx, Op::Max, x, n)
     }
 
-    /// Minima.
+    /// Minima of doubles, in place, on all nodes.
     fn gdlow(x: Room, n: c_long, work: Room) |nx| {
         let _ = work;
         doubles(nx, Op::Min, x, n)
     }
 
-    /// Sums.
+    /// Sums of floats, in place, on all nodes.
     fn gssum(x: Room, n: c_long, work: Room) |nx| {
         let _ = work;
         floats(nx, Op::Sum, x, n)
     }
 
-    /// Products.
+    /// Products of floats, in place, on all nodes.
     fn gsprod(x: Room, n: c_long, work: Room) |nx| {
         let _ = work;
         floats(nx, Op::Prod, x, n)
     }
 
-    /// Maxima.
+    /// Maxima of floats, in place, on all nodes.
     fn gshigh(x: Room, n: c_long, work: Room) |nx| {
         let _ = work;
         floats(nx, Op::Max, x, n)
     }
 
-    /// Minima.
+    /// Minima of floats, in place, on all nodes.
     fn gslow(x: Room, n: c_long, work: Room) |nx| {
         let _ = work;
         floats(nx, Op::Min, x, n)
     }
 
-    /// Sums.
+    /// Sums of integers, in place, on all nodes.
     fn gisum(x: Longs, n: c_long, work: Room) |nx| {
         let _ = work;
         integers(nx, Op::Sum, x, n)
     }
 
-    /// Products.
+    /// Products of integers, in place, on all nodes.
     fn giprod(x: Longs, n: c_long, work: Room) |nx| {
         let _ = work;
         integers(nx, Op::Prod, x, n)
     }
 
-    /// Maxima.
+    /// Maxima of integers, in place, on all nodes.
     fn gihigh(x: Longs, n: c_long, work: Room) |nx| {
         let _ = work;
         integers(nx, Op::Max, x, n)
     }
 
-    /// Minima.
+    /// Minima of integers, in place, on all nodes.
     fn gilow(x: Longs, n: c_long, work: Room) |nx| {
         let _ = work;
         integers(nx, Op::Min, x, n)

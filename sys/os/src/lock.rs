@@ -77,12 +77,12 @@ impl<T> RankLock<T> {
     ///
     /// # Panics
     /// When this thread holds it already: a callback (a reduction function, say) made a call that
-    /// the standard does not allow there.
+    /// the standard does not allow there. While one thread alone may use it, also when another one holds it.
     #[inline]
     pub fn lock(&self) -> RankGuard<'_, T> {
         if self.single.load(Ordering::Relaxed) {
             if self.state.load(Ordering::Relaxed) != FREE {
-                reentered();
+                taken();
             }
             self.state.store(HELD, Ordering::Relaxed);
         } else {
@@ -208,6 +208,15 @@ pub fn this_thread() -> usize {
     HERE.with(|here| std::ptr::from_ref(here) as usize)
 }
 
+/// Which of the two it is cannot be seen, because a lock for one thread does not record whose it is.
+#[cold]
+fn taken() -> ! {
+    panic!(
+        "two threads of this process are in communication calls at the same time, which needs MPI_THREAD_MULTIPLE from \
+         MPI_Init_thread; or a callback (a reduction function, say) made a communication call, which MPI does not allow"
+    );
+}
+
 #[cold]
 fn reentered() -> ! {
     panic!(
@@ -241,6 +250,16 @@ mod tests {
     #[should_panic(expected = "callback")]
     fn re_entry_is_told() {
         let lock = RankLock::new(());
+        let _first = lock.lock();
+        let _second = lock.lock();
+    }
+
+    #[test]
+    #[should_panic(expected = "MPI_THREAD_MULTIPLE")]
+    fn a_second_thread_of_a_lock_for_one_is_told() {
+        let lock = RankLock::new(());
+        // SAFETY: this thread alone uses the lock.
+        unsafe { lock.assume_single_thread() };
         let _first = lock.lock();
         let _second = lock.lock();
     }

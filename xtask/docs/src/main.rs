@@ -1,5 +1,6 @@
-//! Prints the lists in `docs/mpi.md` from the table of variables (`run/mpi/src/tool/table.rs`): what stands between a line
-//! `<!-- begin NAME: ... -->` and the next `<!-- end -->`.
+//! Prints the lists in the guides: in `docs/mpi.md` from the table of variables (`run/mpi/src/tool/table.rs`), in those of NX, MPL and
+//! MLP from the definitions of their calls and errors. A list is what stands between a line `<!-- begin NAME: ... -->` and the next
+//! `<!-- end -->`.
 //!
 //! `cargo xtask docs` runs this program. It is a crate of its own because it links the table and with it the product: the other
 //! commands, `cargo xtask tidy` above all, work when the product does not compile.
@@ -12,8 +13,10 @@ use std::process::ExitCode;
 use margay_run_mpi::constants::tools::*;
 use margay_run_mpi::tool::environment::ENVIRONMENT;
 use margay_run_mpi::tool::table::*;
+use xtask::library::tables;
 
-const GUIDE: &str = "docs/mpi.md";
+/// The guides that have lists.
+const GUIDES: [&str; 4] = ["docs/mpi.md", "docs/nx.md", "docs/mpl.md", "docs/mlp.md"];
 
 fn main() -> ExitCode {
     let check = match std::env::args().nth(1).as_deref() {
@@ -38,28 +41,32 @@ fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// Writes the guide; with `check` only compares it.
+/// Writes the guides; with `check` only compares them.
 ///
 /// # Errors
-/// When it cannot be read or written, names a list that there is not, or, with `check`, is out of date.
+/// When one cannot be read or written, names a list that there is not, or, with `check`, is out of date.
 fn run(root: &Path, check: bool) -> Result<(), String> {
-    let file = root.join(GUIDE);
-    let old = std::fs::read_to_string(&file).map_err(|e| format!("cannot read {GUIDE}: {e}"))?;
-    let new = fill(&old)?;
-    if old == new {
-        return Ok(());
+    for guide in GUIDES {
+        let file = root.join(guide);
+        let old =
+            std::fs::read_to_string(&file).map_err(|e| format!("cannot read {guide}: {e}"))?;
+        let new = fill(root, &old).map_err(|e| format!("{guide}: {e}"))?;
+        if old == new {
+            continue;
+        }
+        if check {
+            return Err(format!("{guide} is out of date; run `cargo xtask docs`"));
+        }
+        std::fs::write(&file, new).map_err(|e| format!("cannot write {guide}: {e}"))?;
     }
-    if check {
-        return Err(format!("{GUIDE} is out of date; run `cargo xtask docs`"));
-    }
-    std::fs::write(&file, new).map_err(|e| format!("cannot write {GUIDE}: {e}"))
+    Ok(())
 }
 
 /// Returns the text with its lists printed anew.
 ///
 /// # Errors
-/// When a list is not known or does not end.
-fn fill(text: &str) -> Result<String, String> {
+/// When a list is not known or does not end, or its definitions cannot be read.
+fn fill(root: &Path, text: &str) -> Result<String, String> {
     let mut new = String::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -69,9 +76,13 @@ fn fill(text: &str) -> Result<String, String> {
             continue;
         };
         let name = name.split(':').next().unwrap_or_default();
-        new += &list(name).ok_or_else(|| format!("{GUIDE}: no list '{name}'"))?;
+        let printed = match list(name) {
+            Some(printed) => Some(printed),
+            None => tables::list(root, name)?,
+        };
+        new += &printed.ok_or_else(|| format!("no list '{name}'"))?;
         let end = lines.by_ref().find(|line| *line == "<!-- end -->");
-        new += end.ok_or_else(|| format!("{GUIDE}: the list '{name}' does not end"))?;
+        new += end.ok_or_else(|| format!("the list '{name}' does not end"))?;
         new.push('\n');
     }
     Ok(new)
@@ -197,13 +208,60 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guide_is_up_to_date() {
+    fn the_guides_are_up_to_date() {
         run(workspace(), true).unwrap();
+    }
+
+    /// Every function that a header of NX, MPL, MLP or IML declares has a line in a table of its guide.
+    #[test]
+    fn every_call_is_in_its_guide() {
+        for (header, guide, name) in [
+            (
+                "abi/nx/include/nx.h",
+                "docs/nx.md",
+                r"(?m)^[a-z][a-z ]*[ *]([a-z]\w*)\(",
+            ),
+            (
+                "abi/mpl/include/mpl.h",
+                "docs/mpl.md",
+                r"(?m)^int (mpc_\w+)\(",
+            ),
+            (
+                "abi/mlp/include/mlp.h",
+                "docs/mlp.md",
+                r"(?m)^[a-z][a-z ]*[ *]([a-z]\w*)\(",
+            ),
+            (
+                "abi/iml/include/iml.h",
+                "docs/threads.md",
+                r"(?m)^[a-z][a-z ]*[ *](iml_\w+)\(",
+            ),
+        ] {
+            let read = |path: &str| std::fs::read_to_string(workspace().join(path)).unwrap();
+            let (header, guide_text) = (read(header), read(guide));
+            let rows: String = guide_text
+                .lines()
+                .filter(|line| line.starts_with("| `"))
+                .collect();
+            let found = regex::Regex::new(name).unwrap();
+            let names: BTreeSet<String> = found
+                .captures_iter(&header)
+                .map(|capture| capture[1].to_owned())
+                .collect();
+            assert!(names.len() > 10, "{guide}: {names:?}");
+            for name in names {
+                let is_there = [format!("`{name}("), format!("`{name}`")]
+                    .iter()
+                    .any(|form| rows.contains(form));
+                assert!(is_there, "{guide} has no line for {name}");
+            }
+        }
     }
 
     #[test]
     fn a_list_is_printed_between_its_marks() {
         let text = "a\n<!-- begin events: printed -->\nold\n<!-- end -->\nb\n";
+        let fill = |text: &str| fill(workspace(), text);
         let filled = fill(text).unwrap();
         assert!(
             filled.starts_with("a\n<!-- begin events: printed -->\n\nCategory"),

@@ -10,8 +10,8 @@ use super::{
     fortran_parameters, head, jump, read,
 };
 
-const FOLDER: &str = "abi/mlp/src";
-const CONSTANTS: &str = "run/mlp/src/constants.rs";
+pub(super) const FOLDER: &str = "abi/mlp/src";
+pub(super) const CONSTANTS: &str = "run/mlp/src/constants.rs";
 
 /// Begins the source.
 const PRELUDE: &str = r#"/* libmlp: the names of MLP. Printed by `cargo xtask stage`. */

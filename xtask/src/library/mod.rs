@@ -14,6 +14,7 @@ pub mod gomp;
 pub mod mlp;
 pub mod mpl;
 pub mod nx;
+pub mod tables;
 
 /// What is printed of a library.
 pub struct Printed {
@@ -146,12 +147,19 @@ pub(crate) fn fortran_constants(numbers: &[(String, i64, String)]) -> String {
 pub(crate) fn definitions(folder: &Path, name: &str) -> Result<Vec<Definition>, String> {
     let mut all = Vec::new();
     for file in rust_files(folder)? {
-        for item in parse(&file)?.items {
-            let Item::Macro(item) = item else { continue };
-            if item.mac.path.is_ident(name) && item.ident.is_none() {
-                read_calls(item.mac.tokens, &mut all)
-                    .map_err(|e| format!("{}: {e}", file.display()))?;
-            }
+        all.extend(definitions_of_file(&file, name)?);
+    }
+    Ok(all)
+}
+
+/// Returns the functions that calls of the macro `name` define in a file.
+fn definitions_of_file(file: &Path, name: &str) -> Result<Vec<Definition>, String> {
+    let mut all = Vec::new();
+    for item in parse(file)?.items {
+        let Item::Macro(item) = item else { continue };
+        if item.mac.path.is_ident(name) && item.ident.is_none() {
+            read_calls(item.mac.tokens, &mut all)
+                .map_err(|e| format!("{}: {e}", file.display()))?;
         }
     }
     Ok(all)
@@ -216,22 +224,27 @@ fn read_calls(tokens: TokenStream, all: &mut Vec<Definition>) -> Result<(), Stri
     Ok(())
 }
 
+/// Returns the text of an attribute that is a line of a comment.
+fn doc(attribute: &syn::Attribute) -> Option<String> {
+    let syn::Meta::NameValue(pair) = &attribute.meta else {
+        return None;
+    };
+    match &pair.value {
+        Expr::Lit(syn::ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) if pair.path.is_ident("doc") => Some(text.value().trim().to_owned()),
+        _ => None,
+    }
+}
+
 /// Returns the constants of a Rust file with their comments.
 pub(crate) fn constants(file: &Path) -> Result<Vec<(String, i64, String)>, String> {
     let mut all = Vec::new();
     for item in parse(file)?.items {
         let Item::Const(item) = item else { continue };
         let name = item.ident.to_string();
-        let doc = item.attrs.iter().find_map(|a| match &a.meta {
-            syn::Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
-                Expr::Lit(syn::ExprLit {
-                    lit: Lit::Str(text),
-                    ..
-                }) => Some(text.value().trim().to_owned()),
-                _ => None,
-            },
-            _ => None,
-        });
+        let doc = item.attrs.iter().find_map(doc);
         let (sign, expr) = match &*item.expr {
             Expr::Unary(unary) => (-1, &*unary.expr),
             expr => (1, expr),

@@ -8,8 +8,8 @@ use super::{
     read,
 };
 
-const FOLDER: &str = "abi/mpl/src";
-const CONSTANTS: &str = "run/mpl/src/error.rs";
+pub(super) const FOLDER: &str = "abi/mpl/src";
+pub(super) const CONSTANTS: &str = "run/mpl/src/error.rs";
 
 /// Begins the source of `libmpl`.
 const PRELUDE: &str = r#"/* libmpl: the names of MPL for the functions of libmpi_abi. Printed by `cargo xtask stage`. */

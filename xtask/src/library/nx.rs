@@ -8,11 +8,21 @@ use super::{
     fortran_parameters, head, jump, read,
 };
 
-const FOLDER: &str = "abi/nx/src";
-const CONSTANTS: &str = "run/nx/src/constants.rs";
+pub(super) const FOLDER: &str = "abi/nx/src";
+pub(super) const CONSTANTS: &str = "run/nx/src/constants.rs";
 
-/// Functions with as many arguments as the caller likes: their prototypes and bodies are written by hand.
-const VARIADIC: [&str; 2] = ["nx_initve_attr", "nx_mkpart_attr"];
+/// Functions with as many arguments as the caller likes, with the parameters that they have in C: their prototypes and bodies are
+/// written by hand.
+const VARIADIC: [(&str, &str); 2] = [
+    ("nx_initve_attr", "part, argc, argv, ..."),
+    ("nx_mkpart_attr", "name, ..."),
+];
+
+/// Returns the parameters of a function with as many arguments as the caller likes; `None` for all others.
+pub(super) fn variadic(name: &str) -> Option<&'static str> {
+    let found = VARIADIC.iter().find(|(variadic, _)| *variadic == name);
+    found.map(|(_, parameters)| *parameters)
+}
 
 /// Begins the source of `libnx`.
 const PRELUDE: &str = r#"/* libnx: the names of NX for the functions of libmpi_abi. Printed by `cargo xtask stage`. */
@@ -50,7 +60,7 @@ pub fn print(root: &Path) -> Result<Printed, String> {
         let Definition { name, doc, .. } = definition;
         let plain = head(result, name, &parameters);
         let other = head(twin, &format!("_{name}"), &parameters);
-        if !VARIADIC.contains(&name.as_str()) {
+        if variadic(name).is_none() {
             write!(prototypes, "/* {doc} */\n{plain};\n{other};\n").expect("a string grows");
         }
         symbols.push(format!("margay_nx_{name}"));
@@ -83,7 +93,7 @@ pub fn source(root: &Path) -> Result<String, String> {
         for (result, mark) in [(result, ""), (twin, "_")] {
             let function = format!("margay_nx_{mark}{name}");
             writeln!(text, "{};", head(result, &function, &inner)).expect("a string grows");
-            if VARIADIC.contains(&name.as_str()) {
+            if variadic(name).is_some() {
                 continue;
             }
             let own = head(result, &format!("{mark}{name}"), &c);
@@ -125,10 +135,9 @@ fn results(definition: &Definition) -> Result<(&'static str, &'static str), Stri
 }
 
 /// Lists of strings and arrays that the library allocates are C's alone.
-fn is_for_fortran(definition: &Definition) -> bool {
+pub(super) fn is_for_fortran(definition: &Definition) -> bool {
     let mut types = definition.parameters.iter().map(|(_, ty)| ty.as_str());
-    !VARIADIC.contains(&definition.name.as_str())
-        && !types.any(|ty| matches!(ty, "Strings" | "LongsPlace"))
+    variadic(&definition.name).is_none() && !types.any(|ty| matches!(ty, "Strings" | "LongsPlace"))
 }
 
 fn c_parameters(definition: &Definition) -> Result<Vec<String>, String> {

@@ -1,0 +1,151 @@
+//! Writes the manual pages of all commands of the stage tree: `xtask-manual STAGE`.
+//!
+//! Those of `margay` and its other names come from the definition of their options, those of the compiler wrappers from what the wrappers
+//! themselves say of theirs (`mpicc -help`). `cargo xtask stage` runs this program. It is a crate of its own, because it links the product,
+//! which does not link it.
+#![forbid(unsafe_code)]
+
+mod command;
+mod page;
+mod wrapper;
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::ExitCode;
+
+use margay_cli::{options, poe};
+use page::Page;
+
+/// Other names of commands, whose pages are links to another one.
+const ALIASES: [(&str, &[&str]); 5] = [
+    ("mpiexec", &["mpirun", "yod", "margay-run"]),
+    ("showmesh", &["margay-mesh"]),
+    ("mpicc", &["mpcc"]),
+    ("mpicxx", &["mpic++", "mpCC"]),
+    ("mpifort", &["mpif90", "mpif77", "mpxlf"]),
+];
+
+/// Guides of the installed tree that say more about a command.
+const GUIDES: [(&str, &[&str]); 9] = [
+    (
+        "margay",
+        &["README.md", "docs/tutorial.md", "docs/troubleshooting.md"],
+    ),
+    (
+        "mpiexec",
+        &["docs/tutorial.md", "docs/launcher.md", "docs/moving.md"],
+    ),
+    ("poe", &["docs/mpl.md"]),
+    ("showmesh", &["docs/launcher.md"]),
+    ("margay-markers", &["docs/mpl.md"]),
+    ("margay-omp", &["docs/openmp.md"]),
+    ("margay-threads", &["docs/openmp.md"]),
+    ("margay-bench", &["docs/bench.md"]),
+    ("margay-fortran", &["docs/fortran.md"]),
+];
+
+fn main() -> ExitCode {
+    let Some(stage) = std::env::args_os().nth(1) else {
+        eprintln!("xtask-manual: say where the tree is: xtask-manual stage");
+        return ExitCode::from(2);
+    };
+    match write(Path::new(&stage)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask-manual: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes all pages. An old file of a page's name goes first: it may be a link to another page.
+fn write(stage: &Path) -> Result<(), String> {
+    let folder = stage.join("share/man/man1");
+    let failed = |path: &Path, e: std::io::Error| format!("cannot write {}: {e}", path.display());
+    fs::create_dir_all(&folder).map_err(|e| failed(&folder, e))?;
+    let free = |name: &str| {
+        let path = folder.join(format!("{name}.1"));
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(failed(&path, e)),
+            _ => Ok(path),
+        }
+    };
+    let mut pages = commands();
+    for name in ["mpicc", "mpicxx", "mpifort"] {
+        pages.push(wrapper::page(name, &wrapper::help(stage, name)?));
+    }
+    for page in &mut pages {
+        page.names.extend(aliases(&page.name).iter().copied());
+        let guides = GUIDES.iter().find(|(name, _)| *name == page.name);
+        page.guides = guides.map_or(&[], |(_, guides)| guides);
+        let path = free(&page.name)?;
+        fs::write(&path, page.text()).map_err(|e| failed(&path, e))?;
+        for alias in aliases(&page.name) {
+            let link = free(alias)?;
+            symlink(format!("{}.1", page.name), &link).map_err(|e| failed(&link, e))?;
+        }
+    }
+    Ok(())
+}
+
+fn aliases(name: &str) -> &'static [&'static str] {
+    let found = ALIASES.iter().find(|(of, _)| *of == name);
+    found.map_or(&[], |(_, aliases)| aliases)
+}
+
+/// The pages of `margay`, of its commands and of its other names.
+fn commands() -> Vec<Page> {
+    let mut margay = options::margay_command();
+    // What it hands on to its commands, such as --version.
+    margay.build();
+    let mut pages = vec![
+        command::page("margay", margay.clone()),
+        command::page("mpiexec", options::run_command("mpiexec")),
+        command::page("showmesh", options::mesh_command("showmesh")),
+        command::page("poe", poe::command()),
+    ];
+    for sub in margay.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        let name = format!("margay-{}", sub.get_name());
+        let definition = match sub.get_name() {
+            // Also called mpiexec and showmesh, under whose names they have their pages.
+            "run" | "mesh" => continue,
+            "markers" => options::markers_command(),
+            "threads" => options::threads_command(),
+            "bench" => margay_cli_bench_options::command(),
+            _ => sub.clone(),
+        };
+        pages.push(command::page(&name, definition));
+    }
+    pages.push(command::page(
+        "margay-bench-threads",
+        margay_cli_bench_options::threads_command(),
+    ));
+    pages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_of_margay_has_a_page_or_is_another_name_of_one() {
+        let pages = commands();
+        let has = |name: &str| pages.iter().any(|page| page.name == name);
+        for sub in options::margay_command().get_subcommands() {
+            let name = format!("margay-{}", sub.get_name());
+            let is_alias = ALIASES
+                .iter()
+                .any(|(of, names)| has(of) && names.contains(&name.as_str()));
+            assert!(has(&name) || is_alias, "{name}");
+        }
+        for name in options::COMMANDS {
+            let is_alias = ALIASES.iter().any(|(_, names)| names.contains(&name));
+            assert!(has(name) || is_alias, "{name}");
+        }
+        for (name, _) in GUIDES {
+            assert!(has(name), "{name}");
+        }
+    }
+}
