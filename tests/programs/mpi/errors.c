@@ -21,6 +21,7 @@ static int rank, size;
 /* Processes that do not agree about a collective: who reads the other's part learns it, blocking and nonblocking. */
 static void unequal_parts(MPI_Comm rows)
 {
+    int wrong = rank ? MPI_ERR_COUNT : MPI_ERR_TRUNCATE;
     static int in[20000], out[40000];
     MPI_Request request;
     for (int large = 0; large < 2; large++) {
@@ -36,13 +37,13 @@ static void unequal_parts(MPI_Comm rows)
         if (rank == 1) FAILS(MPI_ERR_TRUNCATE, "MPI_Scatter: rank 0", "bytes", code);
         MPI_Barrier(rows);
     }
-    FAILS(rank ? MPI_ERR_COUNT : MPI_ERR_TRUNCATE, "MPI_Reduce_scatter_block: rank", "bytes",
+    FAILS(MPI_ERR_COUNT, "MPI_Reduce_scatter_block: rank", "other counts",
           MPI_Reduce_scatter_block(in, out, rank ? 3 : 2, MPI_INT, MPI_SUM, rows));
     FAILS(MPI_ERR_COUNT, "MPI_Reduce_scatter: rank", "other counts",
           MPI_Reduce_scatter(in, out, rank ? (int[]){1, 3} : (int[]){3, 1}, MPI_INT, MPI_SUM, rows));
     MPI_Iallgather(in, rank ? 2 : 1, MPI_INT, out, rank ? 2 : 1, MPI_INT, rows, &request);
-    FAILS(rank ? MPI_ERR_COUNT : MPI_ERR_TRUNCATE, "takes part with", "bytes", MPI_Wait(&request, MPI_STATUS_IGNORE));
-    FAILS(rank ? MPI_ERR_COUNT : MPI_ERR_TRUNCATE, "MPI_Scan: rank", "bytes",
+    FAILS(wrong, "takes part with", "bytes", MPI_Wait(&request, MPI_STATUS_IGNORE));
+    FAILS(wrong, "MPI_Scan: rank", "bytes",
           MPI_Scan(in, out, rank ? 3 : 2, MPI_INT, MPI_SUM, rows));
 }
 
