@@ -340,6 +340,15 @@ fn error_of(disagreement: Disagreement) -> Error {
                  give each thread a duplicate of the communicator",
             );
         }
+        Some(Cause::Counts) => {
+            return Error::new(
+                MPI_ERR_COUNT,
+                format!(
+                    "rank {rank} takes part with other counts than this rank; the counts of a reduce-scatter must be the same on all \
+                     ranks"
+                ),
+            );
+        }
         Some(Cause::Unreadable) => {
             return Error::new(
                 MPI_ERR_OTHER,

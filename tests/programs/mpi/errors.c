@@ -18,6 +18,35 @@ static int rank, size;
         }                                                                                                      \
     } while (0)
 
+/* Processes that do not agree about a collective: who reads the other's part learns it, blocking and nonblocking. */
+static void unequal_parts(MPI_Comm rows)
+{
+    int wrong = rank ? MPI_ERR_COUNT : MPI_ERR_TRUNCATE;
+    static int in[20000], out[40000];
+    MPI_Request request;
+    for (int large = 0; large < 2; large++) {
+        int n = large ? 10000 : 2, more = rank == 1 ? n + 1 : n;
+        int code = MPI_Gather(in, more, MPI_INT, out, n, MPI_INT, 0, rows);
+        if (rank == 0) FAILS(MPI_ERR_TRUNCATE, "MPI_Gather: rank 1", "bytes", code);
+        MPI_Barrier(rows);
+        MPI_Igather(in, more, MPI_INT, out, n, MPI_INT, 0, rows, &request);
+        code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (rank == 0) FAILS(MPI_ERR_TRUNCATE, "rank 1", "bytes", code);
+        MPI_Barrier(rows);
+        code = MPI_Scatter(in, n, MPI_INT, out, rank == 0 ? n : n - 1, MPI_INT, 0, rows);
+        if (rank == 1) FAILS(MPI_ERR_TRUNCATE, "MPI_Scatter: rank 0", "bytes", code);
+        MPI_Barrier(rows);
+    }
+    FAILS(MPI_ERR_COUNT, "MPI_Reduce_scatter_block: rank", "other counts",
+          MPI_Reduce_scatter_block(in, out, rank ? 3 : 2, MPI_INT, MPI_SUM, rows));
+    FAILS(MPI_ERR_COUNT, "MPI_Reduce_scatter: rank", "other counts",
+          MPI_Reduce_scatter(in, out, rank ? (int[]){1, 3} : (int[]){3, 1}, MPI_INT, MPI_SUM, rows));
+    MPI_Iallgather(in, rank ? 2 : 1, MPI_INT, out, rank ? 2 : 1, MPI_INT, rows, &request);
+    FAILS(wrong, "takes part with", "bytes", MPI_Wait(&request, MPI_STATUS_IGNORE));
+    FAILS(wrong, "MPI_Scan: rank", "bytes",
+          MPI_Scan(in, out, rank ? 3 : 2, MPI_INT, MPI_SUM, rows));
+}
+
 static void arguments(MPI_Comm rows)
 {
     int x = 0, y = 0, one = 1;
@@ -225,6 +254,7 @@ int main(int argc, char **argv)
     MPI_Comm_dup(MPI_COMM_WORLD, &rows);
     MPI_Comm_set_name(rows, "rows");
     arguments(rows);
+    unequal_parts(rows);
     freed_handles();
     truncation(rows);
     disagreements();

@@ -170,15 +170,17 @@ impl Channel {
         put(&op, tag, 0, |_| {});
         self.wake();
         self.wait(rank, Some(root), || op.has_put(root))?;
-        read(&op, root, tag, 16)?;
+        let agreed = read(&op, root, tag, 16).map(|_| ());
         let mut unreadable = None;
-        if let Some(place) = place {
+        if let (Some(place), Ok(())) = (place, &agreed) {
             pull_into(&op, root, offset, place, &mut unreadable);
         }
         drop(op);
         // The root waits for this before its buffer is free again; nobody else has to.
+        // Who disagrees says so as well, and stays in step with the others.
         put(&self.begin(rank)?, tag, 0, |_| {});
         self.wake();
+        agreed?;
         match unreadable {
             Some(root) => Err(self.unreadable(rank, root)),
             None => Ok(()),

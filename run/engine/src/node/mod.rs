@@ -71,6 +71,10 @@ const REDUCED_PIECE: u64 = 16 << 10;
 /// Up to this many ranks with a core each, every rank combines all contributions by itself.
 const COMBINED_BY_ALL: u32 = 4;
 
+/// Up to this many ranks find out at the first operation whether they may read each other's memory. It takes two operations, so two
+/// pages of each rank.
+const PROBED_AT_ONCE: u32 = 16;
+
 /// Bytes of a result that are computed at a time.
 const COMBINED_PIECE: usize = 8 << 10;
 
@@ -116,6 +120,8 @@ pub enum Cause {
     Failed(Failed),
     /// The memory of the rank could be read at first and then not any more.
     Unreadable,
+    /// The ranks have other counts for their shares of a reduction.
+    Counts,
     /// Another thread of this rank is in a collective operation of the same communicator.
     Busy,
 }
@@ -152,7 +158,7 @@ impl Channel {
             is_watching: rank.is_watching(),
             attach: OnceLock::new(),
         };
-        if plane == Plane::Blocking && ranks == segment.ranks() {
+        if plane == Plane::Blocking && ranks == segment.ranks() && ranks <= PROBED_AT_ONCE {
             // Nonblocking collectives, which cannot ask, so know it in most programs. Who cannot find out
             // has the failure in the operation that follows.
             let _ = channel.may_attach(rank);

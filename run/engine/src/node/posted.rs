@@ -47,6 +47,7 @@ struct Direct {
     /// This rank has copied what it gets; the second operation.
     has_copied: bool,
     unreadable: Option<u32>,
+    problem: Option<Disagreement>,
 }
 
 /// The exchanges of a channel that are under way; the first is on the board.
@@ -145,16 +146,17 @@ impl Channel {
                 return None;
             }
             if let Err(disagreement) = self.check_awaited(&op, &exchange, awaited) {
-                return Some(Err(disagreement));
+                direct.problem.get_or_insert(disagreement);
             }
             if direct.has_copied {
-                return Some(
-                    direct
-                        .unreadable
-                        .map_or(Ok(()), |member| Err(self.unreadable_later(member))),
-                );
+                let unreadable = direct.unreadable;
+                let unreadable = unreadable.map(|member| self.unreadable_later(member));
+                return Some(direct.problem.or(unreadable).map_or(Ok(()), Err));
             }
-            exchange.pull(&op, (me, ranks), &mut direct.unreadable);
+            // Who disagrees copies nothing, and stays in step with the others.
+            if direct.problem.is_none() {
+                exchange.pull(&op, (me, ranks), &mut direct.unreadable);
+            }
             direct.has_copied = true;
             posting.awaited = None;
         }

@@ -1,6 +1,6 @@
 //! What a rank says in its slot that it does.
 
-use super::{Disagreement, TAG_BYTES};
+use super::{Cause, Disagreement, TAG_BYTES};
 
 /// The kinds of operation, as they stand in tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,12 @@ impl Tag {
             return Ok(());
         }
         let same = other >> 32 == self.0 >> 32;
-        Err(self.other(rank, same.then_some(other & 0xffff_ffff)))
+        let shares = Kind::ReduceScatter as u64;
+        let cause = (other >> 56 == shares && self.0 >> 56 == shares).then_some(Cause::Counts);
+        Err(Disagreement {
+            cause,
+            ..self.other(rank, same.then_some(other & 0xffff_ffff))
+        })
     }
 
     /// A rank does something else, or has other bytes.
