@@ -49,8 +49,9 @@ fn start(options: &OmpOptions) -> Result<Infallible, Failed> {
     }
     if !names_openmp(&bytes) {
         eprintln!(
-            "margay omp: {} does not use libgomp itself, nor libomp, so this has no effect unless a library that it \
-             loads does; a program is built for it with gcc -fopenmp, gfortran -fopenmp or clang -fopenmp",
+            "margay omp: {} itself is not linked with libgomp or libomp; libraries that it loads later, such as modules of \
+             Python, run on Margay's threads (margay omp --verbose names their copies at the end); a program of your own is \
+             built for it with gcc -fopenmp, gfortran -fopenmp or clang -fopenmp",
             program.display()
         );
     }

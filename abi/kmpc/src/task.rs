@@ -116,6 +116,10 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task(
 ) -> c_int {
     let data = TaskData::of(task);
     // SAFETY: by the caller's promise.
+    if unsafe { TaskData::is_next_part(data) } {
+        return 0;
+    }
+    // SAFETY: by the caller's promise.
     let is_done = with_outside(|context, border| unsafe {
         let is_now = TaskData::runs_in_place(context, data);
         if is_now {
@@ -178,6 +182,8 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_begin_if0(
         // SAFETY: by the caller's promise.
         let data = unsafe { &mut *TaskData::of(task) };
         context.begin_undeferred(data.clauses(true), data.event());
+        // SAFETY: as above.
+        unsafe { TaskData::begin_parts(data) };
     });
 }
 
@@ -190,9 +196,12 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_complete_if0(
     task: *mut KmpTask,
 ) {
     with_border(|context, border| {
-        context.end_undeferred();
+        let data = TaskData::of(task);
         // SAFETY: by the caller's promise.
-        unsafe { TaskData::finish(context, border, TaskData::of(task)) };
+        unsafe { TaskData::end_parts(context, border, data) };
+        context.end_undeferred();
+        // SAFETY: as above.
+        unsafe { TaskData::finish(context, border, data) };
     });
 }
 

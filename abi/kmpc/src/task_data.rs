@@ -64,6 +64,18 @@ pub(crate) struct TaskData {
     ready: AtomicU32,
     /// The number of its event; 0 without.
     event: usize,
+    /// Of an untied task: see [`Parts`].
+    parts: Parts,
+}
+
+/// The compiler cuts an untied task into parts: its body returns after each and has created the task again before that, for the next
+/// one. Here the parts are run one after the other, as one task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Parts {
+    None,
+    Running,
+    /// There is another one.
+    More,
 }
 
 /// The place of the task in a block.
@@ -94,6 +106,7 @@ impl TaskData {
                 flags,
                 ready: AtomicU32::new(0),
                 event: 0,
+                parts: Parts::None,
             });
             let task = Self::task(data);
             let shareds = if shareds_bytes > 0 {
@@ -258,6 +271,77 @@ impl TaskData {
             .that_owns()
     }
 
+    /// Calls a part of the body, and of an untied task all that follow.
+    ///
+    /// # Safety
+    /// `data` is a task that only the caller and the body use.
+    unsafe fn call_parts(data: *mut TaskData, body: impl Fn()) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            Self::begin_parts(data);
+            body();
+            Self::call_rest(data, body);
+        }
+    }
+
+    /// The caller runs the first part of the body.
+    ///
+    /// # Safety
+    /// As of `call_parts`.
+    pub(crate) unsafe fn begin_parts(data: *mut TaskData) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if (*data).flags & TIED == 0 {
+                (*data).parts = Parts::Running;
+            }
+        }
+    }
+
+    /// Calls the parts that follow the first one.
+    ///
+    /// # Safety
+    /// As of `call_parts`.
+    unsafe fn call_rest(data: *mut TaskData, body: impl Fn()) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            while (*data).parts == Parts::More {
+                (*data).parts = Parts::Running;
+                body();
+            }
+        }
+    }
+
+    /// The same for a task whose first part the program has called itself.
+    ///
+    /// # Safety
+    /// As of `call_parts`.
+    pub(crate) unsafe fn end_parts(context: &Context, border: Border<'_>, data: *mut TaskData) {
+        let task = Self::task(data);
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if let Some(routine) = (*task).routine {
+                Self::call_rest(data, || {
+                    border.outside(|| routine(number(context), task));
+                });
+            }
+        }
+    }
+
+    /// A task is created: whether that is its own next part, which the caller need not create.
+    ///
+    /// # Safety
+    /// `data` is a task that is filled in.
+    pub(crate) unsafe fn is_next_part(data: *mut TaskData) -> bool {
+        // SAFETY: by the caller's promise; a task that runs is created again by its own body only.
+        unsafe {
+            let is_running = (*data).parts != Parts::None;
+            if is_running {
+                (*data).parts = Parts::More;
+            }
+            is_running
+        }
+    }
+
     /// Whether the current task runs it in place, without a call that creates it.
     ///
     /// # Safety
@@ -279,7 +363,9 @@ impl TaskData {
             let is_final = (*data).flags & FINAL != 0 || context.is_final.get();
             let left = context.run_in_place(is_final, || {
                 if let Some(routine) = (*task).routine {
-                    routine(number(context), task);
+                    Self::call_parts(data, || {
+                        routine(number(context), task);
+                    });
                 }
             });
             border.inside(|| {
@@ -318,7 +404,9 @@ unsafe extern "C-unwind" fn run(place: *mut c_void) {
                 let thread = number(context);
                 match context.exit_frame() {
                     None => {
-                        border.outside(|| routine(thread, task));
+                        TaskData::call_parts(data, || {
+                            border.outside(|| routine(thread, task));
+                        });
                     }
                     Some(frame) => {
                         // A number of 32 bits is passed in the register of a word, and a result that is not read may be there.
@@ -327,7 +415,9 @@ unsafe extern "C-unwind" fn run(place: *mut c_void) {
                             unsafe extern "C-unwind" fn(*mut c_void, *mut c_void),
                         >(routine);
                         let thread = ptr::without_provenance_mut(thread as usize);
-                        border.outside(|| call_framed(routine, thread, task.cast(), frame));
+                        TaskData::call_parts(data, || {
+                            border.outside(|| call_framed(routine, thread, task.cast(), frame));
+                        });
                     }
                 }
             }

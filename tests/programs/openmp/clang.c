@@ -147,6 +147,33 @@ static void tasks(void)
 }
 
 /* More variables than registers and than the usual microtask has. */
+/* The compiler cuts untied tasks into parts, each of which creates the next one. */
+static int untied(int n)
+{
+	int first = 0, second = 0;
+	if (n < 2)
+		return n;
+#pragma omp task untied shared(first) firstprivate(n) if (n > 5)
+	first = untied(n - 1);
+#pragma omp task untied shared(second) firstprivate(n)
+	{
+		second = untied(n - 2);
+#pragma omp taskyield
+	}
+#pragma omp taskwait
+	return first + second;
+}
+
+static void untied_tasks(void)
+{
+	int inside = 0;
+#pragma omp parallel
+#pragma omp single
+	inside = untied(12);
+	CHECK(inside == 144);
+	CHECK(untied(10) == 55);
+}
+
 static void many_variables(void)
 {
 	int a = 0, b = 1, c = 2, d = 3, e = 4, f = 5, g = 6, h = 7, i = 8, j = 9, k = 10, l = 11, m = 12, n = 13, o = 14, p = 15,
@@ -194,6 +221,7 @@ int main(void)
 		task_reductions();
 		loops();
 		tasks();
+		untied_tasks();
 		many_variables();
 		locks();
 	}
