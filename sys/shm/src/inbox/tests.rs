@@ -239,3 +239,14 @@ fn many_senders_overtake_each_other_but_not_themselves() {
         }
     });
 }
+
+/// However many ranks there are: rings, pool, cells and blocks, transfer cells, slots and lanes of the world's board.
+#[test]
+fn what_a_rank_takes_is_less_than_a_mebibyte() {
+    let rings = ring::MOST * (ring::size_bytes() + 128);
+    let pool = (pool::CHUNKS * (pool::CHUNK + 128)) as u64;
+    let own = all_bytes(1000).div_ceil(1000);
+    let (transfer_cells, slots, lanes) = (64 * 128, 4 * 4096, 2 * 4096);
+    let all = rings + pool + own + transfer_cells + slots + lanes;
+    assert!(all < 1 << 20, "{all} bytes");
+}
