@@ -65,8 +65,20 @@ pub use letter::{Letter, PayloadOf};
 /// The words of a message in a cell.
 pub type CellWords = [u64; WORDS];
 
+/// A rank's part of the words that others write. Those of all ranks lie together: a rank that sends to a thousand others touches
+/// some tens of pages, not a thousand.
 #[repr(C, align(128))]
-struct Line<T>(T);
+struct Desk {
+    /// 0, or 1 + the number of the newest cell.
+    newest: AtomicU64,
+    /// 1 once the rank has its sending side, of which there is one: two would fill the same cells.
+    sends: AtomicU32,
+    returned: Returned,
+}
+
+/// Cells of the rank that receivers have given back, a bit each.
+#[repr(C, align(64))]
+struct Returned([AtomicU64; RETURNED]);
 
 #[repr(C, align(128))]
 struct InboxCell {
@@ -80,29 +92,37 @@ struct InboxCell {
 #[repr(C, align(4096))]
 struct Block(Cell<[u8; BLOCK_BYTES]>);
 
-/// What a rank has in the segment: its inbox, and the cells for what it sends. Zeroed memory is an empty one.
-#[repr(C, align(4096))]
-pub(crate) struct Shared {
-    /// 0, or 1 + the number of the newest cell.
-    newest: Line<AtomicU64>,
-    /// 1 once the rank has its sending side, of which there is one: two would fill the same cells.
-    sends: AtomicU32,
-    /// Cells of this rank that receivers have given back, a bit each.
-    returned: Line<[AtomicU64; RETURNED]>,
-    cells: [InboxCell; CELLS],
-    blocks: [Block; BLOCKS],
-}
-
 // SAFETY: cells and blocks are written by their rank while they are its own, and read by the one who took them from its inbox;
 // the protocol of the module orders the two.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for InboxCell {}
 // SAFETY: as above.
-unsafe impl Send for Shared {}
+unsafe impl Send for InboxCell {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+// SAFETY: as above.
+unsafe impl Send for Block {}
 
-/// Bytes of one rank's part of the segment.
+/// Where the cells of the first rank begin, from the first desk on, and the blocks.
+const fn cells_offset(ranks: u32) -> u64 {
+    (ranks as u64 * size_of::<Desk>() as u64).next_multiple_of(4096)
+}
+
+const fn blocks_offset(ranks: u32) -> u64 {
+    cells_offset(ranks) + ranks as u64 * size_of::<[InboxCell; CELLS]>() as u64
+}
+
+/// Bytes of the inboxes of all ranks; zeroed memory is empty ones.
 #[must_use]
-pub(crate) const fn size_bytes() -> u64 {
-    size_of::<Shared>() as u64
+pub(crate) const fn all_bytes(ranks: u32) -> u64 {
+    blocks_offset(ranks) + ranks as u64 * size_of::<[Block; BLOCKS]>() as u64
+}
+
+/// What a rank has, in models.
+#[cfg(loom)]
+struct Shared {
+    desk: Desk,
+    cells: [InboxCell; CELLS],
+    blocks: [Block; BLOCKS],
 }
 
 /// What keeps the memory alive.
@@ -116,17 +136,65 @@ enum Home {
 
 impl Home {
     #[inline]
-    fn of(&self, rank: usize) -> &Shared {
+    fn desk(&self, rank: usize) -> &Desk {
         match self {
             #[cfg(not(loom))]
             Home::Segment(segment) => {
-                assert!(rank < segment.layout.ranks as usize);
-                let at = segment.layout.inboxes_offset + rank as u64 * size_bytes();
-                // SAFETY: the layout was checked to have the parts of all ranks inside the mapping, aligned to a page.
-                unsafe { segment.at(at).cast().as_ref() }
+                assert!(rank < self.ranks());
+                let at = (rank * size_of::<Desk>()) as u64;
+                // SAFETY: the layout was checked to have the inboxes of all ranks inside the mapping, aligned to a page.
+                unsafe {
+                    segment
+                        .at(segment.layout.inboxes_offset + at)
+                        .cast()
+                        .as_ref()
+                }
             }
             #[cfg(loom)]
-            Home::Heap(all) => &all[rank],
+            Home::Heap(all) => &all[rank].desk,
+        }
+    }
+
+    /// A cell by its number.
+    #[inline]
+    fn cell(&self, number: usize) -> &InboxCell {
+        match self {
+            #[cfg(not(loom))]
+            Home::Segment(segment) => {
+                let ranks = segment.layout.ranks;
+                assert!(number < ranks as usize * CELLS);
+                let at = cells_offset(ranks) + (number * size_of::<InboxCell>()) as u64;
+                // SAFETY: as in `desk`.
+                unsafe {
+                    segment
+                        .at(segment.layout.inboxes_offset + at)
+                        .cast()
+                        .as_ref()
+                }
+            }
+            #[cfg(loom)]
+            Home::Heap(all) => &all[number / CELLS].cells[number % CELLS],
+        }
+    }
+
+    #[inline]
+    fn block(&self, rank: usize, index: usize) -> &Block {
+        match self {
+            #[cfg(not(loom))]
+            Home::Segment(segment) => {
+                let ranks = segment.layout.ranks;
+                assert!(rank < ranks as usize && index < BLOCKS);
+                let at = blocks_offset(ranks) + ((rank * BLOCKS + index) * BLOCK_BYTES) as u64;
+                // SAFETY: as in `desk`.
+                unsafe {
+                    segment
+                        .at(segment.layout.inboxes_offset + at)
+                        .cast()
+                        .as_ref()
+                }
+            }
+            #[cfg(loom)]
+            Home::Heap(all) => &all[rank].blocks[index],
         }
     }
 
@@ -137,11 +205,6 @@ impl Home {
             #[cfg(loom)]
             Home::Heap(all) => all.len(),
         }
-    }
-
-    #[inline]
-    fn cell(&self, number: usize) -> &InboxCell {
-        &self.of(number / CELLS).cells[number % CELLS]
     }
 }
 
@@ -177,7 +240,7 @@ impl Outbox {
     /// Takes the cells that receivers have given back.
     fn reclaim(&mut self) {
         for word in 0..RETURNED {
-            let returned = &self.home.of(self.me).returned.0[word];
+            let returned = &self.home.desk(self.me).returned.0[word];
             if returned.load(Ordering::Relaxed) == 0 {
                 continue;
             }
@@ -239,7 +302,7 @@ impl Outbox {
             return false;
         };
         if let Some(block) = block {
-            let place = &self.home.of(self.me).blocks[block].0;
+            let place = &self.home.block(self.me, block).0;
             // SAFETY: the block is here, so nobody reads it.
             place.with_mut(|place| unsafe {
                 (&mut *place)[..payload.len()].copy_from_slice(payload)
@@ -255,8 +318,7 @@ impl Outbox {
 
     /// Makes a cell that was taken the newest of the inbox of `to`.
     fn publish(&mut self, index: usize, to: u32, top: u32, fill: impl FnOnce(&mut CellWords)) {
-        let own = self.home.of(self.me);
-        let cell = &own.cells[index];
+        let cell = self.home.cell(self.me * CELLS + index);
         // SAFETY: the cell is here, so nobody reads it.
         cell.words.with_mut(|words| fill(unsafe { &mut *words }));
         let mark = u64::from(top) << 32 | u64::from(self.block_of[index]);
@@ -264,7 +326,7 @@ impl Outbox {
         cell.mark.with_mut(|place| unsafe { *place = mark });
         self.held_by[index] = to;
         let number = (self.me * CELLS + index) as u64 + 1;
-        let newest = &self.home.of(to as usize).newest.0;
+        let newest = &self.home.desk(to as usize).newest;
         let mut seen = newest.load(Ordering::Relaxed);
         loop {
             cell.next.store(seen, Ordering::Relaxed);
@@ -288,7 +350,7 @@ impl Outbox {
     pub fn new(segment: &Arc<Segment>, me: u32) -> Option<Outbox> {
         assert!(me < segment.ranks(), "rank {me} of {}", segment.ranks());
         let home = Home::Segment(segment.clone());
-        let is_first = home.of(me as usize).sends.swap(1, Ordering::AcqRel) == 0;
+        let is_first = home.desk(me as usize).sends.swap(1, Ordering::AcqRel) == 0;
         is_first.then(|| Outbox::at(home, me as usize))
     }
 
@@ -399,13 +461,13 @@ impl Inbox {
     #[inline]
     #[must_use]
     pub fn has_next(&self) -> bool {
-        !self.taken.is_empty() || self.home.of(self.me).newest.0.load(Ordering::Relaxed) != 0
+        !self.taken.is_empty() || self.home.desk(self.me).newest.load(Ordering::Relaxed) != 0
     }
 
     /// Takes the list, when all that was taken before has been read.
     fn collect(&mut self) {
         let most = self.home.ranks() * CELLS;
-        let mut at = self.home.of(self.me).newest.0.swap(0, Ordering::Acquire);
+        let mut at = self.home.desk(self.me).newest.swap(0, Ordering::Acquire);
         // What a peer has overwritten may name anything, and lead in a circle.
         while let Some(number) = at.checked_sub(1)
             && number < most as u64
@@ -443,7 +505,7 @@ impl Inbox {
         }
         self.taken.pop_front();
         let index = number % CELLS;
-        let returned = &self.home.of(number / CELLS).returned.0[index / 64];
+        let returned = &self.home.desk(number / CELLS).returned.0[index / 64];
         returned.fetch_or(1 << (index % 64), Ordering::Release);
         Some((number / CELLS) as u32)
     }
@@ -499,9 +561,11 @@ mod model {
 
     fn world(ranks: usize) -> Home {
         let shared = || Shared {
-            newest: Line(AtomicU64::new(0)),
-            sends: AtomicU32::new(0),
-            returned: Line(std::array::from_fn(|_| AtomicU64::new(0))),
+            desk: Desk {
+                newest: AtomicU64::new(0),
+                sends: AtomicU32::new(0),
+                returned: Returned(std::array::from_fn(|_| AtomicU64::new(0))),
+            },
             cells: std::array::from_fn(|_| InboxCell {
                 next: AtomicU64::new(0),
                 mark: Cell::new(0),

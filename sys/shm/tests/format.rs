@@ -21,17 +21,18 @@ use margay_sys_shm::transfer::{self, End};
 const CELLS: u64 = 4096;
 const CELL_BYTES: u64 = 768;
 const INBOXES: u64 = 8192;
-const INBOX_BYTES: u64 = 102_400;
-const HEAP: u64 = 212_992;
+const INBOX_CELLS: u64 = INBOXES + 4096;
+const INBOX_BLOCKS: u64 = INBOX_CELLS + RANKS * 32_768;
+const HEAP: u64 = 208_896;
 /// The table of boards comes first in the heap.
 const TABLE_BYTES: u64 = 98_432;
-const PIPE: u64 = 313_344;
-const FLAGS: u64 = 331_776;
-const CHUNKS: u64 = 335_872;
-const TRANSFER: u64 = 901_120;
-const BOARD: u64 = 917_504;
-const NOTE: u64 = 1_511_296;
-const HEAP_NEXT: u64 = 1_511_424;
+const PIPE: u64 = 309_248;
+const FLAGS: u64 = 327_680;
+const CHUNKS: u64 = 331_776;
+const TRANSFER: u64 = 897_024;
+const BOARD: u64 = 913_408;
+const NOTE: u64 = 1_507_200;
+const HEAP_NEXT: u64 = 1_507_328;
 const HEAP_END: u64 = 2 << 20;
 const ARENA_BYTES: u64 = 2 << 20;
 const RANKS: u64 = 2;
@@ -188,12 +189,12 @@ fn a_row_of_markers_is_read() {
 
 /// Where the cell of rank 0 with that number lies.
 fn inbox_cell(index: u64) -> u64 {
-    INBOXES + 384 + 128 * index
+    INBOX_CELLS + 128 * index
 }
 
 /// Rank 0 has made a ring to rank 1, told by its cell 3, the only one in the inbox of rank 1.
 fn begun(image: &Image) {
-    image.u64(INBOXES + INBOX_BYTES, 1 + 3);
+    image.u64(INBOXES + 128, 1 + 3);
     image.u64(inbox_cell(3) + 8, 1 << 41);
     image.u64(inbox_cell(3) + 16, PIPE);
     image.u64(inbox_cell(3) + 24, 0);
@@ -216,14 +217,14 @@ fn an_inbox_is_read_and_its_cells_are_given_back() {
     let image = header();
     // From the oldest to the newest: cell 200 of rank 1 with a message in the cell, cell 7 of rank 0 with one in block 2, cell 70
     // of rank 0 with the end of a ring.
-    let one = INBOXES + INBOX_BYTES + 384 + 128 * 200;
-    image.u64(INBOXES + INBOX_BYTES, 1 + 70);
+    let one = INBOX_CELLS + 32_768 + 128 * 200;
+    image.u64(INBOXES + 128, 1 + 70);
     image.u64(inbox_cell(70), 1 + 7);
     image.u64(inbox_cell(70) + 8, 1 << 42);
     image.u64(inbox_cell(70) + 24, 99);
     image.u64(inbox_cell(7), 1 + 256 + 200);
     image.u64(inbox_cell(7) + 8, 0x0100_0007 << 32 | 3);
-    image.bytes(INBOXES + 36_864 + 2 * 4096, &[5; 256]);
+    image.bytes(INBOX_BLOCKS + 2 * 4096, &[5; 256]);
     image.u64(one + 8, 0x0005_0009 << 32);
     image.u64(one + 16, 11);
     image.bytes(one + 32, b"short");
@@ -247,7 +248,7 @@ fn an_inbox_is_read_and_its_cells_are_given_back() {
     assert!(!inbox.has_next());
     let returned = |rank: u64, word: u64| {
         let mut bytes = [0; 8];
-        let at = INBOXES + rank * INBOX_BYTES + 256 + 8 * word;
+        let at = INBOXES + 128 * rank + 64 + 8 * word;
         image.0.read_exact_at(&mut bytes, at).unwrap();
         u64::from_ne_bytes(bytes)
     };

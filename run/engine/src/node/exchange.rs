@@ -11,8 +11,8 @@ use margay_sys_os::user::Mem;
 use margay_sys_shm::board::{Operation, STAGE_BYTES};
 
 use super::{
-    Blocks, COMBINED_PIECE, Channel, Disagreement, Kind, Parts, SHORT_BYTES, TAG_BYTES, Tag, part,
-    put, read,
+    Blocks, COMBINED_PIECE, Channel, Disagreement, Kind, MOST_LANES, Parts, SHORT_BYTES, TAG_BYTES,
+    Tag, part, put, read,
 };
 use crate::data::{self, Data};
 use crate::rank::Rank;
@@ -218,7 +218,13 @@ impl Exchange<'_> {
                 (most.unwrap_or(0), lane)
             }
             Exchange::Alltoall { recv, .. } => {
-                (recv.bytes().saturating_mul(u64::from(ranks)), lane)
+                // Reading a page of every rank costs each rank more than a few messages do, from some number of ranks on.
+                let room = if ranks > MOST_LANES {
+                    SHORT_BYTES
+                } else {
+                    lane
+                };
+                (recv.bytes().saturating_mul(u64::from(ranks)), room)
             }
             Exchange::Reduce(_, root) => {
                 (self.tag_of(0, ranks).bytes(), channel.reduced_bytes(*root))

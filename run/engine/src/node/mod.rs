@@ -52,6 +52,9 @@ const MOST_PULL_IF_SHORT: u64 = 64 << 10;
 const IN_PIECES: u64 = 1 << 20;
 const LEAST_LANE: u64 = 16 << 10;
 
+/// Among more ranks an all-to-all does not go by lanes: with 1,024 ranks it took half a second, most of it for mapping pages.
+const MOST_LANES: u32 = 256;
+
 /// Contributions to an exchange longer than this are copied from the peer's buffer where every rank has a core.
 const PUBLISHED_IF_ROOMY: usize = 16 << 10;
 

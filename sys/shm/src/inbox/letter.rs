@@ -32,7 +32,7 @@ impl<'a> Letter<'a> {
             words: self.words,
             block: block
                 .filter(|&block| block < BLOCKS)
-                .map(|block| &self.home.of(self.from as usize).blocks[block].0),
+                .map(|block| &self.home.block(self.from as usize, block).0),
             len,
         }
     }

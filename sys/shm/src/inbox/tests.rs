@@ -4,13 +4,14 @@ use std::mem::offset_of;
 
 #[test]
 fn the_inbox_is_as_drawn() {
-    assert_eq!((size_bytes(), align_of::<Shared>()), (102_400, 4096));
+    assert_eq!([1, 2, 33].map(cells_offset), [4096, 4096, 8192]);
+    assert_eq!(blocks_offset(2), 4096 + 2 * 32_768);
+    assert_eq!(all_bytes(2), 4096 + 2 * (32_768 + 65_536));
     let parts = [
-        (offset_of!(Shared, newest), 0),
-        (offset_of!(Shared, sends), 128),
-        (offset_of!(Shared, returned), 256),
-        (offset_of!(Shared, cells), 384),
-        (offset_of!(Shared, blocks), 36_864),
+        (size_of::<Desk>(), 128),
+        (offset_of!(Desk, newest), 0),
+        (offset_of!(Desk, sends), 8),
+        (offset_of!(Desk, returned), 64),
         (offset_of!(InboxCell, next), 0),
         (offset_of!(InboxCell, mark), 8),
         (offset_of!(InboxCell, words), 16),
@@ -176,13 +177,14 @@ fn what_a_peer_has_overwritten_leads_nowhere() {
     let segment = Arc::new(small(2));
     let (mut out, mut inbox) = ends(&segment, 0);
     let shared = Home::Segment(segment.clone());
-    let newest = &shared.of(0).newest.0;
+    let newest = &shared.desk(0).newest;
     newest.store(u64::MAX, Ordering::Relaxed);
     assert_eq!(inbox.take(|_| true), None);
     // A circle of one.
     assert!(out.push(0, 0, &[], |_| {}));
     let cell = newest.load(Ordering::Relaxed);
-    shared.of(0).cells[cell as usize - 1]
+    shared
+        .cell(cell as usize - 1)
         .next
         .store(cell, Ordering::Relaxed);
     let mut read = 0;
@@ -190,7 +192,7 @@ fn what_a_peer_has_overwritten_leads_nowhere() {
         read += 1;
     }
     assert_eq!(read, 2 * CELLS);
-    shared.of(0).returned.0[1].store(u64::MAX, Ordering::Relaxed);
+    shared.desk(0).returned.0[1].store(u64::MAX, Ordering::Relaxed);
     out.reclaim();
     assert_eq!(
         out.free.len(),
@@ -236,4 +238,15 @@ fn many_senders_overtake_each_other_but_not_themselves() {
             }
         }
     });
+}
+
+/// However many ranks there are: rings, pool, cells and blocks, transfer cells, slots and lanes of the world's board.
+#[test]
+fn what_a_rank_takes_is_less_than_a_mebibyte() {
+    let rings = ring::MOST * (ring::size_bytes() + 128);
+    let pool = (pool::CHUNKS * (pool::CHUNK + 128)) as u64;
+    let own = all_bytes(1000).div_ceil(1000);
+    let (transfer_cells, slots, lanes) = (64 * 128, 4 * 4096, 2 * 4096);
+    let all = rings + pool + own + transfer_cells + slots + lanes;
+    assert!(all < 1 << 20, "{all} bytes");
 }
