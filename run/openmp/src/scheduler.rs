@@ -176,17 +176,6 @@ impl Scheduler {
         self.with(Worker::yield_now);
     }
 
-    /// Until when the cores count as contended; 0 if they never did. A read of one word.
-    #[inline]
-    pub fn contended_until_ns(&self) -> u64 {
-        self.pool.get().map_or(0, Pool::contended_until_ns)
-    }
-
-    /// Whether other processes contend for the cores now.
-    pub fn is_contended(&self) -> bool {
-        self.briefly(Worker::is_contended)
-    }
-
     /// Threads that can run members at the same time.
     pub fn workers(&self) -> u32 {
         self.briefly(|worker| worker.workers() as u32)

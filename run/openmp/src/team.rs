@@ -32,13 +32,11 @@ mod context;
 mod inspect;
 mod length;
 mod local;
-mod pace;
 mod start;
 mod wait;
 
 use length::RegionLength;
 use local::{MemberLocal, TEAMS_KEPT};
-use pace::FineRegions;
 use start::RegionStart;
 
 pub use context::{Context, Request, with};
@@ -62,7 +60,6 @@ pub struct Team {
     initial: InitialThread,
     offer: OnceLock<Arc<TeamOffer>>,
     length: RegionLength,
-    fine: FineRegions,
     pub(crate) tool: TeamTool,
 }
 
@@ -259,7 +256,6 @@ impl Team {
             },
             offer: OnceLock::new(),
             length: RegionLength::new(),
-            fine: FineRegions::new(),
             tool: TeamTool::new(),
         }));
         for (member, local) in team.members.iter().zip(locals) {
@@ -369,9 +365,6 @@ impl Team {
         let expected_ns = self.length.expect(site);
         // Members in other places are waited for in any case.
         let is_short = RegionLength::is_short(expected_ns) && !self.claims.has_places();
-        if self.choose_together(expected_ns) {
-            return self.open_together(forker);
-        }
         let now_ns = if is_short { 0 } else { self.now_ns() };
         self.length.open(now_ns, self.generation());
         let is_outermost = self.level() == 1;
@@ -387,18 +380,6 @@ impl Team {
             }
         }
         published
-    }
-
-    /// Opens a region whose members are to run on the forking worker: others may take them after the grace period, as far as it has not begun them.
-    #[cold]
-    fn open_together(&'static self, forker: u32) -> PublishedOffer {
-        let now_ns = self.now_ns();
-        self.length.open(now_ns, self.generation());
-        self.claims.open(forker, self.level() == 1);
-        self.claims.give_all_to_forker();
-        self.fine.begin_together(forker);
-        self.claims.start_grace(now_ns);
-        self.publish(true, 0).0
     }
 
     fn close(&self) {
@@ -438,7 +419,6 @@ impl Team {
 
     /// Claims and runs members until none is left to claim. For a worker without other work.
     fn help(&'static self, worker: u32) {
-        self.fine.helped_by(worker);
         while let Some(id) = self.claims.claim(worker, false, || self.now_ns()) {
             // The region lasts until its claimed members are gone.
             if self.length.opened_ns() == 0 {

@@ -518,12 +518,10 @@ impl Context {
     }
 
     fn wait_at(&self, key: usize, waiters: &AtomicU32, done: &dyn Fn() -> bool) {
-        self.arrive();
         self.make_members_stealable();
         waiters.fetch_add(1, Ordering::SeqCst);
         self.wait_until(Wait::Ordered, key, done);
         waiters.fetch_sub(1, Ordering::SeqCst);
-        self.resume();
     }
 
     /// Begins a doacross loop that is not a work share itself: returns the iterations posted, which its

@@ -69,12 +69,6 @@ impl Contention {
         now < self.contended_until_ns.load(Ordering::Relaxed)
     }
 
-    /// Until when the cores count as contended; 0 if they never did.
-    #[inline]
-    pub(crate) fn until_ns(&self) -> u64 {
-        self.contended_until_ns.load(Ordering::Relaxed)
-    }
-
     /// The cores are contended at `now`.
     fn found(&self, now: u64) {
         let lasts = self.lasts_ns.load(Ordering::Relaxed);

@@ -63,13 +63,6 @@ impl Pool {
         Pool { state, threads }
     }
 
-    /// Until when the cores count as contended, by the pool's clock; 0 if they never did. A read of one word.
-    #[inline]
-    #[must_use]
-    pub fn contended_until_ns(&self) -> u64 {
-        self.state.contended_until_ns()
-    }
-
     /// From now on the workers end when the last program thread leaves. Threads that come later
     /// work alone. For the end of a program whose main thread has ended before it: workers do not
     /// keep the process.

@@ -341,7 +341,7 @@ impl<W> PoolState<W> {
     pub(crate) fn wake_remote(&self, id: FiberId) {
         let slot = self.slot(id.worker);
         if slot.wake_queue.push(u32::from(id.fiber)) {
-            slot.sleep.event_count().wake_fenced();
+            slot.sleep.event_count().wake();
         }
     }
 
@@ -349,12 +349,6 @@ impl<W> PoolState<W> {
     #[inline]
     pub(crate) fn sample_contention(&self, delay: &RunDelay) -> bool {
         self.contention.sample(delay, self.clock.now_ns())
-    }
-
-    /// Until when the cores count as contended; 0 if they never did.
-    #[inline]
-    pub(crate) fn contended_until_ns(&self) -> u64 {
-        self.contention.until_ns()
     }
 
     /// Whether other processes contend for the cores.

@@ -199,13 +199,6 @@ pub fn run_delay_ns() -> Option<u64> {
     times.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The processor time that the calling thread has used, in nanoseconds. About 0.2 µs.
-#[must_use]
-pub fn thread_time_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// Cores of the machine that are in service, those of other users included.
 #[must_use]
 pub fn online_cores() -> usize {

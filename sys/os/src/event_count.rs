@@ -82,28 +82,6 @@ impl<const IS_PRIVATE: bool> EventCount<IS_PRIVATE> {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// As [`wake`](Self::wake), and wakes those in [`sleep_briefly`](Self::sleep_briefly) for certain, too.
-    #[inline]
-    pub fn wake_fenced(&self) {
-        fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) != 0 {
-            self.wake_sleepers();
-        }
-    }
-
-    /// As [`sleep`](Self::sleep), but without the heavy barrier, which interrupts the other cores: only
-    /// [`wake_fenced`](Self::wake_fenced) wakes it for certain. Another wake at the moment at which the sleep begins
-    /// may be lost, and then costs `timeout_ns`.
-    pub fn sleep_briefly(&self, timeout_ns: u64, look: impl FnOnce() -> bool) {
-        let seen = self.word.load(Ordering::SeqCst);
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if !look() {
-            wait(&self.word, seen, timeout_ns, IS_PRIVATE);
-        }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
-    }
-
     /// Whether somebody sleeps here now.
     #[must_use]
     pub fn has_sleepers(&self) -> bool {
@@ -258,25 +236,6 @@ mod tests {
         always_wakes(EventCount::of_threads);
     }
 
-    #[test]
-    fn a_fenced_ring_always_ends_a_brief_sleep() {
-        crate::fence::register();
-        for _ in 0..2000 {
-            let event_count = Arc::new(EventCount::of_threads());
-            let work = Arc::new(AtomicBool::new(false));
-            let (event2, work2) = (event_count.clone(), work.clone());
-            let waiter = std::thread::spawn(move || {
-                while !work2.load(Ordering::Acquire) {
-                    event2.sleep_briefly(20_000_000_000, || work2.load(Ordering::Acquire));
-                }
-            });
-            work.store(true, Ordering::Release);
-            event_count.wake_fenced();
-            waiter.join().unwrap();
-            assert!(!event_count.has_sleepers());
-        }
-    }
-
     fn always_wakes<const IS_PRIVATE: bool>(make: fn() -> EventCount<IS_PRIVATE>) {
         for _ in 0..2000 {
             let event_count = Arc::new(make());
@@ -321,24 +280,6 @@ mod model {
             });
             while work.load(Ordering::Acquire) == 0 {
                 event_count.sleep(u64::MAX, || work.load(Ordering::Acquire) != 0);
-            }
-            notifier.join().unwrap();
-        });
-    }
-
-    /// The same for one who sleeps briefly and one who fences.
-    #[test]
-    fn no_fenced_ring_is_lost_by_a_brief_sleep_under_loom() {
-        loom::model(|| {
-            let event_count = Arc::new(EventCount::new());
-            let work = Arc::new(AtomicU32::new(0));
-            let (event2, work2) = (event_count.clone(), work.clone());
-            let notifier = loom::thread::spawn(move || {
-                work2.store(1, Ordering::Release);
-                event2.wake_fenced();
-            });
-            while work.load(Ordering::Acquire) == 0 {
-                event_count.sleep_briefly(u64::MAX, || work.load(Ordering::Acquire) != 0);
             }
             notifier.join().unwrap();
         });

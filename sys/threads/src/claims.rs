@@ -123,14 +123,6 @@ impl Claims {
         }
     }
 
-    /// All members are those of the forking worker, for as long as the grace period lasts. Between [`open`](Self::open) and publishing the team.
-    pub fn give_all_to_forker(&self) {
-        let forker = self.classes[0].owner.load(Ordering::Relaxed);
-        for class in &self.classes {
-            class.owner.store(forker, Ordering::Relaxed);
-        }
-    }
-
     /// Whether there is a member to claim.
     #[inline]
     #[must_use]
@@ -330,24 +322,6 @@ mod tests {
 
     const EARLY: fn() -> u64 = || 0;
     const LATE: fn() -> u64 = || 1 << 40;
-
-    #[test]
-    fn a_forker_that_has_all_members_claims_them_before_others_may() {
-        let claims = Claims::new(6, 3);
-        claims.open(1, true);
-        claims.give_all_to_forker();
-        assert!(!claims.is_open_for(0, EARLY) && claims.is_open_for(1, EARLY));
-        assert_eq!(claims.claim(2, false, EARLY), None);
-        let mut claimed: Vec<u32> = std::iter::from_fn(|| claims.claim(1, false, EARLY))
-            .take(4)
-            .collect();
-        claimed.sort_unstable();
-        assert_eq!(claimed.len(), 4);
-        // The forker is late with the last one.
-        claims.start_grace(0);
-        assert!(claims.is_open_for(0, LATE) && claims.claim(0, false, LATE).is_some());
-        assert!(!claims.has_unclaimed());
-    }
 
     #[test]
     fn workers_keep_to_their_classes_until_others_are_late() {

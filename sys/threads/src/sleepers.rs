@@ -131,32 +131,14 @@ impl Sleepers {
         calls: impl Iterator<Item = &'a WakeRequest>,
         look: impl FnOnce() -> bool,
     ) {
-        self.set_mark(state, calls);
-        state.event_count.sleep(timeout_ns, look);
-        self.take_mark(state);
-    }
-
-    /// The same without the heavy fence: a publication at the moment at which the sleep begins may be missed, and then costs `timeout_ns`. A
-    /// [fenced](EventCount::wake_fenced) wake of the event count is not.
-    pub fn sleep_briefly<'a>(
-        &self,
-        state: &SleepState,
-        timeout_ns: u64,
-        calls: impl Iterator<Item = &'a WakeRequest>,
-        look: impl FnOnce() -> bool,
-    ) {
-        self.set_mark(state, calls);
-        state.event_count.sleep_briefly(timeout_ns, look);
-        self.take_mark(state);
-    }
-
-    fn set_mark<'a>(&self, state: &SleepState, calls: impl Iterator<Item = &'a WakeRequest>) {
         state.is_marked.store(1, Ordering::SeqCst);
         self.0.fetch_add(1, Ordering::SeqCst);
         full_fence(Ordering::SeqCst);
         for call in calls {
             call.raise();
         }
+        state.event_count.sleep(timeout_ns, look);
+        self.take_mark(state);
     }
 
     /// Wakes one, if nobody has done so already. Tells whether it was this call.

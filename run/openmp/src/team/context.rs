@@ -10,7 +10,6 @@ use margay_sys_threads::outlined::Outlined;
 use margay_sys_threads::reduction_table::ReductionTable;
 use margay_sys_threads::slot;
 
-use super::pace::Pace;
 use super::wait::{TaskFilter, TaskThief};
 use super::{InitialThread, Member, MemberLocal, Team, TeamBarrier};
 use crate::affinity;
@@ -47,8 +46,6 @@ pub struct Context {
     /// The member at which its last search for tasks stopped.
     pub(super) victim: Cell<u32>,
     pub(super) thief: TaskThief,
-    /// Of the first member.
-    pub(super) pace: Pace,
     /// Taken from the member when it is needed.
     local: OnceCell<Box<MemberLocal>>,
     /// The number of the worker whose thread this is.
@@ -110,7 +107,6 @@ impl Context {
             singles: Cell::new(0),
             victim: Cell::new(id),
             thief: TaskThief::new(),
-            pace: Pace::default(),
             local: OnceCell::new(),
             worker,
             published: Cell::new(None),
@@ -338,7 +334,6 @@ impl Context {
                 team.retract(published);
             }
         };
-        self.record_pace();
         if others + 1 == team.size {
             // No other worker has run a member: none has to be notified or waited for.
             retract();
@@ -388,7 +383,6 @@ impl Context {
             watched.is_work_cancelled.store(false, Ordering::Relaxed);
             return;
         }
-        self.arrive();
         let generation = watched.generation.load(Ordering::SeqCst);
         if team.is_cancelled() {
             return;
@@ -406,7 +400,6 @@ impl Context {
                 watched.generation.load(Ordering::SeqCst) != generation || team.is_cancelled()
             });
         }
-        self.resume();
     }
 
     /// Whether this member executes the next `single`.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Estimates that a team keeps. Regions are distinguished by their outlined functions: those of a
 /// program take turns, and short ones lie between long ones. Two that share an estimate only cost
 /// time.
-pub(super) const SITES: usize = 32;
+const SITES: usize = 32;
 
 /// What is expected of a region that has not been seen yet: enough for waking a worker in any case. A
 /// member that has begun stays on its worker, also in a region that lasts as long as the program.
@@ -59,12 +59,6 @@ impl RegionLength {
         let site = address.wrapping_mul(0x9e37_79b9) >> (32 - SITES.ilog2());
         self.site.store(site, Ordering::Relaxed);
         u64::from(self.estimates[site as usize].load(Ordering::Relaxed))
-    }
-
-    /// The estimate of the region that runs.
-    #[inline]
-    pub(super) fn site(&self) -> u32 {
-        self.site.load(Ordering::Relaxed) % SITES as u32
     }
 
     #[inline]

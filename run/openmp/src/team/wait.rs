@@ -114,9 +114,6 @@ impl Context {
     /// at once.
     #[inline]
     pub(crate) fn make_members_stealable(&self) {
-        if self.team.is_together() {
-            return;
-        }
         if let Some(published) = self.published.take() {
             if self.team.claims.has_unclaimed() {
                 self.runtime().scheduler.make_stealable(&published);

@@ -12,10 +12,6 @@ use crate::contention::RunDelay;
 /// Longest sleep of an idle worker. A wake-up ends each sleep; this bounds the cost of a lost one.
 const SLEEP_NS: u64 = 500_000_000;
 
-/// Longest first sleep, which needs no heavy fence: that interrupts the other cores, and a worker whose fibers are woken by another one
-/// sleeps for a few microseconds each time.
-const BRIEF_SLEEP_NS: u64 = 1_000_000;
-
 /// Longest sleep of an idle worker with an offer that may open later.
 const LATER_NS: u64 = 1_000_000;
 
@@ -29,8 +25,6 @@ pub(super) const SCAN_NS: u64 = 1_000;
 pub(super) struct IdleState {
     /// When it ran out of work, or 0.
     since_ns: Cell<u64>,
-    /// A brief sleep has passed since.
-    has_slept: Cell<bool>,
     delay: RunDelay,
     pub(super) brief: BriefSpins,
 }
@@ -76,7 +70,6 @@ impl IdleState {
     /// The worker has work again.
     pub(super) fn end(&self) {
         self.since_ns.set(0);
-        self.has_slept.set(false);
     }
 
     /// Idle now. Returns since when, in nanoseconds.
@@ -112,17 +105,12 @@ impl Worker {
         }
     }
 
-    /// Whether other processes contend for the cores now.
-    pub fn is_contended(&self) -> bool {
+    /// How long to spin for something now, in nanoseconds.
+    pub(super) fn spin_ns(&self) -> u64 {
         if self.pool.sample_contention(&self.idle.delay) {
             self.leave_shared_processor();
         }
-        self.pool.is_contended()
-    }
-
-    /// How long to spin for something now, in nanoseconds.
-    pub(super) fn spin_ns(&self) -> u64 {
-        if self.is_contended() {
+        if self.pool.is_contended() {
             // What it waits for may itself wait for the core.
             0
         } else {
@@ -194,21 +182,12 @@ impl Worker {
             .offers
             .find(|_| true, |offer| offer.opens_later())
             .is_some();
-        let is_first = !self.idle.has_slept.replace(true);
-        let limit_ns = match (is_first, opens_later) {
-            (true, _) => BRIEF_SLEEP_NS,
-            (false, true) => LATER_NS,
-            (false, false) => SLEEP_NS,
-        };
+        let limit_ns = if opens_later { LATER_NS } else { SLEEP_NS };
         let asleep_at = self.now_ns();
         let requests = self.pool.slots().map(|slot| slot.stealer.call());
-        let (sleepers, sleep) = (&self.pool.sleepers, &self.own.sleep);
-        let look = || self.sees_work(true);
-        if is_first {
-            sleepers.sleep_briefly(sleep, limit_ns, requests, look);
-        } else {
-            sleepers.sleep(sleep, limit_ns, requests, look);
-        }
+        self.pool
+            .sleepers
+            .sleep(&self.own.sleep, limit_ns, requests, || self.sees_work(true));
         if self.now_ns() - asleep_at < limit_ns {
             // Woken: spins again even when what it was woken for is over. Being woken once more
             // costs more than that.
