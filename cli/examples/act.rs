@@ -1,8 +1,9 @@
 //! Plays a rank for the launcher's tests: does what its arguments say, one after the other, with
 //! the entries in the job's segment that the MPI library would make.
 //!
-//! `init`, `join`, `fin`, `call:NAME`, `wait:KIND:RANK|any:TAG|any`, `abort:CODE`, `exit:CODE`, `kill:SIGNAL`,
-//! `sleep:MS`, `print:TEXT`, `mark:LIGHT:COLOUR:TEXT` (of four lights), `only:RANK` (skips what follows up to `all` in other ranks).
+//! `init`, `join`, `fin`, `call:NAME`, `wait:KIND:RANK|any:TAG|any`, `abort:CODE`, `exit:CODE`,
+//! `kill:SIGNAL`, `sleep:MS`, `print:TEXT`, `mark:LIGHT:COLOUR:TEXT` (of four lights), `only:RANK`
+//! (skips what follows up to `all` in other ranks).
 
 use std::io::Write;
 use std::process::exit;

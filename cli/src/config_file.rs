@@ -1,10 +1,12 @@
-//! Files with a program a line, as `-configfile` of MPICH and Intel and `--app` of Open MPI read them.
+//! Files with a program a line, as `-configfile` of MPICH and Intel and `--app` of Open MPI read
+//! them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// Returns the words of each line that has some. `#` begins a comment line, a backslash at its end continues a line, quotes and
-/// backslashes work as in a shell; a colon between programs parts them as an end of line does.
+/// Returns the words of each line that has some. `#` begins a comment line, a backslash at its end
+/// continues a line, quotes and backslashes work as in a shell; a colon between programs parts them
+/// as an end of line does.
 ///
 /// # Errors
 /// When the file cannot be read, names nothing, or a quotation does not end.

@@ -1,4 +1,5 @@
-//! Options of Open MPI's, MPICH's, Intel's and PALS' launchers: each becomes options of Margay's, or is refused with what to do instead.
+//! Options of Open MPI's, MPICH's, Intel's and PALS' launchers: each becomes options of Margay's,
+//! or is refused with what to do instead.
 //!
 //! The parser of Margay's own options never sees them. The module `table` says what each is.
 
@@ -52,8 +53,8 @@ pub enum Translated {
     File(OsString),
 }
 
-/// Returns what an option of another launcher is here; none when there is no such option. `more` gives the words behind it that
-/// belong to its segment.
+/// Returns what an option of another launcher is here; none when there is no such option. `more`
+/// gives the words behind it that belong to its segment.
 ///
 /// # Errors
 /// When Margay does not have it, or its values are missing or wrong.

@@ -1,4 +1,5 @@
-//! `margay fortran`: the Fortran modules and library of a compiler, from the sources that the tree carries.
+//! `margay fortran`: the Fortran modules and library of a compiler, from the sources that the tree
+//! carries.
 //!
 //! Modules can only be read by the compiler that wrote them, so each compiler needs its own.
 
@@ -159,7 +160,8 @@ fn link(
     run(command.current_dir(folder))
 }
 
-/// Each file is put beside its place and renamed, so that programs keep the library that they run with.
+/// Each file is put beside its place and renamed, so that programs keep the library that they run
+/// with.
 fn install(sources: &Path, folder: &Path, prefix: &Path) -> Result<(), String> {
     let (include, lib) = (prefix.join("include"), prefix.join("lib"));
     for folder in [&include, &lib] {

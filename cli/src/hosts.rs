@@ -92,7 +92,8 @@ fn check_lines(text: &str) -> Result<Slots, String> {
     Ok(slots)
 }
 
-/// Returns the number of slots that a word behind a host says. Other words of other launchers change nothing.
+/// Returns the number of slots that a word behind a host says. Other words of other launchers
+/// change nothing.
 fn slots_of(word: &str) -> Result<Option<u32>, String> {
     match word.split_once('=') {
         Some((name @ ("slots" | "max_slots" | "max-slots"), count)) => match count.parse() {

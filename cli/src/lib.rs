@@ -1,4 +1,5 @@
-//! What the command `margay` is made of. A library, so that tests and fuzz targets reach the parsers of options.
+//! What the command `margay` is made of. A library, so that tests and fuzz targets reach the
+//! parsers of options.
 #![forbid(unsafe_code)]
 
 pub mod bench;

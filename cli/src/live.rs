@@ -16,7 +16,8 @@ use crate::options::ViewOptions;
 /// Between the two samples of a single display, so that the CPU use is the current one.
 const SAMPLE: Duration = Duration::from_millis(100);
 
-/// A single display waits this long for jobs that are being started, and for waits to last long enough to be judged.
+/// A single display waits this long for jobs that are being started, and for waits to last long
+/// enough to be judged.
 const SETTLES: Duration = Duration::from_millis(1500);
 /// The same when no job is there: a launcher may have been started at the same moment.
 const APPEARS: Duration = Duration::from_millis(300);

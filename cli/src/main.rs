@@ -1,5 +1,5 @@
-//! The command `margay`. It has other names: `mpiexec`, `mpirun` and `yod` are `margay run`, and so is `poe` with the options of
-//! the SP2; `showmesh` is `margay mesh`.
+//! The command `margay`. It has other names: `mpiexec`, `mpirun` and `yod` are `margay run`, and so
+//! is `poe` with the options of the SP2; `showmesh` is `margay mesh`.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;

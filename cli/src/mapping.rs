@@ -31,7 +31,8 @@ pub struct Bind {
     pub may_overload: bool,
 }
 
-/// Reads `PLACE[:MODIFIER...]` or `ppr:N:PLACE[:MODIFIER...]`; modifiers are parted by colons or commas.
+/// Reads `PLACE[:MODIFIER...]` or `ppr:N:PLACE[:MODIFIER...]`; modifiers are parted by colons or
+/// commas.
 ///
 /// # Errors
 /// When it is neither.

@@ -1,4 +1,5 @@
-//! `margay omp`: a program that was built for OpenMP, with Margay's library in place of the compiler's.
+//! `margay omp`: a program that was built for OpenMP, with Margay's library in place of the
+//! compiler's.
 
 use std::convert::Infallible;
 use std::env;
@@ -79,9 +80,9 @@ fn start(options: &OmpOptions) -> Result<Infallible, Failed> {
     Err(format!("{}: cannot be run: {failed}", program.display()).into())
 }
 
-/// Returns what the loader is to load before all other libraries, so that its symbols are found before
-/// those of copies under other names (`libgomp-HASH.so.1.0.0` in Python's wheels). Paths in its list
-/// end at blanks and colons: the loader finds the name by `LD_LIBRARY_PATH` then.
+/// Returns what the loader is to load before all other libraries, so that its symbols are found
+/// before those of copies under other names (`libgomp-HASH.so.1.0.0` in Python's wheels). Paths in
+/// its list end at blanks and colons: the loader finds the name by `LD_LIBRARY_PATH` then.
 fn preloaded(file: &Path) -> &OsStr {
     let bytes = file.as_os_str().as_bytes();
     if bytes.iter().any(|byte| b" :\t\n".contains(byte)) {

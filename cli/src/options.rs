@@ -37,7 +37,8 @@ pub struct Margay {
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Subcommand {
-    /// Run a program on some ranks (also called mpiexec, mpirun, yod, and poe with the options of the SP2).
+    /// Run a program on some ranks (also called mpiexec, mpirun, yod, and poe with the options of
+    /// the SP2).
     Run(Box<RunOptions>),
     /// Show the jobs that run on this machine (also called showmesh).
     Mesh(ViewOptions),
@@ -77,7 +78,8 @@ pub struct OmpOptions {
     pub command: Vec<OsString>,
 }
 
-/// Show the teams of a running OpenMP program: which members run, and what the others wait for. The program is not stopped.
+/// Show the teams of a running OpenMP program: which members run, and what the others wait for. The
+/// program is not stopped.
 #[derive(Clone, Debug, Args)]
 pub struct ThreadsOptions {
     /// The process, which may be a rank of a job.
@@ -125,13 +127,13 @@ pub struct RunOptions {
     #[arg(short = 'n', long = "np", aliases = ["n", "ntasks", "sz", "size"], short_alias = 'c', visible_alias = "sz", value_name = "RANKS", value_parser = ranks)]
     pub ranks: Option<u32>,
 
-    /// Run on these hosts, of which only this machine is possible. Without -n there are as many ranks as all the slots, 1 where
-    /// no number stands
+    /// Run on these hosts, of which only this machine is possible. Without -n there are as many
+    /// ranks as all the slots, 1 where no number stands
     #[arg(long = "host", aliases = ["hosts", "hostlist"], short_alias = 'H', value_name = "HOST[:SLOTS],...", value_parser = hosts)]
     pub host: Option<Slots>,
 
-    /// Read the hosts from a file, of which only this machine is possible. Without -n there are as many ranks as all the slots=N;
-    /// lines without it count 1, a single one the usable cores
+    /// Read the hosts from a file, of which only this machine is possible. Without -n there are as
+    /// many ranks as all the slots=N; lines without it count 1, a single one the usable cores
     #[arg(long = "hostfile", aliases = ["machinefile", "machine", "default-hostfile"], short_alias = 'f', value_name = "FILE", value_parser = host_file, value_hint = ValueHint::FilePath)]
     pub host_file: Option<Slots>,
 
@@ -147,19 +149,23 @@ pub struct RunOptions {
     #[command(flatten)]
     pub environment: EnvironmentOptions,
 
-    /// Type of the program's processes on their nodes, for NX: programs of several types may share nodes [default: 0]
+    /// Type of the program's processes on their nodes, for NX: programs of several types may share
+    /// nodes [default: 0]
     #[arg(long = "pt", value_name = "TYPE", value_parser = clap::value_parser!(u32).range(0..32768))]
     pub process_type: Option<u32>,
 
-    /// Nodes of the program's processes, for NX: a list such as 0,2 or 1..3 [default: the next free nodes]
+    /// Nodes of the program's processes, for NX: a list such as 0,2 or 1..3 [default: the next free
+    /// nodes]
     #[arg(long = "on", value_name = "NODES", value_parser = node_list)]
     pub on: Option<NodeList>,
 
-    /// Let the other ranks continue when one dies (for programs that recover: MPIX_Comm_shrink and the like)
+    /// Let the other ranks continue when one dies (for programs that recover: MPIX_Comm_shrink and
+    /// the like)
     #[arg(long = "continue-on-failure", aliases = ["enable-recovery", "disable-auto-cleanup"])]
     pub continue_on_failure: bool,
 
-    /// End the job after this time in seconds, and report what each rank did [default: MPIEXEC_TIMEOUT, if set]
+    /// End the job after this time in seconds, and report what each rank did [default:
+    /// MPIEXEC_TIMEOUT, if set]
     #[arg(long = "timeout", value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
 
@@ -180,13 +186,16 @@ pub struct RunOptions {
 #[derive(Clone, Debug, Args)]
 pub struct PlacementOptions {
     /// Bind ranks to cores: auto (each to its share of the cores when there are enough), none, core
-    /// (each to one core), core:N (each to N cores), socket, numa, l3cache, l2cache (each to all cores of one), a list such as 0,2,4-7 (one
-    /// for each rank), or cores:0-3:4-7 (a list for each rank); with :overload-allowed, ranks for which there are not enough are not bound [default: auto]
+    /// (each to one core), core:N (each to N cores), socket, numa, l3cache, l2cache (each to all
+    /// cores of one), a list such as 0,2,4-7 (one for each rank), or cores:0-3:4-7 (a list for each
+    /// rank); with :overload-allowed, ranks for which there are not enough are not bound [default:
+    /// auto]
     #[arg(long = "bind", aliases = ["bind-to"], value_name = "HOW", value_parser = bind)]
     pub bind: Option<Bind>,
 
-    /// Which places consecutive ranks get: slot, core, node (the next core), socket, numa, l3cache, l2cache (one after the other, in
-    /// turn), or ppr:N:PLACE (N ranks for each; without -n that is the number of ranks); with :PE=N, N cores for each rank
+    /// Which places consecutive ranks get: slot, core, node (the next core), socket, numa, l3cache,
+    /// l2cache (one after the other, in turn), or ppr:N:PLACE (N ranks for each; without -n that is
+    /// the number of ranks); with :PE=N, N cores for each rank
     #[arg(long = "map-by", value_name = "PLACE", value_parser = map_by)]
     pub map_by: Option<MapBy>,
 
@@ -206,8 +215,8 @@ pub struct PlacementOptions {
     #[arg(long = "nooversubscribe", aliases = ["no-oversubscribe"])]
     pub no_oversubscription: bool,
 
-    /// Give each rank its share of the host's GPUs, by the variables that CUDA, HIP and Level Zero read: of as many as are found, or of
-    /// N. Ranks that are more than the GPUs share them
+    /// Give each rank its share of the host's GPUs, by the variables that CUDA, HIP and Level Zero
+    /// read: of as many as are found, or of N. Ranks that are more than the GPUs share them
     #[arg(long = "gpus", value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "all", value_parser = gpus)]
     pub gpus: Option<Gpus>,
 
@@ -267,8 +276,8 @@ pub struct StreamOptions {
     #[arg(long = "stdin", aliases = ["s"], value_name = "WHO", value_parser = stdin_to)]
     pub stdin: Option<StdinTo>,
 
-    /// How standard output is shown: unordered (each line when it is complete), label (the same with
-    /// the rank before each line), ordered (rank after rank), or rank:N (only that rank)
+    /// How standard output is shown: unordered (each line when it is complete), label (the same
+    /// with the rank before each line), ordered (rank after rank), or rank:N (only that rank)
     /// [default: unordered]
     #[arg(long = "output", value_name = "HOW", value_parser = output)]
     pub output: Option<OutputOption>,
@@ -285,8 +294,9 @@ pub struct StreamOptions {
     #[arg(long = "merge-stderr-to-stdout", aliases = ["stderr-to-stdout"])]
     pub merge: bool,
 
-    /// Write the ranks' standard output to files instead of showing it. In their names, %r is the rank, %R the rank with leading zeros,
-    /// %h the host, %g and %p are 0, %% is a percent sign; ranks whose file has the same name share it. Folders are made
+    /// Write the ranks' standard output to files instead of showing it. In their names, %r is the
+    /// rank, %R the rank with leading zeros, %h the host, %g and %p are 0, %% is a percent sign;
+    /// ranks whose file has the same name share it. Folders are made
     #[arg(long = "output-files", aliases = ["outfile-pattern", "outfile"], value_name = "PATTERN")]
     pub output_files: Option<String>,
 

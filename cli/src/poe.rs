@@ -1,8 +1,9 @@
-//! `poe`: the launcher as the users of the SP2 know it, with the options and variables of IBM's Parallel Operating Environment.
+//! `poe`: the launcher as the users of the SP2 know it, with the options and variables of IBM's
+//! Parallel Operating Environment.
 //!
-//! Its options stand before or behind the program and its arguments. Most of them have a variable of the environment,
-//! over which the command line wins. What belongs to the SP2's switch or to several machines is accepted where it changes nothing
-//! and refused where it would.
+//! Its options stand before or behind the program and its arguments. Most of them have a variable
+//! of the environment, over which the command line wins. What belongs to the SP2's switch or to
+//! several machines is accepted where it changes nothing and refused where it would.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,8 @@ pub struct PoeOptions {
     #[arg(long = "labelio", env = "MP_LABELIO", value_name = "yes|no", value_parser = BoolishValueParser::new(), hide_possible_values = true, action = ArgAction::Set, default_value = "no")]
     pub label: bool,
 
-    /// How standard output is shown: unordered (each line when it is complete), ordered (task after task), or only that of one task
+    /// How standard output is shown: unordered (each line when it is complete), ordered (task after
+    /// task), or only that of one task
     #[arg(long = "stdoutmode", env = "MP_STDOUTMODE", value_name = "unordered|ordered|TASK", value_parser = output, default_value = "unordered")]
     pub output: Output,
 
@@ -71,7 +73,8 @@ pub struct PoeOptions {
     #[arg(long = "stdinmode", env = "MP_STDINMODE", value_name = "all|none|TASK", value_parser = input, default_value = "all")]
     pub input: StdinTo,
 
-    /// Messages: 0 only errors of the launcher, 1 all errors and warnings, also of MPL, 2 to 6 also the cores on which tasks run
+    /// Messages: 0 only errors of the launcher, 1 all errors and warnings, also of MPL, 2 to 6 also
+    /// the cores on which tasks run
     #[arg(long = "infolevel", visible_alias = "ilevel", env = "MP_INFOLEVEL", value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(0..=6), default_value = "1")]
     pub level: u32,
 
@@ -99,7 +102,8 @@ pub struct PoeOptions {
     #[arg(long = "tasks_per_node", env = "MP_TASKS_PER_NODE", value_name = "TASKS", value_parser = ranks)]
     pub tasks_per_node: Option<u32>,
 
-    /// spmd: all tasks run the same program; mpmd: each task runs the command in its line of the command file
+    /// spmd: all tasks run the same program; mpmd: each task runs the command in its line of the
+    /// command file
     #[arg(long = "pgmmodel", env = "MP_PGMMODEL", value_name = "spmd|mpmd", value_parser = ["spmd", "mpmd"], ignore_case = true, default_value = "spmd")]
     pub model: String,
 

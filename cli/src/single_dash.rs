@@ -10,11 +10,13 @@ use strsim::levenshtein;
 use crate::config_file;
 use crate::foreign::{self, Translated};
 
-/// Splits a command line at the colons, translates options of other launchers, writes long options with two dashes, and puts `--`
-/// before each program. A file of programs gives a segment for each. `command` knows the options and how many values each takes.
+/// Splits a command line at the colons, translates options of other launchers, writes long options
+/// with two dashes, and puts `--` before each program. A file of programs gives a segment for each.
+/// `command` knows the options and how many values each takes.
 ///
 /// # Errors
-/// When there is nothing between two colons, an option does not exist or is refused, or a file of programs is wrong.
+/// When there is nothing between two colons, an option does not exist or is refused, or a file of
+/// programs is wrong.
 pub fn segments(command: &Command, arguments: Vec<OsString>) -> Result<Vec<Vec<OsString>>, String> {
     let mut command = command.clone();
     command.build();
@@ -225,7 +227,8 @@ fn option_or(
     }
 }
 
-/// Returns the option whose name is like `name`, if there is one: at most a third of its letters differ.
+/// Returns the option whose name is like `name`, if there is one: at most a third of its letters
+/// differ.
 fn nearest<'a>(
     command: &'a Command,
     others: impl Iterator<Item = &'static str>,

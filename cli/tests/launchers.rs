@@ -1,4 +1,5 @@
-//! Options and variables of other launchers: what scripts for Open MPI, MPICH and Intel MPI say and look for.
+//! Options and variables of other launchers: what scripts for Open MPI, MPICH and Intel MPI say and
+//! look for.
 
 mod common;
 

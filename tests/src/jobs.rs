@@ -1,5 +1,5 @@
-//! Jobs of real ranks: compiling their programs, running them in odd surroundings, watching them and looking for what
-//! they leave.
+//! Jobs of real ranks: compiling their programs, running them in odd surroundings, watching them
+//! and looking for what they leave.
 
 use std::fs;
 use std::io::Read;
@@ -68,7 +68,8 @@ impl Built {
 pub struct Words(Vec<String>);
 
 impl Words {
-    /// The stage tree's `mpiexec` with a number of ranks, a program and its arguments, ended after `limit_s` seconds.
+    /// The stage tree's `mpiexec` with a number of ranks, a program and its arguments, ended after
+    /// `limit_s` seconds.
     pub fn mpiexec(limit_s: u32, ranks: u32, program: &Path, arguments: &str) -> Words {
         Words::default()
             .and(stage().join("bin/mpiexec"))

@@ -1,4 +1,5 @@
-//! What acceptance tests share: the stage tree, scratch folders, commands that must succeed, end in time and say things.
+//! What acceptance tests share: the stage tree, scratch folders, commands that must succeed, end in
+//! time and say things.
 #![forbid(unsafe_code)]
 
 pub mod jobs;
@@ -67,8 +68,9 @@ pub fn unprivileged(limit_s: u32) -> Command {
     setpriv
 }
 
-/// A command bounded to `limit_s` seconds, without standard input, and without variables that would change what the
-/// tools of the stage tree do. No signal is ignored in it, however the tests were started.
+/// A command bounded to `limit_s` seconds, without standard input, and without variables that would
+/// change what the tools of the stage tree do. No signal is ignored in it, however the tests were
+/// started.
 pub fn command(program: impl AsRef<std::ffi::OsStr>, limit_s: u32) -> Command {
     let mut command = Command::new("timeout");
     margay_sys_os::signal::take_defaults_in(&mut command);

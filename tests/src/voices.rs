@@ -1,4 +1,5 @@
-//! What the tests of NX and MPL share: programs of `programs/nx` and `programs/mpl`, compiled with the libraries.
+//! What the tests of NX and MPL share: programs of `programs/nx` and `programs/mpl`, compiled with
+//! the libraries.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -71,7 +72,8 @@ impl Voice {
         assert_eq!(succeed(&mut alone), "ok\n", "{name} alone");
     }
 
-    /// A program that includes the header compiles in C and C++ without a warning, and by what pkg-config says, and runs.
+    /// A program that includes the header compiles in C and C++ without a warning, and by what
+    /// pkg-config says, and runs.
     ///
     /// # Panics
     /// When it does not.

@@ -1,5 +1,5 @@
-//! Bad days: deadlocks, floods, what the system refuses or lacks, and ranks that die inside a collective. Real ranks under
-//! the real launcher.
+//! Bad days: deadlocks, floods, what the system refuses or lacks, and ranks that die inside a
+//! collective. Real ranks under the real launcher.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -26,8 +26,8 @@ fn whole(words: &Words) {
     assert_eq!(words.succeed(120), "whole\n", "{words:?}");
 }
 
-/// `unshare` with these flags, as root or in a user namespace of our own. None, with a note, where the system allows
-/// neither; what the test wants to take away then stays.
+/// `unshare` with these flags, as root or in a user namespace of our own. None, with a note, where
+/// the system allows neither; what the test wants to take away then stays.
 fn apart(flags: &str) -> Option<Words> {
     for start in ["unshare", "unshare -U -r"] {
         let words = Words::from(start).and_all(flags);
@@ -100,7 +100,8 @@ fn a_stuck_collective_burns_no_core_and_is_shown() {
     assert!(err.contains("deadlock: "), "{err}");
 }
 
-/// The ranks of a job, as `showmesh` shows it, use less than a twentieth of a core in three seconds.
+/// The ranks of a job, as `showmesh` shows it, use less than a twentieth of a core in three
+/// seconds.
 fn waits_without_burning(job: &serde_json::Value) {
     let ranks = job["rank"].as_array().unwrap();
     let pids: Vec<u32> = ranks
@@ -114,7 +115,8 @@ fn waits_without_burning(job: &serde_json::Value) {
     assert!(share < 0.05, "{share} cores burnt by waiting");
 }
 
-/// A rank that does not receive slows its senders down; memory stays bounded, and all arrives in order.
+/// A rank that does not receive slows its senders down; memory stays bounded, and all arrives in
+/// order.
 #[test]
 fn a_flood_of_messages_waits_outside() {
     const MOST_KIB: u64 = 64 << 10;
@@ -322,8 +324,8 @@ fn one_core_is_enough() {
 struct Quota(PathBuf);
 
 impl Quota {
-    /// Half a core. None, with a note, where the system lets us make no group; how a quota is read is tested with the
-    /// code that reads it.
+    /// Half a core. None, with a note, where the system lets us make no group; how a quota is read
+    /// is tested with the code that reads it.
     fn half_a_core() -> Option<Quota> {
         let name = format!("margay-test-{}", std::process::id());
         let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

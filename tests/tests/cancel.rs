@@ -1,4 +1,5 @@
-//! Cancelled sends and receives, over shared memory, where copying between processes is forbidden, and where only bytes go.
+//! Cancelled sends and receives, over shared memory, where copying between processes is forbidden,
+//! and where only bytes go.
 #![forbid(unsafe_code)]
 
 use margay_tests::jobs::{Built, Words};

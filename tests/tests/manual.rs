@@ -1,4 +1,5 @@
-//! The manual pages of the stage tree: every command has one, with all that its help lists, and `man` has nothing to complain of.
+//! The manual pages of the stage tree: every command has one, with all that its help lists, and
+//! `man` has nothing to complain of.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -23,7 +24,8 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_+".contains(c)
 }
 
-/// The options in a help: words that begin with a dash, at the beginning of a line or behind a comma, and those that are called an alias.
+/// The options in a help: words that begin with a dash, at the beginning of a line or behind a
+/// comma, and those that are called an alias.
 fn options(help: &str) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for line in help.lines().filter(|line| line.starts_with("  ")) {

@@ -32,16 +32,18 @@ fn ranks_are_cheap_and_so_are_their_peers() {
     let stages = largest(&Built::mpi("days/memory.c"));
     println!("KiB, private and shared: without MPI {plain:?}, {stages:?}");
 
-    // An idle rank against the same program without MPI: what we allocate, the pages of our library that are written when it
-    // is loaded, and, counted in full, the pages of the job's memory that this rank has touched.
+    // An idle rank against the same program without MPI: what we allocate, the pages of our library
+    // that are written when it is loaded, and, counted in full, the pages of the job's memory that
+    // this rank has touched.
     for stage in ["idle", "barrier"] {
         let (private, shared) = stages[stage];
         let added = private - plain.0 + shared;
         assert!(added < 1024, "a rank at stage '{stage}' adds {added} KiB");
     }
 
-    // A rank that has talked to everybody, both ways. What it has mapped of the job's memory says little then: the kernel maps
-    // pages around the one that is touched, and those that peers share count for each. The job's memory is counted as a whole below.
+    // A rank that has talked to everybody, both ways. What it has mapped of the job's memory says
+    // little then: the kernel maps pages around the one that is touched, and those that peers share
+    // count for each. The job's memory is counted as a whole below.
     let (before, after) = (stages["barrier"], stages["talked"]);
     let each = (after.0 - before.0) / (i64::from(RANKS) - 1);
     assert!(each < 8, "{each} KiB of its own for each peer");
@@ -57,7 +59,8 @@ fn shared_kib(said: &str) -> u32 {
         .expect("a number")
 }
 
-/// Each rank talks to far more partners than it has rings, now to these most and now to those; every message is checked.
+/// Each rank talks to far more partners than it has rings, now to these most and now to those;
+/// every message is checked.
 #[test]
 fn many_partners_cost_a_bounded_amount_of_shared_memory() {
     let built = Built::mpi("days/many.c");
@@ -70,12 +73,14 @@ fn many_partners_cost_a_bounded_amount_of_shared_memory() {
     }
 }
 
-/// Ranks die in the middle of it. What they had comes back to the others, who lose none of their messages.
+/// Ranks die in the middle of it. What they had comes back to the others, who lose none of their
+/// messages.
 #[test]
 fn ranks_die_among_many_partners_and_the_others_lose_nothing() {
     let built = Built::mpi("days/many.c");
     for seed in 1..=6 {
-        // Without messages that are kept in the memory of a sender, all that a rank sent before it died arrives.
+        // Without messages that are kept in the memory of a sender, all that a rank sent before it
+        // died arrives.
         let (kept, send_buffer) = if seed % 2 == 0 {
             (1, "8388608")
         } else {

@@ -1,5 +1,5 @@
-//! MLP: every call from C and Fortran, in real processes; a process that dies at any point; placement in the inherited set
-//! of CPUs and on a described machine; beside MPI.
+//! MLP: every call from C and Fortran, in real processes; a process that dies at any point;
+//! placement in the inherited set of CPUs and on a described machine; beside MPI.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -304,7 +304,8 @@ fn threads_are_pinned_in_the_inherited_set() {
     );
 }
 
-/// Runtimes that may be here beside the compiler's: the name, and the variable by which a program built by gcc gets it.
+/// Runtimes that may be here beside the compiler's: the name, and the variable by which a program
+/// built by gcc gets it.
 fn other_runtimes() -> Vec<(&'static str, &'static str, PathBuf)> {
     let ours = ("Margay's", "LD_LIBRARY_PATH", stage().join("lib/gomp"));
     let named = std::env::var_os("MARGAY_TEST_LIBOMP").map(PathBuf::from);
@@ -408,7 +409,8 @@ fn a_described_machine_decides_the_order_of_cpus() {
     assert_eq!(lines, [format!("1.0: {last}"), format!("2.0: {before}")]);
     let head = format!("memory: nodes 0-{}, that of each thread", usable.len() - 1);
     assert!(report.contains(&head), "{report}");
-    // Where the real machine does not have the nodes, binding memory to them is refused, and the report does not hide it.
+    // Where the real machine does not have the nodes, binding memory to them is refused, and the
+    // report does not hide it.
     let real = std::fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
     if real.trim() == "0" {
         assert!(

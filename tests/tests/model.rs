@@ -1,5 +1,6 @@
-//! Collectives, datatypes and point-to-point messages against a plain model, with random shapes and seeds, through the
-//! real library; every rank computes from the seed alone what must come out. MARGAY_TEST_SEEDS widens the search.
+//! Collectives, datatypes and point-to-point messages against a plain model, with random shapes and
+//! seeds, through the real library; every rank computes from the seed alone what must come out.
+//! MARGAY_TEST_SEEDS widens the search.
 #![forbid(unsafe_code)]
 
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! MPI as a C program sees it: the header, the symbols, and programs for every chapter of the standard.
+//! MPI as a C program sees it: the header, the symbols, and programs for every chapter of the
+//! standard.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -88,7 +89,8 @@ fn counts_beyond_31_bits() {
     let executable = compile(folder.path(), "large", &[]);
     for bytes_only in ["0", "1"] {
         let told = succeed(
-            // Both cores are busy for 12 s with clearing pages, so beside twenty others it takes two minutes.
+            // Both cores are busy for 12 s with clearing pages, so beside twenty others it takes
+            // two minutes.
             mpiexec_within(900, 2)
                 .args(["-x", &format!("MARGAY_BYTES_ONLY={bytes_only}")])
                 .args([executable.as_os_str(), "real".as_ref()]),
@@ -224,7 +226,8 @@ fn the_header_compiles_without_a_warning() {
     }
 }
 
-/// The values of the ABI are facts that are kept apart from the tables which the header is printed from.
+/// The values of the ABI are facts that are kept apart from the tables which the header is printed
+/// from.
 #[test]
 fn constants_have_the_values_of_the_standard() {
     let facts = include_str!("../facts/mpi_abi.txt");

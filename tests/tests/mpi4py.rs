@@ -1,7 +1,8 @@
-//! The test suite of mpi4py, built against the stage tree: some two thousand tests of nearly all of MPI.
+//! The test suite of mpi4py, built against the stage tree: some two thousand tests of nearly all of
+//! MPI.
 //!
-//! Sources come from the Python package index and stay in `target/mpi4py`, as does what is built of them; they are built
-//! anew when `mpi.h` changes.
+//! Sources come from the Python package index and stay in `target/mpi4py`, as does what is built of
+//! them; they are built anew when `mpi.h` changes.
 #![forbid(unsafe_code)]
 
 use std::fs;

@@ -1,4 +1,5 @@
-//! MPL: every call from C, most from Fortran, through the real launcher and alone, also over pipes that only carry bytes.
+//! MPL: every call from C, most from Fortran, through the real launcher and alone, also over pipes
+//! that only carry bytes.
 #![forbid(unsafe_code)]
 
 use std::io::{Read, Write};

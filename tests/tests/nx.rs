@@ -1,4 +1,5 @@
-//! NX: every call from C, most from Fortran, through the real launcher and alone, also over pipes that only carry bytes.
+//! NX: every call from C, most from Fortran, through the real launcher and alone, also over pipes
+//! that only carry bytes.
 #![forbid(unsafe_code)]
 
 use margay_tests::voices::{Voice, mpiexec, said};

@@ -150,7 +150,8 @@ const BLOCKING_IN_CPP: [&str; 5] = [
     "sleep_for",
 ];
 
-/// Runs each of the blocking programs with these numbers of members, on the processors of this list.
+/// Runs each of the blocking programs with these numbers of members, on the processors of this
+/// list.
 fn blocking_programs_end(members: &[u32], processors: &str) {
     let folder = scratch();
     let (in_c, in_cpp) = compile_blocking(folder.path());
@@ -311,7 +312,8 @@ fn programs_that_cannot_be_helped_are_told() {
 /// What debuggers read.
 const DESCRIPTION: &str = "margay_threads_description";
 
-/// What a library exports: name and version, and whether it is the one that programs linked now get.
+/// What a library exports: name and version, and whether it is the one that programs linked now
+/// get.
 fn exported(library: &Path) -> BTreeSet<(String, String, bool)> {
     let table = succeed(
         command("readelf", 60)
@@ -376,7 +378,8 @@ fn the_list_is_that_of_the_installed_compiler() {
     let theirs = exported(Path::new(found.trim()));
     let ours = exported(&library());
     let missing: Vec<_> = theirs.difference(&ours).collect();
-    // A newer compiler than that of the list has names that are not there yet; an older one has fewer.
+    // A newer compiler than that of the list has names that are not there yet; an older one has
+    // fewer.
     if version.trim() == "12" {
         assert!(missing.is_empty(), "{missing:?}");
     } else {
@@ -488,8 +491,8 @@ fn a_main_thread_that_ends_first_leaves_no_threads_and_values_are_destroyed() {
     }
 }
 
-/// A folder as a wheel makes it: a module, and beside it a copy of the compiler's libgomp under another name, with which
-/// the module was linked.
+/// A folder as a wheel makes it: a module, and beside it a copy of the compiler's libgomp under
+/// another name, with which the module was linked.
 fn wheel(folder: &Path) -> (PathBuf, PathBuf, PathBuf) {
     let source = |name: &str| program("openmp/wheel").join(name);
     let theirs = succeed(command("gcc", 60).arg("-print-file-name=libgomp.so.1"));

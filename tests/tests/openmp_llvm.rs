@@ -137,8 +137,9 @@ fn exported(library: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Names of LLVM's library that are not there: what only it calls itself or shows to debuggers, its own functions for
-/// a tool that is not there and for its devices (`ompt_`), numbers of 80 bits, and loops that no compiler leaves to it yet.
+/// Names of LLVM's library that are not there: what only it calls itself or shows to debuggers, its
+/// own functions for a tool that is not there and for its devices (`ompt_`), numbers of 80 bits,
+/// and loops that no compiler leaves to it yet.
 fn is_left_out(name: &str) -> bool {
     let others = [
         "__kmpc_calc_original_ivs_rectang",

@@ -1,4 +1,5 @@
-//! OpenMP seen from outside: gdb with the script that the library brings, on running processes and core files, and `margay threads`.
+//! OpenMP seen from outside: gdb with the script that the library brings, on running processes and
+//! core files, and `margay threads`.
 #![forbid(unsafe_code)]
 
 use std::io::{BufRead, BufReader};
@@ -37,7 +38,8 @@ impl Seen {
             // Core files hold all stacks.
             .env("OMP_STACKSIZE", "256K")
             .stdout(Stdio::piped());
-        // Members in a futex would be taken for such ones elsewhere; two threads, however many cores there are.
+        // Members in a futex would be taken for such ones elsewhere; two threads, however many
+        // cores there are.
         margay_sys_os::signal::take_defaults_in(&mut command);
         let mut seen = Seen(command.spawn().expect("the program starts"));
         let mut line = String::new();

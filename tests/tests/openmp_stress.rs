@@ -42,7 +42,8 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// Runs programs from `seed` on for `seconds`, none of which may differ, hang or use another library.
+/// Runs programs from `seed` on for `seconds`, none of which may differ, hang or use another
+/// library.
 fn agree(mut command: Command, seed: u32, seconds: u32, variables: &[(&str, &str)]) {
     command.args([
         "-w",

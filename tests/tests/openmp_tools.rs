@@ -1,4 +1,5 @@
-//! OpenMP's tools interface (OMPT): a tool that checks what is reported to it, over programs of gcc and of clang.
+//! OpenMP's tools interface (OMPT): a tool that checks what is reported to it, over programs of gcc
+//! and of clang.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -73,7 +74,8 @@ fn count(told: &str, callback: u32) -> u32 {
     told.lines().find_map(of_it).unwrap_or(0)
 }
 
-/// Callbacks of what both compilers call the library for, and of what only clang does: masked, control, flush, reduction.
+/// Callbacks of what both compilers call the library for, and of what only clang does: masked,
+/// control, flush, reduction.
 const OF_BOTH: [u32; 19] = [
     1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 23, 24, 25, 26, 27, 28, 32,
 ];

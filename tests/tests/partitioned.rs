@@ -1,4 +1,5 @@
-//! Partitioned communication, with and without threads, also where messages can only travel as bytes.
+//! Partitioned communication, with and without threads, also where messages can only travel as
+//! bytes.
 #![forbid(unsafe_code)]
 
 use margay_tests::jobs::{Built, Words};

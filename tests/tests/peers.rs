@@ -1,6 +1,6 @@
-//! Ranks that know each other through a registry which is not the segment's: simulated hosts, deaths and
-//! clocks over the seeded transport, no memory of theirs shared by processes. What works here, in engine, MPI, NX
-//! and the launcher's reports, does not reach round the registry.
+//! Ranks that know each other through a registry which is not the segment's: simulated hosts,
+//! deaths and clocks over the seeded transport, no memory of theirs shared by processes. What works
+//! here, in engine, MPI, NX and the launcher's reports, does not reach round the registry.
 
 use std::sync::Arc;
 

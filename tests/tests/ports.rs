@@ -41,7 +41,8 @@ impl Talker {
     }
 }
 
-/// Attackers of the ports of a process, of the same user and, where tests run as root, of another one.
+/// Attackers of the ports of a process, of the same user and, where tests run as root, of another
+/// one.
 fn attackers(callers: &Built, pid: &str) -> [Talker; 2] {
     let prefix = format!("margay-port-{pid}-");
     [command("env", 100), unprivileged(100)]

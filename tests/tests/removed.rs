@@ -1,5 +1,5 @@
-//! What MPI-3 removed, for programs of the 1990s: in C and Fortran, declared on request, refused with a hint otherwise; and
-//! the header of extensions by Open MPI's name.
+//! What MPI-3 removed, for programs of the 1990s: in C and Fortran, declared on request, refused
+//! with a hint otherwise; and the header of extensions by Open MPI's name.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -109,7 +109,8 @@ fn without_the_option_the_compiler_names_it() {
     }
 }
 
-/// Programs that were mended in that way long ago: by the command line or before the header is included.
+/// Programs that were mended in that way long ago: by the command line or before the header is
+/// included.
 #[test]
 fn names_that_are_macros_of_the_program_stay_so() {
     let text = "#define MPI_Address MPI_Get_address\n#define MPI_UB MPI_DATATYPE_NULL\n#include <mpi.h>\n\

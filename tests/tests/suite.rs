@@ -1,5 +1,5 @@
-//! The performance suite: its programs verify themselves on small sizes, through the real launcher, and `margay bench` runs
-//! them from the installed tree.
+//! The performance suite: its programs verify themselves on small sizes, through the real launcher,
+//! and `margay bench` runs them from the installed tree.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -135,8 +135,8 @@ fn matrices_are_multiplied_exactly_on_grids_of_any_size() {
     }
 }
 
-/// Residuals, and the generator against its stream, on grids of every kind: one, prime, wide, tall; with more processes than
-/// blocks, blocks of one element and one block for all.
+/// Residuals, and the generator against its stream, on grids of every kind: one, prime, wide, tall;
+/// with more processes than blocks, blocks of one element and one block for all.
 #[test]
 fn linpack_solves_every_shape() {
     for (rows, columns) in [
@@ -368,7 +368,8 @@ fn thread_programs(folder: &Path, compiler: &str, interface: &str, names: &[&str
     }
 }
 
-/// Runs each of them with teams of some sizes: all rounds are right, and no median is longer than the longest round.
+/// Runs each of them with teams of some sizes: all rounds are right, and no median is longer than
+/// the longest round.
 fn thread_programs_are_right(folder: &Path, names: &[&str]) {
     for name in names {
         for threads in ["1", "2", "5"] {
@@ -376,7 +377,8 @@ fn thread_programs_are_right(folder: &Path, names: &[&str]) {
             program
                 .args(["-threads", threads, "-ms", "1"])
                 .env("OMP_MAX_ACTIVE_LEVELS", "2")
-                // On a busy machine members of gcc's library would spin for time slices in each barrier.
+                // On a busy machine members of gcc's library would spin for time slices in each
+                // barrier.
                 .env("OMP_WAIT_POLICY", "passive");
             let output = run(&mut program);
             let told = text(&output.stdout);

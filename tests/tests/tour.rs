@@ -1,5 +1,5 @@
-//! README's commands run as they stand there: every block that compiles or runs a program of `examples/`. So do the tutorial's
-//! programs and sessions, and print what it says.
+//! README's commands run as they stand there: every block that compiles or runs a program of
+//! `examples/`. So do the tutorial's programs and sessions, and print what it says.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;

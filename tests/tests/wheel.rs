@@ -1,5 +1,5 @@
-//! The Python wheel in a fresh environment: its commands, a program in each language, mpi4py built against it, and
-//! nothing left when it is gone.
+//! The Python wheel in a fresh environment: its commands, a program in each language, mpi4py built
+//! against it, and nothing left when it is gone.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -98,8 +98,8 @@ fn the_wheel_installs_works_and_goes() {
         assert_eq!(printed, expected);
     }
 
-    // mpi4py from its sources; not optimized, which takes a third of the time, and not what pip keeps of an earlier
-    // environment.
+    // mpi4py from its sources; not optimized, which takes a third of the time, and not what pip
+    // keeps of an earlier environment.
     succeed(
         inside(&environment, "pip", 560)
             .args([

@@ -1,5 +1,6 @@
-//! One-sided communication, three times: where ranks share memory and attach to each other, where the kernel refuses
-//! attaching, and over pipes that only carry bytes. Fewer ranks than cores, and more.
+//! One-sided communication, three times: where ranks share memory and attach to each other, where
+//! the kernel refuses attaching, and over pipes that only carry bytes. Fewer ranks than cores, and
+//! more.
 #![forbid(unsafe_code)]
 
 use std::path::Path;

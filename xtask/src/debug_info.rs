@@ -1,6 +1,8 @@
-//! Debug information apart: what debuggers read goes to a file of its own, and the program keeps that file's name.
+//! Debug information apart: what debuggers read goes to a file of its own, and the program keeps
+//! that file's name.
 //!
-//! The files stand in a tree like the stage tree, in folders `.debug`, where debuggers look for them when they are copied over it.
+//! The files stand in a tree like the stage tree, in folders `.debug`, where debuggers look for
+//! them when they are copied over it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

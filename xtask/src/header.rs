@@ -1,5 +1,5 @@
-//! Prints `mpi.h`, the headers of the libraries beside MPI and the list of symbols from the one definition of each function (`abi/mpi/src`) and of each constant
-//! (`run/mpi/src/constants.rs`).
+//! Prints `mpi.h`, the headers of the libraries beside MPI and the list of symbols from the one
+//! definition of each function (`abi/mpi/src`) and of each constant (`run/mpi/src/constants.rs`).
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -29,7 +29,8 @@ const SYMBOLS: &str = "abi/mpi/symbols.txt";
 /// Writes all files; with `check` only compares them.
 ///
 /// # Errors
-/// When a source cannot be read or understood, and, with `check`, when a file is not what would be printed.
+/// When a source cannot be read or understood, and, with `check`, when a file is not what would be
+/// printed.
 pub fn run(root: &Path, check: bool) -> Result<(), String> {
     let outputs = print(root)?;
     let mut files = vec![
@@ -171,7 +172,8 @@ pub(crate) fn functions(folder: &Path) -> Result<Vec<Function>, String> {
     Ok(all)
 }
 
-/// Reads the definitions of one macro call: `fn`, `count fn` or `always fn`, names, parameters, an optional result, a body.
+/// Reads the definitions of one macro call: `fn`, `count fn` or `always fn`, names, parameters, an
+/// optional result, a body.
 fn definitions(tokens: TokenStream, all: &mut Vec<Function>) -> Result<(), String> {
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -239,8 +241,8 @@ fn definitions(tokens: TokenStream, all: &mut Vec<Function>) -> Result<(), Strin
     Ok(())
 }
 
-/// `form`: 0 blocking (or the only one), 1 nonblocking, 2 persistent; the latter two of `collective!` take more
-/// parameters. `c`: the large-count variant.
+/// `form`: 0 blocking (or the only one), 1 nonblocking, 2 persistent; the latter two of
+/// `collective!` take more parameters. `c`: the large-count variant.
 fn function(
     name: &str,
     form: usize,

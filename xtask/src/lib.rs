@@ -1,7 +1,8 @@
-//! The project's own commands: the stage tree, the header from its definitions, and the rules that a program can check.
+//! The project's own commands: the stage tree, the header from its definitions, and the rules that
+//! a program can check.
 //!
-//! Nothing here links the product, so that the rules are checked also while it does not compile. What has to, stands in a crate
-//! of its own that a command runs (`xtask/docs`).
+//! Nothing here links the product, so that the rules are checked also while it does not compile.
+//! What has to, stands in a crate of its own that a command runs (`xtask/docs`).
 #![forbid(unsafe_code)]
 
 use std::path::Path;

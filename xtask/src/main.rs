@@ -34,7 +34,8 @@ enum Command {
         /// Where to [default: dist/ in the workspace]
         folder: Option<PathBuf>,
     },
-    /// Build a clone of the last commit in another folder and compare stage tree, debug information and wheel byte by byte.
+    /// Build a clone of the last commit in another folder and compare stage tree, debug information
+    /// and wheel byte by byte.
     Reproduce,
     /// Print mpi.h and the list of symbols from the definitions of the functions.
     Header {

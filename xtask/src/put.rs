@@ -1,4 +1,5 @@
-//! Files and links as they are put in their places: by a rename, so that who uses the old one keeps it.
+//! Files and links as they are put in their places: by a rename, so that who uses the old one keeps
+//! it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -45,7 +46,8 @@ pub(crate) fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
     put(&bytes, to, mode)
 }
 
-/// Writes a file beside its place and renames it; leaves a file with the same bytes and mode as it is.
+/// Writes a file beside its place and renames it; leaves a file with the same bytes and mode as it
+/// is.
 ///
 /// # Errors
 /// When it cannot be written.

@@ -1,4 +1,5 @@
-//! Whether the build can be reproduced: the same commit, built in another folder, makes the same bytes.
+//! Whether the build can be reproduced: the same commit, built in another folder, makes the same
+//! bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +12,8 @@ use crate::command::output;
 use crate::stage;
 use crate::{debug_info, wheel, workspace};
 
-/// Builds stage tree and wheel here and of a clone of the last commit in another folder, and compares them byte by byte.
+/// Builds stage tree and wheel here and of a clone of the last commit in another folder, and
+/// compares them byte by byte.
 ///
 /// # Errors
 /// When there is something that is not committed, a build fails, or the two differ.

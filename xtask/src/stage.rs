@@ -1,6 +1,7 @@
 //! The stage tree: what is built, put together as it is installed, and usable where it stands.
 //!
-//! Every file is replaced by a rename, so a job that runs from the tree keeps the library that it started with.
+//! Every file is replaced by a rename, so a job that runs from the tree keeps the library that it
+//! started with.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,17 +43,20 @@ const PROGRAMS: [&str; 2] = ["margay", "margay-bench"];
 /// The launcher's other names.
 const NAMES: [&str; 5] = ["mpiexec", "mpirun", "yod", "poe", "showmesh"];
 
-/// Shells with completions: the name that `margay completions` knows, and where a command's file goes.
+/// Shells with completions: the name that `margay completions` knows, and where a command's file
+/// goes.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/@"),
     ("zsh", "share/zsh/site-functions/_@"),
     ("fish", "share/fish/vendor_completions.d/@.fish"),
 ];
 
-/// Builds the crates optimized and assembles the tree in `to`. Debug information goes to a tree of its own beside it.
+/// Builds the crates optimized and assembles the tree in `to`. Debug information goes to a tree of
+/// its own beside it.
 ///
 /// # Errors
-/// When the build fails, a file cannot be written, or the tree is not fit to be handed on ([`verify`]).
+/// When the build fails, a file cannot be written, or the tree is not fit to be handed on
+/// ([`verify`]).
 pub fn build(to: &Path) -> Result<()> {
     header::run(workspace(), false).map_err(|error| anyhow::anyhow!(error))?;
     let metadata = MetadataCommand::new()
@@ -145,7 +149,8 @@ pub fn build(to: &Path) -> Result<()> {
     verify::tree(to, &Machine::of_this_build(&[target, to])?)
 }
 
-/// Compiles the small libraries that give functions the names of other libraries, from printed sources.
+/// Compiles the small libraries that give functions the names of other libraries, from printed
+/// sources.
 fn libraries(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
     let printed = library::sources(workspace()).map_err(|error| anyhow::anyhow!(error))?;
     for library::Source { name, code, inner } in printed {
@@ -201,8 +206,8 @@ fn libraries(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the library of another MPI implementation's ABI, in a folder of its own, so that only programs that were linked with
-/// that implementation find it.
+/// Compiles the library of another MPI implementation's ABI, in a folder of its own, so that only
+/// programs that were linked with that implementation find it.
 fn other_abi(tools: &Tools, face: &faces::Face, folder: &Path, to: &Path) -> Result<()> {
     let by_hand = workspace().join("abi/faces");
     for (name, text) in faces::print(workspace(), face).map_err(|error| anyhow::anyhow!(error))? {
@@ -222,7 +227,8 @@ fn other_abi(tools: &Tools, face: &faces::Face, folder: &Path, to: &Path) -> Res
         "-Wextra",
         "-Werror",
     ])
-    // Most functions have counterparts with other types of the same size; C's own functions are not affected.
+    // Most functions have counterparts with other types of the same size; C's own functions are not
+    // affected.
     .args(["-fno-strict-aliasing", "-Wno-cast-function-type"])
     .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,--enable-new-dtags"])
     .args(["-Wl,-rpath,$ORIGIN/..", "-Wl,--gc-sections"])
@@ -250,8 +256,8 @@ fn other_abi(tools: &Tools, face: &faces::Face, folder: &Path, to: &Path) -> Res
     faces::build::fortran(tools, face, folder, to)
 }
 
-/// The library's other names: as LLVM's is called by Debian and by LLVM, and Intel's. The loader takes files that are the same
-/// one for one library, under all their names.
+/// The library's other names: as LLVM's is called by Debian and by LLVM, and Intel's. The loader
+/// takes files that are the same one for one library, under all their names.
 const LLVM_NAMES: [&str; 3] = ["libomp.so.5", "libomp.so", "libiomp5.so"];
 
 /// Links `libgomp.so.1` with the names and versions of its list. In a folder of its own, so that
@@ -306,7 +312,8 @@ fn openmp(tools: &Tools, built: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the modules and the library with the Fortran compiler of the system, unless they are newer than their sources.
+/// Builds the modules and the library with the Fortran compiler of the system, unless they are
+/// newer than their sources.
 fn fortran_library(tools: &Tools, to: &Path) -> Result<()> {
     let compiler = std::env::var("MPIFORT_FC").unwrap_or_else(|_| "gfortran".into());
     let name = compiler.split_whitespace().next().unwrap_or_default();
@@ -339,7 +346,8 @@ fn fortran_library(tools: &Tools, to: &Path) -> Result<()> {
         .map(drop)
 }
 
-/// Writes all sources of the Fortran bindings: those of `abi/fortran` and those that are printed from the definitions.
+/// Writes all sources of the Fortran bindings: those of `abi/fortran` and those that are printed
+/// from the definitions.
 ///
 /// # Errors
 /// When a definition is not understood or a file cannot be written.

@@ -60,8 +60,8 @@ pub(crate) fn defined<'a>(elf: &Elf<'a>) -> Vec<Symbol<'a>> {
         .collect()
 }
 
-/// Links a library with these symbols as `folder/file`, from sources beside it. `name` is what programs record that are linked
-/// with it.
+/// Links a library with these symbols as `folder/file`, from sources beside it. `name` is what
+/// programs record that are linked with it.
 ///
 /// # Errors
 /// When the compiler does not accept what is printed here.
@@ -87,11 +87,13 @@ pub(crate) fn link(
     .map(drop)
 }
 
-/// Links `folder/file` as a stand-in for a library that is installed beside it, where symbolic links cannot be had: programs that are
-/// linked with it record the library, and to load it is to load the library.
+/// Links `folder/file` as a stand-in for a library that is installed beside it, where symbolic
+/// links cannot be had: programs that are linked with it record the library, and to load it is to
+/// load the library.
 ///
-/// Linkers go by sections, loaders by segments and the hash table (`hide`). None of the usual ways can both be linked and loaded: a
-/// linker's script is no library, and a library with `DT_FILTER` makes glibc before 2.33 stop at an assertion when it is opened.
+/// Linkers go by sections, loaders by segments and the hash table (`hide`). None of the usual ways
+/// can both be linked and loaded: a linker's script is no library, and a library with `DT_FILTER`
+/// makes glibc before 2.33 stop at an assertion when it is opened.
 ///
 /// # Errors
 /// When the library has no name or the compiler does not accept what is printed here.
@@ -124,9 +126,10 @@ pub fn stand_in(compiler: &Path, library: &[u8], folder: &Path, file: &str) -> R
     Ok(bytes)
 }
 
-/// Hides the symbols from loaders, which go on to the library that is needed, and that need from linkers, which would look for
-/// the library. A loader asks the filter of the hash table first: nothing is in it any more. The need becomes the last entry of the
-/// dynamic segment, and the section, which begins where the segment does, ends before it.
+/// Hides the symbols from loaders, which go on to the library that is needed, and that need from
+/// linkers, which would look for the library. A loader asks the filter of the hash table first:
+/// nothing is in it any more. The need becomes the last entry of the dynamic segment, and the
+/// section, which begins where the segment does, ends before it.
 fn hide(library: &mut [u8]) -> Result<()> {
     let elf = Elf::parse(library)?;
     let section = |kind: u32| {
@@ -147,7 +150,8 @@ fn hide(library: &mut [u8]) -> Result<()> {
     let size_at =
         elf.header.e_shoff as usize + index * usize::from(elf.header.e_shentsize) + SECTION_SIZE_AT;
 
-    // Numbers of buckets, of symbols without a hash, of words of the filter, of a shift; the filter; buckets and chains.
+    // Numbers of buckets, of symbols without a hash, of words of the filter, of a shift; the
+    // filter; buckets and chains.
     let table = library.get_mut(hash).context("no hash table")?;
     let (head, rest) = table.split_at_mut_checked(16).context("no hash table")?;
     let words = u32::from_ne_bytes([head[8], head[9], head[10], head[11]]) as usize;

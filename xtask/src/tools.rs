@@ -1,7 +1,9 @@
-//! The compilers as the stage tree is built with them: they link with an old glibc and record no path of the build machine.
+//! The compilers as the stage tree is built with them: they link with an old glibc and record no
+//! path of the build machine.
 //!
-//! Both are scripts in the build folder that call the real compilers with more options. As options of cargo (`RUSTFLAGS`) they would
-//! become part of the names of intermediate files, and these, of the bytes that come out, which would then differ from folder to folder.
+//! Both are scripts in the build folder that call the real compilers with more options. As options
+//! of cargo (`RUSTFLAGS`) they would become part of the names of intermediate files, and these, of
+//! the bytes that come out, which would then differ from folder to folder.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
 //! The Python wheel: the stage tree in the form that `pip` installs into an environment.
 //!
-//! Its `data` scheme is the environment's prefix, so the tree's bin, lib, include and share become those of the environment,
-//! where loaders of MPI look for a library. A wheel has no symbolic links: links to programs become small programs that
-//! start them, links to libraries become stand-ins that need them, and other links become copies.
+//! Its `data` scheme is the environment's prefix, so the tree's bin, lib, include and share become
+//! those of the environment, where loaders of MPI look for a library. A wheel has no symbolic
+//! links: links to programs become small programs that start them, links to libraries become
+//! stand-ins that need them, and other links become copies.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -32,11 +33,12 @@ struct Member {
     mode: u32,
 }
 
-/// Packs the stage tree; returns the wheel's path. Wheels of other versions in `folder` stay. The debug information becomes an
-/// archive beside the wheel.
+/// Packs the stage tree; returns the wheel's path. Wheels of other versions in `folder` stay. The
+/// debug information becomes an archive beside the wheel.
 ///
 /// # Errors
-/// When there is no stage tree, a file cannot be read or written, or the wheel is not fit to be handed on ([`verify`]).
+/// When there is no stage tree, a file cannot be read or written, or the wheel is not fit to be
+/// handed on ([`verify`]).
 pub fn build(stage: &Path, folder: &Path) -> Result<PathBuf> {
     if !stage.join("bin/margay").exists() {
         bail!(
@@ -197,8 +199,9 @@ fn tree(stage: &Path, version: &str, tools: &Tools) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// Whether this is a module that `mpi.mod` and `mpi_f08.mod` hold a copy of, as gfortran writes modules (packed by gzip):
-/// it reads those two alone, and the four here would be 240 KB of the wheel.
+/// Whether this is a module that `mpi.mod` and `mpi_f08.mod` hold a copy of, as gfortran writes
+/// modules (packed by gzip): it reads those two alone, and the four here would be 240 KB of the
+/// wheel.
 fn is_held_by_others(inside: &str, bytes: &[u8]) -> bool {
     const PACKED: &[u8] = b"\x1f\x8b";
     let name = inside.strip_prefix("include/");

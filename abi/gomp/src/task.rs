@@ -40,7 +40,8 @@ const DEPEND_IN: usize = 1;
 pub(crate) unsafe fn accesses(table: *const usize) -> impl Iterator<Item = (usize, Access)> {
     // SAFETY: by the caller's promise, as all reads here.
     let word = move |at: usize| unsafe { table.add(at).read() };
-    // Where the addresses begin, how many there are, of those that write, and of those that are no objects.
+    // Where the addresses begin, how many there are, of those that write, and of those that are no
+    // objects.
     let (from, count, writes, plain) = match word(0) {
         0 => {
             let writes = word(2) + word(3);
@@ -127,7 +128,8 @@ pub unsafe extern "C-unwind" fn GOMP_task(
     };
     // SAFETY: by the caller's promise.
     let mut call = unsafe { TaskCall::new(body, data, copy, size as usize, align as usize) };
-    // By reference: what has just been written by words is read by larger ones when it is moved, which waits for the writes.
+    // By reference: what has just been written by words is read by larger ones when it is moved,
+    // which waits for the writes.
     let call = &mut call;
     with(|context| {
         if flags & (DEPEND | DETACH) == 0 {

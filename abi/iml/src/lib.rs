@@ -62,7 +62,8 @@ unsafe impl<T> Sync for Vouched<T> {}
 
 impl<T: Copy> Vouched<T> {
     /// # Safety
-    /// What the value points to may be used by any thread as long as that thread may have the value.
+    /// What the value points to may be used by any thread as long as that thread may have the
+    /// value.
     unsafe fn new(value: T) -> Self {
         Vouched(value)
     }
@@ -125,7 +126,8 @@ unsafe fn begun<'a>(group: *const Group) -> Option<&'a Group> {
 type Chunk = extern "C" fn(*const c_void, i64, i64);
 
 /// # Safety
-/// `chunk` may be called with `data` by any thread until this returns; `group` is the address of an `iml_group_t`, or null.
+/// `chunk` may be called with `data` by any thread until this returns; `group` is the address of an
+/// `iml_group_t`, or null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn margay_iml_loop(
     count: i64,
@@ -214,7 +216,8 @@ type Map = extern "C" fn(i64, i64, *mut c_void, *mut c_void);
 type Combine = extern "C" fn(*mut c_void, *const c_void, *mut c_void);
 
 /// # Safety
-/// `result` is the address of `size` bytes. Any thread may call `map` and `combine` with `data` until this returns.
+/// `result` is the address of `size` bytes. Any thread may call `map` and `combine` with `data`
+/// until this returns.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn margay_iml_reduce(
     begin: i64,
@@ -302,8 +305,8 @@ unsafe extern "C" fn margay_iml_both(
 /// Returns 0 when the group has not been begun.
 ///
 /// # Safety
-/// `group` is the address of an `iml_group_t` that lives until it has been waited for. Until then any thread may call the
-/// task with `argument`, and write what it returns to `result`.
+/// `group` is the address of an `iml_group_t` that lives until it has been waited for. Until then
+/// any thread may call the task with `argument`, and write what it returns to `result`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn margay_iml_spawn(
     group: *const Group,

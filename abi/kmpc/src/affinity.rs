@@ -42,8 +42,8 @@ pub unsafe extern "C-unwind" fn kmp_destroy_affinity_mask(mask: *mut *mut c_void
     });
 }
 
-/// The calling thread may use these processors from now on. In a region that is the thread which runs
-/// the member now, until a member with a place runs there.
+/// The calling thread may use these processors from now on. In a region that is the thread which
+/// runs the member now, until a member with a place runs there.
 ///
 /// # Safety
 /// As of `mask_of`.

@@ -368,8 +368,8 @@ moves! {
     Complex<f64>: __kmpc_atomic_cmplx8_rd __kmpc_atomic_cmplx8_wr __kmpc_atomic_cmplx8_swp;
 }
 
-/// Comparing, and writing where the value is the expected one: returning whether it was, or the value
-/// before; and with a place that gets a value, too.
+/// Comparing, and writing where the value is the expected one: returning whether it was, or the
+/// value before; and with a place that gets a value, too.
 macro_rules! compare {
     ($($of:ty: $bool:ident $bool_capture:ident $value:ident $value_capture:ident;)*) => {$(
         /// # Safety

@@ -1,8 +1,8 @@
 //! Critical constructs, and reductions of regions and loops.
 //!
-//! A member combines its values with the shared ones itself, by atomic operations where the compiler
-//! has some for all of them, and under the reduction's lock otherwise. Combining by a tree would save
-//! the others' waiting where each has a core of its own, but members share cores.
+//! A member combines its values with the shared ones itself, by atomic operations where the
+//! compiler has some for all of them, and under the reduction's lock otherwise. Combining by a tree
+//! would save the others' waiting where each has a core of its own, but members share cores.
 
 use std::ffi::{c_int, c_void};
 

@@ -5,8 +5,8 @@
 //! version that these programs ask for they are the same functions, but for nested locks.
 //!
 //! Calls pass the number of the calling thread (`gtid`). It is that of the member's implicit task,
-//! so that it is the member's own as long as the region lasts, on whichever thread it runs. What the
-//! caller passes is not used: the runtime knows on whose behalf it is called.
+//! so that it is the member's own as long as the region lasts, on whichever thread it runs. What
+//! the caller passes is not used: the runtime knows on whose behalf it is called.
 #![allow(non_snake_case, non_upper_case_globals)]
 
 mod affinity;

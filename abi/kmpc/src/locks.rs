@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicU32;
 
 use crate::Ident;
 
-/// Each function as the compilers call it, and under the name of its routine; with an underscore for
-/// Fortran. The linker gives the routines the version that LLVM's programs ask for.
+/// Each function as the compilers call it, and under the name of its routine; with an underscore
+/// for Fortran. The linker gives the routines the version that LLVM's programs ask for.
 macro_rules! nested {
     ($($call:ident $routine:ident $fortran:ident ($lock:ident, $context:ident) -> $result:ty $body:block)*) => {$(
         /// # Safety

@@ -1,5 +1,6 @@
 //! Microtasks: functions into which LLVM's compilers outline regions. They get the addresses of the
-//! thread's two numbers and, as arguments of their own, the addresses of the variables that they use.
+//! thread's two numbers and, as arguments of their own, the addresses of the variables that they
+//! use.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -150,7 +151,8 @@ unsafe fn invoke_framed(
     }
 }
 
-/// The same for any number of arguments above 6; `frame` gets its frame pointer. Those that do not fit in registers are copied to the stack.
+/// The same for any number of arguments above 6; `frame` gets its frame pointer. Those that do not
+/// fit in registers are copied to the stack.
 ///
 /// # Safety
 /// As of `invoke`; `arguments` has `count` elements.
@@ -311,7 +313,8 @@ macro_rules! variadic {
     };
 }
 
-/// How many of a variadic function's arguments, behind the three that it always has, are in registers.
+/// How many of a variadic function's arguments, behind the three that it always has, are in
+/// registers.
 #[cfg(target_arch = "x86_64")]
 const IN_REGISTERS: usize = 3;
 #[cfg(target_arch = "aarch64")]

@@ -82,12 +82,14 @@ fn one_member() -> Request {
 /// The caller runs the region itself.
 ///
 /// # Safety
-/// The compiler calls it where its interface has it: once for what it has begun, inside of that construct.
+/// The compiler calls it where its interface has it: once for what it has begun, inside of that
+/// construct.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __kmpc_serialized_parallel(_: *const Ident, _: c_int) {
     unsafe extern "C-unwind" fn nothing(_: *mut c_void) {}
     with(|context| context.calls.request.take());
-    // SAFETY: the region has one member, which the caller runs; and the compiler ends it by the next function.
+    // SAFETY: the region has one member, which the caller runs; and the compiler ends it by the
+    // next function.
     unsafe { region::begin(nothing, std::ptr::null_mut(), one_member(), None) };
 }
 

@@ -1,6 +1,6 @@
 //! Reductions of tasks. The runtime makes each member's copies of the variables, by a table like
-//! those of gcc's compilers; here their values are initialized at first use, and combined at the end
-//! of the group, by functions of the program.
+//! those of gcc's compilers; here their values are initialized at first use, and combined at the
+//! end of the group, by functions of the program.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -70,7 +70,8 @@ struct Reducing {
 
 struct Variable {
     input: Input,
-    /// Of the copy among the copies of a member; a word that is not 0 once it has a value follows it.
+    /// Of the copy among the copies of a member; a word that is not 0 once it has a value follows
+    /// it.
     offset: usize,
     flag: usize,
 }
@@ -115,15 +116,14 @@ impl Reducing {
         })
     }
 
-    /// Lets it live until `end_group`. Returns the runtime's table, and the address by which this is
-    /// found again: that of the table's words, behind which it is kept.
+    /// Lets it live until `end_group`. Returns the runtime's table, and the address by which this
+    /// is found again: that of the table's words, behind which it is kept.
     fn publish(self: Box<Self>) -> (ReductionTable<'static>, usize) {
         let raw = Box::into_raw(self);
         // SAFETY: just made; the words stay where they are.
         let words = unsafe { (*raw).words.as_mut_ptr() };
-        // A word of each variable is the runtime's, and the table has six before: one that nobody uses
-        // refers back here.
-        // SAFETY: the table has this word.
+        // A word of each variable is the runtime's, and the table has six before: one that nobody
+        // uses refers back here. SAFETY: the table has this word.
         unsafe { words.add(BACK).write(raw as usize) };
         // SAFETY: the table lives until the construct is over.
         (unsafe { ReductionTable::claim(words) }, raw as usize)
@@ -291,7 +291,8 @@ pub unsafe extern "C-unwind" fn __kmpc_taskred_modifier_init(
 /// reduces like those of the others.
 ///
 /// # Safety
-/// The compiler calls it where its interface has it: once for what it has begun, inside of that construct.
+/// The compiler calls it where its interface has it: once for what it has begun, inside of that
+/// construct.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __kmpc_task_reduction_modifier_fini(
     _: *const Ident,
@@ -334,7 +335,8 @@ pub(crate) unsafe fn end_group(context: &Context, address: usize) {
 /// The address of the calling member's copy of a variable.
 ///
 /// # Safety
-/// The compiler calls it where its interface has it: once for what it has begun, inside of that construct.
+/// The compiler calls it where its interface has it: once for what it has begun, inside of that
+/// construct.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __kmpc_task_reduction_get_th_data(
     _: c_int,
@@ -361,8 +363,8 @@ pub unsafe extern "C-unwind" fn __kmpc_task_reduction_get_th_data(
         }) = known
         {
             let has_value = (found.address - offset + flag) as *mut usize;
-            // SAFETY: the word is in this member's copies, which only it uses; the functions are what
-            // the compiler promises.
+            // SAFETY: the word is in this member's copies, which only it uses; the functions are
+            // what the compiler promises.
             unsafe {
                 if *has_value == 0 {
                     *has_value = 1;

@@ -144,8 +144,8 @@ pub unsafe extern "C-unwind" fn __kmpc_copyprivate(
     });
 }
 
-/// The same where the caller copies: returns the address of the data of the member that executed the
-/// `single`, which passes it, and the others null.
+/// The same where the caller copies: returns the address of the data of the member that executed
+/// the `single`, which passes it, and the others null.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_copyprivate_light(
     _: *const Ident,

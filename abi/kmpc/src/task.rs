@@ -260,14 +260,16 @@ pub extern "C-unwind" fn __kmpc_taskgroup(_: *const Ident, _: c_int) {
 }
 
 /// # Safety
-/// The compiler calls it where its interface has it: once for what it has begun, inside of that construct.
+/// The compiler calls it where its interface has it: once for what it has begun, inside of that
+/// construct.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __kmpc_end_taskgroup(_: *const Ident, _: c_int) {
     with(|context| {
         context.end_group();
         let table = context.calls.leave_group();
         if table != 0 {
-            // SAFETY: the address of the table with which the group was entered; its tasks are over.
+            // SAFETY: the address of the table with which the group was entered; its tasks are
+            // over.
             unsafe { reduction::end_group(context, table) };
         }
     });

@@ -1,6 +1,6 @@
-//! The memory of a task: what the runtime keeps about it, LLVM's `kmp_task_t` with the task's private
-//! variables, and the addresses of its shared ones. The compiler's code fills in the latter two
-//! between the call that allocates the task and the one that creates it.
+//! The memory of a task: what the runtime keeps about it, LLVM's `kmp_task_t` with the task's
+//! private variables, and the addresses of its shared ones. The compiler's code fills in the latter
+//! two between the call that allocates the task and the one that creates it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -51,7 +51,8 @@ union KmpCompilerData {
     routine: Option<Routine>,
 }
 
-/// What stands before the `kmp_task_t`; as long as the alignment of blocks, so that the task has it, too.
+/// What stands before the `kmp_task_t`; as long as the alignment of blocks, so that the task has
+/// it, too.
 #[repr(C, align(64))]
 pub(crate) struct TaskData {
     /// Bytes of the block.
@@ -60,7 +61,8 @@ pub(crate) struct TaskData {
     task_bytes: usize,
     pub(crate) all_bytes: usize,
     pub(crate) flags: c_int,
-    /// How many of the two that use a proxy task are ready with it: its body, and the caller that completes it.
+    /// How many of the two that use a proxy task are ready with it: its body, and the caller that
+    /// completes it.
     ready: AtomicU32,
     /// The number of its event; 0 without.
     event: usize,
@@ -68,8 +70,9 @@ pub(crate) struct TaskData {
     parts: Parts,
 }
 
-/// The compiler cuts an untied task into parts: its body returns after each and has created the task again before that, for the next
-/// one. Here the parts are run one after the other, as one task.
+/// The compiler cuts an untied task into parts: its body returns after each and has created the
+/// task again before that, for the next one. Here the parts are run one after the other, as one
+/// task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Parts {
     None,
@@ -83,8 +86,8 @@ const TASK_OFFSET: usize = size_of::<TaskData>();
 const _: () = assert!(TASK_OFFSET == ALIGN);
 
 impl TaskData {
-    /// A task, which nobody else knows yet. The compiler's part is not filled in, but for the body and
-    /// the place of the shared variables.
+    /// A task, which nobody else knows yet. The compiler's part is not filled in, but for the body
+    /// and the place of the shared variables.
     pub(crate) fn allocate(
         context: &Context,
         flags: c_int,
@@ -262,8 +265,8 @@ impl TaskData {
     /// The call that creates the task, whose address is at `place`.
     ///
     /// # Safety
-    /// What the compiler promises: the task is filled in, and may be run once, by any thread; nobody
-    /// else uses it. `place` can be read until the creating call returns.
+    /// What the compiler promises: the task is filled in, and may be run once, by any thread;
+    /// nobody else uses it. `place` can be read until the creating call returns.
     pub(crate) unsafe fn call<'c>(place: &'c mut *mut TaskData) -> TaskCall<'c> {
         let at = ptr::from_mut(place).cast();
         // SAFETY: by the caller's promise; `run` reads one address, of which there may be copies.
@@ -409,7 +412,8 @@ unsafe extern "C-unwind" fn run(place: *mut c_void) {
                         });
                     }
                     Some(frame) => {
-                        // A number of 32 bits is passed in the register of a word, and a result that is not read may be there.
+                        // A number of 32 bits is passed in the register of a word, and a result
+                        // that is not read may be there.
                         let routine = mem::transmute::<
                             Routine,
                             unsafe extern "C-unwind" fn(*mut c_void, *mut c_void),

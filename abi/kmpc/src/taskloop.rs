@@ -127,8 +127,8 @@ fn cut(schedule: c_int, number: u64, is_strict: bool) -> Cut {
 }
 
 /// # Safety
-/// `task` was allocated and filled in; `lower` and `upper` are in its private variables. `duplicate`
-/// makes private variables of a copy of it.
+/// `task` was allocated and filled in; `lower` and `upper` are in its private variables.
+/// `duplicate` makes private variables of a copy of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __kmpc_taskloop(
     loc: *const Ident,

@@ -105,8 +105,8 @@ impl Drop for Copies {
             let Some((bytes, functions)) = copy.block else {
                 continue;
             };
-            // SAFETY: the functions are what the compiler promises; the block is this thread's, which
-            // is ending.
+            // SAFETY: the functions are what the compiler promises; the block is this thread's,
+            // which is ending.
             unsafe {
                 if let Some(destroy) = functions.destroy {
                     outside(|| destroy(copy.at));

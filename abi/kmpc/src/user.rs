@@ -11,8 +11,8 @@ use margay_run_openmp::environment::Offload;
 use margay_run_openmp::icv::UNSET_SCHEDULE;
 use margay_run_openmp::team::Context;
 
-/// How long threads wait before they sleep, in milliseconds (negative until the program says it), and
-/// which library is used: what the program sets is only returned to it.
+/// How long threads wait before they sleep, in milliseconds (negative until the program says it),
+/// and which library is used: what the program sets is only returned to it.
 static BLOCKTIME: AtomicI32 = AtomicI32::new(-1);
 static LIBRARY: AtomicI32 = AtomicI32::new(THROUGHPUT);
 
@@ -137,8 +137,8 @@ pub unsafe extern "C-unwind" fn margay_kmp_get_schedule_(kind: *mut u32, chunk: 
     unsafe { margay_kmp_get_schedule(kind, chunk) };
 }
 
-/// The predefined allocators and memory spaces, for programs that do not have their numbers from the
-/// header.
+/// The predefined allocators and memory spaces, for programs that do not have their numbers from
+/// the header.
 macro_rules! constants {
     ($($name:ident $value:literal;)*) => {$(
         #[unsafe(no_mangle)]
@@ -217,8 +217,8 @@ pub extern "C-unwind" fn omp_get_num_interop_properties_(_object: *const c_void)
 /// What the program has set by [`kmp_set_defaults`]; -1 before.
 static OFFLOAD: AtomicI32 = AtomicI32::new(-1);
 
-/// `NAME=value`, as in the environment. Of what may be set here only `OMP_TARGET_OFFLOAD` is read after the
-/// library has begun; the rest is ignored.
+/// `NAME=value`, as in the environment. Of what may be set here only `OMP_TARGET_OFFLOAD` is read
+/// after the library has begun; the rest is ignored.
 ///
 /// # Safety
 /// A string.

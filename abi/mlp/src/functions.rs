@@ -9,7 +9,8 @@ use crate::call::{Address, exits, last, mlp};
 use crate::user::{IntPlace, Ints, Lock, Room, SizePlace, Text};
 
 mlp! {
-    /// Makes processes until there are numpro; process n gets n in nowpro and nthread[n - 1] threads.
+    /// Makes processes until there are numpro; process n gets n in nowpro and nthread[n - 1]
+    /// threads.
     fn forkit(nthread: Ints, numpro: c_int, nowpro: IntPlace) -> c_int |group| {
         nowpro.check("nowpro")?;
         // SAFETY: the prototype says that there is one for each process.
@@ -59,7 +60,8 @@ mlp! {
         Ok(0)
     }
 
-    /// Takes the lock, an integer in the arena that was 0 at first; MLP_OWNER_DIED if its holder died.
+    /// Takes the lock, an integer in the arena that was 0 at first; MLP_OWNER_DIED if its holder
+    /// died.
     fn mlp_lock(lock: Lock) -> c_int |group| {
         Ok(taken(group.lock(lock.address())?))
     }
@@ -151,7 +153,8 @@ mlp! {
         Ok(unsafe { text.put(size, &last()) } as c_long)
     }
 
-    /// MLP_LIVING, MLP_ENDED or MLP_DEAD; in status the exit code, minus the signal, or MLP_UNKNOWN.
+    /// MLP_LIVING, MLP_ENDED or MLP_DEAD; in status the exit code, minus the signal, or
+    /// MLP_UNKNOWN.
     fn mlp_state(process: c_int, status: IntPlace) -> c_int |group| {
         let (state, how) = group.state_of(process.into())?;
         status.put(how);

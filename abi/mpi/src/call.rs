@@ -10,15 +10,18 @@ use margay_run_mpi::constants::error_class::*;
 use margay_run_mpi::errhandler::Action;
 use margay_run_mpi::error::{Error, Result};
 
-/// Defines exported functions. Each definition yields `MPI_x` and `PMPI_x` (two symbols of equal standing, so that a
-/// tool's own `MPI_x` takes the place of ours and calls `PMPI_x`; the library itself calls neither), the prototypes in
-/// `mpi.h`, the name in displays and error messages, and the lines of `symbols.txt` (`cargo xtask header`).
+/// Defines exported functions. Each definition yields `MPI_x` and `PMPI_x` (two symbols of equal
+/// standing, so that a tool's own `MPI_x` takes the place of ours and calls `PMPI_x`; the library
+/// itself calls neither), the prototypes in `mpi.h`, the name in displays and error messages, and
+/// the lines of `symbols.txt` (`cargo xtask header`).
 ///
-/// `fn NAME(parameters) |mpi| on comm { body }`: the body sees the rank as `mpi`, gives a `Result<()>`, and its error
-/// goes to the error handler of `comm`. Without `|mpi|` the body is the whole function, and `-> T` may say what it
-/// returns. `always fn` may be called before initialization and after finalization too.
-/// `removed(NEW) fn` is one that MPI-3 removed in favour of `NEW`: the header declares it for programs of MPI-1. `count fn` makes a second function `NAME_c`, in which `Count` is `MPI_Count` instead of `int`, `Disp` (the
-/// displacements of collectives) `MPI_Aint` instead of `int`, `AintCount` `MPI_Count` instead of `MPI_Aint`.
+/// `fn NAME(parameters) |mpi| on comm { body }`: the body sees the rank as `mpi`, gives a
+/// `Result<()>`, and its error goes to the error handler of `comm`. Without `|mpi|` the body is the
+/// whole function, and `-> T` may say what it returns. `always fn` may be called before
+/// initialization and after finalization too. `removed(NEW) fn` is one that MPI-3 removed in favour
+/// of `NEW`: the header declares it for programs of MPI-1. `count fn` makes a second function
+/// `NAME_c`, in which `Count` is `MPI_Count` instead of `int`, `Disp` (the displacements of
+/// collectives) `MPI_Aint` instead of `int`, `AintCount` `MPI_Count` instead of `MPI_Aint`.
 macro_rules! mpi {
     () => {};
     ($(#[$doc:meta])* count fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident| $(on $on:ident)? $body:block $($rest:tt)*) => {
@@ -51,10 +54,11 @@ macro_rules! mpi {
     };
 }
 
-/// Defines the three forms of a collective operation: blocking, nonblocking (with a request) and persistent (with an
-/// info and a request). `fn A, B, C(parameters) |mpi, group| on comm { body }`: the body gives the operation, a
-/// `Result<Operation>`, and sees the communicator of the parameter `comm` as `group`. `at once { .. }` before the body is
-/// tried first by the blocking form: it gives the call's result, or `None` when the operation has to be made.
+/// Defines the three forms of a collective operation: blocking, nonblocking (with a request) and
+/// persistent (with an info and a request). `fn A, B, C(parameters) |mpi, group| on comm { body }`:
+/// the body gives the operation, a `Result<Operation>`, and sees the communicator of the parameter
+/// `comm` as `group`. `at once { .. }` before the body is tried first by the blocking form: it
+/// gives the call's result, or `None` when the operation has to be made.
 macro_rules! collective {
     () => {};
     ($(#[$doc:meta])* count fn $blocking:ident, $nonblocking:ident, $persistent:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident, $group:ident| on $on:ident $(at once $once:block)? $body:block $($rest:tt)*) => {
@@ -144,16 +148,17 @@ macro_rules! handle_of {
     };
 }
 
-/// The symbols of one function: `margay_MPI_x` is the function itself, for the libraries of other ABIs (`abi/faces`), in which
-/// `MPI_x` and `PMPI_x` are functions of that ABI.
+/// The symbols of one function: `margay_MPI_x` is the function itself, for the libraries of other
+/// ABIs (`abi/faces`), in which `MPI_x` and `PMPI_x` are functions of that ABI.
 macro_rules! export {
     ($(#[$doc:meta])* $name:ident, $suffix:literal, ($($arg:ident : $ty:ty),*), $result:ty, $body:block) => {
         #[inline(never)]
         #[unsafe(export_name = concat!("margay_", stringify!($name), $suffix))]
         #[allow(clippy::too_many_arguments, unused_unsafe)]
         unsafe extern "C" fn body($($arg: $ty),*) -> $result {
-            // SAFETY: a C program calls, which by the standard vouches for what its arguments describe: arrays and buffers
-            // as long as the prototype says, of which the body touches no more (`user`).
+            // SAFETY: a C program calls, which by the standard vouches for what its arguments
+            // describe: arrays and buffers as long as the prototype says, of which the body touches
+            // no more (`user`).
             unsafe { $body }
         }
 
@@ -217,7 +222,8 @@ pub fn always(
     }
 }
 
-/// A call before init, after finalize or in a child made by fork: there is no communicator whose handler could be asked, so it is fatal.
+/// A call before init, after finalize or in a child made by fork: there is no communicator whose
+/// handler could be asked, so it is fatal.
 #[cold]
 pub fn outside(name: &str) -> c_int {
     refuse_in_child(name);
@@ -231,8 +237,9 @@ pub fn outside(name: &str) -> c_int {
     std::process::exit(MPI_ERR_OTHER)
 }
 
-/// Raises `error`: completes its message, asks the error handler of the communicator, of the error's own one if it has
-/// one, or of the process's when neither is a valid communicator. Returns the code for the caller.
+/// Raises `error`: completes its message, asks the error handler of the communicator, of the
+/// error's own one if it has one, or of the process's when neither is a valid communicator. Returns
+/// the code for the caller.
 #[cold]
 pub fn raise(mpi: &Process, name: &str, on: Option<u32>, error: Error) -> c_int {
     let handle = error.comm().or(on);

@@ -1,4 +1,5 @@
-//! Collective operations. Each definition gives the blocking, the nonblocking and the persistent form.
+//! Collective operations. Each definition gives the blocking, the nonblocking and the persistent
+//! form.
 
 use std::ffi::c_int;
 

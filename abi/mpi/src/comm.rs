@@ -55,7 +55,8 @@ mpi! {
         result.put("result", mpi.comm_compare(comm1.value(), comm2.value())?)
     }
 
-    /// Makes a communicator of the same processes, with the attributes and (since MPI 4.0) without the hints.
+    /// Makes a communicator of the same processes, with the attributes and (since MPI 4.0) without
+    /// the hints.
     fn MPI_Comm_dup(comm: MPI_Comm, newcomm: Place<MPI_Comm>) |mpi| on comm {
         // Programs test for it when a copy function of an attribute has failed.
         let nothing = |_: &_| newcomm.offer(MPI_Comm::new(MPI_COMM_NULL));
@@ -194,8 +195,8 @@ fn split_color(mpi: &Mpi, split_type: c_int, info: MPI_Info) -> Result<c_int> {
             .find(|(k, _)| k == key)
             .map(|(_, v)| v.as_str())
     };
-    // Of several jobs that have met, each has memory of its own. Processes that must do without common memory are as
-    // good as on machines of their own.
+    // Of several jobs that have met, each has memory of its own. Processes that must do without
+    // common memory are as good as on machines of their own.
     const ALONE: c_int = 1 << 30;
     let world = mpi.rank().peers().id() as c_int & (ALONE - 1);
     let machine = match mpi.rank().common_memory() {
@@ -205,7 +206,8 @@ fn split_color(mpi: &Mpi, split_type: c_int, info: MPI_Info) -> Result<c_int> {
     Ok(match split_type {
         MPI_COMM_TYPE_SHARED => machine,
         MPI_UNDEFINED => MPI_UNDEFINED,
-        // There is no level of hardware below the machine that we know of and that the processes do not share.
+        // There is no level of hardware below the machine that we know of and that the processes do
+        // not share.
         MPI_COMM_TYPE_HW_UNGUIDED => MPI_UNDEFINED,
         MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => {
             match resource("mpi_hw_resource_type").or(resource("mpi_pset_name")) {

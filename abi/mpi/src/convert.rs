@@ -196,7 +196,8 @@ pub unsafe fn operand_of_all(
     })
 }
 
-/// A block for each process, displaced by multiples of the extent. `names`: buffer, counts, displacements.
+/// A block for each process, displaced by multiples of the extent. `names`: buffer, counts,
+/// displacements.
 ///
 /// # Safety
 /// The C caller vouches for `n` entries of each array and for the elements that they describe.
@@ -324,7 +325,8 @@ pub fn short(count: i64, datatype: MPI_Datatype) -> Option<usize> {
     Some(count * basic_size(datatype.value())? as usize)
 }
 
-/// Nothing of a program lies below this address, so data that is said to be there is a null pointer used as a buffer.
+/// Nothing of a program lies below this address, so data that is said to be there is a null pointer
+/// used as a buffer.
 const LOWEST: i64 = 4096;
 
 /// The buffer, where `MPI_BOTTOM` may be Fortran's.

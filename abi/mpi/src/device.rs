@@ -1,5 +1,5 @@
-//! Whether buffers may lie in the memory of a device: the questions that Open MPI and MPICH answer, in `mpi_ext.h`. They
-//! may not; programs then copy to the host themselves.
+//! Whether buffers may lie in the memory of a device: the questions that Open MPI and MPICH answer,
+//! in `mpi_ext.h`. They may not; programs then copy to the host themselves.
 
 use std::ffi::c_int;
 
@@ -10,7 +10,8 @@ use crate::call::mpi;
 use crate::user::Place;
 
 mpi! {
-    /// Whether buffers may lie in memory of CUDA devices. May be called at any time, as the others here.
+    /// Whether buffers may lie in memory of CUDA devices. May be called at any time, as the others
+    /// here.
     fn MPIX_Query_cuda_support() -> c_int { 0 }
 
     /// Whether buffers may lie in memory of ROCm devices.

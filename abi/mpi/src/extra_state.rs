@@ -1,6 +1,7 @@
-//! Operations and error handlers of the program whose functions get a word of its own, as functions of attributes do: in
-//! `mpi_ext.h`, with MPICH's names. Language bindings and the libraries of other ABIs (`abi/faces`) need it: the standard's
-//! functions cannot tell which of several operations called them.
+//! Operations and error handlers of the program whose functions get a word of its own, as functions
+//! of attributes do: in `mpi_ext.h`, with MPICH's names. Language bindings and the libraries of
+//! other ABIs (`abi/faces`) need it: the standard's functions cannot tell which of several
+//! operations called them.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use crate::types::*;
 use crate::user::{Opaque, Place};
 
 mpi! {
-    /// Makes an operation of a function that gets `extra_state`. `destructor_fn`, unless null, is called with it when the
-    /// operation is needed no longer.
+    /// Makes an operation of a function that gets `extra_state`. `destructor_fn`, unless null, is
+    /// called with it when the operation is needed no longer.
     fn MPIX_Op_create_x(user_fn_x: MPIX_User_function_x, destructor_fn: MPIX_Destructor_function, commute: c_int, extra_state: Opaque, op: Place<MPI_Op>) |mpi| {
         let Some(function) = user_fn_x else {
             fail!(MPI_ERR_ARG, "user_fn_x is a null pointer");
@@ -106,7 +107,8 @@ struct Operation {
 
 impl Function for Operation {
     fn apply(&self, input: &Mem, inout: &Mem, count: u64, _extent: i64, datatype: u32) {
-        // SAFETY: the program's function with the arguments of its type: `count` elements of the datatype in both buffers.
+        // SAFETY: the program's function with the arguments of its type: `count` elements of the
+        // datatype in both buffers.
         unsafe {
             (self.function)(
                 input.address() as *mut c_void,

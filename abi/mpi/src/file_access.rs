@@ -1,5 +1,6 @@
-//! Reading and writing files. The functions differ in where they begin (an offset, the individual or the shared file
-//! pointer), in who takes part, and in how they end (blocking, with a request, split in begin and end).
+//! Reading and writing files. The functions differ in where they begin (an offset, the individual
+//! or the shared file pointer), in who takes part, and in how they end (blocking, with a request,
+//! split in begin and end).
 
 use margay_run_files::access::{Call, Place as Where};
 use margay_run_files::datarep::Elements;
@@ -188,7 +189,8 @@ mpi! {
     }
 }
 
-/// What a function names: the file, where in its view, the elements in memory, and whether they are written.
+/// What a function names: the file, where in its view, the elements in memory, and whether they are
+/// written.
 type Named = (MPI_File, Where, (Buf, i64, MPI_Datatype), bool);
 
 fn read(fh: MPI_File, place: Where, buf: Buf, count: i64, datatype: MPI_Datatype) -> Named {

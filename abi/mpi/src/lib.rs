@@ -1,11 +1,11 @@
 //! `libmpi_abi.so.1`: the C symbols of the standard ABI of MPI 5.0.
 //!
-//! A shim checks and converts its arguments (`user`, `convert`), calls `margay-run-mpi`, and turns an error into a call
-//! of the error handler (`call`). Each function is defined once, by the macros of `call`; `mpi.h` and
-//! `symbols.txt` are printed from these definitions by `cargo xtask header`.
+//! A shim checks and converts its arguments (`user`, `convert`), calls `margay-run-mpi`, and turns
+//! an error into a call of the error handler (`call`). Each function is defined once, by the macros
+//! of `call`; `mpi.h` and `symbols.txt` are printed from these definitions by `cargo xtask header`.
 
-// NX and MPL need the same rank; their functions have names of Margay's own in this library, and `libnx` and `libmpl` give
-// them theirs.
+// NX and MPL need the same rank; their functions have names of Margay's own in this library, and
+// `libnx` and `libmpl` give them theirs.
 use margay_abi_mpl as _;
 use margay_abi_nx as _;
 

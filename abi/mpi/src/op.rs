@@ -78,8 +78,8 @@ impl Function for Small {
             let mut n = part;
             let offset = (done as i64).wrapping_mul(extent) as isize;
             let mut handle = MPI_Datatype::new(datatype);
-            // SAFETY: the program's function with the arguments that the standard gives it: `n` elements of the
-            // datatype in both buffers.
+            // SAFETY: the program's function with the arguments that the standard gives it: `n`
+            // elements of the datatype in both buffers.
             unsafe {
                 (self.0)(
                     input.address().wrapping_add_signed(offset) as *mut c_void,

@@ -73,7 +73,8 @@ mpi! {
     }
 }
 
-/// The packed bytes from `position` on in a buffer of `size` bytes, `bytes` long, and the position behind them.
+/// The packed bytes from `position` on in a buffer of `size` bytes, `bytes` long, and the position
+/// behind them.
 ///
 /// # Safety
 /// The C caller vouches for `size` bytes of the buffer.

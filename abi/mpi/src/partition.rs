@@ -18,7 +18,8 @@ mpi! {
         send(mpi, buf, partitions, count, datatype, (dest, tag, comm, info), request)
     }
 
-    /// The same: the standard has 64 bits in the plain name already; the Forum's reference header has this one, too.
+    /// The same: the standard has 64 bits in the plain name already; the Forum's reference header
+    /// has this one, too.
     fn MPI_Psend_init_c(buf: ConstBuf, partitions: c_int, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm, info: MPI_Info, request: Place<MPI_Request>) |mpi| on comm {
         send(mpi, buf, partitions, count, datatype, (dest, tag, comm, info), request)
     }

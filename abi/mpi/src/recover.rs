@@ -1,4 +1,5 @@
-//! Recovery from the death of processes: the extension that MPICH and Open MPI have too, in `mpi_ext.h`.
+//! Recovery from the death of processes: the extension that MPICH and Open MPI have too, in
+//! `mpi_ext.h`.
 
 use std::ffi::c_int;
 

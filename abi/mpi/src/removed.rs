@@ -1,5 +1,5 @@
-//! What MPI-1 had, MPI-2 replaced and MPI-3 removed. The library always has it; `mpi.h` declares it for programs that say
-//! that they are of that time (`MARGAY_MPI1`, `mpicc -mpi1`).
+//! What MPI-1 had, MPI-2 replaced and MPI-3 removed. The library always has it; `mpi.h` declares it
+//! for programs that say that they are of that time (`MARGAY_MPI1`, `mpicc -mpi1`).
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -77,7 +77,8 @@ mpi! {
         errhandler.put("errhandler", MPI_Errhandler::new(mpi.comm_get_errhandler(comm.value())?))
     }
 
-    /// `MPI_Type_hvector` as Fortran has it: the distance is an `INTEGER`, and `MPI_Type_get_contents` gives it as such.
+    /// `MPI_Type_hvector` as Fortran has it: the distance is an `INTEGER`, and
+    /// `MPI_Type_get_contents` gives it as such.
     fn MPIX_Type_hvector_integer(count: c_int, blocklength: c_int, stride: c_int, oldtype: MPI_Datatype, newtype: Place<MPI_Datatype>) |mpi| {
         let old = old(mpi, oldtype)?;
         add(mpi, Arguments::Fortran, newtype, Datatype::hvector(count.into(), blocklength.into(), stride.into(), &old)?)
@@ -91,7 +92,9 @@ mpi! {
         add(mpi, Arguments::Fortran, newtype, Datatype::hindexed(&lengths, &displacements, &old(mpi, oldtype)?)?.from_bottom(bottom.address() as u64))
     }
 
-    /// `MPI_Type_struct` as Fortran has it. An address does not fit an `INTEGER`, so those displacements that are addresses are distances from `bottom`: that is what `MPI_BOTTOM` stands for as a buffer of the type. -1: unknown, and such a buffer an error.
+    /// `MPI_Type_struct` as Fortran has it. An address does not fit an `INTEGER`, so those
+    /// displacements that are addresses are distances from `bottom`: that is what `MPI_BOTTOM`
+    /// stands for as a buffer of the type. -1: unknown, and such a buffer an error.
     fn MPIX_Type_struct_integer(bottom: ConstBuf, count: c_int, array_of_blocklengths: In<c_int>, array_of_displacements: In<c_int>, array_of_types: In<MPI_Datatype>, newtype: Place<MPI_Datatype>) |mpi| {
         let n = entries(count.into())?;
         let lengths = wide("array_of_blocklengths", array_of_blocklengths, n)?;

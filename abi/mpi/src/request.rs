@@ -358,8 +358,8 @@ fn finish_some(
     in_status(failed)
 }
 
-/// Enters the status of one of several requests. The error fields of all are set when the first error is met, as the
-/// standard has it: only then the call returns `MPI_ERR_IN_STATUS`.
+/// Enters the status of one of several requests. The error fields of all are set when the first
+/// error is met, as the standard has it: only then the call returns `MPI_ERR_IN_STATUS`.
 fn note_end(
     statuses: &Places<MPI_Status>,
     i: usize,

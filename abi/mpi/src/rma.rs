@@ -81,7 +81,8 @@ mpi! {
         mpi.windows().access(win.value(), access, &target)
     }
 
-    /// Replaces one element at the target if it equals another, and gives the one that was there before.
+    /// Replaces one element at the target if it equals another, and gives the one that was there
+    /// before.
     fn MPI_Compare_and_swap(origin_addr: ConstBuf, compare_addr: ConstBuf, result_addr: Buf, datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, win: MPI_Win) |mpi| on win {
         let far_element = (target_rank, target_disp, 1, datatype);
         if let Some(result) = element(result_addr, datatype)
@@ -130,8 +131,8 @@ mpi! {
     }
 }
 
-/// Does the operation at once if both sides are of predefined types without holes, equally long and short, and nothing
-/// else is in the way.
+/// Does the operation at once if both sides are of predefined types without holes, equally long and
+/// short, and nothing else is in the way.
 ///
 /// # Safety
 /// The C caller vouches for the origin's elements.
@@ -207,7 +208,8 @@ unsafe fn accumulate(mpi: &Mpi, origin: Elements, op: MPI_Op) -> Result<Access> 
 }
 
 /// # Safety
-/// The C caller vouches for the elements of both, and those of the origin unless the operation is `MPI_NO_OP`.
+/// The C caller vouches for the elements of both, and those of the origin unless the operation is
+/// `MPI_NO_OP`.
 unsafe fn fetch(mpi: &Mpi, origin: Elements, result: Elements, op: MPI_Op) -> Result<Access> {
     let (buf, count, datatype) = result;
     Ok(Access::Fetch {

@@ -21,7 +21,8 @@ mpi! {
         let level = mpi.info(info.value()).and_then(|hints| session_level(&hints)).map_err(by)?;
         let new = mpi.session_add(level, errhandler.value()).map_err(by)?;
         session.put("session", MPI_Session::new(new))?;
-        // By asking for this level the program promises how many of its threads call at the same time.
+        // By asking for this level the program promises how many of its threads call at the same
+        // time.
         enter(mpi, Model::Session, level);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! The tools interface: start and end, categories, enumerations. Its functions give codes; no error handler is called.
+//! The tools interface: start and end, categories, enumerations. Its functions give codes; no error
+//! handler is called.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -140,8 +141,8 @@ pub fn text(text: Text) -> Result<String> {
     text.get("").map_err(|_| MPI_T_ERR_INVALID)
 }
 
-/// Writes as much of a text as there is room for, and the bytes written with the final zero; without room the bytes that are
-/// needed.
+/// Writes as much of a text as there is room for, and the bytes written with the final zero;
+/// without room the bytes that are needed.
 ///
 /// # Safety
 /// The C caller vouches for as many bytes as stand at `len`.

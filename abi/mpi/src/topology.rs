@@ -249,7 +249,8 @@ unsafe fn grid(ndims: c_int, dims: In<c_int>, periods: In<c_int>) -> Result<(Vec
 }
 
 /// # Safety
-/// The C caller vouches for `nnodes` entries of `index`, and as many of `edges` as the last of them says.
+/// The C caller vouches for `nnodes` entries of `index`, and as many of `edges` as the last of them
+/// says.
 unsafe fn graph(nnodes: c_int, index: In<c_int>, edges: In<c_int>) -> Result<(Vec<i64>, Vec<i64>)> {
     // SAFETY: by the caller's promise.
     let index = unsafe { wide("indx", index, length("nnodes", nnodes)?) }?;

@@ -64,8 +64,8 @@ impl MPI_File {
         MPI_File(value as usize)
     }
 
-    /// The value; what is no handle of a file becomes one of a file that is not open, so that its error goes where errors
-    /// of files go.
+    /// The value; what is no handle of a file becomes one of a file that is not open, so that its
+    /// error goes where errors of files go.
     pub fn value(self) -> u32 {
         match u32::try_from(self.0) {
             Ok(MPI_FILE_NULL) => MPI_FILE_NULL,
@@ -81,8 +81,8 @@ pub type MPI_User_function =
 /// A reduction function with 64-bit counts.
 pub type MPI_User_function_c =
     Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut MPI_Count, *mut MPI_Datatype)>;
-/// Called when a communicator with an attribute is duplicated. Not a Rust function pointer, since the standard has the
-/// values 0 and 1 for functions of the library.
+/// Called when a communicator with an attribute is duplicated. Not a Rust function pointer, since
+/// the standard has the values 0 and 1 for functions of the library.
 pub type MPI_Comm_copy_attr_function = Opaque;
 /// Called when an attribute of a communicator is deleted.
 pub type MPI_Comm_delete_attr_function = Opaque;

@@ -1,14 +1,16 @@
 //! What a C program passes: pointers that are allegations, and what can be done with them.
 //!
-//! The types here appear only as parameters of the exported functions, and nothing else makes one, so a value comes from
-//! a C caller, which is bound by the MPI standard: an argument points to what its type says, one value or one string, for
-//! the time of the call. That is the argument of every `SAFETY` line in this file that refers to the module. Null is checked
-//! wherever the standard does not allow it. The types' names also decide what the header prints.
+//! The types here appear only as parameters of the exported functions, and nothing else makes one,
+//! so a value comes from a C caller, which is bound by the MPI standard: an argument points to what
+//! its type says, one value or one string, for the time of the call. That is the argument of every
+//! `SAFETY` line in this file that refers to the module. Null is checked wherever the standard does
+//! not allow it. The types' names also decide what the header prints.
 //!
-//! How long an array or a buffer is stands in another argument, and no type ties the two together. So whatever takes a length
-//! or an index is unsafe, with one promise: **the C caller vouches for it**, that is, by the standard the argument has at
-//! least this many entries or bytes, and the call has their use, for its time (a buffer: until the operation is complete).
-//! The promise is made in one place, by the macros of [`crate::call`] for the body of an exported function.
+//! How long an array or a buffer is stands in another argument, and no type ties the two together.
+//! So whatever takes a length or an index is unsafe, with one promise: **the C caller vouches for
+//! it**, that is, by the standard the argument has at least this many entries or bytes, and the
+//! call has their use, for its time (a buffer: until the operation is complete). The promise is
+//! made in one place, by the macros of [`crate::call`] for the body of an exported function.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -110,7 +112,8 @@ impl Buf {
     /// Claims the bytes from `lo` to `hi` around the address.
     ///
     /// # Safety
-    /// The C caller vouches for these bytes, as buffer, count and datatype of its call describe them.
+    /// The C caller vouches for these bytes, as buffer, count and datatype of its call describe
+    /// them.
     #[inline]
     pub unsafe fn claim(self, lo: i64, hi: i64) -> Mem {
         // SAFETY: by the caller's promise.
@@ -127,8 +130,8 @@ impl Buf {
         unsafe { Piece::claim(self.0.cast(), len) }
     }
 
-    /// Writes a pointer-sized value to where the argument points (`void *baseptr` and the like are really
-    /// `void **`).
+    /// Writes a pointer-sized value to where the argument points (`void *baseptr` and the like are
+    /// really `void **`).
     ///
     /// # Safety
     /// The C caller vouches for the room of a pointer.
@@ -275,7 +278,8 @@ impl<T: Copy> In<T> {
             return null(name);
         }
         addressable::<T>(name, n)?;
-        // SAFETY: by the caller's promise; the slice ends with the argument and is no longer than a slice may be.
+        // SAFETY: by the caller's promise; the slice ends with the argument and is no longer than a
+        // slice may be.
         Ok(unsafe { std::slice::from_raw_parts(self.0, n) })
     }
 }
@@ -306,7 +310,8 @@ impl<T: Copy> Out<T> {
             return null(name);
         }
         addressable::<T>(name, n)?;
-        // SAFETY: by the caller's promise; the slice ends with the argument and is no longer than a slice may be.
+        // SAFETY: by the caller's promise; the slice ends with the argument and is no longer than a
+        // slice may be.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.0, n) })
     }
 
@@ -375,10 +380,12 @@ impl TextOut {
         self.0.is_null()
     }
 
-    /// Writes `text` and a zero, cut to `room` bytes together. Returns the bytes written without the zero.
+    /// Writes `text` and a zero, cut to `room` bytes together. Returns the bytes written without
+    /// the zero.
     ///
     /// # Safety
-    /// The C caller vouches for `room` bytes: a constant of the standard, or a length that it passes.
+    /// The C caller vouches for `room` bytes: a constant of the standard, or a length that it
+    /// passes.
     pub unsafe fn put(self, name: &str, text: &str, room: usize) -> Result<usize> {
         if self.0.is_null() {
             return null(name);
@@ -430,8 +437,8 @@ impl Argvs {
     }
 }
 
-/// The status structure of the ABI. The count is 64 bits in the first two words of `MPI_internal`, the third is 1 for a
-/// cancelled message.
+/// The status structure of the ABI. The count is 64 bits in the first two words of `MPI_internal`,
+/// the third is 1 for a cancelled message.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(non_camel_case_types, non_snake_case)]
@@ -491,8 +498,8 @@ impl Place<MPI_Status> {
         if self.0.is_null() {
             return;
         }
-        // SAFETY: see the module. The error field may be uninitialised and stays as it is, so no reference to the
-        // whole structure is made.
+        // SAFETY: see the module. The error field may be uninitialised and stays as it is, so no
+        // reference to the whole structure is made.
         unsafe {
             (&raw mut (*self.0).MPI_SOURCE).write(status.source);
             (&raw mut (*self.0).MPI_TAG).write(status.tag);

@@ -170,7 +170,8 @@ mpi! {
         mpi.windows().flush_all(win.value())
     }
 
-    /// Completes all operations on a target at the origin. (Here they are then complete at the target, too.)
+    /// Completes all operations on a target at the origin. (Here they are then complete at the
+    /// target, too.)
     fn MPI_Win_flush_local(rank: c_int, win: MPI_Win) |mpi| on win {
         if mpi.windows().flush_at_once(win.value(), rank) {
             return Ok(());

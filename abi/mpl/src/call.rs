@@ -1,4 +1,5 @@
-//! From a C call to MPL and back: the macro that defines functions, the look-up, what happens to errors.
+//! From a C call to MPL and back: the macro that defines functions, the look-up, what happens to
+//! errors.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,11 +13,12 @@ use margay_sys_os::process::in_forked_children;
 
 use crate::user::Ints;
 
-/// Defines exported functions. Each definition yields `margay_mpl_NAME`, which returns 0, or -1 when something is wrong, and by
-/// `cargo xtask header` and `stage` the prototype of `mpc_NAME` in `mpl.h` and the functions of `libmpl` for C and Fortran.
+/// Defines exported functions. Each definition yields `margay_mpl_NAME`, which returns 0, or -1
+/// when something is wrong, and by `cargo xtask header` and `stage` the prototype of `mpc_NAME` in
+/// `mpl.h` and the functions of `libmpl` for C and Fortran.
 ///
-/// `fn NAME(parameters) |mpl| { body }`: the body sees this task's MPL and gives a `Result<()>`. With `-> c_int` it gives a number,
-/// which the function returns instead of 0.
+/// `fn NAME(parameters) |mpl| { body }`: the body sees this task's MPL and gives a `Result<()>`.
+/// With `-> c_int` it gives a number, which the function returns instead of 0.
 macro_rules! mpl {
     () => {};
     ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) $(-> $result:ident)? |$mpl:ident| $body:block $($rest:tt)*) => {
@@ -29,8 +31,9 @@ macro_rules! mpl {
                 static CALL: [u64; 4] = margay_core_registry::call_name(concat!("mpc_", stringify!($name)));
                 let $mpl = $crate::call::joined(concat!("mpc_", stringify!($name)))?;
                 $mpl.note_call(&CALL);
-                // SAFETY: a program calls, which by the rules of MPL vouches for what its arguments describe: memory as long as
-                // the prototype says, of which the body touches no more (`user`).
+                // SAFETY: a program calls, which by the rules of MPL vouches for what its arguments
+                // describe: memory as long as the prototype says, of which the body touches no more
+                // (`user`).
                 unsafe { $body }
             }
 
@@ -97,7 +100,8 @@ pub fn joined(name: &str) -> Result<&'static Mpl> {
 
 #[cold]
 fn join(name: &str) -> Result<&'static Mpl> {
-    // SAFETY: by the rules of MPL one thread of a task calls, unless MP_CSS_INTERRUPT shares the rank, below.
+    // SAFETY: by the rules of MPL one thread of a task calls, unless MP_CSS_INTERRUPT shares the
+    // rank, below.
     let mpi = unsafe { enter_library(name) };
     if let Some(limit) = number("MP_EAGER_LIMIT") {
         mpi.rank().monitor().tuning.set(Tunable::Eager, limit);

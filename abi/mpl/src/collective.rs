@@ -40,8 +40,8 @@ const TYPES: [Basic; 10] = [
 /// The addresses of the predefined functions.
 static FUNCTIONS: OnceLock<Vec<usize>> = OnceLock::new();
 
-/// `libmpl` calls this before `main`: where `mperrno` is, and the predefined functions, type by type. A program that was started
-/// alone may start itself anew through `poe`.
+/// `libmpl` calls this before `main`: where `mperrno` is, and the predefined functions, type by
+/// type. A program that was started alone may start itself anew through `poe`.
 ///
 /// # Safety
 /// The table has an entry for each of them, and `libmpl` keeps both as long as the process lives.

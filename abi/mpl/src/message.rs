@@ -136,7 +136,8 @@ mpl! {
     fn wait(msgid: Ints, nbytes: SizePlace) |mpl| {
         let id = msgid.take("msgid")?;
         let (which, bytes) = mpl.wait(id, |at, received| {
-            // SAFETY: MPL keeps for a message the places that it was posted with here; the program keeps them until it is complete.
+            // SAFETY: MPL keeps for a message the places that it was posted with here; the program
+            // keeps them until it is complete.
             unsafe { note(at, received) }
         })?;
         if id == DONTCARE && id != ALLMSG {
@@ -170,7 +171,8 @@ mpl! {
         Ok(())
     }
 
-    /// Posts a receive; the routine is called with the id when the message is there, and has to wait for it.
+    /// Posts a receive; the routine is called with the id when the message is there, and has to
+    /// wait for it.
     fn rcvncall(buf: Room, msglen: usize, source: Ints, type_: Ints, msgid: Ints, routine: Routine) |mpl| {
         let (from, kind) = (source.take("source")?, type_.take("type")?);
         msgid.put("msgid", &[-1])?;
@@ -188,12 +190,14 @@ mpl! {
     }
 }
 
-/// The bytes of a message that is complete, whose id is gone then; -1 when it is not, -2 when there is no such id.
+/// The bytes of a message that is complete, whose id is gone then; -1 when it is not, -2 when there
+/// is no such id.
 #[unsafe(export_name = "margay_mpl_status")]
 extern "C" fn status(msgid: c_int) -> c_int {
     let asked = joined("mpc_status").and_then(|mpl| {
         mpl.status(msgid, |at, received| {
-            // SAFETY: MPL keeps for a message the places that it was posted with here; the program keeps them until it is complete.
+            // SAFETY: MPL keeps for a message the places that it was posted with here; the program
+            // keeps them until it is complete.
             unsafe { note(at, received) }
         })
     });

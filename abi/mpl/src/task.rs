@@ -15,7 +15,8 @@ mpl! {
         taskid.put("taskid", &[mpl.task()])
     }
 
-    /// Answers questions: 1 settings, 2 lowest and highest type, 3 dontcare, allmsg, nulltask and allgrp.
+    /// Answers questions: 1 settings, 2 lowest and highest type, 3 dontcare, allmsg, nulltask and
+    /// allgrp.
     fn task_query(nbuf: Ints, nelem: c_int, qtype: c_int) |mpl| {
         nbuf.put("nbuf", &mpl.query(qtype, nelem)?)
     }

@@ -1,11 +1,13 @@
 //! What a program passes: pointers that are allegations, and what can be done with them.
 //!
-//! The types here appear only as parameters of the exported functions, so a value of one comes from a C or Fortran program: an
-//! argument points to what its name in the prototype says, for the time of the call (buffers, and the places for source and
-//! type of a message under way, until it is complete). That is the argument of the `SAFETY` lines that refer to the module. Null is
-//! checked. The types' names also decide what the header and `libmpl` print.
+//! The types here appear only as parameters of the exported functions, so a value of one comes from
+//! a C or Fortran program: an argument points to what its name in the prototype says, for the time
+//! of the call (buffers, and the places for source and type of a message under way, until it is
+//! complete). That is the argument of the `SAFETY` lines that refer to the module. Null is checked.
+//! The types' names also decide what the header and `libmpl` print.
 //!
-//! What takes a length is unsafe, with the promise that the program vouches for it; the macro of `call` makes it.
+//! What takes a length is unsafe, with the promise that the program vouches for it; the macro of
+//! `call` makes it.
 
 use std::ffi::{c_int, c_void};
 
@@ -29,7 +31,8 @@ pub struct SizePlace(usize);
 #[derive(Clone, Copy)]
 pub struct Routine(Option<extern "C" fn(*mut c_int)>);
 
-/// `void (*)()`: combines the first two with each other; gets four addresses, of two operands, the result and their length.
+/// `void (*)()`: combines the first two with each other; gets four addresses, of two operands, the
+/// result and their length.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Function(Option<extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut usize)>);
@@ -82,7 +85,8 @@ impl Ints {
     /// What [`number`](Self::number) gave.
     ///
     /// # Safety
-    /// The number is 0, or `number` gave it for a place that the program keeps as long as the value is used.
+    /// The number is 0, or `number` gave it for a place that the program keeps as long as the value
+    /// is used.
     pub unsafe fn at(number: usize) -> Ints {
         Ints(number as *mut c_int)
     }

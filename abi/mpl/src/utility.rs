@@ -6,7 +6,8 @@ use crate::call::mpl;
 use crate::user::Text;
 
 mpl! {
-    /// Gives a light of this task's row in the Program Marker Array a colour (0 to 99), and the row a text.
+    /// Gives a light of this task's row in the Program Marker Array a colour (0 to 99), and the row
+    /// a text.
     fn marker(light: c_int, color: c_int, string: Text) |mpl| {
         mpl.mark(light, color, string.get().as_deref())
     }

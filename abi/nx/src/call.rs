@@ -1,4 +1,5 @@
-//! From a C call to NX and back: the macro that defines functions, the look-up, what happens to errors.
+//! From a C call to NX and back: the macro that defines functions, the look-up, what happens to
+//! errors.
 
 use std::ffi::{c_double, c_long, c_ulong};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,12 +12,14 @@ use margay_run_nx::error::{EQSTATE, Error, Result};
 use margay_run_nx::refuse;
 use margay_sys_os::process::in_forked_children;
 
-/// Defines exported functions. Each definition yields `margay_nx_NAME`, which ends the job with a message when something is
-/// wrong, `margay_nx__NAME`, which returns -1 then and sets `errno`, and by `cargo xtask header` and `stage` the
-/// prototypes in `nx.h` and the functions of `libnx` for C and Fortran.
+/// Defines exported functions. Each definition yields `margay_nx_NAME`, which ends the job with a
+/// message when something is wrong, `margay_nx__NAME`, which returns -1 then and sets `errno`, and
+/// by `cargo xtask header` and `stage` the prototypes in `nx.h` and the functions of `libnx` for C
+/// and Fortran.
 ///
-/// `fn NAME(parameters) -> T |nx| { body }`: the body sees this process's NX and gives a `Result<T>`; without `-> T` the
-/// function is void. `free fn` needs no NX and may be called at any time, from any thread.
+/// `fn NAME(parameters) -> T |nx| { body }`: the body sees this process's NX and gives a
+/// `Result<T>`; without `-> T` the function is void. `free fn` needs no NX and may be called at any
+/// time, from any thread.
 macro_rules! nx {
     () => {};
     ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) $(-> $result:ty)? |$nx:ident| $body:block $($rest:tt)*) => {
@@ -28,8 +31,9 @@ macro_rules! nx {
                 static CALL: [u64; 4] = margay_core_registry::call_name(stringify!($name));
                 let $nx = $crate::call::joined(stringify!($name))?;
                 $nx.note_call(&CALL);
-                // SAFETY: a program calls, which by the rules of NX vouches for what its arguments describe: memory as long as
-                // the prototype says, of which the body touches no more (`user`).
+                // SAFETY: a program calls, which by the rules of NX vouches for what its arguments
+                // describe: memory as long as the prototype says, of which the body touches no more
+                // (`user`).
                 unsafe { $body }
             }
             $crate::call::twins!($(#[$doc])* $name, ($($arg: $ty),*), $crate::call::value!($($result)?));
@@ -172,8 +176,8 @@ fn join(name: &str) -> Result<&'static Nx> {
     if let Some(nx) = NX.get() {
         return Ok(nx);
     }
-    // SAFETY: by the rules of NX one thread of a process calls; handlers share the rank before they have a thread, and routines
-    // that `cop` runs are refused (`on_cop`).
+    // SAFETY: by the rules of NX one thread of a process calls; handlers share the rank before they
+    // have a thread, and routines that `cop` runs are refused (`on_cop`).
     let rank = unsafe { enter_library(name) };
     let nx = Nx::new(rank, |name, error| die(name, error))?;
     // Where there is no room for this, `enter_library` has said so.

@@ -48,7 +48,8 @@ nx! {
         nx.global_sync()
     }
 
-    /// The bytes of all nodes one after the other, in the order of nodes; ncnt gets how many they are.
+    /// The bytes of all nodes one after the other, in the order of nodes; ncnt gets how many they
+    /// are.
     fn gcol(x: Bytes, xlen: c_long, y: Room, ylen: c_long, ncnt: Longs) |nx| {
         let (x, y) = (x.piece(xlen)?, y.mem(ylen)?);
         let total = nx.global_collect(x.mem(), x.size() as u64, y, ylen as u64)?;

@@ -26,10 +26,12 @@ fn msginfo() -> Longs {
     unsafe { Longs::at(MSGINFO.load(Ordering::Acquire)) }
 }
 
-/// Notes what is known of a message that was posted with a place for that, 0: where `infocount` looks.
+/// Notes what is known of a message that was posted with a place for that, 0: where `infocount`
+/// looks.
 ///
 /// # Safety
-/// `place` is 0, or [`Longs::number`] gave it for an array of four that the program keeps until the message is complete.
+/// `place` is 0, or [`Longs::number`] gave it for an array of four that the program keeps until the
+/// message is complete.
 #[inline]
 pub unsafe fn note_posted(place: usize, info: Info) {
     if place == 0 {

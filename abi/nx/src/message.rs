@@ -126,7 +126,8 @@ nx! {
     /// Waits until the message with this id is complete.
     fn msgwait(mid: Small) |nx| {
         nx.wait(mid, |place, info| {
-            // SAFETY: NX keeps for a message the place that it was posted with here; the program keeps it until it is complete.
+            // SAFETY: NX keeps for a message the place that it was posted with here; the program
+            // keeps it until it is complete.
             unsafe { note_posted(place, info) }
         })
     }
@@ -134,7 +135,8 @@ nx! {
     /// Whether the message with this id is complete; if so, the id is gone.
     fn msgdone(mid: Small) -> c_long |nx| {
         Ok(nx.is_done(mid, |place, info| {
-            // SAFETY: NX keeps for a message the place that it was posted with here; the program keeps it until it is complete.
+            // SAFETY: NX keeps for a message the place that it was posted with here; the program
+            // keeps it until it is complete.
             unsafe { note_posted(place, info) }
         })?.into())
     }

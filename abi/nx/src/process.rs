@@ -145,7 +145,8 @@ nx! {
         }
     }
 
-    /// The number of the host, one more than that of the last node. No process of the application runs there.
+    /// The number of the host, one more than that of the last node. No process of the application
+    /// runs there.
     free fn myhost() -> c_long {
         let controlled = control().as_ref().map(Control::nodes);
         match controlled {
@@ -190,7 +191,8 @@ nx! {
         }
     }
 
-    /// Makes a copy of the controlling process on each of the nodes; how many there are, and 0 in a copy.
+    /// Makes a copy of the controlling process on each of the nodes; how many there are, and 0 in a
+    /// copy.
     free fn nx_nfork(nodes: Longs, n: Small, ptype: Small, pids: Longs) -> c_long {
         if is_in_job() {
             if n != -1 {

@@ -1,14 +1,16 @@
 //! What a program passes: pointers that are allegations, and what can be done with them.
 //!
-//! The types here appear only as parameters of the exported functions, so a value of one comes from a C or Fortran program,
-//! which is bound by the rules of NX: an argument points to what its name in the prototype says, for the time of the
-//! call (the buffer of a message under way: until it is complete). That is the argument of the `SAFETY` lines that refer to the
-//! module. Null is checked. The types' names also decide what the header and `libnx` print.
+//! The types here appear only as parameters of the exported functions, so a value of one comes from
+//! a C or Fortran program, which is bound by the rules of NX: an argument points to what its name
+//! in the prototype says, for the time of the call (the buffer of a message under way: until it is
+//! complete). That is the argument of the `SAFETY` lines that refer to the module. Null is checked.
+//! The types' names also decide what the header and `libnx` print.
 //!
-//! Integers are `long` in C and usually of four bytes in Fortran. An address of integers has its lowest bit set when they
-//! are Fortran's; integers lie at even addresses.
+//! Integers are `long` in C and usually of four bytes in Fortran. An address of integers has its
+//! lowest bit set when they are Fortran's; integers lie at even addresses.
 //!
-//! What takes a length is unsafe, with the promise that the program vouches for it; the macro of `call` makes it.
+//! What takes a length is unsafe, with the promise that the program vouches for it; the macro of
+//! `call` makes it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 
@@ -27,8 +29,9 @@ pub struct Longs(usize);
 /// `esize_t *`: two integers.
 pub type Esize = Longs;
 
-/// `long`: a number that fits 32 bits, as all of NX's did. Programs without prototypes pass an `int`, whose upper half the
-/// compiler leaves 0; `libnx` makes a number below zero of it again where bit 31 says so.
+/// `long`: a number that fits 32 bits, as all of NX's did. Programs without prototypes pass an
+/// `int`, whose upper half the compiler leaves 0; `libnx` makes a number below zero of it again
+/// where bit 31 says so.
 pub type Small = c_long;
 
 /// `char *name[]`: strings up to a null pointer.
@@ -158,7 +161,8 @@ impl Longs {
     /// What [`number`](Self::number) gave.
     ///
     /// # Safety
-    /// The number is 0, or `number` gave it for a place that the program keeps as long as the value is used.
+    /// The number is 0, or `number` gave it for a place that the program keeps as long as the value
+    /// is used.
     pub unsafe fn at(number: usize) -> Longs {
         Longs(number)
     }
@@ -347,8 +351,8 @@ impl Longs {
     unsafe fn publish(self, value: c_int) {
         use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
         let at = self.0 & !1;
-        // SAFETY: by the caller's promise; the program's variable is aligned as the compiler aligns integers, and both sides
-        // access it as a whole.
+        // SAFETY: by the caller's promise; the program's variable is aligned as the compiler aligns
+        // integers, and both sides access it as a whole.
         unsafe {
             if self.0 & 1 == 1 {
                 AtomicI32::from_ptr(at as *mut i32).store(value, Ordering::Release);
@@ -363,12 +367,14 @@ impl Argc {
     /// Takes words out of the program's command line: those that are not at these places.
     ///
     /// # Safety
-    /// The program vouches for `self` and `argv` being those of `main`, of which nothing has been taken behind the library's back.
+    /// The program vouches for `self` and `argv` being those of `main`, of which nothing has been
+    /// taken behind the library's back.
     pub unsafe fn keep(self, argv: Argv, places: &[usize]) {
         if self.0.is_null() || argv.0.is_null() {
             return;
         }
-        // SAFETY: by the caller's promise argv has argc strings and a null pointer; no more are kept than there were.
+        // SAFETY: by the caller's promise argv has argc strings and a null pointer; no more are
+        // kept than there were.
         unsafe {
             let count = (*self.0).max(0) as usize;
             let mut kept = 0;

@@ -12,7 +12,8 @@ use crate::runtime::{runtime, with};
 /// What stands before a block counts in an allocator's pool.
 const HEADER_BYTES: usize = size_of::<heap::Block>();
 
-/// Memory from an allocator, 0 for that of the current task; null if there is none, or for no bytes.
+/// Memory from an allocator, 0 for that of the current task; null if there is none, or for no
+/// bytes.
 pub fn allocate(align: usize, size: usize, allocator: usize, is_zeroed: bool) -> *mut c_void {
     if size == 0 {
         return ptr::null_mut();

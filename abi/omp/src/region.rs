@@ -12,8 +12,8 @@ use crate::Body;
 use crate::runtime::with;
 
 thread_local! {
-    /// The regions that have begun, the innermost last. Each member has a list of its own, as it has
-    /// thread-local variables of its own; the first one adds to that of the member outside.
+    /// The regions that have begun, the innermost last. Each member has a list of its own, as it
+    /// has thread-local variables of its own; the first one adds to that of the member outside.
     static BEGUN: RefCell<Vec<Begun>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -43,7 +43,8 @@ pub fn end() {
         return;
     };
     begun.first.get().end();
-    // SAFETY: this thread has installed it in `begin`, and regions end in the reverse order, the last of the list first.
+    // SAFETY: this thread has installed it in `begin`, and regions end in the reverse order, the
+    // last of the list first.
     unsafe { begun.outside.put_back() };
     let team = begun.first.get().team;
     drop(begun.first);

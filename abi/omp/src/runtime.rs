@@ -34,7 +34,8 @@ pub fn with<R>(f: impl FnOnce(&Context) -> R) -> R {
     team::with(runtime_with_tool, f)
 }
 
-/// The same with the [border](margay_sys_threads::border), for what runs the program's code in between.
+/// The same with the [border](margay_sys_threads::border), for what runs the program's code in
+/// between.
 #[inline]
 pub fn with_border<R>(f: impl Fn(&Context, Border<'_>) -> R) -> R {
     let found = slot::with_border(|context: Option<&Context>, border| {
@@ -56,8 +57,9 @@ fn adopted<R>(f: impl Fn(&Context, Border<'_>) -> R) -> R {
     })
 }
 
-/// The same for `f` that only reads and writes memory of the member's own, so that the call need not
-/// [cross](margay_sys_threads::border) into the runtime. None where the calling thread has no context yet.
+/// The same for `f` that only reads and writes memory of the member's own, so that the call need
+/// not [cross](margay_sys_threads::border) into the runtime. None where the calling thread has no
+/// context yet.
 #[inline]
 pub fn read<R>(f: impl FnOnce(&Context) -> R) -> Option<R> {
     slot::read(|context: Option<&Context>| context.map(f))

@@ -1,6 +1,7 @@
 //! The tools interface (OMPT) as C sees it: the search for a tool, its life, and what it may ask.
 //!
-//! What happens is reported by `run/openmp` (its module `tool`), and for locks, which need no member, by [`mutex`].
+//! What happens is reported by `run/openmp` (its module `tool`), and for locks, which need no
+//! member, by [`mutex`].
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -154,7 +155,8 @@ fn search() -> bool {
 
 fn in_library(path: &Path, report: &mut Report) -> Option<*mut c_void> {
     let shown = path.display();
-    // SAFETY: a tool that the user names for this process (`OMP_TOOL_LIBRARIES`) runs in it as the program's own libraries do.
+    // SAFETY: a tool that the user names for this process (`OMP_TOOL_LIBRARIES`) runs in it as the
+    // program's own libraries do.
     let library = match unsafe { Library::open(path) } {
         Ok(library) => library,
         Err(error) => {
@@ -194,7 +196,8 @@ unsafe fn begin(symbol: *mut c_void, report: &mut Report) -> bool {
         callbacks: [const { AtomicUsize::new(0) }; _],
     });
     RESULT.store(result, Ordering::Release);
-    // Contexts that are made from now on tell the tool; what it has not asked for yet is passed over.
+    // Contexts that are made from now on tell the tool; what it has not asked for yet is passed
+    // over.
     runtime().attach_tool(tool);
     let data = (&raw mut given.data).cast();
     // SAFETY: the standard's type; the tool's word is its own.
@@ -246,7 +249,8 @@ pub fn finalize() {
         }
     });
     forget_callbacks(tool);
-    // SAFETY: the tool's result lives as long as the process, and both of its functions have been checked.
+    // SAFETY: the tool's result lives as long as the process, and both of its functions have been
+    // checked.
     unsafe {
         if let Some(finalize) = (*result).finalize {
             outside(|| finalize((&raw mut (*result).data).cast()));

@@ -1,7 +1,8 @@
 //! Launchers of other MPI libraries and of machines, as the environment of a process shows them.
 //!
-//! A program that is linked with Margay and started by one of them would run as many times alone, each time as rank 0 of 1, write the
-//! same files and end with 0. So a process that such a launcher started as one of several is refused.
+//! A program that is linked with Margay and started by one of them would run as many times alone,
+//! each time as rank 0 of 1, write the same files and end with 0. So a process that such a launcher
+//! started as one of several is refused.
 
 use std::fmt;
 
@@ -20,7 +21,8 @@ pub(crate) struct ForeignLauncher {
     processes: Option<u64>,
 }
 
-/// What shows a launcher: its name, the variable with the number of processes, and another that must be set as well.
+/// What shows a launcher: its name, the variable with the number of processes, and another that
+/// must be set as well.
 const SIZES: [(&str, &str, &str); 13] = [
     ("PALS", "PALS_LOCAL_SIZE", ""),
     ("Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", ""),
@@ -44,12 +46,13 @@ const CONNECTIONS: [(&str, &str); 3] = [
     ("a launcher with PMIx", "PMIX_NAMESPACE"),
 ];
 
-/// From this number on, Slurm's steps are none that srun made: the batch script, an interactive shell.
+/// From this number on, Slurm's steps are none that srun made: the batch script, an interactive
+/// shell.
 const FIRST_SPECIAL_STEP: u64 = 0xffff_fff0;
 
 impl ForeignLauncher {
-    /// Returns the launcher of which `variable`, the environment, says that it started this process as one of several. `is_ours` is
-    /// whether Margay's launcher started it, or one of its parents.
+    /// Returns the launcher of which `variable`, the environment, says that it started this process
+    /// as one of several. `is_ours` is whether Margay's launcher started it, or one of its parents.
     pub fn find(
         variable: impl Fn(&str) -> Option<String>,
         is_ours: bool,
@@ -79,7 +82,8 @@ impl ForeignLauncher {
         });
         by_size
             .or_else(|| {
-                // Slurm's own count of a step's tasks is missing in old versions; a batch script and a shell have the allocation's count.
+                // Slurm's own count of a step's tasks is missing in old versions; a batch script
+                // and a shell have the allocation's count.
                 let step = number("SLURM_STEP_ID").filter(|&step| step < FIRST_SPECIAL_STEP);
                 let tasks = number("SLURM_NTASKS").filter(|&n| n > 1)?;
                 let is_old = variable("SLURM_STEP_NUM_TASKS").is_none();

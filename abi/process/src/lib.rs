@@ -1,8 +1,8 @@
 //! The rank of this process, which all message-passing libraries that a program links share.
 //!
-//! MPI, NX and MPL are faces of one engine, and what one of them sends takes the same way as what the others send; so there
-//! is one rank for all, opened at the first use by any of them, and kept until the process ends. This crate holds the
-//! only look-up of it and counts its users.
+//! MPI, NX and MPL are faces of one engine, and what one of them sends takes the same way as what
+//! the others send; so there is one rank for all, opened at the first use by any of them, and kept
+//! until the process ends. This crate holds the only look-up of it and counts its users.
 
 pub mod user;
 
@@ -32,8 +32,8 @@ const BEFORE: u32 = 0;
 const RUNNING: u32 = 1;
 const AFTER: u32 = 2;
 
-/// At the end of a process of NX or MPL: how long what it has sent may take to get out. There is no call in which the
-/// program says that it ends, so nobody promises that all is received.
+/// At the end of a process of NX or MPL: how long what it has sent may take to get out. There is no
+/// call in which the program says that it ends, so nobody promises that all is received.
 const LAST_SENDS_NS: u64 = 1_000_000_000;
 
 static WORLD: AtomicU32 = AtomicU32::new(BEFORE);
@@ -62,8 +62,9 @@ struct Users {
 }
 
 impl Users {
-    /// Whether the calling thread may use the rank at the end of the process. It may not in a child, which has a copy of
-    /// everything, but in which the rank is still its parent's; nor while a rank that has a single thread may be in use by it.
+    /// Whether the calling thread may use the rank at the end of the process. It may not in a
+    /// child, which has a copy of everything, but in which the rank is still its parent's; nor
+    /// while a rank that has a single thread may be in use by it.
     fn may_use_at_end(&self, mpi: &Process) -> bool {
         let (pid, thread) = (std::process::id(), thread_id());
         self.first.is_some_and(|(first_pid, first_thread)| {
@@ -87,7 +88,8 @@ pub enum Model {
 #[inline]
 pub fn current() -> Option<&'static Process> {
     let mpi = CURRENT.load(Ordering::Acquire);
-    // SAFETY: the pointer is null or from `OPENED`, whose value stays valid until the process ends (`close`).
+    // SAFETY: the pointer is null or from `OPENED`, whose value stays valid until the process ends
+    // (`close`).
     unsafe { mpi.as_ref() }
 }
 
@@ -105,8 +107,8 @@ pub fn known() -> Option<&'static Process> {
     OPENED.get()
 }
 
-/// Writes a line to standard error, in one piece: what comes next may end the job, and another rank's end this process in
-/// the middle of several writes.
+/// Writes a line to standard error, in one piece: what comes next may end the job, and another
+/// rank's end this process in the middle of several writes.
 #[cold]
 pub fn write_line(mut line: String) {
     use std::io::Write;
@@ -121,8 +123,9 @@ extern "C" fn forked() {
     OPENED.forget();
 }
 
-/// Ends this process if it is a child made by fork: the messages of its parent's rank are not the child's to take, and the
-/// rank's end not the child's to tell. The job does not notice. `name` is the function that was called.
+/// Ends this process if it is a child made by fork: the messages of its parent's rank are not the
+/// child's to take, and the rank's end not the child's to tell. The job does not notice. `name` is
+/// the function that was called.
 #[cold]
 pub fn refuse_in_child(name: &str) {
     let Some(parent) = OPENED.inherited() else {
@@ -137,7 +140,8 @@ pub fn refuse_in_child(name: &str) {
         "a child process made by fork of rank {} called {name}; only the {who} may",
         parent.world_rank()
     ));
-    // The program's functions for the end of a process may call the library, too, and would come by here again.
+    // The program's functions for the end of a process may call the library, too, and would come by
+    // here again.
     let _ = flush_output();
     end_process(MPI_ERR_OTHER)
 }
@@ -177,17 +181,20 @@ pub fn opened(name: &str) -> &'static Process {
     OPENED.set(process)
 }
 
-/// MPI uses the rank once more. The locks are cheap as long as the only user is one that has a single thread in the library.
+/// MPI uses the rank once more. The locks are cheap as long as the only user is one that has a
+/// single thread in the library.
 ///
 /// # Safety
-/// Until the rank is shared ([`share`], or another user), threads do not call into it at the same time: for a world unless `level`
-/// is `MPI_THREAD_MULTIPLE`, for a session when it is `MPI_THREAD_SINGLE`.
+/// Until the rank is shared ([`share`], or another user), threads do not call into it at the same
+/// time: for a world unless `level` is `MPI_THREAD_MULTIPLE`, for a session when it is
+/// `MPI_THREAD_SINGLE`.
 pub unsafe fn enter(mpi: &'static Process, model: Model, level: c_int) {
     let mut users = users();
     users.mpi += 1;
     let alone = match model {
         Model::World => level != MPI_THREAD_MULTIPLE,
-        // Other sessions may be used by other threads at the same time, unless there is one thread only.
+        // Other sessions may be used by other threads at the same time, unless there is one thread
+        // only.
         Model::Session => level == MPI_THREAD_SINGLE,
     };
     // SAFETY: by the caller's promise.
@@ -201,11 +208,12 @@ pub unsafe fn enter(mpi: &'static Process, model: Model, level: c_int) {
     CURRENT.store(std::ptr::from_ref(mpi).cast_mut(), Ordering::Release);
 }
 
-/// A library beside MPI uses the rank from now on, to the end of the process. Its programs have one thread that calls, or
-/// say by MPI's level of thread support that they have more.
+/// A library beside MPI uses the rank from now on, to the end of the process. Its programs have one
+/// thread that calls, or say by MPI's level of thread support that they have more.
 ///
 /// # Safety
-/// Until the rank is shared ([`share`], or another user), threads do not call into it at the same time.
+/// Until the rank is shared ([`share`], or another user), threads do not call into it at the same
+/// time.
 pub unsafe fn enter_library(name: &str) -> &'static Process {
     let mpi = opened(name);
     let mut users = users();
@@ -237,8 +245,8 @@ pub fn share(mpi: &'static Process) {
 unsafe fn set_up(mpi: &'static Process, users: &Users, alone: bool) {
     let helped = tools().wants_progress_thread();
     if users.mpi + users.libraries == 1 && alone && !helped {
-        // SAFETY: by the caller's promise. A progress thread would be a second thread, also of reduction functions that ask
-        // about datatypes.
+        // SAFETY: by the caller's promise. A progress thread would be a second thread, also of
+        // reduction functions that ask about datatypes.
         unsafe { mpi.assume_single_thread() };
     } else if !alone || helped {
         mpi.set_shared();
@@ -275,10 +283,11 @@ fn users() -> MutexGuard<'static, Users> {
     USERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// At the end of the process. When MPI is not in use and the exit code is 0, a process of NX or MPL has come to its normal
-/// end: what it has sent gets time to arrive. Nothing but this time depends on whether the process comes by here
-/// (after `_exit` it does not) and what its threads do then: the launcher judges the end by the phase and the exit
-/// code. When nothing is in use, everything is given back, so that memory checkers find nothing.
+/// At the end of the process. When MPI is not in use and the exit code is 0, a process of NX or MPL
+/// has come to its normal end: what it has sent gets time to arrive. Nothing but this time depends
+/// on whether the process comes by here (after `_exit` it does not) and what its threads do then:
+/// the launcher judges the end by the phase and the exit code. When nothing is in use, everything
+/// is given back, so that memory checkers find nothing.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static CLOSE: extern "C" fn() = close;

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value from its first use to the end of the process. A child made by fork has it no more, because it stands on a rank that
-/// is the parent's; but the child knows that its parent had one.
+/// A value from its first use to the end of the process. A child made by fork has it no more,
+/// because it stands on a rank that is the parent's; but the child knows that its parent had one.
 pub struct OncePerProcess<T> {
     current: AtomicPtr<T>,
     /// In a child: its parent's value. Memory checkers find it here, too.
@@ -24,8 +24,8 @@ impl<T: Send + Sync + 'static> OncePerProcess<T> {
     #[inline(always)]
     #[must_use]
     pub fn get(&self) -> Option<&'static T> {
-        // SAFETY: the pointer is null or from `Box::into_raw` in `set`. What it points to is given back by `free` only, whose
-        // caller promises that nobody uses it any more.
+        // SAFETY: the pointer is null or from `Box::into_raw` in `set`. What it points to is given
+        // back by `free` only, whose caller promises that nobody uses it any more.
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
 
@@ -67,7 +67,8 @@ impl<T: Send + Sync + 'static> OncePerProcess<T> {
     pub unsafe fn free(&self) {
         let value = (self.current).swap(std::ptr::null_mut(), Ordering::AcqRel);
         if !value.is_null() {
-            // SAFETY: from `Box::into_raw` in `set` and taken out just now, once; nobody uses it, by the caller's promise.
+            // SAFETY: from `Box::into_raw` in `set` and taken out just now, once; nobody uses it,
+            // by the caller's promise.
             drop(unsafe { Box::from_raw(value) });
         }
     }

@@ -1,4 +1,5 @@
-//! How a process comes into its job: by the launcher's environment, or alone. The only transport within a job is the shared segment.
+//! How a process comes into its job: by the launcher's environment, or alone. The only transport
+//! within a job is the shared segment.
 
 use std::fmt;
 use std::os::fd::RawFd;

@@ -8,8 +8,8 @@ use margay_run_files::{Files, FilesState};
 use margay_run_mpi::Mpi;
 use margay_run_windows::{Windows, WindowsState};
 
-/// The rank of a process: MPI's objects, and beside them the state of what is built on them. Each crate owns its state;
-/// this is the one place that knows all of them.
+/// The rank of a process: MPI's objects, and beside them the state of what is built on them. Each
+/// crate owns its state; this is the one place that knows all of them.
 pub struct Process {
     mpi: Mpi,
     windows: WindowsState,
@@ -49,7 +49,8 @@ impl Process {
     /// From now on only one thread at a time uses the rank, and its locks need not check that.
     ///
     /// # Safety
-    /// As [`RankLock::assume_single_thread`](margay_sys_os::lock::RankLock::assume_single_thread): the program promises it.
+    /// As [`RankLock::assume_single_thread`](margay_sys_os::lock::RankLock::assume_single_thread):
+    /// the program promises it.
     pub(crate) unsafe fn assume_single_thread(&self) {
         // SAFETY: the caller hands on the promise.
         unsafe {

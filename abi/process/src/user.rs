@@ -1,11 +1,13 @@
 //! What programs of NX and MPL pass: buffers and strings, as allegations.
 //!
-//! The types here appear only as parameters of exported functions, so a value of one comes from a C or Fortran program: it
-//! points to what its name in the prototype says, for the time of the call (the buffer of a message under way: until it is
-//! complete). That is the argument of the `SAFETY` lines that refer to the module. Null is checked. Each library adds its own errors.
+//! The types here appear only as parameters of exported functions, so a value of one comes from a C
+//! or Fortran program: it points to what its name in the prototype says, for the time of the call
+//! (the buffer of a message under way: until it is complete). That is the argument of the `SAFETY`
+//! lines that refer to the module. Null is checked. Each library adds its own errors.
 //!
-//! How long an argument is stands in another one, and no type ties the two together: what takes a length is unsafe, with the promise that
-//! the program vouches for it. The macros that export functions make the promise, in one place for all.
+//! How long an argument is stands in another one, and no type ties the two together: what takes a
+//! length is unsafe, with the promise that the program vouches for it. The macros that export
+//! functions make the promise, in one place for all.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -31,7 +33,8 @@ pub trait Buffer: Copy {
     /// Claims `bytes`; none when the program passed null and there should be some.
     ///
     /// # Safety
-    /// The program vouches for that many bytes, for the time of the call (the buffer of a message under way: until it is complete).
+    /// The program vouches for that many bytes, for the time of the call (the buffer of a message
+    /// under way: until it is complete).
     unsafe fn claim(self, bytes: usize) -> Option<Piece>;
 }
 

@@ -3,8 +3,9 @@
 /// The name under which pictures ask for the font. [`register`] must have been called.
 pub const FONT: &str = "sans-serif";
 
-/// Makes the font known to plotters, where plotters measures text: with the feature `font`, which some other program that is
-/// compiled at the same time may want. Then a picture that is drawn without it is an error of plotters.
+/// Makes the font known to plotters, where plotters measures text: with the feature `font`, which
+/// some other program that is compiled at the same time may want. Then a picture that is drawn
+/// without it is an error of plotters.
 pub fn register() {
     #[cfg(feature = "font")]
     measured();

@@ -1,4 +1,5 @@
-//! MPI implementations below a prefix: our own and its peers, compiled and launched with in the same way.
+//! MPI implementations below a prefix: our own and its peers, compiled and launched with in the
+//! same way.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -73,7 +74,8 @@ impl Installation {
 
     /// Returns the launcher for `ranks` ranks of a program, bounded to `limit_s` seconds.
     ///
-    /// Each peer gets the settings that were found to be its fastest, above all when ranks outnumber cores.
+    /// Each peer gets the settings that were found to be its fastest, above all when ranks
+    /// outnumber cores.
     #[must_use]
     pub fn launch(&self, ranks: usize, limit_s: u32) -> Command {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -18,7 +18,8 @@ pub fn bounded(limit_s: u32) -> Command {
 /// Runs a command and gives what it printed when it ended with 0 or, if `may_fail`, with 1.
 ///
 /// # Errors
-/// When it cannot be started, took too long or ended otherwise; carries the last lines of its standard error.
+/// When it cannot be started, took too long or ended otherwise; carries the last lines of its
+/// standard error.
 pub fn run(command: &mut Command, may_fail: bool) -> Result<Output> {
     let program = PathBuf::from(command.get_program());
     let what = program
@@ -54,12 +55,14 @@ pub fn run_quietly(command: &mut Command) -> Result<String> {
     run(command, false).map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Other processes that use the cores while something is measured; they end when this is dropped, or with this process.
+/// Other processes that use the cores while something is measured; they end when this is dropped,
+/// or with this process.
 #[derive(Debug, Default)]
 pub struct BackgroundLoad(Vec<Child>);
 
 impl BackgroundLoad {
-    /// Starts `count` processes of `program` (`programs/threads/busy.c`), each for at most `limit_s` seconds.
+    /// Starts `count` processes of `program` (`programs/threads/busy.c`), each for at most
+    /// `limit_s` seconds.
     ///
     /// # Errors
     /// When the program cannot be started.

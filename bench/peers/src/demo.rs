@@ -1,4 +1,5 @@
-//! The demonstration: convection in a crucible on 1, 2 and 4 ranks, like Table 1 of report KFA-ZAM-IB-9409.
+//! The demonstration: convection in a crucible on 1, 2 and 4 ranks, like Table 1 of report
+//! KFA-ZAM-IB-9409.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -74,7 +75,8 @@ impl Demo {
         })
     }
 
-    /// Runs all configurations and the restart, prints the table, writes the picture. `steps` overrides the file.
+    /// Runs all configurations and the restart, prints the table, writes the picture. `steps`
+    /// overrides the file.
     ///
     /// # Errors
     /// When a run fails or results differ between the numbers of ranks.
@@ -112,7 +114,8 @@ impl Demo {
         Ok(())
     }
 
-    /// A run that stops, writes its state and goes on with another number of ranks must end as one that never stopped.
+    /// A run that stops, writes its state and goes on with another number of ranks must end as one
+    /// that never stopped.
     fn restart_check(&self) -> Result<String> {
         let state = self.folder.join("state.restart");
         let unbroken = self.crucible((2, 1), &["steps=40".into()])?;

@@ -13,8 +13,8 @@ pub struct Point {
     pub test: Test,
     /// Ranks of the job.
     pub ranks: usize,
-    /// What kind of the test: memory of `malloc` or `alloc` (MPI_Alloc_mem), threads of a rank, where a computation runs, the
-    /// OpenMP library; or `-`.
+    /// What kind of the test: memory of `malloc` or `alloc` (MPI_Alloc_mem), threads of a rank,
+    /// where a computation runs, the OpenMP library; or `-`.
     pub buffer: String,
     /// Bytes of a message, or of a rank's contribution.
     pub bytes: u64,
@@ -157,7 +157,8 @@ pub struct Reported {
     pub figures: Vec<(Point, Figure)>,
 }
 
-/// Reads a program's standard output; lines of another form belong to the implementation and are passed over.
+/// Reads a program's standard output; lines of another form belong to the implementation and are
+/// passed over.
 ///
 /// # Errors
 /// When a figure's line is damaged, or no figure is there at all.

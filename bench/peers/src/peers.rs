@@ -58,7 +58,8 @@ pub fn compile(implementation: &Installation, source: &Path, program: &Path) -> 
     command
 }
 
-/// Has the ranks of a launch move messages while the program computes, where the implementation can.
+/// Has the ranks of a launch move messages while the program computes, where the implementation
+/// can.
 pub fn with_progress_thread(implementation: &Installation, launch: &mut Command) {
     match implementation.name.as_str() {
         OURS => launch.env("MARGAY_PROGRESS_THREAD", "1"),

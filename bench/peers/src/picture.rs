@@ -1,4 +1,5 @@
-//! The picture of a temperature field: a vertical and a horizontal section of the crucible with a colour bar.
+//! The picture of a temperature field: a vertical and a horizontal section of the crucible with a
+//! colour bar.
 
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
@@ -32,7 +33,8 @@ impl Field {
     /// Reads the file that crucible wrote as `field_out`.
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, or does not have the size that its first line says.
+    /// When the file cannot be read, is damaged, or does not have the size that its first line
+    /// says.
     pub fn read(path: &Path) -> Result<Self> {
         let file = std::fs::File::open(path)
             .with_context(|| format!("{}: cannot be opened", path.display()))?;

@@ -185,7 +185,8 @@ impl Unit {
         format!("{}{test}, {} ranks", self.program(), self.ranks)
     }
 
-    /// Runs the program once with one implementation; `programs` holds that implementation's executables.
+    /// Runs the program once with one implementation; `programs` holds that implementation's
+    /// executables.
     ///
     /// # Errors
     /// When the job fails, takes too long or reports nothing.
@@ -228,8 +229,9 @@ impl Unit {
 }
 
 impl Unit {
-    /// Runs the program once with each OpenMP library. The kind of a figure is the library; kind `best` is the pair that stands
-    /// for the implementation: ours with our own library, a peer with the best of the others.
+    /// Runs the program once with each OpenMP library. The kind of a figure is the library; kind
+    /// `best` is the pair that stands for the implementation: ours with our own library, a peer
+    /// with the best of the others.
     fn run_hybrid(&self, implementation: &Installation, programs: &Path) -> Result<Reported> {
         let (libraries, missing) = runtime::find(&tree::stage(), &OPENMP.map(str::to_owned));
         let mut all = Reported::default();

@@ -1,4 +1,5 @@
-//! Tables and files of results: medians, the ratio to the best peer, the targets and what misses them.
+//! Tables and files of results: medians, the ratio to the best peer, the targets and what misses
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -176,7 +177,8 @@ pub struct Report {
     pub date: String,
     /// Processor and number of usable cores.
     pub host: Host,
-    /// Repetitions asked for; the figure in the table is the median over those that were run (`runs`).
+    /// Repetitions asked for; the figure in the table is the median over those that were run
+    /// (`runs`).
     pub repetitions: usize,
     /// Name and version of what was measured, in the order of the columns.
     pub implementations: Vec<Measured>,

@@ -51,7 +51,8 @@ fn more_is_better(unit: &str) -> Option<bool> {
     }
 }
 
-/// Names of figures that describe scatter or a limit, and so are no speed although they have its unit.
+/// Names of figures that describe scatter or a limit, and so are no speed although they have its
+/// unit.
 fn is_speed(name: &str) -> bool {
     !name.contains("deviation") && !name.contains("bound") && !name.ends_with(".max")
 }

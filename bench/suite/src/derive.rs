@@ -5,7 +5,8 @@ use margay_bench_common::mpi::OURS;
 use crate::lines::Figure;
 use crate::report::{Report, Run};
 
-/// Bytes that an element vector multiply must move for each operation: two elements read, one written.
+/// Bytes that an element vector multiply must move for each operation: two elements read, one
+/// written.
 const EVM_BYTES: f64 = 24.0;
 
 /// Returns all comparisons that the runs allow.

@@ -1,4 +1,5 @@
-//! Installed trees: our own, in which this program stands, and a peer's; compiling the suite's programs with them.
+//! Installed trees: our own, in which this program stands, and a peer's; compiling the suite's
+//! programs with them.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,10 +1,11 @@
-//! The performance suite behind `margay bench`: ASCI Red's tracking suite and MP LINPACK, on this machine; and threading runtimes
-//! side by side, `margay bench threads`.
+//! The performance suite behind `margay bench`: ASCI Red's tracking suite and MP LINPACK, on this
+//! machine; and threading runtimes side by side, `margay bench threads`.
 //!
-//! The kernels are programs in C that use MPI (`programs/`, installed in `share/margay/bench`). They are compiled with the
-//! installed `mpicc` at first use, or a peer's, run through the launcher, verify themselves and print lines of figures.
-//! This crate plans the runs, reads the lines, and makes table, JSON, Markdown and SVG of them. Its program `margay-bench`
-//! stands beside `margay`, which runs it for `margay bench`.
+//! The kernels are programs in C that use MPI (`programs/`, installed in `share/margay/bench`).
+//! They are compiled with the installed `mpicc` at first use, or a peer's, run through the
+//! launcher, verify themselves and print lines of figures. This crate plans the runs, reads the
+//! lines, and makes table, JSON, Markdown and SVG of them. Its program `margay-bench` stands beside
+//! `margay`, which runs it for `margay bench`.
 //!
 //! | module | subject |
 //! | --- | --- |

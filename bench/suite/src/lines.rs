@@ -23,7 +23,8 @@ pub struct Check {
     pub name: String,
     /// Whether the value is within the limit.
     pub passed: bool,
-    /// An error, a scaled residual or a number of wrong elements; as the program printed it, because it may be no number.
+    /// An error, a scaled residual or a number of wrong elements; as the program printed it,
+    /// because it may be no number.
     pub value: String,
     /// The largest value that passes.
     pub limit: String,
@@ -42,7 +43,8 @@ pub struct Reported {
     pub notes: Vec<String>,
 }
 
-/// Reads a program's standard output; lines of another form belong to the MPI implementation and are passed over.
+/// Reads a program's standard output; lines of another form belong to the MPI implementation and
+/// are passed over.
 ///
 /// # Errors
 /// When a line is damaged, or neither a figure nor a check nor a note is there.

@@ -26,8 +26,9 @@ pub const LIMIT_S: u32 = 300;
 /// What the largest LINPACK matrix may take, in bytes: with its buffers it fits 2 GiB.
 const MATRIX_BYTES: u64 = (2 << 30) / 16 * 15;
 
-/// The block size of LINPACK. On two cores of an Intel Xeon (2 MiB of level 2, AVX-512) with OpenBLAS, N = 8000, medians of six
-/// runs in turn: 192: 135, 256: 144 GFLOPS; 128 and 384 are slower than 192.
+/// The block size of LINPACK. On two cores of an Intel Xeon (2 MiB of level 2, AVX-512) with
+/// OpenBLAS, N = 8000, medians of six runs in turn: 192: 135, 256: 144 GFLOPS; 128 and 384 are
+/// slower than 192.
 const BLOCK: u64 = 256;
 
 /// Returns the largest order of LINPACK in whole blocks, when this many bytes are free.

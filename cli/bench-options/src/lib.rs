@@ -18,7 +18,8 @@ pub use threads::{Chapter, RUNTIMES, ThreadKernel, ThreadsOptions};
 /// The program that runs the suite, beside `margay` in the same folder.
 pub const PROGRAM: &str = "margay-bench";
 
-/// Measure this machine with the performance suite: Livermore loops, Comtest, STREAM, memory ladder, EVM, matrix multiply, MP LINPACK.
+/// Measure this machine with the performance suite: Livermore loops, Comtest, STREAM, memory
+/// ladder, EVM, matrix multiply, MP LINPACK.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct BenchOptions {

@@ -17,7 +17,8 @@ pub const RUNTIMES: [&str; 9] = [
     "sequential",
 ];
 
-/// Measure Margay's threads against libgomp, libomp and oneTBB: fork and join, tasks, loops, graphs, trees, nested loops.
+/// Measure Margay's threads against libgomp, libomp and oneTBB: fork and join, tasks, loops,
+/// graphs, trees, nested loops.
 #[derive(Clone, Debug, Args)]
 pub struct ThreadsOptions {
     /// What is measured
@@ -36,11 +37,13 @@ pub struct ThreadsOptions {
     #[arg(long, value_delimiter = ',', value_name = "RUNTIME", value_parser = RUNTIMES)]
     pub with: Vec<String>,
 
-    /// Sizes of teams, separated by commas [default: 1 and one, two and four times the usable cores]
+    /// Sizes of teams, separated by commas [default: 1 and one, two and four times the usable
+    /// cores]
     #[arg(long, value_delimiter = ',', value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Vec<u32>,
 
-    /// Other processes that compute meanwhile, one run for each number, separated by commas [default: 0 and one for each core; of kernels 0,1,2]
+    /// Other processes that compute meanwhile, one run for each number, separated by commas
+    /// [default: 0 and one for each core; of kernels 0,1,2]
     #[arg(long, value_delimiter = ',', value_name = "PROCESSES", value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub busy: Vec<u32>,
 

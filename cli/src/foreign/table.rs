@@ -11,7 +11,8 @@ const fn option(names: &'static [&'static str], values: usize, meaning: super::M
     }
 }
 
-/// Options whose meaning here needs more than another name. Names that only differ are aliases in the definition of Margay's options.
+/// Options whose meaning here needs more than another name. Names that only differ are aliases in
+/// the definition of Margay's options.
 pub const TABLE: &[Foreign] = &[
     // Numbers of ranks, and where they run.
     option(&["npernode", "N"], 1, By(translate::per_node)),

@@ -90,8 +90,8 @@ fn ranks_of_file(file: &str) -> Result<String, String> {
     Ok(lists.join(":"))
 }
 
-/// Parameters of Open MPI's components: a few of them are options under another name, and the others concern parts that Margay does
-/// not have.
+/// Parameters of Open MPI's components: a few of them are options under another name, and the
+/// others concern parts that Margay does not have.
 pub fn mca(values: &[OsString]) -> Words {
     let value = values.get(1).cloned().unwrap_or_default();
     let value = value.to_string_lossy();

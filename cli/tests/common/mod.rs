@@ -63,7 +63,8 @@ pub fn fresh(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// `margay run` with arguments separated by spaces; `%act` stands for the program that plays a rank.
+/// `margay run` with arguments separated by spaces; `%act` stands for the program that plays a
+/// rank.
 pub fn command(line: &str) -> Command {
     let mut command = fresh(margay());
     command.arg("run");
@@ -277,8 +278,8 @@ pub fn marked(mark: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Longest time that an end may take which waits for nothing. Speed is not tested: other processes may keep the machine
-/// busy. Ranks that would go on sleep for 100 s.
+/// Longest time that an end may take which waits for nothing. Speed is not tested: other processes
+/// may keep the machine busy. Ranks that would go on sleep for 100 s.
 pub const PROMPT: Duration = Duration::from_secs(20);
 
 /// Waits until no process with the mark is left; fails when that takes longer than [`PROMPT`].

@@ -1,5 +1,5 @@
-//! The array constructors: a rectangular part of an array, and a rank's part of a distributed array.
-//! MPI 5.0, sections 5.1.3 and 5.1.4.
+//! The array constructors: a rectangular part of an array, and a rank's part of a distributed
+//! array. MPI 5.0, sections 5.1.3 and 5.1.4.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::layout::{Layout, LayoutBuilder};
 use crate::order::{Distribution, Order};
 
 impl Datatype {
-    /// `MPI_Type_create_subarray`: the elements `starts[d] .. starts[d] + subsizes[d]` of an array of `sizes`; the
-    /// bounds are those of the whole array.
+    /// `MPI_Type_create_subarray`: the elements `starts[d] .. starts[d] + subsizes[d]` of an array
+    /// of `sizes`; the bounds are those of the whole array.
     pub fn subarray(
         sizes: &[i64],
         subsizes: &[i64],
@@ -58,8 +58,9 @@ impl Datatype {
         Ok(Datatype::from_parts(layout, combiner))
     }
 
-    /// `MPI_Type_create_darray`: the part of process `rank` of `size` of an array of `gsizes` that is distributed over
-    /// a grid of `psizes` processes, numbered in C order. A `darg` of `None` is `MPI_DISTRIBUTE_DFLT_DARG`.
+    /// `MPI_Type_create_darray`: the part of process `rank` of `size` of an array of `gsizes` that
+    /// is distributed over a grid of `psizes` processes, numbered in C order. A `darg` of `None` is
+    /// `MPI_DISTRIBUTE_DFLT_DARG`.
     #[allow(clippy::too_many_arguments)] // the standard's own argument list
     pub fn darray(
         size: i64,
@@ -134,7 +135,8 @@ impl Datatype {
     }
 }
 
-/// The elements that process `coord` of `processes` holds when `gsize` are dealt out in blocks of `block`.
+/// The elements that process `coord` of `processes` holds when `gsize` are dealt out in blocks of
+/// `block`.
 fn cyclic(
     old: &Layout,
     block: i64,

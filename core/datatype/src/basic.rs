@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The groups of types that MPI 5.0, section 6.9.2 uses to say which predefined operation applies to which type.
+/// The groups of types that MPI 5.0, section 6.9.2 uses to say which predefined operation applies
+/// to which type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// C and Fortran integers, and the multi-language types `MPI_AINT`, `MPI_COUNT`, `MPI_OFFSET`.
@@ -23,8 +24,8 @@ pub enum Class {
     Packed,
 }
 
-/// How a type's number is stored (in native byte order). For complex types the representation of one part, for pairs
-/// that of the value.
+/// How a type's number is stored (in native byte order). For complex types the representation of
+/// one part, for pairs that of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Repr {
     I8,
@@ -46,7 +47,8 @@ pub enum Repr {
     F128,
 }
 
-/// C's `long double`: the x87 format on x86-64, binary128 elsewhere. 16 bytes on a 16-byte boundary on both.
+/// C's `long double`: the x87 format on x86-64, binary128 elsewhere. 16 bytes on a 16-byte boundary
+/// on both.
 const LONG_DOUBLE: Repr = if cfg!(target_arch = "x86_64") {
     Repr::F80
 } else {
@@ -65,9 +67,9 @@ struct Facts {
 
 macro_rules! basics {
     ($($(#[$doc:meta])* $variant:ident = $handle:literal, $name:literal, $size:literal, $align:literal, $class:ident, $repr:expr;)*) => {
-        /// A predefined elementary datatype of MPI 5.0. The discriminant is the value of its handle in the standard
-        /// ABI. Sizes are those of the LP64 model (Linux on x86-64 and on 64-bit Arm), Fortran's are those of the
-        /// default kinds.
+        /// A predefined elementary datatype of MPI 5.0. The discriminant is the value of its handle
+        /// in the standard ABI. Sizes are those of the LP64 model (Linux on x86-64 and on 64-bit
+        /// Arm), Fortran's are those of the default kinds.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u16)]
         pub enum Basic { $($(#[$doc])* $variant = $handle,)* }
@@ -205,7 +207,8 @@ impl Basic {
         self.facts().align as u64
     }
 
-    /// Bytes from one element of an array to the next: C's `sizeof`. Differs from [`Basic::size`] for pairs only.
+    /// Bytes from one element of an array to the next: C's `sizeof`. Differs from [`Basic::size`]
+    /// for pairs only.
     #[inline]
     pub const fn extent(self) -> u64 {
         self.facts().extent as u64

@@ -1,5 +1,6 @@
-//! The constructors. Parameters have their names and order from MPI 5.0, section 5.1.2; counts below zero, arrays of
-//! different lengths and spans beyond 63 bits are refused. Repetition places copies one extent of the old type apart.
+//! The constructors. Parameters have their names and order from MPI 5.0, section 5.1.2; counts
+//! below zero, arrays of different lengths and spans beyond 63 bits are refused. Repetition places
+//! copies one extent of the old type apart.
 
 use std::sync::Arc;
 
@@ -19,9 +20,9 @@ impl Datatype {
         Datatype::from_parts(Layout::marker(bound), Combiner::Marker(bound))
     }
 
-    /// The pair type of a value and an index (`MPI_Type_get_value_index`), committed: the predefined one when there is
-    /// one for just these types, a type of equal layout when they are equal in representation, `None` when
-    /// there is no such pair.
+    /// The pair type of a value and an index (`MPI_Type_get_value_index`), committed: the
+    /// predefined one when there is one for just these types, a type of equal layout when they are
+    /// equal in representation, `None` when there is no such pair.
     pub fn value_index(value: &Arc<Datatype>, index: &Arc<Datatype>) -> Option<Datatype> {
         let (v, i) = (value.named()?, index.named()?);
         if let Some(&pair) = Basic::ALL.iter().find(|b| b.pair() == Some((v, i))) {
@@ -190,7 +191,8 @@ impl Datatype {
         Ok(Datatype::from_parts(layout.finish().addressed(), combiner))
     }
 
-    /// `MPI_Type_create_resized`: the same data with lower bound `lb` and upper bound `lb + extent`.
+    /// `MPI_Type_create_resized`: the same data with lower bound `lb` and upper bound
+    /// `lb + extent`.
     pub fn resized(lb: i64, extent: i64, old: &Arc<Datatype>) -> Result<Datatype, TypeError> {
         let layout = old.layout.clone().resized(lb, extent)?;
         Ok(Datatype::from_parts(

@@ -35,8 +35,8 @@ impl Combiner {
         }
     }
 
-    /// The arguments in the order that the standard prescribes for `MPI_Type_get_contents`, and for types from
-    /// functions with large counts for `MPI_Type_get_contents_c`.
+    /// The arguments in the order that the standard prescribes for `MPI_Type_get_contents`, and for
+    /// types from functions with large counts for `MPI_Type_get_contents_c`.
     fn contents(&self, arguments: Arguments) -> Contents {
         let large = arguments == Arguments::Large;
         // Whether displacements in bytes stand among the other numbers.
@@ -166,7 +166,8 @@ impl Datatype {
     }
 }
 
-/// The four lists of `MPI_Type_get_contents_c`; their lengths are what `MPI_Type_get_envelope_c` returns.
+/// The four lists of `MPI_Type_get_contents_c`; their lengths are what `MPI_Type_get_envelope_c`
+/// returns.
 #[derive(Debug, Clone, Default)]
 pub struct Contents {
     pub integers: Vec<i64>,

@@ -4,17 +4,18 @@ use crate::flat::{Body, Flat, Item, Run, Seq, Words};
 
 /// A position in the packed data of `count` elements of a datatype.
 ///
-/// It is resumable: a message is packed or unpacked in fragments of any size by calling [`Cursor::next_run`] with what
-/// the fragment still holds. Making a cursor over elements that are one strided run allocates nothing.
-/// Seeking takes time logarithmic in the datatype's blocks and independent of `count`.
+/// It is resumable: a message is packed or unpacked in fragments of any size by calling
+/// [`Cursor::next_run`] with what the fragment still holds. Making a cursor over elements that are
+/// one strided run allocates nothing. Seeking takes time logarithmic in the datatype's blocks and
+/// independent of `count`.
 #[derive(Debug, Clone)]
 pub struct Cursor {
     /// The elements as one item.
     top: Item,
     /// Current repetition of `top`.
     iteration: u64,
-    /// For each nested sequence on the way down: current item and its repetition. What lies below the current leaf is
-    /// zero, so that a sequence starts anew without resetting.
+    /// For each nested sequence on the way down: current item and its repetition. What lies below
+    /// the current leaf is zero, so that a sequence starts anew without resetting.
     frames: Box<[Frame]>,
     /// Bytes of the current block that are done.
     within: u64,
@@ -29,8 +30,9 @@ struct Frame {
 }
 
 impl Cursor {
-    /// A cursor at the first byte of `count` elements. Both [`Flat::packed_size`] and [`Flat::span`] of `count` must
-    /// be `Some` (panics otherwise): the caller reports that error to the user.
+    /// A cursor at the first byte of `count` elements. Both [`Flat::packed_size`] and
+    /// [`Flat::span`] of `count` must be `Some` (panics otherwise): the caller reports that error
+    /// to the user.
     pub fn new(flat: &Flat, count: u64) -> Cursor {
         let total = flat
             .packed_size(count)
@@ -107,8 +109,9 @@ impl Cursor {
         self.seek(self.position.saturating_add(bytes));
     }
 
-    /// The next run of at most `max_bytes` bytes of data, and moves behind it. A block that does not fit, and the rest
-    /// of one that was begun, comes as a run of one (partial) block. `None` at the end and when `max_bytes` is 0.
+    /// The next run of at most `max_bytes` bytes of data, and moves behind it. A block that does
+    /// not fit, and the rest of one that was begun, comes as a run of one (partial) block. `None`
+    /// at the end and when `max_bytes` is 0.
     pub fn next_run(&mut self, max_bytes: u64) -> Option<Run> {
         if max_bytes == 0 || self.position == self.total {
             return None;
@@ -131,9 +134,10 @@ impl Cursor {
         self.words().is_some()
     }
 
-    /// Where elements consist of single words that lie as an index says: the next words of at most `max_bytes` bytes, and moves behind
-    /// them. Bytes of a word, and where each of them lies beside a common displacement. `None` where there are none, or within
-    /// a word; [`next_run`](Self::next_run) goes on in any case.
+    /// Where elements consist of single words that lie as an index says: the next words of at most
+    /// `max_bytes` bytes, and moves behind them. Bytes of a word, and where each of them lies
+    /// beside a common displacement. `None` where there are none, or within a word;
+    /// [`next_run`](Self::next_run) goes on in any case.
     pub fn next_words(&mut self, max_bytes: u64) -> Option<(u64, i64, &[i64])> {
         let size = self.words()?.size;
         let within = self.position % self.top.body.size();
@@ -156,7 +160,8 @@ impl Cursor {
         }
     }
 
-    /// The next dense piece of at most `max_bytes` bytes as (displacement, bytes), and moves behind it.
+    /// The next dense piece of at most `max_bytes` bytes as (displacement, bytes), and moves behind
+    /// it.
     pub fn next_piece(&mut self, max_bytes: u64) -> Option<(i64, u64)> {
         if max_bytes == 0 || self.position == self.total {
             return None;
@@ -174,9 +179,9 @@ impl Cursor {
     }
 }
 
-/// Packs elements from `source`, in which the buffer's address is at index `origin`, to `packed`, beginning at the
-/// cursor's position. Returns the bytes packed: all that `packed` holds or all that remain. Panics when the data lies
-/// outside of `source`.
+/// Packs elements from `source`, in which the buffer's address is at index `origin`, to `packed`,
+/// beginning at the cursor's position. Returns the bytes packed: all that `packed` holds or all
+/// that remain. Panics when the data lies outside of `source`.
 pub fn pack(cursor: &mut Cursor, source: &[u8], origin: usize, packed: &mut [u8]) -> usize {
     let mut done = 0;
     while let Some(run) = cursor.next_run((packed.len() - done) as u64) {
@@ -188,7 +193,8 @@ pub fn pack(cursor: &mut Cursor, source: &[u8], origin: usize, packed: &mut [u8]
     done
 }
 
-/// The inverse of [`pack`]: scatters `packed` to the elements in `target`. Returns the bytes unpacked.
+/// The inverse of [`pack`]: scatters `packed` to the elements in `target`. Returns the bytes
+/// unpacked.
 pub fn unpack(cursor: &mut Cursor, packed: &[u8], target: &mut [u8], origin: usize) -> usize {
     let mut done = 0;
     while let Some(run) = cursor.next_run((packed.len() - done) as u64) {
@@ -217,8 +223,8 @@ fn blocks(run: &Run, origin: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Takes a run (`ONE`: of one block at most) from `item`, whose sequence has its origin at `base`; true when that
-/// finished the item.
+/// Takes a run (`ONE`: of one block at most) from `item`, whose sequence has its origin at `base`;
+/// true when that finished the item.
 #[inline]
 fn take<const ONE: bool>(
     item: &Item,
@@ -265,7 +271,8 @@ fn take<const ONE: bool>(
     (run, *iteration == item.count)
 }
 
-/// Takes from the current item of a sequence with its origin at `origin`, and steps on when that is finished.
+/// Takes from the current item of a sequence with its origin at `origin`, and steps on when that is
+/// finished.
 fn descend<const ONE: bool>(
     seq: &Seq,
     origin: i64,

@@ -8,8 +8,8 @@ use crate::flat::Flat;
 use crate::layout::{Layout, Signature};
 use crate::order::{Distribution, Order};
 
-/// An MPI datatype: an immutable typemap. Share it by `Arc`; the types that it was made from stay alive with it.
-/// The only thing that changes is whether it has been committed.
+/// An MPI datatype: an immutable typemap. Share it by `Arc`; the types that it was made from stay
+/// alive with it. The only thing that changes is whether it has been committed.
 #[derive(Debug)]
 pub struct Datatype {
     pub(crate) layout: Layout,
@@ -27,7 +27,8 @@ pub enum Arguments {
     Small,
     /// All as `MPI_Count`: the functions whose names end in `_c`.
     Large,
-    /// All as Fortran's `INTEGER`: `MPI_TYPE_HVECTOR`, `MPI_TYPE_HINDEXED` and `MPI_TYPE_STRUCT` of MPI-1.
+    /// All as Fortran's `INTEGER`: `MPI_TYPE_HVECTOR`, `MPI_TYPE_HINDEXED` and `MPI_TYPE_STRUCT` of
+    /// MPI-1.
     Fortran,
 }
 
@@ -120,7 +121,8 @@ pub enum Combiner {
 }
 
 impl Combiner {
-    /// The type that it repeats, with whatever between; none for predefined types and those of several types.
+    /// The type that it repeats, with whatever between; none for predefined types and those of
+    /// several types.
     pub fn repeated(&self) -> Option<&Arc<Datatype>> {
         match self {
             Combiner::Dup { old }
@@ -158,7 +160,8 @@ impl Datatype {
         }
     }
 
-    /// Notes the kind of the constructor's arguments, which decides what [`Datatype::contents`] looks like.
+    /// Notes the kind of the constructor's arguments, which decides what [`Datatype::contents`]
+    /// looks like.
     pub fn with(mut self, arguments: Arguments) -> Datatype {
         self.arguments = arguments;
         self
@@ -170,8 +173,9 @@ impl Datatype {
         self
     }
 
-    /// The address that `MPI_BOTTOM` stands for as a buffer of this type: 0, or that of Fortran's `MPI_BOTTOM` in a type of
-    /// `INTEGER` addresses, and in what is built from it until a constructor takes addresses itself.
+    /// The address that `MPI_BOTTOM` stands for as a buffer of this type: 0, or that of Fortran's
+    /// `MPI_BOTTOM` in a type of `INTEGER` addresses, and in what is built from it until a
+    /// constructor takes addresses itself.
     pub fn bottom(&self) -> u64 {
         self.layout.bottom
     }
@@ -234,8 +238,9 @@ impl Datatype {
         }
     }
 
-    /// When all entries are of one basic type: that type and how many of it there are in one element. Pair types count
-    /// as one entry here. This is the condition of `MPI_Accumulate` and what reductions work on.
+    /// When all entries are of one basic type: that type and how many of it there are in one
+    /// element. Pair types count as one entry here. This is the condition of `MPI_Accumulate` and
+    /// what reductions work on.
     pub fn uniform(&self) -> Option<(Basic, u64)> {
         match self.layout.signature {
             Signature::Uniform(basic) => Some((basic, self.layout.size / basic.size())),
@@ -248,13 +253,14 @@ impl Datatype {
         self.layout.elements
     }
 
-    /// Whether the data of `count` elements is one dense byte range (which then starts at [`Datatype::true_lb`]).
+    /// Whether the data of `count` elements is one dense byte range (which then starts at
+    /// [`Datatype::true_lb`]).
     pub fn is_contiguous(&self, count: u64) -> bool {
         self.flat.contiguous(count).is_some()
     }
 
-    /// Whether `MPI_Type_commit` has been called; predefined types are committed from the start and a duplicate when
-    /// its original was.
+    /// Whether `MPI_Type_commit` has been called; predefined types are committed from the start and
+    /// a duplicate when its original was.
     pub fn is_committed(&self) -> bool {
         self.committed.load(Ordering::Relaxed)
     }
@@ -264,8 +270,8 @@ impl Datatype {
         self.committed.store(true, Ordering::Relaxed);
     }
 
-    /// Elements of this type in `bytes` bytes of received data (`MPI_Get_count`); `None` is `MPI_UNDEFINED`: not a
-    /// whole number. Of a type without data there are 0.
+    /// Elements of this type in `bytes` bytes of received data (`MPI_Get_count`); `None` is
+    /// `MPI_UNDEFINED`: not a whole number. Of a type without data there are 0.
     pub fn get_count(&self, bytes: u64) -> Option<u64> {
         match (self.size(), bytes) {
             (0, 0) => Some(0),
@@ -274,8 +280,8 @@ impl Datatype {
         }
     }
 
-    /// Basic elements in `bytes` bytes of data received with this type (`MPI_Get_elements`); `None` is
-    /// `MPI_UNDEFINED`: the data ends within a basic element.
+    /// Basic elements in `bytes` bytes of data received with this type (`MPI_Get_elements`); `None`
+    /// is `MPI_UNDEFINED`: the data ends within a basic element.
     pub fn get_elements(&self, bytes: u64) -> Option<u64> {
         if self.size() == 0 {
             return (bytes == 0).then_some(0);
@@ -298,7 +304,8 @@ impl Datatype {
             };
             return Some(bytes / basic.size() * basic.elements() + rest);
         }
-        // In packed order, displacements do not matter: every constructor but the struct repeats one type.
+        // In packed order, displacements do not matter: every constructor but the struct repeats
+        // one type.
         match &self.combiner {
             Combiner::Struct {
                 blocklengths,

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// An argument that a datatype constructor refuses. `argument` is the parameter's name in the MPI standard, `index`
-/// its position where the parameter is an array.
+/// An argument that a datatype constructor refuses. `argument` is the parameter's name in the MPI
+/// standard, `index` its position where the parameter is an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TypeError {
     /// A count or block length below zero (`MPI_ERR_COUNT`).

@@ -1,15 +1,15 @@
 //! The compiled form of a datatype: what a copier executes.
 //!
-//! One element is a sequence of items in typemap order. An item repeats its body `count` times at a constant stride; the
-//! body is a dense block of bytes or another sequence. A vector is one item, a vector of vectors one item in another,
-//! whatever its counts; adjacent blocks are merged and equal strides folded while the sequence is built. (The idea of
-//! folding typemaps to a few strided loops: Gropp, Lusk and Swider, "Improving the performance of MPI derived
-//! datatypes", 1999.)
+//! One element is a sequence of items in typemap order. An item repeats its body `count` times at a
+//! constant stride; the body is a dense block of bytes or another sequence. A vector is one item, a
+//! vector of vectors one item in another, whatever its counts; adjacent blocks are merged and equal
+//! strides folded while the sequence is built. (The idea of folding typemaps to a few strided
+//! loops: Gropp, Lusk and Swider, "Improving the performance of MPI derived datatypes", 1999.)
 
 use std::sync::Arc;
 
-/// `count` dense blocks of `block` bytes, the first at `offset` bytes from the buffer's address, each next one `stride`
-/// bytes further. `stride` has no meaning when `count` is 1.
+/// `count` dense blocks of `block` bytes, the first at `offset` bytes from the buffer's address,
+/// each next one `stride` bytes further. `stride` has no meaning when `count` is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     pub offset: i64,
@@ -68,8 +68,8 @@ impl Flat {
             .filter(|&n| n <= i64::MAX as u64)
     }
 
-    /// The smallest byte range `[low, high)` (relative to the buffer) that holds the data of `count` elements; `None`
-    /// when it exceeds 63 bits. `(0, 0)` when there is no data.
+    /// The smallest byte range `[low, high)` (relative to the buffer) that holds the data of
+    /// `count` elements; `None` when it exceeds 63 bits. `(0, 0)` when there is no data.
     pub fn span(&self, count: u64) -> Option<(i64, i64)> {
         if count == 0 || self.size() == 0 {
             return Some((0, 0));
@@ -81,8 +81,8 @@ impl Flat {
         ))
     }
 
-    /// When the data of `count` elements is one dense byte range: the displacement at which it starts. Data of no
-    /// bytes is dense and starts at 0.
+    /// When the data of `count` elements is one dense byte range: the displacement at which it
+    /// starts. Data of no bytes is dense and starts at 0.
     #[inline]
     pub fn contiguous(&self, count: u64) -> Option<i64> {
         match &self.seq.items[..] {
@@ -119,7 +119,8 @@ impl Flat {
         }
     }
 
-    /// Dense blocks in one element (saturating): what decides between gathering in place and packing.
+    /// Dense blocks in one element (saturating): what decides between gathering in place and
+    /// packing.
     pub fn blocks(&self) -> u64 {
         self.seq.blocks
     }
@@ -185,7 +186,8 @@ impl Words {
     }
 }
 
-/// `count` copies of `body` at `offset`, `offset + stride`, ... relative to the origin of the sequence.
+/// `count` copies of `body` at `offset`, `offset + stride`, ... relative to the origin of the
+/// sequence.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     pub offset: i64,
@@ -215,8 +217,8 @@ impl Item {
         self.count * self.body.size()
     }
 
-    /// `n` (at least 1) copies of this item `stride` bytes apart, folded into one loop where they are one;
-    /// `None` where that takes another level.
+    /// `n` (at least 1) copies of this item `stride` bytes apart, folded into one loop where they
+    /// are one; `None` where that takes another level.
     pub fn fold(&self, n: u64, stride: i64) -> Option<Item> {
         let mut item = self.clone();
         if n == 1 {
@@ -279,8 +281,8 @@ impl Seq {
     }
 }
 
-/// Sequences of at most this many items are copied into the one that uses them once, so that blocks can merge across;
-/// longer ones are shared.
+/// Sequences of at most this many items are copied into the one that uses them once, so that blocks
+/// can merge across; longer ones are shared.
 const INLINE_ITEMS: usize = 8;
 
 /// Collects the items of a sequence, merging as it goes.
@@ -290,8 +292,9 @@ pub(crate) struct SeqBuilder {
 }
 
 impl SeqBuilder {
-    /// Appends `count` blocks `stride` bytes apart, the first at `offset`, each of `blocklength` copies of `seq`
-    /// `extent` bytes apart. The caller has checked that all displacements and sizes fit 63 bits.
+    /// Appends `count` blocks `stride` bytes apart, the first at `offset`, each of `blocklength`
+    /// copies of `seq` `extent` bytes apart. The caller has checked that all displacements and
+    /// sizes fit 63 bits.
     pub fn add(
         &mut self,
         seq: &Arc<Seq>,
@@ -319,7 +322,8 @@ impl SeqBuilder {
     }
 
     pub fn finish(self) -> Arc<Seq> {
-        // A sequence of one unrepeated sequence is that sequence, provided that it starts at the same origin.
+        // A sequence of one unrepeated sequence is that sequence, provided that it starts at the
+        // same origin.
         if let [
             Item {
                 offset: 0,

@@ -1,4 +1,5 @@
-//! What a typemap says beyond its order: sizes, bounds, alignment, signature. MPI 5.0, sections 5.1.6 to 5.1.8.
+//! What a typemap says beyond its order: sizes, bounds, alignment, signature. MPI 5.0, sections
+//! 5.1.6 to 5.1.8.
 
 use std::sync::Arc;
 
@@ -15,8 +16,9 @@ pub(crate) enum Signature {
     Mixed,
 }
 
-/// Least lower-bound marker and greatest upper-bound marker. `MPI_Type_create_resized` and the array constructors leave
-/// both in the typemap, `MPI_LB` and `MPI_UB` of MPI-1 one each: the other bound is then that of the data.
+/// Least lower-bound marker and greatest upper-bound marker. `MPI_Type_create_resized` and the
+/// array constructors leave both in the typemap, `MPI_LB` and `MPI_UB` of MPI-1 one each: the other
+/// bound is then that of the data.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Markers {
     pub lower: Option<i64>,
@@ -46,8 +48,8 @@ pub(crate) struct Layout {
     pub size: u64,
     /// Least displacement and greatest end of any data; `None` without data.
     pub data: Option<(i64, i64)>,
-    /// Greatest end of any data with the padding of the datatypes that it consists of: these are not packed tighter than
-    /// their extents say, so neither is what is built from them.
+    /// Greatest end of any data with the padding of the datatypes that it consists of: these are
+    /// not packed tighter than their extents say, so neither is what is built from them.
     pub end: i64,
     /// Markers in the typemap, which then decide the bounds of everything built from it.
     pub markers: Markers,
@@ -102,15 +104,15 @@ impl Layout {
         layout
     }
 
-    /// Lower bound. Without a marker: the first byte of data, or 0 where there is none. So is the upper bound then, as in
-    /// MPICH; MPI-1 says nothing of use about a type of markers alone.
+    /// Lower bound. Without a marker: the first byte of data, or 0 where there is none. So is the
+    /// upper bound then, as in MPICH; MPI-1 says nothing of use about a type of markers alone.
     pub fn lb(&self) -> i64 {
         let data = self.data.map_or(0, |(low, _)| low);
         self.markers.lower.unwrap_or(data)
     }
 
-    /// Upper bound. Without a marker: the end of the data, padded so that the extent is a multiple of the alignment.
-    /// [`LayoutBuilder::add`] has made sure that this does not overflow.
+    /// Upper bound. Without a marker: the end of the data, padded so that the extent is a multiple
+    /// of the alignment. [`LayoutBuilder::add`] has made sure that this does not overflow.
     pub fn ub(&self) -> i64 {
         let low = self.lb();
         match (self.markers.upper, self.data) {
@@ -183,8 +185,8 @@ impl LayoutBuilder {
         }
     }
 
-    /// Appends `count` blocks `stride` bytes apart, the first displaced by `offset` bytes, each of `blocklength`
-    /// elements of `child`.
+    /// Appends `count` blocks `stride` bytes apart, the first displaced by `offset` bytes, each of
+    /// `blocklength` elements of `child`.
     pub fn add(
         &mut self,
         child: &Layout,

@@ -1,14 +1,15 @@
 //! How arrays lie in memory and over processes.
 
-/// Which dimension of an array varies fastest: the last (C) or the first (Fortran). The discriminants are the values
-/// of `MPI_ORDER_*` in the standard ABI.
+/// Which dimension of an array varies fastest: the last (C) or the first (Fortran). The
+/// discriminants are the values of `MPI_ORDER_*` in the standard ABI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     C = 12,
     Fortran = 15,
 }
 
-/// How a dimension is distributed. The discriminants are the values of `MPI_DISTRIBUTE_*` in the standard ABI.
+/// How a dimension is distributed. The discriminants are the values of `MPI_DISTRIBUTE_*` in the
+/// standard ABI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distribution {
     None = 16,

@@ -79,7 +79,8 @@ fn markers_set_bounds_and_have_no_data() {
     assert_eq!((small.lb(), small.ub(), small.size()), (-3, 6, 4));
     let two = Datatype::contiguous(2, &small).unwrap();
     assert_eq!((two.lb(), two.extent(), two.true_lb()), (-3, 18, 0));
-    // One bound alone: the other one is that of the data, padded to the alignment from the marked bound on.
+    // One bound alone: the other one is that of the data, padded to the alignment from the marked
+    // bound on.
     let from = structure(&[(1, -6, &lower), (1, 0, &int), (1, 4, &char)]);
     assert_eq!((from.lb(), from.ub()), (-6, 6));
     let to = structure(&[(1, 4, &int), (1, 5, &upper)]);
@@ -342,7 +343,8 @@ fn contents_of_fortran_types_have_displacements_among_the_integers() {
     assert_eq!(ty.bottom(), 0);
     let c = ty.with(Arguments::Fortran).contents();
     assert_eq!((c.integers, c.addresses), (vec![3, 2, 16], vec![]));
-    // What the addresses are distances from stays with what is built from the type, until that has addresses of its own.
+    // What the addresses are distances from stays with what is built from the type, until that has
+    // addresses of its own.
     let ty = Datatype::hindexed(&[1], &[40], &int).unwrap();
     let ty = Arc::new(ty.from_bottom(4096));
     let vector = Arc::new(Datatype::vector(2, 1, 3, &Arc::new(Datatype::dup(&ty))).unwrap());

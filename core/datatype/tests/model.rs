@@ -1,4 +1,5 @@
-//! Datatypes against a plain model: the typemap written out, with the formulas of MPI 5.0, section 5.1.6.
+//! Datatypes against a plain model: the typemap written out, with the formulas of MPI 5.0, section
+//! 5.1.6.
 
 use std::sync::Arc;
 

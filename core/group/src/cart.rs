@@ -2,7 +2,8 @@
 
 use crate::error::TopologyError;
 
-/// A grid of processes, numbered with the last coordinate varying fastest. A grid without dimensions is one process.
+/// A grid of processes, numbered with the last coordinate varying fastest. A grid without
+/// dimensions is one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cart {
     dims: Box<[i64]>,
@@ -75,8 +76,8 @@ impl Cart {
         Ok((0..self.dims.len()).map(|d| self.coord(rank, d)).collect())
     }
 
-    /// The ranks (source, destination) of a shift of all data by `displacement` along `dimension`, as `rank` sees it;
-    /// `None` is `MPI_PROC_NULL`.
+    /// The ranks (source, destination) of a shift of all data by `displacement` along `dimension`,
+    /// as `rank` sees it; `None` is `MPI_PROC_NULL`.
     pub fn shift(
         &self,
         rank: i64,
@@ -98,8 +99,8 @@ impl Cart {
         ))
     }
 
-    /// The neighbours of `rank` in the order of neighbourhood collectives: for each dimension the one before and the one
-    /// after. `None` is `MPI_PROC_NULL`.
+    /// The neighbours of `rank` in the order of neighbourhood collectives: for each dimension the
+    /// one before and the one after. `None` is `MPI_PROC_NULL`.
     pub fn neighbours(&self, rank: i64) -> Result<Vec<Option<u32>>, TopologyError> {
         self.check_rank(rank)?;
         Ok((0..self.dims.len())
@@ -107,8 +108,8 @@ impl Cart {
             .collect())
     }
 
-    /// The grid of the dimensions with `remain` true that `rank` is in (`MPI_Cart_sub`), the number that tells
-    /// this grid from its siblings, and the rank in it.
+    /// The grid of the dimensions with `remain` true that `rank` is in (`MPI_Cart_sub`), the number
+    /// that tells this grid from its siblings, and the rank in it.
     pub fn sub(&self, rank: i64, remain: &[bool]) -> Result<(Cart, u32, u32), TopologyError> {
         same_length(self.dims.len(), remain.len())?;
         self.check_rank(rank)?;
@@ -120,7 +121,8 @@ impl Cart {
         Ok((Cart::new(&dims, &periods)?, number(false), number(true)))
     }
 
-    /// The rank in the grid of a process that has `rank` now (`MPI_Cart_map`): the same one, `None` beyond the grid.
+    /// The rank in the grid of a process that has `rank` now (`MPI_Cart_map`): the same one, `None`
+    /// beyond the grid.
     pub fn map(&self, rank: i64) -> Option<u32> {
         u32::try_from(rank).ok().filter(|&rank| rank < self.size)
     }

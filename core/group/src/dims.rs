@@ -2,11 +2,12 @@
 
 use crate::error::TopologyError;
 
-/// Fills the zeros of `dims` so that the product of all is `processes`, with numbers as close to each other as possible
-/// (least difference of the largest and the smallest; of equal ones that with the larger smallest number, then the larger
-/// second smallest and so on) in non-increasing order.
-/// The greedy algorithms in use miss that: Träff and Lübbe, "Specification guideline violations by MPI_Dims_create",
-/// EuroMPI 2015. This is an exact search over divisors, pruned by the best that each prefix still allows.
+/// Fills the zeros of `dims` so that the product of all is `processes`, with numbers as close to
+/// each other as possible (least difference of the largest and the smallest; of equal ones that
+/// with the larger smallest number, then the larger second smallest and so on) in non-increasing
+/// order. The greedy algorithms in use miss that: Träff and Lübbe, "Specification guideline
+/// violations by MPI_Dims_create", EuroMPI 2015. This is an exact search over divisors, pruned by
+/// the best that each prefix still allows.
 pub fn dims_create(processes: i64, dims: &mut [i64]) -> Result<(), TopologyError> {
     let mut given = 1i64;
     for (dimension, &value) in dims.iter().enumerate() {
@@ -47,7 +48,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Appends `slots` factors of `rest`, none above the last one of the prefix, in all ways that may beat the best.
+    /// Appends `slots` factors of `rest`, none above the last one of the prefix, in all ways that
+    /// may beat the best.
     fn extend(&mut self, rest: i64, slots: usize) {
         let largest = self.prefix.first().copied();
         if slots == 1 {

@@ -5,14 +5,15 @@ use std::fmt;
 /// An argument that a group operation refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupError {
-    /// Entry `index` of the ranks (or, for ranges, a rank that range `index` gives) is not a rank of the group
-    /// (`MPI_ERR_RANK`).
+    /// Entry `index` of the ranks (or, for ranges, a rank that range `index` gives) is not a rank
+    /// of the group (`MPI_ERR_RANK`).
     NoSuchRank { index: usize, rank: i64, size: u32 },
     /// A rank occurs twice (`MPI_ERR_RANK`).
     DuplicateRank { index: usize, rank: i64 },
     /// A process occurs twice.
     DuplicateProcess { process: u32 },
-    /// Range `index` has a stride of zero, or one that leads away from its last rank (`MPI_ERR_ARG`).
+    /// Range `index` has a stride of zero, or one that leads away from its last rank
+    /// (`MPI_ERR_ARG`).
     Stride {
         index: usize,
         first: i64,
@@ -91,7 +92,8 @@ pub enum TopologyError {
     },
     /// Not a rank of the topology (`MPI_ERR_RANK`).
     NoSuchRank { rank: i64, size: i64 },
-    /// `index[node]` of a graph is below the entry before it or does not end with the edges (`MPI_ERR_ARG`).
+    /// `index[node]` of a graph is below the entry before it or does not end with the edges
+    /// (`MPI_ERR_ARG`).
     Index { node: usize, value: i64 },
     /// `edges[position]` names no node of the graph (`MPI_ERR_ARG`).
     EdgeTarget {

@@ -10,8 +10,9 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph of `index.len()` nodes; `index[i]` is the number of neighbours of nodes 0 to i, and `edges` holds
-    /// the neighbours of node 0, of node 1, ... Multiple edges and edges to oneself are allowed.
+    /// A graph of `index.len()` nodes; `index[i]` is the number of neighbours of nodes 0 to i, and
+    /// `edges` holds the neighbours of node 0, of node 1, ... Multiple edges and edges to oneself
+    /// are allowed.
     pub fn new(index: &[i64], edges: &[i64]) -> Result<Graph, TopologyError> {
         let mut before = 0;
         for (node, &value) in index.iter().enumerate() {
@@ -72,7 +73,8 @@ impl Graph {
         Ok(&self.edges[start as usize..self.index[rank as usize] as usize])
     }
 
-    /// The rank in the graph of a process that has `rank` now (`MPI_Graph_map`): the same one, `None` beyond it.
+    /// The rank in the graph of a process that has `rank` now (`MPI_Graph_map`): the same one,
+    /// `None` beyond it.
     pub fn map(&self, rank: i64) -> Option<u32> {
         u32::try_from(rank).ok().filter(|&rank| rank < self.nodes())
     }
@@ -101,8 +103,9 @@ pub struct Edge {
 }
 
 impl DistGraph {
-    /// The part of `rank` of a graph with these edges (`MPI_Dist_graph_create`, after they have been exchanged), in
-    /// the order of the edges. The weights are left out when the graph is unweighted.
+    /// The part of `rank` of a graph with these edges (`MPI_Dist_graph_create`, after they have
+    /// been exchanged), in the order of the edges. The weights are left out when the graph is
+    /// unweighted.
     pub fn from_edges(
         rank: u32,
         weighted: bool,

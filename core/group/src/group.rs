@@ -6,9 +6,9 @@ use crate::error::GroupError;
 
 /// An ordered set of processes. Cheap to clone, and safe to share between threads.
 ///
-/// A group whose processes are equally spaced (the world, its halves, rows and columns of a grid) takes constant
-/// memory; any other 12 bytes for each process. A rank is translated to its process in constant time, a process to its
-/// rank in constant or logarithmic time.
+/// A group whose processes are equally spaced (the world, its halves, rows and columns of a grid)
+/// takes constant memory; any other 12 bytes for each process. A rank is translated to its process
+/// in constant time, a process to its rank in constant or logarithmic time.
 #[derive(Debug, Clone)]
 pub struct Group {
     members: Members,
@@ -139,8 +139,8 @@ impl Group {
         (0..self.size()).map(|rank| self.process(rank).expect("a rank of the group"))
     }
 
-    /// The rank in `other` of the process that has `rank` here (`MPI_Group_translate_ranks`); `None` when `other`
-    /// does not have it.
+    /// The rank in `other` of the process that has `rank` here (`MPI_Group_translate_ranks`);
+    /// `None` when `other` does not have it.
     pub fn translate(&self, rank: u32, other: &Group) -> Option<u32> {
         other.rank(self.process(rank)?)
     }

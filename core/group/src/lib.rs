@@ -1,7 +1,9 @@
-//! Process groups (MPI 5.0, chapter 7) and virtual topologies (chapter 8), as immutable values without communication.
+//! Process groups (MPI 5.0, chapter 7) and virtual topologies (chapter 8), as immutable values
+//! without communication.
 //!
-//! A process is known by its `u32` number in the job, a rank is a position in a group. Arguments that come from a user's
-//! program are `i64` and are checked here; the errors name the argument's position and value.
+//! A process is known by its `u32` number in the job, a rank is a position in a group. Arguments
+//! that come from a user's program are `i64` and are checked here; the errors name the argument's
+//! position and value.
 #![forbid(unsafe_code)]
 
 mod cart;

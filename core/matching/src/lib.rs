@@ -2,14 +2,14 @@
 //!
 //! A message carries an [`Envelope`]: context, source, tag. A receive carries a [`Pattern`]: the
 //! context and, where it asks for one, a source and a tag, whole or in part; what it leaves open
-//! matches all. That covers MPI's communicators and wildcards, NX's type selectors and process types
-//! and MPL's types with *dontcare*.
+//! matches all. That covers MPI's communicators and wildcards, NX's type selectors and process
+//! types and MPL's types with *dontcare*.
 //!
 //! Rules (MPI's, the strictest): a message goes to the receive that was posted first among those
 //! that it matches; a receive takes the message that arrived first among those that match it. Both
-//! queues are hashed by the full envelope, so a thousand posted receives with different tags cost no
-//! more than one; receives with wildcards stand in a list of their own and the earlier of the two
-//! candidates wins. Nothing is allocated once the tables have grown to the program's needs.
+//! queues are hashed by the full envelope, so a thousand posted receives with different tags cost
+//! no more than one; receives with wildcards stand in a list of their own and the earlier of the
+//! two candidates wins. Nothing is allocated once the tables have grown to the program's needs.
 
 #![forbid(unsafe_code)]
 
@@ -30,9 +30,10 @@ pub struct Envelope {
 
 /// What a receive asks for.
 ///
-/// Source and tag are each a value under a mask (only the bits of the mask are compared), and the tag may in addition
-/// have to be in a set of small tags. That is enough for MPI's wildcards, for NX's type selectors and its two-part
-/// addresses of node and process type, and for MPL's *dontcare*.
+/// Source and tag are each a value under a mask (only the bits of the mask are compared), and the
+/// tag may in addition have to be in a set of small tags. That is enough for MPI's wildcards, for
+/// NX's type selectors and its two-part addresses of node and process type, and for MPL's
+/// *dontcare*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// Which communicator (and which plane of it).
@@ -93,7 +94,8 @@ impl Pattern {
         }
     }
 
-    /// Only tags of a set that is not empty: bit t for the tag t, bit [`Pattern::LAST`] for that tag and all above it.
+    /// Only tags of a set that is not empty: bit t for the tag t, bit [`Pattern::LAST`] for that
+    /// tag and all above it.
     #[must_use]
     #[inline]
     pub fn with_tags(self, tags: u32) -> Pattern {
@@ -250,7 +252,8 @@ impl<R: Copy + PartialEq, M: Copy + PartialEq> Matching<R, M> {
         Some((envelope, self.unexpected.remove(at)))
     }
 
-    /// Takes the oldest unexpected message with that envelope that pleases (its sender takes it back).
+    /// Takes the oldest unexpected message with that envelope that pleases (its sender takes it
+    /// back).
     pub fn discard(&mut self, envelope: Envelope, pleases: impl Fn(&M) -> bool) -> Option<M> {
         let at = self.unexpected.find(&envelope, pleases)?;
         Some(self.unexpected.remove(at))

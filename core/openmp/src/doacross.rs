@@ -1,4 +1,5 @@
-//! The loops of a doacross nest as LLVM's compilers describe them: by the values of their variables.
+//! The loops of a doacross nest as LLVM's compilers describe them: by the values of their
+//! variables.
 
 /// A loop whose variable has the values `lower`, `lower + step`, ... up to an inclusive limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

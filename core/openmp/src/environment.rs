@@ -3,8 +3,8 @@
 
 use crate::schedule::{Kind, Schedule};
 
-/// The variable by which `margay omp` asks the library for lines about the copies of OpenMP's libraries
-/// whose place it takes.
+/// The variable by which `margay omp` asks the library for lines about the copies of OpenMP's
+/// libraries whose place it takes.
 pub const ENV_COPIES: &str = "MARGAY_OMP_COPIES";
 
 /// Largest number of threads, teams and levels that anybody can mean.
@@ -57,9 +57,9 @@ pub fn kmp_boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Intel's variable for binding, `KMP_AFFINITY`: words separated by commas, of which one is the kind and
-/// another one the size of places. Returns the policy, and the name of the places; none where it asks
-/// for no binding, or for a list of its own.
+/// Intel's variable for binding, `KMP_AFFINITY`: words separated by commas, of which one is the
+/// kind and another one the size of places. Returns the policy, and the name of the places; none
+/// where it asks for no binding, or for a list of its own.
 #[must_use]
 pub fn kmp_affinity(text: &str) -> Option<(Bind, &'static str)> {
     let (mut bind, mut places) = (None, "cores");
@@ -77,8 +77,8 @@ pub fn kmp_affinity(text: &str) -> Option<(Bind, &'static str)> {
     bind.map(|bind| (bind, places))
 }
 
-/// Intel's variable for waiting, `KMP_BLOCKTIME`, as a wait policy: whether threads without work spin,
-/// if it says so at all.
+/// Intel's variable for waiting, `KMP_BLOCKTIME`, as a wait policy: whether threads without work
+/// spin, if it says so at all.
 #[must_use]
 pub fn kmp_blocktime(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {

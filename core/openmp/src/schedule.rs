@@ -8,8 +8,9 @@ pub enum Kind {
     Dynamic = 2,
     Guided = 3,
     Auto = 4,
-    /// Chunks that shrink by equal amounts: trapezoid self-scheduling (Tzen and Ni, IEEE Transactions on
-    /// Parallel and Distributed Systems 4(1), 1993), LLVM's `kmp_sched_trapezoidal`.
+    /// Chunks that shrink by equal amounts: trapezoid self-scheduling (Tzen and Ni, IEEE
+    /// Transactions on Parallel and Distributed Systems 4(1), 1993), LLVM's
+    /// `kmp_sched_trapezoidal`.
     Trapezoidal = 101,
 }
 

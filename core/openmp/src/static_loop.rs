@@ -1,5 +1,6 @@
-//! The part of a loop that a thread, or a team of a league, has under a static schedule, in the form
-//! in which LLVM's compilers ask for it: bounds that are included, and the distance to the next part.
+//! The part of a loop that a thread, or a team of a league, has under a static schedule, in the
+//! form in which LLVM's compilers ask for it: bounds that are included, and the distance to the
+//! next part.
 
 use crate::schedule::{Iterations, static_chunk};
 

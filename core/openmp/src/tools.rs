@@ -1,5 +1,5 @@
-//! The numbers of OpenMP's tools interface (OMPT, OpenMP 5.2, chapter 19): what a tool and a library of OpenMP call
-//! things between them.
+//! The numbers of OpenMP's tools interface (OMPT, OpenMP 5.2, chapter 19): what a tool and a
+//! library of OpenMP call things between them.
 
 /// Declares an enumeration of the interface, whose numbers are C's.
 macro_rules! numbered {
@@ -186,13 +186,15 @@ pub const CANCEL_ACTIVATED: u32 = 0x10;
 pub const CANCEL_DETECTED: u32 = 0x20;
 pub const CANCEL_DISCARDED_TASK: u32 = 0x40;
 
-/// Of `ompt_frame_flag_t`: a frame of the library, by its canonical address or by its frame pointer.
+/// Of `ompt_frame_flag_t`: a frame of the library, by its canonical address or by its frame
+/// pointer.
 pub const FRAME_RUNTIME_CFA: i32 = 0x10;
 pub const FRAME_RUNTIME_POINTER: i32 = 0x20;
 /// The same for a frame of the program.
 pub const FRAME_PROGRAM_POINTER: i32 = 0x21;
 
-/// The states that a tool may enumerate, with the names that the standard gives them, in ascending order.
+/// The states that a tool may enumerate, with the names that the standard gives them, in ascending
+/// order.
 pub const STATES: [(State, &std::ffi::CStr); 14] = [
     (State::WorkSerial, c"ompt_state_work_serial"),
     (State::WorkParallel, c"ompt_state_work_parallel"),
@@ -254,8 +256,8 @@ impl Mutex {
     }
 }
 
-/// What OpenMP 5.2 says that a callback with this number has: whether a library may leave it out is no matter here,
-/// since one without devices accepts those of devices and never calls them.
+/// What OpenMP 5.2 says that a callback with this number has: whether a library may leave it out is
+/// no matter here, since one without devices accepts those of devices and never calls them.
 #[must_use]
 pub fn is_callback(number: u32) -> bool {
     (1..CALLBACKS as u32).contains(&number)

@@ -1,11 +1,13 @@
-//! IEEE 754 binary16 by way of binary32, which has enough bits that rounding twice is rounding once (for one addition
-//! or multiplication: Figueroa, "When is double rounding innocuous?", 1995).
+//! IEEE 754 binary16 by way of binary32, which has enough bits that rounding twice is rounding once
+//! (for one addition or multiplication: Figueroa, "When is double rounding innocuous?", 1995).
 //!
-//! The crate `half` converts with the processor's instructions, but through a call for 8 numbers, which keeps the compiler
-//! from making vectors of the loop around it. Sums of 64 KiB with vectors of 32 bytes (AMD EPYC) take 13.5 µs here, 104 µs with
-//! `half` one by one and 17 µs with it in blocks of 256; minima 9.3, 103 and 17 µs. So tests compare with it.
+//! The crate `half` converts with the processor's instructions, but through a call for 8 numbers,
+//! which keeps the compiler from making vectors of the loop around it. Sums of 64 KiB with vectors
+//! of 32 bytes (AMD EPYC) take 13.5 µs here, 104 µs with `half` one by one and 17 µs with it in
+//! blocks of 256; minima 9.3, 103 and 17 µs. So tests compare with it.
 
-/// The value of a binary16 bit pattern. All cases are computed and one is chosen, which loops of vectors can do.
+/// The value of a binary16 bit pattern. All cases are computed and one is chosen, which loops of
+/// vectors can do.
 #[inline(always)]
 pub(crate) fn to_f32(bits: u16) -> f32 {
     let sign = u32::from(bits >> 15) << 31;

@@ -1,4 +1,5 @@
-//! The loops: an operation and a type choose a function on the bytes of two elements, a [`Kernel`] applies it to all.
+//! The loops: an operation and a type choose a function on the bytes of two elements, a [`Kernel`]
+//! applies it to all.
 
 use margay_core_datatype::{Basic, Class, Repr};
 
@@ -97,7 +98,8 @@ impl<W: Vectors> Kernel for Wide<'_, W> {
     }
 }
 
-/// Runs `op` on elements of `basic`. The caller has checked that it is valid and that the lengths fit.
+/// Runs `op` on elements of `basic`. The caller has checked that it is valid and that the lengths
+/// fit.
 #[inline(always)]
 pub(crate) fn run<K: Kernel>(op: Op, basic: Basic, kernel: K) {
     match op {

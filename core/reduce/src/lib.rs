@@ -1,10 +1,11 @@
 //! MPI's predefined reduction operations (MPI 5.0, section 6.9.2) on slices of bytes.
 //!
-//! Elements lie one [`Basic::extent`] apart in native byte order, at any alignment. The loops are written so that the
-//! compiler vectorises them for the types that have vector instructions. What the processor lacks is computed in software,
-//! rounded to nearest even: binary16 by way of binary32, x87's 80-bit format and binary128 by [`soft`](mod@soft).
-//! Integers wrap around. Logical results are 0 and 1. Minimum and maximum with a NaN give the second operand, as
-//! `a < b ? a : b` does.
+//! Elements lie one [`Basic::extent`] apart in native byte order, at any alignment. The loops are
+//! written so that the compiler vectorises them for the types that have vector instructions. What
+//! the processor lacks is computed in software, rounded to nearest even: binary16 by way of
+//! binary32, x87's 80-bit format and binary128 by [`soft`](mod@soft). Integers wrap around. Logical
+//! results are 0 and 1. Minimum and maximum with a NaN give the second operand, as `a < b ? a : b`
+//! does.
 //!
 //! Everything here is a pure function of its arguments.
 #![forbid(unsafe_code)]
@@ -83,9 +84,10 @@ impl fmt::Display for Op {
     }
 }
 
-/// Whether `op` is defined on `basic` by the standard's table. Beyond the table, logical operations are accepted on
-/// Fortran and multi-language integers, and `MPI_CHAR` counts as an integer (benchmarks that are widely used accumulate it),
-/// as with the other implementations. `Replace` and `NoOp` apply to all types.
+/// Whether `op` is defined on `basic` by the standard's table. Beyond the table, logical operations
+/// are accepted on Fortran and multi-language integers, and `MPI_CHAR` counts as an integer
+/// (benchmarks that are widely used accumulate it), as with the other implementations. `Replace`
+/// and `NoOp` apply to all types.
 pub const fn is_valid(op: Op, basic: Basic) -> bool {
     let class = match basic {
         Basic::Char => Class::Integer,
@@ -137,15 +139,16 @@ impl fmt::Display for ReduceError {
 
 impl std::error::Error for ReduceError {}
 
-/// `inout[i] = input[i] op inout[i]` for each element, in MPI's order of operands. Both slices hold the same number of
-/// elements of `basic`, [`Basic::extent`] bytes apart.
+/// `inout[i] = input[i] op inout[i]` for each element, in MPI's order of operands. Both slices hold
+/// the same number of elements of `basic`, [`Basic::extent`] bytes apart.
 pub fn apply(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) -> Result<(), ReduceError> {
     check(op, basic, inout.len(), &[input.len()])?;
     kernel::run(op, basic, kernel::InPlace { inout, input });
     Ok(())
 }
 
-/// As [`apply`], with the instructions that `vectors` stands for. The results are the same, bit by bit.
+/// As [`apply`], with the instructions that `vectors` stands for. The results are the same, bit by
+/// bit.
 pub fn apply_with(
     vectors: impl Vectors,
     op: Op,
@@ -159,8 +162,8 @@ pub fn apply_with(
     Ok(())
 }
 
-/// As [`apply`] for a single integer or real number of the usual sizes, the case of counters, on the shortest way. Returns
-/// false when it is something else; then nothing was done.
+/// As [`apply`] for a single integer or real number of the usual sizes, the case of counters, on
+/// the shortest way. Returns false when it is something else; then nothing was done.
 #[inline]
 #[must_use]
 pub fn apply_to_number(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) -> bool {
@@ -178,14 +181,16 @@ pub fn apply_to_number(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) -> 
     }
 }
 
-/// Vector instructions beyond those that every processor of the architecture has. An implementation knows that the
-/// processor has them; the code here only offers its loops to be compiled with them.
+/// Vector instructions beyond those that every processor of the architecture has. An implementation
+/// knows that the processor has them; the code here only offers its loops to be compiled with them.
 pub trait Vectors {
-    /// Calls `f`, compiled for these instructions where it is inlined. They must not change what `f` computes.
+    /// Calls `f`, compiled for these instructions where it is inlined. They must not change what
+    /// `f` computes.
     fn run<R>(self, f: impl FnOnce() -> R) -> R;
 
-    /// `inout[i] = f(input[i], inout[i])` for all elements of `N` bytes, of which both have equally many, in any order. `f` is a
-    /// few instructions without branches, so that it does for a vector what it does for an element.
+    /// `inout[i] = f(input[i], inout[i])` for all elements of `N` bytes, of which both have equally
+    /// many, in any order. `f` is a few instructions without branches, so that it does for a vector
+    /// what it does for an element.
     fn map<const N: usize>(
         self,
         inout: &mut [u8],
@@ -201,7 +206,8 @@ pub trait Vectors {
     }
 }
 
-/// `inout[i] = f(input[i], inout[i])` for all elements of `N` bytes, of which both have equally many, one after the other.
+/// `inout[i] = f(input[i], inout[i])` for all elements of `N` bytes, of which both have equally
+/// many, one after the other.
 #[inline(always)]
 pub fn each<const N: usize>(
     inout: &mut [u8],
@@ -214,7 +220,8 @@ pub fn each<const N: usize>(
     }
 }
 
-/// `out[i] = a[i] op b[i]` for each element; as [`apply`] otherwise. (`Replace` gives `a`, `NoOp` gives `b`.)
+/// `out[i] = a[i] op b[i]` for each element; as [`apply`] otherwise. (`Replace` gives `a`, `NoOp`
+/// gives `b`.)
 pub fn combine(
     op: Op,
     basic: Basic,

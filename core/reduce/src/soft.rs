@@ -1,11 +1,14 @@
-//! Floating-point numbers that Rust has no type for: x87's 80-bit extended precision and IEEE 754 binary128.
+//! Floating-point numbers that Rust has no type for: x87's 80-bit extended precision and IEEE 754
+//! binary128.
 //!
-//! A number is unpacked to a sign, an exponent and a 127-bit significand, the operation is done exactly or with a sticky
-//! last bit, and the result is rounded once, to nearest with ties to even. The sticky bit ("jamming") is Hauser's, from
-//! his SoftFloat. Subnormals, infinities, signed zeros and NaNs (kept, and made quiet) are those of the processor.
+//! A number is unpacked to a sign, an exponent and a 127-bit significand, the operation is done
+//! exactly or with a sticky last bit, and the result is rounded once, to nearest with ties to even.
+//! The sticky bit ("jamming") is Hauser's, from his SoftFloat. Subnormals, infinities, signed zeros
+//! and NaNs (kept, and made quiet) are those of the processor.
 //!
-//! The crate `rustc_apfloat` gives the same numbers and takes longer (64 KiB, AMD EPYC: sums 67 µs here and 152 µs there, products
-//! 42 and 124, minima 15 and 23 for x87; 69 and 148, 42 and 119, 15 and 17 for binary128), so tests compare with it.
+//! The crate `rustc_apfloat` gives the same numbers and takes longer (64 KiB, AMD EPYC: sums 67 µs
+//! here and 152 µs there, products 42 and 124, minima 15 and 23 for x87; 69 and 148, 42 and 119, 15
+//! and 17 for binary128), so tests compare with it.
 
 /// A 16-byte format.
 pub trait Format: Copy {
@@ -21,7 +24,8 @@ pub trait Format: Copy {
     fn encode(value: Unpacked) -> u128;
 }
 
-/// x87 extended precision: 64 bits of significand with an explicit leading one, 15 of exponent, sign; 6 bytes unused.
+/// x87 extended precision: 64 bits of significand with an explicit leading one, 15 of exponent,
+/// sign; 6 bytes unused.
 #[derive(Debug, Clone, Copy)]
 pub struct F80;
 
@@ -207,8 +211,8 @@ fn mul_unpacked<F: Format>(a: Unpacked, b: Unpacked) -> Unpacked {
     }
 }
 
-/// The number `significand * 2^(exponent - 126)`, not zero and not normalised, with a sticky last bit, in the format's
-/// precision and range.
+/// The number `significand * 2^(exponent - 126)`, not zero and not normalised, with a sticky last
+/// bit, in the format's precision and range.
 fn round<F: Format>(negative: bool, exponent: i32, significand: u128) -> Unpacked {
     let zeros = significand.leading_zeros() as i32;
     let mut exponent = exponent + 1 - zeros;
@@ -270,7 +274,8 @@ fn wide_mul(a: u128, b: u128) -> (u128, u128) {
     )
 }
 
-/// A number whose significand is `fraction` (not zero) with its unit at 2^(exponent - bits), normalised.
+/// A number whose significand is `fraction` (not zero) with its unit at 2^(exponent - bits),
+/// normalised.
 fn normalised(negative: bool, exponent: i32, fraction: u128, bits: u32) -> Unpacked {
     let zeros = fraction.leading_zeros();
     let exponent = exponent + 127 - zeros as i32 - bits as i32;

@@ -1,4 +1,5 @@
-//! What is known of the ranks of a job, as values: who they are, where they stand, what they wait for.
+//! What is known of the ranks of a job, as values: who they are, where they stand, what they wait
+//! for.
 //!
 //! The keepers of a registry (the shared memory of a host, agents between hosts, a model in tests)
 //! answer in these terms. [`place`] and [`markers`] are what single libraries note there of
@@ -19,8 +20,8 @@ pub enum Phase {
     Running = 1,
     /// Finalize is done.
     Finalized = 2,
-    /// In use by libraries whose programs do not say when they end (NX, MPL): an exit with code 0 is a
-    /// normal end.
+    /// In use by libraries whose programs do not say when they end (NX, MPL): an exit with code 0
+    /// is a normal end.
     Joined = 3,
 }
 

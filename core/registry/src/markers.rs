@@ -1,8 +1,9 @@
-//! A rank's row of the Program Marker Array: lights with colours and a line of text, which the rank sets and displays read
-//! while the program runs (M. Snir and others, *IBM Systems Journal* 34(2), 1995; D. Feitelson, SHPCC 1994).
+//! A rank's row of the Program Marker Array: lights with colours and a line of text, which the rank
+//! sets and displays read while the program runs (M. Snir and others, *IBM Systems Journal* 34(2),
+//! 1995; D. Feitelson, SHPCC 1994).
 //!
-//! A row is a note of 16 words. The text is kept whole by a sequence number: odd while it changes, and a reader that sees it
-//! change reads again.
+//! A row is a note of 16 words. The text is kept whole by a sequence number: odd while it changes,
+//! and a reader that sees it change reads again.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -47,13 +48,15 @@ impl<'a> Row<'a> {
         note.first_chunk().map(Row)
     }
 
-    /// Enters how many lights the row has, at most [`MOST_LIGHTS`]. One thread at a time may change a row.
+    /// Enters how many lights the row has, at most [`MOST_LIGHTS`]. One thread at a time may change
+    /// a row.
     pub fn set_lights(self, lights: u32) {
         let (_, text_len) = self.sizes();
         self.set_sizes(lights.min(MOST_LIGHTS), text_len);
     }
 
-    /// Gives a light a colour; one that no row has is left out. One thread at a time may change a row.
+    /// Gives a light a colour; one that no row has is left out. One thread at a time may change a
+    /// row.
     pub fn set_light(self, light: u32, color: u8) {
         if light < MOST_LIGHTS {
             let word = &self.0[COLORS + light as usize / 8];
@@ -63,7 +66,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Replaces the text, cut to [`TEXT_BYTES`] at a character. One thread at a time may change a row.
+    /// Replaces the text, cut to [`TEXT_BYTES`] at a character. One thread at a time may change a
+    /// row.
     pub fn set_text(self, text: &str) {
         let bytes = &text.as_bytes()[..text.floor_char_boundary(TEXT_BYTES)];
         let sequence = &self.0[SEQUENCE];

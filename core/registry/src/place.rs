@@ -6,8 +6,8 @@ use crate::NoteKey;
 
 /// The note that holds it.
 pub const KEY: NoteKey = NoteKey(u32::from_be_bytes(*b"NXpl"));
-/// Words of the note: 1 + the node, and the type that the process was started with in the upper half,
-/// 0 while the rank has its usual place; the type that the process has now.
+/// Words of the note: 1 + the node, and the type that the process was started with in the upper
+/// half, 0 while the rank has its usual place; the type that the process has now.
 pub const WORDS: usize = 2;
 
 /// The process type of a rank whose process is not known yet.

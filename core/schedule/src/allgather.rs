@@ -7,7 +7,8 @@ use crate::exchange::exchange;
 use crate::schedule::{Buffer, Peer, Region, Schedule};
 use crate::tuning::Tuning;
 
-/// `MPI_Allgather`. `recv` is one process's block in the receive buffer; what is sent has equally many bytes.
+/// `MPI_Allgather`. `recv` is one process's block in the receive buffer; what is sent has equally
+/// many bytes.
 pub fn allgather(ranks: Ranks, recv: Block, in_place: bool, tuning: &Tuning) -> Schedule {
     let blocks = |first: u32, n: u32| {
         Region::at(
@@ -31,7 +32,8 @@ pub fn allgather(ranks: Ranks, recv: Block, in_place: bool, tuning: &Tuning) -> 
     b.finish()
 }
 
-/// `MPI_Allgatherv`. `recv` has a part for each rank; what is sent has as many bytes as this rank's part.
+/// `MPI_Allgatherv`. `recv` has a part for each rank; what is sent has as many bytes as this rank's
+/// part.
 pub fn allgatherv(ranks: Ranks, recv: &[Part], in_place: bool, tuning: &Tuning) -> Schedule {
     let sizes: Vec<u64> = recv.iter().map(|part| part.bytes).collect();
     // Parts may lie anywhere, so only one at a time is a region.
@@ -85,9 +87,9 @@ fn recursive_doubling(
     }
 }
 
-/// In round `k` a process sends the up to `2^k` blocks that it has, its own first, to the one `2^k` before it (Bruck et
-/// al., "Efficient algorithms for all-to-all communications in multiport message-passing systems", 1997).
-/// `adjacent`: blocks of consecutive ranks make one region.
+/// In round `k` a process sends the up to `2^k` blocks that it has, its own first, to the one `2^k`
+/// before it (Bruck et al., "Efficient algorithms for all-to-all communications in multiport
+/// message-passing systems", 1997). `adjacent`: blocks of consecutive ranks make one region.
 fn bruck(
     b: &mut Builder,
     ranks: Ranks,
@@ -97,7 +99,8 @@ fn bruck(
     adjacent: bool,
 ) {
     let Ranks { rank, size } = ranks;
-    // Offsets in the temporary, where this rank's block is first and that of the rank before it last.
+    // Offsets in the temporary, where this rank's block is first and that of the rank before it
+    // last.
     let mut offsets = vec![0];
     for i in 0..size {
         offsets.push(offsets[i as usize] + sizes[((rank + i) % size) as usize]);

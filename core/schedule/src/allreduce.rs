@@ -8,8 +8,8 @@ use crate::reduce::{direct, fold_in, slice, tree};
 use crate::schedule::{Buffer, Peer, Region, Schedule};
 use crate::tuning::Tuning;
 
-/// `MPI_Allreduce`. The operand is in `Buffer::Send`, in place in `Buffer::Recv`; the result in `Buffer::Recv`.
-/// All processes get the same bits.
+/// `MPI_Allreduce`. The operand is in `Buffer::Send`, in place in `Buffer::Recv`; the result in
+/// `Buffer::Recv`. All processes get the same bits.
 pub fn allreduce(ranks: Ranks, reduction: Reduction, in_place: bool, tuning: &Tuning) -> Schedule {
     let mut b = Builder::default();
     let input = if in_place { Buffer::Recv } else { Buffer::Send };
@@ -39,7 +39,8 @@ pub fn allreduce(ranks: Ranks, reduction: Reduction, in_place: bool, tuning: &Tu
     } else if long && sliceable && commutative {
         halving(&mut b, ranks, reduction, input);
     } else if long && !commutative {
-        // Rank order forbids slices to be combined out of turn; a tree at least combines each operand once only.
+        // Rank order forbids slices to be combined out of turn; a tree at least combines each
+        // operand once only.
         let up = tree(
             &mut b,
             ranks,
@@ -57,8 +58,8 @@ pub fn allreduce(ranks: Ranks, reduction: Reduction, in_place: bool, tuning: &Tu
     b.finish()
 }
 
-/// Recursive doubling: in round `k` neighbouring groups of `2^k` exchange their results, and both sides compute the
-/// same expression, lower ranks on the left.
+/// Recursive doubling: in round `k` neighbouring groups of `2^k` exchange their results, and both
+/// sides compute the same expression, lower ranks on the left.
 fn doubling(b: &mut Builder, ranks: Ranks, reduction: Reduction, input: Buffer) {
     let Ranks { rank, size } = ranks;
     let fold = Fold::new(size);
@@ -80,7 +81,8 @@ fn doubling(b: &mut Builder, ranks: Ranks, reduction: Reduction, input: Buffer) 
         );
         return;
     };
-    // An operand and a result for each round, so that nothing that is still being sent is overwritten.
+    // An operand and a result for each round, so that nothing that is still being sent is
+    // overwritten.
     let temp = b.temp_elements(2 * u64::from(rounds + 1) * reduction.count);
     let mut used = 0;
     let mut next = || {
@@ -173,8 +175,8 @@ fn halving(b: &mut Builder, ranks: Ranks, reduction: Reduction, input: Buffer) {
     }
 }
 
-/// Each slice goes round the ring once to be combined and once more to be copied (Patarasuk and Yuan, "Bandwidth optimal
-/// all-reduce algorithms", 2009).
+/// Each slice goes round the ring once to be combined and once more to be copied (Patarasuk and
+/// Yuan, "Bandwidth optimal all-reduce algorithms", 2009).
 fn ring(b: &mut Builder, ranks: Ranks, reduction: Reduction, input: Buffer, tuning: &Tuning) {
     let Ranks { rank, size } = ranks;
     let (left, right) = (

@@ -70,8 +70,8 @@ pub fn alltoallv(
     parts(ranks, from, to, in_place, tuning)
 }
 
-/// `MPI_Alltoallw`. As [`alltoallv`], with displacements in bytes; part `i` is described by type `i`
-/// ([`Buffer::SendOf`], [`Buffer::RecvOf`]).
+/// `MPI_Alltoallw`. As [`alltoallv`], with displacements in bytes; part `i` is described by type
+/// `i` ([`Buffer::SendOf`], [`Buffer::RecvOf`]).
 pub fn alltoallw(
     ranks: Ranks,
     send: &[Part],
@@ -140,7 +140,8 @@ fn spread(
     b.copy(from(ranks.rank), to(ranks.rank), &[saved]);
 }
 
-/// In round `k` all blocks whose distance has bit `k` move `2^k` ranks on together (Bruck et al., 1997).
+/// In round `k` all blocks whose distance has bit `k` move `2^k` ranks on together (Bruck et al.,
+/// 1997).
 fn bruck(
     b: &mut Builder,
     ranks: Ranks,

@@ -7,17 +7,18 @@ pub struct Ranks {
     pub size: u32,
 }
 
-/// What every process has in the operations with equal blocks: `count` elements of the buffer's type that are `bytes`
-/// packed bytes. Block `i` begins at element `i * count`. `bytes` must be equal wherever the standard demands equal type
-/// signatures, while counts may differ with the types.
+/// What every process has in the operations with equal blocks: `count` elements of the buffer's
+/// type that are `bytes` packed bytes. Block `i` begins at element `i * count`. `bytes` must be
+/// equal wherever the standard demands equal type signatures, while counts may differ with the
+/// types.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Block {
     pub count: i64,
     pub bytes: u64,
 }
 
-/// One peer's part of a buffer in the operations with counts and displacements: `bytes` packed bytes from `start`, which
-/// counts elements, for the `w` forms bytes.
+/// One peer's part of a buffer in the operations with counts and displacements: `bytes` packed
+/// bytes from `start`, which counts elements, for the `w` forms bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Part {
     pub start: i64,

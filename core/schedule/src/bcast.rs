@@ -6,8 +6,9 @@ use crate::schedule::{Buffer, Peer, Region, Schedule, TAGS};
 use crate::tree::Tree;
 use crate::tuning::Tuning;
 
-/// `MPI_Barrier`: dissemination (Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", 1988). In
-/// round `k` a process tells the one `2^k` after it that `2^k` processes have arrived.
+/// `MPI_Barrier`: dissemination (Hensgen, Finkel and Manber, "Two algorithms for barrier
+/// synchronization", 1988). In round `k` a process tells the one `2^k` after it that `2^k`
+/// processes have arrived.
 pub fn barrier(ranks: Ranks) -> Schedule {
     let Ranks { rank, size } = ranks;
     let mut b = Builder::default();
@@ -24,16 +25,16 @@ pub fn barrier(ranks: Ranks) -> Schedule {
     b.finish()
 }
 
-/// `MPI_Bcast` of `bytes` packed bytes, which all processes have in `Buffer::Recv`. The types may differ if their
-/// signatures agree.
+/// `MPI_Bcast` of `bytes` packed bytes, which all processes have in `Buffer::Recv`. The types may
+/// differ if their signatures agree.
 pub fn bcast(ranks: Ranks, root: u32, bytes: u64, tuning: &Tuning) -> Schedule {
     let mut b = Builder::default();
     bcast_into(&mut b, ranks, root, Buffer::Recv, bytes, &[], 0, tuning);
     b.finish()
 }
 
-/// A broadcast as a part of a schedule, with tags from `tag`; it touches the buffer after `after`. Returns the steps
-/// after which all data is there.
+/// A broadcast as a part of a schedule, with tags from `tag`; it touches the buffer after `after`.
+/// Returns the steps after which all data is there.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn bcast_into(
     b: &mut Builder,
@@ -120,8 +121,9 @@ fn scatter_direct(
     received
 }
 
-/// Slices go down a binomial tree, each to its own process, then round a ring (Barnett et al., "Interprocessor
-/// collective communication library", 1994). What the tree has already brought is not sent again.
+/// Slices go down a binomial tree, each to its own process, then round a ring (Barnett et al.,
+/// "Interprocessor collective communication library", 1994). What the tree has already brought is
+/// not sent again.
 #[allow(clippy::too_many_arguments)]
 fn scatter_ring(
     b: &mut Builder,
@@ -220,7 +222,8 @@ pub(crate) fn ring_tag(first: u32, number: u32) -> u32 {
     first + number % (TAGS - first)
 }
 
-/// The step that must be complete before a sequence may go on, so that no more than `window` are unfinished.
+/// The step that must be complete before a sequence may go on, so that no more than `window` are
+/// unfinished.
 pub(crate) fn windowed(sequence: &[Option<Id>], window: u32) -> Option<Id> {
     let behind = sequence
         .len()

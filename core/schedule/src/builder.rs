@@ -5,8 +5,9 @@ use crate::schedule::{Buffer, Peer, Region, Schedule, Step, Temp};
 /// Number of a step.
 pub(crate) type Id = u32;
 
-/// A schedule in the making. Steps without data are not made: sends, receives and copies of 0 bytes return `None`, and a
-/// dependency on `None` is none. Both sides of a message know its size, so they leave it out together.
+/// A schedule in the making. Steps without data are not made: sends, receives and copies of 0 bytes
+/// return `None`, and a dependency on `None` is none. Both sides of a message know its size, so
+/// they leave it out together.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     steps: Vec<Step>,

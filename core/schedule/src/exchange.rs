@@ -11,10 +11,10 @@ pub(crate) struct Exchanged {
     pub sent: Vec<Option<Id>>,
 }
 
-/// Sends `send(peer)` to each other rank after `ready`, and receives `recv(peer)` from each after `free(peer)`. Each rank
-/// begins with its neighbours, so that not all send to one, and has no more than `window` messages in flight.
-/// In step `i` everybody talks to the ranks `i` before and after it, and waits for earlier steps only: so somebody can
-/// always go on.
+/// Sends `send(peer)` to each other rank after `ready`, and receives `recv(peer)` from each after
+/// `free(peer)`. Each rank begins with its neighbours, so that not all send to one, and has no more
+/// than `window` messages in flight. In step `i` everybody talks to the ranks `i` before and after
+/// it, and waits for earlier steps only: so somebody can always go on.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn exchange(
     b: &mut Builder,
@@ -51,8 +51,9 @@ pub(crate) fn exchange(
     exchanged
 }
 
-/// Combines the operands of all ranks in rank order: `own`, and those that have come to `slot(peer)`. The result goes to
-/// `result` if that is given, else where the returned region says. `slot(rank)` is free for use.
+/// Combines the operands of all ranks in rank order: `own`, and those that have come to
+/// `slot(peer)`. The result goes to `result` if that is given, else where the returned region says.
+/// `slot(rank)` is free for use.
 pub(crate) fn combine_by_rank(
     b: &mut Builder,
     ranks: Ranks,

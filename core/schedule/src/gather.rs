@@ -6,7 +6,8 @@ use crate::schedule::{Buffer, Peer, Region, Schedule};
 use crate::tree::Tree;
 use crate::tuning::Tuning;
 
-/// `MPI_Gather`. `recv` has a meaning at the root only, `send` elsewhere, and at the root unless it is in place.
+/// `MPI_Gather`. `recv` has a meaning at the root only, `send` elsewhere, and at the root unless it
+/// is in place.
 pub fn gather(
     ranks: Ranks,
     root: u32,
@@ -92,7 +93,8 @@ pub fn gather(
     b.finish()
 }
 
-/// `MPI_Gatherv`. `recv` has a part for each rank, at the root only; `send_bytes` is what this process sends.
+/// `MPI_Gatherv`. `recv` has a part for each rank, at the root only; `send_bytes` is what this
+/// process sends.
 pub fn gatherv(
     ranks: Ranks,
     root: u32,
@@ -116,7 +118,8 @@ pub fn gatherv(
     b.finish()
 }
 
-/// `MPI_Scatter`. `send` has a meaning at the root only, `recv` elsewhere, and at the root unless it is in place.
+/// `MPI_Scatter`. `send` has a meaning at the root only, `recv` elsewhere, and at the root unless
+/// it is in place.
 pub fn scatter(
     ranks: Ranks,
     root: u32,
@@ -194,7 +197,8 @@ pub fn scatter(
     b.finish()
 }
 
-/// `MPI_Scatterv`. `send` has a part for each rank, at the root only; `recv_bytes` is what this process receives.
+/// `MPI_Scatterv`. `send` has a part for each rank, at the root only; `recv_bytes` is what this
+/// process receives.
 pub fn scatterv(
     ranks: Ranks,
     root: u32,

@@ -1,11 +1,12 @@
-//! The parts that reductions of long vectors are made of: folding the processes to a power of two, and recursive halving
-//! (Rabenseifner, "Optimization of collective reduction operations", 2004; Thakur, Rabenseifner and Gropp, 2005).
+//! The parts that reductions of long vectors are made of: folding the processes to a power of two,
+//! and recursive halving (Rabenseifner, "Optimization of collective reduction operations", 2004;
+//! Thakur, Rabenseifner and Gropp, 2005).
 
 use crate::builder::{Builder, Id};
 use crate::schedule::{Buffer, Peer, Region, Temp};
 
-/// Of the first `2 * rest` virtual ranks, the odd ones hand their data to the even ones and stand by, so that a power of
-/// two of processes is left, numbered anew in the old order.
+/// Of the first `2 * rest` virtual ranks, the odd ones hand their data to the even ones and stand
+/// by, so that a power of two of processes is left, numbered anew in the old order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fold {
     /// Processes that are left.
@@ -51,9 +52,9 @@ impl Fold {
     }
 }
 
-/// Recursive halving of a vector among a power of two of processes. In each round a process gives one half of what it
-/// still has to its partner and combines the other half with the partner's. Operands change places, so the operation
-/// must be commutative.
+/// Recursive halving of a vector among a power of two of processes. In each round a process gives
+/// one half of what it still has to its partner and combines the other half with the partner's.
+/// Operands change places, so the operation must be commutative.
 pub(crate) struct Halving<'a> {
     /// Own number and number of processes.
     pub new: u32,
@@ -63,7 +64,8 @@ pub(crate) struct Halving<'a> {
     pub bounds: &'a dyn Fn(u32) -> u64,
     /// Bytes of an element.
     pub element: u64,
-    /// Where the vector is, and where results go (at the same place as in the vector). They may be one buffer.
+    /// Where the vector is, and where results go (at the same place as in the vector). They may be
+    /// one buffer.
     pub input: Buffer,
     pub work: Buffer,
     /// Tag of the first round.
@@ -73,8 +75,8 @@ pub(crate) struct Halving<'a> {
 pub(crate) struct Halved {
     /// After this, this rank's elements in `work` are complete.
     pub ready: Option<Id>,
-    /// For each round, the last first, the step that sends from `work`, if it did: it must be complete before what it
-    /// sent is overwritten.
+    /// For each round, the last first, the step that sends from `work`, if it did: it must be
+    /// complete before what it sent is overwritten.
     pub sent: Vec<Option<Id>>,
     /// The step that sends from `input`, if that is another buffer.
     pub sent_input: Option<Id>,

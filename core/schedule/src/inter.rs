@@ -1,4 +1,5 @@
-//! Collectives on intercommunicators: each group gets what the other one gives. In place does not exist here.
+//! Collectives on intercommunicators: each group gets what the other one gives. In place does not
+//! exist here.
 
 use crate::args::{Block, Inter, InterRoot, Part, Ranks, Reduction};
 use crate::bcast::{bcast_into, windowed};
@@ -7,11 +8,12 @@ use crate::reduce::tree;
 use crate::schedule::{Buffer, Peer, Region, Schedule};
 use crate::tuning::Tuning;
 
-/// The local group's operations take their tags from here on; below, messages go between the groups.
+/// The local group's operations take their tags from here on; below, messages go between the
+/// groups.
 const LOCAL: u32 = 1;
 
-/// `MPI_Barrier`: nobody leaves before all of the other group have come. Up a tree in each group, across between the two
-/// first ranks, and down again.
+/// `MPI_Barrier`: nobody leaves before all of the other group have come. Up a tree in each group,
+/// across between the two first ranks, and down again.
 pub fn inter_barrier(inter: Inter) -> Schedule {
     let mut b = Builder::default();
     let tree = crate::tree::Tree::new(inter.local, 0);
@@ -127,8 +129,8 @@ pub fn inter_scatterv(root: InterRoot, send: &[Part], recv_bytes: u64) -> Schedu
     b.finish()
 }
 
-/// `MPI_Allgather`. `send_bytes` go to each process of the other group; a block comes from each of them. The two
-/// directions may differ in size.
+/// `MPI_Allgather`. `send_bytes` go to each process of the other group; a block comes from each of
+/// them. The two directions may differ in size.
 pub fn inter_allgather(inter: Inter, send_bytes: u64, recv: Block, tuning: &Tuning) -> Schedule {
     let own = Region::at(Buffer::Send, 0, send_bytes);
     spread(
@@ -170,7 +172,8 @@ pub fn inter_alltoallv(inter: Inter, send: &[Part], recv: &[Part], tuning: &Tuni
     )
 }
 
-/// `MPI_Alltoallw`. As [`inter_alltoallv`], with displacements in bytes; part `i` is described by type `i`.
+/// `MPI_Alltoallw`. As [`inter_alltoallv`], with displacements in bytes; part `i` is described by
+/// type `i`.
 pub fn inter_alltoallw(inter: Inter, send: &[Part], recv: &[Part], tuning: &Tuning) -> Schedule {
     spread(
         inter,
@@ -245,14 +248,15 @@ pub fn inter_allreduce(inter: Inter, reduction: Reduction, tuning: &Tuning) -> S
     b.finish()
 }
 
-/// `MPI_Reduce_scatter_block`: the combination of the other group's operands is dealt out in equal blocks.
+/// `MPI_Reduce_scatter_block`: the combination of the other group's operands is dealt out in equal
+/// blocks.
 pub fn inter_reduce_scatter_block(inter: Inter, block: Reduction, tuning: &Tuning) -> Schedule {
     let counts = vec![block.count; inter.local.size as usize];
     inter_reduce_scatter(inter, &counts, block.size, block.commutative, tuning)
 }
 
-/// `MPI_Reduce_scatter`: `counts[i]` elements of `element` bytes go to local rank `i`. The sum of the counts is the
-/// same in both groups and is the length of every operand.
+/// `MPI_Reduce_scatter`: `counts[i]` elements of `element` bytes go to local rank `i`. The sum of
+/// the counts is the same in both groups and is the length of every operand.
 pub fn inter_reduce_scatter(
     inter: Inter,
     counts: &[u64],
@@ -319,7 +323,8 @@ fn spread(
     let (rank, local, remote) = (inter.local.rank, inter.local.size, inter.remote_size);
     let mut received = vec![];
     let mut sent = vec![];
-    // In step i, ranks r of one group and s of the other meet with r + s = i (modulo the larger group), as both see it.
+    // In step i, ranks r of one group and s of the other meet with r + s = i (modulo the larger
+    // group), as both see it.
     let steps = local.max(remote);
     for i in 0..steps {
         let peer = (i + steps - rank) % steps;

@@ -14,7 +14,8 @@ pub struct Neighbourhood {
     destinations: Vec<Edge>,
 }
 
-/// A neighbour, and what tells this edge from others to the same process; no process is `MPI_PROC_NULL`.
+/// A neighbour, and what tells this edge from others to the same process; no process is
+/// `MPI_PROC_NULL`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Edge {
     peer: Option<u32>,
@@ -22,8 +23,9 @@ struct Edge {
 }
 
 impl Neighbourhood {
-    /// The neighbours in a Cartesian grid: for each dimension the one before and the one after. What is sent to the one
-    /// before arrives there as from the one after, also where both are the same process.
+    /// The neighbours in a Cartesian grid: for each dimension the one before and the one after.
+    /// What is sent to the one before arrives there as from the one after, also where both are the
+    /// same process.
     pub fn cartesian(neighbours: &[Option<u32>]) -> Neighbourhood {
         let edge = |i: usize, direction: usize| Edge {
             peer: neighbours[i],
@@ -113,7 +115,8 @@ pub fn neighbor_alltoallv(neighbours: &Neighbourhood, send: &[Part], recv: &[Par
     )
 }
 
-/// `MPI_Neighbor_alltoallw`. As [`neighbor_alltoallv`], with displacements in bytes; part `i` is described by type `i`.
+/// `MPI_Neighbor_alltoallw`. As [`neighbor_alltoallv`], with displacements in bytes; part `i` is
+/// described by type `i`.
 pub fn neighbor_alltoallw(neighbours: &Neighbourhood, send: &[Part], recv: &[Part]) -> Schedule {
     neighbours.exchange(
         |i| send[i].region(Buffer::SendOf(i as u32)),

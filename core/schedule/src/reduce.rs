@@ -8,8 +8,9 @@ use crate::schedule::{Buffer, Peer, Region, Schedule};
 use crate::tree::Tree;
 use crate::tuning::Tuning;
 
-/// `MPI_Reduce`. The operand is in `Buffer::Send`, at the root in place in `Buffer::Recv`; the result goes to
-/// the root's `Buffer::Recv`. The result does not depend on whether it is done in place.
+/// `MPI_Reduce`. The operand is in `Buffer::Send`, at the root in place in `Buffer::Recv`; the
+/// result goes to the root's `Buffer::Recv`. The result does not depend on whether it is done in
+/// place.
 pub fn reduce(
     ranks: Ranks,
     root: u32,
@@ -66,8 +67,8 @@ pub(crate) struct Up {
     pub last: Option<Id>,
 }
 
-/// Adds a reduction along a binomial tree to the rank `top`, in rank order from there on. At the top the result goes to
-/// `output`, if it is given, else wherever [`Up`] says.
+/// Adds a reduction along a binomial tree to the rank `top`, in rank order from there on. At the
+/// top the result goes to `output`, if it is given, else wherever [`Up`] says.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn tree(
     b: &mut Builder,
@@ -82,7 +83,8 @@ pub(crate) fn tree(
     let tree = Tree::new(ranks, top);
     let whole = |buffer: Buffer| Region::at(buffer, 0, reduction.bytes());
     let children: Vec<u32> = tree.children().collect();
-    // Each operand has a temporary of its own as far as memory allows, so that it can be received at any time.
+    // Each operand has a temporary of its own as far as memory allows, so that it can be received
+    // at any time.
     let ahead = tuning.operands_ahead / reduction.bytes().max(1);
     let slots: Vec<Buffer> = (0..children.len().min(ahead.max(2) as usize))
         .map(|_| b.temp_elements(reduction.count))
@@ -125,8 +127,8 @@ pub(crate) fn tree(
     }
 }
 
-/// Everybody gets one slice of all operands, combines it in rank order, and sends it to the root (to all, if there is
-/// none). For vectors of at least as many elements as there are processes.
+/// Everybody gets one slice of all operands, combines it in rank order, and sends it to the root
+/// (to all, if there is none). For vectors of at least as many elements as there are processes.
 pub(crate) fn direct(
     b: &mut Builder,
     ranks: Ranks,
@@ -218,7 +220,8 @@ fn in_slices(
     halving.gather_to_first(b, &halved);
 }
 
-/// Combines the folded partner's vector into `work`. Returns where the vector is now and the step that brings it there.
+/// Combines the folded partner's vector into `work`. Returns where the vector is now and the step
+/// that brings it there.
 pub(crate) fn fold_in(
     b: &mut Builder,
     role: Role,

@@ -8,7 +8,8 @@ use crate::reduce::fold_in;
 use crate::schedule::{Buffer, Peer, Region, Schedule};
 use crate::tuning::Tuning;
 
-/// `MPI_Reduce_scatter_block`. `block` is what each process gets; the operands are `size` times as long.
+/// `MPI_Reduce_scatter_block`. `block` is what each process gets; the operands are `size` times as
+/// long.
 pub fn reduce_scatter_block(
     ranks: Ranks,
     block: Reduction,
@@ -26,8 +27,9 @@ pub fn reduce_scatter_block(
     )
 }
 
-/// `MPI_Reduce_scatter`. `counts[i]` elements of `element` bytes of the result go to rank `i`, to the beginning of its
-/// `Buffer::Recv`. The operand is in `Buffer::Send`, in place in `Buffer::Recv`.
+/// `MPI_Reduce_scatter`. `counts[i]` elements of `element` bytes of the result go to rank `i`, to
+/// the beginning of its `Buffer::Recv`. The operand is in `Buffer::Send`, in place in
+/// `Buffer::Recv`.
 pub fn reduce_scatter(
     ranks: Ranks,
     counts: &[u64],

@@ -1,12 +1,14 @@
-//! Prefix reductions (Hillis and Steele, "Data parallel algorithms", 1986): in round `k` a process gets the combination of
-//! the `2^k` ranks that lie before those it already has. Rank order is kept.
+//! Prefix reductions (Hillis and Steele, "Data parallel algorithms", 1986): in round `k` a process
+//! gets the combination of the `2^k` ranks that lie before those it already has. Rank order is
+//! kept.
 
 use crate::args::{Ranks, Reduction};
 use crate::builder::{Builder, Id};
 use crate::schedule::{Buffer, Peer, Region, Schedule};
 use crate::tuning::Tuning;
 
-/// `MPI_Scan`. The operand is in `Buffer::Send`, in place in `Buffer::Recv`; the result in `Buffer::Recv`.
+/// `MPI_Scan`. The operand is in `Buffer::Send`, in place in `Buffer::Recv`; the result in
+/// `Buffer::Recv`.
 pub fn scan(ranks: Ranks, reduction: Reduction, in_place: bool, tuning: &Tuning) -> Schedule {
     let mut b = Builder::default();
     let input = if in_place { Buffer::Recv } else { Buffer::Send };
@@ -53,7 +55,8 @@ pub fn exscan(ranks: Ranks, reduction: Reduction, in_place: bool, tuning: &Tunin
     b.finish()
 }
 
-/// The prefix reduction of ranks `first ..`, of which this is one. `ready`: after this step the input is complete.
+/// The prefix reduction of ranks `first ..`, of which this is one. `ready`: after this step the
+/// input is complete.
 #[allow(clippy::too_many_arguments)]
 fn prefix(
     b: &mut Builder,

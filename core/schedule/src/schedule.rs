@@ -8,7 +8,8 @@ pub const TAGS: u32 = 256;
 /// A process, seen from the one that executes the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// A rank of this process's group: of the communicator, or of the local group of an intercommunicator.
+    /// A rank of this process's group: of the communicator, or of the local group of an
+    /// intercommunicator.
     Local(u32),
     /// A rank of an intercommunicator's remote group.
     Remote(u32),
@@ -19,10 +20,11 @@ pub enum Peer {
 pub enum Buffer {
     /// The user's send buffer, in the operation's send type.
     Send,
-    /// The user's receive buffer, in the operation's receive type. The only user buffer of a broadcast (on the root too)
-    /// and of everything that is done in place.
+    /// The user's receive buffer, in the operation's receive type. The only user buffer of a
+    /// broadcast (on the root too) and of everything that is done in place.
     Recv,
-    /// The user's send buffer, in the send type with this index: `MPI_Alltoallw` and `MPI_Neighbor_alltoallw`.
+    /// The user's send buffer, in the send type with this index: `MPI_Alltoallw` and
+    /// `MPI_Neighbor_alltoallw`.
     SendOf(u32),
     /// The user's receive buffer, in the receive type with this index.
     RecvOf(u32),
@@ -30,7 +32,8 @@ pub enum Buffer {
     Temp(u32),
 }
 
-/// What a step reads or writes: packed bytes `skip .. skip + bytes` of the elements that begin at `start`.
+/// What a step reads or writes: packed bytes `skip .. skip + bytes` of the elements that begin at
+/// `start`.
 ///
 /// | buffer | unit of `start` | what is there |
 /// | --- | --- | --- |
@@ -39,8 +42,9 @@ pub enum Buffer {
 /// | `Temp(i)`, which is [`Temp::Bytes`] | always 0 | dense bytes |
 /// | `Temp(i)`, which is [`Temp::Elements`] | elements | elements of the reduction's type, one extent apart |
 ///
-/// So the region concerns `(skip + bytes).div_ceil(size)` elements of a type of `size` bytes. Where a region is not made
-/// of whole elements (a long broadcast in slices) it begins and ends within one. A region of 0 bytes touches nothing.
+/// So the region concerns `(skip + bytes).div_ceil(size)` elements of a type of `size` bytes. Where
+/// a region is not made of whole elements (a long broadcast in slices) it begins and ends within
+/// one. A region of 0 bytes touches nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
     pub buffer: Buffer,
@@ -49,7 +53,8 @@ pub struct Region {
     pub bytes: u64,
 }
 
-/// Memory that the executor provides while the schedule runs. Its contents are undefined at the start.
+/// Memory that the executor provides while the schedule runs. Its contents are undefined at the
+/// start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Temp {
     /// This many bytes of packed data.
@@ -71,9 +76,9 @@ pub enum Step {
     },
     /// Copies packed data from a region to another of equally many bytes.
     Copy { from: Region, to: Region },
-    /// `out[i] = left[i] op right[i]` for `count` elements of the reduction's type. `left` comes from lower ranks than
-    /// `right` whenever the operation is not commutative. `out` either equals `right` (then this is
-    /// `MPI_Reduce_local(left, right)`) or overlaps neither.
+    /// `out[i] = left[i] op right[i]` for `count` elements of the reduction's type. `left` comes
+    /// from lower ranks than `right` whenever the operation is not commutative. `out` either equals
+    /// `right` (then this is `MPI_Reduce_local(left, right)`) or overlaps neither.
     Combine {
         left: Region,
         right: Region,
@@ -82,11 +87,13 @@ pub enum Step {
     },
 }
 
-/// One process's part of a collective: steps, and which of them must be complete before another may start.
+/// One process's part of a collective: steps, and which of them must be complete before another may
+/// start.
 ///
-/// Steps are numbered in an order in which they could be executed one after another. Each pair of processes uses a tag
-/// at most once in each direction, except that after [`TAGS`] messages it starts again from the first. Messages with equal
-/// tags are kept apart by order: executors start steps that become ready together by ascending number.
+/// Steps are numbered in an order in which they could be executed one after another. Each pair of
+/// processes uses a tag at most once in each direction, except that after [`TAGS`] messages it
+/// starts again from the first. Messages with equal tags are kept apart by order: executors start
+/// steps that become ready together by ascending number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schedule {
     steps: Box<[Step]>,
@@ -154,9 +161,9 @@ impl Schedule {
     }
 }
 
-/// How far an execution of a schedule is. The executor starts every step that [`Progress::next`] gives and reports it
-/// to [`Progress::complete`] when it is done, at once or later. A schedule may be executed many times, and
-/// several times at once, each with a `Progress` of its own.
+/// How far an execution of a schedule is. The executor starts every step that [`Progress::next`]
+/// gives and reports it to [`Progress::complete`] when it is done, at once or later. A schedule may
+/// be executed many times, and several times at once, each with a `Progress` of its own.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     /// For each step, completions it still waits for.

@@ -1,5 +1,5 @@
-//! Binomial trees over virtual ranks: the root is 0, and the parent of `v` is `v` without its lowest set bit, so that the
-//! descendants of `v` are the ranks that follow it.
+//! Binomial trees over virtual ranks: the root is 0, and the parent of `v` is `v` without its
+//! lowest set bit, so that the descendants of `v` are the ranks that follow it.
 
 use crate::args::Ranks;
 use crate::schedule::Peer;

@@ -27,7 +27,8 @@ struct Parts {
 }
 
 impl Parts {
-    /// Parts of the given sizes in any order with gaps. `each`: a type for each part and displacements in cells.
+    /// Parts of the given sizes in any order with gaps. `each`: a type for each part and
+    /// displacements in cells.
     fn scattered(bytes: &[usize], each: bool, rng: &mut Rng) -> Parts {
         let common = Layout {
             size: 1,

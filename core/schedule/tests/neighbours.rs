@@ -9,14 +9,15 @@ use margay_core_schedule::{
 };
 use sim::{Layout, Mode, Process, run_data};
 
-/// A process's neighbours, and for each source the (process, index of the block there) that it gets.
+/// A process's neighbours, and for each source the (process, index of the block there) that it
+/// gets.
 struct Node {
     neighbours: Neighbourhood,
     from: Vec<Option<(usize, usize)>>,
 }
 
-/// A grid of up to 3 dimensions, small ones wrapped around often, by the definition: what a process sends to the one before
-/// arrives there as from the one after.
+/// A grid of up to 3 dimensions, small ones wrapped around often, by the definition: what a process
+/// sends to the one before arrives there as from the one after.
 fn grid(rng: &mut Rng) -> Vec<Node> {
     let dims: Vec<usize> = (0..1 + rng.usize(..3))
         .map(|_| 1 + rng.usize(..4))

@@ -12,7 +12,8 @@ use margay_core_schedule::{
 };
 use sim::{Layout, Mode, Process, check_hazards, for_all, for_sizes, run, world};
 
-/// Ranks in the order of their combination, and a hash of the expression: equal hashes are equal bits in floating point.
+/// Ranks in the order of their combination, and a hash of the expression: equal hashes are equal
+/// bits in floating point.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Value {
     ranks: Rc<Vec<u16>>,

@@ -15,9 +15,10 @@ pub struct Placement {
     pub cpu: Cpu,
 }
 
-/// Places `threads[p]` threads of each process p: counts up through the usable CPUs, node by node. While there are cores
-/// enough, every thread gets a core; a second CPU of a core is used only when there are not. With more threads than CPUs
-/// the count begins again, so that CPUs have as equal numbers of threads as possible.
+/// Places `threads[p]` threads of each process p: counts up through the usable CPUs, node by node.
+/// While there are cores enough, every thread gets a core; a second CPU of a core is used only when
+/// there are not. With more threads than CPUs the count begins again, so that CPUs have as equal
+/// numbers of threads as possible.
 ///
 /// Empty when no CPU is usable.
 #[must_use]
@@ -60,8 +61,9 @@ mod tests {
             .collect()
     }
 
-    /// Figure 4 of the paper: thread 1 of process 2 runs on CPU 9 when the first process has 8 threads, and with two CPUs a
-    /// node, counted from the paper's 1, that is on another node than CPU 1.
+    /// Figure 4 of the paper: thread 1 of process 2 runs on CPU 9 when the first process has 8
+    /// threads, and with two CPUs a node, counted from the paper's 1, that is on another node than
+    /// CPU 1.
     #[test]
     fn the_papers_example() {
         let read = |path: &str| match path {

@@ -25,8 +25,9 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// What `read` tells of the CPUs in `usable`. `read` gets paths below `/sys` and gives the text of the file, or none
-    /// where there is none; what is not told is as on a machine with one node and one CPU a core.
+    /// What `read` tells of the CPUs in `usable`. `read` gets paths below `/sys` and gives the text
+    /// of the file, or none where there is none; what is not told is as on a machine with one node
+    /// and one CPU a core.
     #[must_use]
     pub fn read(usable: &[u32], read: impl Fn(&str) -> Option<String>) -> Topology {
         let list = |path: &str| read(path).as_deref().and_then(parse_list);
@@ -83,7 +84,8 @@ impl Topology {
         self.nodes.len() > 1
     }
 
-    /// How far memory of node `to` is from node `from`, in the firmware's measure (10: the same node).
+    /// How far memory of node `to` is from node `from`, in the firmware's measure (10: the same
+    /// node).
     #[must_use]
     pub fn distance(&self, from: u32, to: u32) -> u32 {
         let place = self.nodes.keys().position(|&node| node == to);
@@ -96,7 +98,8 @@ impl Topology {
 pub(crate) mod tests {
     use super::*;
 
-    /// Two nodes with four cores of two CPUs each, numbered as Linux numbers them on Intel's servers, and one without CPUs.
+    /// Two nodes with four cores of two CPUs each, numbered as Linux numbers them on Intel's
+    /// servers, and one without CPUs.
     pub(crate) fn two_nodes(path: &str) -> Option<String> {
         let cpu = path
             .strip_prefix("devices/system/cpu/cpu")

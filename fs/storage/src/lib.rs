@@ -1,7 +1,9 @@
-//! What MPI-IO asks of a file system, as two traits: [`Store`] opens and deletes files by name, [`Storage`] is an open one.
+//! What MPI-IO asks of a file system, as two traits: [`Store`] opens and deletes files by name,
+//! [`Storage`] is an open one.
 //!
-//! [`Posix`] is both over the system's files. A striped file system stands behind the same traits: everything above
-//! (views, collective access, pointers) only knows offsets, extents and locks on ranges.
+//! [`Posix`] is both over the system's files. A striped file system stands behind the same traits:
+//! everything above (views, collective access, pointers) only knows offsets, extents and locks on
+//! ranges.
 //!
 //! All types may be shared between threads; no call keeps a position.
 
@@ -33,7 +35,8 @@ pub trait Store: Send + Sync {
 
 /// An open file: a sequence of bytes from offset 0 on.
 pub trait Storage: Send + Sync {
-    /// Reads from `offset` on into the pieces, one after the other; fewer bytes than they hold only at the file's end.
+    /// Reads from `offset` on into the pieces, one after the other; fewer bytes than they hold only
+    /// at the file's end.
     ///
     /// # Errors
     /// With the reason, the file and the remedy.
@@ -69,8 +72,8 @@ pub trait Storage: Send + Sync {
     /// With the reason, the file and the remedy.
     fn sync(&self) -> Result<()>;
 
-    /// Waits for `len` bytes from `offset` on (0: all from there) and keeps others away from them. Two open files
-    /// exclude each other; calls on one do not.
+    /// Waits for `len` bytes from `offset` on (0: all from there) and keeps others away from them.
+    /// Two open files exclude each other; calls on one do not.
     ///
     /// # Errors
     /// With the reason, the file and the remedy.

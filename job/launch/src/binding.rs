@@ -204,8 +204,8 @@ enum Share {
     Part,
 }
 
-/// Places ranks in parts of the machine: one part after the other is filled, or, where the layout says so, consecutive ranks are in
-/// different ones.
+/// Places ranks in parts of the machine: one part after the other is filled, or, where the layout
+/// says so, consecutive ranks are in different ones.
 fn place_in(
     ranks: usize,
     parts: &[Vec<usize>],
@@ -284,8 +284,8 @@ fn in_turn(parts: &[Vec<usize>]) -> Vec<usize> {
     (0..longest).flat_map(at).collect()
 }
 
-/// Gives each rank its share of the cores, if there are enough and nobody else has them. `order`, if given, is that in which single
-/// cores are given.
+/// Gives each rank its share of the cores, if there are enough and nobody else has them. `order`,
+/// if given, is that in which single cores are given.
 fn place_by_share(
     ranks: usize,
     order: Option<Vec<usize>>,

@@ -12,8 +12,9 @@ use crate::plan::{Job, LaunchError};
 use crate::report::host_name;
 use crate::setup::{Sink, labels};
 
-/// Opens the files of all ranks as sinks behind those that are there; returns for each rank which sinks its output and its error go to.
-/// Ranks whose files have the same name share one, in which lines stay whole.
+/// Opens the files of all ranks as sinks behind those that are there; returns for each rank which
+/// sinks its output and its error go to. Ranks whose files have the same name share one, in which
+/// lines stay whole.
 ///
 /// # Errors
 /// When a file cannot be made, or its name has a letter after `%` that means nothing.

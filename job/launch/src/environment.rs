@@ -28,8 +28,8 @@ pub struct Common<'a> {
     pub segment_fd: i32,
     /// The ranks of the job.
     pub ranks: u32,
-    /// Asks for huge pages in malloc: a rank then begins with 2 MiB of memory, which is little for one that has a core and much for one
-    /// among many on it.
+    /// Asks for huge pages in malloc: a rank then begins with 2 MiB of memory, which is little for
+    /// one that has a core and much for one among many on it.
     pub huge_pages: bool,
     /// The port of the processes that spawn the job.
     pub parent: Option<&'a str>,
@@ -37,9 +37,9 @@ pub struct Common<'a> {
     pub devices: &'a Devices,
 }
 
-/// Returns the environment of a rank without its number: `base` (the launcher's own) with what the user set in addition and with the
-/// job's variables. A surrounding job's variables, Margay's or those of another launcher, are replaced, so a launcher may run inside a
-/// rank.
+/// Returns the environment of a rank without its number: `base` (the launcher's own) with what the
+/// user set in addition and with the job's variables. A surrounding job's variables, Margay's or
+/// those of another launcher, are replaced, so a launcher may run inside a rank.
 pub fn common(base: impl Iterator<Item = (OsString, OsString)>, job: &Common<'_>) -> Vec<CString> {
     let mut variables: Vec<(OsString, OsString)> = base
         .filter(|(name, _)| job.inherit.passes(name) && !frameworks::is_foreign(name))

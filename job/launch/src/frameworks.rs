@@ -1,7 +1,9 @@
-//! The variables by which frameworks and scripts find their rank: those of Open MPI's, MPICH's, Intel's and MVAPICH's launchers.
+//! The variables by which frameworks and scripts find their rank: those of Open MPI's, MPICH's,
+//! Intel's and MVAPICH's launchers.
 //!
-//! What those libraries themselves need to talk to their launcher (`PMI_FD`, `PMIX_NAMESPACE`, ...) is removed: it belongs to a launcher
-//! around this one, if there is any. Without it such a library, used by a rank, starts alone, as it does without a launcher.
+//! What those libraries themselves need to talk to their launcher (`PMI_FD`, `PMIX_NAMESPACE`, ...)
+//! is removed: it belongs to a launcher around this one, if there is any. Without it such a
+//! library, used by a rank, starts alone, as it does without a launcher.
 
 use std::ffi::{CString, OsString};
 use std::fs;
@@ -9,7 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::plan::{Gpus, LaunchError};
 
-/// Names of variables of other launchers, or how these begin: they say what a surrounding job's process is.
+/// Names of variables of other launchers, or how these begin: they say what a surrounding job's
+/// process is.
 const FOREIGN: [&str; 21] = [
     "PMI_",
     "PMIX_",
@@ -63,8 +66,8 @@ const DEVICES: [&str; 4] = [
     "ROCR_VISIBLE_DEVICES",
     "ZE_AFFINITY_MASK",
 ];
-/// Those that are set when the user says how many devices there are. HIP sees those devices only that ROCr leaves, numbered anew,
-/// so one of the two may be set.
+/// Those that are set when the user says how many devices there are. HIP sees those devices only
+/// that ROCr leaves, numbered anew, so one of the two may be set.
 const GIVEN: [&str; 3] = [DEVICES[0], DEVICES[1], DEVICES[3]];
 
 /// Which devices the ranks get.
@@ -115,8 +118,9 @@ fn share(rank: u32, ranks: u32, devices: &[String]) -> &[String] {
 }
 
 impl Devices {
-    /// Returns which devices `ranks` ranks get. `variable` is the environment, `list` gives the names in a folder of the system. Where
-    /// a batch system or the user has selected devices, the ranks share those.
+    /// Returns which devices `ranks` ranks get. `variable` is the environment, `list` gives the
+    /// names in a folder of the system. Where a batch system or the user has selected devices, the
+    /// ranks share those.
     ///
     /// # Errors
     /// When devices are to be found and there are none, or fewer are selected than the user says.
@@ -194,7 +198,8 @@ fn found(list: impl Fn(&str) -> Vec<String>) -> Vec<(&'static str, u32)> {
         list(folder).iter().filter(is_one).count() as u32
     };
     let nvidia = numbered("/dev", "nvidia");
-    // Each card that computes has a node for that, beside the one for displays. Intel's driver names itself.
+    // Each card that computes has a node for that, beside the one for displays. Intel's driver
+    // names itself.
     let with_driver = |drivers: &[&str]| {
         let of_driver = |driver: &&str| {
             let folder = format!("/sys/bus/pci/drivers/{driver}");

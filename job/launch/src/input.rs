@@ -1,8 +1,8 @@
 //! Passing the launcher's standard input on.
 //!
 //! One rank gets a file, a device or a pipe directly: nothing is read ahead, so a loop in a shell
-//! keeps what the job did not read. A terminal is read here, since only the launcher's process group may
-//! read it; and what every rank shall get is read here and written to each.
+//! keeps what the job did not read. A terminal is read here, since only the launcher's process
+//! group may read it; and what every rank shall get is read here and written to each.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
@@ -21,8 +21,8 @@ const CHUNK: usize = 64 << 10;
 /// Standard input of the ranks, as they inherit it.
 #[derive(Debug)]
 pub struct Inputs {
-    /// One for each rank; none is the launcher's own descriptor 0. Those that get nothing have one descriptor together, or
-    /// they would be a fifth of all that a large job needs.
+    /// One for each rank; none is the launcher's own descriptor 0. Those that get nothing have one
+    /// descriptor together, or they would be a fifth of all that a large job needs.
     pub ranks: Vec<Option<Arc<OwnedFd>>>,
     /// What has to be read and written here.
     pub pump: Option<Pump>,

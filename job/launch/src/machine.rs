@@ -5,8 +5,9 @@ use std::fs;
 use crate::binding::parse_list;
 use crate::plan::Unit;
 
-/// Returns the cores of `mask` by the part of the machine to which they belong. `read` gives the text of a file below
-/// `/sys/devices/system`; where the system does not tell, all cores belong to one part (a core and a hardware thread: each to its own).
+/// Returns the cores of `mask` by the part of the machine to which they belong. `read` gives the
+/// text of a file below `/sys/devices/system`; where the system does not tell, all cores belong to
+/// one part (a core and a hardware thread: each to its own).
 pub fn parts(unit: Unit, mask: &[usize], read: impl Fn(&str) -> Option<String>) -> Vec<Vec<usize>> {
     let read = |path: String| read(&path).map(|text| text.trim().to_owned());
     let in_cpu = |cpu: usize, path: &str| read(format!("cpu/cpu{cpu}/{path}"));
@@ -66,7 +67,8 @@ pub fn read(path: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Two sockets of two cores with two threads each, numbered as Linux does; a memory node and a cache for each socket.
+    /// Two sockets of two cores with two threads each, numbered as Linux does; a memory node and a
+    /// cache for each socket.
     fn machine(path: &str) -> Option<String> {
         if let Some(node) = path.strip_prefix("node/") {
             let text = match node {

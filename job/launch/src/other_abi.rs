@@ -1,10 +1,12 @@
-//! Programs that were linked with another implementation of MPI: which library they name, and how they get ours instead.
-//! A program of another implementation of the standard's ABI gets our `libmpi_abi.so.1`.
+//! Programs that were linked with another implementation of MPI: which library they name, and how
+//! they get ours instead. A program of another implementation of the standard's ABI gets our
+//! `libmpi_abi.so.1`.
 //!
-//! Beside our libraries, in the folder `faces`, lie libraries with the names and the ABIs of MPICH and Open MPI. The dynamic
-//! linker searches `LD_LIBRARY_PATH` before the system's folders and a program's `DT_RUNPATH`, so naming that folder there
-//! suffices for most programs. It searches `DT_RPATH` first; for what it would find so, ours are loaded before the program
-//! (`LD_PRELOAD`): a library that is loaded already is not searched for under the same name again.
+//! Beside our libraries, in the folder `faces`, lie libraries with the names and the ABIs of MPICH
+//! and Open MPI. The dynamic linker searches `LD_LIBRARY_PATH` before the system's folders and a
+//! program's `DT_RUNPATH`, so naming that folder there suffices for most programs. It searches
+//! `DT_RPATH` first; for what it would find so, ours are loaded before the program (`LD_PRELOAD`):
+//! a library that is loaded already is not searched for under the same name again.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +21,8 @@ use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD, ProgramHeader};
 
 use crate::plan::LaunchError;
 
-/// What a program's environment needs so that it finds our libraries under other implementations' names.
+/// What a program's environment needs so that it finds our libraries under other implementations'
+/// names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Libraries {
     /// The folder of these libraries; none when the installation has none.
@@ -43,7 +46,8 @@ const ENV_PYTHON_LIBRARY: &str = "MPI4PY_LIBMPI";
 const ENV_PYTHON_ABI: &str = "MPI4PY_MPIABI";
 
 impl Libraries {
-    /// Looks at the file `program` and the libraries that it brings. `search` is its variable `LD_LIBRARY_PATH`.
+    /// Looks at the file `program` and the libraries that it brings. `search` is its variable
+    /// `LD_LIBRARY_PATH`.
     ///
     /// # Errors
     /// When it needs a library of MPI under a name for which there is none of ours.
@@ -89,7 +93,8 @@ impl Libraries {
         }
         let asked = old(ENV_PYTHON_LIBRARY).map(|value| Path::new(value).file_name());
         let library = match (asked, old(ENV_PYTHON_ABI)) {
-            // The user's own choice of a library for which there is one of ours, or of another, which stays.
+            // The user's own choice of a library for which there is one of ours, or of another,
+            // which stays.
             (Some(name), _) => name.map(|name| folder.join(name)),
             (None, Some(abi)) if abi.to_string_lossy().to_lowercase().contains("open") => {
                 Some(folder.join(OPEN_MPI))
@@ -224,8 +229,8 @@ fn has_system(name: &str) -> bool {
         .any(|folder| folder.join(name).exists() || folder.join(&multiarch).join(name).exists())
 }
 
-/// The implementation to which a library belongs that ranks must not use, because processes of another implementation know
-/// nothing of our job.
+/// The implementation to which a library belongs that ranks must not use, because processes of
+/// another implementation know nothing of our job.
 fn unknown(name: &str) -> Option<&'static str> {
     let (stem, version) = name.split_once(".so")?;
     match (stem, version.trim_start_matches('.')) {

@@ -60,7 +60,8 @@ impl Labels {
 fn time_text(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    // The Gregorian calendar repeats after 400 years of 146097 days. Years are counted from March, so that the leap day is the last.
+    // The Gregorian calendar repeats after 400 years of 146097 days. Years are counted from March,
+    // so that the leap day is the last.
     let shifted = days + 719_468;
     let (era, day) = (shifted / 146_097, shifted % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -42,7 +42,8 @@ pub struct Job {
 pub struct Layout {
     /// Only these cores.
     pub cores: Option<Vec<usize>>,
-    /// Consecutive ranks go to one of these after the other, instead of filling the first one first.
+    /// Consecutive ranks go to one of these after the other, instead of filling the first one
+    /// first.
     pub round: Option<Unit>,
     /// Where there are not cores enough for the binding, no rank is bound.
     pub may_overload: bool,
@@ -80,8 +81,9 @@ pub enum Gpus {
     Number(u32),
 }
 
-/// Files that get the output of ranks. In their names `%r` is the rank, `%R` the rank with as many digits as the last one has, `%h` the
-/// host, `%g` the number of the job among those that this launcher runs (always 0), `%p` that of the host (always 0), `%%` a percent sign.
+/// Files that get the output of ranks. In their names `%r` is the rank, `%R` the rank with as many
+/// digits as the last one has, `%h` the host, `%g` the number of the job among those that this
+/// launcher runs (always 0), `%p` that of the host (always 0), `%%` a percent sign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capture {
     /// For standard output.
@@ -126,7 +128,8 @@ pub struct Program {
     pub arguments: Vec<OsString>,
     /// The type of its processes on their nodes, in NX.
     pub process_type: u32,
-    /// The nodes on which its processes are, in NX; none means those that no other program has with the same type.
+    /// The nodes on which its processes are, in NX; none means those that no other program has with
+    /// the same type.
     pub nodes: Option<Vec<u32>>,
     /// Its working directory; none means the launcher's.
     pub directory: Option<PathBuf>,
@@ -319,7 +322,8 @@ impl Job {
     /// another type begin at the first node again.
     ///
     /// # Errors
-    /// When two processes would have the same node and type, or a program has not as many ranks as nodes.
+    /// When two processes would have the same node and type, or a program has not as many ranks as
+    /// nodes.
     pub fn places(&self, counts: &[u32]) -> Result<Vec<(u32, u32)>, LaunchError> {
         let mut places = Vec::new();
         let mut taken = BTreeSet::new();

@@ -127,8 +127,8 @@ pub fn deadlock(launcher: &str, peers: &dyn Peers) -> String {
         .collect()
 }
 
-/// Returns the report of ranks that wait for one that has ended without calling `MPI_Init`; `ends` is whether the job is ended because
-/// of it.
+/// Returns the report of ranks that wait for one that has ended without calling `MPI_Init`; `ends`
+/// is whether the job is ended because of it.
 #[must_use]
 pub fn never_came(job: &Job, analysis: &Analysis, ends: bool) -> String {
     let launcher = &job.launcher;
@@ -149,7 +149,8 @@ pub fn never_came(job: &Job, analysis: &Analysis, ends: bool) -> String {
     text
 }
 
-/// Returns the report of a rank that uses another implementation's library, because of which the job is ended.
+/// Returns the report of a rank that uses another implementation's library, because of which the
+/// job is ended.
 #[must_use]
 pub fn stranger(job: &Job, rank: u32, library: &Path) -> String {
     let launcher = &job.launcher;

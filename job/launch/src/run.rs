@@ -36,7 +36,8 @@ const USER_GRACE: Duration = Duration::from_secs(3);
 const HANGUP_GRACE: Duration = Duration::from_secs(1);
 /// How long processes that ranks have left running may go on writing after the last rank's end.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
-/// When a rank has ended without calling `MPI_Init`, the others are looked at this often: they may wait for it.
+/// When a rank has ended without calling `MPI_Init`, the others are looked at this often: they may
+/// wait for it.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// After SIGKILL: how long to wait for processes that the kernel cannot end (broken file server).
 const KILL_LIMIT: Duration = Duration::from_secs(5);
@@ -47,7 +48,8 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 const SAME_SIGNAL: Duration = Duration::from_millis(100);
 const READ_BYTES: usize = 64 << 10;
 
-/// Runs a job to its end; returns the exit status. `spawner` is the program that spawns it, if one does.
+/// Runs a job to its end; returns the exit status. `spawner` is the program that spawns it, if one
+/// does.
 ///
 /// # Errors
 /// When the job cannot be started at all. Later errors are reported on standard error and in the

@@ -201,8 +201,8 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
     })
 }
 
-/// Makes the job's segment, with what is known before the first rank starts. `places` are NX's, `usable` is how many cores the ranks can
-/// keep busy.
+/// Makes the job's segment, with what is known before the first rank starts. `places` are NX's,
+/// `usable` is how many cores the ranks can keep busy.
 fn make_segment(
     job: &Job,
     counts: &[u32],

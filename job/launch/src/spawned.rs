@@ -20,8 +20,8 @@ pub struct Spawner {
 }
 
 impl Spawner {
-    /// The program that runs this launcher for spawning; none when it is an ordinary launcher. Ends the calling process,
-    /// and goes on in a new one. Call it first of all.
+    /// The program that runs this launcher for spawning; none when it is an ordinary launcher. Ends
+    /// the calling process, and goes on in a new one. Call it first of all.
     ///
     /// # Errors
     /// When standard input is not a connection or the kernel refuses to fork.

@@ -51,8 +51,8 @@ struct Part {
     length: u64,
 }
 
-/// A queue of bytes: first all are written, then all are read. When a place is full, what it took stays there and the next
-/// place takes the rest.
+/// A queue of bytes: first all are written, then all are read. When a place is full, what it took
+/// stays there and the next place takes the rest.
 #[derive(Debug, Default)]
 pub struct Spool {
     memory: Vec<u8>,

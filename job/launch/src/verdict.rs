@@ -42,7 +42,8 @@ impl Failure {
         !matches!(self.cause, Cause::AfterFinalize(_))
     }
 
-    /// Whether the others may go on, if the user wants that: the rank has died, and has not asked for the end.
+    /// Whether the others may go on, if the user wants that: the rank has died, and has not asked
+    /// for the end.
     #[must_use]
     pub fn may_be_survived(&self) -> bool {
         !matches!(self.cause, Cause::Aborted(_))

@@ -1,5 +1,5 @@
-//! What the jobs of this machine do, read from their shared memory, and the teams of a process, read from its own. Nothing is ever
-//! written there.
+//! What the jobs of this machine do, read from their shared memory, and the teams of a process,
+//! read from its own. Nothing is ever written there.
 //!
 //! | module | subject |
 //! | --- | --- |

@@ -1,4 +1,5 @@
-//! The Program Marker Array: the lights and texts that tasks of MPL show, as `margay markers` shows them.
+//! The Program Marker Array: the lights and texts that tasks of MPL show, as `margay markers` shows
+//! them.
 
 use margay_core_registry::markers::{KEY, Row};
 use margay_job_registry::Jobs;

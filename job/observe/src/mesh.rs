@@ -14,7 +14,8 @@ use crate::state::{self, Activity};
 use crate::teams::{self, ProcessView};
 use crate::waits::{Doing, describe};
 
-/// For how long the ranks of a new job are taken for starting. A program without MPI never says that it has started.
+/// For how long the ranks of a new job are taken for starting. A program without MPI never says
+/// that it has started.
 const STARTING_S: f64 = 1.0;
 
 /// A job that is running. The field names are those of `margay mesh --json`.
@@ -36,7 +37,8 @@ pub struct JobView {
     pub deadlocks: Vec<Vec<u32>>,
     /// Its ranks, in order.
     pub rank: Vec<RankView>,
-    /// A look a little later may tell more: its ranks are being started, or have waited for too short a time.
+    /// A look a little later may tell more: its ranks are being started, or have waited for too
+    /// short a time.
     #[serde(skip)]
     pub is_unsettled: bool,
     /// When the youngest wait began that was too short to tell.
@@ -112,13 +114,15 @@ pub struct Mesh {
     jobs: Jobs,
     /// CPU seconds of each process at the last sample.
     last: HashMap<u32, (f64, Instant)>,
-    /// Processes without Margay's threads, and until when that is taken for granted: they may load the library later.
+    /// Processes without Margay's threads, and until when that is taken for granted: they may load
+    /// the library later.
     without_threads: HashMap<u32, Instant>,
     /// Of each job, when the youngest wait began that was too short to tell at the last sample.
     unsettled: HashMap<u64, u64>,
 }
 
-/// How long a process without Margay's threads is not searched again for them: the search reads tables of all its libraries.
+/// How long a process without Margay's threads is not searched again for them: the search reads
+/// tables of all its libraries.
 const AGAIN: Duration = Duration::from_secs(5);
 
 impl Mesh {
@@ -320,7 +324,8 @@ mod tests {
         assert_eq!(job.deadlocks, [[0, 1]]);
         assert_eq!(job.findings, ["deadlock: 0 → 1 → 0"]);
         assert!(!job.is_unsettled);
-        // When the waits were younger nothing could be said yet, and nothing is waited for when a rank goes on.
+        // When the waits were younger nothing could be said yet, and nothing is waited for when a
+        // rank goes on.
         assert_eq!(
             state::unsettled_since(&*peers, long_ago + 100_000_000),
             Some(long_ago)

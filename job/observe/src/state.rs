@@ -14,7 +14,8 @@ pub const SETTLED_S: f64 = 0.5;
 pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
     let mut doing = all_doing(peers, now_ns);
     let mut analysis = analyse(&doing, SETTLED_S);
-    // A thread that computes may send what the others wait for. The system is asked only about ranks that seem stuck.
+    // A thread that computes may send what the others wait for. The system is asked only about
+    // ranks that seem stuck.
     let mut any = false;
     for &rank in &analysis.stuck {
         if let Doing::Waiting(waits) = &doing[rank as usize]
@@ -31,8 +32,9 @@ pub fn analysis(peers: &dyn Peers, now_ns: u64) -> Analysis {
     analysis
 }
 
-/// Returns the ranks that have not called `MPI_Init` although others have and wait: those that live, and those that have ended. Their
-/// programs may have nothing to do with MPI, or use another library.
+/// Returns the ranks that have not called `MPI_Init` although others have and wait: those that
+/// live, and those that have ended. Their programs may have nothing to do with MPI, or use another
+/// library.
 fn without_init(peers: &dyn Peers, doing: &[Doing]) -> (Vec<u32>, Vec<u32>) {
     let mut ranks = 0..peers.size();
     let uses_mpi = ranks.any(|r| matches!(peers.phase(r), Phase::Running | Phase::Finalized));
@@ -44,8 +46,8 @@ fn without_init(peers: &dyn Peers, doing: &[Doing]) -> (Vec<u32>, Vec<u32>) {
     starting.partition(|&r| !peers.has_exited(r))
 }
 
-/// When the youngest wait began because of which [`analysis`] finds less at `now_ns` than it would if the waits lasted. None when
-/// it finds all.
+/// When the youngest wait began because of which [`analysis`] finds less at `now_ns` than it would
+/// if the waits lasted. None when it finds all.
 #[must_use]
 pub fn unsettled_since(peers: &dyn Peers, now_ns: u64) -> Option<u64> {
     let doing = all_doing(peers, now_ns);

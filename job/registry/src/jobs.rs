@@ -1,4 +1,5 @@
-//! The segments of the jobs that run on this machine, found through the descriptors that launchers hold.
+//! The segments of the jobs that run on this machine, found through the descriptors that launchers
+//! hold.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -62,7 +63,8 @@ impl Jobs {
     }
 }
 
-/// Whether launchers are among the descendants of this process, those below the children in `except` left out.
+/// Whether launchers are among the descendants of this process, those below the children in
+/// `except` left out.
 #[must_use]
 pub fn has_launchers(except: &[u32]) -> bool {
     descendants(except).iter().any(|facts| {

@@ -72,18 +72,20 @@ pub trait Peers: Send + Sync {
         self.has_exited(rank) && self.phase(rank) != Phase::Finalized
     }
 
-    /// Whether the process of a rank is there. Asks the system, which costs microseconds; nobody may have noticed a death yet.
+    /// Whether the process of a rank is there. Asks the system, which costs microseconds; nobody
+    /// may have noticed a death yet.
     fn is_alive(&self, rank: u32) -> bool;
 
-    /// Whether a thread of a rank's process runs, or is ready to, that is not one of `waiting` (the kernel's numbers).
-    /// Asks the system, which costs microseconds for each thread.
+    /// Whether a thread of a rank's process runs, or is ready to, that is not one of `waiting` (the
+    /// kernel's numbers). Asks the system, which costs microseconds for each thread.
     fn computes(&self, rank: u32, waiting: &[u32]) -> bool;
 
     /// Returns how many ranks have died before they were finalized. Cheap, so it can be polled;
     /// [`has_failed`](Self::has_failed) tells which ranks they are.
     fn failures(&self) -> u32;
 
-    /// Enters that a rank aborts the job with `code`. Only the first one counts. Returns whether this was the first.
+    /// Enters that a rank aborts the job with `code`. Only the first one counts. Returns whether
+    /// this was the first.
     fn abort(&self, rank: u32, code: i32) -> bool;
 
     /// Returns the rank that aborted the job and its code.
@@ -95,8 +97,9 @@ pub trait Peers: Send + Sync {
     /// Returns the note of a rank with that key; none where nobody has made it.
     fn note(&self, rank: u32, key: NoteKey) -> Option<Words>;
 
-    /// As [`note`](Self::note), but makes the note, with `words` words of 0, where there is none yet. For one key and rank, one thread at a time may call
-    /// this. None when the rank has no room for a further note.
+    /// As [`note`](Self::note), but makes the note, with `words` words of 0, where there is none
+    /// yet. For one key and rank, one thread at a time may call this. None when the rank has no
+    /// room for a further note.
     fn make_note(&self, rank: u32, key: NoteKey, words: usize) -> Option<Words>;
 }
 
@@ -130,8 +133,8 @@ pub struct JobAddress {
     pub descriptor: i32,
 }
 
-/// How processes of other jobs are reached. Where processes of several jobs meet, one makes a *bridge*, a
-/// place in which each of them has a rank and through which they talk.
+/// How processes of other jobs are reached. Where processes of several jobs meet, one makes a
+/// *bridge*, a place in which each of them has a rank and through which they talk.
 pub trait Outside: Send + Sync {
     /// Returns where the job of this process is found, by way of this process.
     fn address(&self) -> JobAddress;

@@ -2,9 +2,9 @@
 //!
 //! The ranks of a world are threads of one process, but only one of them runs at a time: each call
 //! into the transport may hand the turn to another rank, which one the seed says. Packets of a pair
-//! stay in order, as the contract promises; between pairs they are delayed and so reordered at will.
-//! Pipes are short and are sometimes full for no reason, fragments are short and of odd lengths, and
-//! there is no direct copying, so every protocol must complete with bytes alone.
+//! stay in order, as the contract promises; between pairs they are delayed and so reordered at
+//! will. Pipes are short and are sometimes full for no reason, fragments are short and of odd
+//! lengths, and there is no direct copying, so every protocol must complete with bytes alone.
 //!
 //! The same seed gives the same history, so a failure can be replayed. A world in which nothing
 //! moves any more panics in every rank and names the seed.
@@ -60,7 +60,8 @@ struct Seeded {
     me: u32,
 }
 
-/// Makes a world of `size` ranks, each on a host of its own. What each stands on belongs into a thread of its own.
+/// Makes a world of `size` ranks, each on a host of its own. What each stands on belongs into a
+/// thread of its own.
 #[must_use]
 pub fn world(size: u32, seed: u64, conditions: Conditions) -> Vec<Platform> {
     let hosts: Vec<u32> = (0..size).collect();

@@ -176,7 +176,8 @@ fn of_ring(letter: &Letter<'_>, pipes: &mut Vec<Pipe>, sink: &mut dyn Sink) -> b
 }
 
 impl Pipe {
-    /// Hands the next packet over, if all of it is here. Tells then whether its sender was told that there is room.
+    /// Hands the next packet over, if all of it is here. Tells then whether its sender was told
+    /// that there is room.
     #[inline]
     fn take_packet(&mut self, sink: &mut dyn Sink) -> Option<bool> {
         let (top, words) = self.ring.peek()?;
@@ -224,8 +225,8 @@ impl Pipe {
     }
 
     /// Takes a packet of `len` bytes in several lines whose first line has these words: straight to
-    /// where it belongs when that is known, else by way of memory of our own. Returns false when not
-    /// all of it is here yet; the next call begins anew.
+    /// where it belongs when that is known, else by way of memory of our own. Returns false when
+    /// not all of it is here yet; the next call begins anew.
     #[inline]
     fn take_run(
         &mut self,

@@ -10,8 +10,8 @@
 //!
 //! A pair's ring is made the first time that the pair talks, and a rank polls the rings of the
 //! ranks that have talked to it, as the SP2 kept a list of its active pipes (Snir et al., IBM
-//! Systems Journal 34(2), 1995): polling grows with the pairs that are active. A rank has rings to a
-//! bounded number of others; it leaves messages for the rest in their inboxes
+//! Systems Journal 34(2), 1995): polling grows with the pairs that are active. A rank has rings to
+//! a bounded number of others; it leaves messages for the rest in their inboxes
 //! ([`margay_sys_shm::inbox`]), where up to 96 bytes lie in a cell and up to 4 KiB in a block.
 
 #![forbid(unsafe_code)]

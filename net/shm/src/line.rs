@@ -45,7 +45,8 @@ pub(crate) fn head(top: u32, words: &LineWords) -> Head {
     }
 }
 
-/// Writes the words behind word 0 of a packet in one piece; of the payload only the first [`SHORT`] bytes.
+/// Writes the words behind word 0 of a packet in one piece; of the payload only the first [`SHORT`]
+/// bytes.
 #[inline]
 pub(crate) fn whole(words: &mut LineWords, head: Head, payload: &[u8]) {
     [words[0], words[1]] = envelope(head);

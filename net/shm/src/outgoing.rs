@@ -1,15 +1,18 @@
 //! The ways to the other ranks: a ring to some of them, the inbox of each of the others.
 //!
-//! A rank has at most [`MOST`](margay_sys_shm::ring::MOST) rings. Its first partners get one each with the first message; in most programs that is all.
-//! Where there are more partners than rings, those to whom most is sent shall have them: a partner that has got [`HOT`] messages by its
-//! inbox since its last try takes the ring to which least was sent lately, if that is little. The ring's own messages are counted by
-//! its position, so a message in a ring costs nothing for this.
+//! A rank has at most [`MOST`](margay_sys_shm::ring::MOST) rings. Its first partners get one each
+//! with the first message; in most programs that is all. Where there are more partners than rings,
+//! those to whom most is sent shall have them: a partner that has got [`HOT`] messages by its inbox
+//! since its last try takes the ring to which least was sent lately, if that is little. The ring's
+//! own messages are counted by its position, so a message in a ring costs nothing for this.
 //!
-//! "Lately" is measured in tries, not in time: the current period and the one before. A period ends when a partner fails for the second
-//! time in it, so that each of several partners that are equally busy had its try before the rings' counts begin anew.
+//! "Lately" is measured in tries, not in time: the current period and the one before. A period ends
+//! when a partner fails for the second time in it, so that each of several partners that are
+//! equally busy had its try before the rings' counts begin anew.
 //!
-//! A ring that changes hands is told of in the inboxes ([`margay_sys_shm::inbox`]), which keeps the order of messages. The former
-//! receiver leaves the ring when it has read what is in it; until then the new one is reached by its inbox.
+//! A ring that changes hands is told of in the inboxes ([`margay_sys_shm::inbox`]), which keeps the
+//! order of messages. The former receiver leaves the ring when it has read what is in it; until
+//! then the new one is reached by its inbox.
 
 use std::sync::Arc;
 
@@ -27,7 +30,8 @@ const HOT: u32 = 64;
 const LOOK: u32 = 8;
 /// A ring with fewer lines than this in two periods may be taken from its partner.
 const QUIET: u64 = 16;
-/// Rings that may be on their way back at the same time: a former partner that computes does not hold up the others.
+/// Rings that may be on their way back at the same time: a former partner that computes does not
+/// hold up the others.
 const MOST_CLOSING: usize = 4;
 
 /// What a partner has instead of a ring.
@@ -128,7 +132,8 @@ impl Outgoing {
         *messages = messages.wrapping_add(u32::from(sent));
     }
 
-    /// Sends a fragment in a chunk, which `fill` fills. Returns false, without calling it, when there is no room.
+    /// Sends a fragment in a chunk, which `fill` fills. Returns false, without calling it, when
+    /// there is no room.
     pub(crate) fn send_fragment(
         &mut self,
         to: u32,
@@ -255,7 +260,8 @@ impl Outgoing {
         Some(index as u8)
     }
 
-    /// Ends the ring of the partner to which least was sent, if that is little, for the sake of another one.
+    /// Ends the ring of the partner to which least was sent, if that is little, for the sake of
+    /// another one.
     fn close_quiet_ring(&mut self, to: u32) {
         if self.unused >= MOST_CLOSING {
             return;

@@ -173,7 +173,8 @@ impl Peers for SegmentPeers {
     }
 }
 
-/// Other jobs of the machine are reached by their segments, as long as a process of theirs holds them.
+/// Other jobs of the machine are reached by their segments, as long as a process of theirs holds
+/// them.
 struct SegmentOutside {
     segment: Arc<Segment>,
     thresholds: Arc<Thresholds>,

@@ -142,8 +142,8 @@ fn send(shm: &mut Shm, to: u32, number: u32, random: &mut fastrand::Rng) -> bool
     }
 }
 
-/// Every rank sends to all others, to some of them more at a time and to others at another time, with fewer rings than partners: rings
-/// change hands all the time.
+/// Every rank sends to all others, to some of them more at a time and to others at another time,
+/// with fewer rings than partners: rings change hands all the time.
 #[test]
 fn packets_keep_their_order_while_rings_change_hands() {
     const RANKS: u32 = 6;
@@ -242,7 +242,8 @@ fn a_busy_partner_gets_the_ring_of_a_quiet_one() {
     assert_eq!((changes, before), (0, vec![1, 4]));
 }
 
-/// What a dead rank had comes back, and the others go on: its ring goes to another one, and no cell is lost.
+/// What a dead rank had comes back, and the others go on: its ring goes to another one, and no cell
+/// is lost.
 #[test]
 fn what_a_dead_rank_had_comes_back() {
     let segment = segment(4);

@@ -194,8 +194,8 @@ pub trait WakeUp: Send + Sync {
     /// Lets others run first.
     fn yield_core(&self);
 
-    /// Sleeps until something may have arrived, at most `timeout_ns`. `has_work` is called once after
-    /// the rank has announced that it sleeps; when it returns true there is no sleep.
+    /// Sleeps until something may have arrived, at most `timeout_ns`. `has_work` is called once
+    /// after the rank has announced that it sleeps; when it returns true there is no sleep.
     fn sleep(&self, timeout_ns: u64, has_work: &mut dyn FnMut() -> bool);
 
     /// Wakes all threads of this rank that sleep: one of them has work for another.

@@ -1,4 +1,5 @@
-//! Several transports as one: the job's own, and one for each group of processes of other jobs that this one has met.
+//! Several transports as one: the job's own, and one for each group of processes of other jobs that
+//! this one has met.
 //!
 //! Processes of this rank's job keep their numbers; those of other jobs get the numbers that
 //! follow, in the order in which they were met. A process that can no longer be reached keeps its

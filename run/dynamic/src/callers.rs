@@ -1,9 +1,10 @@
 //! Who calls at a port: connections whose HELLO has not arrived.
 //!
-//! The name of a port's socket is no secret, so anybody on the machine can connect to it, say anything or nothing, and
-//! do so thousands of times. None of that may end or delay an accept: the kernel says whose the other process is, a
-//! connection that says something else than HELLO is dropped, one that says nothing for long too, and meanwhile the
-//! others are listened to. A process that was dropped because it was late connects again.
+//! The name of a port's socket is no secret, so anybody on the machine can connect to it, say
+//! anything or nothing, and do so thousands of times. None of that may end or delay an accept: the
+//! kernel says whose the other process is, a connection that says something else than HELLO is
+//! dropped, one that says nothing for long too, and meanwhile the others are listened to. A process
+//! that was dropped because it was late connects again.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -18,7 +19,8 @@ pub(crate) const REFUSED: i32 = 0x4d47_0004;
 /// How long a HELLO is waited for.
 const HELLO_NS: u64 = 10_000_000_000;
 
-/// How long when others cannot be let in meanwhile: longer than a process that is about to send is kept from its core.
+/// How long when others cannot be let in meanwhile: longer than a process that is about to send is
+/// kept from its core.
 const CROWDED_NS: u64 = 200_000_000;
 
 /// Most connections that are held without a HELLO.
@@ -72,8 +74,8 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    /// From the words behind the first; none when their number or the root is not possible, or a process
-    /// occurs twice.
+    /// From the words behind the first; none when their number or the root is not possible, or a
+    /// process occurs twice.
     pub(crate) fn from_words(words: &[i32]) -> Option<Hello> {
         let (&root, addresses) = words.split_first()?;
         if addresses.len() % Address::WORDS != 0 {

@@ -4,7 +4,8 @@ use margay_run_engine::Clock;
 use margay_run_mpi::error::*;
 use margay_run_mpi::fail;
 
-/// How long the other side is waited for: until when, and how many seconds that were at first; none: without end.
+/// How long the other side is waited for: until when, and how many seconds that were at first;
+/// none: without end.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Deadline(Option<(u64, u64)>);
 

@@ -1,9 +1,10 @@
 //! Published names: services and the ports at which they are.
 //!
-//! A name lives as long as the process that published it. The port stands in a nameless file of that process. Two sockets
-//! in the abstract namespace lead to it: one to have the service's name alone, and one whose own name says which file of
-//! which process it is. The kernel lists those, so looking a name up asks nobody, and nothing is left behind when a process
-//! dies. Names are the user's: others do not see them.
+//! A name lives as long as the process that published it. The port stands in a nameless file of
+//! that process. Two sockets in the abstract namespace lead to it: one to have the service's name
+//! alone, and one whose own name says which file of which process it is. The kernel lists those, so
+//! looking a name up asks nobody, and nothing is left behind when a process dies. Names are the
+//! user's: others do not see them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -43,8 +44,8 @@ fn socket_name(service: &str) -> String {
     )
 }
 
-/// Returns the port that stands in this file of a process. Anybody can take a socket's name that says so: what is no
-/// nameless file of a process of this user is not opened.
+/// Returns the port that stands in this file of a process. Anybody can take a socket's name that
+/// says so: what is no nameless file of a process of this user is not opened.
 fn port_of(pid: u32, number: u32) -> Option<String> {
     if std::fs::metadata(format!("/proc/{pid}")).ok()?.uid() != port::user() {
         return None;

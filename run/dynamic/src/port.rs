@@ -350,7 +350,8 @@ impl Dynamic<'_> {
         }
     }
 
-    /// Connects to a socket, for whose queue it waits. The inner error says that nobody of this user listens there.
+    /// Connects to a socket, for whose queue it waits. The inner error says that nobody of this
+    /// user listens there.
     fn connect(&self, socket: &str, deadline: Deadline) -> Result<std::io::Result<Channel>> {
         self.mpi.rank().block(
             |_| match Channel::connect(socket) {
@@ -367,7 +368,8 @@ impl Dynamic<'_> {
         )
     }
 
-    /// Says HELLO to a root that accepts; its WELCOME. A connection that it drops is made again as long as it listens.
+    /// Says HELLO to a root that accepts; its WELCOME. A connection that it drops is made again as
+    /// long as it listens.
     fn greet(&self, peer: &mut Peer, hello: &[i32], least: usize) -> Result<Vec<i32>> {
         loop {
             let deadline = peer.deadline;
@@ -421,7 +423,8 @@ impl Dynamic<'_> {
         )
     }
 
-    /// Makes an inter-communicator of `comm` and of the group of the root whom `join` finds. The handle.
+    /// Makes an inter-communicator of `comm` and of the group of the root whom `join` finds. The
+    /// handle.
     pub(crate) fn unite(
         &self,
         comm: &Arc<Comm>,

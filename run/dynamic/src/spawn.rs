@@ -136,7 +136,8 @@ impl Spawned {
             .map_or_else(|| self.command.clone(), |path| path.display().to_string())
     }
 
-    /// Adds the hints that stand in the file that `file` names, one `key = value` a line; those given come first.
+    /// Adds the hints that stand in the file that `file` names, one `key = value` a line; those
+    /// given come first.
     fn read_file(&mut self) -> Result<()> {
         let Some(file) = self.hint("file").map(str::to_string) else {
             return Ok(());
@@ -164,8 +165,8 @@ impl Spawned {
 }
 
 impl Dynamic<'_> {
-    /// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`; `programs` matter at the root. The handle of the
-    /// inter-communicator. `tell` gets the error code of each process that was asked for.
+    /// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`; `programs` matter at the root. The handle of
+    /// the inter-communicator. `tell` gets the error code of each process that was asked for.
     ///
     /// # Errors
     /// When the processes cannot be started.

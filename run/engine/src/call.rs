@@ -1,4 +1,5 @@
-//! The values of calls to the engine: how messages are sent, what names a request, how requests end.
+//! The values of calls to the engine: how messages are sent, what names a request, how requests
+//! end.
 
 use crate::slab::Key;
 
@@ -29,8 +30,8 @@ pub struct Limits {
 impl Default for Limits {
     /// 64 KiB: from there on a handshake costs less than a second copy would if the receive were
     /// not posted. 2,048 messages and 512 KiB: enough that a sender with a receiver that keeps up
-    /// never runs out, little enough for every pair to have it. 8 MiB: more than other implementations have, and programs
-    /// were written for those.
+    /// never runs out, little enough for every pair to have it. 8 MiB: more than other
+    /// implementations have, and programs were written for those.
     fn default() -> Self {
         Limits {
             eager: 64 << 10,

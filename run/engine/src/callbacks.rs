@@ -1,5 +1,5 @@
-//! Routines of the program that a thread of the rank calls when something is complete, one after the other, while the
-//! program computes: NX's handlers, MPL's receive-and-call.
+//! Routines of the program that a thread of the rank calls when something is complete, one after
+//! the other, while the program computes: NX's handlers, MPL's receive-and-call.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -41,8 +41,8 @@ impl<T> Callbacks<T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the thread, which does nothing but `serve` (that is, [`Callbacks::serve`]), unless it is there. From then on
-    /// several threads may use the rank.
+    /// Starts the thread, which does nothing but `serve` (that is, [`Callbacks::serve`]), unless it
+    /// is there. From then on several threads may use the rank.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -105,8 +105,8 @@ impl<T> Callbacks<T> {
         rank.wake();
     }
 
-    /// Holds the routines back, or lets them run; whether they were held. When it returns from holding them, none is running,
-    /// unless a routine itself has called.
+    /// Holds the routines back, or lets them run; whether they were held. When it returns from
+    /// holding them, none is running, unless a routine itself has called.
     pub fn hold(&self, rank: &Rank, held: bool) -> bool {
         let before = if held {
             let before = self.state.fetch_or(HELD, Ordering::SeqCst);

@@ -68,7 +68,8 @@ pub struct Reduction {
 /// The operation of a reduction.
 #[derive(Clone)]
 pub enum Operator {
-    /// A predefined operation on a predefined type; [`margay_core_reduce::is_valid`] holds for the two.
+    /// A predefined operation on a predefined type; [`margay_core_reduce::is_valid`] holds for the
+    /// two.
     Builtin(Op, Basic),
     /// An operation of the user's.
     User(Arc<dyn UserOp>),
@@ -76,8 +77,8 @@ pub enum Operator {
 
 /// An operation that the user defined.
 pub trait UserOp: Send + Sync {
-    /// `inout[i] = input[i] op inout[i]` for `count` elements. Called with the engine locked: it may
-    /// ask the library about datatypes, but not communicate.
+    /// `inout[i] = input[i] op inout[i]` for `count` elements. Called with the engine locked: it
+    /// may ask the library about datatypes, but not communicate.
     fn apply(&self, input: &Mem, inout: &Mem, count: u64, datatype: &Arc<Datatype>);
 }
 

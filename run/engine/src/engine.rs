@@ -6,9 +6,10 @@
 //! | rendezvous, direct | the transport can copy between the two memories | `RTS`, then the copy itself |
 //! | rendezvous, bytes | else | `RTS`, `CTS`, `DATA` … |
 //!
-//! Credits bound what a sender may have unmatched at a receiver (as the SP2's pipes did per pair): a
-//! receiver that is not ready costs memory once. Out of credits, a message goes by rendezvous, so
-//! only its envelope waits at the receiver and order and matching stay as they are. The sender keeps some of what waits (`kept`).
+//! Credits bound what a sender may have unmatched at a receiver (as the SP2's pipes did per pair):
+//! a receiver that is not ready costs memory once. Out of credits, a message goes by rendezvous, so
+//! only its envelope waits at the receiver and order and matching stay as they are. The sender
+//! keeps some of what waits (`kept`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -66,8 +67,9 @@ const WITHDRAWN: u8 = 12;
 
 /// An operation of several requests that depend on each other.
 pub trait Task: std::marker::Send {
-    /// Takes what has ended and starts what may start. Called at the beginning and whenever requests have ended, with the
-    /// engine locked. The outcome when nothing is left to do; it is not called again then.
+    /// Takes what has ended and starts what may start. Called at the beginning and whenever
+    /// requests have ended, with the engine locked. The outcome when nothing is left to do; it is
+    /// not called again then.
     fn run(&mut self, engine: &mut Engine) -> Option<Outcome>;
 
     /// Returns what it waits for, for displays.
@@ -81,13 +83,16 @@ pub struct Engine {
     /// A progress thread does what takes long, so that calls that only begin something need not.
     is_helped: bool,
     progress_hooks: Vec<Arc<dyn ProgressHook>>,
-    /// Nonblocking collectives through shared memory, and how many are under way. As many as the program begins.
+    /// Nonblocking collectives through shared memory, and how many are under way. As many as the
+    /// program begins.
     posted: Vec<PostQueue>,
     posted_count: usize,
 }
 
-/// Everything of an engine but its transport, so that packets can be taken in while the transport is borrowed.
-// Fields: the tables and queues of the protocols. Each packet needs other ones of them, so that groups would be arbitrary.
+/// Everything of an engine but its transport, so that packets can be taken in while the transport
+/// is borrowed.
+// Fields: the tables and queues of the protocols. Each packet needs other ones of them, so that
+// groups would be arbitrary.
 struct State {
     me: u32,
     monitor: Arc<Monitor>,
@@ -102,7 +107,8 @@ struct State {
     copies: Vec<Direct>,
     /// Offers that were answered with a CTS.
     declined: Vec<Ticket>,
-    /// What kept messages count, in bytes: [`Limits::send_buffer`](crate::Limits::send_buffer) bounds it.
+    /// What kept messages count, in bytes: [`Limits::send_buffer`](crate::Limits::send_buffer)
+    /// bounds it.
     kept_bytes: u64,
     loopback: VecDeque<(Head, [u64; 2], Vec<u8>)>,
     executions: Vec<u32>,
@@ -118,7 +124,8 @@ struct State {
     received: Outcome,
     received_waiting: bool,
     recovery: Recovery,
-    /// Communicators that others have revoked, and own sends that were refused, with the process that refuses.
+    /// Communicators that others have revoked, and own sends that were refused, with the process
+    /// that refuses.
     revocations: Vec<u32>,
     refusals: Vec<(u32, u32)>,
 }
@@ -237,7 +244,8 @@ impl Engine {
             .retain(|other| !Arc::ptr_eq(other, hook));
     }
 
-    /// Whether a progress thread works on what is under way: then calls that begin something leave copies to it.
+    /// Whether a progress thread works on what is under way: then calls that begin something leave
+    /// copies to it.
     pub fn set_helped(&mut self, is_helped: bool) {
         self.is_helped = is_helped;
     }
@@ -478,8 +486,8 @@ impl Engine {
                 .any(|r| r.detached && !r.done && !r.kind.is_over_here())
     }
 
-    /// Whether nothing that was sent needs this side any more, be it waited for or not: [`is_drained`](Self::is_drained), and
-    /// no receiver has still to ask for its message.
+    /// Whether nothing that was sent needs this side any more, be it waited for or not:
+    /// [`is_drained`](Self::is_drained), and no receiver has still to ask for its message.
     #[must_use]
     pub fn has_sent_all(&self) -> bool {
         let is_offered = |kind: &Kind| match kind {

@@ -65,7 +65,8 @@ impl Failures {
         self.watching.load(Ordering::Relaxed)
     }
 
-    /// Looks for processes that have died and reports them to `engine`. Returns whether there are any new ones.
+    /// Looks for processes that have died and reports them to `engine`. Returns whether there are
+    /// any new ones.
     pub(crate) fn look(&self, peers: &dyn Peers, clock: &dyn Clock, engine: &mut Engine) -> bool {
         let mut any = false;
         if self.is_tolerant.load(Ordering::Relaxed) {

@@ -62,8 +62,9 @@ impl Helper {
         })
     }
 
-    /// Something is under way that nobody waits for. Call with the engine locked, or after a wait: then either this sees
-    /// that the progress thread has parked, or the progress thread sees what is under way before it parks.
+    /// Something is under way that nobody waits for. Call with the engine locked, or after a wait:
+    /// then either this sees that the progress thread has parked, or the progress thread sees what
+    /// is under way before it parks.
     #[inline]
     pub(crate) fn resume(&self) {
         if self.is_parked.load(Ordering::SeqCst) && self.waiting.load(Ordering::SeqCst) == 0 {

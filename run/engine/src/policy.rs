@@ -1,4 +1,5 @@
-//! How long a waiting rank spins, from when on it yields, and from when on it sleeps; `wait.rs` says why.
+//! How long a waiting rank spins, from when on it yields, and from when on it sleeps; `wait.rs`
+//! says why.
 
 /// How a rank waits.
 #[derive(Clone, Copy, Debug)]

@@ -77,7 +77,8 @@ impl Drop for ProgressThread {
 const ASK_NS: u64 = 50_000;
 
 impl Rank {
-    /// How long a progress thread spins after something has moved, before it sleeps, in nanoseconds.
+    /// How long a progress thread spins after something has moved, before it sleeps, in
+    /// nanoseconds.
     #[must_use]
     pub fn spin_ns(&self) -> u64 {
         self.helper.spin_ns.load(Ordering::Relaxed)
@@ -88,10 +89,12 @@ impl Rank {
         self.helper.spin_ns.store(spin_ns, Ordering::Relaxed);
     }
 
-    /// What a progress thread does until `stop` is set and it is woken. `program` tells whether the program computes.
+    /// What a progress thread does until `stop` is set and it is woken. `program` tells whether the
+    /// program computes.
     fn serve(&self, stop: &AtomicBool, program: Option<&ThreadState>) {
         cpu::set_batch_scheduling();
-        // While the program computes, a core is free only where all ranks' programs leave one for each of their threads.
+        // While the program computes, a core is free only where all ranks' programs leave one for
+        // each of their threads.
         let has_core = || {
             let computes = program.is_none_or(ThreadState::is_running);
             !computes || self.is_roomy()
@@ -126,9 +129,10 @@ impl Rank {
         }
     }
 
-    /// What a thread of a library does that acts on what arrives while the program computes: makes progress whenever
-    /// something comes, asleep in between, without end. Whenever something has happened, `turn` does what the thread is
-    /// there for, and returns whether there was anything to do; `has_work` tells that before the thread sleeps.
+    /// What a thread of a library does that acts on what arrives while the program computes: makes
+    /// progress whenever something comes, asleep in between, without end. Whenever something has
+    /// happened, `turn` does what the thread is there for, and returns whether there was anything
+    /// to do; `has_work` tells that before the thread sleeps.
     pub(crate) fn serve_with(&self, mut turn: impl FnMut() -> bool, has_work: impl Fn() -> bool) {
         loop {
             if !(self.progress() | turn()) {

@@ -258,7 +258,8 @@ impl Rank {
         self.call(|engine| engine.imrecv(message, data))
     }
 
-    /// Begins a collective operation. Where a progress thread could do it meanwhile, long copies are left to that.
+    /// Begins a collective operation. Where a progress thread could do it meanwhile, long copies
+    /// are left to that.
     pub fn icollective(&self, execution: Execution) -> ReqId {
         const LONG: u64 = 64 << 10;
         let later = self.helper.is_there() && execution.copied_bytes() >= LONG;
@@ -359,7 +360,8 @@ impl Rank {
         found
     }
 
-    /// Waits for a message; it stays where it is. `from` is the process that is asked for, if one is.
+    /// Waits for a message; it stays where it is. `from` is the process that is asked for, if one
+    /// is.
     ///
     /// # Errors
     /// When the message cannot come, or may not.
@@ -407,10 +409,10 @@ impl Rank {
         );
     }
 
-    /// At the end of the process: waits until all messages are out ([`Engine::has_sent_all`]), for `limit_ns` nanoseconds at
-    /// most, and returns whether they are.
-    /// Unlike other calls it may be made while a call is under way in another thread, for which it waits no longer than
-    /// that either, or further out in this one (the program exits in a callback).
+    /// At the end of the process: waits until all messages are out ([`Engine::has_sent_all`]), for
+    /// `limit_ns` nanoseconds at most, and returns whether they are. Unlike other calls it may be
+    /// made while a call is under way in another thread, for which it waits no longer than that
+    /// either, or further out in this one (the program exits in a callback).
     pub fn drain_within(&self, limit_ns: u64) -> bool {
         // For a thread inside the engine, which does not wake this one when it leaves.
         const RETRY_NS: u64 = 1_000_000;

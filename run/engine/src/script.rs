@@ -1,8 +1,10 @@
-//! Operations written as straight lines: an `async` block that sends, receives and awaits, executed by the engine.
+//! Operations written as straight lines: an `async` block that sends, receives and awaits, executed
+//! by the engine.
 //!
-//! The block talks to the engine through a [`Port`]. Starting an operation gives a [`Started`], which is awaited for its
-//! outcome, so several may be under way. The engine polls the block whenever one of its operations has ended;
-//! nothing else ever wakes it, so it must await nothing but [`Started`]s of its own port.
+//! The block talks to the engine through a [`Port`]. Starting an operation gives a [`Started`],
+//! which is awaited for its outcome, so several may be under way. The engine polls the block
+//! whenever one of its operations has ended; nothing else ever wakes it, so it must await nothing
+//! but [`Started`]s of its own port.
 
 use std::collections::BTreeMap;
 use std::future::Future;

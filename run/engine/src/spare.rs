@@ -1,7 +1,7 @@
 //! Temporary memory of collective operations, kept for the next ones.
 //!
-//! malloc gives long blocks back to the system at once, and touching each page of a fresh one costs as much as copying
-//! four.
+//! malloc gives long blocks back to the system at once, and touching each page of a fresh one costs
+//! as much as copying four.
 
 use margay_sys_os::user::Mem;
 

@@ -9,12 +9,12 @@
 //! wait ends asleep.
 //!
 //! The number of usable cores is the job's: affinity mask and CPU quota, not the machine's count.
-//! Where a quota or foreign processes take the core away, the rank sleeps instead of yielding, for a
-//! yield would forfeit its turn to all the others. A rank that should have a core for itself notices by
-//! involuntary switches and keeps to it for a while. Where ranks outnumber the cores every yield counts
-//! as such a switch; there the rank notices by a yield that takes long, and sleeps for the rest of this
-//! wait only: a rank that yields among ranks that sleep and wake is starved by them, so what one
-//! does for long all would have to do.
+//! Where a quota or foreign processes take the core away, the rank sleeps instead of yielding, for
+//! a yield would forfeit its turn to all the others. A rank that should have a core for itself
+//! notices by involuntary switches and keeps to it for a while. Where ranks outnumber the cores
+//! every yield counts as such a switch; there the rank notices by a yield that takes long, and
+//! sleeps for the rest of this wait only: a rank that yields among ranks that sleep and wake is
+//! starved by them, so what one does for long all would have to do.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -32,8 +32,8 @@ pub(crate) const SLEEP_NS: u64 = 500_000_000;
 /// Waiting is noted for displays from this many nanoseconds on.
 const NOTE_AFTER_NS: u64 = 100_000;
 
-/// Whether somebody else wants the core of a rank that should have it alone: foreign processes, or a
-/// quota. Found out from the kernel's count of involuntary switches.
+/// Whether somebody else wants the core of a rank that should have it alone: foreign processes, or
+/// a quota. Found out from the kernel's count of involuntary switches.
 #[derive(Debug, Default)]
 pub(crate) struct Contention {
     contended: AtomicBool,
@@ -45,8 +45,8 @@ pub(crate) struct Contention {
 
 /// How often the count is read, in nanoseconds of waiting.
 const CHECK_NS: u64 = 5_000_000;
-/// Involuntary switches between two checks from which on cores count as short: the timer alone takes
-/// the core away now and then.
+/// Involuntary switches between two checks from which on cores count as short: the timer alone
+/// takes the core away now and then.
 const SWITCHES: u64 = 3;
 
 impl Contention {
@@ -213,8 +213,8 @@ impl<'a> Wait<'a> {
         self.since_ns
     }
 
-    /// Sleeps for at most `timeout_ns`; `has_work` is called once more before. Returns the nanoseconds
-    /// asleep.
+    /// Sleeps for at most `timeout_ns`; `has_work` is called once more before. Returns the
+    /// nanoseconds asleep.
     pub(crate) fn sleep(&mut self, timeout_ns: u64, has_work: &mut dyn FnMut() -> bool) -> u64 {
         let counters = self.counters;
         counters.asleep.fetch_add(1, Ordering::Relaxed);

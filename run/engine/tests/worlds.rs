@@ -367,7 +367,8 @@ fn unmatched_receives_and_queued_sends_can_be_cancelled() {
     assert_eq!((outcome.bytes, outcome.truncated), (4, Some(8)));
 }
 
-/// Rank 0 sends and cancels as the random say; rank 1 receives what comes, and in the end exactly what was not cancelled.
+/// Rank 0 sends and cancels as the random say; rank 1 receives what comes, and in the end exactly
+/// what was not cancelled.
 fn cancel_and_receive(ranks: [Rank; 2], seed: u64) -> usize {
     const MESSAGES: u32 = 40;
     let envelope = |tag| Envelope {

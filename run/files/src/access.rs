@@ -1,4 +1,5 @@
-//! Reading and writing: what the functions have in common, whatever they name as the place and however they end.
+//! Reading and writing: what the functions have in common, whatever they name as the place and
+//! however they end.
 
 use std::sync::{Arc, Mutex};
 
@@ -200,7 +201,8 @@ impl Files<'_> {
         Ok(status(ready.finish.run(bytes)?))
     }
 
-    /// Nonblocking access by this rank alone: a request. The system copies at once what it has in memory.
+    /// Nonblocking access by this rank alone: a request. The system copies at once what it has in
+    /// memory.
     ///
     /// # Errors
     /// When an argument is invalid or the file cannot be accessed.
@@ -288,7 +290,8 @@ impl Files<'_> {
         error.map_or(Ok(status), Err)
     }
 
-    /// Begins a collective access. A rank whose arguments are wrong takes part too, so that the others do not wait for it.
+    /// Begins a collective access. A rank whose arguments are wrong takes part too, so that the
+    /// others do not wait for it.
     fn start(&self, file: &Arc<File>, call: &Call) -> Pending {
         let ready = self.ready(file, call);
         let tags = Tags::next(&file.comm);
@@ -334,7 +337,8 @@ impl Files<'_> {
     }
 }
 
-/// An access in the order of ranks at the shared file pointer, as a script. Returns the bytes that were read or written.
+/// An access in the order of ranks at the shared file pointer, as a script. Returns the bytes that
+/// were read or written.
 async fn ordered(
     io: Io,
     port: Port,

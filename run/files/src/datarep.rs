@@ -20,7 +20,8 @@ pub trait Conversion: Send + Sync {
     /// The code that the program's function returned.
     fn extent(&self, datatype: u32) -> std::result::Result<i64, i32>;
 
-    /// Turns `count` items at `file` into elements of the datatype at `user`, beginning with item `position`.
+    /// Turns `count` items at `file` into elements of the datatype at `user`, beginning with item
+    /// `position`.
     ///
     /// # Errors
     /// The code that the program's function returned.
@@ -239,7 +240,8 @@ struct Converted {
 }
 
 impl Rep {
-    /// Readies the elements for an access; `handle` is the datatype's, for functions of the program.
+    /// Readies the elements for an access; `handle` is the datatype's, for functions of the
+    /// program.
     ///
     /// # Errors
     /// When a function of the program fails.
@@ -289,7 +291,8 @@ impl Rep {
 }
 
 impl Finish {
-    /// Converts the `bytes` that have come from the file. Returns the bytes in memory that they are.
+    /// Converts the `bytes` that have come from the file. Returns the bytes in memory that they
+    /// are.
     ///
     /// # Errors
     /// When a function of the program fails.

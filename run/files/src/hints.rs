@@ -56,8 +56,8 @@ const KEPT: [&str; 14] = [
 impl Hints {
     /// Returns the defaults for this many ranks on this many cores.
     ///
-    /// Four mebibytes fit into a core's share of the last cache together with what is copied from; a core more than there
-    /// are copies nothing faster.
+    /// Four mebibytes fit into a core's share of the last cache together with what is copied from;
+    /// a core more than there are copies nothing faster.
     pub fn new(ranks: u32, cores: u32) -> Hints {
         Hints {
             cb_read: Switch::Automatic,
@@ -73,7 +73,8 @@ impl Hints {
         }
     }
 
-    /// Takes over what an info object says. Unknown keys and values without a meaning are ignored, as the standard asks.
+    /// Takes over what an info object says. Unknown keys and values without a meaning are ignored,
+    /// as the standard asks.
     pub fn apply(&mut self, info: &Info, ranks: u32) {
         for (key, value) in info {
             let value = value.trim();

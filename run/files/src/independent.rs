@@ -14,11 +14,12 @@ use margay_run_mpi::error::*;
 /// this many bytes: they stay in a core's own cache.
 const PACKED: u64 = 1 << 20;
 
-/// Memory whose pieces are at least this long on average goes to the system as it is; packing shorter ones costs less
-/// than the system's work for each.
+/// Memory whose pieces are at least this long on average goes to the system as it is; packing
+/// shorter ones costs less than the system's work for each.
 const LONG_PIECES: u64 = 2048;
 
-/// Holes up to this many bytes are read with what is around them: as much as the system moves in the time of a call.
+/// Holes up to this many bytes are read with what is around them: as much as the system moves in
+/// the time of a call.
 const HOLE: i64 = 4096;
 
 /// What one rank reads or writes: packed bytes of a view from `start` on, as many as `data` has.
@@ -36,9 +37,9 @@ impl Access {
         self.view.extents(self.start, self.data.size())
     }
 
-    /// Does it. Returns the bytes read or written; fewer than asked for where the file ends: reading stops at the first
-    /// byte of the view that is not in the file. With `atomic`, the whole
-    /// range is locked.
+    /// Does it. Returns the bytes read or written; fewer than asked for where the file ends:
+    /// reading stops at the first byte of the view that is not in the file. With `atomic`, the
+    /// whole range is locked.
     pub fn perform(&self, storage: &dyn Storage, hints: &Hints, atomic: bool) -> Result<u64> {
         if self.data.size() == 0 {
             return Ok(0);
@@ -184,7 +185,8 @@ impl Access {
         Ok(at)
     }
 
-    /// Reads everything from the first to the last of the blocks and takes the blocks out of it, to packed byte `done`.
+    /// Reads everything from the first to the last of the blocks and takes the blocks out of it, to
+    /// packed byte `done`.
     fn read_around(
         &self,
         storage: &dyn Storage,

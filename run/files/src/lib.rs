@@ -390,8 +390,8 @@ impl Files<'_> {
         Ok(view.rep.in_file(&datatype)?.extent())
     }
 
-    /// Ends a collective step: every rank says whether all is well with it. Returns this rank's error, or, when it has
-    /// none, one that names the first rank that has.
+    /// Ends a collective step: every rank says whether all is well with it. Returns this rank's
+    /// error, or, when it has none, one that names the first rank that has.
     fn agree(&self, file: &File, result: Result<()>) -> Result<()> {
         self.agree_on(&file.comm, result, &file.describe())
     }

@@ -1,4 +1,5 @@
-//! Opening, closing and deleting files, and setting views: what is collective and changes what a file is.
+//! Opening, closing and deleting files, and setting views: what is collective and changes what a
+//! file is.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,7 +36,8 @@ impl Files<'_> {
     /// `MPI_File_open` (collective): the handle.
     ///
     /// # Errors
-    /// On all ranks, when the file cannot be opened on one of them or their arguments do not fit together.
+    /// On all ranks, when the file cannot be opened on one of them or their arguments do not fit
+    /// together.
     pub fn open(&self, comm: u32, name: &str, amode: i32, info: &Info) -> Result<u32> {
         let parent = self.mpi.intracomm(comm)?;
         let mut hints = Hints::new(parent.size(), self.usable_cores());
@@ -254,7 +256,8 @@ impl Files<'_> {
         View::new(disp, etype, filetype, rep, file.is_writable())
     }
 
-    /// `MPI_File_get_view`: displacement, etype and filetype with handles, and the name of the data representation.
+    /// `MPI_File_get_view`: displacement, etype and filetype with handles, and the name of the data
+    /// representation.
     ///
     /// # Errors
     /// When the handle is invalid or there are too many datatypes.

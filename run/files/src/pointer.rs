@@ -1,6 +1,6 @@
-//! The shared file pointer. It is a number in the memory of the file's rank 0, its home; the others ask for it and move it by
-//! messages, which the home's engine answers whenever the home is inside of the library. Nothing is written beside the
-//! file, and it works over every transport.
+//! The shared file pointer. It is a number in the memory of the file's rank 0, its home; the others
+//! ask for it and move it by messages, which the home's engine answers whenever the home is inside
+//! of the library. Nothing is written beside the file, and it works over every transport.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,4 +1,5 @@
-//! Which bytes of a file are meant, as strided runs in the order of a view, and cutting those that ascend at offsets.
+//! Which bytes of a file are meant, as strided runs in the order of a view, and cutting those that
+//! ascend at offsets.
 
 use margay_core_datatype::{Cursor, Flat, Run};
 
@@ -10,7 +11,8 @@ const ENCODED: usize = 32;
 pub(super) struct Runs(Vec<Run>);
 
 impl Runs {
-    /// Appends a run that begins at or behind the end of the last one; grows that one where both are one loop.
+    /// Appends a run that begins at or behind the end of the last one; grows that one where both
+    /// are one loop.
     pub fn push(&mut self, run: Run) {
         let Some(last) = self.0.last_mut() else {
             self.0.push(run);
@@ -73,7 +75,8 @@ impl IntoIterator for Runs {
     }
 }
 
-/// The extents of packed bytes `start .. start + bytes` of a filetype that is repeated from `disp` on.
+/// The extents of packed bytes `start .. start + bytes` of a filetype that is repeated from `disp`
+/// on.
 #[derive(Clone, Debug)]
 pub(super) struct Extents {
     cursor: Cursor,
@@ -82,7 +85,8 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    /// `None` when they reach beyond 63-bit offsets, or when there are bytes to find and the filetype has none.
+    /// `None` when they reach beyond 63-bit offsets, or when there are bytes to find and the
+    /// filetype has none.
     pub fn new(flat: &Flat, disp: i64, start: u64, bytes: u64) -> Option<Extents> {
         let tiles = match bytes {
             0 => 0,

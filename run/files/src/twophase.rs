@@ -1,6 +1,7 @@
-//! Collective access in two phases: ranks exchange data so that a few of them, the aggregators, read or write long
-//! extents (del Rosario, Bordawekar and Choudhary, "Improved parallel I/O via a two-phase run-time access strategy",
-//! 1993; Thakur, Gropp and Lusk, "Data sieving and collective I/O in ROMIO", 1999).
+//! Collective access in two phases: ranks exchange data so that a few of them, the aggregators,
+//! read or write long extents (del Rosario, Bordawekar and Choudhary, "Improved parallel I/O via a
+//! two-phase run-time access strategy", 1993; Thakur, Gropp and Lusk, "Data sieving and collective
+//! I/O in ROMIO", 1999).
 //!
 //! The range of the file that the ranks access is cut into one domain for each aggregator, each
 //! domain into windows of `cb_buffer_size` bytes. Every rank sends each aggregator the extents of
@@ -29,8 +30,8 @@ use super::window::Aggregator;
 use margay_run_mpi::comm::Comm;
 use margay_run_mpi::error::*;
 
-/// Mean extents from this many bytes on are written by their owners even when they interleave: moving them to an
-/// aggregator would cost more than the calls that it saves.
+/// Mean extents from this many bytes on are written by their owners even when they interleave:
+/// moving them to an aggregator would cost more than the calls that it saves.
 const LONG_EXTENTS: u64 = 64 << 10;
 
 /// What a collective operation on a file needs of it.
@@ -166,7 +167,8 @@ fn word(bytes: &[u8]) -> i64 {
     i64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// A collective access of this rank, as a script. Returns the bytes of this rank that were read or written.
+/// A collective access of this rank, as a script. Returns the bytes of this rank that were read or
+/// written.
 ///
 /// `access` may be an error: then this rank takes part with no bytes and returns it.
 pub(super) async fn collective(
@@ -544,8 +546,8 @@ impl Rounds<'_> {
         result
     }
 
-    /// The aggregators read one window of each domain and send everybody what it asked for, as far as the file goes.
-    /// Returns the bytes that this rank got, too.
+    /// The aggregators read one window of each domain and send everybody what it asked for, as far
+    /// as the file goes. Returns the bytes that this rank got, too.
     async fn read(&mut self, round: i64, own: Vec<(u32, u64, u64)>) -> (Result<()>, u64) {
         let (io, port, tag) = (self.io, self.port, self.tag);
         let me = io.file.comm.rank;

@@ -25,7 +25,8 @@ pub(crate) struct View {
     tile: Flat,
     /// Whether the filetype shows some bytes twice, which is allowed for reading only.
     overlaps: bool,
-    /// Whether a filetype reaches so far into the next one that offsets of the file go back from one to the other.
+    /// Whether a filetype reaches so far into the next one that offsets of the file go back from
+    /// one to the other.
     interlaced: bool,
 }
 
@@ -116,7 +117,8 @@ impl View {
         (blocks.max(1), size)
     }
 
-    /// Whether these bytes, of which there is at least one, lie in the file in ascending order and none of them twice.
+    /// Whether these bytes, of which there is at least one, lie in the file in ascending order and
+    /// none of them twice.
     pub fn ascends(&self, start: u64, bytes: u64) -> bool {
         let tile = |position: u64| position / self.tile.size().max(1);
         !self.overlaps && (!self.interlaced || tile(start) == tile(start + bytes - 1))
@@ -229,8 +231,8 @@ struct Order {
     interlaced: bool,
 }
 
-/// Checks that a filetype goes forward only. How far it reaches beyond its extent is the program's affair: many make
-/// filetypes that are meant to be used once and leave the extent as it came out.
+/// Checks that a filetype goes forward only. How far it reaches beyond its extent is the program's
+/// affair: many make filetypes that are meant to be used once and leave the extent as it came out.
 fn order(tile: &Flat) -> Result<Order> {
     let mut cursor = Cursor::new(tile, 1);
     let (mut start, mut end) = (i64::MIN, i64::MIN);

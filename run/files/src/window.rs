@@ -9,7 +9,8 @@ use super::errors::failed;
 use super::runs::{Clip, Runs};
 use margay_run_mpi::error::*;
 
-/// Holes up to this many bytes are read with what is around them: as much as the system moves in the time of a call.
+/// Holes up to this many bytes are read with what is around them: as much as the system moves in
+/// the time of a call.
 const HOLE: u64 = 16 << 10;
 
 /// An aggregator with the extents that the ranks access in its domain.
@@ -122,7 +123,8 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Reads the bytes that are meant, with small holes between them. Where the file ends, nothing is meant any more.
+    /// Reads the bytes that are meant, with small holes between them. Where the file ends, nothing
+    /// is meant any more.
     pub fn read(&mut self, storage: &dyn Storage) -> Result<()> {
         let mut end = i64::MAX;
         let mut result = Ok(());

@@ -39,7 +39,8 @@ pub(crate) enum Active {
     Deferred(Arc<dyn Deferred>),
 }
 
-/// An operation that a crate above has begun: one request of the engine, and what is made of it at its end.
+/// An operation that a crate above has begun: one request of the engine, and what is made of it at
+/// its end.
 pub trait Deferred: Send + Sync {
     /// Returns its request in the engine.
     fn id(&self) -> ReqId;

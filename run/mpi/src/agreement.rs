@@ -12,8 +12,9 @@
 //! - A member's coordinator is the first of whose death it has not learned. A member without a
 //!   decision sends its coordinator a contribution, which promises to accept no decision of an
 //!   earlier coordinator any more.
-//! - Every decision bears the coordinator that made it. A coordinator decides when each other member has died or sent a
-//!   contribution or a decision: of the decisions it takes the latest one's value, if there is any, else it combines.
+//! - Every decision bears the coordinator that made it. A coordinator decides when each other
+//!   member has died or sent a contribution or a decision: of the decisions it takes the latest
+//!   one's value, if there is any, else it combines.
 //! - A member that accepts a decision sends it to all live members, with the coordinator that made
 //!   it.
 //! - A member that had accepted a decision of an earlier coordinator before it became coordinator
@@ -80,7 +81,8 @@ impl<V> Peer<V> {
 }
 
 impl<V: Value> Agreement<V> {
-    /// Of `members` members, of which these are known to have died; `own` is this one's contribution.
+    /// Of `members` members, of which these are known to have died; `own` is this one's
+    /// contribution.
     pub(crate) fn new(me: usize, dead: &[bool], own: V) -> Agreement<V> {
         let peer = |&dead: &bool| Peer {
             dead,

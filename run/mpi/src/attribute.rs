@@ -61,15 +61,16 @@ impl<S> DerefMut for Access<'_, S> {
 
 /// The functions of a key. They are called with no lock held.
 pub trait Callbacks: Send + Sync {
-    /// Called when the object with handle `old` is duplicated: the value for the duplicate, `None` for no attribute,
-    /// or an error code of the program.
+    /// Called when the object with handle `old` is duplicated: the value for the duplicate, `None`
+    /// for no attribute, or an error code of the program.
     fn copy(&self, old: u32, key: i32, value: usize) -> std::result::Result<Option<usize>, i32>;
-    /// Called when an attribute is deleted, also by being replaced or with its object; may refuse with an error code.
+    /// Called when an attribute is deleted, also by being replaced or with its object; may refuse
+    /// with an error code.
     fn delete(&self, object: u32, key: i32, value: usize) -> std::result::Result<(), i32>;
 }
 
-/// A key: for what, with which functions. It lives until it is freed and no attribute uses it; attributes hold it by
-/// `Arc`.
+/// A key: for what, with which functions. It lives until it is freed and no attribute uses it;
+/// attributes hold it by `Arc`.
 pub(crate) struct Keyval {
     pub carrier: Carrier,
     pub callbacks: Arc<dyn Callbacks>,
@@ -151,7 +152,8 @@ impl Mpi {
         }
     }
 
-    /// `MPI_Comm_set_attr`: deletes the old value first, if there is one. `access` finds the attributes of `object`.
+    /// `MPI_Comm_set_attr`: deletes the old value first, if there is one. `access` finds the
+    /// attributes of `object`.
     ///
     /// # Errors
     /// When the key is invalid, or its delete function refuses.
@@ -202,7 +204,8 @@ impl Mpi {
         Ok(())
     }
 
-    /// Calls the delete function of a key for the value that is there, if one is. The key's functions, and that value.
+    /// Calls the delete function of a key for the value that is there, if one is. The key's
+    /// functions, and that value.
     fn attribute_drop(
         &self,
         carrier: Carrier,
@@ -269,8 +272,8 @@ impl Attributes {
         Attributes(self.0.clone())
     }
 
-    /// Calls the delete functions, the last attribute first, as the standard demands for `MPI_COMM_SELF`. Stops at a
-    /// function that refuses and returns the attributes that remain.
+    /// Calls the delete functions, the last attribute first, as the standard demands for
+    /// `MPI_COMM_SELF`. Stops at a function that refuses and returns the attributes that remain.
     ///
     /// # Errors
     /// When a delete function refuses; its code is the error's.

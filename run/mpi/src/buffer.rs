@@ -1,5 +1,5 @@
-//! Buffered sends. The data is copied to memory of our own, but no more of it than the attached buffer would hold, so
-//! the program's reasoning about its buffer stays true.
+//! Buffered sends. The data is copied to memory of our own, but no more of it than the attached
+//! buffer would hold, so the program's reasoning about its buffer stays true.
 
 use std::sync::{Arc, Mutex};
 
@@ -64,8 +64,8 @@ impl Mpi {
         }
     }
 
-    /// Copies `data` and sends the copy: its request, and whether the buffer keeps it because it is not out yet. It is over
-    /// for the program, but can be cancelled.
+    /// Copies `data` and sends the copy: its request, and whether the buffer keeps it because it is
+    /// not out yet. It is over for the program, but can be cancelled.
     ///
     /// # Errors
     /// When the buffer has no room for it.
@@ -76,8 +76,8 @@ impl Mpi {
         to: u32,
         envelope: Envelope,
     ) -> Result<(ReqId, bool)> {
-        // A program that follows the standard reserves MPI_BSEND_OVERHEAD for each message besides; we need none of it,
-        // so one that only counts its data is served as well.
+        // A program that follows the standard reserves MPI_BSEND_OVERHEAD for each message besides;
+        // we need none of it, so one that only counts its data is served as well.
         let need = data.size();
         let mut sends = buffer.sends.lock().expect("no panic under this lock");
         if let Some(size) = buffer.size {
@@ -105,8 +105,8 @@ impl Mpi {
         Ok((id, true))
     }
 
-    /// Cancels a buffered send that was not out when it began. If it can be cancelled it is the caller's from now on,
-    /// and no longer the buffer's; returns whether it can be.
+    /// Cancels a buffered send that was not out when it began. If it can be cancelled it is the
+    /// caller's from now on, and no longer the buffer's; returns whether it can be.
     pub(crate) fn buffered_cancel(&self, buffer: &Buffer, id: ReqId) -> bool {
         let mut sends = buffer.sends.lock().expect("no panic under this lock");
         let Some(at) = sends.iter().position(|(send, _)| *send == id) else {

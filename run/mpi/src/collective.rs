@@ -1,8 +1,8 @@
 //! Collective operations: what is asked for, and the schedule that does it.
 //!
-//! An [`Operation`] holds one process's checked arguments. It becomes a schedule of `core/schedule`, which the engine
-//! executes: blocking ([`Mpi::collective`]), with a request ([`Mpi::icollective`]) or again and again
-//! ([`Mpi::collective_init`]).
+//! An [`Operation`] holds one process's checked arguments. It becomes a schedule of
+//! `core/schedule`, which the engine executes: blocking ([`Mpi::collective`]), with a request
+//! ([`Mpi::icollective`]) or again and again ([`Mpi::collective_init`]).
 
 mod plan;
 

@@ -52,8 +52,8 @@ pub(crate) struct Failures {
 /// The context of a communicator that `MPI_Comm_idup` has not completed yet.
 const NO_CONTEXT: u32 = u32::MAX;
 
-/// Collectives are counted up to this and from 0 again. The engine gives each of them 256 tags, which makes 2^30; above
-/// are the tags of operations that carry a tag of the program's.
+/// Collectives are counted up to this and from 0 again. The engine gives each of them 256 tags,
+/// which makes 2^30; above are the tags of operations that carry a tag of the program's.
 const SEQUENCES: u32 = 1 << 22;
 const SPECIAL_TAGS: u32 = 1 << 30;
 
@@ -64,8 +64,8 @@ const PARTITIONED: u32 = 1 << 31;
 /// A communicator. Immutable but for its name, attributes, error handler and the like.
 pub struct Comm {
     handle: AtomicU32,
-    /// Identifies the communicator in envelopes: point-to-point messages travel in context 2 * id, collectives in
-    /// 2 * id + 1, partitioned communication in the same two with [`PARTITIONED`].
+    /// Identifies the communicator in envelopes: point-to-point messages travel in context 2 * id,
+    /// collectives in 2 * id + 1, partitioned communication in the same two with [`PARTITIONED`].
     id: AtomicU32,
     /// The calling process's rank in `group`.
     pub rank: u32,
@@ -73,7 +73,8 @@ pub struct Comm {
     pub group: Arc<Group>,
     /// Of an inter-communicator: the remote group.
     pub remote: Option<Arc<Group>>,
-    /// Of an inter-communicator: an intra-communicator of the local group, never seen by the program.
+    /// Of an inter-communicator: an intra-communicator of the local group, never seen by the
+    /// program.
     pub inner: Option<Arc<Comm>>,
     /// The virtual topology.
     pub topology: Option<Topology>,
@@ -241,8 +242,8 @@ impl Comm {
             .as_ref()
     }
 
-    /// Whether a blocking collective has found out that all ranks may read each other's memory. As blocking and nonblocking ones
-    /// begin in one order on all ranks, all find the same.
+    /// Whether a blocking collective has found out that all ranks may read each other's memory. As
+    /// blocking and nonblocking ones begin in one order on all ranks, all find the same.
     pub(crate) fn attaches(&self) -> bool {
         self.channel
             .get()
@@ -254,8 +255,8 @@ impl Comm {
             .then(|| Channel::open(rank, &self.group, self.rank, self.collective(), plane))?
     }
 
-    /// The communicator is freed: its part of shared memory may serve others.
-    /// Nonblocking collectives that are under way end before: another communicator may get the number.
+    /// The communicator is freed: its part of shared memory may serve others. Nonblocking
+    /// collectives that are under way end before: another communicator may get the number.
     pub fn close_channel(&self, rank: &Rank) {
         if let Some(Some(channel)) = self.channel.get() {
             channel.close();
@@ -486,14 +487,16 @@ impl Mpi {
     pub(crate) fn comm_number(&self, comm: &Comm, id: u32) -> Result<()> {
         comm.set_id(id);
         self.check_number(comm)?;
-        // The local communicator within an inter-communicator has no handle, and does not need this.
+        // The local communicator within an inter-communicator has no handle, and does not need
+        // this.
         if comm.handle() != MPI_COMM_NULL {
             self.enter_members(comm);
         }
         Ok(())
     }
 
-    /// `MPI_Comm_free` and `MPI_Comm_disconnect`: the handle is gone, operations under way keep the rest.
+    /// `MPI_Comm_free` and `MPI_Comm_disconnect`: the handle is gone, operations under way keep the
+    /// rest.
     ///
     /// # Errors
     /// When the handle is invalid or predefined, or a delete function of an attribute refuses.

@@ -1,8 +1,8 @@
 //! The values of the standard ABI of MPI 5.0: handles, constants and error classes.
 //!
-//! This is the only place that holds them. The header `mpi.h` is printed from these modules by `cargo xtask header`:
-//! the module's documentation becomes a comment, the constant's type decides how it is written in C. Names are
-//! those of the standard.
+//! This is the only place that holds them. The header `mpi.h` is printed from these modules by
+//! `cargo xtask header`: the module's documentation becomes a comment, the constant's type decides
+//! how it is written in C. Names are those of the standard.
 #![allow(missing_docs)] // The standard documents its constants; a sentence for each would repeat it.
 
 /// A handle value as `MPI_Op` holds it.

@@ -1,11 +1,13 @@
 //! Making communicators.
 //!
-//! A new communicator needs a number that its processes agree on and that none of them uses for another one. The process
-//! with rank 0 in the new group takes one of its own: its count of such numbers times the size of the world, plus its
-//! process number. Such a number is unique in the whole job without any agreement, so communicators can be made
-//! in several threads at once, and it travels with what the operation has to exchange anyway. Numbers are not used again;
-//! there are 2^29 divided by the size of the world for each process. Communicators with processes of several jobs have
-//! numbers from 2^29 on, drawn by lot from 2^29; one that is in use here already is refused.
+//! A new communicator needs a number that its processes agree on and that none of them uses for
+//! another one. The process with rank 0 in the new group takes one of its own: its count of such
+//! numbers times the size of the world, plus its process number. Such a number is unique in the
+//! whole job without any agreement, so communicators can be made in several threads at once, and it
+//! travels with what the operation has to exchange anyway. Numbers are not used again; there are
+//! 2^29 divided by the size of the world for each process. Communicators with processes of several
+//! jobs have numbers from 2^29 on, drawn by lot from 2^29; one that is in use here already is
+//! refused.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -98,8 +100,8 @@ impl Mpi {
         self.inherit(&parent, Arc::new(comm))
     }
 
-    /// `MPI_Comm_idup`: the handle of the new communicator, which may be used when the request is complete, and the
-    /// request.
+    /// `MPI_Comm_idup`: the handle of the new communicator, which may be used when the request is
+    /// complete, and the request.
     ///
     /// # Errors
     /// As [`Mpi::comm_dup`].
@@ -236,7 +238,8 @@ impl Mpi {
         self.inherit(parent, Arc::new(comm))
     }
 
-    /// `MPI_Comm_split`; `color` `MPI_UNDEFINED` gives `MPI_COMM_NULL`. With `topology`, the new communicator has it.
+    /// `MPI_Comm_split`; `color` `MPI_UNDEFINED` gives `MPI_COMM_NULL`. With `topology`, the new
+    /// communicator has it.
     ///
     /// # Errors
     /// When the color is negative.
@@ -288,7 +291,8 @@ impl Mpi {
         self.add_intercomm(parent, (id, first[3] as u32), group, remote_group)
     }
 
-    /// `MPI_Comm_create`: `group` is a subgroup of the (local) group; processes outside get `MPI_COMM_NULL`.
+    /// `MPI_Comm_create`: `group` is a subgroup of the (local) group; processes outside get
+    /// `MPI_COMM_NULL`.
     ///
     /// # Errors
     /// When the group has a process that the communicator has not.
@@ -337,8 +341,9 @@ impl Mpi {
         self.add_intercomm(parent, (id, numbers[2] as u32), group.clone(), remote_group)
     }
 
-    /// `MPI_Comm_create_group`: collective over `group` only. The number goes from the group's first process down a
-    /// binomial tree, as messages in the collective context under the program's tag.
+    /// `MPI_Comm_create_group`: collective over `group` only. The number goes from the group's
+    /// first process down a binomial tree, as messages in the collective context under the
+    /// program's tag.
     ///
     /// # Errors
     /// When the group has a process that the communicator has not, or not the caller.

@@ -35,8 +35,8 @@ struct State {
 /// The handles of the standard's datatypes are below this; see [`basic_size`].
 const BASICS: u32 = 0x200;
 
-/// Bytes of an element for each predefined type whose elements follow each other without holes, 0 for every other
-/// number: index by handle - 0x200.
+/// Bytes of an element for each predefined type whose elements follow each other without holes, 0
+/// for every other number: index by handle - 0x200.
 static DENSE_SIZES: [u8; 256] = {
     let mut sizes = [0; 256];
     let mut i = 0;
@@ -366,8 +366,8 @@ impl Mpi {
         Ok(basic.handle() as u32)
     }
 
-    /// `MPI_Type_create_f90_real` and its companions: the same handle for the same arguments, so that it never needs
-    /// freeing.
+    /// `MPI_Type_create_f90_real` and its companions: the same handle for the same arguments, so
+    /// that it never needs freeing.
     ///
     /// # Errors
     /// When no kind has such precision and range.

@@ -9,8 +9,9 @@ use crate::{Mpi, fail};
 
 /// An error handler that the program wrote.
 pub trait Callback: Send + Sync {
-    /// Called with the handle of the communicator or window and the error code, with no lock held. Returns the code that the
-    /// function returns in which the error was raised: the handler may change it.
+    /// Called with the handle of the communicator or window and the error code, with no lock held.
+    /// Returns the code that the function returns in which the error was raised: the handler may
+    /// change it.
     fn call(&self, on: u32, code: i32) -> i32;
 }
 
@@ -20,7 +21,8 @@ pub enum Action {
     Fatal,
     /// Return the code.
     Return,
-    /// Call the program's handler for this communicator or window, then return the code that it leaves.
+    /// Call the program's handler for this communicator or window, then return the code that it
+    /// leaves.
     Call(Arc<dyn Callback>, u32),
 }
 
@@ -286,8 +288,8 @@ impl Mpi {
         }
     }
 
-    /// `MPI_Error_string`: the text of a code; for the standard's classes also the last message of that class, which
-    /// says what happened.
+    /// `MPI_Error_string`: the text of a code; for the standard's classes also the last message of
+    /// that class, which says what happened.
     ///
     /// # Errors
     /// When there is no such code.

@@ -4,8 +4,8 @@ use std::fmt;
 
 pub use crate::constants::error_class::*;
 
-/// An MPI error: a class, and a sentence that names the thing, the reason and, where there is one, the remedy. The
-/// shim adds the name of the function in front and the calling rank behind.
+/// An MPI error: a class, and a sentence that names the thing, the reason and, where there is one,
+/// the remedy. The shim adds the name of the function in front and the calling rank behind.
 ///
 /// Boxed, so that a `Result` on the fast path is one word.
 #[derive(Clone, Debug)]
@@ -43,8 +43,8 @@ impl Error {
         self
     }
 
-    /// The same error, to be handled by the error handler of the communicator with this handle whatever the function
-    /// was called on.
+    /// The same error, to be handled by the error handler of the communicator with this handle
+    /// whatever the function was called on.
     #[must_use]
     pub fn on(mut self, comm: u32) -> Error {
         self.0.comm = Some(comm);

@@ -17,7 +17,8 @@ use crate::{Mpi, fail};
 pub(crate) type Words = Vec<i32>;
 
 impl Mpi {
-    /// Every process's `words` (equally many), in the order of ranks: those of the local and of the remote group.
+    /// Every process's `words` (equally many), in the order of ranks: those of the local and of the
+    /// remote group.
     pub(crate) fn exchange(
         &self,
         comm: &Arc<Comm>,

@@ -1,4 +1,5 @@
-//! The representation "external32" (MPI 5.0, section 14.5.2): big-endian, IEEE, with sizes that are the same everywhere.
+//! The representation "external32" (MPI 5.0, section 14.5.2): big-endian, IEEE, with sizes that are
+//! the same everywhere.
 
 use margay_core_datatype::{Basic, Class, Combiner, Datatype, Repr};
 

@@ -21,8 +21,8 @@ use crate::outcome::failure;
 use crate::{Mpi, Status};
 
 impl Mpi {
-    /// Does the operation through the communicator's channel. Returns false when it has none or the operation is not
-    /// one for it; then it goes by schedule, on all ranks alike.
+    /// Does the operation through the communicator's channel. Returns false when it has none or the
+    /// operation is not one for it; then it goes by schedule, on all ranks alike.
     pub(crate) fn collective_fast(&self, comm: &Arc<Comm>, operation: &Operation) -> Result<bool> {
         use Operation as O;
         let Some(channel) = comm.channel(&self.rank) else {
@@ -69,8 +69,8 @@ impl Mpi {
         done.map_err(error_of)
     }
 
-    /// Begins the operation on the communicator's channel for nonblocking ones. None when it is not one for it; then it goes by
-    /// schedule, on all ranks alike.
+    /// Begins the operation on the communicator's channel for nonblocking ones. None when it is not
+    /// one for it; then it goes by schedule, on all ranks alike.
     pub(crate) fn icollective_fast(
         &self,
         comm: &Arc<Comm>,
@@ -99,9 +99,10 @@ impl Mpi {
         }))
     }
 
-    /// `MPI_Allreduce` of a few elements of a predefined type by a predefined operation, the usual case on the shortest
-    /// way: nothing is looked up but the communicator. None when anything is unusual; then nothing was done, and
-    /// [`collective`](Self::collective) does it or says why not.
+    /// `MPI_Allreduce` of a few elements of a predefined type by a predefined operation, the usual
+    /// case on the shortest way: nothing is looked up but the communicator. None when anything is
+    /// unusual; then nothing was done, and [`collective`](Self::collective) does it or says why
+    /// not.
     #[inline]
     pub fn allreduce_at_once(
         &self,

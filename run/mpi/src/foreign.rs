@@ -146,7 +146,8 @@ impl Agreed {
     }
 }
 
-/// While there is one no bridge is given up: its thread has met processes that are in no communicator yet.
+/// While there is one no bridge is given up: its thread has met processes that are in no
+/// communicator yet.
 pub struct Connecting<'a>(&'a Mpi);
 
 impl Drop for Connecting<'_> {
@@ -412,8 +413,8 @@ impl Mpi {
         Ok(())
     }
 
-    /// Gives up the bridges none of whose foreign processes is in a communicator any more, unless a thread is connecting
-    /// to some: then that one does it at the end.
+    /// Gives up the bridges none of whose foreign processes is in a communicator any more, unless a
+    /// thread is connecting to some: then that one does it at the end.
     pub(crate) fn give_up_bridges(&self) {
         let begun = {
             let others = self.others();

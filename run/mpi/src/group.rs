@@ -11,13 +11,13 @@ use crate::error::*;
 use crate::handle::{Kind, Table};
 use crate::{Mpi, fail};
 
-/// The groups that have handles. A group that is also a communicator's (a window's, a file's) has one handle however often
-/// the program asks for it: programs that never free what `MPI_Comm_group` and its like give them do not fill the
-/// table.
+/// The groups that have handles. A group that is also a communicator's (a window's, a file's) has
+/// one handle however often the program asks for it: programs that never free what `MPI_Comm_group`
+/// and its like give them do not fill the table.
 pub(crate) struct Groups {
     table: Table<Entry>,
-    /// The handles of groups that others have too, by address and session. The entry keeps the group, so no other one
-    /// gets that address meanwhile.
+    /// The handles of groups that others have too, by address and session. The entry keeps the
+    /// group, so no other one gets that address meanwhile.
     shared: BTreeMap<(usize, u32), u32>,
 }
 
@@ -99,7 +99,8 @@ impl Mpi {
         found.map_or(MPI_SESSION_NULL, |entry| entry.session)
     }
 
-    /// Gives a group that comes from `session` a handle; that without processes is `MPI_GROUP_EMPTY`.
+    /// Gives a group that comes from `session` a handle; that without processes is
+    /// `MPI_GROUP_EMPTY`.
     ///
     /// # Errors
     /// When there are too many objects.

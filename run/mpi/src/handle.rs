@@ -1,9 +1,10 @@
 //! Handles of objects that the program creates, and the tables in which they stand.
 //!
-//! A handle is a number of 31 bits, so that it also fits a Fortran integer: the kind of object in bits 27 to 30, a
-//! generation in bits 20 to 26, the place in the table in bits 0 to 19. Kinds start at 1, so no handle of ours is
-//! below 4096, where the standard ABI has its predefined ones. The generation of a place changes with each object that
-//! stands there: a handle of a freed object is recognised, until the place has been used 128 times more.
+//! A handle is a number of 31 bits, so that it also fits a Fortran integer: the kind of object in
+//! bits 27 to 30, a generation in bits 20 to 26, the place in the table in bits 0 to 19. Kinds
+//! start at 1, so no handle of ours is below 4096, where the standard ABI has its predefined ones.
+//! The generation of a place changes with each object that stands there: a handle of a freed object
+//! is recognised, until the place has been used 128 times more.
 
 /// The kinds of object that have handles.
 #[repr(u32)]
@@ -27,7 +28,8 @@ pub enum Kind {
 /// The handle value of everything that is not a handle (a pointer beyond 31 bits, say).
 pub const NO_HANDLE: u32 = u32::MAX;
 
-/// What a handle of a closed file, or of no file at all, becomes on its way in: errors on it are errors on a file.
+/// What a handle of a closed file, or of no file at all, becomes on its way in: errors on it are
+/// errors on a file.
 pub const NO_FILE: u32 = (Kind::File as u32) << 27 | 0x07ff_ffff;
 
 /// Whether a handle is one of a kind, be the object there or not.
@@ -55,7 +57,8 @@ pub(crate) fn generation(handle: u32) -> u32 {
     handle >> PLACE_BITS & (GENERATIONS - 1)
 }
 
-/// Returns the handle of a place in a table that is not one of ours. None when the place is too far back for one.
+/// Returns the handle of a place in a table that is not one of ours. None when the place is too far
+/// back for one.
 #[inline(always)]
 pub(crate) fn of_place(kind: Kind, place: u32, generation: u32) -> Option<u32> {
     let handle = (kind as u32) << 27 | place;
@@ -68,7 +71,8 @@ pub(crate) fn place(handle: u32) -> u32 {
     handle & (PLACES as u32 - 1)
 }
 
-/// Objects of one kind by handle. Looking up costs two comparisons; adding and removing take constant time.
+/// Objects of one kind by handle. Looking up costs two comparisons; adding and removing take
+/// constant time.
 #[derive(Debug)]
 pub struct Table<T> {
     kind: Kind,

@@ -60,7 +60,8 @@ impl Mpi {
     /// `MPI_Info_set`.
     ///
     /// # Errors
-    /// When the handle is not of an info object that may be changed, or a string is empty or too long.
+    /// When the handle is not of an info object that may be changed, or a string is empty or too
+    /// long.
     pub fn info_set(&self, handle: u32, key: &str, value: &str) -> Result<()> {
         check_key(key)?;
         if value.len() >= MPI_MAX_INFO_VAL {

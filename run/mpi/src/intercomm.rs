@@ -84,8 +84,8 @@ impl Mpi {
         self.add_intercomm(local, agreed.numbers, local.group.clone(), Arc::new(remote))
     }
 
-    /// The leader's part: whom it talks to and the bridge that it made, and the words for its group (as those of
-    /// `shake`).
+    /// The leader's part: whom it talks to and the bridge that it made, and the words for its group
+    /// (as those of `shake`).
     #[allow(clippy::type_complexity)]
     fn meet_leader(
         &self,
@@ -145,14 +145,15 @@ impl Mpi {
         Ok(((peer, process, tag, bridge), agreed))
     }
 
-    /// Whether the first process of `a` comes before that of `b`, in an order on which all processes agree.
+    /// Whether the first process of `a` comes before that of `b`, in an order on which all
+    /// processes agree.
     pub(crate) fn comes_first(&self, a: &Group, b: &Group) -> bool {
         let first = |g: &Group| g.process(0).map(|p| self.identity(p));
         first(a) < first(b)
     }
 
-    /// `MPI_Intercomm_merge`: the group that says `high` comes second; when both say the same, the one with the
-    /// lower first process comes first.
+    /// `MPI_Intercomm_merge`: the group that says `high` comes second; when both say the same, the
+    /// one with the lower first process comes first.
     ///
     /// # Errors
     /// When the processes of a group do not agree about `high`.

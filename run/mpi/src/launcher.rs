@@ -26,7 +26,8 @@ pub fn is_in_job() -> bool {
     std::env::var_os(ENV_SEGMENT).is_some()
 }
 
-/// Replaces this process by the launcher, called by one of its names and with these words. Returns why that failed.
+/// Replaces this process by the launcher, called by one of its names and with these words. Returns
+/// why that failed.
 pub fn become_launcher(name: &str, words: impl IntoIterator<Item = OsString>) -> String {
     let launcher = launcher();
     let error = Command::new(&launcher).arg0(name).args(words).exec();

@@ -1,12 +1,14 @@
 //! The semantics of MPI, in safe Rust: everything of the standard that is not moving bytes.
 //!
-//! [`Mpi`] is one rank's MPI state: an engine [`Rank`], the predefined objects and the tables of those that the program
-//! made. It may be shared between threads. The shims of `abi/mpi` turn C arguments into checked values and call
-//! its methods; those return errors that name the thing, the reason and the remedy.
+//! [`Mpi`] is one rank's MPI state: an engine [`Rank`], the predefined objects and the tables of
+//! those that the program made. It may be shared between threads. The shims of `abi/mpi` turn C
+//! arguments into checked values and call its methods; those return errors that name the thing, the
+//! reason and the remedy.
 //!
-//! Locks: one for the tables of objects, never held while the engine is called or a function of the program runs; small
-//! ones for the names and attributes of an object. A function of the program (a reduction, say) may be running under
-//! the engine's lock, and may call what does not communicate, so the order is: engine, then objects.
+//! Locks: one for the tables of objects, never held while the engine is called or a function of the
+//! program runs; small ones for the names and attributes of an object. A function of the program (a
+//! reduction, say) may be running under the engine's lock, and may call what does not communicate,
+//! so the order is: engine, then objects.
 
 #![forbid(unsafe_code)]
 
@@ -120,7 +122,8 @@ pub struct Mpi {
     life: Life,
 }
 
-/// Where the program stands between `MPI_Init` and `MPI_Finalize`, and what it has said of its threads.
+/// Where the program stands between `MPI_Init` and `MPI_Finalize`, and what it has said of its
+/// threads.
 struct Life {
     /// There are `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
     has_world: AtomicBool,
@@ -153,7 +156,8 @@ struct Fortran {
     booleans: BTreeMap<usize, (Vec<u8>, Vec<u8>)>,
 }
 
-/// The values of predefined attributes, at addresses that a program may keep, and of the predefined info object.
+/// The values of predefined attributes, at addresses that a program may keep, and of the predefined
+/// info object.
 struct Predefined {
     /// The entries of `MPI_INFO_ENV`.
     environment: Info,
@@ -216,7 +220,8 @@ impl Mpi {
             sent: SentRequests::new(sent),
             codes: Mutex::new(Codes::new()),
             buffer: Mutex::default(),
-            // Numbers below two times the size of the world would be those of the world and of MPI_COMM_SELF.
+            // Numbers below two times the size of the world would be those of the world and of
+            // MPI_COMM_SELF.
             proposals: AtomicU64::new(2),
             others: Mutex::default(),
             allocated: Mutex::default(),
@@ -394,8 +399,8 @@ impl Mpi {
         std::process::exit(code)
     }
 
-    /// `MPI_Alloc_mem`: the address of `bytes` of memory; memory that the ranks share where there are others and some
-    /// is left.
+    /// `MPI_Alloc_mem`: the address of `bytes` of memory; memory that the ranks share where there
+    /// are others and some is left.
     ///
     /// # Errors
     /// When this process may not have as much.
@@ -438,8 +443,8 @@ impl Mpi {
         self.allocated.lock().expect("no panic under this lock")
     }
 
-    /// `MPI_Finalize`: deletes the attributes of `MPI_COMM_SELF`, waits for everybody and for what is on its way. The
-    /// world is closed then.
+    /// `MPI_Finalize`: deletes the attributes of `MPI_COMM_SELF`, waits for everybody and for what
+    /// is on its way. The world is closed then.
     pub fn close_world(&self) {
         let attributes = std::mem::take(&mut *self.own.attributes());
         // There is no way to report an error here: the program has no call left in which it could

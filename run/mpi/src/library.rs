@@ -1,7 +1,8 @@
 //! Communicators of libraries that live beside MPI on the same rank (NX, MPL).
 //!
-//! A library has numbers of its own for its communicators, so no message of one library can be taken by another. Its
-//! collective operations are MPI's: the same schedules, the same ways through shared memory.
+//! A library has numbers of its own for its communicators, so no message of one library can be
+//! taken by another. Its collective operations are MPI's: the same schedules, the same ways through
+//! shared memory.
 
 use std::sync::Arc;
 

@@ -25,8 +25,9 @@ pub fn predefined(op: u32, datatype: u32) -> Option<(reduce::Op, Basic)> {
     fit.then_some((op, basic))
 }
 
-/// `inout[i] = input[i] op inout[i]` for elements in one piece, if operation and type are predefined ones that fit each other and the
-/// elements have no holes, as they mostly are. Returns false otherwise; then nothing was done.
+/// `inout[i] = input[i] op inout[i]` for elements in one piece, if operation and type are
+/// predefined ones that fit each other and the elements have no holes, as they mostly are. Returns
+/// false otherwise; then nothing was done.
 #[inline]
 #[must_use]
 pub fn reduce_at_once(op: u32, datatype: u32, input: Piece, inout: Piece) -> bool {
@@ -44,9 +45,11 @@ pub fn reduce_at_once(op: u32, datatype: u32, input: Piece, inout: Piece) -> boo
     })
 }
 
-/// A reduction function of the program. Called with no lock held, possibly from any call that makes progress.
+/// A reduction function of the program. Called with no lock held, possibly from any call that makes
+/// progress.
 pub trait Function: Send + Sync {
-    /// `inout[i] = input[i] op inout[i]` for `count` elements, `extent` bytes apart, of the datatype with this handle.
+    /// `inout[i] = input[i] op inout[i]` for `count` elements, `extent` bytes apart, of the
+    /// datatype with this handle.
     fn apply(&self, input: &Mem, inout: &Mem, count: u64, extent: i64, datatype: u32);
 }
 
@@ -99,7 +102,8 @@ impl Bound {
     /// `op` on elements of `datatype`.
     #[must_use]
     pub fn new(op: Op, datatype: &Arc<Type>) -> Bound {
-        // Only functions of the program get to see the handle, and predefined ones are valid for ever.
+        // Only functions of the program get to see the handle, and predefined ones are valid for
+        // ever.
         let hold = (matches!(op, Op::User(_)) && datatype.is_user()).then(|| {
             datatype.users.fetch_add(1, Ordering::Relaxed);
             Arc::new(Hold(datatype.clone()))
@@ -164,7 +168,8 @@ impl Mpi {
                     "{builtin} is for one-sided communication only; use another operation"
                 );
             }
-            // The standard demands a predefined type; a dense one of several elements of it means the same.
+            // The standard demands a predefined type; a dense one of several elements of it means
+            // the same.
             match datatype.uniform() {
                 Some(_) if datatype.named().is_none() && !is_dense(datatype) => fail!(
                     MPI_ERR_OP,
@@ -185,7 +190,8 @@ impl Mpi {
         Ok(op)
     }
 
-    /// `count` elements of `datatype` for `op`: predefined operations get the elements of a derived type one by one.
+    /// `count` elements of `datatype` for `op`: predefined operations get the elements of a derived
+    /// type one by one.
     #[must_use]
     pub fn elements_for(
         &self,
@@ -226,7 +232,8 @@ impl Mpi {
     }
 }
 
-/// Whether the elements of a derived type follow each other without gaps from the buffer's address on.
+/// Whether the elements of a derived type follow each other without gaps from the buffer's address
+/// on.
 fn is_dense(datatype: &Datatype) -> bool {
     datatype.is_contiguous(2) && datatype.true_lb() == 0
 }

@@ -55,8 +55,8 @@ pub struct Elements {
     pub op: Bound,
 }
 
-/// A collective operation with the arguments of one process. `None` for a send buffer is `MPI_IN_PLACE`; what
-/// has no meaning on this process is `None` too.
+/// A collective operation with the arguments of one process. `None` for a send buffer is
+/// `MPI_IN_PLACE`; what has no meaning on this process is `None` too.
 #[derive(Clone)]
 pub enum Operation {
     Barrier,

@@ -130,8 +130,8 @@ impl Mpi {
     /// `MPI_Pready` and its kin: these partitions of the send are ready.
     ///
     /// # Errors
-    /// When the handle is not that of an active partitioned send, a partition is none of its or is marked already; then
-    /// none is marked.
+    /// When the handle is not that of an active partitioned send, a partition is none of its or is
+    /// marked already; then none is marked.
     pub fn pready(&self, handle: u32, partitions: impl Iterator<Item = i32>) -> Result<()> {
         let (start, comm) = self.request_start_of(handle)?;
         let Some(Start::PartitionedSend(outgoing)) = start.as_deref() else {
@@ -146,7 +146,8 @@ impl Mpi {
             .map_err(|e| e.on(comm))
     }
 
-    /// `MPI_Parrived`: whether a partition of the receive is here; true when the request is not active.
+    /// `MPI_Parrived`: whether a partition of the receive is here; true when the request is not
+    /// active.
     ///
     /// # Errors
     /// When the handle is not that of a partitioned receive, or the partition is none of its.

@@ -152,8 +152,8 @@ impl Mpi {
     }
 
     /// `MPI_Recv` into one piece, the usual case on the shortest way; `take` sees the outcome. None
-    /// when the message has not come soon or anything is unusual; then [`recv_posted`](Self::recv_posted)
-    /// receives it or says why not.
+    /// when the message has not come soon or anything is unusual; then
+    /// [`recv_posted`](Self::recv_posted) receives it or says why not.
     #[inline(always)]
     pub fn recv_at_once<R>(
         &self,
@@ -179,8 +179,8 @@ impl Mpi {
         self.rank.recv_at_once(piece, pattern, take)
     }
 
-    /// `MPI_Irecv` into one piece, on the shortest way. None when anything is unusual; then nothing was done, and
-    /// [`irecv`](Self::irecv) does it or says why not.
+    /// `MPI_Irecv` into one piece, on the shortest way. None when anything is unusual; then nothing
+    /// was done, and [`irecv`](Self::irecv) does it or says why not.
     #[inline(always)]
     pub fn irecv_at_once(
         &self,

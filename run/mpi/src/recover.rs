@@ -1,7 +1,8 @@
-//! Recovery from the death of processes (User Level Failure Mitigation): revoking, shrinking, agreeing.
+//! Recovery from the death of processes (User Level Failure Mitigation): revoking, shrinking,
+//! agreeing.
 //!
-//! Agreements are described in `agreement.rs`; here are their messages. What a dead process sent completely is received before
-//! it counts as dead (`Engine::fail`).
+//! Agreements are described in `agreement.rs`; here are their messages. What a dead process sent
+//! completely is received before it counts as dead (`Engine::fail`).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -29,7 +30,8 @@ struct Value {
     flag: u32,
     /// A number for a new communicator, and one for its inner one.
     numbers: [u32; 2],
-    /// For each process whether anybody knows that it has died, and whether all have acknowledged that.
+    /// For each process whether anybody knows that it has died, and whether all have acknowledged
+    /// that.
     failed: Vec<bool>,
     acknowledged: Vec<bool>,
 }
@@ -310,7 +312,8 @@ impl Mpi {
         (self.rank.start_task(Box::new(task)), result)
     }
 
-    /// Whether members of the communicator may die and leave the others running; the same for all of them.
+    /// Whether members of the communicator may die and leave the others running; the same for all
+    /// of them.
     pub fn may_be_survived(&self, comm: &Comm) -> bool {
         self.spans(comm) || self.rank.peers().is_tolerant()
     }
@@ -321,8 +324,8 @@ impl Mpi {
         self.rank.wait(id);
     }
 
-    /// `MPIX_Comm_agree`: the flags of all, bit by bit and. There is an error besides when a process has died and not all
-    /// have acknowledged that; all get it.
+    /// `MPIX_Comm_agree`: the flags of all, bit by bit and. There is an error besides when a
+    /// process has died and not all have acknowledged that; all get it.
     ///
     /// # Errors
     /// When the communicator is invalid.

@@ -84,8 +84,9 @@ impl Mpi {
         }
     }
 
-    /// Returns the handle of a receive, which needs no entry of the table: what the table would keep, its communicator
-    /// and room, stands beside it in the engine. None when the engine has more than a million requests.
+    /// Returns the handle of a receive, which needs no entry of the table: what the table would
+    /// keep, its communicator and room, stands beside it in the engine. None when the engine has
+    /// more than a million requests.
     #[inline(always)]
     pub(crate) fn handle_of_receive(&self, id: ReqId) -> Option<u32> {
         handle::of_place(Kind::Receive, id.index(), id.generation())
@@ -326,7 +327,8 @@ impl Mpi {
         Ok(())
     }
 
-    /// Cancels a send that went at once, if its request has a name and its communicator is still there.
+    /// Cancels a send that went at once, if its request has a name and its communicator is still
+    /// there.
     fn cancel_sent(&self, handle: u32) {
         let Some(message) = self.sent.settle(handle) else {
             return;

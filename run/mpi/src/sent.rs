@@ -1,9 +1,10 @@
 //! Requests of sends that went at once.
 //!
-//! Such a request is over before the program has its handle, so it is no entry of the table. All that is known of it is
-//! how many there are, and, for `MPI_Cancel`, what was sent: its handle is a *name*, of which there are a few. While
-//! any such request is out, a name is given once, so that it stands for one message; when the names are used up, the
-//! last handle serves for all further ones, which cannot be cancelled. When none is out, all names are free again.
+//! Such a request is over before the program has its handle, so it is no entry of the table. All
+//! that is known of it is how many there are, and, for `MPI_Cancel`, what was sent: its handle is a
+//! *name*, of which there are a few. While any such request is out, a name is given once, so that
+//! it stands for one message; when the names are used up, the last handle serves for all further
+//! ones, which cannot be cancelled. When none is out, all names are free again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +27,8 @@ const CANCELLED: u64 = 1 << 63;
 pub(crate) struct SentRequests {
     /// The handle of an entry that stays for ever; its generations are the handles.
     base: u32,
-    /// Requests that the program has not completed or freed, names that were given since there were none, and a flag.
+    /// Requests that the program has not completed or freed, names that were given since there were
+    /// none, and a flag.
     state: AtomicU64,
     names: Box<[Name]>,
     /// Those that the program wants cancelled.

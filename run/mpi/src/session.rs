@@ -238,8 +238,8 @@ impl Mpi {
     /// `MPI_Intercomm_create_from_groups`
     ///
     /// # Errors
-    /// When the calling process is not in the local group, the groups are not disjoint, a leader is not in its group,
-    /// or the error handler is not one.
+    /// When the calling process is not in the local group, the groups are not disjoint, a leader is
+    /// not in its group, or the error handler is not one.
     #[allow(clippy::too_many_arguments)]
     pub fn intercomm_create_from_groups(
         &self,

@@ -34,7 +34,8 @@ pub(crate) enum Start {
     Collective {
         comm: Arc<Comm>,
         operation: Operation,
-        /// Chosen when the request was made, so that starts need not be in one order on all processes.
+        /// Chosen when the request was made, so that starts need not be in one order on all
+        /// processes.
         tag: u32,
     },
     PartitionedSend(Arc<Outgoing>),

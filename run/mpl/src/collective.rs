@@ -112,7 +112,8 @@ impl Mpl {
         self.run(&members, operation)
     }
 
-    /// `mpc_combine`, `mpc_reduce` and `mpc_prefix`: combines `bytes` of each task, in the order of ranks.
+    /// `mpc_combine`, `mpc_reduce` and `mpc_prefix`: combines `bytes` of each task, in the order of
+    /// ranks.
     ///
     /// # Errors
     /// When `bytes` are no whole number of elements, and as [`sync`](Self::sync).

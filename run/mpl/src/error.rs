@@ -17,7 +17,8 @@ pub const MPL_GROUP: i32 = 106;
 /// A task of the job is broken, or the tasks do not do the same.
 pub const MPL_FAULT: i32 = 107;
 
-/// An error of MPL: its number for `mperrno`, and a sentence. The shim adds the name of the call in front.
+/// An error of MPL: its number for `mperrno`, and a sentence. The shim adds the name of the call in
+/// front.
 #[derive(Clone, Debug)]
 pub struct Error(Box<(i32, String)>);
 

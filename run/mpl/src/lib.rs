@@ -1,8 +1,9 @@
 //! The semantics of MPL, the message-passing library of IBM's SP1 and SP2 (EUI), in safe Rust.
 //!
-//! [`Mpl`] is one task's MPL on the rank that it shares with MPI: messages and their ids ([`message`]), routines that are
-//! called when a message is there ([`service`]), groups ([`group`]), collective operations ([`collective`]), the parallel utility
-//! calls ([`utility`]), and programs that start themselves ([`poe`]).
+//! [`Mpl`] is one task's MPL on the rank that it shares with MPI: messages and their ids
+//! ([`message`]), routines that are called when a message is there ([`service`]), groups
+//! ([`group`]), collective operations ([`collective`]), the parallel utility calls ([`utility`]),
+//! and programs that start themselves ([`poe`]).
 
 #![forbid(unsafe_code)]
 

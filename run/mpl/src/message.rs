@@ -9,7 +9,8 @@ use margay_sys_os::user::{Mem, Piece};
 use crate::error::*;
 use crate::{ALLMSG, CONTEXT, DONTCARE, Mpl, NULLTASK, deny};
 
-/// Bits of an id, less 1, for its place in the table; those above count how often the place was used before.
+/// Bits of an id, less 1, for its place in the table; those above count how often the place was
+/// used before.
 const PLACE_BITS: u32 = 20;
 const GENERATIONS: u32 = (1 << 11) - 1;
 
@@ -359,7 +360,8 @@ impl Mpl {
         Ok((first, self.complete(first, &mut note)?))
     }
 
-    /// `mpc_status`: the bytes if the message is complete; the id is gone then, but may be waited for once more.
+    /// `mpc_status`: the bytes if the message is complete; the id is gone then, but may be waited
+    /// for once more.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).

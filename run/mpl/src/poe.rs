@@ -7,8 +7,9 @@ use margay_run_mpi::launcher::{become_launcher, is_in_job};
 use crate::deny;
 use crate::error::*;
 
-/// Starts this program anew through `poe` if it was started alone and the environment (`MP_PROCS`) or its arguments (`-procs`)
-/// say how many tasks there shall be; returns if they do not. `poe` takes its options out of the arguments.
+/// Starts this program anew through `poe` if it was started alone and the environment (`MP_PROCS`)
+/// or its arguments (`-procs`) say how many tasks there shall be; returns if they do not. `poe`
+/// takes its options out of the arguments.
 ///
 /// # Errors
 /// When the launcher cannot be started.

@@ -1,7 +1,7 @@
 //! Receive and call: routines of the program that run when a message is there.
 //!
-//! As with NX's handlers, a thread makes progress while the program computes and calls the routines, one after the other;
-//! `mpc_lockrnc` keeps them away.
+//! As with NX's handlers, a thread makes progress while the program computes and calls the
+//! routines, one after the other; `mpc_lockrnc` keeps them away.
 
 use margay_run_engine::Data;
 
@@ -34,8 +34,8 @@ impl Mpl {
         Ok(())
     }
 
-    /// `mpc_lockrnc`: holds routines back (1) or lets them run (0); whether they were held. When it returns from holding them,
-    /// none is running, unless a routine itself has called.
+    /// `mpc_lockrnc`: holds routines back (1) or lets them run (0); whether they were held. When it
+    /// returns from holding them, none is running, unless a routine itself has called.
     ///
     /// # Errors
     /// When the value is neither 0 nor 1.

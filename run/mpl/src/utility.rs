@@ -1,5 +1,5 @@
-//! The parallel utility calls: the Program Marker Array, output and terminals, and messages that move while the program
-//! computes, which the SP2 did by interrupts.
+//! The parallel utility calls: the Program Marker Array, output and terminals, and messages that
+//! move while the program computes, which the SP2 did by interrupts.
 
 use std::sync::PoisonError;
 
@@ -15,8 +15,9 @@ const COLORS: i32 = 100;
 const MOST_DELAY: i32 = 1_000_000;
 
 impl Mpl {
-    /// `mpc_marker`: gives a light of this task's row a colour, and the row a text. A light below zero changes the text alone, and
-    /// no text leaves the text as it is. A task without a launcher has no row, since nobody could see it.
+    /// `mpc_marker`: gives a light of this task's row a colour, and the row a text. A light below
+    /// zero changes the text alone, and no text leaves the text as it is. A task without a launcher
+    /// has no row, since nobody could see it.
     ///
     /// # Errors
     /// When there is no such light or colour.
@@ -61,7 +62,8 @@ impl Mpl {
         self.lights as i32
     }
 
-    /// `mpc_flush`: hands what the program has printed to the launcher: 1 standard output, 2 standard error.
+    /// `mpc_flush`: hands what the program has printed to the launcher: 1 standard output, 2
+    /// standard error.
     ///
     /// # Errors
     /// When it is another file, or cannot be written.
@@ -78,7 +80,8 @@ impl Mpl {
         }
     }
 
-    /// `mpc_isatty`: whether 0 standard input, 1 output or 2 error of the job is a terminal, that is, the launcher's.
+    /// `mpc_isatty`: whether 0 standard input, 1 output or 2 error of the job is a terminal, that
+    /// is, the launcher's.
     ///
     /// # Errors
     /// When it is another file.

@@ -1,7 +1,8 @@
-//! The controlling process: it is no node of the application, but makes it (`nx_initve`), starts its processes (`nx_nfork`,
-//! `nx_load`) and awaits their end (`nx_waitall`).
+//! The controlling process: it is no node of the application, but makes it (`nx_initve`), starts
+//! its processes (`nx_nfork`, `nx_load`) and awaits their end (`nx_waitall`).
 //!
-//! It makes the job's shared memory as the launcher does, and its processes are its children. Each node gets one process.
+//! It makes the job's shared memory as the launcher does, and its processes are its children. Each
+//! node gets one process.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
@@ -90,7 +91,8 @@ impl Control {
         Ok(control)
     }
 
-    /// In a copy of this process: gives up control, and keeps what the process inherits as a node of the application.
+    /// In a copy of this process: gives up control, and keeps what the process inherits as a node
+    /// of the application.
     pub fn give_up(self) {
         // Refused, it is missed where the process joins, which says so.
         let _ = leave_open(self.handed_down);
@@ -129,8 +131,8 @@ impl Control {
         Ok(Side::Parent(pids))
     }
 
-    /// `nx_load` and `nx_loadve`: a program on each of the nodes; the processes' ids. Without arguments it gets its name,
-    /// without an environment that of this process.
+    /// `nx_load` and `nx_loadve`: a program on each of the nodes; the processes' ids. Without
+    /// arguments it gets its name, without an environment that of this process.
     ///
     /// # Errors
     /// As [`fork`](Self::fork).
@@ -187,7 +189,8 @@ impl Control {
         Ok(pids)
     }
 
-    /// `nx_waitall`: waits until all processes have ended. When one ends badly, the others are ended too.
+    /// `nx_waitall`: waits until all processes have ended. When one ends badly, the others are
+    /// ended too.
     ///
     /// # Errors
     /// When one has ended badly: the first that did.

@@ -1,8 +1,8 @@
 //! Compute with the second processor: routines on another thread of the node.
 //!
-//! ASCI Red's nodes had two processors, and a program could have a routine run on the second one while it went on itself
-//! (Intel Technology Journal, Q1 1998). Here it is a thread that is started at the first use and runs the routines in the
-//! order of the calls. It may not pass messages.
+//! ASCI Red's nodes had two processors, and a program could have a routine run on the second one
+//! while it went on itself (Intel Technology Journal, Q1 1998). Here it is a thread that is started
+//! at the first use and runs the routines in the order of the calls. It may not pass messages.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};

@@ -7,8 +7,8 @@ pub use crate::constants::{
     EQPATH, EQPID, EQSTATE, EQTYPE,
 };
 
-/// An error of NX: its number for `errno`, and a sentence that names the thing, the reason and the remedy. The shim adds
-/// the name of the call in front and the node behind.
+/// An error of NX: its number for `errno`, and a sentence that names the thing, the reason and the
+/// remedy. The shim adds the name of the call in front and the node behind.
 #[derive(Clone, Debug)]
 pub struct Error(Box<(i64, String)>);
 

@@ -1,4 +1,5 @@
-//! Global operations: all nodes of the application take part, the processes that were started with the same type.
+//! Global operations: all nodes of the application take part, the processes that were started with
+//! the same type.
 
 use std::sync::Arc;
 
@@ -38,8 +39,8 @@ impl Nx {
         Ok(self.mpi.collective(self.everybody()?, operation)?)
     }
 
-    /// `gopf`: combines `x` of every node with a function of the program, in the order of nodes. `combine` is called with what
-    /// has come so far and the bytes of the next node.
+    /// `gopf`: combines `x` of every node with a function of the program, in the order of nodes.
+    /// `combine` is called with what has come so far and the bytes of the next node.
     ///
     /// # Errors
     /// As [`global_sync`](Self::global_sync).
@@ -59,7 +60,8 @@ impl Nx {
         Ok(())
     }
 
-    /// `gcol`: the bytes of all nodes one after the other, in the order of nodes; how many there are.
+    /// `gcol`: the bytes of all nodes one after the other, in the order of nodes; how many there
+    /// are.
     ///
     /// # Errors
     /// When they are more than `room`, and as [`global_sync`](Self::global_sync).

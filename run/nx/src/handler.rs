@@ -1,8 +1,9 @@
 //! Handlers: routines of the program that run when a message is complete.
 //!
-//! A thread of the rank's, started at the first use, makes progress while the program computes and calls the handlers, one
-//! after the other. From then on calls of NX and MPI take a real lock, because the thread and the program call at the
-//! same time. On the Paragon a handler interrupted the program; here it runs beside it, and `masktrap` keeps it away.
+//! A thread of the rank's, started at the first use, makes progress while the program computes and
+//! calls the handlers, one after the other. From then on calls of NX and MPI take a real lock,
+//! because the thread and the program call at the same time. On the Paragon a handler interrupted
+//! the program; here it runs beside it, and `masktrap` keeps it away.
 
 use margay_sys_os::user::Mem;
 
@@ -76,8 +77,8 @@ impl Nx {
         Ok(())
     }
 
-    /// `masktrap`: holds handlers back (1) or lets them run (0); whether they were held. When it returns from holding them,
-    /// none is running, unless a handler itself has called.
+    /// `masktrap`: holds handlers back (1) or lets them run (0); whether they were held. When it
+    /// returns from holding them, none is running, unless a handler itself has called.
     ///
     /// # Errors
     /// When the state is neither 0 nor 1.

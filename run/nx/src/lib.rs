@@ -1,11 +1,13 @@
-//! The semantics of NX, the message-passing library of the iPSC, the Paragon and ASCI Red, in safe Rust.
+//! The semantics of NX, the message-passing library of the iPSC, the Paragon and ASCI Red, in safe
+//! Rust.
 //!
-//! [`Nx`] is one process's NX state on the rank that it shares with MPI: addresses (`nodes`), message ids ([`mids`]),
-//! handlers ([`handler`]). Messages travel in contexts of NX's own: one for each process type, so that a message waits for
-//! the process that it is addressed to. The source of an envelope is node and process type of the sender, the tag is
-//! the message's type.
+//! [`Nx`] is one process's NX state on the rank that it shares with MPI: addresses (`nodes`),
+//! message ids ([`mids`]), handlers ([`handler`]). Messages travel in contexts of NX's own: one for
+//! each process type, so that a message waits for the process that it is addressed to. The source
+//! of an envelope is node and process type of the sender, the tag is the message's type.
 //!
-//! [`control`] is the other side: a process that is no node of the application but starts and awaits those that are.
+//! [`control`] is the other side: a process that is no node of the application but starts and
+//! awaits those that are.
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +39,8 @@ use nodes::Nodes;
 pub const PTYPES: u32 = 1 << 15;
 /// The context of messages to processes of type 0; those to type t are in the t-th after it.
 const CONTEXT: u32 = library::context(0);
-/// The communicator for global operations of processes that were started with type 0; the others follow it.
+/// The communicator for global operations of processes that were started with type 0; the others
+/// follow it.
 const GLOBAL: u32 = PTYPES / 2;
 /// The first number of the communicators of libraries that NX does not use.
 pub const END: u32 = GLOBAL + PTYPES;
@@ -126,7 +129,8 @@ impl Nx {
         i64::from(self.nodes.count())
     }
 
-    /// `setptype`: from now on messages to that type on this node reach this process, and those to its former type do not.
+    /// `setptype`: from now on messages to that type on this node reach this process, and those to
+    /// its former type do not.
     ///
     /// # Errors
     /// When the type is out of range, or another process of the node has it.
@@ -144,8 +148,8 @@ impl Nx {
         i64::from(self.nodes.count().next_power_of_two().trailing_zeros())
     }
 
-    /// `mypart`: rows and columns of the nodes. As many as the program was started with (`-sz 2x3`), else as square as the
-    /// number allows.
+    /// `mypart`: rows and columns of the nodes. As many as the program was started with
+    /// (`-sz 2x3`), else as square as the number allows.
     #[must_use]
     pub fn rectangle(&self) -> (i64, i64) {
         options::rectangle(self.nodes.count())

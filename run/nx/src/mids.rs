@@ -6,8 +6,8 @@ use crate::error::*;
 use crate::point::{Outgoing, Part, Wanted};
 use crate::{Info, Nx, refuse};
 
-/// Bits of an id, less 1, for its place in the table; those above count how often the place was used before. Together they fit a
-/// Fortran integer.
+/// Bits of an id, less 1, for its place in the table; those above count how often the place was
+/// used before. Together they fit a Fortran integer.
 const PLACE_BITS: u32 = 20;
 const GENERATIONS: u32 = (1 << 11) - 1;
 
@@ -189,8 +189,8 @@ impl Nx {
         Ok(())
     }
 
-    /// `msgcancel`: takes back what can be taken back, and waits for a message that is being received. A send
-    /// whose message has been matched goes on.
+    /// `msgcancel`: takes back what can be taken back, and waits for a message that is being
+    /// received. A send whose message has been matched goes on.
     ///
     /// # Errors
     /// When there is no such id.

@@ -1,6 +1,8 @@
-//! The options of NX on a program's command line: `-sz 4`, `-sz 2x3`, `-on 0..3`, `-pt 1`, `-pn partition` and others.
+//! The options of NX on a program's command line: `-sz 4`, `-sz 2x3`, `-on 0..3`, `-pt 1`,
+//! `-pn partition` and others.
 //!
-//! A program that is started alone with such options starts itself through the launcher, which has the same options.
+//! A program that is started alone with such options starts itself through the launcher, which has
+//! the same options.
 
 use std::ffi::OsString;
 
@@ -15,7 +17,8 @@ pub const ENV_RECTANGLE: &str = "MARGAY_NX_RECTANGLE";
 /// The one partition that there is: all of the machine.
 const PARTITION: &str = ".compute";
 
-/// Options with a value that are known and change nothing here: they tune what the Paragon had and this machine has not.
+/// Options with a value that are known and change nothing here: they tune what the Paragon had and
+/// this machine has not.
 const WITHOUT_EFFECT: [&str; 9] = [
     "-pri", "-pkt", "-mbf", "-mex", "-mea", "-noc", "-sth", "-sct", "-gth",
 ];
@@ -140,7 +143,8 @@ fn size(text: &str) -> Result<(u32, Option<(u32, u32)>)> {
     }
 }
 
-/// Starts this program anew through the launcher if it was started alone with options of NX, and returns if it was not.
+/// Starts this program anew through the launcher if it was started alone with options of NX, and
+/// returns if it was not.
 ///
 /// # Errors
 /// When the options are wrong or the launcher cannot be started.
@@ -151,7 +155,8 @@ pub fn start_anew() -> Result<()> {
     let words: Vec<String> = std::env::args_os()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    // Other options are taken only beside one of these, so that a program without them keeps its own.
+    // Other options are taken only beside one of these, so that a program without them keeps its
+    // own.
     let starts = |word: &String| matches!(word.as_str(), "-sz" | "-on" | "-pt" | "-pn");
     if !words.iter().skip(1).any(starts) {
         return Ok(());

@@ -224,7 +224,8 @@ impl Nx {
         Ok(parts)
     }
 
-    /// Waits for all parts; `note` gets what is known of each message that was received, with its place.
+    /// Waits for all parts; `note` gets what is known of each message that was received, with its
+    /// place.
     pub(crate) fn finish(&self, parts: &[Part], mut note: impl FnMut(usize, Info)) -> Result<()> {
         let mut problem = None;
         for part in parts {

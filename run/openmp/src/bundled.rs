@@ -1,16 +1,16 @@
 //! Copies of OpenMP libraries that packages bring with them, beside this one in a process.
 //!
-//! Wheels have `libgomp-HASH.so.1.0.0` or `libomp-HASH.so` under names of their own, so the loader loads it whatever
-//! `LD_LIBRARY_PATH` says. `margay omp` therefore lets this library be loaded first: what a copy
-//! defines is found here before, and the copy is never called.
+//! Wheels have `libgomp-HASH.so.1.0.0` or `libomp-HASH.so` under names of their own, so the loader
+//! loads it whatever `LD_LIBRARY_PATH` says. `margay omp` therefore lets this library be loaded
+//! first: what a copy defines is found here before, and the copy is never called.
 
 use margay_sys_os::process::LoadedFile;
 
 /// Beginnings of the names of gcc's, LLVM's and Intel's library.
 const LIBRARIES: [&str; 3] = ["libgomp", "libomp", "libiomp5"];
 
-/// Lines about the copies among the files that this process has loaded, whose place this library has
-/// taken.
+/// Lines about the copies among the files that this process has loaded, whose place this library
+/// has taken.
 #[must_use]
 pub fn report(files: &[LoadedFile]) -> Vec<String> {
     let Some(own) = files.iter().find(|file| file.has_address) else {

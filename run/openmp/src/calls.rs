@@ -141,8 +141,8 @@ impl Context {
             .rare(|rare| rare.doacross.as_ref().map_or(0, count))
     }
 
-    /// An iteration, as values of the loops' variables, is over or waited for. One that does not exist
-    /// is not waited for.
+    /// An iteration, as values of the loops' variables, is over or waited for. One that does not
+    /// exist is not waited for.
     fn numbered(&self, values: &[i64]) -> Option<(Arc<Doacross>, Vec<u64>)> {
         self.calls.rare(|rare| {
             let loops = rare.doacross.as_ref()?;

@@ -16,8 +16,8 @@ use margay_core_openmp::schedule::{Kind, Schedule};
 pub struct Icv {
     /// `nthreads-var`
     pub threads: u32,
-    /// Its elements for the regions inside, where a `num_threads` clause has listed them: then those of the
-    /// environment do not count. The last one lasts.
+    /// Its elements for the regions inside, where a `num_threads` clause has listed them: then
+    /// those of the environment do not count. The last one lasts.
     pub(crate) inner_threads: Option<&'static [u32]>,
     /// `dyn-var`
     pub dynamic: bool,

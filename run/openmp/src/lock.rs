@@ -27,7 +27,8 @@ pub fn set(word: &AtomicU32, runtime: impl FnOnce() -> &'static Runtime) {
 
 #[cold]
 fn set_contended(word: &AtomicU32, runtime: &'static Runtime) {
-    // Who holds it mostly takes it again in a moment, at no cost as long as nobody else looks at the word.
+    // Who holds it mostly takes it again in a moment, at no cost as long as nobody else looks at
+    // the word.
     let take = || word.load(Ordering::Relaxed) == FREE && test(word);
     if runtime.scheduler.attempt_rarely(&take) {
         return;

@@ -8,7 +8,8 @@ use margay_sys_threads::static_ref::StaticRef;
 /// Places, each a list of processors.
 type List = Vec<Vec<usize>>;
 
-/// The places in force. Lists are kept for good; there are as many as a program uses different ones.
+/// The places in force. Lists are kept for good; there are as many as a program uses different
+/// ones.
 #[derive(Debug)]
 pub struct PlaceList {
     current: StaticRef<List>,

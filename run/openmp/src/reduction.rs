@@ -1,7 +1,7 @@
 //! Task reductions: each member's private copies of the variables that tasks reduce.
 //!
-//! The compiler registers a table ([`ReductionTable`]) for a taskgroup, a region or a work share. In tasks it asks for
-//! the address of the copy of the member that executes the task.
+//! The compiler registers a table ([`ReductionTable`]) for a taskgroup, a region or a work share.
+//! In tasks it asks for the address of the copy of the member that executes the task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

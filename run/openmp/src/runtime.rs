@@ -83,7 +83,8 @@ impl Runtime {
         }
     }
 
-    /// Has a tool told what happens from now on: before the first thread uses the runtime, and once.
+    /// Has a tool told what happens from now on: before the first thread uses the runtime, and
+    /// once.
     pub fn attach_tool(&self, tool: &'static Tool) {
         self.tool.set(Some(tool), Ordering::Release);
     }

@@ -105,8 +105,8 @@ impl Scheduler {
 
     /// Publishes an offer for other workers, which leave it to this one for a moment if `is_short`.
     /// The offer is one of this worker, or `retracted` if that is still there. `set_tag` gives the
-    /// offer its tag before. One that sleeps is woken if that is worth it for what is expected to take
-    /// `expected_ns`. Also returns whether another worker may come soon.
+    /// offer its tag before. One that sleeps is woken if that is worth it for what is expected to
+    /// take `expected_ns`. Also returns whether another worker may come soon.
     pub fn publish(
         &self,
         offer: &Arc<impl Offer<Worker> + 'static>,
@@ -143,8 +143,8 @@ impl Scheduler {
         self.with(|worker| worker.spin_until(&condition))
     }
 
-    /// Attempts what fails while another thread holds something, at growing intervals and not for long, if this
-    /// thread has nothing else to run. Returns whether an attempt has succeeded.
+    /// Attempts what fails while another thread holds something, at growing intervals and not for
+    /// long, if this thread has nothing else to run. Returns whether an attempt has succeeded.
     pub fn attempt_rarely(&self, attempt: &dyn Fn() -> bool) -> bool {
         self.briefly(|worker| worker.attempt_rarely(&attempt))
     }
@@ -155,8 +155,8 @@ impl Scheduler {
         self.with(|worker| worker.spin_for(time_ns, &condition))
     }
 
-    /// Waits under a key until a condition holds; others run meanwhile. The member that makes it true calls
-    /// [`wake`](Self::wake).
+    /// Waits under a key until a condition holds; others run meanwhile. The member that makes it
+    /// true calls [`wake`](Self::wake).
     pub fn wait_until(&self, key: usize, condition: &dyn Fn() -> bool) {
         self.with(|worker| worker.wait_until(key, condition));
     }
@@ -198,8 +198,8 @@ fn fail(text: &str) -> ! {
     std::process::exit(1)
 }
 
-/// This thread has been interrupted in the program: lets others run whose turn it is. Returns whether
-/// there are more to run.
+/// This thread has been interrupted in the program: lets others run whose turn it is. Returns
+/// whether there are more to run.
 pub fn interrupted(how: Interrupted, reason: Reason) -> bool {
     natively(|| without_context(|| with_current_worker(|worker| worker.interrupted(how, reason))))
         .unwrap_or(false)

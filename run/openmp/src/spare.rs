@@ -1,5 +1,5 @@
-//! What members keep to use again, and exchange: those that run tasks for others get what these need for
-//! new ones.
+//! What members keep to use again, and exchange: those that run tasks for others get what these
+//! need for new ones.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -65,7 +65,8 @@ pub struct TaskClauses {
 const CHILDREN_PER_MEMBER: u64 = 64;
 const CHILDREN_AT_LEAST: u64 = 256;
 
-/// How long a task that creates many others, with dependences, waits for the next of them to finish ...
+/// How long a task that creates many others, with dependences, waits for the next of them to finish
+/// ...
 const PACE_NS: u64 = 10_000;
 /// ... and how long between two looks for one that is ready.
 const PACE_STEP_NS: u64 = 500;
@@ -97,8 +98,8 @@ pub(crate) struct SavedTask {
 }
 
 impl Context {
-    /// Creates a task. With an event, the task is over only when the event is fulfilled. Returns false
-    /// where none is created, since the construct is cancelled.
+    /// Creates a task. With an event, the task is over only when the event is fulfilled. Returns
+    /// false where none is created, since the construct is cancelled.
     pub fn task(
         &self,
         call: &mut TaskCall<'_>,
@@ -173,9 +174,10 @@ impl Context {
         (u64::from(self.team.size) * CHILDREN_PER_MEMBER).max(CHILDREN_AT_LEAST)
     }
 
-    /// Many children of the current task have not finished, and the next ones may have to wait for them:
-    /// runs those that are ready, and lets others finish some, so that what a task needs is still in a
-    /// cache when it runs. Waits for nothing in particular: what they wait for may be this task.
+    /// Many children of the current task have not finished, and the next ones may have to wait for
+    /// them: runs those that are ready, and lets others finish some, so that what a task needs is
+    /// still in a cache when it runs. Waits for nothing in particular: what they wait for may be
+    /// this task.
     #[cold]
     #[inline(never)]
     fn keep_pace(&self) {
@@ -532,8 +534,8 @@ impl Context {
         !std::ptr::eq(self.task.get(), self.member.implicit())
     }
 
-    /// Numbers of the current task and of its parent, which other tasks that are alive do not have; 0
-    /// for no parent.
+    /// Numbers of the current task and of its parent, which other tasks that are alive do not have;
+    /// 0 for no parent.
     #[must_use]
     pub fn task_numbers(&self) -> (u32, u32) {
         let task = self.task.get();

@@ -1,8 +1,9 @@
 //! Loops that are cut into tasks.
 //!
-//! A grain of one iteration makes more tasks than anybody could keep, and each is over in nanoseconds.
-//! So one task of the runtime stands for a range of the loop's tasks. Whoever runs it leaves its upper
-//! halves to others until what is left is short, and executes those, one task after the other.
+//! A grain of one iteration makes more tasks than anybody could keep, and each is over in
+//! nanoseconds. So one task of the runtime stands for a range of the loop's tasks. Whoever runs it
+//! leaves its upper halves to others until what is left is short, and executes those, one task
+//! after the other.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -41,8 +42,8 @@ pub(crate) struct LoopPace {
     loops: Cell<u64>,
 }
 
-/// Tasks that are executed one after the other take this long, by the processor's counter: about 2 µs, so that others need
-/// not wait for some of them.
+/// Tasks that are executed one after the other take this long, by the processor's counter: about 2
+/// µs, so that others need not wait for some of them.
 const PIECE_TICKS: u64 = 5_000;
 /// At most this many, however short.
 const PIECE: u64 = 256;
@@ -132,7 +133,8 @@ impl Context {
                 end: tasks.tasks,
                 number: self.local().loop_pace.new_loop(self.id),
             };
-            // Objects in the arguments are copied before the loop's tasks can run. A tool learns of each task.
+            // Objects in the arguments are copied before the loop's tasks can run. A tool learns of
+            // each task.
             if call.may_repeat() && call.is_small() && self.tool.is_none() {
                 self.range_task(&call, clauses, range);
             } else {
@@ -246,9 +248,9 @@ impl Context {
         sibling
     }
 
-    /// Executes tasks of a loop one after the other: all of the range, or as many as take a moment if it
-    /// `may_stop`. The node of `task` stands for each of them. Returns the one that does so in the end: one
-    /// with children is not used again.
+    /// Executes tasks of a loop one after the other: all of the range, or as many as take a moment
+    /// if it `may_stop`. The node of `task` stands for each of them. Returns the one that does so
+    /// in the end: one with children is not used again.
     fn run_piece(&self, task: &Task, range: &mut LoopRange, may_stop: bool) -> &'static TaskNode {
         let clock = &self.runtime().clock;
         let began = clock.ticks();

@@ -70,8 +70,8 @@ struct Nesting {
     parent: StaticRef<Member>,
     level: AtomicU32,
     active_level: AtomicU32,
-    /// What distinguishes the region from others, mostly the address of its function; 0 while no region
-    /// uses the team.
+    /// What distinguishes the region from others, mostly the address of its function; 0 while no
+    /// region uses the team.
     site: AtomicUsize,
 }
 
@@ -396,8 +396,8 @@ impl Team {
         })
     }
 
-    /// Publishes the team for workers, which leave it to this one for a moment if `is_short`.
-    /// One that sleeps is woken if that is worth it for this long. Also returns whether another worker
+    /// Publishes the team for workers, which leave it to this one for a moment if `is_short`. One
+    /// that sleeps is woken if that is worth it for this long. Also returns whether another worker
     /// may come soon.
     fn publish(&'static self, is_short: bool, expected_ns: u64) -> (PublishedOffer, bool) {
         let offer = self.as_offer();

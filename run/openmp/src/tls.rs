@@ -105,7 +105,8 @@ impl TlsBlocks {
     pub(crate) fn clear(&self, persistent: &PersistentBlocks, tool: Option<&Tool>) {
         let end = |block: Block| {
             if let Some(tool) = tool {
-                // Here, and not while the variables are destroyed, which may be after the tool's end.
+                // Here, and not while the variables are destroyed, which may be after the tool's
+                // end.
                 let _ = block.with_idle(|| (tool.raise)(&Event::ThreadEnd));
             }
             block.end();

@@ -1,10 +1,11 @@
 //! What is reported to a tool (OMPT), and what is kept for it with teams and tasks.
 //!
-//! A thread, for a tool, is what has thread-local variables of its own: a thread of the program, or a member that has
-//! a TLS block (`tls.rs`). The first member of a region is the thread that encountered it.
+//! A thread, for a tool, is what has thread-local variables of its own: a thread of the program, or
+//! a member that has a TLS block (`tls.rs`). The first member of a region is the thread that
+//! encountered it.
 //!
-//! The C side of the interface is in `abi/omp`, which [attaches](crate::Runtime::attach_tool) a [`Tool`]; without one,
-//! a construct checks one word of its [`Context`] and does nothing else.
+//! The C side of the interface is in `abi/omp`, which [attaches](crate::Runtime::attach_tool) a
+//! [`Tool`]; without one, a construct checks one word of its [`Context`] and does nothing else.
 
 use std::fmt;
 use std::ops::Range;
@@ -66,8 +67,8 @@ impl Tool {
     }
 }
 
-/// What has happened. `code` is the address in the program to which the call returns that made it happen; 0 if it has
-/// happened in no call of the program's.
+/// What has happened. `code` is the address in the program to which the call returns that made it
+/// happen; 0 if it has happened in no call of the program's.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     ParallelBegin {
@@ -178,7 +179,8 @@ pub enum Event<'a> {
     },
 }
 
-/// `ompt_frame_t`: from where the library called the task's body, and where the task called the library.
+/// `ompt_frame_t`: from where the library called the task's body, and where the task called the
+/// library.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct TaskFrame {
@@ -267,7 +269,8 @@ impl TaskTool {
         self.frame.exit.store(0, Ordering::Relaxed);
     }
 
-    /// The thread waits in this task for the lock with this number, or for something without one (0).
+    /// The thread waits in this task for the lock with this number, or for something without one
+    /// (0).
     pub fn wait(&self, state: State, id: u64) {
         self.wait_id.store(id, Ordering::Relaxed);
         self.waits.store(state as u32, Ordering::Relaxed);
@@ -336,7 +339,8 @@ impl Context {
         &self.team.tool.data
     }
 
-    /// Runs `f`, in which the current task is in the library, with the address to which it will return.
+    /// Runs `f`, in which the current task is in the library, with the address to which it will
+    /// return.
     pub fn in_library<R>(&self, tool: &Tool, f: impl FnOnce(usize) -> R) -> R {
         let (task, caller) = (self.task_tool(), self.caller(tool));
         task.enter_library(caller);
@@ -345,7 +349,8 @@ impl Context {
         result
     }
 
-    /// The program runs the body of the current task itself, in the function that has called the library.
+    /// The program runs the body of the current task itself, in the function that has called the
+    /// library.
     pub(crate) fn set_exit_frame(&self, tool: &Tool) {
         let task = self.task_tool();
         // That function's frame is outside the one of the task around it.

@@ -209,8 +209,8 @@ impl WorkShare {
         }
     }
 
-    /// Where the member waits whose ordered regions begin with this iteration: each elsewhere, as all but one
-    /// would be woken in vain.
+    /// Where the member waits whose ordered regions begin with this iteration: each elsewhere, as
+    /// all but one would be woken in vain.
     fn key_of(&self, turn: u64) -> usize {
         (std::ptr::from_ref(self) as usize).wrapping_add(turn as usize)
     }
@@ -524,8 +524,8 @@ impl Context {
         waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Begins a doacross loop that is not a work share itself: returns the iterations posted, which its
-    /// members share.
+    /// Begins a doacross loop that is not a work share itself: returns the iterations posted, which
+    /// its members share.
     pub(crate) fn share_doacross(&self, counts: &[u64]) -> Option<Arc<Doacross>> {
         let share = Loop {
             iterations: Iterations::default(),

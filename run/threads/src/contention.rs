@@ -21,9 +21,9 @@ const DELAY_PARTS: u64 = 10;
 const DELAY_WINDOW_NS: u64 = 20_000_000;
 
 /// Detects contention from the kernel's count of involuntary context switches of all threads of
-/// this process, and from how long a worker's thread has waited for a core: one that sleeps often is
-/// never preempted. A woken thread of this process can also preempt another one for a moment, so the
-/// number of runnable threads on the machine has to exceed the number of cores as well.
+/// this process, and from how long a worker's thread has waited for a core: one that sleeps often
+/// is never preempted. A woken thread of this process can also preempt another one for a moment, so
+/// the number of runnable threads on the machine has to exceed the number of cores as well.
 #[derive(Debug, Default)]
 pub(crate) struct Contention {
     /// All cores of the machine are usable: then each worker of the pool has a core unless more
@@ -86,8 +86,8 @@ impl Contention {
             .store(now + lasts, Ordering::Relaxed);
     }
 
-    /// A worker is about to wait: looks at what `delay` keeps of its thread, if that is due. Returns
-    /// whether the thread has waited for a core for long.
+    /// A worker is about to wait: looks at what `delay` keeps of its thread, if that is due.
+    /// Returns whether the thread has waited for a core for long.
     #[inline]
     pub(crate) fn sample(&self, delay: &RunDelay, now: u64) -> bool {
         now.saturating_sub(delay.sampled_ns.get()) >= CHECK_NS && self.renew(delay, now)

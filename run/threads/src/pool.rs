@@ -147,13 +147,13 @@ pub fn with_current_worker<R>(body: impl FnOnce(&Worker) -> R) -> Option<R> {
     CURRENT.try_with(with).ok().flatten()
 }
 
-/// Sets the function that is called on a worker's thread which has been interrupted in the middle of
-/// the program's own code, or where that waits in the kernel, for workers that have [time
-/// slices](Worker::enable_time_slices). It calls [`Worker::interrupted`], whose result it returns, and
-/// saves and restores what its layer needs around that. It must not need a lock that the program's
-/// code could hold. Only for a library: where this crate is part of the program itself, its own code
-/// could be interrupted. To be called once, before the pool is made. Returns false when the program
-/// uses the signal (`SIGURG`) itself.
+/// Sets the function that is called on a worker's thread which has been interrupted in the middle
+/// of the program's own code, or where that waits in the kernel, for workers that have [time
+/// slices](Worker::enable_time_slices). It calls [`Worker::interrupted`], whose result it returns,
+/// and saves and restores what its layer needs around that. It must not need a lock that the
+/// program's code could hold. Only for a library: where this crate is part of the program itself,
+/// its own code could be interrupted. To be called once, before the pool is made. Returns false
+/// when the program uses the signal (`SIGURG`) itself.
 pub fn preempt_by(tick: fn(Interrupted, Reason) -> bool) -> bool {
     preempt::enable(tick)
 }

@@ -23,8 +23,8 @@ use margay_sys_threads::wake_queue::WakeQueue;
 /// thread at once is a mistake of the program rather than a use.
 const MAX_SLOTS: usize = 1024;
 
-/// How long an offer has to be expected to take for a sleeping worker to be woken for it: a few times
-/// less than it takes that worker to come ...
+/// How long an offer has to be expected to take for a sleeping worker to be woken for it: a few
+/// times less than it takes that worker to come ...
 const WAKE_NS: u64 = 10_000;
 /// ... and while other processes contend for the cores. The worker may lose its core in the middle
 /// of the work, which then takes a time slice longer.
@@ -72,7 +72,8 @@ impl Watched {
 }
 
 /// See the module.
-// Fields: each is a word or a structure that several workers use, with a protocol of its own; a group would share nothing.
+// Fields: each is a word or a structure that several workers use, with a protocol of its own; a
+// group would share nothing.
 pub(crate) struct PoolState<W: 'static> {
     pub(crate) config: Config,
     pub(crate) clock: AnyClock,
@@ -106,8 +107,8 @@ pub(crate) struct PoolState<W: 'static> {
 }
 
 /// Tells workers that spin of a new offer: a word that changes, on a cache line of its own, so that
-/// they may look at it all the time. Two announcements at the same time may count as one, and one may
-/// be missed: workers also look by themselves now and then.
+/// they may look at it all the time. Two announcements at the same time may count as one, and one
+/// may be missed: workers also look by themselves now and then.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Announced(AtomicU32);

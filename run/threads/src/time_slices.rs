@@ -103,8 +103,8 @@ impl TimeSlices {
         false
     }
 
-    /// A fiber has called `sched_yield` and another one has had its turn instead. Returns whether the
-    /// kernel's turn has come: other threads may wait for this core.
+    /// A fiber has called `sched_yield` and another one has had its turn instead. Returns whether
+    /// the kernel's turn has come: other threads may wait for this core.
     pub(crate) fn kernel_has_turn(&mut self) -> bool {
         self.yields = (self.yields + 1) % YIELDS;
         self.yields == 0

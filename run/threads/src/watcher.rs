@@ -2,8 +2,9 @@
 //! to run, and interrupts them there, so that another fiber has its turn.
 //!
 //! It polls. The less it finds the longer it pauses, and it ends its rounds when no worker has had
-//! anything else to run for a while. A system call that would end early is interrupted only where the
-//! worker has been in it at two polls in a row, so that it is still there when the signal comes.
+//! anything else to run for a while. A system call that would end early is interrupted only where
+//! the worker has been in it at two polls in a row, so that it is still there when the signal
+//! comes.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -98,8 +98,8 @@ impl Worker {
         })
     }
 
-    /// A program thread ends, or leaves the pool: releases its slot. One of the pool's ends: its slot
-    /// ends with the pool.
+    /// A program thread ends, or leaves the pool: releases its slot. One of the pool's ends: its
+    /// slot ends with the pool.
     pub(crate) fn leave(self: Rc<Self>) {
         self.end_idle_fibers();
         self.own.watched.thread.store(0, Ordering::Relaxed);
@@ -175,9 +175,9 @@ impl Worker {
         published
     }
 
-    /// Wakes at most one sleeping worker for an offer with this tag, which has just been published and
-    /// is expected to take this long, unless waking one costs more. Returns whether another worker
-    /// may come soon: false where all of them sleep on.
+    /// Wakes at most one sleeping worker for an offer with this tag, which has just been published
+    /// and is expected to take this long, unless waking one costs more. Returns whether another
+    /// worker may come soon: false where all of them sleep on.
     #[inline]
     pub fn call_for_help(&self, tag: u32, expected_ns: u64) -> bool {
         !self.pool.sleepers.are_there() || self.pool.wake_for_offer(tag, expected_ns)

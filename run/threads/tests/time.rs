@@ -37,7 +37,8 @@ impl Clock for StoppedClock {
     }
 }
 
-/// Lets the clock go on at the end, also of a test that fails: idle workers of a pool that ends look up when they scan next.
+/// Lets the clock go on at the end, also of a test that fails: idle workers of a pool that ends
+/// look up when they scan next.
 struct GoOn(Arc<StoppedClock>);
 
 impl Drop for GoOn {

@@ -99,7 +99,8 @@ impl Windows<'_> {
     /// Does an operation, or begins it.
     ///
     /// # Errors
-    /// When an argument is invalid, no epoch covers the target, or the target's elements are not in the window.
+    /// When an argument is invalid, no epoch covers the target, or the target's elements are not in
+    /// the window.
     pub fn access(&self, handle: u32, access: Access, remote: &Remote) -> Result<()> {
         self.begin_access(handle, access, remote, false).map(drop)
     }
@@ -310,7 +311,8 @@ impl Window {
     }
 }
 
-/// Accumulates, fetches or swaps where the target's elements are mapped; the caller sees to it that it is atomic.
+/// Accumulates, fetches or swaps where the target's elements are mapped; the caller sees to it that
+/// it is atomic.
 #[inline(always)]
 fn combine_at_once(dense: Dense, near: Piece, far: &Mem, at: i64, sweep: &Sweep) {
     if let Dense::Fetch(_, _, result) | Dense::Swap(_, result) = dense {

@@ -143,8 +143,8 @@ impl Windows<'_> {
     /// `MPI_Win_attach`: `bytes` at the base of `mem`.
     ///
     /// # Errors
-    /// When the window is not dynamic, the memory overlaps memory that is attached already, or there is no memory left
-    /// for the table in which the others look.
+    /// When the window is not dynamic, the memory overlaps memory that is attached already, or
+    /// there is no memory left for the table in which the others look.
     pub fn attach(&self, handle: u32, mem: Mem, bytes: u64) -> Result<()> {
         let window = self.dynamic_window(handle, "MPI_Win_attach")?;
         let piece = Piece {
@@ -163,7 +163,8 @@ impl Windows<'_> {
             attachments.pieces.push(piece);
             return Ok(());
         };
-        // Memory for a longer table comes from the engine, whose lock comes before that of the attachments.
+        // Memory for a longer table comes from the engine, whose lock comes before that of the
+        // attachments.
         let mut spare = None;
         loop {
             let mut attachments = window.attachments();

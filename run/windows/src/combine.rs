@@ -5,13 +5,15 @@ use margay_core_reduce as reduce;
 use margay_core_reduce::Op;
 use margay_sys_os::cpu;
 
-/// `inout[i] = inout[i] op input[i]` for packed elements. The operation has been checked against the type.
+/// `inout[i] = inout[i] op input[i]` for packed elements. The operation has been checked against
+/// the type.
 #[inline]
 pub(super) fn apply(op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
     apply_by(cpu::Widest::FORWARDS, op, basic, inout, input);
 }
 
-/// As [`apply`], in a way of going through long operands. A single number, the case of counters, takes no call.
+/// As [`apply`], in a way of going through long operands. A single number, the case of counters,
+/// takes no call.
 #[inline(always)]
 pub(super) fn apply_by(way: cpu::Widest<'_>, op: Op, basic: Basic, inout: &mut [u8], input: &[u8]) {
     if op != Op::NoOp && !reduce::apply_to_number(op, basic, inout, input) {

@@ -8,9 +8,10 @@ use margay_sys_os::user::Mem;
 use super::make::{Memory, Wanted};
 use super::{Flavor, Windows, hints};
 
-/// Where an allocated window begins in its first page. Buffers of programs mostly begin at a page or 16 bytes behind (large ones of
-/// `malloc`), and reading one stream while another of nearly the same offset in its pages is written is slow: a bare loop adds
-/// 64 KiB of doubles in 0.61 µs (Zen 5), but in 0.89 when they come from 16 bytes behind the offset of the sums, and a copy to 32
+/// Where an allocated window begins in its first page. Buffers of programs mostly begin at a page
+/// or 16 bytes behind (large ones of `malloc`), and reading one stream while another of nearly the
+/// same offset in its pages is written is slow: a bare loop adds 64 KiB of doubles in 0.61 µs (Zen
+/// 5), but in 0.89 when they come from 16 bytes behind the offset of the sums, and a copy to 32
 /// bytes behind takes 0.66 instead of 0.50.
 const SKEW: usize = 2048;
 
@@ -127,7 +128,8 @@ impl Windows<'_> {
     /// `MPI_Win_free`
     ///
     /// # Errors
-    /// When an epoch is open, a delete function of an attribute refuses, or an operation failed at its target.
+    /// When an epoch is open, a delete function of an attribute refuses, or an operation failed at
+    /// its target.
     pub fn free(&self, handle: u32) -> Result<()> {
         let window = self.window(handle)?;
         {

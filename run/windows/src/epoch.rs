@@ -1,8 +1,9 @@
 //! Which epochs are open on a window, and what may be called in them.
 //!
-//! Access epochs of this process (`docs/windows.md` draws the states): none, fence, start, locks of single targets, lock
-//! of all. An exposure epoch (post) may be open beside the first three. A fence opens an epoch that counts only if
-//! operations follow, so everything that may come after a fence may also end its epoch.
+//! Access epochs of this process (`docs/windows.md` draws the states): none, fence, start, locks of
+//! single targets, lock of all. An exposure epoch (post) may be open beside the first three. A
+//! fence opens an epoch that counts only if operations follow, so everything that may come after a
+//! fence may also end its epoch.
 
 use std::sync::atomic::Ordering;
 

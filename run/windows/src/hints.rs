@@ -53,7 +53,8 @@ impl Window {
 }
 
 impl Windows<'_> {
-    /// `MPI_Win_set_info`: hints that are not given stay; how the memory lies cannot change any more.
+    /// `MPI_Win_set_info`: hints that are not given stay; how the memory lies cannot change any
+    /// more.
     ///
     /// # Errors
     /// When a handle is invalid.

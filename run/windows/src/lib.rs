@@ -91,7 +91,8 @@ impl WindowsState {
 }
 
 /// The functions of one-sided communication, on a rank's MPI and its windows.
-// Methods on the way of short operations take it by value: two registers, while a reference would need memory.
+// Methods on the way of short operations take it by value: two registers, while a reference would
+// need memory.
 #[derive(Clone, Copy)]
 pub struct Windows<'a> {
     mpi: &'a Mpi,
@@ -126,7 +127,8 @@ pub enum Flavor {
 }
 
 /// A window. Immutable but for its epochs, attached memory, name, attributes and the like.
-// Fields: what each operation asks of a window stands side by side; parts of it would be one more way to go for all of them.
+// Fields: what each operation asks of a window stands side by side; parts of it would be one more
+// way to go for all of them.
 pub struct Window {
     handle: AtomicU32,
     /// Of the same processes as the communicator that it was made from, never seen by the program.

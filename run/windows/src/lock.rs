@@ -23,8 +23,8 @@ impl Windows<'_> {
     /// `MPI_Win_lock`
     ///
     /// # Errors
-    /// When an argument is invalid, the target is locked already, an epoch of another kind is open, or a process died that held
-    /// the lock or waited for it.
+    /// When an argument is invalid, the target is locked already, an epoch of another kind is open,
+    /// or a process died that held the lock or waited for it.
     pub fn lock(&self, handle: u32, kind: i32, rank: i32, assert: i32) -> Result<()> {
         let window = self.window(handle)?;
         let exclusive = match kind {
@@ -120,7 +120,8 @@ impl Windows<'_> {
     /// `MPI_Win_lock_all`
     ///
     /// # Errors
-    /// When another epoch is open, or a process died that held a target exclusively or waited for that.
+    /// When another epoch is open, or a process died that held a target exclusively or waited for
+    /// that.
     pub fn lock_all(&self, handle: u32, assert: i32) -> Result<()> {
         let window = self.window(handle)?;
         check_assert(assert, MPI_MODE_NOCHECK)?;
@@ -230,7 +231,8 @@ impl Window {
         })
     }
 
-    /// Says in the control block, if there is one, what this process asks for of the lock of a target (none: of all).
+    /// Says in the control block, if there is one, what this process asks for of the lock of a
+    /// target (none: of all).
     fn claim(&self, of: Option<u32>, claim: u32) {
         if let Some(block) = &self.block {
             block.claim(self.rank(), of).store(claim, Ordering::Relaxed);

@@ -36,7 +36,8 @@ use super::{AccessPath, Flavor, State, Target, Values, Window, Windows, hints};
 pub(super) enum Memory {
     /// The program's.
     User(Mem),
-    /// Shared memory of this process, which goes back when the window is freed: its address, and where in it the window begins.
+    /// Shared memory of this process, which goes back when the window is freed: its address, and
+    /// where in it the window begins.
     Arena(usize, usize),
     /// Memory of our own that is not shared.
     Pages(Mem),

@@ -30,7 +30,8 @@ pub enum Access {
     Get(Operand),
     /// `MPI_Accumulate`
     Accumulate(Operand, u32),
-    /// `MPI_Get_accumulate` and `MPI_Fetch_and_op`; without origin where the operation is `MPI_NO_OP`.
+    /// `MPI_Get_accumulate` and `MPI_Fetch_and_op`; without origin where the operation is
+    /// `MPI_NO_OP`.
     Fetch {
         origin: Option<Operand>,
         result: Operand,
@@ -57,8 +58,8 @@ pub enum Dense {
 }
 
 impl Dense {
-    /// Accumulating with this operation to elements of this type, if both are predefined, fit each other and the elements
-    /// have no holes.
+    /// Accumulating with this operation to elements of this type, if both are predefined, fit each
+    /// other and the elements have no holes.
     #[inline(always)]
     #[must_use]
     pub fn accumulate(op: u32, datatype: u32) -> Option<Dense> {
@@ -75,7 +76,8 @@ impl Dense {
         }
     }
 
-    /// Swapping an element of this type if it equals the one in `compare`, if the type can be compared.
+    /// Swapping an element of this type if it equals the one in `compare`, if the type can be
+    /// compared.
     #[inline]
     #[must_use]
     pub fn swap(datatype: u32, compare: Piece, result: Piece) -> Option<Dense> {

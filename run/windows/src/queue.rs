@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-/// A lock in two classes that exclude each other; class 1 of a solo lock also excludes itself. The same rules as those of
-/// [`margay_sys_shm::window::Lock`].
+/// A lock in two classes that exclude each other; class 1 of a solo lock also excludes itself. The
+/// same rules as those of [`margay_sys_shm::window::Lock`].
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     solo: bool,

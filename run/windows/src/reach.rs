@@ -71,7 +71,8 @@ impl Windows<'_> {
         if target == window.rank() {
             let attachments = window.attachments();
             if let Some((mem, base)) = attachments.find(address, bytes) {
-                // What others can only ask for must be done where they ask for it, or it would not be atomic.
+                // What others can only ask for must be done where they ask for it, or it would not
+                // be atomic.
                 if !window.attach && segment.place_of(address as usize, bytes).is_none() {
                     return Ok(Reach::Message);
                 }
@@ -282,7 +283,8 @@ fn combine_dense(job: &Job, mem: &Mem, remote: &Remote, sweep: &Sweep) -> bool {
     true
 }
 
-/// Does the operation on memory of another process. The caller sees to it that accumulating is atomic.
+/// Does the operation on memory of another process. The caller sees to it that accumulating is
+/// atomic.
 pub(super) fn on_process(job: &Job, peer: Peer, address: u64, remote: &Remote) -> Result<()> {
     let there = There {
         peer,

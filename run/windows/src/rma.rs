@@ -17,12 +17,15 @@
 //!   itself: the process that does one holds the target's turn ([`margay_sys_shm::turn`])
 //!   meanwhile, as on every other path. The target, which may not wait for it inside of progress,
 //!   leaves the entry and what follows for its next poll.
-//! - *Completion*: every call that completes operations at a target, at the origin only (`MPI_Win_flush_local`) or at both,
-//!   completes the queue; results are copied to the program's buffers then. Operands are copied when they are posted, so their
-//!   buffers are free at once. Operations with a request take the other way, so none can be complete before its time.
-//! - *The target sees what was done* as after every other way: its own loads find the stores of its own process, and those of the
-//!   system calls, before whatever the origin does after the completing call.
-//! - *Progress*: the origin waits only for a target that holds the key, which copies at most a few KiB by then.
+//! - *Completion*: every call that completes operations at a target, at the origin only
+//!   (`MPI_Win_flush_local`) or at both, completes the queue; results are copied to the program's
+//!   buffers then. Operands are copied when they are posted, so their buffers are free at once.
+//!   Operations with a request take the other way, so none can be complete before its time.
+//! - *The target sees what was done* as after every other way: its own loads find the stores of its
+//!   own process, and those of the system calls, before whatever the origin does after the
+//!   completing call.
+//! - *Progress*: the origin waits only for a target that holds the key, which copies at most a few
+//!   KiB by then.
 //!
 //! A target that computes does not poll, and waiting for it would be in vain. An origin that has to
 //! take entries back does so at once the next time, and for twice as many times after each further
@@ -48,12 +51,12 @@ use super::{AccessPath, Target, Window, Windows};
 use margay_run_mpi::error::*;
 use margay_run_mpi::fail;
 
-/// Longest operation, in bytes, that is posted although the target may not be there: beyond, copying once more costs more than
-/// the system call that it may save.
+/// Longest operation, in bytes, that is posted although the target may not be there: beyond,
+/// copying once more costs more than the system call that it may save.
 const LONGEST: usize = 1024;
 
-/// Longest part of an operation in one entry, in bytes: of longer ones the target copies a part while the origin copies the next.
-/// Elements of all sizes that come without holes divide it.
+/// Longest part of an operation in one entry, in bytes: of longer ones the target copies a part
+/// while the origin copies the next. Elements of all sizes that come without holes divide it.
 const PIECE: usize = 8 << 10;
 
 /// Windows of more ranks have no queues: a target polls all of them.
@@ -82,7 +85,8 @@ struct State {
     complete: u64,
     /// Bytes of the room beside the slots that are in use.
     used: usize,
-    /// Results: the number of the entry, where in the queue it will lie, and the program's memory to which it goes.
+    /// Results: the number of the entry, where in the queue it will lie, and the program's memory
+    /// to which it goes.
     results: VecDeque<(u64, u32, Mem)>,
     /// In how many completions in turn the target was not there.
     misses: u32,
@@ -103,8 +107,8 @@ impl OriginQueue {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// Posts an operation on the bytes at `at` of the target. Returns false when there is no room, it is too long, or another
-    /// thread is just completing.
+    /// Posts an operation on the bytes at `at` of the target. Returns false when there is no room,
+    /// it is too long, or another thread is just completing.
     pub(super) fn post(&self, dense: Dense, near: Piece, at: u64) -> bool {
         let len = near.size();
         let Ok(mut state) = self.state.try_lock() else {
@@ -231,7 +235,8 @@ fn reduction(entry: &Entry) -> Option<(Op, Basic)> {
     reduce::is_valid(op, basic).then_some((op, basic))
 }
 
-/// Does an accumulation, fetch or swap of an entry to the elements at `at` of `there`. The caller has the target's turn.
+/// Does an accumulation, fetch or swap of an entry to the elements at `at` of `there`. The caller
+/// has the target's turn.
 fn combine(entry: &Entry, queue: &Mem, there: &Mem, at: i64) {
     let len = entry.bytes as usize;
     let (operand, behind) = (i64::from(entry.data), i64::from(entry.data) + len as i64);
@@ -414,7 +419,8 @@ impl Windows<'_> {
         taken
     }
 
-    /// Waits for the key of an RMA queue that its target holds. Returns true when that will not give it back: it has died with it.
+    /// Waits for the key of an RMA queue that its target holds. Returns true when that will not
+    /// give it back: it has died with it.
     #[cold]
     fn key_is_lost(&self, window: &Window, target: u32, queue: &RmaQueue) -> bool {
         let _waits = queue.waits();

@@ -1,11 +1,13 @@
-//! Operations as messages, where a target's memory is out of reach, or the ranks share no memory at all.
+//! Operations as messages, where a target's memory is out of reach, or the ranks share no memory at
+//! all.
 //!
-//! Every process has a [`Server`] for such a window: a task of the engine that keeps a receive posted in the window's
-//! own context. As the target it does what messages ask for and answers; as the origin it sends the fragments of
-//! operations and takes the answers. Its state is only used under the engine's lock.
+//! Every process has a [`Server`] for such a window: a task of the engine that keeps a receive
+//! posted in the window's own context. As the target it does what messages ask for and answers; as
+//! the origin it sends the fragments of operations and takes the answers. Its state is only used
+//! under the engine's lock.
 //!
-//! What waits in the queues is what the program has begun and not completed; of that at most [`FRAGMENTS`] messages
-//! for each target are on their way.
+//! What waits in the queues is what the program has begun and not completed; of that at most
+//! [`FRAGMENTS`] messages for each target are on their way.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -46,8 +48,8 @@ pub(super) struct Server {
     posted: Option<(ReqId, Mem)>,
     /// The lock of this process's memory, and, in rank 0, the one of all targets.
     locks: [Queue; 2],
-    /// Locks that were granted, or refused since that rank died as a holder, and not yet noticed, by target; the last is that
-    /// of all.
+    /// Locks that were granted, or refused since that rank died as a holder, and not yet noticed,
+    /// by target; the last is that of all.
     granted: Vec<VecDeque<Option<u32>>>,
     /// Counters of posts and completions by rank; wrap around.
     pub posts: Vec<u32>,
@@ -197,8 +199,8 @@ impl Serving {
         });
     }
 
-    /// Takes note of what became of a lock that was asked for, once that is known: it is granted, or the rank that is the error
-    /// died as a holder.
+    /// Takes note of what became of a lock that was asked for, once that is known: it is granted,
+    /// or the rank that is the error died as a holder.
     pub(super) fn take_granted(&self, lock_: Which) -> Option<Result<(), u32>> {
         let mut server = lock(&self.server);
         let last = server.granted.len() - 1;
@@ -378,7 +380,8 @@ impl Server {
         self.send(engine, to, head.encode(&[], 0));
     }
 
-    /// Nobody waits any more for processes that have died: not for a lock that they hold, not for an answer of theirs.
+    /// Nobody waits any more for processes that have died: not for a lock that they hold, not for
+    /// an answer of theirs.
     fn lose_the_dead(&mut self, engine: &mut Engine) {
         if !engine.has_failures() {
             return;
@@ -406,8 +409,8 @@ impl Server {
         }
     }
 
-    /// Does to this process's memory what a message asks for. Returns the bytes for the answer; none when this process
-    /// has no such memory.
+    /// Does to this process's memory what a message asks for. Returns the bytes for the answer;
+    /// none when this process has no such memory.
     fn act(&self, head: &Head, runs: &[Run], payload: &[u8]) -> Option<Vec<u8>> {
         let places: Vec<(Mem, Run)> = runs
             .iter()

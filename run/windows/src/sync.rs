@@ -18,8 +18,8 @@ use margay_run_mpi::constants::mode::*;
 use margay_run_mpi::error::*;
 use margay_run_mpi::{Operation, fail};
 
-/// Calls in which programs poll before others get the core. (An operation with its flush takes some 10 ns, looking
-/// for what others want of this process many times that.)
+/// Calls in which programs poll before others get the core. (An operation with its flush takes some
+/// 10 ns, looking for what others want of this process many times that.)
 const POLLS: u32 = 64;
 
 /// Whether the processor makes stores visible in the order of the program.
@@ -56,8 +56,8 @@ impl Windows<'_> {
     /// `MPI_Win_start`
     ///
     /// # Errors
-    /// When an access epoch is open, a process of the group is not in the window, or one died before it posted: then the epoch
-    /// is open to the others.
+    /// When an access epoch is open, a process of the group is not in the window, or one died
+    /// before it posted: then the epoch is open to the others.
     pub fn start(&self, handle: u32, group: &Group, assert: i32) -> Result<()> {
         let window = self.window(handle)?;
         check_assert(assert, MPI_MODE_NOCHECK)?;
@@ -116,7 +116,8 @@ impl Windows<'_> {
     /// `MPI_Win_post`
     ///
     /// # Errors
-    /// When the window is posted already, targets are locked, or a process of the group is not in the window.
+    /// When the window is posted already, targets are locked, or a process of the group is not in
+    /// the window.
     pub fn post(&self, handle: u32, group: &Group, assert: i32) -> Result<()> {
         let window = self.window(handle)?;
         let allowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
@@ -141,7 +142,8 @@ impl Windows<'_> {
     /// `MPI_Win_wait`
     ///
     /// # Errors
-    /// When the window is not posted, or an origin died before it completed: the epoch is over then, too.
+    /// When the window is not posted, or an origin died before it completed: the epoch is over
+    /// then, too.
     pub fn wait(&self, handle: u32) -> Result<()> {
         let window = self.window(handle)?;
         let expected = self.awaited(&window, "MPI_Win_wait")?;
@@ -243,8 +245,9 @@ impl Windows<'_> {
         true
     }
 
-    /// Loads of other memory that come after this come after all stores to windows that came before. (With several threads
-    /// the lock of the table is a fence between the stores of one and the loads of another.)
+    /// Loads of other memory that come after this come after all stores to windows that came
+    /// before. (With several threads the lock of the table is a fence between the stores of one and
+    /// the loads of another.)
     #[inline(always)]
     pub(super) fn settle(self) {
         if self.state.unsettled.load(Ordering::Relaxed) {

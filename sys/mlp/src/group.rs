@@ -1,9 +1,10 @@
-//! The arena of a group of processes that were forked from one: a memfd that all of them have at the same address.
+//! The arena of a group of processes that were forked from one: a memfd that all of them have at
+//! the same address.
 //!
-//! The layout is drawn byte by byte in `docs/mlp.md`. The file is sparse, has no name in the file system, and its first part
-//! tells who the processes are, which CPUs they have and which parts of the rest have names. Every field of it is an
-//! atomic, so a process that writes nonsense makes values wrong, never references invalid. What lies behind it is the
-//! program's.
+//! The layout is drawn byte by byte in `docs/mlp.md`. The file is sparse, has no name in the file
+//! system, and its first part tells who the processes are, which CPUs they have and which parts of
+//! the rest have names. Every field of it is an atomic, so a process that writes nonsense makes
+//! values wrong, never references invalid. What lies behind it is the program's.
 
 use std::fmt;
 use std::fs::File;
@@ -40,7 +41,8 @@ const NAMES: u64 = SLOTS + MAX_SLOTS as u64 * size_of::<ThreadSlot>() as u64;
 /// Where the program's part begins: huge pages start at such addresses.
 const DATA: u64 = 2 << 20;
 
-/// Addresses at which an arena is tried, from the first on in steps; far from where the system puts things by itself.
+/// Addresses at which an arena is tried, from the first on in steps; far from where the system puts
+/// things by itself.
 #[cfg(target_pointer_width = "64")]
 const FIRST_ADDRESS: usize = 0x1000_0000_0000;
 #[cfg(target_pointer_width = "64")]
@@ -130,7 +132,8 @@ pub struct Member {
     pub active: AtomicU32,
     /// How many of the group had gone when it was last ready to go on without them.
     pub ready: AtomicU32,
-    /// Its memory: 0 as the system gives it, 1 bound to the nodes of its CPUs, else minus an error number.
+    /// Its memory: 0 as the system gives it, 1 bound to the nodes of its CPUs, else minus an error
+    /// number.
     pub memory: AtomicI32,
     unused: [AtomicU64; 4],
 }
@@ -237,7 +240,8 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An arena with `bytes` for the program, at an address that is likely to be free in other processes too.
+    /// An arena with `bytes` for the program, at an address that is likely to be free in other
+    /// processes too.
     ///
     /// # Errors
     /// When the system refuses.
@@ -315,7 +319,8 @@ impl Arena {
     /// The first page.
     #[inline]
     pub fn header(&self) -> &Header {
-        // SAFETY: the mapping begins with it, is aligned to a page, and lives as long as `self`; all fields are atomics.
+        // SAFETY: the mapping begins with it, is aligned to a page, and lives as long as `self`;
+        // all fields are atomics.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
@@ -356,8 +361,9 @@ impl Arena {
         cell.read()
     }
 
-    /// Enters a part. The caller holds the lock of names. It is there from the last store on, so a process that dies in
-    /// between leaves nothing. False when the table is full or the name is too long.
+    /// Enters a part. The caller holds the lock of names. It is there from the last store on, so a
+    /// process that dies in between leaves nothing. False when the table is full or the name is too
+    /// long.
     pub fn enter(&self, part: &Named) -> bool {
         let Some(words) = name_words(&part.name) else {
             return false;
@@ -392,8 +398,8 @@ impl Arena {
         }
     }
 
-    /// Makes a part of the program's memory zero again and gives its whole pages back to the system. A process that still has
-    /// a [lock](Self::lock_at) there finds it free.
+    /// Makes a part of the program's memory zero again and gives its whole pages back to the
+    /// system. A process that still has a [lock](Self::lock_at) there finds it free.
     ///
     /// # Panics
     /// When the part is not inside of the program's memory.
@@ -432,8 +438,8 @@ impl Arena {
     /// # Safety
     /// They are inside of the mapping.
     unsafe fn zero(&self, offset: u64, bytes: usize) {
-        // SAFETY: inside of the mapping, by the caller's promise; words and bytes of it may be accessed as atomics of
-        // any value, and what else the program does there is its own.
+        // SAFETY: inside of the mapping, by the caller's promise; words and bytes of it may be
+        // accessed as atomics of any value, and what else the program does there is its own.
         unsafe {
             let all = std::slice::from_raw_parts(self.at::<AtomicU8>(offset).as_ptr(), bytes);
             let (before, words, behind) = all.align_to::<AtomicU32>();
@@ -458,8 +464,8 @@ impl Arena {
         self.base.as_ptr() as usize + offset as usize
     }
 
-    /// The lock that the program has at an address of its part of the arena; none when the address is elsewhere or not that
-    /// of an integer.
+    /// The lock that the program has at an address of its part of the arena; none when the address
+    /// is elsewhere or not that of an integer.
     #[must_use]
     #[inline]
     pub fn lock_at(&self, address: usize) -> Option<&RobustLock> {
@@ -467,14 +473,14 @@ impl Arena {
         if offset < DATA || offset > self.total - 4 || offset % 4 != 0 {
             return None;
         }
-        // SAFETY: inside of the mapping and aligned (checked), and a lock is an atomic. The program uses the integer for
-        // nothing else, or it is not a lock.
+        // SAFETY: inside of the mapping and aligned (checked), and a lock is an atomic. The program
+        // uses the integer for nothing else, or it is not a lock.
         Some(unsafe { self.base.add(offset as usize).cast::<RobustLock>().as_ref() })
     }
 
     fn at<T>(&self, offset: u64) -> NonNull<T> {
-        // SAFETY: the offsets of the tables lie below `DATA`, which every mapping reaches (`create`, `attach`); `zero` keeps
-        // inside of the mapping, too.
+        // SAFETY: the offsets of the tables lie below `DATA`, which every mapping reaches
+        // (`create`, `attach`); `zero` keeps inside of the mapping, too.
         unsafe { self.base.add(offset as usize).cast() }
     }
 }
@@ -497,7 +503,8 @@ fn map(file: &File, bytes: u64, address: usize) -> io::Result<NonNull<u8>> {
     flags.set(MapFlags::FIXED_NOREPLACE, address != 0);
     let access = ProtFlags::READ | ProtFlags::WRITE;
     let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
-    // SAFETY: a new mapping that replaces none: at the kernel's choice, or at an address that must be free.
+    // SAFETY: a new mapping that replaces none: at the kernel's choice, or at an address that must
+    // be free.
     let base = unsafe { mmap(address as *mut _, bytes, access, flags, file, 0) }?;
     if address != 0 && base as usize != address {
         // A kernel before 4.17 takes the address for a hint.
@@ -587,8 +594,9 @@ impl Member {
         self.state.store(state as u32, Ordering::Release);
     }
 
-    /// The process lives no more. Returns whether that is new: of several who notice, one gets true. A process that tells a status
-    /// other than 0 does so when the process has ended, so nobody tells another one at the same time.
+    /// The process lives no more. Returns whether that is new: of several who notice, one gets
+    /// true. A process that tells a status other than 0 does so when the process has ended, so
+    /// nobody tells another one at the same time.
     pub fn set_gone(&self, state: State, status: i32) -> bool {
         if self.state() != State::Living {
             return false;

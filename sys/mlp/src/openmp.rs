@@ -1,5 +1,6 @@
-//! The OpenMP runtime that the program brought with it, whichever it is: libgomp, LLVM's libomp (which has libgomp's entry
-//! points too) or Margay's. It is found by the names of its functions in the process, so nothing has to be linked.
+//! The OpenMP runtime that the program brought with it, whichever it is: libgomp, LLVM's libomp
+//! (which has libgomp's entry points too) or Margay's. It is found by the names of its functions in
+//! the process, so nothing has to be linked.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 
@@ -26,8 +27,8 @@ impl OpenMp {
         let in_parallel = symbol(c"omp_in_parallel")?;
         let parallel = symbol(c"GOMP_parallel");
         let set_places = symbol(c"GOMP_margay_places");
-        // SAFETY: OpenMP's specification, the binary interface of gcc's libgomp, and for the last one `abi/gomp`, say that
-        // functions of these names have these types. Runtimes stay loaded.
+        // SAFETY: OpenMP's specification, the binary interface of gcc's libgomp, and for the last
+        // one `abi/gomp`, say that functions of these names have these types. Runtimes stay loaded.
         unsafe {
             Some(OpenMp {
                 set_num_threads: std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(
@@ -52,13 +53,15 @@ impl OpenMp {
         }
     }
 
-    /// Parallel regions of the calling thread get `threads` threads from now on (`omp_set_num_threads`).
+    /// Parallel regions of the calling thread get `threads` threads from now on
+    /// (`omp_set_num_threads`).
     pub fn set_threads(&self, threads: u32) {
         (self.set_num_threads)(threads as c_int);
     }
 
-    /// Threads of teams of the calling thread sleep from now on when they wait, instead of keeping their CPUs. Returns whether
-    /// the runtime has a way to say so; libgomp only heeds the environment, when it is loaded.
+    /// Threads of teams of the calling thread sleep from now on when they wait, instead of keeping
+    /// their CPUs. Returns whether the runtime has a way to say so; libgomp only heeds the
+    /// environment, when it is loaded.
     pub fn wait_asleep(&self) -> bool {
         if self.has_members() {
             // Margay's has the function for programs that call it, and waits as it sees fit.
@@ -79,8 +82,8 @@ impl OpenMp {
         self.set_places.is_some()
     }
 
-    /// From now on member t of the teams of the calling thread runs on CPU `cpus[t]`, whichever thread runs it. Returns whether
-    /// the runtime does that.
+    /// From now on member t of the teams of the calling thread runs on CPU `cpus[t]`, whichever
+    /// thread runs it. Returns whether the runtime does that.
     #[must_use]
     pub fn bind_members(&self, cpus: &[u32]) -> bool {
         self.set_places
@@ -93,15 +96,17 @@ impl OpenMp {
         (self.in_parallel)() != 0
     }
 
-    /// Calls `each` in every thread of a parallel region of up to `threads` threads, with the thread's number in the team.
-    /// Returns whether it could: not every runtime has a way to do that without a compiler.
+    /// Calls `each` in every thread of a parallel region of up to `threads` threads, with the
+    /// thread's number in the team. Returns whether it could: not every runtime has a way to do
+    /// that without a compiler.
     pub fn in_each_thread(&self, threads: u32, each: &(dyn Fn(u32) + Sync)) -> bool {
         struct Work<'a> {
             each: &'a (dyn Fn(u32) + Sync),
             number: extern "C" fn() -> c_int,
         }
         extern "C" fn region(work: *mut c_void) {
-            // SAFETY: the address of the `Work` below, which lives until all threads have left the region.
+            // SAFETY: the address of the `Work` below, which lives until all threads have left the
+            // region.
             let work = unsafe { &*work.cast::<Work<'_>>() };
             (work.each)((work.number)() as u32);
         }
@@ -124,8 +129,8 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
     (!address.is_null()).then_some(address)
 }
 
-/// Writes out what C's and Fortran's output buffers of this process hold, so that a copy of the process does not
-/// write it as well.
+/// Writes out what C's and Fortran's output buffers of this process hold, so that a copy of the
+/// process does not write it as well.
 pub fn flush_output() {
     // SAFETY: a null stream means all of them.
     unsafe { libc::fflush(std::ptr::null_mut()) };

@@ -1,30 +1,37 @@
 //! Lock and barrier that processes share and that survive the death of any of them.
 //!
-//! Both lie in memory that all processes of a group have. A thread that waits looks for a moment, or yields where cores are short,
-//! and then sleeps on a futex, for [`SLICE_NS`] at most: after that it looks whether the one that it waits for still
-//! lives, which `alive` and `broken` tell. So nothing has to be done for those who wait when a process dies, beyond
-//! noting it where these two look: a word of each process in the common memory, which the group's guard writes when the
-//! kernel reports the end of one. No process id is asked about, so none that was given again can be mistaken.
+//! Both lie in memory that all processes of a group have. A thread that waits looks for a moment,
+//! or yields where cores are short, and then sleeps on a futex, for [`SLICE_NS`] at most: after
+//! that it looks whether the one that it waits for still lives, which `alive` and `broken` tell. So
+//! nothing has to be done for those who wait when a process dies, beyond noting it where these two
+//! look: a word of each process in the common memory, which the group's guard writes when the
+//! kernel reports the end of one. No process id is asked about, so none that was given again can be
+//! mistaken.
 //!
-//! Why no robust futexes of the kernel: it walks one list for each thread, which the C library has registered for its own
-//! mutexes, so a word on it is a `pthread_mutex_t` of whichever library each process has loaded, and not a format that can be
-//! drawn in `docs/mlp.md`. To the barrier, which nobody holds, such a list would be of no use.
+//! Why no robust futexes of the kernel: it walks one list for each thread, which the C library has
+//! registered for its own mutexes, so a word on it is a `pthread_mutex_t` of whichever library each
+//! process has loaded, and not a format that can be drawn in `docs/mlp.md`. To the barrier, which
+//! nobody holds, such a list would be of no use.
 //!
-//! **The lock** is one word: 0 when free, else the holder's holder (process and thread) and a bit that says that somebody may
-//! sleep. It is the mutex of Drepper's "Futexes are tricky" with an owner. A waiter that finds the holder's process
-//! dead takes the lock over by compare-and-swap and learns it; the dead holder's number never becomes valid again,
-//! because a group's process numbers are not used twice. Memory order: the winning compare-and-swap acquires what the
-//! former holder released by its swap. After a death there is no release; what the dead process wrote before is in
-//! the common memory all the same, since its cores' caches are coherent and the kernel's death notice came after.
+//! **The lock** is one word: 0 when free, else the holder's holder (process and thread) and a bit
+//! that says that somebody may sleep. It is the mutex of Drepper's "Futexes are tricky" with an
+//! owner. A waiter that finds the holder's process dead takes the lock over by compare-and-swap and
+//! learns it; the dead holder's number never becomes valid again, because a group's process numbers
+//! are not used twice. Memory order: the winning compare-and-swap acquires what the former holder
+//! released by its swap. After a death there is no release; what the dead process wrote before is
+//! in the common memory all the same, since its cores' caches are coherent and the kernel's death
+//! notice came after.
 //!
-//! **The barrier** is one word, too: the generation (how many processes had left when the members agreed to go on), whether
-//! this barrier has failed, its number, and how many have arrived. The member that completes the count moves the word to the
-//! next number; a member that sees that another one is gone sets the failed bit. Both are compare-and-swaps on the same word, so
-//! one of them wins and every member of this barrier gets the same answer. `passed` is a copy of the moved word for those
-//! who look, so that they do not read the line to which others arrive; where its writer dies between the two, the
-//! word itself tells. Memory order: each arrival is a read-modify-write with acquire and release, so they form one
-//! release sequence, and the last arriver, which acquires it, has seen what all wrote before; it releases that by
-//! `passed` (or the word), which the others acquire.
+//! **The barrier** is one word, too: the generation (how many processes had left when the members
+//! agreed to go on), whether this barrier has failed, its number, and how many have arrived. The
+//! member that completes the count moves the word to the next number; a member that sees that
+//! another one is gone sets the failed bit. Both are compare-and-swaps on the same word, so one of
+//! them wins and every member of this barrier gets the same answer. `passed` is a copy of the moved
+//! word for those who look, so that they do not read the line to which others arrive; where its
+//! writer dies between the two, the word itself tells. Memory order: each arrival is a
+//! read-modify-write with acquire and release, so they form one release sequence, and the last
+//! arriver, which acquires it, has seen what all wrote before; it releases that by `passed` (or the
+//! word), which the others acquire.
 
 use margay_sys_os::event_count::{EventCount, futex_wait, futex_wake_one};
 use margay_sys_os::sync::{AtomicU32, AtomicU64, Ordering};
@@ -45,7 +52,8 @@ const THREAD_BITS: u32 = 22;
 pub struct Holder(u32);
 
 impl Holder {
-    /// The holder of a thread (the kernel's number, which has 22 bits at most) of a process from 1 to [`MAX_PROCESSES`].
+    /// The holder of a thread (the kernel's number, which has 22 bits at most) of a process from 1
+    /// to [`MAX_PROCESSES`].
     ///
     /// # Panics
     /// When the process has another number.
@@ -113,7 +121,8 @@ pub struct RobustLock(AtomicU32);
 pub enum Taken {
     /// The former holder gave it back.
     InOrder,
-    /// The process of the former holder has ended without giving it back: what the lock guards may be half changed.
+    /// The process of the former holder has ended without giving it back: what the lock guards may
+    /// be half changed.
     FromDead(u32),
 }
 
@@ -191,7 +200,8 @@ impl RobustLock {
             let sleeping = word | SLEEPERS;
             if word == sleeping || self.swap_word(word, sleeping).is_ok() {
                 futex_wait(&self.0, sleeping, slice_ns);
-                // Others may sleep as well, and nobody counts them: a thread that slept says so when it has the lock.
+                // Others may sleep as well, and nobody counts them: a thread that slept says so
+                // when it has the lock.
                 own = me.0 | SLEEPERS;
             }
         }
@@ -247,11 +257,13 @@ pub struct RobustBarrier {
 pub struct Broken;
 
 impl RobustBarrier {
-    /// Waits until all `members` have called this. `generation` is how many processes had gone when the members agreed on
-    /// who they are; `broken` tells whether one has gone since. `members` and `generation` are the same for all.
+    /// Waits until all `members` have called this. `generation` is how many processes had gone when
+    /// the members agreed on who they are; `broken` tells whether one has gone since. `members` and
+    /// `generation` are the same for all.
     ///
     /// # Errors
-    /// When a member has gone before it arrived; the members then [`renew`](Self::renew) the barrier together.
+    /// When a member has gone before it arrived; the members then [`renew`](Self::renew) the
+    /// barrier together.
     pub fn wait(
         &self,
         generation: u32,
@@ -327,7 +339,8 @@ impl RobustBarrier {
         }
     }
 
-    /// Makes the barrier usable for `generation`; called by all its members, when all of them have left the old one.
+    /// Makes the barrier usable for `generation`; called by all its members, when all of them have
+    /// left the old one.
     pub fn renew(&self, generation: u32) {
         let fresh = u64::from(generation) << GENERATION_SHIFT;
         let mut word = self.word.load(Ordering::Relaxed);
@@ -352,7 +365,8 @@ fn generation_of(word: u64) -> u32 {
     (word >> GENERATION_SHIFT) as u32
 }
 
-/// The word of the barrier after that of `word`: the number is one higher, round its 32 bits, and nobody has arrived.
+/// The word of the barrier after that of `word`: the number is one higher, round its 32 bits, and
+/// nobody has arrived.
 fn next_of(word: u64) -> u64 {
     let number = (word >> NUMBER_SHIFT) as u32;
     let generation = word >> GENERATION_SHIFT << GENERATION_SHIFT;
@@ -518,8 +532,8 @@ mod model {
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
 
-    /// Both threads take the lock, one after the other, whatever the interleaving; the second sees what the first wrote, and
-    /// no wake is lost: the model's sleepers have no time limit.
+    /// Both threads take the lock, one after the other, whatever the interleaving; the second sees
+    /// what the first wrote, and no wake is lost: the model's sleepers have no time limit.
     #[test]
     fn one_holds_the_lock_at_a_time_under_loom() {
         loom::model(|| {
@@ -546,7 +560,8 @@ mod model {
         });
     }
 
-    /// A holder dies, or does not quite: exactly one of two takes the lock from it, and nobody waits for ever.
+    /// A holder dies, or does not quite: exactly one of two takes the lock from it, and nobody
+    /// waits for ever.
     #[test]
     fn a_dead_holders_lock_goes_to_one_under_loom() {
         loom::model(|| {
@@ -581,7 +596,8 @@ mod model {
             ));
             let other = shared.clone();
             let thread = loom::thread::spawn(move || {
-                // SAFETY: before the barrier this thread alone uses the first cell; loom checks just that.
+                // SAFETY: before the barrier this thread alone uses the first cell; loom checks
+                // just that.
                 other.1.with_mut(|cell| unsafe { *cell = 1 });
                 other.0.wait(0, 2, WaitPolicy::CORE_EACH, || false).unwrap();
                 // SAFETY: behind the barrier nobody writes; loom checks just that.
@@ -599,8 +615,8 @@ mod model {
         });
     }
 
-    /// A third member may have gone while two arrive; each of them may notice or not: both get the same answer, which is
-    /// never that all had arrived.
+    /// A third member may have gone while two arrive; each of them may notice or not: both get the
+    /// same answer, which is never that all had arrived.
     #[test]
     fn a_broken_barrier_tells_all_members_under_loom() {
         loom::model(|| {
@@ -620,8 +636,9 @@ mod model {
         });
     }
 
-    /// The last arriver and one who sees a member gone at the same time: they agree on the answer. Every interleaving with up
-    /// to three switches away from a thread that could go on; all of them are too many.
+    /// The last arriver and one who sees a member gone at the same time: they agree on the answer.
+    /// Every interleaving with up to three switches away from a thread that could go on; all of
+    /// them are too many.
     #[test]
     fn the_last_arriver_and_a_witness_agree_under_loom() {
         let mut model = loom::model::Builder::new();

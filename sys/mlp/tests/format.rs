@@ -1,5 +1,6 @@
-//! Reads an arena of MLP of version 1 that was put together byte by byte from `docs/mlp.md`, with nothing of the code that
-//! writes arenas: a change of the layout shows here, and asks for a new version.
+//! Reads an arena of MLP of version 1 that was put together byte by byte from `docs/mlp.md`, with
+//! nothing of the code that writes arenas: a change of the layout shows here, and asks for a new
+//! version.
 
 #![cfg(not(loom))]
 

@@ -28,8 +28,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// Any clock. That of this machine is asked by a direct call: schedulers ask for the time between pieces of work that take
-/// tens of nanoseconds.
+/// Any clock. That of this machine is asked by a direct call: schedulers ask for the time between
+/// pieces of work that take tens of nanoseconds.
 #[derive(Clone, Default)]
 pub enum AnyClock {
     /// The clock of this machine.
@@ -76,9 +76,9 @@ pub fn now_ns() -> u64 {
     ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
 }
 
-/// A counter that is read in a few nanoseconds, for telling short from long: it rises steadily, once in a third to once in
-/// two nanoseconds on processors of today, or once a nanosecond where there is no such counter. Values of two cores may
-/// differ a little.
+/// A counter that is read in a few nanoseconds, for telling short from long: it rises steadily,
+/// once in a third to once in two nanoseconds on processors of today, or once a nanosecond where
+/// there is no such counter. Values of two cores may differ a little.
 #[must_use]
 #[inline]
 pub fn ticks() -> u64 {

@@ -1,7 +1,8 @@
 //! Cross-memory attach: reading and writing the memory of another process of the same user.
 //!
-//! Reading only makes a copy, also of this process's own memory. Writing there would alter what Rust's references rely on, without
-//! their knowing, so it takes a [`Peer`]: one whose number is that of this process or of one of its threads cannot be written to.
+//! Reading only makes a copy, also of this process's own memory. Writing there would alter what
+//! Rust's references rely on, without their knowing, so it takes a [`Peer`]: one whose number is
+//! that of this process or of one of its threads cannot be written to.
 
 use std::ffi::{c_ulong, c_void};
 use std::io;
@@ -27,8 +28,8 @@ impl Peer {
     /// The process with that id. Asks the system, once for all writes.
     #[must_use]
     pub fn new(pid: u32) -> Peer {
-        // SAFETY: signal 0 is sent to nobody; the system looks whether this process has a thread with that id, as which it
-        // would take the number.
+        // SAFETY: signal 0 is sent to nobody; the system looks whether this process has a thread
+        // with that id, as which it would take the number.
         let own = unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), pid, 0) } == 0;
         Peer {
             pid,
@@ -92,7 +93,8 @@ pub type Piece = (u64, usize);
 /// Pieces that go in one system call (the kernel's limit is 1024).
 const PIECES: usize = 512;
 
-/// Copies pieces of process `pid`, one after the other, into `to`, which is as long as they together.
+/// Copies pieces of process `pid`, one after the other, into `to`, which is as long as they
+/// together.
 ///
 /// # Errors
 /// As [`read`].
@@ -129,7 +131,8 @@ pub fn scatter(peer: Peer, pieces: &[Piece], from: &[u8]) -> io::Result<()> {
             iov_base: at.wrapping_add(done).cast_mut().cast(),
             iov_len: len,
         };
-        // SAFETY: as in `gather`; the kernel only reads the local range, and writes no memory of this process.
+        // SAFETY: as in `gather`; the kernel only reads the local range, and writes no memory of
+        // this process.
         unsafe {
             let n = there.len() as c_ulong;
             libc::process_vm_writev(pid, &here, 1, there.as_ptr(), n, 0)
@@ -137,8 +140,8 @@ pub fn scatter(peer: Peer, pieces: &[Piece], from: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Copies pieces of process `pid` to pieces of `to`, given by offset and bytes; pairs of equal length. In one system call where
-/// that is possible.
+/// Copies pieces of process `pid` to pieces of `to`, given by offset and bytes; pairs of equal
+/// length. In one system call where that is possible.
 ///
 /// # Errors
 /// As [`read`].
@@ -148,7 +151,8 @@ pub fn scatter(peer: Peer, pieces: &[Piece], from: &[u8]) -> io::Result<()> {
 pub fn read_pairs(pid: u32, pairs: &[Pair], to: &Mem) -> io::Result<()> {
     pairwise(pairs, to, |here, there| {
         let (n, m) = (here.len() as c_ulong, there.len() as c_ulong);
-        // SAFETY: the local ranges are covered by the claim (checked by `at`); the remote ones are the kernel's to check.
+        // SAFETY: the local ranges are covered by the claim (checked by `at`); the remote ones are
+        // the kernel's to check.
         unsafe {
             libc::process_vm_readv(pid as libc::pid_t, here.as_ptr(), n, there.as_ptr(), m, 0)
         }

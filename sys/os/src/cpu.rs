@@ -45,7 +45,8 @@ pub fn bind_to(core: usize) -> bool {
     core < CpuSet::MAX_CPU && sched_setaffinity(None, &set_of(&[core])).is_ok()
 }
 
-/// The cores that a thread of this process may run on, in ascending order; none when there is no such thread.
+/// The cores that a thread of this process may run on, in ascending order; none when there is no
+/// such thread.
 #[must_use]
 pub fn affinity_of(thread: u32) -> Option<Vec<usize>> {
     let set = sched_getaffinity(number(thread).ok()?).ok()?;
@@ -66,8 +67,9 @@ fn number(thread: u32) -> rustix::io::Result<Option<Pid>> {
     Ok(Pid::from_raw(number))
 }
 
-/// Tells the kernel that the calling thread is in no hurry: when it wakes, it takes its core from nobody, but waits until that
-/// is free or its turn comes (`SCHED_BATCH`). Does nothing to a thread that has a policy of another kind than the usual one.
+/// Tells the kernel that the calling thread is in no hurry: when it wakes, it takes its core from
+/// nobody, but waits until that is free or its turn comes (`SCHED_BATCH`). Does nothing to a thread
+/// that has a policy of another kind than the usual one.
 pub fn set_batch_scheduling() {
     // SAFETY: an all-zero sched_param is valid.
     let usual: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -191,8 +193,8 @@ fn involuntary_switches_of(whom: libc::c_int) -> u64 {
     usage.ru_nivcsw as u64
 }
 
-/// How long the calling thread has waited for a core although it could have run, in nanoseconds; none where the system does not
-/// tell. About 3 µs.
+/// How long the calling thread has waited for a core although it could have run, in nanoseconds;
+/// none where the system does not tell. About 3 µs.
 #[must_use]
 pub fn run_delay_ns() -> Option<u64> {
     let times = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
@@ -207,7 +209,8 @@ pub fn online_cores() -> usize {
     usize::try_from(cores).unwrap_or(0).max(1)
 }
 
-/// Threads of the whole machine that run now or wait for a core, the calling one included; none where the system does not tell. About 5 µs.
+/// Threads of the whole machine that run now or wait for a core, the calling one included; none
+/// where the system does not tell. About 5 µs.
 #[must_use]
 pub fn runnable_threads() -> Option<usize> {
     parse_runnable(&fs::read_to_string("/proc/loadavg").ok()?)
@@ -228,15 +231,17 @@ impl<'a> Widest<'a> {
     /// Operands are gone through from the start.
     pub const FORWARDS: Widest<'static> = Widest { sweep: None };
 
-    /// For operands that mostly stay in the caches of this core from one call to the next: long ones are gone through from the
-    /// end if the call before with this `sweep` was of the same ones. (For operands that come from another core, that is slower.)
+    /// For operands that mostly stay in the caches of this core from one call to the next: long
+    /// ones are gone through from the end if the call before with this `sweep` was of the same
+    /// ones. (For operands that come from another core, that is slower.)
     #[must_use]
     pub const fn alternating(sweep: &'a Sweep) -> Widest<'a> {
         Widest { sweep: Some(sweep) }
     }
 
-    /// Reduces with these instructions, as [`margay_core_reduce::apply`] says. The loops for all types and operations are
-    /// compiled here, once: in each crate that asks for them they would be 250 KB of the library.
+    /// Reduces with these instructions, as [`margay_core_reduce::apply`] says. The loops for all
+    /// types and operations are compiled here, once: in each crate that asks for them they would be
+    /// 250 KB of the library.
     ///
     /// # Errors
     /// As [`margay_core_reduce::apply`].
@@ -251,7 +256,8 @@ impl<'a> Widest<'a> {
         margay_core_reduce::apply_with(self, op, basic, inout, input)
     }
 
-    /// Bytes of the blocks in which these operands are gone through from the end; all of them where that is from the start.
+    /// Bytes of the blocks in which these operands are gone through from the end; all of them where
+    /// that is from the start.
     #[inline]
     fn block(self, inout: &[u8], input: &[u8]) -> usize {
         let len = inout.len();
@@ -264,8 +270,9 @@ impl<'a> Widest<'a> {
     }
 }
 
-/// Whether vectors of 64 bytes are worth it: the processor has the instructions that this library uses, and is none of those of Intel's that lower
-/// their clock for them (before Ice Lake, the first one with the last of these sets).
+/// Whether vectors of 64 bytes are worth it: the processor has the instructions that this library
+/// uses, and is none of those of Intel's that lower their clock for them (before Ice Lake, the
+/// first one with the last of these sets).
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn has_avx512() -> bool {
@@ -280,7 +287,8 @@ pub(crate) fn has_avx512() -> bool {
 impl margay_core_reduce::Vectors for Widest<'_> {
     #[inline]
     fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        // Inlines `f`, so that its loops get these instructions. (No fused multiply-add: it rounds differently.)
+        // Inlines `f`, so that its loops get these instructions. (No fused multiply-add: it rounds
+        // differently.)
         #[target_feature(enable = "avx,avx2,avx512f,avx512bw,avx512dq,avx512vl")]
         fn with_avx512<R>(f: impl FnOnce() -> R) -> R {
             f()

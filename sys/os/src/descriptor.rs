@@ -12,8 +12,9 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::SendFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors to wait for, and what became ready. Rebuilt for every wait, keeps its memory: so it holds numbers and not
-/// borrowed descriptors, as `rustix::event::poll` would ask for. A number that has been closed is only found to be so.
+/// Descriptors to wait for, and what became ready. Rebuilt for every wait, keeps its memory: so it
+/// holds numbers and not borrowed descriptors, as `rustix::event::poll` would ask for. A number
+/// that has been closed is only found to be so.
 #[derive(Debug, Default)]
 pub struct PollSet {
     fds: Vec<libc::pollfd>,
@@ -124,8 +125,8 @@ pub fn duplicate_above(fd: BorrowedFd<'_>, least: RawFd) -> io::Result<OwnedFd> 
     Ok(fcntl_dupfd_cloexec(fd, least)?)
 }
 
-/// Gives a descriptor up as if it were inherited: open, not close-on-exec, and nobody's until it is taken over by its
-/// number.
+/// Gives a descriptor up as if it were inherited: open, not close-on-exec, and nobody's until it is
+/// taken over by its number.
 ///
 /// # Errors
 /// When the kernel refuses; it is closed then.

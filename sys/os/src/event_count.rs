@@ -6,13 +6,13 @@
 //! is announced it changes `word` and wakes.
 //!
 //! Between publishing and reading, a notifier would need a full fence, which costs more than all
-//! the rest of a small message (70 ns where a fence has to wait for a line that another core polls).
-//! Sleeping is rare and notifying is not, so the waiter pays for both: its heavy barrier is
+//! the rest of a small message (70 ns where a fence has to wait for a line that another core
+//! polls). Sleeping is rare and notifying is not, so the waiter pays for both: its heavy barrier is
 //! `membarrier(2)`, which makes every core that runs a registered process execute a full fence.
-//! Either the notifier's store came before that fence, then the waiter's last look sees the work; or
-//! its load comes after, then it sees the waiter. Where the kernel has no such call, the waiter
-//! fences for itself and sleeps in short pieces, so that a wake which the other side's missing fence
-//! lost costs a millisecond.
+//! Either the notifier's store came before that fence, then the waiter's last look sees the work;
+//! or its load comes after, then it sees the waiter. Where the kernel has no such call, the waiter
+//! fences for itself and sleeps in short pieces, so that a wake which the other side's missing
+//! fence lost costs a millisecond.
 
 #[cfg(not(loom))]
 use rustix::thread::{MembarrierCommand, futex, membarrier};
@@ -24,8 +24,8 @@ const PIECE_NS: u64 = 1_000_000;
 
 /// A futex word and the count of those who sleep on it; lies in shared memory.
 ///
-/// Or, as an `EventCount<true>`, in memory of one process, whose threads alone wake and sleep: that costs the
-/// kernel less.
+/// Or, as an `EventCount<true>`, in memory of one process, whose threads alone wake and sleep: that
+/// costs the kernel less.
 #[repr(C)]
 #[derive(Debug)]
 pub struct EventCount<const IS_PRIVATE: bool = false> {
@@ -34,7 +34,8 @@ pub struct EventCount<const IS_PRIVATE: bool = false> {
 }
 
 impl EventCount<true> {
-    /// An event count at rest, for a process that has called [`fence::register`](crate::fence::register).
+    /// An event count at rest, for a process that has called
+    /// [`fence::register`](crate::fence::register).
     #[must_use]
     pub fn of_threads() -> Self {
         EventCount {
@@ -109,8 +110,9 @@ pub fn light_barrier() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// A full fence on every core that runs a process which has called [`register`], or a thread of this process, and on
-/// this one. Returns false when the kernel cannot do that; then only this core has executed a fence.
+/// A full fence on every core that runs a process which has called [`register`], or a thread of
+/// this process, and on this one. Returns false when the kernel cannot do that; then only this core
+/// has executed a fence.
 #[cfg(not(loom))]
 fn heavy_barrier(is_private: bool) -> bool {
     if is_private {
@@ -125,8 +127,8 @@ fn heavy_barrier(is_private: bool) -> bool {
     membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
-/// Registers this process for the heavy barriers of others. Every process that rings event counts calls
-/// it once before; forked children inherit it.
+/// Registers this process for the heavy barriers of others. Every process that rings event counts
+/// calls it once before; forked children inherit it.
 #[cfg(not(loom))]
 pub fn register() {
     // Miri has no such call.
@@ -189,7 +191,8 @@ fn wake_sleepers(word: &AtomicU32, most: u32, is_private: bool) {
     let _ = futex::wake(word, flags(is_private), most);
 }
 
-/// Under loom the kernel's futex is modelled by waiting for the word to change; a wait with a time limit may end at once.
+/// Under loom the kernel's futex is modelled by waiting for the word to change; a wait with a time
+/// limit may end at once.
 #[cfg(loom)]
 pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
     while word.load(Ordering::SeqCst) == expected {
@@ -266,8 +269,8 @@ mod model {
     use super::*;
     use loom::sync::Arc;
 
-    /// Every interleaving of one who sleeps and one who publishes and wakes: no wake is lost, or the
-    /// sleeper would never see the word change.
+    /// Every interleaving of one who sleeps and one who publishes and wakes: no wake is lost, or
+    /// the sleeper would never see the word change.
     #[test]
     fn no_ring_is_lost_under_loom() {
         loom::model(|| {

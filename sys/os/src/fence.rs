@@ -1,11 +1,12 @@
 //! A fence whose cost lies on one side.
 //!
-//! Two threads that each write one word and then read the other's (Dekker's pattern) both need a full
-//! fence between the two. Where one side runs a million times as often as the other, that is a waste:
-//! here the frequent side executes [`light`], which costs nothing, and the rare side [`heavy`], which
-//! makes every core that runs a thread of this process execute a full fence (`membarrier(2)`, about
-//! 1 µs). Whatever the frequent side wrote before its `light` is then seen by the rare side, or the
-//! frequent side reads, after its `light`, what the rare side wrote before its `heavy`.
+//! Two threads that each write one word and then read the other's (Dekker's pattern) both need a
+//! full fence between the two. Where one side runs a million times as often as the other, that is a
+//! waste: here the frequent side executes [`light`], which costs nothing, and the rare side
+//! [`heavy`], which makes every core that runs a thread of this process execute a full fence
+//! (`membarrier(2)`, about 1 µs). Whatever the frequent side wrote before its `light` is then seen
+//! by the rare side, or the frequent side reads, after its `light`, what the rare side wrote before
+//! its `heavy`.
 //!
 //! Where the kernel has no such call (or a sandbox forbids it), `light` is a full fence and so is
 //! `heavy`: the same promise, paid on both sides.
@@ -18,12 +19,12 @@ mod registration {
 
     use rustix::thread::{MembarrierCommand, membarrier};
 
-    /// Whether the kernel fences for us. Set before the first thread can use a structure that relies on
-    /// it, and never cleared.
+    /// Whether the kernel fences for us. Set before the first thread can use a structure that
+    /// relies on it, and never cleared.
     static ASYMMETRIC: AtomicBool = AtomicBool::new(false);
 
-    /// Registers this process. Call before any structure that uses [`light`](super::light) is shared;
-    /// calling again does nothing. Forked children inherit it.
+    /// Registers this process. Call before any structure that uses [`light`](super::light) is
+    /// shared; calling again does nothing. Forked children inherit it.
     pub fn register() {
         // Miri has no such call.
         if cfg!(miri) {
@@ -48,8 +49,8 @@ mod registration {
 #[cfg(not(loom))]
 pub use registration::register;
 
-/// What is left of the frequent side's fence in a structure that has something to read there anyway, and lets that tell whether [`light`] would be a
-/// full fence.
+/// What is left of the frequent side's fence in a structure that has something to read there
+/// anyway, and lets that tell whether [`light`] would be a full fence.
 #[cfg(not(loom))]
 #[inline]
 pub fn compiler() {

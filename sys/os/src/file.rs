@@ -86,8 +86,8 @@ impl File {
         Ok(File(fd))
     }
 
-    /// Reads from `offset` on into the pieces, one after the other, until they are full or the file ends. Returns the
-    /// bytes read.
+    /// Reads from `offset` on into the pieces, one after the other, until they are full or the file
+    /// ends. Returns the bytes read.
     ///
     /// # Errors
     /// What the system says.
@@ -96,7 +96,8 @@ impl File {
     /// When a piece is not covered by the claim on its memory.
     pub fn read_at(&self, offset: u64, pieces: &[Slice]) -> io::Result<u64> {
         self.transfer(offset, pieces, |fd, vectors, at| {
-            // SAFETY: `transfer` made the vectors of pieces that their claims cover, for writing to.
+            // SAFETY: `transfer` made the vectors of pieces that their claims cover, for writing
+            // to.
             unsafe { libc::preadv(fd, vectors.as_ptr(), vectors.len() as i32, at) }
         })
     }
@@ -121,7 +122,8 @@ impl File {
         Ok(done)
     }
 
-    /// The vectors that `call` gets are addresses: no references to the program's memory, as `rustix` would ask for.
+    /// The vectors that `call` gets are addresses: no references to the program's memory, as
+    /// `rustix` would ask for.
     fn transfer(
         &self,
         offset: u64,
@@ -212,7 +214,8 @@ impl File {
         Ok(retry_on_intr(|| ftruncate(&self.0, size))?)
     }
 
-    /// Takes space for the first `size` bytes; the file has at least that size then, what is in it stays.
+    /// Takes space for the first `size` bytes; the file has at least that size then, what is in it
+    /// stays.
     ///
     /// # Errors
     /// What the system says.
@@ -238,8 +241,9 @@ impl File {
         Ok(retry_on_intr(|| fsync(&self.0))?)
     }
 
-    /// Waits until `len` bytes from `offset` on (0: to the end of all files) are this open file's, and takes them. The
-    /// lock belongs to the open file, not to the process: two openings exclude each other, threads that share one do not.
+    /// Waits until `len` bytes from `offset` on (0: to the end of all files) are this open file's,
+    /// and takes them. The lock belongs to the open file, not to the process: two openings exclude
+    /// each other, threads that share one do not.
     ///
     /// # Errors
     /// What the system says; `EINVAL` and `ENOLCK` where the file system has no locks.

@@ -3,8 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
 
-/// The system's allocator for a library's own memory. Without memory it calls a function that ends the program, where the
-/// standard library would abort and leave a core file.
+/// The system's allocator for a library's own memory. Without memory it calls a function that ends
+/// the program, where the standard library would abort and leave a core file.
 #[derive(Debug)]
 pub struct CheckedAllocator {
     /// Gets how many bytes were asked for. Must not allocate.
@@ -63,7 +63,8 @@ pub struct Block {
 /// Tells a block from memory that did not come from here.
 const MARK: usize = 0x4d61_7267_6179_4d65;
 
-/// `size` bytes at an address divisible by `align`, a power of two; none when the system has no more.
+/// `size` bytes at an address divisible by `align`, a power of two; none when the system has no
+/// more.
 #[must_use]
 pub fn allocate(size: usize, align: usize, is_zeroed: bool, note: usize) -> Option<*mut c_void> {
     let align = align.max(16);

@@ -1,7 +1,7 @@
 //! The operating system and the processor, behind safe and typed wrappers.
 //!
-//! `sys/` is the one place of the workspace, besides the C shims under `abi/`, that may contain `unsafe`
-//! and system calls. Each module wraps one mechanism so that the crates above can say
+//! `sys/` is the one place of the workspace, besides the C shims under `abi/`, that may contain
+//! `unsafe` and system calls. Each module wraps one mechanism so that the crates above can say
 //! `#![forbid(unsafe_code)]`:
 //!
 //! | module | mechanism |

@@ -23,7 +23,8 @@ const SPINS: u32 = 100;
 pub struct RankLock<T> {
     single: AtomicBool,
     state: AtomicU32,
-    /// Which thread holds it in shared mode, as the address of a thread-local; for noticing re-entry.
+    /// Which thread holds it in shared mode, as the address of a thread-local; for noticing
+    /// re-entry.
     owner: AtomicUsize,
     value: UnsafeCell<T>,
 }
@@ -36,7 +37,8 @@ unsafe impl<T: Send> Sync for RankLock<T> {}
 #[derive(Debug)]
 pub struct RankGuard<'a, T> {
     lock: &'a RankLock<T>,
-    /// A guard is as much as the only reference to the value, also for the question which threads may have it.
+    /// A guard is as much as the only reference to the value, also for the question which threads
+    /// may have it.
     value: PhantomData<&'a mut T>,
 }
 
@@ -77,7 +79,8 @@ impl<T> RankLock<T> {
     ///
     /// # Panics
     /// When this thread holds it already: a callback (a reduction function, say) made a call that
-    /// the standard does not allow there. While one thread alone may use it, also when another one holds it.
+    /// the standard does not allow there. While one thread alone may use it, also when another one
+    /// holds it.
     #[inline]
     pub fn lock(&self) -> RankGuard<'_, T> {
         if self.single.load(Ordering::Relaxed) {
@@ -208,7 +211,8 @@ pub fn this_thread() -> usize {
     HERE.with(|here| std::ptr::from_ref(here) as usize)
 }
 
-/// Which of the two it is cannot be seen, because a lock for one thread does not record whose it is.
+/// Which of the two it is cannot be seen, because a lock for one thread does not record whose it
+/// is.
 #[cold]
 fn taken() -> ! {
     panic!(

@@ -1,7 +1,8 @@
 //! Memory: how much of it this process may have, and on which node it lies.
 //!
-//! Linux's calls for memory nodes (`set_mempolicy`, `mbind`, `move_pages`) have no wrappers in the C library, nor in `rustix`. They decide
-//! where pages lie and never what is in them, so they are safe for any address.
+//! Linux's calls for memory nodes (`set_mempolicy`, `mbind`, `move_pages`) have no wrappers in the
+//! C library, nor in `rustix`. They decide where pages lie and never what is in them, so they are
+//! safe for any address.
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong};
 use std::fs;
@@ -26,8 +27,8 @@ pub fn installed_bytes() -> u64 {
     u64::from(machine.mem_unit).saturating_mul(machine.totalram)
 }
 
-/// How many bytes this process may have: the machine's memory and swap, cut by the memory limit of its cgroup; none when
-/// the system does not tell.
+/// How many bytes this process may have: the machine's memory and swap, cut by the memory limit of
+/// its cgroup; none when the system does not tell.
 #[must_use]
 pub fn limit_bytes() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok()?;
@@ -92,7 +93,8 @@ fn meminfo(text: &str, name: &str) -> Option<u64> {
 /// When there is no such node or the process may not use it.
 pub fn take_from(node: u32) -> io::Result<()> {
     let mask = mask(node)?;
-    // SAFETY: the kernel reads as many bits of `mask` as the call says, one less than its length, as it counts.
+    // SAFETY: the kernel reads as many bits of `mask` as the call says, one less than its length,
+    // as it counts.
     let done = unsafe {
         libc::syscall(
             libc::SYS_set_mempolicy,
@@ -104,14 +106,15 @@ pub fn take_from(node: u32) -> io::Result<()> {
     told(done)
 }
 
-/// From now on the calling thread gets memory from the node on which it runs, or from others when that is full.
+/// From now on the calling thread gets memory from the node on which it runs, or from others when
+/// that is full.
 pub fn take_from_anywhere() {
     // SAFETY: no mask is handed over.
     unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_DEFAULT, 0, 0) };
 }
 
-/// The pages of `[address, address + bytes)` lie on `node` from now on; those that are elsewhere move. Both are multiples
-/// of the page's size.
+/// The pages of `[address, address + bytes)` lie on `node` from now on; those that are elsewhere
+/// move. Both are multiples of the page's size.
 ///
 /// # Errors
 /// When the range is not mapped, there is no such node, or the process may not use it.
@@ -132,8 +135,8 @@ pub fn bind(address: usize, bytes: usize, node: u32) -> io::Result<()> {
     told(done)
 }
 
-/// On which node each page of `[address, address + bytes)` lies; none for a page that is not there because nobody has
-/// touched it.
+/// On which node each page of `[address, address + bytes)` lies; none for a page that is not there
+/// because nobody has touched it.
 ///
 /// # Errors
 /// When the kernel has no memory nodes.
@@ -143,7 +146,8 @@ pub fn nodes_of(address: usize, bytes: usize) -> io::Result<Vec<Option<u32>>> {
     let mut all = Vec::with_capacity(pages.len());
     for pages in pages.chunks(512) {
         let mut status = [0i32; 512];
-        // SAFETY: both arrays have at least as many entries as the call says; without a list of nodes nothing is moved.
+        // SAFETY: both arrays have at least as many entries as the call says; without a list of
+        // nodes nothing is moved.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_move_pages,

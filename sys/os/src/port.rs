@@ -1,5 +1,6 @@
-//! Channels between processes that share no memory yet: stream sockets with names in the abstract namespace, which vanish
-//! with their owner, and messages of bytes over them. Nothing here waits but sending, for room.
+//! Channels between processes that share no memory yet: stream sockets with names in the abstract
+//! namespace, which vanish with their owner, and messages of bytes over them. Nothing here waits
+//! but sending, for room.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -39,7 +40,8 @@ impl Listener {
     /// The next one who has connected, if there is one.
     ///
     /// # Errors
-    /// When the system refuses; without a free descriptor ([`no_descriptor`]) the connection stays in the queue.
+    /// When the system refuses; without a free descriptor ([`no_descriptor`]) the connection stays
+    /// in the queue.
     pub fn accept(&self) -> io::Result<Option<Channel>> {
         loop {
             match self.0.accept() {
@@ -65,7 +67,8 @@ impl Channel {
     /// Connects to who listens under that name. Does not wait.
     ///
     /// # Errors
-    /// When nobody does, or when the queue of connections that are not accepted yet is full (`WouldBlock`).
+    /// When nobody does, or when the queue of connections that are not accepted yet is full
+    /// (`WouldBlock`).
     pub fn connect(name: &str) -> io::Result<Channel> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -76,8 +79,8 @@ impl Channel {
         Ok(Channel::over(socket))
     }
 
-    /// A new connection: this end, and the other as the standard input of a program that is to be started, which takes
-    /// it by [`of_standard_input`](Self::of_standard_input).
+    /// A new connection: this end, and the other as the standard input of a program that is to be
+    /// started, which takes it by [`of_standard_input`](Self::of_standard_input).
     ///
     /// # Errors
     /// When the system refuses.
@@ -106,12 +109,14 @@ impl Channel {
         if number < 0 {
             return Err(Errno::BADF.into());
         }
-        // SAFETY: the number is not -1, and only borrowed for duplicating it; one that is not open gives an error.
+        // SAFETY: the number is not -1, and only borrowed for duplicating it; one that is not open
+        // gives an error.
         let socket = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()?;
         Ok(Channel::over(socket))
     }
 
-    /// Whether the process at the other end, when it connected or began to listen, was of this process's user or of root.
+    /// Whether the process at the other end, when it connected or began to listen, was of this
+    /// process's user or of root.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         sockopt::socket_peercred(&self.socket).is_ok_and(|peer| {
@@ -246,7 +251,8 @@ mod tests {
         assert_eq!(theirs.receive().unwrap().unwrap(), b"");
         assert_eq!(theirs.receive().unwrap().unwrap(), [7; 100_000]);
         drop(ours);
-        // Children that other tests start have a copy of the socket until they execute their program.
+        // Children that other tests start have a copy of the socket until they execute their
+        // program.
         let began = std::time::Instant::now();
         let end = loop {
             match theirs.receive() {

@@ -65,7 +65,8 @@ pub fn fork() -> io::Result<Forked> {
     }
 }
 
-/// This process gets SIGKILL when the thread that made it ends. For a new process, at its beginning.
+/// This process gets SIGKILL when the thread that made it ends. For a new process, at its
+/// beginning.
 pub fn die_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 }
@@ -82,8 +83,8 @@ pub fn parent() -> u32 {
     rustix::process::Pid::as_raw(rustix::process::getppid()) as u32
 }
 
-/// Sets a variable of this process's environment, if that is possible: not while the process has several threads, which might be
-/// reading it. Returns whether it was set.
+/// Sets a variable of this process's environment, if that is possible: not while the process has
+/// several threads, which might be reading it. Returns whether it was set.
 pub fn set_variable(name: &str, value: &str) -> bool {
     let alone = fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
     if alone {
@@ -106,7 +107,8 @@ pub fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-/// Hands on what the libraries of C and, in programs that have it, of GNU Fortran keep of all files that the program writes.
+/// Hands on what the libraries of C and, in programs that have it, of GNU Fortran keep of all files
+/// that the program writes.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -114,8 +116,8 @@ pub fn flush_output() -> io::Result<()> {
     // SAFETY: a look-up by a name that ends with NUL.
     let fortran = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_gfortran_flush_i4".as_ptr()) };
     if !fortran.is_null() {
-        // SAFETY: under this name GNU Fortran's library has its FLUSH, which takes the address of a unit's number, or null
-        // for all units.
+        // SAFETY: under this name GNU Fortran's library has its FLUSH, which takes the address of a
+        // unit's number, or null for all units.
         let flush: extern "C" fn(*const i32) = unsafe { std::mem::transmute(fortran) };
         flush(std::ptr::null());
     }
@@ -126,17 +128,20 @@ pub fn flush_output() -> io::Result<()> {
     }
 }
 
-/// Has a function called with the exit code when this process exits in order. Returns whether there was room for it.
+/// Has a function called with the exit code when this process exits in order. Returns whether there
+/// was room for it.
 pub fn at_exit(call: extern "C" fn(i32, *mut c_void)) -> bool {
     unsafe extern "C" {
         fn on_exit(call: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
-    // SAFETY: the function stays, since libraries of this kind are not unloaded; its second argument is not used.
+    // SAFETY: the function stays, since libraries of this kind are not unloaded; its second
+    // argument is not used.
     unsafe { on_exit(call, std::ptr::null_mut()) == 0 }
 }
 
-/// Has a function called in each child that a later `fork` makes of this process, before `fork` returns there. Not in a child
-/// that executes another program without a copy of this one (`vfork`, `posix_spawn`). Returns whether there was room for it.
+/// Has a function called in each child that a later `fork` makes of this process, before `fork`
+/// returns there. Not in a child that executes another program without a copy of this one (`vfork`,
+/// `posix_spawn`). Returns whether there was room for it.
 pub fn in_forked_children(call: extern "C" fn()) -> bool {
     // SAFETY: the function stays, since libraries of this kind are not unloaded.
     unsafe { libc::pthread_atfork(None, None, Some(call)) == 0 }
@@ -168,8 +173,8 @@ pub fn set_name(name: &CStr) {
     let _ = rustix::thread::set_name(name);
 }
 
-/// Makes the calling process the leader of a new session, which has no terminal, and of a new process
-/// group. For a process that leads no group yet: one that has just been forked.
+/// Makes the calling process the leader of a new session, which has no terminal, and of a new
+/// process group. For a process that leads no group yet: one that has just been forked.
 pub fn lead_session() {
     let _ = rustix::process::setsid();
 }
@@ -204,7 +209,8 @@ pub(crate) fn mapped_range(line: &str) -> Option<std::ops::Range<usize>> {
     Some(begin..usize::from_str_radix(end, 16).ok()?)
 }
 
-/// The program and the libraries that this process has loaded now, and which of them an address is in.
+/// The program and the libraries that this process has loaded now, and which of them an address is
+/// in.
 #[must_use]
 pub fn loaded_files(address: usize) -> Vec<LoadedFile> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();

@@ -115,13 +115,14 @@ pub fn take_default(signal: i32) {
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
-/// Has what the command starts begin with the default action of every signal, although this process may have been started
-/// to ignore some (by `nohup`, or in the background of a script).
+/// Has what the command starts begin with the default action of every signal, although this process
+/// may have been started to ignore some (by `nohup`, or in the background of a script).
 pub fn take_defaults_in(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and exec only an async-signal-safe call is made.
     unsafe {
         command.pre_exec(|| {
-            // Those that cannot be changed, and numbers without a signal, give an error that changes nothing.
+            // Those that cannot be changed, and numbers without a signal, give an error that
+            // changes nothing.
             (1..libc::SIGRTMIN()).for_each(take_default);
             Ok(())
         })

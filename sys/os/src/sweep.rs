@@ -1,23 +1,25 @@
 //! From which end operands are gone through that do not fit the first cache.
 //!
-//! A program that goes through the same memory again and again from the start finds nothing of it in a cache that is smaller: what comes
-//! first was touched longest ago and has made room for the end. So an operation on the same memory as the one before takes
-//! the reverse traversal: block by block from the end, each block forwards, since that is how processors fetch ahead. On an AMD Zen 5
-//! (a first cache of 48 KiB, a second one of 1 MiB) 64 KiB are copied to and fro in 0.47 µs, always forwards in 0.56; 1 MiB in 14.9
-//! and 17.7; 64 KiB of doubles are added in 0.58 and 0.71. (Where somebody else's thread shares the core, and so the first cache, less is won.)
+//! A program that goes through the same memory again and again from the start finds nothing of it
+//! in a cache that is smaller: what comes first was touched longest ago and has made room for the
+//! end. So an operation on the same memory as the one before takes the reverse traversal: block by
+//! block from the end, each block forwards, since that is how processors fetch ahead. On an AMD Zen
+//! 5 (a first cache of 48 KiB, a second one of 1 MiB) 64 KiB are copied to and fro in 0.47 µs,
+//! always forwards in 0.56; 1 MiB in 14.9 and 17.7; 64 KiB of doubles are added in 0.58 and 0.71.
+//! (Where somebody else's thread shares the core, and so the first cache, less is won.)
 //!
-//! It is for memory that this core had last, as that of one-sided operations mostly is. What another core has written in between
-//! comes slower on the reverse traversal, by a tenth.
+//! It is for memory that this core had last, as that of one-sided operations mostly is. What
+//! another core has written in between comes slower on the reverse traversal, by a tenth.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Lengths in bytes for which the reverse traversal is worth it: shorter operands stay in the first cache, of longer ones too little
-/// stays in the second.
+/// Lengths in bytes for which the reverse traversal is worth it: shorter operands stay in the first
+/// cache, of longer ones too little stays in the second.
 const WORTH: Range<usize> = 40 << 10..2 << 20;
 
-/// What the operation before changed and what it read, and whether it took the reverse traversal: of those that share one of
-/// these. Threads that mix this up only lose time.
+/// What the operation before changed and what it read, and whether it took the reverse traversal:
+/// of those that share one of these. Threads that mix this up only lose time.
 #[derive(Debug, Default)]
 pub struct Sweep([AtomicUsize; 3]);
 
@@ -28,8 +30,8 @@ impl Sweep {
         Sweep([const { AtomicUsize::new(0) }; 3])
     }
 
-    /// Whether an operation on operands of `len` bytes at these addresses is best done from the end. To be asked once for each
-    /// operation, right before it.
+    /// Whether an operation on operands of `len` bytes at these addresses is best done from the
+    /// end. To be asked once for each operation, right before it.
     #[inline]
     pub(crate) fn is_reversed(&self, changed: usize, read: usize, len: usize) -> bool {
         WORTH.contains(&len) && self.turns([changed, read])

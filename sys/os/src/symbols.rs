@@ -1,4 +1,5 @@
-//! Symbols by name, in the running program and in libraries that it loads; the code of a library that is loaded.
+//! Symbols by name, in the running program and in libraries that it loads; the code of a library
+//! that is loaded.
 
 use std::ffi::{CStr, CString, c_void};
 use std::ops::Range;
@@ -30,7 +31,8 @@ impl Library {
     /// The address of a symbol of the library.
     #[must_use]
     pub fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
-        // SAFETY: a handle that `dlopen` has returned and nobody closes; the name ends with a zero byte.
+        // SAFETY: a handle that `dlopen` has returned and nobody closes; the name ends with a zero
+        // byte.
         NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
     }
 }
@@ -43,14 +45,16 @@ fn last_error() -> Option<String> {
     Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into())
 }
 
-/// The address of a symbol of the program or of a library that it has loaded, in the loader's order.
+/// The address of a symbol of the program or of a library that it has loaded, in the loader's
+/// order.
 #[must_use]
 pub fn find(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: the name ends with a zero byte.
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
-/// The addresses of the instructions that are mapped together with the one at `address`; empty when there are none.
+/// The addresses of the instructions that are mapped together with the one at `address`; empty when
+/// there are none.
 #[must_use]
 pub fn code_around(address: usize) -> Range<usize> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();

@@ -21,7 +21,8 @@ pub fn is_foreground(fd: BorrowedFd<'_>) -> bool {
 /// Whether the descriptor `number` of a process is a terminal; false when nobody may know.
 #[must_use]
 pub fn is_terminal_of(pid: u32, number: u32) -> bool {
-    // A terminal that is opened so does not become this process's own, and nobody waits for its carrier.
+    // A terminal that is opened so does not become this process's own, and nobody waits for its
+    // carrier.
     let opened = File::options()
         .read(true)
         .custom_flags((OFlags::NOCTTY | OFlags::NONBLOCK).bits() as i32)

@@ -1,22 +1,22 @@
 //! What is to be done when a thread of the program has ended.
 //!
-//! A pthread key, and not a thread-local variable of Rust's, whose destructor also runs on the thread that calls `exit`:
-//! there nothing is to be taken down while other threads still run.
+//! A pthread key, and not a thread-local variable of Rust's, whose destructor also runs on the
+//! thread that calls `exit`: there nothing is to be taken down while other threads still run.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
 type Calls = Vec<Box<dyn FnOnce()>>;
 
-/// Has `f` called when the calling thread returns or calls `pthread_exit`, after the destructors of its thread-local
-/// variables; not when the process exits. Returns whether there was room for it.
+/// Has `f` called when the calling thread returns or calls `pthread_exit`, after the destructors of
+/// its thread-local variables; not when the process exits. Returns whether there was room for it.
 pub fn at_thread_end(f: impl FnOnce() + 'static) -> bool {
     let Some(key) = key() else { return false };
     // SAFETY: the key exists for good.
     let kept = unsafe { libc::pthread_getspecific(key) }.cast::<Calls>();
     if !kept.is_null() {
-        // SAFETY: a value of this key is a box that was given up below, of which only this thread knows; `push` calls nothing
-        // that comes back here.
+        // SAFETY: a value of this key is a box that was given up below, of which only this thread
+        // knows; `push` calls nothing that comes back here.
         unsafe { (*kept).push(Box::new(f)) };
         return true;
     }
@@ -35,14 +35,15 @@ fn key() -> Option<libc::pthread_key_t> {
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
     *KEY.get_or_init(|| {
         let mut key: libc::pthread_key_t = 0;
-        // SAFETY: `key` is a valid place for the answer, and the function stays: libraries of this kind are not unloaded.
+        // SAFETY: `key` is a valid place for the answer, and the function stays: libraries of this
+        // kind are not unloaded.
         let made = unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
         (made == 0).then_some(key)
     })
 }
 
-/// The key's destructor. The C library has set the thread's value to null before, so what is called here may call
-/// [`at_thread_end`] again.
+/// The key's destructor. The C library has set the thread's value to null before, so what is called
+/// here may call [`at_thread_end`] again.
 unsafe extern "C" fn ended(calls: *mut c_void) {
     // SAFETY: the C library passes the thread's value, which is a box of `at_thread_end`, once.
     let calls = unsafe { Box::from_raw(calls.cast::<Calls>()) };

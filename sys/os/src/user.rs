@@ -3,20 +3,24 @@
 //! A buffer that is passed to a message-passing call is an allegation: the user says that the bytes
 //! which the call's count and datatype reach are there and stay there until the operation is
 //! complete. [`Mem`] carries that allegation (after Hubris' `USlice`): it is made in one place, by
-//! the unsafe [`Mem::claim`] in an ABI shim, with the range of bytes that may be touched. From there
-//! on every access is checked against the range, so safe code can move the bytes.
+//! the unsafe [`Mem::claim`] in an ABI shim, with the range of bytes that may be touched. From
+//! there on every access is checked against the range, so safe code can move the bytes.
 //!
-//! **What a claim promises and what it does not.** The bytes are mapped, and readable and writable as far as the operation reads
-//! and writes, until it is complete: without that nothing is safe, and only who is given the pointer can promise it, so making
-//! a claim is unsafe. That nobody else touches the bytes meanwhile is what the standard asks of the program, but programs err
-//! (a buffer that is sent and received into at once, two operands that overlap), windows are made for ranks that write to
-//! the same memory, and claims are cloned. So almost all access is by copies between addresses, never through a reference: copies that
-//! overlap are those of `memmove`, and one that meets another thread's write brings some of either bytes. The reduction
-//! kernels and the system's calls want slices; [`Mem::with_bytes`], [`Mem::with_bytes_mut`] and [`Piece::with_bytes`] lend them, for
-//! the time of one closure. For this time the caller keeps to a rule that no type checks: what is in the closure accesses the
-//! same bytes through nothing else than the slice. Two operands are lent by [`Mem::with_operands`], which sees to it that they
-//! are apart. A check of the rule (a list of what is lent, asked by every access of every thread) would cost each message of a few bytes a
-//! good part of its time, and would find nothing in the code above that reading its dozen closures does not.
+//! **What a claim promises and what it does not.** The bytes are mapped, and readable and writable
+//! as far as the operation reads and writes, until it is complete: without that nothing is safe,
+//! and only who is given the pointer can promise it, so making a claim is unsafe. That nobody else
+//! touches the bytes meanwhile is what the standard asks of the program, but programs err (a buffer
+//! that is sent and received into at once, two operands that overlap), windows are made for ranks
+//! that write to the same memory, and claims are cloned. So almost all access is by copies between
+//! addresses, never through a reference: copies that overlap are those of `memmove`, and one that
+//! meets another thread's write brings some of either bytes. The reduction kernels and the system's
+//! calls want slices; [`Mem::with_bytes`], [`Mem::with_bytes_mut`] and [`Piece::with_bytes`] lend
+//! them, for the time of one closure. For this time the caller keeps to a rule that no type checks:
+//! what is in the closure accesses the same bytes through nothing else than the slice. Two operands
+//! are lent by [`Mem::with_operands`], which sees to it that they are apart. A check of the rule (a
+//! list of what is lent, asked by every access of every thread) would cost each message of a few
+//! bytes a good part of its time, and would find nothing in the code above that reading its dozen
+//! closures does not.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::fmt;
@@ -45,7 +49,8 @@ pub struct Mem {
 
 /// Bytes in one piece: a claim like that of a [`Mem`]. Two words, so it passes through calls in
 /// registers. (A claim that goes through memory is written as words and copied as vectors, and such
-/// a load waits until all stores before it are done, those to a line that another core has included.)
+/// a load waits until all stores before it are done, those to a line that another core has
+/// included.)
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
     base: usize,
@@ -98,7 +103,8 @@ impl Piece {
         if self.len == 0 {
             return f(&[]);
         }
-        // SAFETY: by the claim the bytes are readable; that nobody writes there meanwhile is the rule above (`user`).
+        // SAFETY: by the claim the bytes are readable; that nobody writes there meanwhile is the
+        // rule above (`user`).
         f(unsafe { std::slice::from_raw_parts(self.base as *const u8, self.len) })
     }
 
@@ -127,9 +133,10 @@ impl Mem {
     /// Takes the user's word for `[base + lo, base + hi)`.
     ///
     /// # Safety
-    /// Until the last clone is dropped and the last [`Piece`] is gone, those bytes must be readable, writable if anything is
-    /// written through the result, and not be accessed by others in a way that conflicts. That is
-    /// what MPI asks of the caller for the duration of an operation.
+    /// Until the last clone is dropped and the last [`Piece`] is gone, those bytes must be
+    /// readable, writable if anything is written through the result, and not be accessed by others
+    /// in a way that conflicts. That is what MPI asks of the caller for the duration of an
+    /// operation.
     #[must_use]
     pub unsafe fn claim(base: *mut u8, lo: i64, hi: i64) -> Mem {
         Mem {
@@ -169,7 +176,8 @@ impl Mem {
         if base.is_null() {
             return None;
         }
-        // SAFETY: from the global allocator, with the layout of a vector of that capacity, and all bytes are 0.
+        // SAFETY: from the global allocator, with the layout of a vector of that capacity, and all
+        // bytes are 0.
         Some(Mem::from_vec(unsafe {
             Vec::from_raw_parts(base, bytes, bytes)
         }))
@@ -195,7 +203,8 @@ impl Mem {
         let len = bytes.max(1);
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new private mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new private mapping at an address of the kernel's choice touches nothing of
+        // ours.
         let at = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, flags) }.ok()?;
         Some(Mem {
             base: at as usize,
@@ -230,8 +239,8 @@ impl Mem {
         self.hi.wrapping_sub(self.lo) as usize
     }
 
-    /// Whether this is memory of our own of which there is no other clone. Only of use where clones are dropped and asked
-    /// for under one lock.
+    /// Whether this is memory of our own of which there is no other clone. Only of use where clones
+    /// are dropped and asked for under one lock.
     #[must_use]
     pub fn is_sole(&self) -> bool {
         self.keep
@@ -239,7 +248,8 @@ impl Mem {
             .is_some_and(|keep| Arc::strong_count(keep) == 1)
     }
 
-    /// `len` bytes from `offset` on as a piece; None for memory of our own, which a piece would not keep.
+    /// `len` bytes from `offset` on as a piece; None for memory of our own, which a piece would not
+    /// keep.
     ///
     /// # Panics
     /// When the range is not covered by the claim.
@@ -320,8 +330,8 @@ impl Mem {
         unsafe { std::ptr::copy(from.as_ptr(), to, from.len()) };
     }
 
-    /// Copies `len` bytes from `offset` on to `at` of another memory. Up to 16 bytes in powers of two
-    /// go in one piece, as a program that looks at a flag which another rank writes expects.
+    /// Copies `len` bytes from `offset` on to `at` of another memory. Up to 16 bytes in powers of
+    /// two go in one piece, as a program that looks at a flag which another rank writes expects.
     ///
     /// # Panics
     /// When a range is not covered by its claim.
@@ -333,8 +343,9 @@ impl Mem {
         unsafe { copy_words(from, to, len) };
     }
 
-    /// As [`copy_to`](Self::copy_to), for memory that mostly stays in the caches of this core from one call to the next: from the end if
-    /// the call before with this `sweep` was of the same memory.
+    /// As [`copy_to`](Self::copy_to), for memory that mostly stays in the caches of this core from
+    /// one call to the next: from the end if the call before with this `sweep` was of the same
+    /// memory.
     ///
     /// # Panics
     /// When a range is not covered by its claim.
@@ -345,8 +356,9 @@ impl Mem {
         unsafe { copy_alternating(from, to, len, sweep) };
     }
 
-    /// Copies a piece to `offset`, as [`copy_alternating`](Self::copy_alternating) does. Returns false, and copies nothing,
-    /// when the range is not covered by the claim: one check for those who would ask [`covers`](Self::covers) before.
+    /// Copies a piece to `offset`, as [`copy_alternating`](Self::copy_alternating) does. Returns
+    /// false, and copies nothing, when the range is not covered by the claim: one check for those
+    /// who would ask [`covers`](Self::covers) before.
     #[inline(always)]
     #[must_use]
     pub fn put(&self, offset: i64, from: Piece, sweep: &Sweep) -> bool {
@@ -358,8 +370,8 @@ impl Mem {
         true
     }
 
-    /// Fills a piece from `offset` on, as [`copy_alternating`](Self::copy_alternating) does. Returns false, and copies
-    /// nothing, when the range is not covered by the claim.
+    /// Fills a piece from `offset` on, as [`copy_alternating`](Self::copy_alternating) does.
+    /// Returns false, and copies nothing, when the range is not covered by the claim.
     #[inline(always)]
     #[must_use]
     pub fn get(&self, offset: i64, to: Piece, sweep: &Sweep) -> bool {
@@ -414,10 +426,12 @@ impl Mem {
         }
     }
 
-    /// Copies words of `size` bytes (4, 8 or 16), each from its offset beside `base`, one after the other into `to`.
+    /// Copies words of `size` bytes (4, 8 or 16), each from its offset beside `base`, one after the
+    /// other into `to`.
     ///
     /// # Panics
-    /// When a word is not covered by the claim, the size is another one, or `to` is not as long as the words together.
+    /// When a word is not covered by the claim, the size is another one, or `to` is not as long as
+    /// the words together.
     pub fn gather_words(&self, base: i64, size: usize, offsets: &[i64], to: &mut [u8]) {
         let within = self.words(base, size, offsets, to.len());
         macro_rules! words {
@@ -458,7 +472,8 @@ impl Mem {
         }
     }
 
-    /// From the offset of a word of that many bytes beside `base` to its address, which panics when the claim does not cover it.
+    /// From the offset of a word of that many bytes beside `base` to its address, which panics when
+    /// the claim does not cover it.
     #[inline(always)]
     fn words(
         &self,
@@ -537,7 +552,8 @@ impl Mem {
             return f(&[]);
         }
         let from = self.at(offset, len);
-        // SAFETY: `at` checked the range against the claim; that nobody writes there meanwhile is the rule above (`user`).
+        // SAFETY: `at` checked the range against the claim; that nobody writes there meanwhile is
+        // the rule above (`user`).
         f(unsafe { std::slice::from_raw_parts(from, len) })
     }
 
@@ -551,12 +567,14 @@ impl Mem {
             return f(&mut []);
         }
         let at = self.at(offset, len);
-        // SAFETY: as in `with_bytes`; that nobody else accesses the bytes meanwhile is the same rule.
+        // SAFETY: as in `with_bytes`; that nobody else accesses the bytes meanwhile is the same
+        // rule.
         f(unsafe { std::slice::from_raw_parts_mut(at, len) })
     }
 
-    /// Lends `len` bytes from `offset` on to `f` for changing, and as many of `input` from `from` on for reading. Of operands
-    /// that overlap, which no standard allows, the input is read from a copy.
+    /// Lends `len` bytes from `offset` on to `f` for changing, and as many of `input` from `from`
+    /// on for reading. Of operands that overlap, which no standard allows, the input is read from a
+    /// copy.
     ///
     /// # Panics
     /// When a range is not covered by its claim.
@@ -630,7 +648,8 @@ impl fmt::Debug for Mem {
     }
 }
 
-/// A copy of numbers in memory of the C library's, which the program gets and frees; null when there is none left.
+/// A copy of numbers in memory of the C library's, which the program gets and frees; null when
+/// there is none left.
 #[must_use]
 pub fn malloc_copy(values: &[i64]) -> *mut i64 {
     // SAFETY: `malloc` gives that much memory, aligned for numbers, or null; the copy stays inside.

@@ -1,14 +1,16 @@
 //! The loops of reductions, compiled for the vector instructions of this processor.
 //!
-//! What a reduction costs that does not fit the first cache is the way of the lines from the second one, and a load from two lines
-//! at once takes both of them there. One of two operands mostly lies so, wherever a loop begins: `malloc` gives memory
-//! that begins 16 bytes behind the start of a line, a window's memory begins with a line. So a loop here begins where a line of the
-//! operand begins that is changed, loads whole lines of the other one as well, and joins the halves that belong together in registers.
-//! 64 KiB of doubles that lie as described, on an AMD Zen 5: 0.69 µs, as long as it takes to load their lines; 0.76 with loads
-//! across lines, 0.83 with these and vectors of 32 bytes. 16 KiB: 0.10, 0.11, 0.17 µs.
+//! What a reduction costs that does not fit the first cache is the way of the lines from the second
+//! one, and a load from two lines at once takes both of them there. One of two operands mostly lies
+//! so, wherever a loop begins: `malloc` gives memory that begins 16 bytes behind the start of a
+//! line, a window's memory begins with a line. So a loop here begins where a line of the operand
+//! begins that is changed, loads whole lines of the other one as well, and joins the halves that
+//! belong together in registers. 64 KiB of doubles that lie as described, on an AMD Zen 5: 0.69 µs,
+//! as long as it takes to load their lines; 0.76 with loads across lines, 0.83 with these and
+//! vectors of 32 bytes. 16 KiB: 0.10, 0.11, 0.17 µs.
 //!
-//! So for vectors of 64 bytes only: in those of 32 the compiler makes a line of products of bytes, of complex numbers, or of minima half as slow again as
-//! in loops over all of them.
+//! So for vectors of 64 bytes only: in those of 32 the compiler makes a line of products of bytes,
+//! of complex numbers, or of minima half as slow again as in loops over all of them.
 
 use std::arch::x86_64::*;
 
@@ -33,8 +35,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// None at all where elements of `N` bytes lie across the ends of lines, or other bytes do than whole
-    /// words of 32 bits.
+    /// None at all where elements of `N` bytes lie across the ends of lines, or other bytes do than
+    /// whole words of 32 bits.
     #[inline]
     fn of<const N: usize>(inout: &[u8], input: &[u8]) -> Lines {
         let len = inout.len().min(input.len());
@@ -77,7 +79,8 @@ impl Lines {
     }
 }
 
-/// `inout[i] = f(input[i], inout[i])` in vectors of 64 bytes, blocks of about that many bytes from the last one on.
+/// `inout[i] = f(input[i], inout[i])` in vectors of 64 bytes, blocks of about that many bytes from
+/// the last one on.
 #[target_feature(enable = "avx,avx2,avx512f,avx512bw,avx512dq,avx512vl")]
 pub(crate) fn map_avx512<const N: usize>(
     inout: &mut [u8],
@@ -109,7 +112,8 @@ pub(crate) fn map_avx512<const N: usize>(
     for rest in range.rest(inout.len()) {
         let (blocks, last) = inout[rest.clone()].as_chunks_mut::<LINE>();
         let (lines, last_input) = input[rest].as_chunks::<LINE>();
-        // Of a length that the compiler knows: most memory begins and ends so that a whole line is left on either side.
+        // Of a length that the compiler knows: most memory begins and ends so that a whole line is
+        // left on either side.
         for (block, line) in blocks.iter_mut().zip(lines) {
             each(block, line, &f);
         }
@@ -159,7 +163,8 @@ mod tests {
         is_as_each::<16>(|inout, input| unsafe { map_avx512(inout, input, 256, mix::<16>) });
     }
 
-    /// All reductions, of operands that are long enough for lines, which begin at different places in them.
+    /// All reductions, of operands that are long enough for lines, which begin at different places
+    /// in them.
     #[test]
     fn reductions_are_the_same_with_any_instructions() {
         use crate::cpu::Widest;

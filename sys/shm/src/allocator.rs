@@ -82,8 +82,8 @@ impl Segment {
         place.get().map(Mapping::base)
     }
 
-    /// The arena in which `[address, address + bytes)` of this process lies, and where in it; none for
-    /// memory outside of the arenas that are mapped.
+    /// The arena in which `[address, address + bytes)` of this process lies, and where in it; none
+    /// for memory outside of the arenas that are mapped.
     #[must_use]
     pub fn place_of(&self, address: usize, bytes: u64) -> Option<(u32, u64)> {
         (0u32..).zip(&self.arenas).find_map(|(rank, place)| {

@@ -1,5 +1,5 @@
-//! Memory that a rank shares on request (`MPI_Alloc_mem`, windows): it lies in the job's segment, so
-//! every rank of the machine can load from it and store to it without a system call.
+//! Memory that a rank shares on request (`MPI_Alloc_mem`, windows): it lies in the job's segment,
+//! so every rank of the machine can load from it and store to it without a system call.
 //!
 //! Each rank has an arena of its own in the segment's address space and is the only one that hands
 //! out its parts, so the book-keeping is private memory. First fit over a sorted list of free
@@ -109,16 +109,17 @@ pub fn read(segment: &Segment, rank: u32, offset: u64, to: &Mem, at: i64, len: u
     let Some(base) = segment.arena(rank) else {
         return false;
     };
-    // SAFETY: the range lies inside the mapping of that arena (checked), which lives as long as the segment. It is
-    // copied without a reference to it: a rank that writes to its send buffer too early sends other bytes.
+    // SAFETY: the range lies inside the mapping of that arena (checked), which lives as long as the
+    // segment. It is copied without a reference to it: a rank that writes to its send buffer too
+    // early sends other bytes.
     let from = unsafe { Mem::claim(base.as_ptr().add(offset as usize), 0, len as i64) };
     from.copy_to(0, to, at, len);
     true
 }
 
-/// `[offset, offset + bytes)` of the arena of `rank` as memory of this process. None when the range is
-/// not inside the arena or the arena cannot be mapped. What is in it is the ranks' common business:
-/// they say by their synchronization when who may touch it.
+/// `[offset, offset + bytes)` of the arena of `rank` as memory of this process. None when the range
+/// is not inside the arena or the arena cannot be mapped. What is in it is the ranks' common
+/// business: they say by their synchronization when who may touch it.
 #[must_use]
 pub fn view(segment: &Arc<Segment>, rank: u32, offset: u64, bytes: u64) -> Option<Mem> {
     if offset.checked_add(bytes)? > segment.arena_bytes() {

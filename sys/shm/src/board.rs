@@ -2,9 +2,10 @@
 //! word, so that small collective operations are stores and loads instead of messages.
 //!
 //! Operations on a board are numbered from 1 by everybody alike. In operation `n` a rank *puts* its
-//! contribution into its slot and marks it `n`; others *read* it. A rank has [`DEPTH`] slots and uses
-//! them in turn, so it may run ahead of the others; it writes a slot again only when everybody has
-//! put `n + 1 - DEPTH`, that is, has finished every operation that read the slot's old contents.
+//! contribution into its slot and marks it `n`; others *read* it. A rank has [`DEPTH`] slots and
+//! uses them in turn, so it may run ahead of the others; it writes a slot again only when everybody
+//! has put `n + 1 - DEPTH`, that is, has finished every operation that read the slot's old
+//! contents.
 //!
 //! **The order is enforced, not asked for.** A rank executes an operation through an [`Operation`],
 //! of which a board has one at a time; what is read is lent by it. So as long as a rank holds a
@@ -15,10 +16,10 @@
 //!   [`Board::open`] claims the number by a bit in shared memory, which only goes back when all
 //!   ranks have left and the board is cleared.
 //! - A rank writes its slot and its lane only until it has put, once for each operation and only
-//!   when the ranks have come far enough, which `put`, `publish_large` and `stage` check themselves. They are
-//!   read only when the slot's mark is that of the operation.
-//! - A stage belongs to the first rank that claims it in an operation (a word beside the gate).
-//!   The mark of the slot, or of the result, that is written afterwards says that it was staged, and
+//!   when the ranks have come far enough, which `put`, `publish_large` and `stage` check
+//!   themselves. They are read only when the slot's mark is that of the operation.
+//! - A stage belongs to the first rank that claims it in an operation (a word beside the gate). The
+//!   mark of the slot, or of the result, that is written afterwards says that it was staged, and
 //!   without it nothing is lent.
 //! - The result belongs to the rank that an arrival made the last. Within an operation there is at
 //!   most one: a rank arrives once, and after one arrival that completes the count fewer ranks are
@@ -62,10 +63,12 @@ pub struct Board {
     entry: usize,
     ranks: u32,
     me: u32,
-    /// Four times the number of the last operation, and [`IN_PROGRESS`] or [`SUSPENDED`] while it is; [`LEFT`] afterwards.
+    /// Four times the number of the last operation, and [`IN_PROGRESS`] or [`SUSPENDED`] while it
+    /// is; [`LEFT`] afterwards.
     state: AtomicU64,
-    /// How far the operation in progress is, as bits. Here and not in the [`Operation`], which so has two words and passes
-    /// through calls in registers: one that was put together in memory and is copied would wait for the stores before.
+    /// How far the operation in progress is, as bits. Here and not in the [`Operation`], which so
+    /// has two words and passes through calls in registers: one that was put together in memory and
+    /// is copied would wait for the stores before.
     progress: AtomicU32,
 }
 
@@ -84,8 +87,8 @@ unsafe impl Send for Board {}
 unsafe impl Sync for Board {}
 
 impl Board {
-    /// The board of `key`; the first of its `ranks` makes it. `me` is this rank's number on it. None
-    /// when there is no room for another board, or when somebody has been `me` on this board.
+    /// The board of `key`; the first of its `ranks` makes it. `me` is this rank's number on it.
+    /// None when there is no room for another board, or when somebody has been `me` on this board.
     ///
     /// # Panics
     /// When `me` is not below `ranks`.
@@ -109,8 +112,8 @@ impl Board {
         } else if let Some(at) = entries.iter().position(|e| is(e, 0)) {
             let offset = entries[at].offset.load(Ordering::Relaxed);
             let old = segment.heap_at(offset, bytes, 128)?;
-            // SAFETY: inside the heap (checked); everybody has left this board, and the table's lock
-            // keeps others from opening it meanwhile.
+            // SAFETY: inside the heap (checked); everybody has left this board, and the table's
+            // lock keeps others from opening it meanwhile.
             unsafe { clear(old, ranks) };
             entries[at].key.store(key, Ordering::Relaxed);
             (at, offset)

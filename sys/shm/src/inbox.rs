@@ -1,28 +1,35 @@
 //! A rank's inbox: where all those leave messages that have no ring to it.
 //!
-//! A [ring](crate::ring) for each pair of ranks is fast and costs memory for each pair. Most pairs of a large job talk rarely. So a
-//! rank has rings to some peers and reaches all others through their inboxes. What that costs belongs to the rank, not to the pair:
-//! each rank has [`CELLS`] cells for what it sends, and an inbox is one word, the newest cell of a list.
+//! A [ring](crate::ring) for each pair of ranks is fast and costs memory for each pair. Most pairs
+//! of a large job talk rarely. So a rank has rings to some peers and reaches all others through
+//! their inboxes. What that costs belongs to the rank, not to the pair: each rank has [`CELLS`]
+//! cells for what it sends, and an inbox is one word, the newest cell of a list.
 //!
 //! Protocol, which a process may be killed in at any instruction:
 //!
-//! - A sender fills a free cell of its own, stores the number of the newest cell of the inbox in it, and makes its cell the newest
-//!   by compare-and-swap. Before that nobody knows the cell; after it the message is there. There is no moment in which the list is
-//!   broken, as there is with an exchange of the tail and a store behind it.
-//! - The receiver takes the whole list by exchanging the word with 0 and reads it backwards: the messages of each sender come in
-//!   the order of sending. Since nothing else takes from the list, a cell that becomes the newest one again meanwhile does no harm.
-//! - The receiver gives a cell back by setting its bit in its sender's `returned`. The sender takes all bits at once when it has no
-//!   other cell left. A bit counts only for a cell that is with somebody.
-//! - The cells of a receiver that died come back by [`Outbox::forget`], when its process is gone and so gives nothing back.
+//! - A sender fills a free cell of its own, stores the number of the newest cell of the inbox in
+//!   it, and makes its cell the newest by compare-and-swap. Before that nobody knows the cell;
+//!   after it the message is there. There is no moment in which the list is broken, as there is
+//!   with an exchange of the tail and a store behind it.
+//! - The receiver takes the whole list by exchanging the word with 0 and reads it backwards: the
+//!   messages of each sender come in the order of sending. Since nothing else takes from the list,
+//!   a cell that becomes the newest one again meanwhile does no harm.
+//! - The receiver gives a cell back by setting its bit in its sender's `returned`. The sender takes
+//!   all bits at once when it has no other cell left. A bit counts only for a cell that is with
+//!   somebody.
+//! - The cells of a receiver that died come back by [`Outbox::forget`], when its process is gone
+//!   and so gives nothing back.
 //!
-//! Memory orderings: a cell is written before the compare-and-swap (*release*) and read after the exchange (*acquire*); those of
-//! other senders in between are read-modify-writes and so belong to the same release sequence. The bit is set (*release*) after the
-//! last read of the cell and taken (*acquire*) before it is written again.
+//! Memory orderings: a cell is written before the compare-and-swap (*release*) and read after the
+//! exchange (*acquire*); those of other senders in between are read-modify-writes and so belong to
+//! the same release sequence. The bit is set (*release*) after the last read of the cell and taken
+//! (*acquire*) before it is written again.
 //!
-//! **Rings begin and end here.** That a ring has been made is a message in the inbox, and so is that a ring will not be used any
-//! more, with the position at which it ends. So there is one order of all that a sender sends, whichever way: what it left in the
-//! inbox before it made the ring has been taken before the receiver knows the ring, and what comes in the inbox after the end
-//! of the ring is taken after the receiver has emptied it. Neither side ever waits for the other.
+//! **Rings begin and end here.** That a ring has been made is a message in the inbox, and so is
+//! that a ring will not be used any more, with the position at which it ends. So there is one order
+//! of all that a sender sends, whichever way: what it left in the inbox before it made the ring has
+//! been taken before the receiver knows the ring, and what comes in the inbox after the end of the
+//! ring is taken after the receiver has emptied it. Neither side ever waits for the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,8 +72,8 @@ pub use letter::{Letter, PayloadOf};
 /// The words of a message in a cell.
 pub type CellWords = [u64; WORDS];
 
-/// A rank's part of the words that others write. Those of all ranks lie together: a rank that sends to a thousand others touches
-/// some tens of pages, not a thousand.
+/// A rank's part of the words that others write. Those of all ranks lie together: a rank that sends
+/// to a thousand others touches some tens of pages, not a thousand.
 #[repr(C, align(128))]
 struct Desk {
     /// 0, or 1 + the number of the newest cell.
@@ -92,8 +99,8 @@ struct InboxCell {
 #[repr(C, align(4096))]
 struct Block(Cell<[u8; BLOCK_BYTES]>);
 
-// SAFETY: cells and blocks are written by their rank while they are its own, and read by the one who took them from its inbox;
-// the protocol of the module orders the two.
+// SAFETY: cells and blocks are written by their rank while they are its own, and read by the one
+// who took them from its inbox; the protocol of the module orders the two.
 unsafe impl Sync for InboxCell {}
 // SAFETY: as above.
 unsafe impl Send for InboxCell {}
@@ -142,7 +149,8 @@ impl Home {
             Home::Segment(segment) => {
                 assert!(rank < self.ranks());
                 let at = (rank * size_of::<Desk>()) as u64;
-                // SAFETY: the layout was checked to have the inboxes of all ranks inside the mapping, aligned to a page.
+                // SAFETY: the layout was checked to have the inboxes of all ranks inside the
+                // mapping, aligned to a page.
                 unsafe {
                     segment
                         .at(segment.layout.inboxes_offset + at)
@@ -285,8 +293,9 @@ impl Outbox {
         Some((index, block))
     }
 
-    /// Leaves a message with `to`: `top` goes with it, `fill` writes the words (which may hold an older message's), and the payload
-    /// follows them, in the cell or in a block. Returns false when no cell or block is free.
+    /// Leaves a message with `to`: `top` goes with it, `fill` writes the words (which may hold an
+    /// older message's), and the payload follows them, in the cell or in a block. Returns false
+    /// when no cell or block is free.
     ///
     /// # Panics
     /// When the payload is longer than a block.
@@ -364,8 +373,8 @@ impl Outbox {
         fits(self)
     }
 
-    /// Leaves with `to` where a chunk is, as [`Producer::push_chunk`] does. Returns false, and puts the chunk back, when no cell is
-    /// free.
+    /// Leaves with `to` where a chunk is, as [`Producer::push_chunk`] does. Returns false, and puts
+    /// the chunk back, when no cell is free.
     ///
     /// # Panics
     /// When the pool lies in another segment, or the chunk is another pool's.
@@ -390,7 +399,8 @@ impl Outbox {
         true
     }
 
-    /// Tells `to` that a ring to it begins, which has no receiver. Returns false when no cell is free.
+    /// Tells `to` that a ring to it begins, which has no receiver. Returns false when no cell is
+    /// free.
     ///
     /// # Panics
     /// When it lies in another segment.
@@ -421,8 +431,8 @@ impl Outbox {
         true
     }
 
-    /// A peer has died: takes back the cells that it has not given back. Those of a peer whose process is not gone stay its own,
-    /// since it may be reading them.
+    /// A peer has died: takes back the cells that it has not given back. Those of a peer whose
+    /// process is not gone stay its own, since it may be reading them.
     pub fn forget(&mut self, peer: u32) {
         if !self.segment().registry().has_exited(peer) {
             return;
@@ -478,8 +488,9 @@ impl Inbox {
         }
     }
 
-    /// Lends the oldest message to `read` and gives its cell back, unless `read` returns false: then the message stays the oldest. Returns
-    /// the sender, if there is a message and it was read.
+    /// Lends the oldest message to `read` and gives its cell back, unless `read` returns false:
+    /// then the message stays the oldest. Returns the sender, if there is a message and it was
+    /// read.
     #[inline]
     pub fn take(&mut self, read: impl FnOnce(&Letter<'_>) -> bool) -> Option<u32> {
         if self.taken.is_empty() {
@@ -487,7 +498,8 @@ impl Inbox {
         }
         let number = *self.taken.front()? as usize;
         let cell = self.home.cell(number);
-        // SAFETY: the cell was in the list, so its sender has written it and leaves it alone until it is given back.
+        // SAFETY: the cell was in the list, so its sender has written it and leaves it alone until
+        // it is given back.
         let mark = cell.mark.with(|mark| unsafe { *mark });
         let home = &self.home;
         let was_read = cell.words.with(|words| {
@@ -526,9 +538,9 @@ impl Inbox {
 
 #[cfg(not(loom))]
 impl Inbox {
-    /// Lends the first `len` bytes of the chunk of which the oldest message tells to `f`, and gives both back. Returns the sender, and
-    /// none when the message tells of no chunk; a chunk that is not inside of the heap (a peer that does not keep the format) is not
-    /// lent.
+    /// Lends the first `len` bytes of the chunk of which the oldest message tells to `f`, and gives
+    /// both back. Returns the sender, and none when the message tells of no chunk; a chunk that is
+    /// not inside of the heap (a peer that does not keep the format) is not lent.
     pub fn drain(&mut self, len: usize, f: impl FnOnce(&[u8])) -> Option<u32> {
         self.take(|letter| {
             if !letter.has_chunk() {
@@ -538,7 +550,8 @@ impl Inbox {
                 letter.words[CHUNK_WORDS.start],
                 letter.words[CHUNK_WORDS.end - 1],
             ]);
-            // SAFETY: `push_chunk` wrote the cell for a chunk that was handed over with it, and the cell goes back with this reading.
+            // SAFETY: `push_chunk` wrote the cell for a chunk that was handed over with it, and the
+            // cell goes back with this reading.
             let _ = unsafe { pool::drain(letter.segment(), place, len, f) };
             true
         })
@@ -552,7 +565,8 @@ mod tests;
 mod model {
     use super::*;
 
-    /// Interleavings with up to so many switches that no thread asked for: with all of them the models take hours.
+    /// Interleavings with up to so many switches that no thread asked for: with all of them the
+    /// models take hours.
     fn explore(switches: usize, f: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(switches);
@@ -619,8 +633,8 @@ mod model {
         });
     }
 
-    /// A sender leaves a message, makes a ring and uses it, ends it, leaves a message, and uses the ring again: all comes in order,
-    /// and no line is written while it is read.
+    /// A sender leaves a message, makes a ring and uses it, ends it, leaves a message, and uses the
+    /// ring again: all comes in order, and no line is written while it is read.
     #[test]
     fn an_inbox_orders_the_lives_of_a_ring() {
         const OPENED: u64 = 100;

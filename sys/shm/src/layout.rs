@@ -1,7 +1,8 @@
-//! How the segment is laid out: its header, the cell of a rank, the table of boards, and where the parts begin.
+//! How the segment is laid out: its header, the cell of a rank, the table of boards, and where the
+//! parts begin.
 //!
-//! `docs/segment.md` draws it byte by byte. Every shared field is an atomic, so a corrupt or hostile
-//! peer can make values wrong, never references invalid.
+//! `docs/segment.md` draws it byte by byte. Every shared field is an atomic, so a corrupt or
+//! hostile peer can make values wrong, never references invalid.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
@@ -136,8 +137,9 @@ impl Sizes {
         }
     }
 
-    /// As many of these bytes as a limit of file size leaves: first the arenas shrink, without which ranks that want to
-    /// share memory share it in other ways, then the part of the heap beyond what the ranks need at least.
+    /// As many of these bytes as a limit of file size leaves: first the arenas shrink, without
+    /// which ranks that want to share memory share it in other ways, then the part of the heap
+    /// beyond what the ranks need at least.
     pub(crate) fn within(self, limit_bytes: u64) -> Self {
         let without = Sizes {
             arena_bytes: 0,
@@ -160,8 +162,9 @@ impl Sizes {
         }
     }
 
-    /// The usual sizes for a job: room for the pipes and the pool of every rank, for boards, and an arena as large as
-    /// the machine's memory for each rank. All of it is address space until it is touched.
+    /// The usual sizes for a job: room for the pipes and the pool of every rank, for boards, and an
+    /// arena as large as the machine's memory for each rank. All of it is address space until it is
+    /// touched.
     #[must_use]
     pub fn for_job(ranks: u32) -> Self {
         Sizes {

@@ -138,9 +138,10 @@ pub(crate) fn is_sealed(file: &File) -> bool {
     fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SIZE_SEALS))
 }
 
-/// The file behind an inherited descriptor, which is close-on-exec from now on, so that the rank's own
-/// children do not hold the job's memory. Takes the descriptor over: that is refused where somebody may have it. Descriptors
-/// that are opened in Rust are close-on-exec, and so is one that has been taken over here.
+/// The file behind an inherited descriptor, which is close-on-exec from now on, so that the rank's
+/// own children do not hold the job's memory. Takes the descriptor over: that is refused where
+/// somebody may have it. Descriptors that are opened in Rust are close-on-exec, and so is one that
+/// has been taken over here.
 pub(crate) fn inherited(number: RawFd) -> Result<OwnedFd, SegmentError> {
     /// One at a time takes a descriptor over.
     static TAKING: Mutex<()> = Mutex::new(());
@@ -148,7 +149,8 @@ pub(crate) fn inherited(number: RawFd) -> Result<OwnedFd, SegmentError> {
     if number <= 2 {
         return Err(SegmentError::Closed(number));
     }
-    // SAFETY: not -1, and borrowed for two calls, of which the first gives an error where it is not open.
+    // SAFETY: not -1, and borrowed for two calls, of which the first gives an error where it is not
+    // open.
     let fd = unsafe { BorrowedFd::borrow_raw(number) };
     let flags = fcntl_getfd(fd).map_err(|_| SegmentError::Closed(number))?;
     if flags.contains(FdFlags::CLOEXEC) {

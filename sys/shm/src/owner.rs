@@ -1,10 +1,10 @@
 //! A lock in shared memory for short work that is rarely done, whose holder may die.
 //!
 //! One word: 0 when free, else the holder's process id and a bit that says that somebody may sleep
-//! (the mutex of Drepper's "Futexes are tricky", with an owner). A thread that finds it held sleeps on the word
-//! until it is given back. Only a sleep that lasted [`SLICE_NS`] makes the sleeper look whether the
-//! holder still lives; the lock of a dead one is taken over by compare-and-swap, so by one of those
-//! who wait. What the dead one left half done is its user's to stand.
+//! (the mutex of Drepper's "Futexes are tricky", with an owner). A thread that finds it held sleeps
+//! on the word until it is given back. Only a sleep that lasted [`SLICE_NS`] makes the sleeper look
+//! whether the holder still lives; the lock of a dead one is taken over by compare-and-swap, so by
+//! one of those who wait. What the dead one left half done is its user's to stand.
 //!
 //! Why no robust futex of the kernel: the kernel walks one list for each thread, the C library has
 //! registered its own, and every entry lies at the distance from its futex word that
@@ -16,9 +16,9 @@
 //! younger process that was given its id; the kernel gives an id again after tens of thousands of
 //! others, and a waiter does not live that long beside a holder that has died.
 //!
-//! Memory order: the compare-and-swap that wins acquires what the former holder released by its swap.
-//! After a death there is no release; what the dead process wrote is in the common memory all the
-//! same, since caches are coherent and it was seen to be dead later.
+//! Memory order: the compare-and-swap that wins acquires what the former holder released by its
+//! swap. After a death there is no release; what the dead process wrote is in the common memory all
+//! the same, since caches are coherent and it was seen to be dead later.
 
 use margay_sys_os::event_count::{futex_wait, futex_wake_one};
 use margay_sys_os::sync::{AtomicU32, Ordering};
@@ -72,7 +72,8 @@ impl OwnerLock {
             }
             if word == sleeping || self.swap(word, sleeping).is_ok() {
                 futex_wait(&self.0, sleeping, slice_ns);
-                // Others may sleep as well, and nobody counts them: a thread that slept says so when it has the lock.
+                // Others may sleep as well, and nobody counts them: a thread that slept says so
+                // when it has the lock.
                 own = me | SLEEPERS;
                 asleep_for = Some(sleeping);
             }

@@ -4,9 +4,10 @@
 //! One pool serves all of a rank's peers, so its memory does not grow with their number, and the
 //! chunks that were used last are used next, so they stay in the sender's level-2 cache.
 //!
-//! Where a chunk lies goes to the peer in a line of a [ring](crate::ring) that nothing else can write. That a peer which does not keep
-//! the format reads what others are writing is not found: asking the flag's line before the first byte of each chunk is
-//! copied would cost its transfer between the cores once more.
+//! Where a chunk lies goes to the peer in a line of a [ring](crate::ring) that nothing else can
+//! write. That a peer which does not keep the format reads what others are writing is not found:
+//! asking the flag's line before the first byte of each chunk is copied would cost its transfer
+//! between the cores once more.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -104,8 +105,8 @@ impl Pool {
     pub fn fill(&mut self, chunk: &Chunk, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(len <= CHUNK, "{len} bytes in a chunk of {CHUNK}");
         self.assert_has(chunk);
-        // SAFETY: the index is below CHUNKS; the chunk is this pool's, taken and not told to anybody (it is not
-        // consumed yet), so nobody reads it.
+        // SAFETY: the index is below CHUNKS; the chunk is this pool's, taken and not told to
+        // anybody (it is not consumed yet), so nobody reads it.
         fill(unsafe {
             std::slice::from_raw_parts_mut(self.chunks.add(chunk.index * CHUNK).as_ptr(), len)
         });
@@ -125,8 +126,8 @@ impl Pool {
         }
     }
 
-    /// A peer has died: takes back the chunks that it has not given back. Those of a peer whose process
-    /// is not gone stay its own, since it may be reading them.
+    /// A peer has died: takes back the chunks that it has not given back. Those of a peer whose
+    /// process is not gone stay its own, since it may be reading them.
     pub fn forget(&mut self, peer: u32) {
         if !self.segment.registry().has_exited(peer) {
             return;

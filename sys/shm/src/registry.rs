@@ -99,8 +99,8 @@ impl<'a> Registry<'a> {
         self.header().failures.load(Ordering::Acquire)
     }
 
-    /// Enters (by the launcher) that another rank has died so, after [`set_exited`](Self::set_exited), and
-    /// wakes all ranks.
+    /// Enters (by the launcher) that another rank has died so, after
+    /// [`set_exited`](Self::set_exited), and wakes all ranks.
     pub fn add_failure(self) {
         self.header().failures.fetch_add(1, Ordering::AcqRel);
         for rank in 0..self.ranks() {
@@ -168,8 +168,8 @@ impl<'a> Registry<'a> {
         Phase::from_number(self.cell(rank).phase.load(Ordering::Acquire))
     }
 
-    /// Enters (by the launcher) that the process of a rank is gone, and whether it exited with code 0: in
-    /// [`Phase::Joined`] that is a normal end, however it came about.
+    /// Enters (by the launcher) that the process of a rank is gone, and whether it exited with code
+    /// 0: in [`Phase::Joined`] that is a normal end, however it came about.
     pub fn set_exited(self, rank: u32, success: bool) {
         if success && self.phase(rank) == Phase::Joined {
             self.set_phase(rank, Phase::Finalized);
@@ -252,12 +252,14 @@ impl Segment {
     pub fn note(self: &Arc<Self>, rank: u32, key: NoteKey) -> Option<Words> {
         let (offset, words) = self.registry().note_at(rank, key)?;
         let at = self.heap_at(offset, words as u64 * 8, 8)?;
-        // SAFETY: inside of the heap and aligned (checked), which the segment keeps; notes are atomics.
+        // SAFETY: inside of the heap and aligned (checked), which the segment keeps; notes are
+        // atomics.
         Some(unsafe { Words::kept_by(self.clone(), at.cast(), words) })
     }
 
-    /// As [`note`](Self::note), but makes the note, with `words` words of 0, where there is none yet. For one key and rank, one
-    /// thread at a time may call this. None when the rank has no room for a further note.
+    /// As [`note`](Self::note), but makes the note, with `words` words of 0, where there is none
+    /// yet. For one key and rank, one thread at a time may call this. None when the rank has no
+    /// room for a further note.
     #[must_use]
     pub fn make_note(self: &Arc<Self>, rank: u32, key: NoteKey, words: usize) -> Option<Words> {
         if let Some(note) = self.note(rank, key) {

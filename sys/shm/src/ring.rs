@@ -5,8 +5,8 @@
 //! one cache-line transfer. A longer message is a run of lines, published in order, each with its
 //! own sequence number: the consumer copies the first lines out while the producer still writes the
 //! last ones, and the caches move both ways at the same time. (On processors where a line that
-//! another core wrote costs 15 ns to read, that is what a message of 4 KiB takes; a head that points
-//! to bytes elsewhere costs a second transfer on top.)
+//! another core wrote costs 15 ns to read, that is what a message of 4 KiB takes; a head that
+//! points to bytes elsewhere costs a second transfer on top.)
 //!
 //! Memory orderings:
 //!
@@ -33,8 +33,9 @@ use crate::pool::{self, Chunk, Pool};
 #[cfg(not(loom))]
 use crate::segment::Segment;
 
-/// Rings that a rank may have to others at the same time: as many as a cell of a grid in three dimensions has neighbours. With its
-/// pool, its cells and its part of a board a rank then has less than 1 MiB, however many ranks there are.
+/// Rings that a rank may have to others at the same time: as many as a cell of a grid in three
+/// dimensions has neighbours. With its pool, its cells and its part of a board a rank then has less
+/// than 1 MiB, however many ranks there are.
 pub const MOST: u64 = 26;
 
 /// Lines in a ring.
@@ -49,13 +50,14 @@ pub const LINE_BYTES: usize = 56;
 /// copies while the producer still writes.
 const BACKWARDS: u64 = 4;
 
-/// So many lines are awaited and read together. A consumer that looks at each line reads ahead, by speculation, into
-/// lines that the producer is about to write and takes them away from it; it is also told by the last of several that
-/// it may fetch all of them at the same time.
+/// So many lines are awaited and read together. A consumer that looks at each line reads ahead, by
+/// speculation, into lines that the producer is about to write and takes them away from it; it is
+/// also told by the last of several that it may fetch all of them at the same time.
 const GROUP: usize = 8;
 
-/// In the caller's word of a line: the line tells of a chunk. Only [`Producer::push_chunk`] sets it, so what a line with it says about
-/// memory has been written there, whatever else safe code puts into lines.
+/// In the caller's word of a line: the line tells of a chunk. Only [`Producer::push_chunk`] sets
+/// it, so what a line with it says about memory has been written there, whatever else safe code
+/// puts into lines.
 pub const CHUNK: u32 = 1 << 8;
 
 /// The words of a line that tell where the chunk lies: its bytes, and its flag.
@@ -119,8 +121,8 @@ impl Home {
     fn get(&self) -> &Shared {
         match self {
             #[cfg(not(loom))]
-            // SAFETY: `at` was checked to lie inside the segment, aligned, and the segment is kept; a `RingPlace` is where a ring
-            // has been made.
+            // SAFETY: `at` was checked to lie inside the segment, aligned, and the segment is kept;
+            // a `RingPlace` is where a ring has been made.
             Home::Segment { at, .. } => unsafe { at.as_ref() },
             #[cfg(any(test, loom))]
             Home::Heap(shared) => shared,
@@ -228,9 +230,9 @@ impl Producer {
         is_gone && self.restart()
     }
 
-    /// Pushes a line that tells of a chunk, which is the peer `to`'s from now on until it gives it back: `top` as in
-    /// [`push`](Self::push) and with [`CHUNK`], and `words`, of which two become the chunk's. Returns false, and puts the chunk back,
-    /// when the ring is full.
+    /// Pushes a line that tells of a chunk, which is the peer `to`'s from now on until it gives it
+    /// back: `top` as in [`push`](Self::push) and with [`CHUNK`], and `words`, of which two become
+    /// the chunk's. Returns false, and puts the chunk back, when the ring is full.
     ///
     /// # Panics
     /// When pool and ring lie in different segments, or the chunk is another pool's.
@@ -261,8 +263,8 @@ impl Producer {
 
 #[cfg(not(loom))]
 impl Consumer {
-    /// Opens the ring at `place` from a position on. None when that is in another segment, when there is no room for a ring there or
-    /// when it has, or had, a consumer.
+    /// Opens the ring at `place` from a position on. None when that is in another segment, when
+    /// there is no room for a ring there or when it has, or had, a consumer.
     pub(crate) fn open(
         segment: &Arc<Segment>,
         place: RingPlace,
@@ -271,9 +273,10 @@ impl Consumer {
         Consumer::enter(open(segment, place)?, position)
     }
 
-    /// Lends the first `len` bytes of the chunk of which the current line tells to `f` and gives the chunk back to its owner.
-    /// Returns false when the line tells of none or its chunk has been lent, when a chunk is not so long, and when the place is not inside
-    /// of the heap (a peer that does not keep the format).
+    /// Lends the first `len` bytes of the chunk of which the current line tells to `f` and gives
+    /// the chunk back to its owner. Returns false when the line tells of none or its chunk has been
+    /// lent, when a chunk is not so long, and when the place is not inside of the heap (a peer that
+    /// does not keep the format).
     pub fn drain(&mut self, len: usize, f: impl FnOnce(&[u8])) -> bool {
         let Some((top, words)) = self.peek() else {
             return false;
@@ -286,7 +289,8 @@ impl Consumer {
         }
         self.drained = self.head + 1;
         let place = pool::Place::of([words[CHUNK_WORDS.start], words[CHUNK_WORDS.end - 1]]);
-        // SAFETY: `push_chunk` wrote the line for a chunk that was handed over with it, and this is the first time that it is read.
+        // SAFETY: `push_chunk` wrote the line for a chunk that was handed over with it, and this is
+        // the first time that it is read.
         unsafe { pool::drain(segment, place, len, f) }
     }
 }
@@ -314,8 +318,8 @@ pub fn as_bytes(words: &[u64]) -> &[u8] {
 
 /// Enters bytes into words as they lie in memory. What is left of the last word stays zero.
 ///
-/// No way by a buffer: bytes that were stored in small pieces and are loaded in bigger ones make the
-/// load wait for all stores before it, also those to lines that another core has.
+/// No way by a buffer: bytes that were stored in small pieces and are loaded in bigger ones make
+/// the load wait for all stores before it, also those to lines that another core has.
 ///
 /// # Panics
 /// When there are fewer words than the bytes need.
@@ -385,8 +389,8 @@ impl Producer {
         self.tail
     }
 
-    /// Makes the ring ready for another consumer, who begins at the [position](Self::position). Returns false while the last one has
-    /// not [left](Consumer::leave).
+    /// Makes the ring ready for another consumer, who begins at the [position](Self::position).
+    /// Returns false while the last one has not [left](Consumer::leave).
     #[must_use]
     pub fn restart(&mut self) -> bool {
         let heads = &self.home.get().heads;
@@ -410,10 +414,10 @@ impl Producer {
         self.tail + lines - self.seen_head <= LINES
     }
 
-    /// Pushes a line: `top`, without [`CHUNK`], goes into the high half of word 0, and `fill` writes the words behind it,
-    /// which may hold an older line's, in place: words that were put together elsewhere and copied
-    /// would have to wait for the lines before this one (see [`fill_words`]). Returns false when the
-    /// ring is full.
+    /// Pushes a line: `top`, without [`CHUNK`], goes into the high half of word 0, and `fill`
+    /// writes the words behind it, which may hold an older line's, in place: words that were put
+    /// together elsewhere and copied would have to wait for the lines before this one (see
+    /// [`fill_words`]). Returns false when the ring is full.
     #[inline]
     pub fn push(&mut self, top: u32, fill: impl FnOnce(&mut LineWords)) -> bool {
         if !self.has_room(1) {
@@ -521,9 +525,9 @@ impl Consumer {
         line.mark.load(Ordering::Acquire) as u32 == (self.head + 1) as u32
     }
 
-    /// As [`has_next`](Self::has_next), while waiting: asks for the lines behind the next one too. They are here
-    /// already unless the producer is writing there, and then they come at the same time as the next
-    /// one instead of after it.
+    /// As [`has_next`](Self::has_next), while waiting: asks for the lines behind the next one too.
+    /// They are here already unless the producer is writing there, and then they come at the same
+    /// time as the next one instead of after it.
     #[cfg(not(loom))]
     #[inline]
     #[must_use]
@@ -591,8 +595,8 @@ impl Consumer {
         at
     }
 
-    /// Gives `lines` lines back. Returns true when that was published to the producer, which may wait for
-    /// it.
+    /// Gives `lines` lines back. Returns true when that was published to the producer, which may
+    /// wait for it.
     #[inline]
     pub fn release(&mut self, lines: u64) -> bool {
         self.head += lines;

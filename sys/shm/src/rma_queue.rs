@@ -1,16 +1,20 @@
-//! Where an origin leaves one-sided operations for a target that it can reach only through the system.
+//! Where an origin leaves one-sided operations for a target that it can reach only through the
+//! system.
 //!
-//! An RMA queue belongs to one origin and one target and lies in the target's arena. It has slots, used in turn, and room for
-//! data that does not fit a slot. The origin alone *posts*. Entries are done in the order in which they were
-//! posted, by the process that holds the *key*: the target, when it looks, or the origin, which so takes back what the target has not
-//! done. Nobody waits for the key but an origin whose target is just at work, which is so for moments, or longer where the target has lost
-//! its core; it sleeps then like who waits for a [turn](crate::turn), which the key is. `docs/windows.md` draws the bytes.
+//! An RMA queue belongs to one origin and one target and lies in the target's arena. It has slots,
+//! used in turn, and room for data that does not fit a slot. The origin alone *posts*. Entries are
+//! done in the order in which they were posted, by the process that holds the *key*: the target,
+//! when it looks, or the origin, which so takes back what the target has not done. Nobody waits for
+//! the key but an origin whose target is just at work, which is so for moments, or longer where the
+//! target has lost its core; it sleeps then like who waits for a [turn](crate::turn), which the key
+//! is. `docs/windows.md` draws the bytes.
 //!
-//! Why that is right: what an entry needs is stored before its sequence number (release), and read after it (acquire). Only the
-//! holder of the key does entries and counts them as done; the key is taken by an acquiring exchange and given back by a
-//! releasing store behind the count, so the next holder sees the count and all effects on the target's memory that were made by
-//! loads and stores, and does no entry twice and none out of turn. An origin that sees the count (acquire) sees results. A slot is
-//! written again only when its entry is done.
+//! Why that is right: what an entry needs is stored before its sequence number (release), and read
+//! after it (acquire). Only the holder of the key does entries and counts them as done; the key is
+//! taken by an acquiring exchange and given back by a releasing store behind the count, so the next
+//! holder sees the count and all effects on the target's memory that were made by loads and stores,
+//! and does no entry twice and none out of turn. An origin that sees the count (acquire) sees
+//! results. A slot is written again only when its entry is done.
 
 #[cfg(not(loom))]
 use std::ptr::NonNull;
@@ -104,7 +108,8 @@ unsafe impl Sync for RmaQueue {}
 
 #[cfg(not(loom))]
 impl RmaQueue {
-    /// The target makes the zeroed memory at `offset` of the arena of `owner` an RMA queue. None when it cannot be mapped.
+    /// The target makes the zeroed memory at `offset` of the arena of `owner` an RMA queue. None
+    /// when it cannot be mapped.
     #[must_use]
     pub fn create(segment: &Arc<Segment>, owner: u32, offset: u64) -> Option<RmaQueue> {
         let queue = RmaQueue::map(segment, owner, offset)?;
@@ -161,7 +166,8 @@ impl std::ops::Deref for RmaQueue {
 
     #[inline]
     fn deref(&self) -> &Entries {
-        // SAFETY: the memory is mapped, aligned (the offset is a multiple of 64) and long enough; atomics.
+        // SAFETY: the memory is mapped, aligned (the offset is a multiple of 64) and long enough;
+        // atomics.
         unsafe { self.entries.as_ref() }
     }
 }
@@ -181,7 +187,8 @@ impl Entries {
         self.lock.0.key.enter(0)
     }
 
-    /// Gives the key back; `done` entries are done now. Returns whether the other side may wait for it: then it must be woken.
+    /// Gives the key back; `done` entries are done now. Returns whether the other side may wait for
+    /// it: then it must be woken.
     #[inline]
     #[must_use]
     pub fn leave(&self, done: u64) -> bool {
@@ -195,7 +202,8 @@ impl Entries {
         self.lock.0.key.waits()
     }
 
-    /// Posts entry `number`, whose data has been stored; the origin alone. The entry [`SLOTS`] before it is done.
+    /// Posts entry `number`, whose data has been stored; the origin alone. The entry [`SLOTS`]
+    /// before it is done.
     #[inline]
     pub fn post(&self, number: u64, entry: Entry) {
         let slot = self.slot(number);
@@ -303,7 +311,8 @@ mod tests {
         assert!(RmaQueue::open(&segment, 1, offset).is_none());
     }
 
-    /// An origin that posts numbers, and two that do what was posted: each is done once and in turn.
+    /// An origin that posts numbers, and two that do what was posted: each is done once and in
+    /// turn.
     #[test]
     fn entries_are_done_once_and_in_turn() {
         const ENTRIES: u64 = 200_000;
@@ -432,8 +441,9 @@ mod model {
         }
     }
 
-    /// Every interleaving of an origin that posts more than there is room for, takes back what is not done and sleeps while the target has the key,
-    /// and a target that looks: all is done once and in turn, by somebody who sees the data.
+    /// Every interleaving of an origin that posts more than there is room for, takes back what is
+    /// not done and sleeps while the target has the key, and a target that looks: all is done once
+    /// and in turn, by somebody who sees the data.
     #[test]
     fn entries_are_done_once_and_in_turn_under_loom() {
         let mut model = loom::model::Builder::new();

@@ -26,7 +26,8 @@ use std::sync::atomic::Ordering;
 use crate::layout::{Header, Layout, MAGIC, PAGE, RankCell, Sizes, VERSION};
 use crate::mapping::{self, Mapping, SegmentError};
 
-/// The environment variable that says that processes run alone on purpose, whatever started them; empty or `0` says nothing.
+/// The environment variable that says that processes run alone on purpose, whatever started them;
+/// empty or `0` says nothing.
 pub const ENV_SINGLETON: &str = "MARGAY_SINGLETON";
 /// The environment variable that tells a rank the number of the inherited segment descriptor.
 pub const ENV_SEGMENT: &str = "MARGAY_SEGMENT_FD";
@@ -34,14 +35,15 @@ pub const ENV_SEGMENT: &str = "MARGAY_SEGMENT_FD";
 pub const ENV_SIZE: &str = "MARGAY_SIZE";
 /// The environment variable that tells a rank its number in the job, from 0.
 pub const ENV_RANK: &str = "MARGAY_RANK";
-/// The environment variable that makes the ranks of a job exchange bytes through pipes only: no memory
-/// is shared, no rank attaches to another. For tests of what a transport without memory has to do.
+/// The environment variable that makes the ranks of a job exchange bytes through pipes only: no
+/// memory is shared, no rank attaches to another. For tests of what a transport without memory has
+/// to do.
 pub const ENV_BYTES_ONLY: &str = "MARGAY_BYTES_ONLY";
 
 /// The environment variable that tells a rank the launcher's executable, for spawning.
 pub const ENV_LAUNCHER: &str = "MARGAY_LAUNCHER";
-/// The environment variable that tells a launcher who spawns by it: the port at which that program waits for the
-/// processes. The launcher's standard input is then the connection to the program.
+/// The environment variable that tells a launcher who spawns by it: the port at which that program
+/// waits for the processes. The launcher's standard input is then the connection to the program.
 pub const ENV_SPAWN: &str = "MARGAY_SPAWN";
 /// The environment variable that tells a spawned rank the port at which its parents wait.
 pub const ENV_PARENT: &str = "MARGAY_PARENT";

@@ -1,9 +1,10 @@
 //! The cell over which two ranks share the work of copying one large message.
 //!
 //! The sender offers a cell; the receiver enters where the data shall go; then both claim parts of
-//! the message, one from the front and one from the back, and copy them, the receiver by reading the sender's memory, the
-//! sender by writing the receiver's. A side that is late or busy copies less; a sender that computes copies
-//! nothing and loses nothing. The message is complete when the parts that are done add up.
+//! the message, one from the front and one from the back, and copy them, the receiver by reading
+//! the sender's memory, the sender by writing the receiver's. A side that is late or busy copies
+//! less; a sender that computes copies nothing and loses nothing. The message is complete when the
+//! parts that are done add up.
 //!
 //! A cell goes `FREE -> OFFERED -> MATCHED -> FREE`. Only the sender leaves and enters FREE, so it
 //! alone recycles cells; it does so when all parts are done and the receiver has said that it saw
@@ -22,8 +23,9 @@ const FREE: u32 = 0;
 const OFFERED: u32 = 1;
 const MATCHED: u32 = 2;
 
-/// From where a side claims parts. Two ranks that exchange messages again and again should keep to their ends in
-/// both directions: then each copies the same bytes each time, and finds them in its own cache.
+/// From where a side claims parts. Two ranks that exchange messages again and again should keep to
+/// their ends in both directions: then each copies the same bytes each time, and finds them in its
+/// own cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Front,
@@ -46,7 +48,8 @@ pub struct Cell {
     /// Receiver's process and address.
     pid: AtomicU32,
     address: AtomicU64,
-    /// Parts claimed so far: those from the front in the low half, those from the back in the high half.
+    /// Parts claimed so far: those from the front in the low half, those from the back in the high
+    /// half.
     claimed: AtomicU64,
     /// Bytes copied so far.
     done: AtomicU64,
@@ -122,8 +125,8 @@ impl Cells {
     }
 }
 
-/// A cell of the rank `of` by the heap offset that it told. None when it has none there: whatever the number is, what is not a
-/// cell is not taken for one.
+/// A cell of the rank `of` by the heap offset that it told. None when it has none there: whatever
+/// the number is, what is not a cell is not taken for one.
 #[must_use]
 pub fn at(segment: &Segment, of: u32, offset: u64) -> Option<&Cell> {
     if of >= segment.ranks() {
@@ -133,8 +136,8 @@ pub fn at(segment: &Segment, of: u32, offset: u64) -> Option<&Cell> {
     let within = offset.checked_sub(first).filter(|_| first != 0)?;
     let is_one = within < size_of::<[Cell; CELLS]>() as u64 && within.is_multiple_of(CELL_BYTES);
     let cell = segment.heap_at(offset, CELL_BYTES, 128)?;
-    // SAFETY: inside the heap, aligned (checked), where `Cells::create` has made cells, which consist of atomics; nothing else is made
-    // there, since the heap only grows.
+    // SAFETY: inside the heap, aligned (checked), where `Cells::create` has made cells, which
+    // consist of atomics; nothing else is made there, since the heap only grows.
     is_one.then(|| unsafe { cell.cast::<Cell>().as_ref() })
 }
 
@@ -160,7 +163,8 @@ impl Cell {
         })
     }
 
-    /// Claims the next part, from the front or from the back: offset and length in bytes. None when all parts are claimed.
+    /// Claims the next part, from the front or from the back: offset and length in bytes. None when
+    /// all parts are claimed.
     #[must_use]
     pub fn claim(&self, end: End) -> Option<(u64, u64)> {
         let bytes = self.bytes.load(Ordering::Relaxed);

@@ -1,13 +1,14 @@
 //! The lock under which ranks accumulate to one target.
 //!
-//! Taking it is one atomic instruction, giving it back a plain store. A thread that finds it taken counts itself as
-//! waiting before it sleeps on an [event count](margay_sys_os::event count) until a look at the lock succeeds; the one that gives the
-//! lock back looks for waiters and wakes them. That is the event count's protocol with one step more, and between
-//! giving back and looking for waiters there is no fence either: the sleeper's heavy barrier pays for it too.
-//! Either the holder's store came before that barrier, then the sleeper's last look finds the lock free; or
-//! its look for waiters comes after, then it sees the count, which does not go back before the sleeper has
-//! the lock. (A mark that the holder takes away could not do this: set again after the barrier, it may not be
-//! seen.)
+//! Taking it is one atomic instruction, giving it back a plain store. A thread that finds it taken
+//! counts itself as waiting before it sleeps on an [event count](margay_sys_os::event count) until
+//! a look at the lock succeeds; the one that gives the lock back looks for waiters and wakes them.
+//! That is the event count's protocol with one step more, and between giving back and looking for
+//! waiters there is no fence either: the sleeper's heavy barrier pays for it too. Either the
+//! holder's store came before that barrier, then the sleeper's last look finds the lock free; or
+//! its look for waiters comes after, then it sees the count, which does not go back before the
+//! sleeper has the lock. (A mark that the holder takes away could not do this: set again after the
+//! barrier, it may not be seen.)
 
 use margay_sys_os::event_count::light_barrier;
 use margay_sys_os::sync::{AtomicU32, Ordering};
@@ -104,7 +105,8 @@ mod tests {
         let mut count = 0u32;
         let counter = std::ptr::from_mut(&mut count).addr();
         let add = || {
-            // SAFETY: the lock is held, so no other thread touches the number, which outlives the threads.
+            // SAFETY: the lock is held, so no other thread touches the number, which outlives the
+            // threads.
             unsafe { *(counter as *mut u32) += 1 };
             if turn.leave() {
                 event_count.wake();
@@ -140,8 +142,8 @@ mod model {
     use loom::sync::Arc;
     use margay_sys_os::event_count::EventCount;
 
-    /// Every interleaving of one who gives the lock back and one who sleeps until it has it: no wake is lost, or the
-    /// sleeper would never see the event count's word change.
+    /// Every interleaving of one who gives the lock back and one who sleeps until it has it: no
+    /// wake is lost, or the sleeper would never see the event count's word change.
     #[test]
     fn no_turn_is_lost_under_loom() {
         loom::model(|| {

@@ -1,8 +1,9 @@
-//! What the threads of a rank wait for: one entry for each thread that waits, under a sequence lock.
+//! What the threads of a rank wait for: one entry for each thread that waits, under a sequence
+//! lock.
 //!
-//! A thread takes a free entry by writing its number into it, so an entry has one writer at a time. The sequence number is odd while
-//! the entry changes; a reader that sees an odd number, or another one afterwards, reads again. Where
-//! all entries are taken, a thread is counted as unlisted.
+//! A thread takes a free entry by writing its number into it, so an entry has one writer at a time.
+//! The sequence number is odd while the entry changes; a reader that sees an odd number, or another
+//! one afterwards, reads again. Where all entries are taken, a thread is counted as unlisted.
 //!
 //! Orderings: the writer's fields come between its odd number (a release fence behind it) and the
 //! even one (a release store); the reader's between two loads of the number (acquire, and an
@@ -18,7 +19,8 @@ pub const ENTRIES: usize = 8;
 #[cfg(loom)]
 pub const ENTRIES: usize = 1;
 
-/// Reads of an entry that keeps changing, before it is left out: its thread does not stay in one wait.
+/// Reads of an entry that keeps changing, before it is left out: its thread does not stay in one
+/// wait.
 const READS: u32 = if cfg!(loom) { 2 } else { 64 };
 
 /// The wait of one thread.

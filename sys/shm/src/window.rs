@@ -1,8 +1,8 @@
 //! A window's control block: what ranks that share memory need to synchronize one-sided operations.
 //!
-//! The block lies in the arena of the window's rank 0, which makes it before the others learn where it
-//! is and frees it when all have left the window. Every field is an atomic; `docs/windows.md` draws
-//! them byte by byte.
+//! The block lies in the arena of the window's rank 0, which makes it before the others learn where
+//! it is and frees it when all have left the window. Every field is an atomic; `docs/windows.md`
+//! draws them byte by byte.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ impl Block {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Makes the zeroed memory at `offset` of the arena of `owner` a block, and views it. None when it
-    /// cannot be mapped.
+    /// Makes the zeroed memory at `offset` of the arena of `owner` a block, and views it. None when
+    /// it cannot be mapped.
     #[must_use]
     pub fn create(segment: &Arc<Segment>, owner: u32, offset: u64, ranks: u32) -> Option<Block> {
         let block = Block::map(segment, owner, offset, ranks)?;
@@ -69,8 +69,8 @@ impl Block {
         Some(block)
     }
 
-    /// Views the block at `offset` of the arena of `owner`. None when it cannot be mapped or is not a
-    /// block of this version for that many ranks.
+    /// Views the block at `offset` of the arena of `owner`. None when it cannot be mapped or is not
+    /// a block of this version for that many ranks.
     #[must_use]
     pub fn open(segment: &Arc<Segment>, owner: u32, offset: u64, ranks: u32) -> Option<Block> {
         let block = Block::map(segment, owner, offset, ranks)?;
@@ -93,7 +93,8 @@ impl Block {
         })
     }
 
-    /// Exclusive locks of single targets (class 1, not solo) against locks of all targets (class 0).
+    /// Exclusive locks of single targets (class 1, not solo) against locks of all targets (class
+    /// 0).
     #[must_use]
     pub fn all(&self) -> &Lock {
         &self.head().all.0
@@ -125,9 +126,9 @@ impl Block {
         self.counter(of, by, 1)
     }
 
-    /// What `by` says that it holds of the lock of `of` (none: of the lock of all targets), or waits for: 0 for nothing, else
-    /// 1 + the class. Said before the lock is entered and taken back after it is left, so that others know whom they wait for in vain when
-    /// `by` has died.
+    /// What `by` says that it holds of the lock of `of` (none: of the lock of all targets), or
+    /// waits for: 0 for nothing, else 1 + the class. Said before the lock is entered and taken back
+    /// after it is left, so that others know whom they wait for in vain when `by` has died.
     #[must_use]
     pub fn claim(&self, by: u32, of: Option<u32>) -> &AtomicU32 {
         let of = of.unwrap_or(self.ranks);
@@ -175,9 +176,9 @@ impl Block {
     }
 }
 
-/// A lock that ranks hold in one of two classes, which exclude each other; class 1 of a solo lock also
-/// excludes itself. One word: who holds it, and whether somebody waits. Waiting is the caller's: it marks the
-/// word, and who leaves a marked word must wake all that may wait.
+/// A lock that ranks hold in one of two classes, which exclude each other; class 1 of a solo lock
+/// also excludes itself. One word: who holds it, and whether somebody waits. Waiting is the
+/// caller's: it marks the word, and who leaves a marked word must wake all that may wait.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct Lock(AtomicU64);
@@ -188,8 +189,8 @@ const COUNT: u64 = (1 << 31) - 1;
 const WAITING: u64 = 1 << 63;
 
 impl Lock {
-    /// Enters in `class` if that is possible now, else marks that somebody waits. `solo` is the same in all
-    /// calls for one lock.
+    /// Enters in `class` if that is possible now, else marks that somebody waits. `solo` is the
+    /// same in all calls for one lock.
     #[inline]
     #[must_use]
     pub fn enter(&self, class: usize, solo: bool) -> bool {

@@ -1,5 +1,6 @@
-//! Reads a segment of version 7 that was put together byte by byte from `docs/segment.md`, with nothing of the code
-//! that writes segments: a change of the layout shows here, and asks for a new version.
+//! Reads a segment of version 7 that was put together byte by byte from `docs/segment.md`, with
+//! nothing of the code that writes segments: a change of the layout shows here, and asks for a new
+//! version.
 
 #![cfg(not(loom))]
 
@@ -215,8 +216,8 @@ fn opened(segment: &Arc<Segment>) -> Consumer {
 #[test]
 fn an_inbox_is_read_and_its_cells_are_given_back() {
     let image = header();
-    // From the oldest to the newest: cell 200 of rank 1 with a message in the cell, cell 7 of rank 0 with one in block 2, cell 70
-    // of rank 0 with the end of a ring.
+    // From the oldest to the newest: cell 200 of rank 1 with a message in the cell, cell 7 of rank
+    // 0 with one in block 2, cell 70 of rank 0 with the end of a ring.
     let one = INBOX_CELLS + 32_768 + 128 * 200;
     image.u64(INBOXES + 128, 1 + 70);
     image.u64(inbox_cell(70), 1 + 7);
@@ -344,9 +345,9 @@ fn a_board_is_found_in_the_table_and_read() {
     image.u64(HEAP + 8 + 8, BOARD);
     image.u32(HEAP + 8 + 16, 2);
     const { assert!(HEAP + TABLE_BYTES <= PIPE) };
-    // Rank 0 has a board and has put its part of operations 1 to 6: eight bytes in the last, and it has staged some more and
-    // arrived. Rank 1 has left no trace but the result of operation 5. Four operations have places of their own:
-    // operation 6 has the third, 5 the second.
+    // Rank 0 has a board and has put its part of operations 1 to 6: eight bytes in the last, and it
+    // has staged some more and arrived. Rank 1 has left no trace but the result of operation 5.
+    // Four operations have places of their own: operation 6 has the third, 5 the second.
     let slots = BOARD + 20_992;
     let rank_1 = slots + 4 * 4096;
     let stages = slots + 8 * 4096;

@@ -1,28 +1,34 @@
 //! The border between a program and the runtime that it calls: on which side of it a stack is.
 //!
-//! A handler that interrupts a thread may switch to another fiber only where the program is, never in the middle of the runtime, whose
-//! borrows and locks another fiber of the thread could need. So whatever enters the runtime says so ([`inside`]), and so does what
-//! calls the program from there ([`outside`]). The flag belongs to a set of thread-local variables, as the program's stack does: fibers
-//! that share the set of a real thread are suspended inside the runtime only, so that none of them needs a flag of its own.
+//! A handler that interrupts a thread may switch to another fiber only where the program is, never
+//! in the middle of the runtime, whose borrows and locks another fiber of the thread could need. So
+//! whatever enters the runtime says so ([`inside`]), and so does what calls the program from there
+//! ([`outside`]). The flag belongs to a set of thread-local variables, as the program's stack does:
+//! fibers that share the set of a real thread are suspended inside the runtime only, so that none
+//! of them needs a flag of its own.
 //!
-//! What neither waits nor calls anything outside of this library need not cross the border: no thread is switched away at an
-//! instruction of the library's own, whatever the flag says ([`slot::read`](crate::slot::read)).
+//! What neither waits nor calls anything outside of this library need not cross the border: no
+//! thread is switched away at an instruction of the library's own, whatever the flag says
+//! ([`slot::read`](crate::slot::read)).
 //!
-//! The crossing also keeps `errno`: what the runtime, and other members on this thread, do to it meanwhile is no concern of the program.
+//! The crossing also keeps `errno`: what the runtime, and other members on this thread, do to it
+//! meanwhile is no concern of the program.
 
 use std::cell::Cell;
 use std::ffi::c_int;
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use std::ptr;
 
-/// What the runtime keeps in each set of thread-local variables; together, since finding the set costs more than reading it. In a new set
-/// all is zero.
+/// What the runtime keeps in each set of thread-local variables; together, since finding the set
+/// costs more than reading it. In a new set all is zero.
 pub(crate) struct Here {
     /// The context of what runs here; see [`slot`](crate::slot).
     pub(crate) context: Cell<*const crate::slot::Header>,
-    /// The base of the real thread's set, while a [TLS block](crate::tls_block) is in force; 0 otherwise.
+    /// The base of the real thread's set, while a [TLS block](crate::tls_block) is in force; 0
+    /// otherwise.
     pub(crate) native: Cell<usize>,
-    /// The kernel's number of the thread that this set was made with, if it is a TLS block's; else 0.
+    /// The kernel's number of the thread that this set was made with, if it is a TLS block's; else
+    /// 0.
     pub(crate) number: Cell<u32>,
     is_inside: Cell<bool>,
     /// The program forks: it is inside only because of that.
@@ -48,18 +54,20 @@ thread_local! {
     };
 }
 
-/// What is kept in the set that is in force. Valid as long as the set; never inlined, since compilers keep addresses of thread-local
-/// variables for as long as they see no reason why they should change.
+/// What is kept in the set that is in force. Valid as long as the set; never inlined, since
+/// compilers keep addresses of thread-local variables for as long as they see no reason why they
+/// should change.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(never)]
 pub(crate) fn here() -> *const Here {
     HERE.with(ptr::from_ref)
 }
 
-// The same variable, of zeros, which are the values above, with an access of our own: compilers for this processor ask the loader for
-// the address each time (`__tls_get_addr`), which takes longer than most of what the runtime does with it. A descriptor gives the offset
-// by three instructions where the library was loaded with the program, and works everywhere else; compilers for other processors use
-// it without being asked.
+// The same variable, of zeros, which are the values above, with an access of our own: compilers for
+// this processor ask the loader for the address each time (`__tls_get_addr`), which takes longer
+// than most of what the runtime does with it. A descriptor gives the offset by three instructions
+// where the library was loaded with the program, and works everywhere else; compilers for other
+// processors use it without being asked.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 std::arch::global_asm!(
     ".pushsection .tbss.margay_here,\"awT\",@nobits",
@@ -80,8 +88,9 @@ std::arch::global_asm!(
 #[inline]
 pub(crate) fn here() -> *const Here {
     let at: *const Here;
-    // SAFETY: the sequence that the ABI of thread-local storage prescribes, for the variable above. It is executed each time, so that no
-    // compiler keeps the address. Loaders have let it change registers that it should keep; none is expected to be kept.
+    // SAFETY: the sequence that the ABI of thread-local storage prescribes, for the variable above.
+    // It is executed each time, so that no compiler keeps the address. Loaders have let it change
+    // registers that it should keep; none is expected to be kept.
     unsafe {
         std::arch::asm!(
             "leaq margay_here@TLSDESC(%rip), %rax",
@@ -163,7 +172,8 @@ impl Here {
     }
 }
 
-/// The border where a call has found it, so that it need not be looked up again for as long as the call lasts.
+/// The border where a call has found it, so that it need not be looked up again for as long as the
+/// call lasts.
 #[derive(Clone, Copy)]
 pub struct Border<'h>(pub(crate) &'h Here);
 
@@ -190,7 +200,8 @@ impl std::fmt::Debug for Border<'_> {
 /// Runs `f`, which is the runtime's code.
 #[inline]
 pub fn inside<R>(f: impl FnOnce() -> R) -> R {
-    // SAFETY: the set is in force here, and again whenever `f` goes on and when it has ended: a stack keeps its thread and its set.
+    // SAFETY: the set is in force here, and again whenever `f` goes on and when it has ended: a
+    // stack keeps its thread and its set.
     unsafe { &*here() }.inside(f)
 }
 

@@ -1,4 +1,5 @@
-//! Where a program called the library, and where the library calls the program: addresses that tools ask for.
+//! Where a program called the library, and where the library calls the program: addresses that
+//! tools ask for.
 //!
 //! Found by unwinding, so that a call that nobody asks about leaves nothing behind for it.
 
@@ -48,9 +49,10 @@ struct Search {
 /// More of the library's own functions do not call each other.
 const FRAMES: u32 = 256;
 
-/// The innermost call that came from outside the addresses `own`, which are the calling library's. If `below` is the address of
-/// the frame from which that has called the program (0: it has not), only calls that have come since then count; without any
-/// (the program's function has ended by the call, as its last) there is no return address.
+/// The innermost call that came from outside the addresses `own`, which are the calling library's.
+/// If `below` is the address of the frame from which that has called the program (0: it has not),
+/// only calls that have come since then count; without any (the program's function has ended by the
+/// call, as its last) there is no return address.
 #[must_use]
 pub fn outside_of(own: &Range<usize>, below: usize) -> Caller {
     extern "C" fn next(context: *mut c_void, search: *mut c_void) -> c_int {
@@ -94,7 +96,8 @@ pub(crate) type Callee = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 /// Calls `function(first, second)` from a frame with a frame pointer, which `place` gets before.
 ///
 /// # Safety
-/// The function may be called with these words, of which it may ignore the second; `place` is one of an [`AtomicU64`].
+/// The function may be called with these words, of which it may ignore the second; `place` is one
+/// of an [`AtomicU64`].
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn framed(

@@ -1,12 +1,12 @@
 //! How many children of a task have not finished, and how many of their nodes are in use.
 //!
-//! One word of a task's node counts the task's children that have not finished (low half) and its child nodes
-//! that have not been recycled (high half). When the high half is zero all descendants are done,
-//! since a node is recycled only after all nodes below it. Creating a task and finishing it on the
-//! member that created it must not cost a locked instruction, so the count has two parts: `local`,
-//! which only the owner writes (the member that executes the task), and `remote`, from which others
-//! subtract. `remote` starts at `ZERO`, and the sum is `local - (ZERO - remote)`. A count is in
-//! one of four states:
+//! One word of a task's node counts the task's children that have not finished (low half) and its
+//! child nodes that have not been recycled (high half). When the high half is zero all descendants
+//! are done, since a node is recycled only after all nodes below it. Creating a task and finishing
+//! it on the member that created it must not cost a locked instruction, so the count has two parts:
+//! `local`, which only the owner writes (the member that executes the task), and `remote`, from
+//! which others subtract. `remote` starts at `ZERO`, and the sum is `local - (ZERO - remote)`. A
+//! count is in one of four states:
 //!
 //! | state | value of `remote` | who notices the end |
 //! | --- | --- | --- |
@@ -15,10 +15,10 @@
 //! | shared | the sum | nobody: the thread that finishes the task does |
 //! | `FINISHED` | the sum; the task itself is over | the member that recycles the last child node recycles this one |
 //!
-//! The owner takes a count from private to waited and back, and in the end to finished. A task whose
-//! end is another thread's to tell (`detach`) goes from private to shared by its owner, and from there
-//! to finished by that thread, while the former owner may be finishing children. In all states but
-//! private the owner subtracts from `remote` as well (`is_shared`).
+//! The owner takes a count from private to waited and back, and in the end to finished. A task
+//! whose end is another thread's to tell (`detach`) goes from private to shared by its owner, and
+//! from there to finished by that thread, while the former owner may be finishing children. In all
+//! states but private the owner subtracts from `remote` as well (`is_shared`).
 
 use margay_sys_os::sync::{AtomicBool, AtomicU64, Ordering};
 
@@ -91,8 +91,8 @@ impl ChildCount {
         }
     }
 
-    /// Counts one more child that a running child creates, a part of itself: the count is not zero meanwhile.
-    /// `is_owner`: the owner calls.
+    /// Counts one more child that a running child creates, a part of itself: the count is not zero
+    /// meanwhile. `is_owner`: the owner calls.
     #[inline]
     pub fn add_sibling(&self, is_owner: bool) {
         if is_owner && !self.is_shared.load(Ordering::Relaxed) {
@@ -144,8 +144,8 @@ impl ChildCount {
         self.leave_private(WAITED, Ordering::SeqCst);
     }
 
-    /// From now on any thread may [finish](Self::finish) the task, whose body is over. For the owner,
-    /// before it tells that thread.
+    /// From now on any thread may [finish](Self::finish) the task, whose body is over. For the
+    /// owner, before it tells that thread.
     pub fn share(&self) {
         self.leave_private(0, Ordering::AcqRel);
     }
@@ -167,8 +167,8 @@ impl ChildCount {
     }
 
     /// The task is over. For the owner or, in the shared state, the one thread that ends the task.
-    /// Returns whether all tasks below it are over, too, so that the node may be recycled; otherwise
-    /// [`done`](Self::done) of the last of them asks for it.
+    /// Returns whether all tasks below it are over, too, so that the node may be recycled;
+    /// otherwise [`done`](Self::done) of the last of them asks for it.
     #[inline]
     #[must_use]
     pub fn finish(&self) -> bool {
@@ -318,7 +318,8 @@ mod model {
         Arc::new((ChildCount::new(), Sleep::default(), Mutex::default()))
     }
 
-    /// Finishes two children on another thread: one with its node, one whose node is recycled later.
+    /// Finishes two children on another thread: one with its node, one whose node is recycled
+    /// later.
     fn finish_two(all: &Shared) -> JoinHandle<()> {
         let all = all.clone();
         thread::spawn(move || {
@@ -359,7 +360,8 @@ mod model {
         });
     }
 
-    /// A task ends before its children: exactly one side recycles its node, and only when all below is over.
+    /// A task ends before its children: exactly one side recycles its node, and only when all below
+    /// is over.
     #[test]
     fn child_count_is_recycled_once() {
         let mut builder = loom::model::Builder::new();

@@ -61,8 +61,8 @@ impl Claims {
         }
     }
 
-    /// Where the classes are, for those who read them from outside: the address of the first, which begins with its word, the distance to the
-    /// next, and how many there are.
+    /// Where the classes are, for those who read them from outside: the address of the first, which
+    /// begins with its word, the distance to the next, and how many there are.
     #[must_use]
     pub fn places(&self) -> (usize, usize, u32) {
         let first = self.classes.as_ptr().addr();
@@ -457,8 +457,8 @@ mod model {
 
     use super::*;
 
-    /// A region is opened while a worker that is late from the one before claims: every member is claimed once, by it or by the
-    /// forker.
+    /// A region is opened while a worker that is late from the one before claims: every member is
+    /// claimed once, by it or by the forker.
     #[test]
     fn claims_of_a_late_worker_are_those_of_the_next_region() {
         for is_by_place in [false, true] {

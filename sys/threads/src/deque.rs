@@ -4,33 +4,36 @@
 //! multithreaded language", 1998) with the fence of the owner's side moved to the thief's
 //! ([`fence`]): owners pop millions of times for each theft.
 //!
-//! - `tail` is written by the owner alone, `head` by the worker that holds the thieves' lock. The entries are
-//!   those from `head` to `tail`.
-//! - Owner, `pop`: lowers `tail`, light fence, reads `head`. If `head` has not passed, the entry is the
-//!   owner's: a thief that comes later sees the lowered `tail`. If it has, a thief is at the same entry;
-//!   the owner restores `tail`, takes the lock and looks again, undisturbed.
-//! - Thief, `steal`: under the lock, raises `head`, heavy fence, reads `tail`. If `tail` is not below, the
-//!   entry is the thief's: the owner reads the raised `head` from now on. Otherwise the thief lowers
-//!   `head` again; the owner has taken the entry.
+//! - `tail` is written by the owner alone, `head` by the worker that holds the thieves' lock. The
+//!   entries are those from `head` to `tail`.
+//! - Owner, `pop`: lowers `tail`, light fence, reads `head`. If `head` has not passed, the entry is
+//!   the owner's: a thief that comes later sees the lowered `tail`. If it has, a thief is at the
+//!   same entry; the owner restores `tail`, takes the lock and looks again, undisturbed.
+//! - Thief, `steal`: under the lock, raises `head`, heavy fence, reads `tail`. If `tail` is not
+//!   below, the entry is the thief's: the owner reads the raised `head` from now on. Otherwise the
+//!   thief lowers `head` again; the owner has taken the entry.
 //!
-//! The heavy fence interrupts the owner's core, which in a virtual machine can take longer than a short task. So it comes with a
-//! mark, `fences`: while that is set the owner executes a full fence at each pop and thieves one of their own, until no theft has
-//! come for a while. The mark is changed under the lock. The owner reads it after its write of `tail`: if
-//! it reads 0, its write came before the heavy fence of the next thief, which will see it. And as each thief sets the mark before it
-//! fences, `head` is still what it was when the owner cleared the mark; it keeps that in `floor`. So most pops read nothing that thieves write but
-//! the mark. Where the kernel has no such fence the mark is always set.
+//! The heavy fence interrupts the owner's core, which in a virtual machine can take longer than a
+//! short task. So it comes with a mark, `fences`: while that is set the owner executes a full fence
+//! at each pop and thieves one of their own, until no theft has come for a while. The mark is
+//! changed under the lock. The owner reads it after its write of `tail`: if it reads 0, its write
+//! came before the heavy fence of the next thief, which will see it. And as each thief sets the
+//! mark before it fences, `head` is still what it was when the owner cleared the mark; it keeps
+//! that in `floor`. So most pops read nothing that thieves write but the mark. Where the kernel has
+//! no such fence the mark is always set.
 //!
-//! A processor forwards what was just stored to a load in four or five cycles, and push and pop of a fork in a fork go through `tail` one after the
-//! other. So who pushes keeps the place, and [`take_back`](Owner::take_back) stores that, which depends on no load.
+//! A processor forwards what was just stored to a load in four or five cycles, and push and pop of
+//! a fork in a fork go through `tail` one after the other. So who pushes keeps the place, and
+//! [`take_back`](Owner::take_back) stores that, which depends on no load.
 //!
-//! By the fence at least one of the two sees the other's write when they want the same entry; when both
-//! see it, the thief backs off and the owner, waiting for the lock, gets the entry.
+//! By the fence at least one of the two sees the other's write when they want the same entry; when
+//! both see it, the thief backs off and the owner, waiting for the lock, gets the entry.
 //!
-//! Orderings: `tail` is stored with release and loaded by thieves with acquire, so that a thief sees the
-//! entry that the owner wrote. The owner takes an empty deque for empty only if no thief had a turn meanwhile, since one that looks at the
-//! last entry and leaves it hides it for that time. The owner learns how far thieves have come under their lock (acquire and
-//! release), so that a slot is written again only after the thief has read it. All else is ordered by the
-//! two fences.
+//! Orderings: `tail` is stored with release and loaded by thieves with acquire, so that a thief
+//! sees the entry that the owner wrote. The owner takes an empty deque for empty only if no thief
+//! had a turn meanwhile, since one that looks at the last entry and leaves it hides it for that
+//! time. The owner learns how far thieves have come under their lock (acquire and release), so that
+//! a slot is written again only after the thief has read it. All else is ordered by the two fences.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -42,8 +45,8 @@ use margay_sys_os::sync::{AtomicU32, AtomicU64, Cell, Ordering, fence as full_fe
 /// Entries that a new deque has room for; it grows when they are used up.
 const FIRST_LEN: usize = 256;
 
-/// Pops without a theft after which an owner leaves the fence to the next thief again. So many fences cost about as much as
-/// interrupting the owner's core once.
+/// Pops without a theft after which an owner leaves the fence to the next thief again. So many
+/// fences cost about as much as interrupting the owner's core once.
 const FENCED_POPS: u32 = if cfg!(loom) { 0 } else { 256 };
 
 /// What fits in one machine word and comes out of it again.
@@ -98,7 +101,8 @@ struct Tail {
     tail: AtomicU64,
     /// Raised by who sleeps and wants to be woken for what is pushed.
     call: WakeRequest,
-    /// Not 0: the owner fences for itself. Raised by each theft, cleared by the owner where it need not; both under the lock.
+    /// Not 0: the owner fences for itself. Raised by each theft, cleared by the owner where it need
+    /// not; both under the lock.
     fences: AtomicU32,
 }
 
@@ -108,7 +112,8 @@ struct Thieves {
     lock: AtomicU32,
 }
 
-// SAFETY: `slots` is changed only by the owner and under the lock; the entries may go to any thread.
+// SAFETY: `slots` is changed only by the owner and under the lock; the entries may go to any
+// thread.
 unsafe impl<T: Word> Sync for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Word> Send for Shared<T> {}
@@ -116,10 +121,11 @@ unsafe impl<T: Word> Send for Shared<T> {}
 /// The owner's end. One thread at a time holds it.
 pub struct Owner<T: Word> {
     shared: Arc<Shared<T>>,
-    /// Below this tail there is room for another entry; a cached lower bound, so that a push need not read `head`.
-    /// (A cell also keeps the owner's end from being shared between threads.)
+    /// Below this tail there is room for another entry; a cached lower bound, so that a push need
+    /// not read `head`. (A cell also keeps the owner's end from being shared between threads.)
     limit: std::cell::Cell<u64>,
-    /// Where the slots are and how many, less one; kept here so that the fast paths need not follow a pointer for it.
+    /// Where the slots are and how many, less one; kept here so that the fast paths need not follow
+    /// a pointer for it.
     slots: std::cell::Cell<*const AtomicU64>,
     mask: std::cell::Cell<usize>,
     /// The count of thefts seen last, and pops since then.
@@ -180,8 +186,9 @@ fn slots(len: usize) -> Box<[AtomicU64]> {
 }
 
 impl<T: Word> Owner<T> {
-    /// Puts an entry at the tail, and returns where it is, for [`take_back`](Self::take_back). Grows when full, and so is bounded
-    /// by memory alone: what is in here has been forked by a program and has to be kept.
+    /// Puts an entry at the tail, and returns where it is, for [`take_back`](Self::take_back).
+    /// Grows when full, and so is bounded by memory alone: what is in here has been forked by a
+    /// program and has to be kept.
     #[inline]
     pub fn push(&self, entry: T) -> u64 {
         let shared = &*self.shared;
@@ -198,7 +205,8 @@ impl<T: Word> Owner<T> {
         tail
     }
 
-    /// Whether somebody sleeps who may have to be woken for what is pushed; in the line that a push writes.
+    /// Whether somebody sleeps who may have to be woken for what is pushed; in the line that a push
+    /// writes.
     #[inline]
     #[must_use]
     pub fn call(&self) -> &WakeRequest {
@@ -212,7 +220,8 @@ impl<T: Word> Owner<T> {
         shared.lock();
         let head = shared.thieves.0.head.load(Ordering::Relaxed);
         shared.slots.with_mut(|old| {
-            // SAFETY: only the owner changes the slots, thieves read them under the lock, which is held.
+            // SAFETY: only the owner changes the slots, thieves read them under the lock, which is
+            // held.
             let old = unsafe { &mut *old };
             let entries = tail.wrapping_sub(head);
             if entries >= old.len() as u64 / 2 {
@@ -238,11 +247,13 @@ impl<T: Word> Owner<T> {
         }
         let last = self.end().wrapping_sub(1);
         let word = self.slot(last).load(Ordering::Relaxed);
-        // SAFETY: the entry lies no longer between head and tail, and it is this thread that took it out.
+        // SAFETY: the entry lies no longer between head and tail, and it is this thread that took
+        // it out.
         self.take_back(last).then(|| unsafe { T::from_word(word) })
     }
 
-    /// Takes an entry out by where it is, if it is the youngest and still there. The one that pushed it knows what it is.
+    /// Takes an entry out by where it is, if it is the youngest and still there. The one that
+    /// pushed it knows what it is.
     #[inline]
     #[must_use]
     pub fn take_back(&self, at: u64) -> bool {
@@ -250,7 +261,8 @@ impl<T: Word> Owner<T> {
         if tail.load(Ordering::Relaxed).wrapping_sub(1) != at {
             return false;
         }
-        // Release, as every store to the tail: a thief that reads this one has to see what lies below.
+        // Release, as every store to the tail: a thief that reads this one has to see what lies
+        // below.
         tail.store(at, Ordering::Release);
         fence::compiler();
         if fences.load(Ordering::Relaxed) == 0 && at.wrapping_sub(self.floor.get()) as i64 >= 0 {
@@ -275,13 +287,14 @@ impl<T: Word> Owner<T> {
         is_here
     }
 
-    /// Whether nothing is there, and not only because a thief looks at the last entry and will leave it. Nobody but the owner
-    /// raises the tail, so what is gone is gone.
+    /// Whether nothing is there, and not only because a thief looks at the last entry and will
+    /// leave it. Nobody but the owner raises the tail, so what is gone is gone.
     fn is_empty_for_good(&self) -> bool {
         let shared = &*self.shared;
         let turn = shared.thieves.0.lock.load(Ordering::Acquire);
         let is_empty = shared.is_empty();
-        // A thief raises `head` (release) after it has taken its turn: a thread that has seen that (acquire) sees the turn, too.
+        // A thief raises `head` (release) after it has taken its turn: a thread that has seen that
+        // (acquire) sees the turn, too.
         if turn.is_multiple_of(2) && shared.thieves.0.lock.load(Ordering::Relaxed) == turn {
             return is_empty;
         }
@@ -333,8 +346,8 @@ impl<T: Word> Owner<T> {
 
     #[inline]
     fn slot(&self, at: u64) -> &AtomicU64 {
-        // SAFETY: `find_slots` was called after the last change of the slots, which only this thread makes; there are
-        // mask + 1 of them.
+        // SAFETY: `find_slots` was called after the last change of the slots, which only this
+        // thread makes; there are mask + 1 of them.
         unsafe { &*self.slots.get().add(at as usize & self.mask.get()) }
     }
 
@@ -356,7 +369,8 @@ impl<T: Word> Owner<T> {
 }
 
 impl<T: Word> Stealer<T> {
-    /// Takes the oldest entry if it pleases; what does not stays. None also when another thief is at it.
+    /// Takes the oldest entry if it pleases; what does not stays. None also when another thief is
+    /// at it.
     pub fn steal_if(&self, pleases: impl FnOnce(&T) -> bool) -> Option<T> {
         let shared = &*self.shared;
         if shared.is_empty() || !shared.try_lock() {
@@ -393,7 +407,8 @@ impl<T: Word> Stealer<T> {
                 let slots = unsafe { &*slots };
                 slots[head as usize & (slots.len() - 1)].load(Ordering::Relaxed)
             });
-            // SAFETY: the entry lies no longer between head and tail, and it is this thread that took it out.
+            // SAFETY: the entry lies no longer between head and tail, and it is this thread that
+            // took it out.
             let entry = unsafe { T::from_word(word) };
             if pleases(&entry) {
                 return Some(entry);
@@ -627,7 +642,8 @@ mod model {
         });
     }
 
-    /// As forks do: each takes its own back by its place, or learns that it was stolen. With the mark set, cleared and set again.
+    /// As forks do: each takes its own back by its place, or learns that it was stolen. With the
+    /// mark set, cleared and set again.
     #[test]
     fn deque_gives_each_place_back_or_to_a_thief() {
         let mut builder = loom::model::Builder::new();

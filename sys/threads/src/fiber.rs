@@ -1,8 +1,8 @@
 //! Fibers: stacks of their own, switched to and from in a few nanoseconds.
 //!
-//! A fiber never leaves the thread that made it: compilers keep addresses of thread-local variables (`errno`,
-//! a program's `threadprivate`) across calls, also across the one that switches. What may go to another thread is
-//! work that has not begun.
+//! A fiber never leaves the thread that made it: compilers keep addresses of thread-local variables
+//! (`errno`, a program's `threadprivate`) across calls, also across the one that switches. What may
+//! go to another thread is work that has not begun.
 
 use std::cell::Cell;
 use std::io;
@@ -22,8 +22,8 @@ pub struct Fiber {
     // Before the stack goes.
     _entry: FiberEntry,
     coroutine: Coroutine<(), (), (), DefaultStack>,
-    /// The [context](crate::slot) of what runs in it, while it is suspended. What it enters lies on its stack and is left there,
-    /// which may be after those that were entered outside meanwhile.
+    /// The [context](crate::slot) of what runs in it, while it is suspended. What it enters lies on
+    /// its stack and is left there, which may be after those that were entered outside meanwhile.
     context: Word,
 }
 
@@ -105,8 +105,8 @@ pub fn suspend() {
     record
         .suspended_at
         .store(bottom::stack_pointer(), Ordering::Relaxed);
-    // SAFETY: the yielder of the running fiber lives on its stack as long as it runs, and it is the innermost one,
-    // since `resume` restores the one before.
+    // SAFETY: the yielder of the running fiber lives on its stack as long as it runs, and it is the
+    // innermost one, since `resume` restores the one before.
     unsafe { (*yielder).suspend(()) };
     record.suspended_at.store(0, Ordering::Relaxed);
     CURRENT.set(current);

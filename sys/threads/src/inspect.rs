@@ -1,11 +1,14 @@
-//! What a debugger and `margay threads` find in a process: its fibers, its workers' threads and its teams, as words at fixed places.
+//! What a debugger and `margay threads` find in a process: its fibers, its workers' threads and its
+//! teams, as words at fixed places.
 //!
-//! The symbol [`margay_threads_description`](DESCRIPTION) is the beginning; `docs/openmp.md` has the commands. Everything that it leads to
-//! is made once and never freed, so that who reads from outside, without stopping the process, finds old words at worst, and never
-//! memory that is gone. What changes while a program runs is either a word that the runtime has anyway, of which only the address stands
-//! here, or one store to a cache line that the storing thread has just used.
+//! The symbol [`margay_threads_description`](DESCRIPTION) is the beginning; `docs/openmp.md` has
+//! the commands. Everything that it leads to is made once and never freed, so that who reads from
+//! outside, without stopping the process, finds old words at worst, and never memory that is gone.
+//! What changes while a program runs is either a word that the runtime has anyway, of which only
+//! the address stands here, or one store to a cache line that the storing thread has just used.
 //!
-//! Readers: `abi/gdb/margay_gdb.py` and `job/observe/src/teams`. A change of what stands here is a new [`VERSION`].
+//! Readers: `abi/gdb/margay_gdb.py` and `job/observe/src/teams`. A change of what stands here is a
+//! new [`VERSION`].
 
 use std::marker::PhantomData;
 use std::mem::offset_of;
@@ -132,7 +135,8 @@ pub struct TeamRecord {
     /// The address of the first class, which begins with its word, and the distance to the next.
     pub first_class: usize,
     pub class_bytes: usize,
-    /// The address of an `AtomicU64`: when the region began, in nanoseconds of the monotonic clock, or 0 where nobody has asked.
+    /// The address of an `AtomicU64`: when the region began, in nanoseconds of the monotonic clock,
+    /// or 0 where nobody has asked.
     pub opened_at: usize,
 }
 
@@ -221,12 +225,13 @@ macro_rules! linked {
 }
 linked!(FiberRecord, ThreadRecord, TeamRecord);
 
-/// Records of fibers and threads that are gone, for the next ones. Bounded by how many there were at the same time.
+/// Records of fibers and threads that are gone, for the next ones. Bounded by how many there were
+/// at the same time.
 static UNUSED_FIBERS: Mutex<Vec<&'static FiberRecord>> = Mutex::new(Vec::new());
 static UNUSED_THREADS: Mutex<Vec<&'static ThreadRecord>> = Mutex::new(Vec::new());
 
-/// None where the lock stays held: the process may be the child of a fork at which another thread had it. A record is lost then, which
-/// costs its memory.
+/// None where the lock stays held: the process may be the child of a fork at which another thread
+/// had it. A record is lost then, which costs its memory.
 fn locked<T>(unused: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     /// The lock is held for nanoseconds.
     const TRIES: u32 = 64;

@@ -1,9 +1,9 @@
 //! Jobs: work in one word, for a [`deque`](crate::deque), and the frames in which it lies.
 //!
-//! A fork must not allocate: the forked half is a closure in the forker's own stack frame, and the deque
-//! holds its address. [`fork`] keeps that sound: it does not return before the closure has run, here or on
-//! a thief, or has been taken back. What is enqueued and left alone lies in a node of a [`Nodes`] pool, which
-//! each worker recycles.
+//! A fork must not allocate: the forked half is a closure in the forker's own stack frame, and the
+//! deque holds its address. [`fork`] keeps that sound: it does not return before the closure has
+//! run, here or on a thief, or has been taken back. What is enqueued and left alone lies in a node
+//! of a [`Nodes`] pool, which each worker recycles.
 //!
 //! `C` is what a job is given when it runs: its worker.
 
@@ -101,7 +101,8 @@ pub trait Context: Sized + 'static {
 
     fn mark(&self) -> Self::Mark;
 
-    /// Returns when the count, made on this thread at the time of the mark, is zero; runs other work in the meantime.
+    /// Returns when the count, made on this thread at the time of the mark, is zero; runs other
+    /// work in the meantime.
     fn wait_for_tasks(&self, count: &Count, mark: Self::Mark);
 
     /// Which worker of all this is.
@@ -124,8 +125,9 @@ struct Frame<C: 'static, B, R> {
     result: UnsafeCell<MaybeUninit<Result<R, Box<dyn Any + Send>>>>,
 }
 
-/// Runs `first` here and lends `second` to an idle worker; when nobody took it, runs it here afterwards.
-/// Returns when both have run. A panic of either comes out of here then, the first one's before the second's.
+/// Runs `first` here and lends `second` to an idle worker; when nobody took it, runs it here
+/// afterwards. Returns when both have run. A panic of either comes out of here then, the first
+/// one's before the second's.
 #[inline]
 pub fn fork<C, A, B, Q, R>(context: &C, first: A, second: B) -> (Q, R)
 where
@@ -156,7 +158,8 @@ where
     let first = catch_unwind(AssertUnwindSafe(|| first(context)));
 
     if frame.header.latch.is_open() && deque.take_back(place) {
-        // SAFETY: the job came back, so nobody else touches the frame; the closure is taken out once.
+        // SAFETY: the job came back, so nobody else touches the frame; the closure is taken out
+        // once.
         let second = unsafe { ManuallyDrop::take(&mut *frame.second.get()) };
         return match first {
             Ok(first) => (first, second(context)),
@@ -168,7 +171,8 @@ where
     }
     // Taken by a thief or by this worker, or below entries that this frame's work left there.
     wait(context, &frame.header.latch);
-    // SAFETY: the latch is done: the result has been written, and nobody else touches the frame any more.
+    // SAFETY: the latch is done: the result has been written, and nobody else touches the frame any
+    // more.
     let second = unsafe { (*frame.result.get()).assume_init_read() };
     match (first, second) {
         (Ok(first), Ok(second)) => (first, second),
@@ -182,7 +186,8 @@ pub fn pop<C: Context>(context: &C) -> Option<Job<C>> {
     let job = context.deque().pop()?;
     // SAFETY: a frame lives until its job has been run or discarded.
     let header = unsafe { job.0.as_ref() };
-    // Its forker, if that waits for it, may run before the job does, and something else may be in its place by then.
+    // Its forker, if that waits for it, may run before the job does, and something else may be in
+    // its place by then.
     header.latch.take();
     Some(job)
 }
@@ -204,7 +209,8 @@ where
     B: FnOnce(&C) -> R,
 {
     let frame = frame.cast::<Frame<C, B, R>>();
-    // SAFETY: the forker waits for the latch, so the frame lives, and only this thread uses it until then.
+    // SAFETY: the forker waits for the latch, so the frame lives, and only this thread uses it
+    // until then.
     let waiter = unsafe {
         let second = ManuallyDrop::take(&mut *frame.as_ref().second.get());
         let result = catch_unwind(AssertUnwindSafe(|| second(context)));
@@ -236,8 +242,8 @@ struct Node<C: 'static> {
 /// A node without a job. A node never moves: jobs are its address.
 type Spare<C> = Box<MaybeUninit<Node<C>>>;
 
-/// Recycled frames for jobs that nobody waits for in place. Belongs to one worker; a node is given back to the
-/// worker that ran its job.
+/// Recycled frames for jobs that nobody waits for in place. Belongs to one worker; a node is given
+/// back to the worker that ran its job.
 pub struct Nodes<C: 'static> {
     free: UnsafeCell<Vec<Spare<C>>>,
 }
@@ -285,7 +291,8 @@ impl<C: Context> Nodes<C> {
         let node = unsafe { &mut *self.free.get() }.pop();
         let mut node = node.unwrap_or_else(|| Box::new(MaybeUninit::uninit()));
         let at = node.as_mut_ptr();
-        // SAFETY: `at` is the node's memory, which is large and aligned enough for header and payload.
+        // SAFETY: `at` is the node's memory, which is large and aligned enough for header and
+        // payload.
         unsafe {
             (&raw mut (*at).header).write(Header {
                 does: const {
@@ -320,8 +327,8 @@ impl<C: Context> Default for Nodes<C> {
 /// # Safety
 /// `frame` is a node with a payload of type `F`; called once.
 unsafe fn run_node<C: Context, F: FnOnce(&C)>(frame: NonNull<Header<C>>, context: &C) {
-    // SAFETY: the node is this thread's now; the payload is read once and the node given back before it runs, so
-    // that what it enqueues finds a warm one.
+    // SAFETY: the node is this thread's now; the payload is read once and the node given back
+    // before it runs, so that what it enqueues finds a warm one.
     let work = unsafe {
         let node = frame.cast::<Node<C>>().as_ptr();
         let work = (&raw mut (*node).payload).cast::<F>().read();
@@ -356,8 +363,8 @@ pub struct Group<'s, C: Context> {
     context: PhantomData<fn(C)>,
 }
 
-/// Runs `body`, which may [`spawn`](Group::spawn) tasks that borrow what outlives the call, and returns when it and
-/// all of them have run. The first panic of any comes out of here.
+/// Runs `body`, which may [`spawn`](Group::spawn) tasks that borrow what outlives the call, and
+/// returns when it and all of them have run. The first panic of any comes out of here.
 pub fn group<'s, C: Context, R>(context: &C, body: impl FnOnce(&C, &Group<'s, C>) -> R) -> R {
     let group = Group {
         count: Count::new(context.home()),
@@ -394,7 +401,8 @@ impl<T> Anywhere<T> {
 }
 
 impl<'s, C: Context> Group<'s, C> {
-    /// A task of this group; runs here or on any other worker, at the latest when the group is waited for.
+    /// A task of this group; runs here or on any other worker, at the latest when the group is
+    /// waited for.
     #[inline]
     pub fn spawn<F>(&self, context: &C, task: F)
     where
@@ -418,8 +426,8 @@ impl<'s, C: Context> Group<'s, C> {
                 context.wake_task(worker_slot, waiter);
             }
         };
-        // SAFETY: the closure runs before `group` returns, and so within `'s`; it is never discarded, since a deque
-        // outlives the jobs in it.
+        // SAFETY: the closure runs before `group` returns, and so within `'s`; it is never
+        // discarded, since a deque outlives the jobs in it.
         let job = unsafe { context.nodes().unbounded_job(context.tag(), work) };
         context.deque().push(job);
         context.pushed();

@@ -1,8 +1,10 @@
-//! Functions into which a compiler has outlined the body of an OpenMP construct, and the data that they get.
+//! Functions into which a compiler has outlined the body of an OpenMP construct, and the data that
+//! they get.
 //!
-//! A compiler turns the body of a parallel region, a task or a target region into a function of one pointer, and calls the
-//! runtime with the two. Making one of the types here is taking the compiler's word for both; calling it is safe from then on, as
-//! long as the lifetime lasts for which the word was given.
+//! A compiler turns the body of a parallel region, a task or a target region into a function of one
+//! pointer, and calls the runtime with the two. Making one of the types here is taking the
+//! compiler's word for both; calling it is safe from then on, as long as the lifetime lasts for
+//! which the word was given.
 
 use std::ffi::{c_char, c_void};
 use std::marker::PhantomData;
@@ -32,9 +34,10 @@ impl<'c> Outlined<'c> {
     /// Takes the compiler's word.
     ///
     /// # Safety
-    /// As long as `'c` lasts, `body(data)` may be called by any thread, as often and by as many at a time as the construct
-    /// says, and no exception leaves it, as OpenMP asks. The runtime to which this is given for a parallel region may [post](Posted) it: then so it is until that has
-    /// joined the members of the region, which alone run what is posted.
+    /// As long as `'c` lasts, `body(data)` may be called by any thread, as often and by as many at
+    /// a time as the construct says, and no exception leaves it, as OpenMP asks. The runtime to
+    /// which this is given for a parallel region may [post](Posted) it: then so it is until that
+    /// has joined the members of the region, which alone run what is posted.
     #[must_use]
     pub unsafe fn new(body: unsafe extern "C-unwind" fn(*mut c_void), data: *mut c_void) -> Self {
         Outlined {
@@ -93,7 +96,8 @@ unsafe fn call_for_tool(
     data: *mut c_void,
     frame: &AtomicU64,
 ) {
-    // SAFETY: a function of one word ignores a second one, which is passed in a register (System V ABI, AAPCS64).
+    // SAFETY: a function of one word ignores a second one, which is passed in a register (System V
+    // ABI, AAPCS64).
     let body = unsafe { mem::transmute::<unsafe extern "C-unwind" fn(*mut c_void), Callee>(body) };
     // SAFETY: by the caller's promise.
     call_from(stays_inside, || unsafe {
@@ -101,15 +105,19 @@ unsafe fn call_for_tool(
     });
 }
 
-/// A place for an [`Outlined`] that one thread posts, again and again, and others read. Posting what is there already, as a loop around a
-/// construct does, costs no locked instruction. A sequence lock: the version is odd while the two words are written.
+/// A place for an [`Outlined`] that one thread posts, again and again, and others read. Posting
+/// what is there already, as a loop around a construct does, costs no locked instruction. A
+/// sequence lock: the version is odd while the two words are written.
 ///
-/// Why nothing posted runs when its construct is over, which no type says: members of a region alone run it, each with a number
-/// that was [claimed](crate::claims::Claims::claim) since the region was opened, or as the first. The poster opens the region after it has posted,
-/// and joins it before it returns: it waits until all numbers but its own have been counted as gone, or has run all by itself. A member is counted
-/// after its body and its tasks are over, and each number is claimed once. So when the join ends nobody is between a claim and the count, nobody
-/// can claim before the region is opened again, and before that something else is posted. To take it down at the join would cost
-/// each region the two stores and the locked instruction that posting what is there already saves.
+/// Why nothing posted runs when its construct is over, which no type says: members of a region
+/// alone run it, each with a number that was [claimed](crate::claims::Claims::claim) since the
+/// region was opened, or as the first. The poster opens the region after it has posted, and joins
+/// it before it returns: it waits until all numbers but its own have been counted as gone, or has
+/// run all by itself. A member is counted after its body and its tasks are over, and each number is
+/// claimed once. So when the join ends nobody is between a claim and the count, nobody can claim
+/// before the region is opened again, and before that something else is posted. To take it down at
+/// the join would cost each region the two stores and the locked instruction that posting what is
+/// there already saves.
 #[derive(Debug, Default)]
 pub struct Posted {
     version: AtomicU64,
@@ -128,7 +136,8 @@ impl Posted {
         }
     }
 
-    /// Runs what was posted last, if anything: nobody gets hold of it for later. For members of the region for which it was posted.
+    /// Runs what was posted last, if anything: nobody gets hold of it for later. For members of the
+    /// region for which it was posted.
     #[inline]
     pub fn run(&self) {
         if let Some(outlined) = self.get() {
@@ -199,7 +208,8 @@ impl Posted {
 /// How the arguments of a task get from its creator's frame into memory of their own.
 pub type CopyArguments = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 
-/// The call that creates a task: its outlined function, and its arguments in the creator's frame, until it returns.
+/// The call that creates a task: its outlined function, and its arguments in the creator's frame,
+/// until it returns.
 #[derive(Debug)]
 pub struct TaskCall<'c> {
     body: unsafe extern "C-unwind" fn(*mut c_void),
@@ -218,9 +228,10 @@ impl<'c> TaskCall<'c> {
     /// Takes the compiler's word.
     ///
     /// # Safety
-    /// `data` points to `size` readable bytes as long as `'c` lasts. Each time, `copy(to, data)`, or copying the bytes if
-    /// there is no `copy`, makes of `size` bytes at an address divisible by `align` (a power of two) arguments with which
-    /// `body` may be called once, by any thread, also later. Without a `copy`, it may be called once with `data` itself.
+    /// `data` points to `size` readable bytes as long as `'c` lasts. Each time, `copy(to, data)`,
+    /// or copying the bytes if there is no `copy`, makes of `size` bytes at an address divisible by
+    /// `align` (a power of two) arguments with which `body` may be called once, by any thread, also
+    /// later. Without a `copy`, it may be called once with `data` itself.
     #[must_use]
     pub unsafe fn new(
         body: unsafe extern "C-unwind" fn(*mut c_void),
@@ -245,7 +256,8 @@ impl<'c> TaskCall<'c> {
     /// The same for tasks of a taskloop.
     ///
     /// # Safety
-    /// The arguments begin with two words, any of which the body takes for the first and the end of its iterations.
+    /// The arguments begin with two words, any of which the body takes for the first and the end of
+    /// its iterations.
     #[must_use]
     pub unsafe fn of_loop(mut self) -> Self {
         assert!(self.size >= BOUNDS_BYTES, "arguments without bounds");
@@ -253,8 +265,9 @@ impl<'c> TaskCall<'c> {
         self
     }
 
-    /// The same where the arguments own memory, which the body, a function of the runtime's, frees: it has to run also when the task is
-    /// cancelled, and [crosses](crate::border) into the program itself.
+    /// The same where the arguments own memory, which the body, a function of the runtime's, frees:
+    /// it has to run also when the task is cancelled, and [crosses](crate::border) into the program
+    /// itself.
     #[must_use]
     pub fn that_owns(mut self) -> Self {
         self.owns_block = true;
@@ -289,7 +302,8 @@ impl<'c> TaskCall<'c> {
         self.size <= size_of::<[usize; INLINE_WORDS]>() && self.align <= INLINE_ALIGN
     }
 
-    /// Runs the body on the arguments where they are. Only for tasks without a copying function, and once.
+    /// Runs the body on the arguments where they are. Only for tasks without a copying function,
+    /// and once.
     ///
     /// # Panics
     /// When there is such a function, or the second time.
@@ -325,8 +339,9 @@ const INLINE_ALIGN: usize = 16;
 /// Bytes of the bounds with which the arguments of a task of a taskloop begin.
 const BOUNDS_BYTES: usize = 2 * size_of::<u64>();
 
-/// Memory for the arguments of a task; may be used again for the next one. Arguments may refer to themselves, so a frame
-/// that is loaded stays where it is (in a box, say), or they are refused when they are used.
+/// Memory for the arguments of a task; may be used again for the next one. Arguments may refer to
+/// themselves, so a frame that is loaded stays where it is (in a box, say), or they are refused
+/// when they are used.
 #[derive(Debug)]
 #[repr(C, align(16))]
 pub struct Frame {
@@ -387,7 +402,8 @@ impl Frame {
             Some(copy) => {
                 // None while they come: a panic of the copying function leaves half of them.
                 self.body = None;
-                // SAFETY: by the promise of `TaskCall::new`; `at` is room for `size` bytes, aligned.
+                // SAFETY: by the promise of `TaskCall::new`; `at` is room for `size` bytes,
+                // aligned.
                 unsafe { copy(at, call.data) }
             }
             // SAFETY: as above.
@@ -412,7 +428,8 @@ impl Frame {
             "large arguments stay where they are"
         );
         self.large = Vec::new();
-        // SAFETY: both are that large, and one of them is borrowed alone. Bytes that were never written are not looked at.
+        // SAFETY: both are that large, and one of them is borrowed alone. Bytes that were never
+        // written are not looked at.
         unsafe {
             let from = (&raw const other.inline).cast::<u8>();
             ptr::copy_nonoverlapping(from, (&raw mut self.inline).cast(), size_of::<Room>());
@@ -425,7 +442,8 @@ impl Frame {
         self.stays_inside = false;
     }
 
-    /// Runs the body on a copy of the arguments which begins with these bounds. The arguments stay for the next call.
+    /// Runs the body on a copy of the arguments which begins with these bounds. The arguments stay
+    /// for the next call.
     ///
     /// # Panics
     /// When there are none of a loop's tasks, or none that may be copied.
@@ -436,8 +454,9 @@ impl Frame {
         let mut room = Room([MaybeUninit::uninit(); INLINE_WORDS]);
         let at = (&raw mut room).cast::<u8>();
         let from = (&raw const self.inline).cast::<u8>();
-        // SAFETY: both have room for this many bytes, and the copy for the bounds, which `TaskCall::of_loop` has checked. By the
-        // promise of `TaskCall::new` a copy of the bytes is arguments for one call, whatever the bounds are.
+        // SAFETY: both have room for this many bytes, and the copy for the bounds, which
+        // `TaskCall::of_loop` has checked. By the promise of `TaskCall::new` a copy of the bytes is
+        // arguments for one call, whatever the bounds are.
         unsafe {
             if self.size <= SHORT_BYTES {
                 ptr::copy_nonoverlapping(from, at, SHORT_BYTES);
@@ -466,7 +485,8 @@ impl Frame {
         }
     }
 
-    /// Writes the two words with which the arguments of a task of a taskloop begin: the first and the end of its iterations.
+    /// Writes the two words with which the arguments of a task of a taskloop begin: the first and
+    /// the end of its iterations.
     ///
     /// # Panics
     /// When there are no arguments, or none of a taskloop.
@@ -474,7 +494,8 @@ impl Frame {
         let has_bounds = self.body.is_some() && self.begins_with_bounds;
         assert!(has_bounds, "a frame without arguments of a loop");
         let at = self.arguments().cast::<u64>();
-        // SAFETY: by the promise of `TaskCall::of_loop`, which has checked the size; the room is aligned for more than words.
+        // SAFETY: by the promise of `TaskCall::of_loop`, which has checked the size; the room is
+        // aligned for more than words.
         unsafe {
             at.write(first);
             at.add(1).write(end);
@@ -488,7 +509,8 @@ impl Frame {
     #[inline]
     pub fn call(&mut self) {
         let (body, at) = self.take_body();
-        // SAFETY: by the promise of `TaskCall::new`; the arguments were copied by `load`, lie where they were and are used once.
+        // SAFETY: by the promise of `TaskCall::new`; the arguments were copied by `load`, lie where
+        // they were and are used once.
         call_from(self.stays_inside, || unsafe { body(at) });
     }
 
@@ -524,7 +546,8 @@ impl Default for Frame {
 #[inline]
 unsafe fn copy_words(from: *const u8, to: *mut u8, size: usize) {
     if size <= 2 * size_of::<u64>() && size.is_multiple_of(size_of::<u64>()) {
-        // A call of memcpy costs more than these. As words that may hold anything: pointers, and bytes never written.
+        // A call of memcpy costs more than these. As words that may hold anything: pointers, and
+        // bytes never written.
         for at in (0..size).step_by(size_of::<u64>()) {
             // SAFETY: by the caller's promise.
             unsafe {
@@ -567,7 +590,8 @@ impl Zeroed {
 /// A text that the program passes with its length, or ended by a zero byte.
 ///
 /// # Safety
-/// `text` is null or points to `len` readable bytes or, where `len` is none, to a text that a zero byte ends.
+/// `text` is null or points to `len` readable bytes or, where `len` is none, to a text that a zero
+/// byte ends.
 #[must_use]
 pub unsafe fn text(text: *const c_char, len: Option<usize>) -> String {
     if text.is_null() {

@@ -1,20 +1,25 @@
 //! Interrupting a thread that computes or waits for long, where that is safe.
 //!
-//! A signal comes from a timer of the thread's processor time or, where it waits, from a thread that observes it. The handler
-//! calls a function that may do what the interrupted code could have done at this place by a call of its own, switch to another fiber
-//! included: the signal frame stays on the interrupted stack and is returned from when that fiber goes on. That is allowed
+//! A signal comes from a timer of the thread's processor time or, where it waits, from a thread
+//! that observes it. The handler calls a function that may do what the interrupted code could have
+//! done at this place by a call of its own, switch to another fiber included: the signal frame
+//! stays on the interrupted stack and is returned from when that fiber goes on. That is allowed
 //!
-//! - where instructions of the program or of a library are interrupted that the runtime does not use (`text`): another one may hold
-//!   a lock (`malloc`'s) that the runtime needs,
+//! - where instructions of the program or of a library are interrupted that the runtime does not
+//!   use (`text`): another one may hold a lock (`malloc`'s) that the runtime needs,
 //! - at system calls that wait (`calls`), also those of libraries, and in `sched_yield`,
 //!
-//! and nowhere [inside](crate::border) the runtime itself. Nor while the program copies the process: `fork` takes all of `malloc`'s locks, waits for
-//! one that another thread holds, and a fiber that went away there would leave this thread, and those that it makes, waiting for the others.
+//! and nowhere [inside](crate::border) the runtime itself. Nor while the program copies the
+//! process: `fork` takes all of `malloc`'s locks, waits for one that another thread holds, and a
+//! fiber that went away there would leave this thread, and those that it makes, waiting for the
+//! others.
 //!
-//! The kernel makes most system calls that a signal has interrupted again by itself: it sets the thread back to the instruction of the
-//! call before it calls the handler, which therefore finds the call in the registers. The others have ended with EINTR. The handler
-//! completes them, so that the program does not see that they were interrupted: by what the observer has written down, or, where the
-//! signal has met another call than the one that was seen, or has come from the timer, by the code before the call (x86-64 only).
+//! The kernel makes most system calls that a signal has interrupted again by itself: it sets the
+//! thread back to the instruction of the call before it calls the handler, which therefore finds
+//! the call in the registers. The others have ended with EINTR. The handler completes them, so that
+//! the program does not see that they were interrupted: by what the observer has written down, or,
+//! where the signal has met another call than the one that was seen, or has come from the timer, by
+//! the code before the call (x86-64 only).
 
 use std::ffi::{c_int, c_long, c_void};
 use std::io;
@@ -32,7 +37,8 @@ mod yields;
 
 pub use observe::{ObservedThread, SeenCall};
 
-/// The signal: ignored by default, rarely used (urgent data on sockets), and left to a program that has a handler for it.
+/// The signal: ignored by default, rarely used (urgent data on sockets), and left to a program that
+/// has a handler for it.
 const SIGNAL: c_int = libc::SIGURG;
 
 /// What a thread was doing when it was interrupted.
@@ -68,8 +74,9 @@ struct Handler {
 
 static HANDLER: OnceLock<Handler> = OnceLock::new();
 
-/// From now on `tick` is called on each thread that is interrupted where that is safe. False: not here, because the program uses the
-/// signal itself, or because this is part of the program and not a library: its own code would be interrupted, too. To be called once.
+/// From now on `tick` is called on each thread that is interrupted where that is safe. False: not
+/// here, because the program uses the signal itself, or because this is part of the program and not
+/// a library: its own code would be interrupted, too. To be called once.
 pub fn enable(tick: Tick) -> bool {
     static IS_CLAIMED: AtomicBool = AtomicBool::new(false);
     if IS_CLAIMED.swap(true, Ordering::SeqCst) {
@@ -109,7 +116,8 @@ fn watch_forks() -> bool {
     extern "C" fn end() {
         border::end_fork();
     }
-    // SAFETY: functions of this library, which call nothing of the program. Should it ever be unloaded, the C library forgets them.
+    // SAFETY: functions of this library, which call nothing of the program. Should it ever be
+    // unloaded, the C library forgets them.
     unsafe { libc::pthread_atfork(Some(begin), Some(end), Some(end)) == 0 }
 }
 
@@ -119,7 +127,8 @@ pub fn is_enabled() -> bool {
     HANDLER.get().is_some()
 }
 
-/// Finds out what the program has loaded since, and has its calls of `sched_yield` come to the runtime. Not in a handler.
+/// Finds out what the program has loaded since, and has its calls of `sched_yield` come to the
+/// runtime. Not in a handler.
 pub fn refresh() {
     if is_enabled() && text::refresh() {
         yields::redirect();
@@ -172,11 +181,12 @@ impl Handler {
     }
 }
 
-/// Bytes at the begin of `sched_yield` in which it has not returned yet: the function is a system call without a frame. The
-/// interruption comes right behind that call's instruction.
+/// Bytes at the begin of `sched_yield` in which it has not returned yet: the function is a system
+/// call without a frame. The interruption comes right behind that call's instruction.
 const SCHED_YIELD_BYTES: usize = 12;
 
-/// The begin of `sched_yield`, if it is what the library of a known system has: `mov $24, %eax; syscall` or `mov x8, #124; svc #0`.
+/// The begin of `sched_yield`, if it is what the library of a known system has:
+/// `mov $24, %eax; syscall` or `mov x8, #124; svc #0`.
 fn sched_yield_text() -> std::ops::Range<usize> {
     let begin = yields::system_yield();
     if begin.is_null() {
@@ -238,7 +248,8 @@ impl Timer {
             it_interval: period,
             it_value: period,
         };
-        // SAFETY: the timer exists and the setting is valid. A refusal leaves long computations alone, as without a timer.
+        // SAFETY: the timer exists and the setting is valid. A refusal leaves long computations
+        // alone, as without a timer.
         unsafe { libc::timer_settime(self.id, 0, &raw const setting, std::ptr::null_mut()) };
     }
 }

@@ -1,14 +1,16 @@
-//! Models of what the layers above make of this crate's parts: the barrier of a team, the release of tasks with dependences, the life of
-//! an offer. loom tries every interleaving.
+//! Models of what the layers above make of this crate's parts: the barrier of a team, the release
+//! of tasks with dependences, the life of an offer. loom tries every interleaving.
 //!
-//! Those layers cannot be compiled for loom: their fibers switch stacks. What they do with words is repeated here, in the order in which
-//! they do it, over the real shelf, claims, wake queues and event counts. Each model runs a second time with its essential order broken, and has to
-//! fail then.
+//! Those layers cannot be compiled for loom: their fibers switch stacks. What they do with words is
+//! repeated here, in the order in which they do it, over the real shelf, claims, wake queues and
+//! event counts. Each model runs a second time with its essential order broken, and has to fail
+//! then.
 //!
-//! The whole file is for loom; each module says so once more, as a check of the sources asks for it (`xtask tidy`).
+//! The whole file is for loom; each module says so once more, as a check of the sources asks for it
+//! (`xtask tidy`).
 //!
-//! loom takes accesses that are sequentially consistent for acquire and release. Where the layers above rely on their one order, the models
-//! have fences.
+//! loom takes accesses that are sequentially consistent for acquire and release. Where the layers
+//! above rely on their one order, the models have fences.
 
 use std::sync::Arc as StdArc;
 
@@ -28,7 +30,8 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// A number that loom watches: two accesses without an order between them, one of which writes, end the model.
+/// A number that loom watches: two accesses without an order between them, one of which writes, end
+/// the model.
 struct Watched(UnsafeCell<u32>);
 
 // SAFETY: the models' business, and loom fails where they do not order the accesses.
@@ -52,8 +55,9 @@ impl Watched {
     }
 }
 
-/// The barrier of a team of two: `Context::pass_barrier` and `Context::sleep` of `run/openmp`, and `Worker::park_until` and
-/// `ParkingLot` of `run/threads`. Each member is the only fiber of its worker.
+/// The barrier of a team of two: `Context::pass_barrier` and `Context::sleep` of `run/openmp`, and
+/// `Worker::park_until` and `ParkingLot` of `run/threads`. Each member is the only fiber of its
+/// worker.
 #[cfg(loom)]
 mod barrier {
     use super::*;
@@ -110,7 +114,8 @@ mod barrier {
             team
         }
 
-        /// Between a write and a read of another word that are sequentially consistent in `run/openmp`.
+        /// Between a write and a read of another word that are sequentially consistent in
+        /// `run/openmp`.
         fn order(&self) {
             if self.is_ordered {
                 fence(Ordering::SeqCst);
@@ -250,7 +255,8 @@ mod barrier {
     }
 }
 
-/// Tasks with dependences: `enter`, `Predecessor::add`, `finish` and `release` of `run/openmp/src/depend.rs`.
+/// Tasks with dependences: `enter`, `Predecessor::add`, `finish` and `release` of
+/// `run/openmp/src/depend.rs`.
 #[cfg(loom)]
 mod dependences {
     use super::*;
@@ -411,7 +417,8 @@ mod dependences {
     }
 }
 
-/// The life of an offer: a team is published, helped, retracted, and published again for the next region.
+/// The life of an offer: a team is published, helped, retracted, and published again for the next
+/// region.
 #[cfg(loom)]
 mod offers {
     use super::*;

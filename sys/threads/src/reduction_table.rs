@@ -1,9 +1,10 @@
 //! The tables by which a compiler registers reductions of tasks, in the program's memory.
 //!
-//! A table is, in words: the count of variables, the size of one member's copies in bytes, their alignment, an allocator, the
-//! next table, two words for the runtime; then three words for each variable: its address, the offset of its copy, and one for
-//! the runtime. The runtime writes the copies' address over the alignment, and their end into its second word. The layout is
-//! known here alone, so no index from outside reaches beyond a table.
+//! A table is, in words: the count of variables, the size of one member's copies in bytes, their
+//! alignment, an allocator, the next table, two words for the runtime; then three words for each
+//! variable: its address, the offset of its copy, and one for the runtime. The runtime writes the
+//! copies' address over the alignment, and their end into its second word. The layout is known here
+//! alone, so no index from outside reaches beyond a table.
 
 use std::marker::PhantomData;
 
@@ -35,8 +36,9 @@ impl<'c> ReductionTable<'c> {
     /// Takes the program's word.
     ///
     /// # Safety
-    /// As long as `'c` lasts, there is a table at `at` that can be read and written, and so are the tables to which it refers
-    /// one after the other, the last one to none. Nobody else writes there.
+    /// As long as `'c` lasts, there is a table at `at` that can be read and written, and so are the
+    /// tables to which it refers one after the other, the last one to none. Nobody else writes
+    /// there.
     #[must_use]
     pub unsafe fn claim(at: *mut usize) -> ReductionTable<'c> {
         ReductionTable {

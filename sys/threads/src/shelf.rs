@@ -1,6 +1,7 @@
 //! A shelf: counted pointers that one thread publishes and others read.
 //!
-//! Looking is two locked instructions (and taking a pointer one more), and nobody ever waits for anybody. Each slot has one state word:
+//! Looking is two locked instructions (and taking a pointer one more), and nobody ever waits for
+//! anybody. Each slot has one state word:
 //!
 //! | state | meaning | who changes it |
 //! | --- | --- | --- |
@@ -8,13 +9,15 @@
 //! | `FILLED` + lookers | somebody may look | lookers come and go; the owner takes it where there is none |
 //! | `TAKEN` | the owner exchanges the value | the owner |
 //!
-//! What is retracted stays in its slot, retracted, until the slot is needed for something else: to publish it again, as is mostly done, is to
-//! uncover it, and that and withdrawing are plain stores. The slot's mark says whether it is covered, and what the owner wants lookers to know.
+//! What is retracted stays in its slot, retracted, until the slot is needed for something else: to
+//! publish it again, as is mostly done, is to uncover it, and that and withdrawing are plain
+//! stores. The slot's mark says whether it is covered, and what the owner wants lookers to know.
 //!
-//! Orderings: filling stores with release, looking comes in with acquire and so sees the pointer. Uncovering stores the mark with release, and
-//! lookers read it with acquire, so that what was written before is seen. One that has read a mark just before the slot was covered may still look;
-//! whether there is anything to take is for the value to say. A looker leaves with release and the owner takes a slot with acquire, so
-//! that exchanging comes after all looking.
+//! Orderings: filling stores with release, looking comes in with acquire and so sees the pointer.
+//! Uncovering stores the mark with release, and lookers read it with acquire, so that what was
+//! written before is seen. One that has read a mark just before the slot was covered may still
+//! look; whether there is anything to take is for the value to say. A looker leaves with release
+//! and the owner takes a slot with acquire, so that exchanging comes after all looking.
 
 use std::sync::Arc;
 
@@ -74,8 +77,8 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
         }
     }
 
-    /// Lays `value` out, with a mark by which lookers may choose, in place of one that is covered if need be. Returns its place, or
-    /// gives it back when there is none.
+    /// Lays `value` out, with a mark by which lookers may choose, in place of one that is covered
+    /// if need be. Returns its place, or gives it back when there is none.
     ///
     /// # Errors
     /// All slots are in use.
@@ -141,7 +144,8 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
         self.open.0.load(Ordering::Relaxed) != 0
     }
 
-    /// So many more that are not covered, modulo the word. Only the owner writes it, so it need not lock the line that all look at.
+    /// So many more that are not covered, modulo the word. Only the owner writes it, so it need not
+    /// lock the line that all look at.
     #[inline]
     fn count(&self, more: u32) {
         let open = self.open.0.load(Ordering::Relaxed);
@@ -150,7 +154,8 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
             .store(open.wrapping_add(more), Ordering::Relaxed);
     }
 
-    /// The first of what lies here now that pleases, of what has a mark that does. What has not is not touched.
+    /// The first of what lies here now that pleases, of what has a mark that does. What has not is
+    /// not touched.
     pub fn find(
         &self,
         mark_pleases: impl Fn(u64) -> bool,
@@ -173,7 +178,8 @@ impl<T: ?Sized, const SLOTS: usize> Default for Shelf<T, SLOTS> {
 }
 
 impl<T: ?Sized> Slot<T> {
-    /// Takes a covered slot in this state. With a locked instruction, so that two who take themselves for the owner do not meet.
+    /// Takes a covered slot in this state. With a locked instruction, so that two who take
+    /// themselves for the owner do not meet.
     fn claim(&self, from: u32) -> bool {
         self.mark.load(Ordering::Relaxed) == COVERED
             && self.state.load(Ordering::Relaxed) == from
@@ -317,8 +323,9 @@ mod model {
 
     use super::*;
 
-    /// The owner lays out two values in one slot, one after the other, and the first one once more if it still lies there, while two
-    /// look: each sees a value or none, and no value is exchanged under a looker.
+    /// The owner lays out two values in one slot, one after the other, and the first one once more
+    /// if it still lies there, while two look: each sees a value or none, and no value is exchanged
+    /// under a looker.
     #[test]
     fn shelf_exchanges_nothing_under_a_looker() {
         let mut builder = loom::model::Builder::new();

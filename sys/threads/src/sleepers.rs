@@ -1,14 +1,18 @@
-//! Which of several workers sleep and may be woken for work: a mark for each, and how many marks are set.
+//! Which of several workers sleep and may be woken for work: a mark for each, and how many marks
+//! are set.
 //!
-//! A sleeper sets its mark, raises the count, and goes to its event count, which executes the heavy fence and lets it look once more before
-//! it sleeps. A publisher of work executes the light fence and reads the count: either that look sees the work or the count
-//! is seen. Then the first publisher that takes a mark away wakes that event count; the event count's own protocol covers a sleeper that has set
-//! its mark and is not asleep yet.
+//! A sleeper sets its mark, raises the count, and goes to its event count, which executes the heavy
+//! fence and lets it look once more before it sleeps. A publisher of work executes the light fence
+//! and reads the count: either that look sees the work or the count is seen. Then the first
+//! publisher that takes a mark away wakes that event count; the event count's own protocol covers a
+//! sleeper that has set its mark and is not asleep yet.
 //!
-//! A publisher that publishes millions of times a second need not even read the count, which lies in a line that all share: it has a [`WakeRequest`] of its own,
-//! which sleepers raise after the count and before their look. It takes the call back, executes a full fence and reads the count, and raises it again while
-//! marks are left. So of a sleeper that found it raised and a publisher that takes it back one at least sees the other; had the publisher only the light
-//! fence there, its write could come after that of a sleeper that it has not counted.
+//! A publisher that publishes millions of times a second need not even read the count, which lies
+//! in a line that all share: it has a [`WakeRequest`] of its own, which sleepers raise after the
+//! count and before their look. It takes the call back, executes a full fence and reads the count,
+//! and raises it again while marks are left. So of a sleeper that found it raised and a publisher
+//! that takes it back one at least sees the other; had the publisher only the light fence there,
+//! its write could come after that of a sleeper that it has not counted.
 
 use margay_sys_os::event_count::EventCount;
 use margay_sys_os::fence;
@@ -62,7 +66,8 @@ impl WakeRequest {
         WakeRequest(AtomicU32::new(1))
     }
 
-    /// Whether [`Sleepers::answer`] is to be called, asked after work has been published. Always, where the kernel does not fence for us.
+    /// Whether [`Sleepers::answer`] is to be called, asked after work has been published. Always,
+    /// where the kernel does not fence for us.
     #[inline]
     #[must_use]
     pub fn is_raised(&self) -> bool {
@@ -122,8 +127,8 @@ impl Sleepers {
         }
     }
 
-    /// Sleeps until roused, until the event count is woken, or for `timeout_ns`; not at all when `look` finds something. The calls are those of
-    /// all who publish by one.
+    /// Sleeps until roused, until the event count is woken, or for `timeout_ns`; not at all when
+    /// `look` finds something. The calls are those of all who publish by one.
     pub fn sleep<'a>(
         &self,
         state: &SleepState,
@@ -171,7 +176,8 @@ mod model {
 
     use super::*;
 
-    /// One sleeper, and two who publish one piece of work each and wake at most one, one of them by a call: the sleeper sees both.
+    /// One sleeper, and two who publish one piece of work each and wake at most one, one of them by
+    /// a call: the sleeper sees both.
     #[test]
     fn sleepers_miss_no_publication() {
         let mut builder = loom::model::Builder::new();
@@ -220,7 +226,8 @@ mod model {
         });
     }
 
-    /// One publishes twice by a call that it has answered before, so that it is not raised; two sleep, and each takes one piece.
+    /// One publishes twice by a call that it has answered before, so that it is not raised; two
+    /// sleep, and each takes one piece.
     #[test]
     fn sleepers_raise_a_call_that_was_answered() {
         let mut builder = loom::model::Builder::new();

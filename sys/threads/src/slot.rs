@@ -1,7 +1,8 @@
 //! The context of what runs here: one word, set for as long as a call lasts.
 //!
-//! A runtime that is called from anywhere in a program finds out by it on whose behalf. The word belongs to the thread, and
-//! where others may run on its thread before a call returns, it is put aside ([`aside`]).
+//! A runtime that is called from anywhere in a program finds out by it on whose behalf. The word
+//! belongs to the thread, and where others may run on its thread before a call returns, it is put
+//! aside ([`aside`]).
 
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
@@ -33,7 +34,8 @@ impl<T: 'static> Context<T> {
 
     /// Runs `f` in this context; the one before is in force again afterwards.
     pub fn enter<R>(&self, f: impl FnOnce(&T) -> R) -> R {
-        // SAFETY: the context lives until this call returns, and `Back` takes it away before, in whatever way `f` ends.
+        // SAFETY: the context lives until this call returns, and `Back` takes it away before, in
+        // whatever way `f` ends.
         let _back = Back(unsafe { self.install() });
         f(&self.value)
     }
@@ -41,8 +43,8 @@ impl<T: 'static> Context<T> {
     /// Makes this the context of what runs here; returns the one before.
     ///
     /// # Safety
-    /// It lives and stays where it is until the word that this returns is [put back](Word::put_back), and no reference that
-    /// [`with`] lends outlives that.
+    /// It lives and stays where it is until the word that this returns is [put
+    /// back](Word::put_back), and no reference that [`with`] lends outlives that.
     #[must_use]
     pub unsafe fn install(&self) -> Word {
         exchange(Word(ptr::from_ref(self).cast()))
@@ -57,8 +59,8 @@ impl<T: 'static> Context<T> {
 /// Makes `context` the one of this thread when it is in no other, until the thread ends.
 pub fn root<T: 'static>(context: Context<T>) {
     let context = Box::new(context);
-    // SAFETY: the box is kept until the thread ends, and `Root` takes the context away before it is dropped; a thread that is
-    // ending already keeps it for good.
+    // SAFETY: the box is kept until the thread ends, and `Root` takes the context away before it is
+    // dropped; a thread that is ending already keeps it for good.
     let _ = unsafe { context.install() };
     let mut root = Some(Root(Some(context)));
     let kept = ROOT.try_with(|place| *place.borrow_mut() = root.take());
@@ -105,15 +107,15 @@ impl Word {
     /// Makes this the context of what runs here again.
     ///
     /// # Safety
-    /// On the thread where [`Context::install`] returned it, while the context before is still there: contexts that are installed and
-    /// entered end in the reverse order.
+    /// On the thread where [`Context::install`] returned it, while the context before is still
+    /// there: contexts that are installed and entered end in the reverse order.
     pub unsafe fn put_back(self) {
         exchange(self);
     }
 }
 
-/// Runs `f` in no context; the one before is in force again afterwards. Others may run on this thread before `f` returns: each
-/// leaves it with its own context put aside.
+/// Runs `f` in no context; the one before is in force again afterwards. Others may run on this
+/// thread before `f` returns: each leaves it with its own context put aside.
 pub fn aside<R>(f: impl FnOnce() -> R) -> R {
     let _back = Back(exchange(Word::none()));
     f()
@@ -125,7 +127,8 @@ pub(crate) fn exchange(word: Word) -> Word {
     Word(unsafe { &*here() }.context.replace(word.0))
 }
 
-/// Lends the context of what runs here, if it has one of this type. What `f` does is [inside](crate::border) the runtime.
+/// Lends the context of what runs here, if it has one of this type. What `f` does is
+/// [inside](crate::border) the runtime.
 #[inline]
 pub fn with<T: 'static, R>(f: impl FnOnce(Option<&T>) -> R) -> R {
     with_border(|context, _| f(context))
@@ -134,7 +137,8 @@ pub fn with<T: 'static, R>(f: impl FnOnce(Option<&T>) -> R) -> R {
 /// The same with the border, for `f` that crosses it again.
 #[inline]
 pub fn with_border<T: 'static, R>(f: impl FnOnce(Option<&T>, Border<'_>) -> R) -> R {
-    // SAFETY: the set is in force, now and when `f` goes on and has ended: a stack keeps its thread and its set.
+    // SAFETY: the set is in force, now and when `f` goes on and has ended: a stack keeps its thread
+    // and its set.
     let here = unsafe { &*here() };
     here.inside(|| f(context_of(here), Border(here)))
 }
@@ -146,8 +150,8 @@ pub fn read<T: 'static, R>(f: impl FnOnce(Option<&T>) -> R) -> R {
     f(context_of(unsafe { &*here() }))
 }
 
-/// The same for a call that stays [outside](crate::border), but for what `f` does inside by means of the border; none where the caller
-/// is inside.
+/// The same for a call that stays [outside](crate::border), but for what `f` does inside by means
+/// of the border; none where the caller is inside.
 #[inline]
 pub fn with_outside<T: 'static, R>(f: impl FnOnce(Option<&T>, Border<'_>) -> R) -> R {
     // SAFETY: as in `with_border`.
@@ -163,8 +167,10 @@ pub fn with_outside<T: 'static, R>(f: impl FnOnce(Option<&T>, Border<'_>) -> R) 
 #[inline]
 fn context_of<T: 'static>(here: &Here) -> Option<&T> {
     let at = here.context.get();
-    // SAFETY: the word is null or that of a context which lives: `enter` takes it away before it returns, on the stack (each fiber has its own word) on which it came, `root` before it
-    // is dropped, and who calls `install` or `put_back`, which are unsafe, promises it. The kind says that it is a `Context<T>`; the layout is fixed (`repr(C)`).
+    // SAFETY: the word is null or that of a context which lives: `enter` takes it away before it
+    // returns, on the stack (each fiber has its own word) on which it came, `root` before it is
+    // dropped, and who calls `install` or `put_back`, which are unsafe, promises it. The kind says
+    // that it is a `Context<T>`; the layout is fixed (`repr(C)`).
     unsafe {
         match at.as_ref() {
             Some(header) if header.kind == TypeId::of::<T>() => {

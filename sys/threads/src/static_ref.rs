@@ -1,8 +1,8 @@
 //! Links to objects that live as long as the process, and boxes that threads hand to each other.
 //!
-//! A runtime whose objects (teams, work shares, task nodes) are recycled and never freed may keep references to them in
-//! shared words. A reader that comes late then finds an object in its next life, which its protocol has to tell
-//! apart, but never memory that is gone.
+//! A runtime whose objects (teams, work shares, task nodes) are recycled and never freed may keep
+//! references to them in shared words. A reader that comes late then finds an object in its next
+//! life, which its protocol has to tell apart, but never memory that is gone.
 
 use std::marker::PhantomData;
 use std::ptr;
@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 #[repr(transparent)]
 pub struct StaticRef<T: 'static>(AtomicPtr<T>, PhantomData<&'static T>);
 
-// SAFETY: a reference gets into a link only where `T` is `Sync` (`to`, `set`, `set_first`). The bound stands there and not
-// here, because types that refer to each other through links could not be told to be `Sync` otherwise.
+// SAFETY: a reference gets into a link only where `T` is `Sync` (`to`, `set`, `set_first`). The
+// bound stands there and not here, because types that refer to each other through links could not
+// be told to be `Sync` otherwise.
 unsafe impl<T> Send for StaticRef<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for StaticRef<T> {}
@@ -97,7 +98,8 @@ impl<T: Send> Handoff<T> {
     #[must_use]
     pub fn take(&self) -> Option<Box<T>> {
         let there = self.0.swap(ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: the word is null or from `Box::into_raw` in `put`, and the swap gives it to one taker.
+        // SAFETY: the word is null or from `Box::into_raw` in `put`, and the swap gives it to one
+        // taker.
         (!there.is_null()).then(|| unsafe { Box::from_raw(there) })
     }
 

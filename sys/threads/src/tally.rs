@@ -1,12 +1,15 @@
-//! How a forker learns that what it forked is done: the latch of one job, the count of a group of tasks.
+//! How a forker learns that what it forked is done: the latch of one job, the count of a group of
+//! tasks.
 
 use std::marker::PhantomData;
 
 use margay_sys_os::sync::{AtomicU64, Cell, Ordering};
 
-/// Tells one waiter that something is done. The waiter is a number that means something to who waits; see `set`.
+/// Tells one waiter that something is done. The waiter is a number that means something to who
+/// waits; see `set`.
 ///
-/// Until it is done a latch carries a label. Both are one word, since each fork writes them, and what it writes is most of what it costs.
+/// Until it is done a latch carries a label. Both are one word, since each fork writes them, and
+/// what it writes is most of what it costs.
 #[derive(Debug)]
 pub struct Latch {
     /// The label below; above it [`OPEN`], [`TAKEN`], [`DONE`], or a waiter and [`WAITER`].
@@ -36,7 +39,8 @@ impl Latch {
         self.state.load(Ordering::Relaxed) as u32
     }
 
-    /// Notes that what this latch waits for has been taken in hand on the thread that made it. To be called there, by who does it then.
+    /// Notes that what this latch waits for has been taken in hand on the thread that made it. To
+    /// be called there, by who does it then.
     #[inline]
     pub(crate) fn take(&self) {
         // A waiter already knows.
@@ -74,7 +78,8 @@ impl Latch {
             .is_ok()
     }
 
-    /// Done. Returns the waiter, to be woken; the latch may be gone by then and is not to be touched again.
+    /// Done. Returns the waiter, to be woken; the latch may be gone by then and is not to be
+    /// touched again.
     #[must_use]
     pub(crate) fn set(&self) -> Option<u32> {
         let before = state(self.state.swap(word(DONE, 0), Ordering::AcqRel));
@@ -114,20 +119,22 @@ impl Default for Home {
     }
 }
 
-/// A count of tasks that come and go, and who waits for it to be zero. Tasks that are added and finished on the
-/// thread that made the count cost no locked instruction.
+/// A count of tasks that come and go, and who waits for it to be zero. Tasks that are added and
+/// finished on the thread that made the count cost no locked instruction.
 ///
-/// There are two sums, of what was added and of what was finished, each in two parts: the home thread's, which only
-/// that thread writes, and the others'. `finished` is read before `added`: both only grow and nothing is finished
-/// before it is added, so when they are equal there was a moment between the two reads at which nothing was under way.
+/// There are two sums, of what was added and of what was finished, each in two parts: the home
+/// thread's, which only that thread writes, and the others'. `finished` is read before `added`:
+/// both only grow and nothing is finished before it is added, so when they are equal there was a
+/// moment between the two reads at which nothing was under way.
 #[derive(Debug)]
 pub struct Count {
     home: u64,
     home_added: HomeCell,
     home_finished: HomeCell,
     others_added: AtomicU64,
-    /// Finished by others in the low bits, the waiter above: the worker that finishes the last task needs to read the waiter and
-    /// must not touch the count after that, so both are one word. A waiter is a fiber of the home thread.
+    /// Finished by others in the low bits, the waiter above: the worker that finishes the last task
+    /// needs to read the waiter and must not touch the count after that, so both are one word. A
+    /// waiter is a fiber of the home thread.
     others_finished: AtomicU64,
 }
 
@@ -164,11 +171,12 @@ impl Count {
         }
     }
 
-    /// One fewer. Returns the waiter, to be woken; unless this is the home thread the count may be gone by then.
+    /// One fewer. Returns the waiter, to be woken; unless this is the home thread the count may be
+    /// gone by then.
     ///
     /// # Safety
-    /// A task for which [`add`](Self::add) was called is over, and this is called once for it: a waiter for zero takes away what
-    /// the tasks borrow.
+    /// A task for which [`add`](Self::add) was called is over, and this is called once for it: a
+    /// waiter for zero takes away what the tasks borrow.
     #[inline]
     pub unsafe fn finish(&self, here: &Home) -> Option<u32> {
         let before = if here.number == self.home {
@@ -200,7 +208,8 @@ impl Count {
         (finished ^ added) & COUNT_MASK == 0
     }
 
-    /// Names who is woken by each task that is finished from now on: a fiber of the home thread, or nobody (0).
+    /// Names who is woken by each task that is finished from now on: a fiber of the home thread, or
+    /// nobody (0).
     pub fn announce(&self, waiter: u32) {
         assert!(
             waiter >> (u64::BITS - COUNT_BITS) == 0,

@@ -1,4 +1,5 @@
-//! Memory of tasks whose arguments the program writes itself, between two calls: one to get it, and one to create the task.
+//! Memory of tasks whose arguments the program writes itself, between two calls: one to get it, and
+//! one to create the task.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -56,7 +57,8 @@ impl TaskBlock {
     /// The block again.
     ///
     /// # Safety
-    /// `at` is from [`into_raw`](Self::into_raw) of a block of this many [`bytes`](Self::bytes), and used no more.
+    /// `at` is from [`into_raw`](Self::into_raw) of a block of this many [`bytes`](Self::bytes),
+    /// and used no more.
     #[must_use]
     pub unsafe fn from_raw(at: *mut u8, bytes: usize) -> TaskBlock {
         TaskBlock {

@@ -1,11 +1,13 @@
 //! Sets of thread-local variables that a stack can take on, whichever thread it runs on.
 //!
-//! A program's `threadprivate` variables, `errno`, and a C++ library's state of exceptions are thread-local: the compiler
-//! reaches them through one register (`fs` on x86-64, `tpidr_el0` on aarch64). Where several of a program's logical threads share one thread of the
-//! system, each needs its own set. A [`TlsBlock`] is that of a thread made for the purpose, which sleeps for good; while
-//! the register points to its set, everything but the kernel takes the running thread for that one. So addresses of
-//! variables are as they would be with real threads, initial values and constructors come from the loader, and nothing is
-//! copied. One stack at a time may have a block.
+//! A program's `threadprivate` variables, `errno`, and a C++ library's state of exceptions are
+//! thread-local: the compiler reaches them through one register (`fs` on x86-64, `tpidr_el0` on
+//! aarch64). Where several of a program's logical threads share one thread of the system, each
+//! needs its own set. A [`TlsBlock`] is that of a thread made for the purpose, which sleeps for
+//! good; while the register points to its set, everything but the kernel takes the running thread
+//! for that one. So addresses of variables are as they would be with real threads, initial values
+//! and constructors come from the loader, and nothing is copied. One stack at a time may have a
+//! block.
 //!
 //! The runtime's own state is that of the real thread, found again by [`natively`].
 
@@ -48,8 +50,8 @@ impl Drop for TlsBlock {
     }
 }
 
-/// Sleeps by a system call alone: what the standard library sleeps on is a thread-local variable, which is in use by the
-/// stack that has the set.
+/// Sleeps by a system call alone: what the standard library sleeps on is a thread-local variable,
+/// which is in use by the stack that has the set.
 fn sleep_until_set(word: &AtomicU32) {
     while word.load(Ordering::Acquire) == 0 {
         let _ = futex_wait(word, Flags::PRIVATE, 0, None);
@@ -60,8 +62,8 @@ fn sleep_until_set(word: &AtomicU32) {
 const STACK_BYTES: usize = 64 << 10;
 
 impl TlsBlock {
-    /// A fresh set, as a new thread has it. None where that is not possible (another processor than x86-64 and aarch64,
-    /// no more threads).
+    /// A fresh set, as a new thread has it. None where that is not possible (another processor than
+    /// x86-64 and aarch64, no more threads).
     #[must_use]
     pub fn new() -> Option<TlsBlock> {
         if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
@@ -97,7 +99,8 @@ impl TlsBlock {
         })
     }
 
-    /// Runs `f` with this set, [inside](crate::border) the runtime, from where it is also called. What `f` calls suspends the running stack only within
+    /// Runs `f` with this set, [inside](crate::border) the runtime, from where it is also called.
+    /// What `f` calls suspends the running stack only within
     /// [`natively`]: the runtime does not know of the fiber otherwise.
     ///
     /// # Errors
@@ -139,8 +142,9 @@ impl TlsBlock {
         let used = Used(&self.state);
         // SAFETY: the set is in force.
         let native = unsafe { &*here() }.native.get();
-        // SAFETY: the state is USED, by this stack. The block's thread lives as long as `self` is not ended, and sleeps; nobody else uses its set until the state is
-        // FREE again, and only then it can end. So what is kept in it is there, and this thread's.
+        // SAFETY: the state is USED, by this stack. The block's thread lives as long as `self` is
+        // not ended, and sleeps; nobody else uses its set until the state is FREE again, and only
+        // then it can end. So what is kept in it is there, and this thread's.
         let result = unsafe {
             enter(self.base, f, |before| {
                 let native = if native == 0 { before } else { native };
@@ -151,7 +155,8 @@ impl TlsBlock {
         result
     }
 
-    /// Ends the set, if nobody has it, and with it its thread: [`with`](Self::with) refuses from then on.
+    /// Ends the set, if nobody has it, and with it its thread: [`with`](Self::with) refuses from
+    /// then on.
     pub fn end(&self) {
         let ended = self
             .state
@@ -172,8 +177,8 @@ impl Drop for Used<'_> {
     }
 }
 
-/// The kernel's number of the thread whose set is in force, if it is a block's: what the C library takes for this thread
-/// when a program asks about `pthread_self()`.
+/// The kernel's number of the thread whose set is in force, if it is a block's: what the C library
+/// takes for this thread when a program asks about `pthread_self()`.
 #[must_use]
 pub fn number() -> Option<u32> {
     // SAFETY: the set is in force.
@@ -181,8 +186,9 @@ pub fn number() -> Option<u32> {
     Some(number).filter(|&number| number != 0)
 }
 
-/// The kernel keeps the number of a thread's processor in the thread's set (`rseq`), where `sched_getcpu` finds it. A stack
-/// that takes on the set of the calling thread would find the sleeper's; without it the C library asks the kernel.
+/// The kernel keeps the number of a thread's processor in the thread's set (`rseq`), where
+/// `sched_getcpu` finds it. A stack that takes on the set of the calling thread would find the
+/// sleeper's; without it the C library asks the kernel.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn forget_processor() {
     const UNREGISTER: c_int = 1;
@@ -213,8 +219,8 @@ fn forget_processor() {
     let bytes = size
         .next_multiple_of(align.max(LEAST_BYTES))
         .max(LEAST_BYTES);
-    // SAFETY: the kernel compares address, size and signature with those that the C library has registered for this thread, and
-    // refuses others.
+    // SAFETY: the kernel compares address, size and signature with those that the C library has
+    // registered for this thread, and refuses others.
     unsafe {
         libc::syscall(
             libc::SYS_rseq,
@@ -238,12 +244,14 @@ pub fn natively<R>(f: impl FnOnce() -> R) -> R {
     if native == 0 {
         return here.inside(f);
     }
-    // SAFETY: the set is that of the real thread: a stack with a block does not go to another thread.
+    // SAFETY: the set is that of the real thread: a stack with a block does not go to another
+    // thread.
     unsafe { enter(native, f, |_| ()) }
 }
 
-/// Runs `f` with the set at `to`; `begin` gets the base of the one before. Not inlined, and neither is what runs inside: a
-/// compiler may keep addresses of thread-local variables as long as it sees no reason why they should change.
+/// Runs `f` with the set at `to`; `begin` gets the base of the one before. Not inlined, and neither
+/// is what runs inside: a compiler may keep addresses of thread-local variables as long as it sees
+/// no reason why they should change.
 ///
 /// # Safety
 /// There is a set at `to`, and no other thread uses it.
@@ -257,7 +265,8 @@ unsafe fn enter<R>(to: usize, f: impl FnOnce() -> R, begin: impl FnOnce(usize)) 
     begin(before);
     // SAFETY: by the caller's promise.
     unsafe { set_base(to) };
-    // A panic counts in the thread-local variables of the set in which it began, so it is caught there.
+    // A panic counts in the thread-local variables of the set in which it began, so it is caught
+    // there.
     let result = catch_unwind(AssertUnwindSafe(|| inside(f)));
     // SAFETY: it is the one that was in force.
     unsafe { set_base(before) };
@@ -277,7 +286,8 @@ fn has_instructions() -> bool {
 #[inline]
 fn base() -> usize {
     let base: usize;
-    // SAFETY: the first word of a set is its own address (System V ABI, thread-local storage, variant II).
+    // SAFETY: the first word of a set is its own address (System V ABI, thread-local storage,
+    // variant II).
     unsafe {
         std::arch::asm!("mov {}, fs:[0]", out(reg) base, options(nostack, readonly, preserves_flags));
     }

@@ -113,7 +113,8 @@ mod model {
 
     use super::*;
 
-    /// Two threads change what the fibers of a worker wait for and wake one each, or both the same one: the worker sees each change.
+    /// Two threads change what the fibers of a worker wait for and wake one each, or both the same
+    /// one: the worker sees each change.
     #[test]
     fn wake_queue_loses_no_wake() {
         for fibers in [[0, 1], [1, 1]] {

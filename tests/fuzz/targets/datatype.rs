@@ -1,5 +1,5 @@
-//! Descriptions of datatypes: any arguments of the constructors, nested. What can be built has the properties that the
-//! engine relies on, and its data comes back from packing and unpacking.
+//! Descriptions of datatypes: any arguments of the constructors, nested. What can be built has the
+//! properties that the engine relies on, and its data comes back from packing and unpacking.
 #![no_main]
 
 use std::sync::Arc;
@@ -183,7 +183,8 @@ fuzz_target!(|input: (Vec<Step>, u8)| {
     let mut made = vec![Arc::new(Datatype::basic(Basic::Int32))];
     for step in steps.iter().take(16) {
         if let Some(datatype) = build(step, &made) {
-            // Nested types of many blocks each multiply; a user has the memory for that, a fuzzer has not.
+            // Nested types of many blocks each multiply; a user has the memory for that, a fuzzer
+            // has not.
             if datatype.flat().blocks() < 1 << 16 {
                 made.push(Arc::new(datatype));
             }

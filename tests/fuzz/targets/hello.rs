@@ -1,5 +1,5 @@
-//! What the process at the other end of a socket says while two jobs connect (`MPI_Comm_join`): HELLO, WELCOME, DONE.
-//! Whatever it is, the call ends, with a communicator or with an error.
+//! What the process at the other end of a socket says while two jobs connect (`MPI_Comm_join`):
+//! HELLO, WELCOME, DONE. Whatever it is, the call ends, with a communicator or with an error.
 #![no_main]
 
 use std::cell::OnceCell;
@@ -20,7 +20,8 @@ use margay_run_mpi::Mpi;
 use margay_sys_shm::layout::Sizes;
 use margay_sys_shm::segment::Segment;
 
-/// A word of a message: any, or one that only the machine knows, so that the fuzzer gets beyond the first check.
+/// A word of a message: any, or one that only the machine knows, so that the fuzzer gets beyond the
+/// first check.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Word {
     Small(i8),

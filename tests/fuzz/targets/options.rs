@@ -1,4 +1,5 @@
-//! Words that a user types: those of `mpiexec` and of `poe`, one a line. Either there is a job or one line says why not.
+//! Words that a user types: those of `mpiexec` and of `poe`, one a line. Either there is a job or
+//! one line says why not.
 #![no_main]
 
 use std::ffi::OsString;
@@ -63,7 +64,8 @@ fuzz_target!(|data: &[u8]| {
         .split(|&b| b == b'\n')
         .map(|word| OsString::from_vec(word.to_vec()))
         .collect();
-    // The system passes no word with a zero byte, and the name of a file to read is not the fuzzer's to choose.
+    // The system passes no word with a zero byte, and the name of a file to read is not the
+    // fuzzer's to choose.
     let is_possible = |word: &OsString| {
         let text = word.to_string_lossy();
         !text.contains('\0')

@@ -1,5 +1,6 @@
-//! Packets that a peer sends, in any order and of any content, between calls of the program. Whatever arrives, the engine
-//! stays in order: it neither panics nor asks for memory that nobody has sent.
+//! Packets that a peer sends, in any order and of any content, between calls of the program.
+//! Whatever arrives, the engine stays in order: it neither panics nor asks for memory that nobody
+//! has sent.
 #![no_main]
 
 use std::collections::VecDeque;
@@ -194,7 +195,8 @@ impl Transport for Fake {
     }
 }
 
-/// What the rank stands on: the registry and the clock of a model of three ranks, this transport, and nobody to wake.
+/// What the rank stands on: the registry and the clock of a model of three ranks, this transport,
+/// and nobody to wake.
 fn platform(wire: &Arc<Mutex<Wire>>) -> Platform {
     let model = margay_net_seeded::world(RANKS, 0, Conditions::of(0));
     let mut platform = model.into_iter().next().expect("rank 0");

@@ -1,5 +1,5 @@
-//! Shared memory that another process has filled: joining it, and what a rank reads from it afterwards. Either it is
-//! refused, or all that is reached lies inside.
+//! Shared memory that another process has filled: joining it, and what a rank reads from it
+//! afterwards. Either it is refused, or all that is reached lies inside.
 #![no_main]
 
 use std::fs::File;

@@ -1,9 +1,11 @@
-//! Prints the lists in the guides: in `docs/mpi.md` from the table of variables (`run/mpi/src/tool/table.rs`), in those of NX, MPL and
-//! MLP from the definitions of their calls and errors. A list is what stands between a line `<!-- begin NAME: ... -->` and the next
+//! Prints the lists in the guides: in `docs/mpi.md` from the table of variables
+//! (`run/mpi/src/tool/table.rs`), in those of NX, MPL and MLP from the definitions of their calls
+//! and errors. A list is what stands between a line `<!-- begin NAME: ... -->` and the next
 //! `<!-- end -->`.
 //!
-//! `cargo xtask docs` runs this program. It is a crate of its own because it links the table and with it the product: the other
-//! commands, `cargo xtask tidy` above all, work when the product does not compile.
+//! `cargo xtask docs` runs this program. It is a crate of its own because it links the table and
+//! with it the product: the other commands, `cargo xtask tidy` above all, work when the product
+//! does not compile.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
@@ -44,7 +46,8 @@ fn workspace() -> &'static Path {
 /// Writes the guides; with `check` only compares them.
 ///
 /// # Errors
-/// When one cannot be read or written, names a list that there is not, or, with `check`, is out of date.
+/// When one cannot be read or written, names a list that there is not, or, with `check`, is out of
+/// date.
 fn run(root: &Path, check: bool) -> Result<(), String> {
     for guide in GUIDES {
         let file = root.join(guide);
@@ -212,7 +215,8 @@ mod tests {
         run(workspace(), true).unwrap();
     }
 
-    /// Every function that a header of NX, MPL, MLP or IML declares has a line in a table of its guide.
+    /// Every function that a header of NX, MPL, MLP or IML declares has a line in a table of its
+    /// guide.
     #[test]
     fn every_call_is_in_its_guide() {
         for (header, guide, name) in [

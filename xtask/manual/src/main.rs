@@ -1,7 +1,8 @@
 //! Writes the manual pages of all commands of the stage tree: `xtask-manual STAGE`.
 //!
-//! Those of `margay` and its other names come from the definition of their options, those of the compiler wrappers from what the wrappers
-//! themselves say of theirs (`mpicc -help`). `cargo xtask stage` runs this program. It is a crate of its own, because it links the product,
+//! Those of `margay` and its other names come from the definition of their options, those of the
+//! compiler wrappers from what the wrappers themselves say of theirs (`mpicc -help`).
+//! `cargo xtask stage` runs this program. It is a crate of its own, because it links the product,
 //! which does not link it.
 #![forbid(unsafe_code)]
 

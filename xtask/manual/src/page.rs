@@ -126,7 +126,8 @@ fn paragraphs(line: &mut impl FnMut(std::fmt::Arguments<'_>), all: &[String]) {
     }
 }
 
-/// A text whose characters mean themselves: a dash is the dash of options, and no line begins with a request.
+/// A text whose characters mean themselves: a dash is the dash of options, and no line begins with
+/// a request.
 fn escaped(text: &str) -> String {
     let mut all = String::new();
     for c in text.chars() {

@@ -28,8 +28,8 @@ pub fn help(stage: &Path, name: &str) -> Result<String, String> {
     String::from_utf8(output.stdout).map_err(|e| format!("{} -help: {e}", wrapper.display()))
 }
 
-/// Returns the page. Lines that begin with blanks and a dash are options, the first line says what the wrapper does, others that begin with
-/// blanks are commands, and the rest is text.
+/// Returns the page. Lines that begin with blanks and a dash are options, the first line says what
+/// the wrapper does, others that begin with blanks are commands, and the rest is text.
 pub fn page(name: &str, help: &str) -> Page {
     let mut lines = help.lines();
     let first = lines.next().unwrap_or_default();

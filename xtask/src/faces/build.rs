@@ -12,11 +12,12 @@ use crate::put::copy;
 use crate::tools::Tools;
 use crate::{debug_info, workspace};
 
-/// Those in place of which the loader takes the symbols of the system's own, if that has one: it needs no more of the library
-/// for C than ours has.
+/// Those in place of which the loader takes the symbols of the system's own, if that has one: it
+/// needs no more of the library for C than ours has.
 const FILTERED: [&str; 3] = ["libmpicxx.so.12", "libmpichcxx.so.12", "libmpi_cxx.so.40"];
 
-/// Makes libraries that need the library, one for each of the names. They are not links, because a wheel has none.
+/// Makes libraries that need the library, one for each of the names. They are not links, because a
+/// wheel has none.
 ///
 /// # Errors
 /// When the compiler fails or a file cannot be written.
@@ -63,8 +64,8 @@ pub fn empty(tools: &Tools, face: &Face, folder: &Path, to: &Path) -> Result<()>
     Ok(())
 }
 
-/// Compiles the library of the ABI's Fortran functions: the same glue as the standard ABI's, over this ABI's `mpi.h`. No Fortran
-/// compiler is needed.
+/// Compiles the library of the ABI's Fortran functions: the same glue as the standard ABI's, over
+/// this ABI's `mpi.h`. No Fortran compiler is needed.
 ///
 /// # Errors
 /// As [`other_names`].

@@ -1,4 +1,5 @@
-//! Which parameters have values that differ between ABIs. Their C types do not say so: ranks, levels and locks are all `int`.
+//! Which parameters have values that differ between ABIs. Their C types do not say so: ranks,
+//! levels and locks are all `int`.
 
 /// What becomes of a value that is none of the names.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -365,7 +366,8 @@ pub fn is_absent(name: &str) -> bool {
     name.ends_with("_fromint") || name.ends_with("_toint")
 }
 
-/// Returns the number of elements of an array of handles, statuses or numbers, as a C expression over the parameters.
+/// Returns the number of elements of an array of handles, statuses or numbers, as a C expression
+/// over the parameters.
 pub fn length(function: &str, name: &str) -> Option<&'static str> {
     Some(match (function, name) {
         (f, "sendtypes") if f.contains("eighbor") => "margay_face_neighbors(to_comm(comm), 1)",
@@ -380,7 +382,8 @@ pub fn length(function: &str, name: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the longest text of an output parameter without a length: the standard's number and the constant's name.
+/// Returns the longest text of an output parameter without a length: the standard's number and the
+/// constant's name.
 pub fn longest(function: &str, name: &str) -> Option<(usize, &'static str)> {
     Some(match (function, name) {
         (_, "comm_name" | "type_name" | "win_name") => (128, "MPI_MAX_OBJECT_NAME"),

@@ -1,6 +1,7 @@
-//! The libraries of other MPI implementations' ABIs: `libmpi.so.12` of MPICH, Intel MPI and others, `libmpi.so.40` of Open MPI.
-//! Their functions are printed from the same definitions as the standard's, with tables of the values that differ; what no
-//! table can say is written by hand in `abi/faces`.
+//! The libraries of other MPI implementations' ABIs: `libmpi.so.12` of MPICH, Intel MPI and others,
+//! `libmpi.so.40` of Open MPI. Their functions are printed from the same definitions as the
+//! standard's, with tables of the values that differ; what no table can say is written by hand in
+//! `abi/faces`.
 
 pub mod build;
 mod kinds;
@@ -14,7 +15,8 @@ use crate::fortran::Callers;
 use crate::header::{self, Function};
 use values::Values;
 
-/// The ABIs: the name of their folder in `abi/faces`, and what programs record that are linked with their library.
+/// The ABIs: the name of their folder in `abi/faces`, and what programs record that are linked with
+/// their library.
 pub const FACES: [Face; 2] = [
     Face {
         name: "mpich",
@@ -55,8 +57,8 @@ pub struct Face {
     pub library: &'static str,
     /// Other names of the same file.
     pub aliases: &'static [&'static str],
-    /// What programs name without calling it, though the implementation's own commands do: `mpiexec` has these loaded where the
-    /// system has none.
+    /// What programs name without calling it, though the implementation's own commands do:
+    /// `mpiexec` has these loaded where the system has none.
     pub empty: &'static [&'static str],
     /// The library of its Fortran functions, and other names for it.
     pub fortran: &'static [&'static str],

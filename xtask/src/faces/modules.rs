@@ -1,4 +1,5 @@
-//! Symbols of the modules that programs were compiled with, where they are other names of functions that are there.
+//! Symbols of the modules that programs were compiled with, where they are other names of functions
+//! that are there.
 
 use std::fmt::Write as _;
 
@@ -18,7 +19,8 @@ const PREDEFINED: [&str; 10] = [
     "win_null_delete_fn",
 ];
 
-/// Open MPI's types of `MPI_Sizeof`, which has a function for each rank of an array, and their sizes.
+/// Open MPI's types of `MPI_Sizeof`, which has a function for each rank of an array, and their
+/// sizes.
 const SIZEOFS: [(&str, u32); 12] = [
     ("character", 1),
     ("complex32", 8),

@@ -1,5 +1,5 @@
-//! The functions of an ABI in C: each converts its arguments, calls the function of the standard's ABI, and converts what that
-//! has put out.
+//! The functions of an ABI in C: each converts its arguments, calls the function of the standard's
+//! ABI, and converts what that has put out.
 
 use std::fmt::Write as _;
 

@@ -15,7 +15,8 @@ pub enum Value {
     Symbol(String),
 }
 
-/// Predefined handles of the standard have ten bits; what it has removed has another bit above them.
+/// Predefined handles of the standard have ten bits; what it has removed has another bit above
+/// them.
 const PREDEFINED: i64 = 1024;
 
 /// The constants of an ABI by their names.
@@ -23,8 +24,8 @@ const PREDEFINED: i64 = 1024;
 pub struct Values(BTreeMap<String, Vec<Value>>);
 
 impl Values {
-    /// Reads lines of a name and a value; `#` begins a comment. A name that comes again has another value in older versions:
-    /// programs may pass it, but it is not given out.
+    /// Reads lines of a name and a value; `#` begins a comment. A name that comes again has another
+    /// value in older versions: programs may pass it, but it is not given out.
     ///
     /// # Errors
     /// When a line is not understood.
@@ -141,7 +142,8 @@ pub fn tables(
     Ok(text)
 }
 
-/// Returns `integers.h`: what the integers of predefined handles stand for in Fortran, where they are not the handles themselves.
+/// Returns `integers.h`: what the integers of predefined handles stand for in Fortran, where they
+/// are not the handles themselves.
 pub fn integers(constants: &[Constant], values: &Values, integers: &Values) -> String {
     let mut text = String::from("/* Printed by `cargo xtask stage` from integers.txt. */\n");
     for handle in HANDLES {
@@ -167,7 +169,8 @@ pub fn integers(constants: &[Constant], values: &Values, integers: &Values) -> S
     text
 }
 
-/// Returns `fortran_constants.h`: the predefined handles as Fortran has them, as a list of `CONSTANT(name, integer)`.
+/// Returns `fortran_constants.h`: the predefined handles as Fortran has them, as a list of
+/// `CONSTANT(name, integer)`.
 pub fn in_fortran(constants: &[Constant], values: &Values, integers: &Values) -> String {
     let mut text =
         String::from("/* Printed by `cargo xtask stage` from values.txt and integers.txt. */\n");
@@ -261,7 +264,8 @@ fn names_by_address(constants: &[Constant], values: &Values, integers: &Values) 
     text + "};\n#endif\n"
 }
 
-/// A handle that is a number: of the standard's handle with the highest bit, where it is not predefined.
+/// A handle that is a number: of the standard's handle with the highest bit, where it is not
+/// predefined.
 fn number_handle(handle: &str, of_kind: &[&Constant], values: &Values) -> String {
     let lower = handle.to_lowercase();
     let is_file = handle == "File";
@@ -309,7 +313,8 @@ static inline MPI_{handle} from_{lower}(abi_handle handle)
     )
 }
 
-/// The many datatypes by tables: the lowest byte of an MPICH handle is the number of the type, or of a pair of types.
+/// The many datatypes by tables: the lowest byte of an MPICH handle is the number of the type, or
+/// of a pair of types.
 fn table_of_datatypes(of_kind: &[&Constant], values: &Values) -> Result<String, String> {
     let mut by_byte: [BTreeMap<i64, i64>; 2] = Default::default();
     let mut back = BTreeMap::new();

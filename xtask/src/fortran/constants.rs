@@ -45,7 +45,8 @@ fn values(constants: &[Constant]) -> Vec<(&str, Value)> {
     all
 }
 
-/// `MPI_ABI_VERSION` and the like are functions' results in Fortran too, but the numbers are of use.
+/// `MPI_ABI_VERSION` and the like are functions' results in Fortran too, but the numbers are of
+/// use.
 const KINDS: [(&str, u8); 4] = [
     ("MPI_ADDRESS_KIND", 8),
     ("MPI_OFFSET_KIND", 8),

@@ -1,4 +1,5 @@
-//! The C side: for each function the symbols that Fortran calls, which convert the arguments and call C.
+//! The C side: for each function the symbols that Fortran calls, which convert the arguments and
+//! call C.
 
 use std::fmt::Write as _;
 
@@ -14,7 +15,8 @@ const HEAD: &str = "/* Printed by `cargo xtask fortran` from the definitions of 
 pub enum Callers {
     /// Those of the standard ABI, with Margay's modules.
     Standard,
-    /// MPICH's: `mpi_f08` passes the descriptors of gfortran, and large counts have names that end with `large`.
+    /// MPICH's: `mpi_f08` passes the descriptors of gfortran, and large counts have names that end
+    /// with `large`.
     Mpich,
     /// Open MPI's: `mpi_f08` passes addresses and has no large counts.
     OpenMpi,
@@ -119,8 +121,8 @@ fn forms(routine: &Routine, callers: Callers) -> Vec<Form> {
     forms
 }
 
-/// Returns further names of the symbols as a linker script: one body serves `MPI_x` and `PMPI_x`, and some compilers append
-/// two underscores to names that have one.
+/// Returns further names of the symbols as a linker script: one body serves `MPI_x` and `PMPI_x`,
+/// and some compilers append two underscores to names that have one.
 pub fn names(routines: &[Routine], callers: Callers) -> String {
     let mut text = String::from("/* Printed by `cargo xtask stage`. */\n");
     let mut same = |name: &str, of: &str| {
@@ -240,7 +242,8 @@ fn function(routine: &Routine, form: Form) -> String {
     )
 }
 
-/// Copies of sections live as long as the operation: to the end of the call, or until its request is complete.
+/// Copies of sections live as long as the operation: to the end of the call, or until its request
+/// is complete.
 fn end_of_copies(routine: &Routine, copies: &[&str]) -> String {
     let with_request = routine
         .parameters

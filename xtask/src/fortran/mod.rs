@@ -1,6 +1,6 @@
-//! Prints the generated part of the Fortran bindings from the one definition of each function and each constant:
-//! modules, `mpif.h` and the C functions that Fortran calls. What is the same for all functions is written by hand in
-//! `abi/fortran`.
+//! Prints the generated part of the Fortran bindings from the one definition of each function and
+//! each constant: modules, `mpif.h` and the C functions that Fortran calls. What is the same for
+//! all functions is written by hand in `abi/fortran`.
 
 mod constants;
 mod glue;
@@ -39,7 +39,8 @@ pub fn print(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
     ])
 }
 
-/// Returns the C functions for Fortran programs of another ABI: names and texts. `has`: whether the ABI has the function.
+/// Returns the C functions for Fortran programs of another ABI: names and texts. `has`: whether the
+/// ABI has the function.
 ///
 /// # Errors
 /// As [`print()`].

@@ -3,7 +3,8 @@
 use super::table::{self, Intent, Passing};
 use crate::prototype::{HANDLES, Raw, is_callback};
 
-/// A function with its parameters; `MPI_Pcontrol` and the like have lost what Fortran does not pass.
+/// A function with its parameters; `MPI_Pcontrol` and the like have lost what Fortran does not
+/// pass.
 pub struct Routine {
     /// `MPI_Send_c`
     pub name: String,

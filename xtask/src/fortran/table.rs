@@ -1,4 +1,5 @@
-//! What C prototypes cannot say: logicals, lengths of arrays and texts, which outputs are inputs as well.
+//! What C prototypes cannot say: logicals, lengths of arrays and texts, which outputs are inputs as
+//! well.
 
 /// What C does with what a parameter points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +22,8 @@ pub enum Passing {
     Scratch,
 }
 
-/// Functions of MPI 1 with a successor, which `mpi_f08` does not have. Their addresses are `INTEGER`.
+/// Functions of MPI 1 with a successor, which `mpi_f08` does not have. Their addresses are
+/// `INTEGER`.
 pub const CLASSIC_ONLY: [&str; 15] = [
     "MPI_Address",
     "MPI_Attr_delete",
@@ -102,13 +104,15 @@ pub const BY_HAND: [&str; 53] = [
     "Session_detach_buffer",
 ];
 
-/// Whether the C side of a function, with `MPI_`, is written by hand, with its variant for large counts if it has one.
+/// Whether the C side of a function, with `MPI_`, is written by hand, with its variant for large
+/// counts if it has one.
 pub fn is_by_hand(name: &str) -> bool {
     let name = name.trim_start_matches("MPI_");
     BY_HAND.contains(&name.strip_suffix("_c").unwrap_or(name))
 }
 
-/// Large-count functions that have a name of their own in Fortran because only a procedure's interface differs.
+/// Large-count functions that have a name of their own in Fortran because only a procedure's
+/// interface differs.
 pub const NAMED_LARGE: [&str; 2] = ["MPI_Op_create_c", "MPI_Register_datarep_c"];
 
 /// Parameters that are `LOGICAL`.
@@ -219,8 +223,8 @@ pub fn passing(function: &str) -> Option<Passing> {
     })
 }
 
-/// Whether a buffer may hold blocks of many processes, or its elements are combined, so that count and datatype do not
-/// describe all of it.
+/// Whether a buffer may hold blocks of many processes, or its elements are combined, so that count
+/// and datatype do not describe all of it.
 pub fn is_gathering(function: &str) -> bool {
     let lower = function.to_lowercase();
     let name = lower.strip_suffix("_init").unwrap_or(&lower);
@@ -245,7 +249,8 @@ pub fn is_gathering(function: &str) -> bool {
 /// A function of the user, as Fortran declares it.
 pub struct Callback {
     pub name: &'static str,
-    /// Parameters with their Fortran types, in which `handle` and `status` stand for the binding's own.
+    /// Parameters with their Fortran types, in which `handle` and `status` stand for the binding's
+    /// own.
     pub parameters: &'static [(&'static str, &'static str)],
 }
 
@@ -423,8 +428,8 @@ pub const PREDEFINED: [(&str, &str); 11] = [
 /// Their predecessors of MPI 1, which `mpi_f08` does not have.
 pub const PREDEFINED_CLASSIC: [&str; 3] = ["MPI_NULL_COPY_FN", "MPI_DUP_FN", "MPI_NULL_DELETE_FN"];
 
-/// Arguments that the library knows by their addresses: the name, the Fortran type in `mpif.h` and `mpi`, the type in
-/// `mpi_f08`, and the shape.
+/// Arguments that the library knows by their addresses: the name, the Fortran type in `mpif.h` and
+/// `mpi`, the type in `mpi_f08`, and the shape.
 pub const SENTINELS: [(&str, &str, &str, &str); 10] = [
     ("MPI_BOTTOM", "INTEGER", "integer", ""),
     ("MPI_IN_PLACE", "INTEGER", "integer", ""),

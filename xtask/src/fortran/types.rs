@@ -1,4 +1,5 @@
-//! Modules that have code of their own: types of handles and statuses with their operators, and `MPI_Sizeof`.
+//! Modules that have code of their own: types of handles and statuses with their operators, and
+//! `MPI_Sizeof`.
 
 use std::fmt::Write as _;
 

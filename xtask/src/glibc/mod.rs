@@ -1,11 +1,13 @@
 //! Stub libraries of an old glibc, for the linker alone.
 //!
-//! A linker records for each function the newest version that the C library of the build machine has, and a system with an older
-//! C library then refuses the program. So the stage tree is linked with libraries that only have symbols and no code. They are made
-//! from the symbols of the build machine's libraries: of each name the newest version that [`version::OLDEST`] had, in the library that had it
-//! then. What came later is not there, so that a use of it is an error when the tree is linked; weak references, by which Rust's
-//! standard library asks for newer functions, stay open and are found where a system has them. The two C files beside this one have what
-//! the C library's own static part had then.
+//! A linker records for each function the newest version that the C library of the build machine
+//! has, and a system with an older C library then refuses the program. So the stage tree is linked
+//! with libraries that only have symbols and no code. They are made from the symbols of the build
+//! machine's libraries: of each name the newest version that [`version::OLDEST`] had, in the
+//! library that had it then. What came later is not there, so that a use of it is an error when the
+//! tree is linked; weak references, by which Rust's standard library asks for newer functions, stay
+//! open and are found where a system has them. The two C files beside this one have what the C
+//! library's own static part had then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -41,7 +43,8 @@ const LOADER: &str = if cfg!(target_arch = "aarch64") {
     "ld-linux-x86-64.so.2"
 };
 
-/// Which library had functions that are part of the C library since glibc 2.34, by the beginnings of their names.
+/// Which library had functions that are part of the C library since glibc 2.34, by the beginnings
+/// of their names.
 const MOVED: [(&str, &[&str]); 3] = [
     ("libpthread.so.0", &["pthread_", "sem_", "__pthread_"]),
     (
@@ -53,7 +56,8 @@ const MOVED: [(&str, &[&str]); 3] = [
     ("librt.so.1", &["timer_", "mq_", "aio_", "lio_", "shm_"]),
 ];
 
-/// The function that start-up objects call, and that `start.c` defines, so that the stub's is not found under its plain name.
+/// The function that start-up objects call, and that `start.c` defines, so that the stub's is not
+/// found under its plain name.
 const START: &str = "__libc_start_main";
 
 /// The compilers and linkers of the stage tree find the stubs in this folder, which comes first.

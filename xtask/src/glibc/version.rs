@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The oldest glibc that everything in the tree runs with: that of Debian 10 and Red Hat Enterprise Linux 8.
+/// The oldest glibc that everything in the tree runs with: that of Debian 10 and Red Hat Enterprise
+/// Linux 8.
 pub const OLDEST: Version<'static> = Version {
     family: "GLIBC",
     numbers: (2, 28, 0),

@@ -1,4 +1,5 @@
-//! What MPI-3 removed, in `mpi.h`: declared for programs of MPI-1, and for all others such that the compiler names the way.
+//! What MPI-3 removed, in `mpi.h`: declared for programs of MPI-1, and for all others such that the
+//! compiler names the way.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! What the linker needs for `libgomp.so.1`, from the list of its symbols: a version script, and the second functions of
-//! names that have two versions.
+//! What the linker needs for `libgomp.so.1`, from the list of its symbols: a version script, and
+//! the second functions of names that have two versions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -74,8 +74,8 @@ pub fn version_script(symbols: &[Symbol]) -> String {
     script
 }
 
-/// Returns the functions that a name has under other versions, as assembly: each jumps to the one that
-/// the library has.
+/// Returns the functions that a name has under other versions, as assembly: each jumps to the one
+/// that the library has.
 #[must_use]
 pub fn other_versions(symbols: &[Symbol]) -> String {
     let jump = if cfg!(target_arch = "aarch64") {

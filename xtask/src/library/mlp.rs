@@ -1,6 +1,7 @@
 //! MLP: `mlp.h`, `fmlp.h` and the source that gives the functions of `libmlp` their names.
 //!
-//! Unlike NX and MPL it has nothing to do with the engine of `libmpi_abi`, so the Rust code is in the library itself.
+//! Unlike NX and MPL it has nothing to do with the engine of `libmpi_abi`, so the Rust code is in
+//! the library itself.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -101,8 +102,8 @@ pub fn exports(root: &Path) -> Result<String, String> {
     Ok(text + "  local: *;\n};\n")
 }
 
-/// C's type of the result, and Fortran's: as C knows it and as Fortran does, none for a subroutine. An address is a number
-/// in Fortran.
+/// C's type of the result, and Fortran's: as C knows it and as Fortran does, none for a subroutine.
+/// An address is a number in Fortran.
 #[allow(clippy::type_complexity)]
 fn result(
     definition: &Definition,

@@ -1,8 +1,9 @@
-//! The libraries beside MPI: their headers, and the C sources of the small shared libraries that give functions of
-//! `libmpi_abi`, or of a static library, their names.
+//! The libraries beside MPI: their headers, and the C sources of the small shared libraries that
+//! give functions of `libmpi_abi`, or of a static library, their names.
 //!
-//! Each function is defined once, in `abi/nx`, `abi/mpl` or `abi/mlp`. From the definition come its prototypes and two kinds of functions
-//! that jump to it: for C, and for Fortran, where all arguments are references and integers have four bytes.
+//! Each function is defined once, in `abi/nx`, `abi/mpl` or `abi/mlp`. From the definition come its
+//! prototypes and two kinds of functions that jump to it: for C, and for Fortran, where all
+//! arguments are references and integers have four bytes.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -42,8 +43,8 @@ pub struct Source {
     pub inner: Inner,
 }
 
-/// IML's calls have as many arguments as the caller likes, so that half of the library is C; its header is written by hand, and the
-/// C half includes it.
+/// IML's calls have as many arguments as the caller likes, so that half of the library is C; its
+/// header is written by hand, and the C half includes it.
 const IML_EXPORTS: &str =
     "{\n  global: iml_*; *_schedule; margay_threads_description;\n  local: *;\n};\n";
 
@@ -51,7 +52,8 @@ const IML_EXPORTS: &str =
 pub enum Inner {
     /// In `libmpi_abi`, since there is one engine in a process.
     Abi,
-    /// In a static library of this name, which becomes part of the library; with the linker's list of what it exports.
+    /// In a static library of this name, which becomes part of the library; with the linker's list
+    /// of what it exports.
     Static(&'static str, String),
 }
 
@@ -262,7 +264,8 @@ pub(crate) fn constants(file: &Path) -> Result<Vec<(String, i64, String)>, Strin
     Ok(all)
 }
 
-/// How the small libraries make a C string of Fortran's text, which has blanks at its end and its length behind all parameters.
+/// How the small libraries make a C string of Fortran's text, which has blanks at its end and its
+/// length behind all parameters.
 pub(crate) const TEXT: &str = r#"/* A text of Fortran's, without the blanks at its end. */
 #define TEXT(text) ended(text, text##_length, (char[1024]){0})
 static const char *ended(const char *text, size_t length, char room[1024]) {

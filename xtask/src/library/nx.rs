@@ -11,14 +11,15 @@ use super::{
 pub(super) const FOLDER: &str = "abi/nx/src";
 pub(super) const CONSTANTS: &str = "run/nx/src/constants.rs";
 
-/// Functions with as many arguments as the caller likes, with the parameters that they have in C: their prototypes and bodies are
-/// written by hand.
+/// Functions with as many arguments as the caller likes, with the parameters that they have in C:
+/// their prototypes and bodies are written by hand.
 const VARIADIC: [(&str, &str); 2] = [
     ("nx_initve_attr", "part, argc, argv, ..."),
     ("nx_mkpart_attr", "name, ..."),
 ];
 
-/// Returns the parameters of a function with as many arguments as the caller likes; `None` for all others.
+/// Returns the parameters of a function with as many arguments as the caller likes; `None` for all
+/// others.
 pub(super) fn variadic(name: &str) -> Option<&'static str> {
     let found = VARIADIC.iter().find(|(variadic, _)| *variadic == name);
     found.map(|(_, parameters)| *parameters)
@@ -155,7 +156,8 @@ fn all_forms(definition: &Definition) -> Result<Vec<Forms>, String> {
 }
 
 fn forms(name: &str, ty: &str) -> Option<Forms> {
-    // The declarations in C and of the inner function, and what Fortran has: its declaration and what is handed on.
+    // The declarations in C and of the inner function, and what Fortran has: its declaration and
+    // what is handed on.
     let (c, inner, fortran, fortran_pass) = match ty {
         "c_long" | "Small" => ("long @", "long", "int *@", "*@"),
         "Bytes" => ("const void *@", "const void *", "const void *@", "@"),

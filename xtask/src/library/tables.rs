@@ -1,4 +1,5 @@
-//! The calls and the errors of NX, MPL and MLP as tables for their guides, from the same definitions as their headers.
+//! The calls and the errors of NX, MPL and MLP as tables for their guides, from the same
+//! definitions as their headers.
 
 use std::fmt::Write as _;
 use std::path::Path;

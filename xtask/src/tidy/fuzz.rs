@@ -1,4 +1,5 @@
-//! Every file in `tests/fuzz/targets` is a fuzz target that `make fuzz` runs, which needs an entry of its name in Cargo.toml.
+//! Every file in `tests/fuzz/targets` is a fuzz target that `make fuzz` runs, which needs an entry
+//! of its name in Cargo.toml.
 
 use super::{File, Finding};
 

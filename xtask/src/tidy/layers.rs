@@ -1,6 +1,7 @@
-//! Dependencies point one way: `abi, cli -> run, svc, job -> fs, net -> sys`, and anybody may use `core`. Within `run` they
-//! do, too: `mpi, nx, mpl -> engine` and `openmp -> threads`, and within `sys`, `job` and `bench`. Every crate is in the
-//! workspace, or nobody would build it, check it or apply these rules to it.
+//! Dependencies point one way: `abi, cli -> run, svc, job -> fs, net -> sys`, and anybody may use
+//! `core`. Within `run` they do, too: `mpi, nx, mpl -> engine` and `openmp -> threads`, and within
+//! `sys`, `job` and `bench`. Every crate is in the workspace, or nobody would build it, check it or
+//! apply these rules to it.
 
 use std::path::Path;
 
@@ -34,8 +35,8 @@ impl Crate {
     }
 }
 
-/// What each layer may use beside itself and `core`. What drives everything (tests, bench, xtask) may use all, and
-/// nothing may use it.
+/// What each layer may use beside itself and `core`. What drives everything (tests, bench, xtask)
+/// may use all, and nothing may use it.
 const LAYERS: [(&str, &[&str]); 9] = [
     ("core", &[]),
     ("sys", &[]),
@@ -59,7 +60,8 @@ const OTHER_WORKSPACES: [(&str, &str); 1] = [(
     "all of it is compiled with the fuzzer's instrumentation; `make fuzz` builds it",
 )];
 
-/// What each crate of a layer with rooms may use of that layer. In these layers a crate that is not in the table may use none.
+/// What each crate of a layer with rooms may use of that layer. In these layers a crate that is not
+/// in the table may use none.
 const ROOMS: [(&str, &[&str]); 20] = [
     ("sys/os", &[]),
     ("sys/shm", &["sys/os"]),

@@ -56,7 +56,8 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Line and path of each line of the first fenced block under the heading: the path comes first, then words about it.
+/// Line and path of each line of the first fenced block under the heading: the path comes first,
+/// then words about it.
 fn entries(readme: &str) -> Vec<(usize, String)> {
     readme
         .lines()

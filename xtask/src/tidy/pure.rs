@@ -1,7 +1,9 @@
-//! `core/` is pure: no clock, file, socket or other process. Rules 3 and 5 of ARCHITECTURE.md; found in tokens, also in tests.
+//! `core/` is pure: no clock, file, socket or other process. Rules 3 and 5 of ARCHITECTURE.md;
+//! found in tokens, also in tests.
 //!
-//! A type of the standard library's under another name (`use std::time as t`) is found where it is named itself. What another
-//! crate does on behalf of `core` is not: what `core` may depend on is a rule of [`layers`](super::layers).
+//! A type of the standard library's under another name (`use std::time as t`) is found where it is
+//! named itself. What another crate does on behalf of `core` is not: what `core` may depend on is a
+//! rule of [`layers`](super::layers).
 
 use proc_macro2::{TokenStream, TokenTree};
 

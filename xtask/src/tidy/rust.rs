@@ -108,7 +108,8 @@ fn judge(
     }
 }
 
-/// Blocks and impls are claims to be argued; functions and attributes say what their callers must argue.
+/// Blocks and impls are claims to be argued; functions and attributes say what their callers must
+/// argue.
 fn needs_argument(next: Option<&TokenTree>) -> bool {
     match next {
         Some(TokenTree::Group(group)) => group.delimiter() == Delimiter::Brace,

@@ -1,4 +1,5 @@
-//! Bounds on what a reader has to keep in mind: the length of functions and files, the number of fields of a type.
+//! Bounds on what a reader has to keep in mind: the length of functions and files, the number of
+//! fields of a type.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 

@@ -1,4 +1,5 @@
-//! Rules for every file: nothing left open, no path of one machine, scripts that their interpreter accepts.
+//! Rules for every file: nothing left open, no path of one machine, scripts that their interpreter
+//! accepts.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -44,6 +45,9 @@ pub fn check(file: &File) -> Vec<Finding> {
         if CONFLICT.is_match(line) {
             found("a mark of a merge conflict");
         }
+        if is_long_comment(&file.path, line) {
+            found("a comment goes beyond column 100: wrap it");
+        }
         if line.ends_with([' ', '\t']) && !line.trim().is_empty() {
             found("blanks at the end of the line");
         }
@@ -52,7 +56,17 @@ pub fn check(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// A script has the interpreter's line exactly when it is executable, and the interpreter accepts it.
+/// Whether a line of Rust is a comment of more than 100 columns. Rows of tables cannot be wrapped.
+fn is_long_comment(path: &str, line: &str) -> bool {
+    const COLUMNS: usize = 100;
+    path.ends_with(".rs")
+        && line.trim_start().starts_with("//")
+        && !line.contains(" | ")
+        && line.chars().count() > COLUMNS
+}
+
+/// A script has the interpreter's line exactly when it is executable, and the interpreter accepts
+/// it.
 fn script(file: &File, text: &str) -> Option<Finding> {
     let first = text.lines().next().unwrap_or("");
     if file.executable != (first.starts_with("#!") && !first.starts_with("#![")) {
@@ -171,6 +185,16 @@ mod tests {
             1
         );
         assert_eq!(findings("a.md", "words \n", false).len(), 1);
+    }
+
+    #[test]
+    fn comments_beyond_column_100_are_found() {
+        let comment = |columns: usize| format!("    /// {}\n", "é".repeat(columns - 8));
+        assert_eq!(findings("a.rs", &comment(100), false), vec![]);
+        assert_eq!(findings("a.rs", &comment(101), false).len(), 1);
+        assert_eq!(findings("a.md", &comment(101), false), vec![]);
+        let row = format!("//! | {} | b |\n", "a".repeat(100));
+        assert_eq!(findings("a.rs", &row, false), vec![]);
     }
 
     #[test]

@@ -238,7 +238,8 @@ const METHODS: [(&str, bool); 4] = [
     ("wait", true),
 ];
 
-/// What stands behind a call that has a result: `thread.join().unwrap()`, `child.wait()?`, `let _ = thread.join();`.
+/// What stands behind a call that has a result: `thread.join().unwrap()`, `child.wait()?`,
+/// `let _ = thread.join();`.
 const RESULT: [&str; 2] = [".", "?"];
 
 /// Checks all sources against the table, and the table against the sources and the document.

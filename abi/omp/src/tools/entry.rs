@@ -59,7 +59,8 @@ unsafe fn put<T>(place: *mut T, value: T) {
     }
 }
 
-/// Calls `f` with the context of a thread that has one: a tool's own thread does not become one of OpenMP's by asking.
+/// Calls `f` with the context of a thread that has one: a tool's own thread does not become one of
+/// OpenMP's by asking.
 fn here<R>(f: impl FnOnce(&Context) -> Option<R>) -> Option<R> {
     slot::with(|context: Option<&Context>| context.and_then(f))
 }

@@ -26,8 +26,8 @@ thread_local! {
     static AT_END: AtEnd = const { AtEnd };
 }
 
-/// Tells the end of a thread while its variables are destroyed. It is made after the context of an initial thread, so that
-/// this is still there.
+/// Tells the end of a thread while its variables are destroyed. It is made after the context of an
+/// initial thread, so that this is still there.
 struct AtEnd;
 
 impl Drop for AtEnd {
@@ -96,7 +96,8 @@ macro_rules! call {
             tool.callbacks[$callback as usize].load(Ordering::Relaxed)
         });
         if address != 0 {
-            // SAFETY: the tool has registered a function of the standard's type for this callback, and not null.
+            // SAFETY: the tool has registered a function of the standard's type for this callback,
+            // and not null.
             let function = unsafe {
                 std::mem::transmute::<usize, unsafe extern "C-unwind" fn($($of),*)>(address)
             };

@@ -17,7 +17,8 @@ use margay_bench_peers::plan::{Group, PROGRAMS, Unit, units};
 use margay_bench_peers::report::{Measured, Report};
 use margay_bench_peers::tree;
 
-/// Compile the benchmark programs with every implementation, run them in turn, print and keep a table.
+/// Compile the benchmark programs with every implementation, run them in turn, print and keep a
+/// table.
 #[derive(Parser)]
 #[command(name = "bench")]
 struct Options {
@@ -41,8 +42,9 @@ struct Options {
     results: PathBuf,
 }
 
-/// What the repetitions of one unit may cost one implementation: when it is spent, the rest of them are left out. Keeps a
-/// peer that takes milliseconds where others take microseconds from taking most of the run.
+/// What the repetitions of one unit may cost one implementation: when it is spent, the rest of them
+/// are left out. Keeps a peer that takes milliseconds where others take microseconds from taking
+/// most of the run.
 const UNIT_BUDGET: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {

@@ -1,4 +1,5 @@
-//! `make demo`: compile `examples/crucible.c`, run it on 1, 2 and 4 ranks, check, show a table and write a picture.
+//! `make demo`: compile `examples/crucible.c`, run it on 1, 2 and 4 ranks, check, show a table and
+//! write a picture.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! What a fork costs that nobody takes, and Fibonacci numbers by forks: Margay's threads, chili and rayon in turn in one run.
+//! What a fork costs that nobody takes, and Fibonacci numbers by forks: Margay's threads, chili and
+//! rayon in turn in one run.
 //!
 //! `cargo run --release -p margay-bench-peers --bin fork`
 #![forbid(unsafe_code)]
@@ -53,7 +54,8 @@ trait Way {
 
 struct Sequential;
 
-// A compiler that sees through all of it would unroll the recursion, which it cannot do to the others.
+// A compiler that sees through all of it would unroll the recursion, which it cannot do to the
+// others.
 #[inline(never)]
 fn sequential(n: u32) -> u64 {
     if n < 2 {

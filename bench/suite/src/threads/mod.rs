@@ -1,4 +1,5 @@
-//! `margay bench threads`: threading runtimes side by side, in turn in one run, alone and under a background load.
+//! `margay bench threads`: threading runtimes side by side, in turn in one run, alone and under a
+//! background load.
 
 pub mod plan;
 pub mod runtime;
@@ -23,7 +24,8 @@ use runtime::{Runtime, busy};
 /// Measures everything that the options choose.
 ///
 /// # Errors
-/// When this program stands in no installed tree or the background load does not compile. What fails later is in the report.
+/// When this program stands in no installed tree or the background load does not compile. What
+/// fails later is in the report.
 pub fn measure(options: &ThreadsOptions) -> Result<Report> {
     let ours = install::ours()?;
     let suite = match options.chapter {
@@ -58,7 +60,8 @@ pub fn measure(options: &ThreadsOptions) -> Result<Report> {
     let limit = Duration::from_secs(60 * u64::from(options.limit));
     let started = Instant::now();
     let mut skipped = Vec::new();
-    // Repetitions of a unit are far from each other: the machine changes in seconds. Runtimes are measured in turn, close together.
+    // Repetitions of a unit are far from each other: the machine changes in seconds. Runtimes are
+    // measured in turn, close together.
     for repetition in 0..times.iter().copied().max().unwrap_or(0) {
         for ((unit, measured), times) in units.iter().zip(&mut measured).zip(&times) {
             if repetition >= *times {
@@ -145,8 +148,9 @@ fn merged(mut before: Run, after: Run) -> Run {
     before
 }
 
-/// Makes one figure of those of all repetitions: the median and the largest noise, also that between the repetitions; of the
-/// longest round the longest of all. What has been wrong once has no figure.
+/// Makes one figure of those of all repetitions: the median and the largest noise, also that
+/// between the repetitions; of the longest round the longest of all. What has been wrong once has
+/// no figure.
 fn settle(run: &mut Run) {
     let all = std::mem::take(&mut run.reported);
     let is_wrong = |name: &str| {
@@ -188,7 +192,8 @@ fn settle(run: &mut Run) {
     };
 }
 
-/// The median distance of several repetitions from their median, in percent of it, as a standard deviation: see `suite_noise`.
+/// The median distance of several repetitions from their median, in percent of it, as a standard
+/// deviation: see `suite_noise`.
 fn between(values: &[f64], middle: f64) -> f64 {
     if values.len() < 2 || middle <= 0.0 {
         return 0.0;

@@ -16,7 +16,8 @@ pub struct Unit {
     pub busy: Option<usize>,
 }
 
-/// How long a figure is measured in one run, in milliseconds. The machine changes in seconds: several runs say more than a long one.
+/// How long a figure is measured in one run, in milliseconds. The machine changes in seconds:
+/// several runs say more than a long one.
 const MILLISECONDS: u32 = 100;
 
 /// How long one run may take, in seconds.
@@ -25,14 +26,15 @@ pub const LIMIT_S: u32 = 100;
 /// How many other processes compute beside kernels.
 const BESIDE_KERNELS: [usize; 3] = [0, 1, 2];
 
-/// The largest team of a kernel that nests regions of it in itself: a runtime may start the square of that many threads.
+/// The largest team of a kernel that nests regions of it in itself: a runtime may start the square
+/// of that many threads.
 const NESTED_MOST: usize = 32;
 
 /// How often a unit that is not contended is run with every runtime.
 const REPETITIONS: usize = 3;
 
-/// Returns all units that the options choose: of a chapter's kernels (none: all) and sizes of teams (none: those that fit `cores`
-/// cores).
+/// Returns all units that the options choose: of a chapter's kernels (none: all) and sizes of teams
+/// (none: those that fit `cores` cores).
 pub fn units(options: &ThreadsOptions, cores: usize) -> Vec<Unit> {
     let cores = cores.max(1);
     let quick = options.quick;
@@ -77,7 +79,8 @@ fn loads(options: &ThreadsOptions, sizes: &[usize]) -> Vec<(bool, Option<usize>,
         Chapter::Kernels if options.quick => vec![0, 1],
         Chapter::Kernels => BESIDE_KERNELS.to_vec(),
         Chapter::Constructs => {
-            // Contended, a team as large as the machine says most; the largest says what more threads than cores cost then.
+            // Contended, a team as large as the machine says most; the largest says what more
+            // threads than cores cost then.
             let mut contended: Vec<usize> = sizes.iter().copied().filter(|&n| n > 1).collect();
             if contended.len() > 2 || options.quick {
                 let largest = contended.last().copied();

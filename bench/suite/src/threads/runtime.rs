@@ -1,4 +1,5 @@
-//! The runtimes that are measured: where each is found, how programs are compiled for it, and that it was this one that ran.
+//! The runtimes that are measured: where each is found, how programs are compiled for it, and that
+//! it was this one that ran.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,13 +18,15 @@ use crate::install::{OPTIMIZED, cache, cached, key};
 /// Margay's threads by the calls of `iml.h`; by OpenMP they are [`OURS`].
 pub const IML: &str = "iml";
 
-/// What the names of peers end with that get `OMP_WAIT_POLICY=passive`, the usual remedy where threads outnumber cores.
+/// What the names of peers end with that get `OMP_WAIT_POLICY=passive`, the usual remedy where
+/// threads outnumber cores.
 const PASSIVE: &str = "-passive";
 
 /// OpenMP's programs compiled without it.
 pub const SEQUENTIAL: &str = "sequential";
 
-/// The runtimes of kernels: those that run what gcc has compiled once, so that they differ in nothing but the library.
+/// The runtimes of kernels: those that run what gcc has compiled once, so that they differ in
+/// nothing but the library.
 pub const OF_KERNELS: [&str; 6] = [
     OURS,
     "libgomp",
@@ -135,8 +138,8 @@ impl Runtime {
         }
     }
 
-    /// Whether the unit says something about this runtime: one thread has nothing to fork, and is all that sequential ones have; kernels
-    /// are run by [`OF_KERNELS`].
+    /// Whether the unit says something about this runtime: one thread has nothing to fork, and is
+    /// all that sequential ones have; kernels are run by [`OF_KERNELS`].
     pub fn measures(&self, unit: &Unit) -> bool {
         let is_kernel = unit.kernel.chapter() == Chapter::Kernels;
         match self.form {
@@ -147,8 +150,8 @@ impl Runtime {
         }
     }
 
-    /// Compiles a kernel unless the cache has it, and gives the executable. OpenMP's programs are compiled once for all
-    /// libraries with the calls of libgomp.
+    /// Compiles a kernel unless the cache has it, and gives the executable. OpenMP's programs are
+    /// compiled once for all libraries with the calls of libgomp.
     ///
     /// # Errors
     /// When it does not compile or the cache cannot be written.
@@ -207,7 +210,8 @@ impl Runtime {
         })
     }
 
-    /// Sets the environment of a program: this runtime, nested regions that are parallel, and else what is the default.
+    /// Sets the environment of a program: this runtime, nested regions that are parallel, and else
+    /// what is the default.
     ///
     /// # Errors
     /// When the cache, in which the library gets the name that programs know, cannot be written.

@@ -1,4 +1,5 @@
-//! The figures of threading runtimes as tables: medians, longest rounds, and how much of the processor they took.
+//! The figures of threading runtimes as tables: medians, longest rounds, and how much of the
+//! processor they took.
 
 use std::fmt::Write as _;
 
@@ -21,7 +22,8 @@ const NOISY: &str = "~";
 /// What the names of parts of the processor end with.
 const PROCESSOR: &str = ".cpu-wall";
 
-/// The tables: for each what stands above it, the end of its figures' names, and whether less is better.
+/// The tables: for each what stands above it, the end of its figures' names, and whether less is
+/// better.
 const TABLES: [(&str, &str, bool); 3] = [
     ("Median of the rounds", "", true),
     ("Longest round", MAXIMUM, true),

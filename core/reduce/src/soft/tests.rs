@@ -1,5 +1,6 @@
-//! The core is checked in binary64, where the processor knows the answer; the two formats by numbers that gcc computed
-//! (x87 instructions and libgcc's binary128), and by another implementation.
+//! The core is checked in binary64, where the processor knows the answer; the two formats by
+//! numbers that gcc computed (x87 instructions and libgcc's binary128), and by another
+//! implementation.
 
 use fastrand::Rng;
 use rustc_apfloat::Float;
@@ -168,8 +169,8 @@ fn numbers_that_x87_rejects_become_nan_and_special_values_stay() {
     );
 }
 
-/// A number with a fraction of `bits` bits, and `explicit` leading ones before it (1 or 0). Many are special, subnormal, near 1, or
-/// have long runs of equal bits, which make ties and carries.
+/// A number with a fraction of `bits` bits, and `explicit` leading ones before it (1 or 0). Many
+/// are special, subnormal, near 1, or have long runs of equal bits, which make ties and carries.
 fn number(random: &mut Rng, bits: u32, explicit: u32, special: &[u128]) -> u128 {
     let ones = |n: u32| (1u128 << n) - 1;
     let sign = u128::from(random.bool()) << (bits + explicit + 15);
@@ -189,7 +190,8 @@ fn number(random: &mut Rng, bits: u32, explicit: u32, special: &[u128]) -> u128 
     }
 }
 
-/// Compares with `A`, but for the bits of a NaN: of two NaNs either may be the result, and who makes one chooses its sign.
+/// Compares with `A`, but for the bits of a NaN: of two NaNs either may be the result, and who
+/// makes one chooses its sign.
 fn agree<F: Format, A: Float>(bits: u32, explicit: u32) {
     let one = 0x3fff << (bits + explicit) | u128::from(explicit) << bits;
     let power = |n: u32| one - (u128::from(n) << (bits + explicit));

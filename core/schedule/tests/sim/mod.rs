@@ -1,5 +1,6 @@
-//! A world without a network: executes one schedule for each process in a random order of everything that may happen.
-//! A "byte" of user data is a cell of any type, so that a test can follow where each came from.
+//! A world without a network: executes one schedule for each process in a random order of
+//! everything that may happen. A "byte" of user data is a cell of any type, so that a test can
+//! follow where each came from.
 #![allow(dead_code)] // each test file uses its own part
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -326,8 +327,8 @@ impl<'a, C: Clone + Default> World<'a, C> {
     }
 }
 
-/// Executes the schedules and returns the processes with what they hold. Processes from `split` on are the other group
-/// of an intercommunicator.
+/// Executes the schedules and returns the processes with what they hold. Processes from `split` on
+/// are the other group of an intercommunicator.
 pub fn run<C: Clone + Default + PartialEq + std::fmt::Debug>(
     processes: Vec<Process<C>>,
     split: Option<usize>,
@@ -369,8 +370,9 @@ pub fn run<C: Clone + Default + PartialEq + std::fmt::Debug>(
     world.processes
 }
 
-/// Checks that steps which may run at the same time do not touch the same cells, unless both only read; that what
-/// a step reads and writes is apart, except a combination in place; and that each tag is used once.
+/// Checks that steps which may run at the same time do not touch the same cells, unless both only
+/// read; that what a step reads and writes is apart, except a combination in place; and that each
+/// tag is used once.
 pub fn check_hazards<C>(process: &Process<C>) {
     let steps = process.schedule.steps();
     // Steps that are complete before each step starts.

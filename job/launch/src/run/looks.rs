@@ -1,5 +1,5 @@
-//! What the launcher looks for now and then while a job runs: ranks that others wait for in vain, and libraries of other
-//! implementations in ranks that ours should have.
+//! What the launcher looks for now and then while a job runs: ranks that others wait for in vain,
+//! and libraries of other implementations in ranks that ours should have.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use margay_sys_shm::segment::ENV_SINGLETON;
 use super::{LOOK_INTERVAL, Launcher};
 use crate::{other_abi, report};
 
-/// When to look into ranks that have not called the library: soon and often, because a short program ends soon, and then ever
-/// less often, because a program may load its library late.
+/// When to look into ranks that have not called the library: soon and often, because a short
+/// program ends soon, and then ever less often, because a program may load its library late.
 const TIMES_MS: [u64; 11] = [15, 30, 60, 100, 160, 250, 500, 1000, 2000, 5000, 15_000];
 /// The most ranks that are looked into at a time.
 const MOST: usize = 8;
@@ -57,7 +57,8 @@ impl Schedule {
 }
 
 impl Launcher<'_> {
-    /// A rank has ended without calling `MPI_Init`: says so once others wait in vain, and ends the job when nobody can go on.
+    /// A rank has ended without calling `MPI_Init`: says so once others wait in vain, and ends the
+    /// job when nobody can go on.
     pub(super) fn look_for_ranks_that_wait(&mut self, now: Instant) {
         let peers = &*self.peers;
         let analysis = state::analysis(peers, now_ns());
@@ -77,8 +78,9 @@ impl Launcher<'_> {
         }
     }
 
-    /// A rank that has loaded another implementation's library, and none of ours, would run alone, as would all others of its
-    /// program: N times the same work, and the same files written N times.
+    /// A rank that has loaded another implementation's library, and none of ours, would run alone,
+    /// as would all others of its program: N times the same work, and the same files written N
+    /// times.
     pub(super) fn look_for_strangers(&mut self) {
         if self.alive == 0 || self.ending.kill_at.is_some() {
             return self.strangers.stop();
@@ -107,7 +109,8 @@ impl Launcher<'_> {
     }
 }
 
-/// The library of another implementation that the process has loaded, or the program that a shell runs for it.
+/// The library of another implementation that the process has loaded, or the program that a shell
+/// runs for it.
 fn stranger(pid: u32, own: &Path) -> Option<PathBuf> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let found = foreign_library(&maps, own);
@@ -127,8 +130,8 @@ fn is_shell(pid: u32) -> bool {
     ["sh", "bash", "dash", "ksh", "zsh", "busybox"].contains(&&*name)
 }
 
-/// The first library of MPI in a process's table of mapped files, unless ours is there as well, be it one of those in the folder
-/// `own`, which are loaded before the one that they need.
+/// The first library of MPI in a process's table of mapped files, unless ours is there as well, be
+/// it one of those in the folder `own`, which are loaded before the one that they need.
 fn foreign_library(maps: &str, own: &Path) -> Option<PathBuf> {
     let files = maps.lines().filter_map(|line| {
         let at = line.find('/')?;

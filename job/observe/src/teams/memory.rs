@@ -104,7 +104,8 @@ impl Memory {
         }
     }
 
-    /// The address of a symbol that the file mapped at `base` exports, by its hash table (`DT_GNU_HASH`).
+    /// The address of a symbol that the file mapped at `base` exports, by its hash table
+    /// (`DT_GNU_HASH`).
     pub(super) fn exported(&self, base: u64, name: &str) -> Option<u64> {
         const SYMBOL_BYTES: u64 = 24;
         /// Symbols of one bucket that are compared at most.

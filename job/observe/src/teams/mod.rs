@@ -1,7 +1,9 @@
-//! The teams of a process with Margay's threads, read from outside while it runs, as `margay threads` shows them.
+//! The teams of a process with Margay's threads, read from outside while it runs, as
+//! `margay threads` shows them.
 //!
-//! The process describes itself ([`inspect`](margay_sys_threads::inspect)); nothing stops it. What is read at one moment and at the next
-//! may not fit together: a member may be shown in a state that it has just left.
+//! The process describes itself ([`inspect`](margay_sys_threads::inspect)); nothing stops it. What
+//! is read at one moment and at the next may not fit together: a member may be shown in a state
+//! that it has just left.
 
 mod memory;
 
@@ -89,7 +91,8 @@ const MOST_RECORDS: usize = 1 << 20;
 /// Reads a process.
 ///
 /// # Errors
-/// When there is no such process, it does not use Margay's threads, or reading is not permitted; the text says what to do.
+/// When there is no such process, it does not use Margay's threads, or reading is not permitted;
+/// the text says what to do.
 pub fn look(pid: u32) -> Result<ProcessView, Refusal> {
     let is_there = || ProcessFacts::of(pid).is_some_and(|facts| !matches!(facts.state, 'Z' | 'X'));
     if !is_there() {
@@ -286,7 +289,8 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// The thread on whose stack, or on one of whose fibers' stacks, an address is, and whether that stack is suspended.
+    /// The thread on whose stack, or on one of whose fibers' stacks, an address is, and whether
+    /// that stack is suspended.
     fn stack_of(&self, address: u64) -> Option<(StackId, u32, bool)> {
         let fiber = |fiber: &Fiber| (fiber.limit..fiber.base).contains(&address);
         if let Some(at) = self.fibers.iter().position(fiber) {

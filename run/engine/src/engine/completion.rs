@@ -50,8 +50,9 @@ impl Engine {
     /// As [`take`](Self::take), of a request that is not done.
     fn take_failed(&mut self, id: ReqId) -> Option<Outcome> {
         let outcome = self.look(id)?;
-        // One that is stalled stays. A send of which the message is kept goes on. Of those that are lost, a receive vanishes
-        // when its message is here; a send that was offered may never be answered.
+        // One that is stalled stays. A send of which the message is kept goes on. Of those that are
+        // lost, a receive vanishes when its message is here; a send that was offered may never be
+        // answered.
         if let Some(request) = self.state.requests.get_mut(id) {
             let goes_on = request.kept_bytes != 0;
             let is_receive = matches!(request.kind, Kind::Receive(_));

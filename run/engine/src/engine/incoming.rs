@@ -1,4 +1,5 @@
-//! What comes in: the transport's packets, and what becomes of a message that they begin or go on with.
+//! What comes in: the transport's packets, and what becomes of a message that they begin or go on
+//! with.
 
 use super::*;
 
@@ -37,7 +38,8 @@ impl Sink for State {
             REFUSED => self.refusals.push((from, head.word)),
             WITHDRAW => self.withdraw(from, head, payload),
             WITHDRAWN => self.withdrawn(from, number(payload, 0), head.word != 0),
-            // A kind of a later version, which nothing we sent can have asked for, or a communicator that there cannot be.
+            // A kind of a later version, which nothing we sent can have asked for, or a
+            // communicator that there cannot be.
             _ => {}
         }
     }

@@ -1,9 +1,12 @@
-//! Messages whose bytes the sender keeps, so that their sends complete before the receiver has room.
+//! Messages whose bytes the sender keeps, so that their sends complete before the receiver has
+//! room.
 //!
-//! A standard send that waits for room or for credits ties its program to the receiver's pace. Programs that were written for
-//! implementations with large buffers rely on running ahead by some megabytes. So a send that has waited for a while, and each
-//! one to the same receiver behind it, is copied and complete. The request stays what it was, in the same place of the same queue
-//! and with the same envelope: order, matching, cancelling and failures do not change, only the program does not wait for it.
+//! A standard send that waits for room or for credits ties its program to the receiver's pace.
+//! Programs that were written for implementations with large buffers rely on running ahead by some
+//! megabytes. So a send that has waited for a while, and each one to the same receiver behind it,
+//! is copied and complete. The request stays what it was, in the same place of the same queue and
+//! with the same envelope: order, matching, cancelling and failures do not change, only the program
+//! does not wait for it.
 //!
 //! What is kept is bounded by [`Limits::send_buffer`]; beyond, sends wait as if there were none.
 
@@ -12,12 +15,13 @@ use margay_sys_os::user::Mem;
 use super::*;
 use crate::call::Limits;
 
-/// What a kept message counts beside its bytes: its request, its place in the queue, and what is known of it at the receiver.
+/// What a kept message counts beside its bytes: its request, its place in the queue, and what is
+/// known of it at the receiver.
 const EACH_BYTES: u64 = 256;
 
 impl Engine {
-    /// Keeps the message of a send behind others to the same receiver that are kept: their program does not wait for the
-    /// receiver, and need not for this one.
+    /// Keeps the message of a send behind others to the same receiver that are kept: their program
+    /// does not wait for the receiver, and need not for this one.
     #[inline]
     pub fn keep_behind(&mut self, id: ReqId) {
         if self.state.kept_bytes == 0 {
@@ -30,8 +34,8 @@ impl Engine {
         }
     }
 
-    /// Keeps the messages for `to` of all standard sends that are not complete, in the order of their calls, as far as there is room.
-    /// Returns whether any was kept.
+    /// Keeps the messages for `to` of all standard sends that are not complete, in the order of
+    /// their calls, as far as there is room. Returns whether any was kept.
     #[cold]
     pub fn keep_sends(&mut self, to: u32) -> bool {
         let mut any = false;
@@ -104,7 +108,8 @@ impl State {
         self.kept_bytes + send.data.size() + EACH_BYTES <= send_buffer
     }
 
-    /// Copies what the send would read from its program's memory, from which it is free then. Returns false without room.
+    /// Copies what the send would read from its program's memory, from which it is free then.
+    /// Returns false without room.
     fn keep_send(&mut self, id: ReqId) -> bool {
         if !self.has_room_to_keep(id) {
             return false;

@@ -1,4 +1,5 @@
-//! Operations of several requests: collectives by schedule and tasks. They go on whenever requests have ended.
+//! Operations of several requests: collectives by schedule and tasks. They go on whenever requests
+//! have ended.
 
 use super::*;
 use crate::collective::Requests;

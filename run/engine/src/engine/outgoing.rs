@@ -1,7 +1,7 @@
 //! What goes out: each peer's queue, streams and short packets, as far as the transport has room.
 //!
-//! Only the front of a peer's queue leaves it, so envelopes go in the order of the calls; streams and short packets know no
-//! order.
+//! Only the front of a peer's queue leaves it, so envelopes go in the order of the calls; streams
+//! and short packets know no order.
 
 use super::*;
 use crate::call::Limits;
@@ -166,7 +166,8 @@ impl Engine {
         self.push_eager(index)
     }
 
-    /// Sends the envelope of a message that does not go eagerly; `short`: it would, had its sender credits.
+    /// Sends the envelope of a message that does not go eagerly; `short`: it would, had its sender
+    /// credits.
     fn push_offer(&mut self, index: u32, offer: Option<(Ticket, [u64; 3])>, short: bool) -> Pushed {
         let Some(key) = self.state.requests.key_at(index) else {
             return Pushed::All;

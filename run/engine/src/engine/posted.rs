@@ -7,8 +7,9 @@ use crate::node::posted::{PostQueue, Posted, Posting};
 use crate::node::{Arguments, Cause, Channel, Disagreement};
 
 impl Engine {
-    /// Begins a collective on a channel that only serves nonblocking ones. None when it is done already.
-    /// `is_direct`: ranks copy from each other's buffers, which they may and which the exchange allows.
+    /// Begins a collective on a channel that only serves nonblocking ones. None when it is done
+    /// already. `is_direct`: ranks copy from each other's buffers, which they may and which the
+    /// exchange allows.
     pub fn post(
         &mut self,
         channel: &Arc<Channel>,
@@ -58,7 +59,8 @@ impl Engine {
         posted
     }
 
-    /// Whether nothing is under way on the channel. It is given up then, until something is posted again.
+    /// Whether nothing is under way on the channel. It is given up then, until something is posted
+    /// again.
     pub fn is_posted_done(&mut self, channel: &Arc<Channel>) -> bool {
         let busy =
             |queue: &PostQueue| Arc::ptr_eq(&queue.channel, channel) && !queue.waiting.is_empty();

@@ -49,8 +49,9 @@ impl Recovery {
     }
 }
 
-/// Beside its own two contexts a communicator has two with this bit: an even one, in which its processes agree about what is
-/// left of it and which stays when it is revoked, and an odd one for the partitions of messages, which goes with it.
+/// Beside its own two contexts a communicator has two with this bit: an even one, in which its
+/// processes agree about what is left of it and which stays when it is revoked, and an odd one for
+/// the partitions of messages, which goes with it.
 const BESIDE: u32 = 1 << 31;
 /// Numbers of communicators are below this, so that each has its contexts.
 pub(super) const NUMBERS: u32 = BESIDE / 2;
@@ -144,7 +145,8 @@ impl Engine {
             .any(|n| recovery.members.contains_key(n));
     }
 
-    /// The failures in the communicator with this number are acknowledged: receives from any source go on.
+    /// The failures in the communicator with this number are acknowledged: receives from any source
+    /// go on.
     pub fn acknowledge(&mut self, number: u32) {
         self.state.recovery.stalled.remove(&(2 * number));
     }
@@ -234,7 +236,8 @@ impl Engine {
         self.state.end(index);
     }
 
-    /// Cancels what a collective that cannot be completed has under way, as far as that is possible.
+    /// Cancels what a collective that cannot be completed has under way, as far as that is
+    /// possible.
     fn abandon(&mut self, index: u32) {
         let Some(Request {
             kind: Kind::Collective(execution),

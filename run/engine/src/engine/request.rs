@@ -1,4 +1,5 @@
-//! A request and an unexpected message as the engine keeps them; their states are drawn in the crate's README.
+//! A request and an unexpected message as the engine keeps them; their states are drawn in the
+//! crate's README.
 
 use super::*;
 
@@ -61,7 +62,8 @@ pub(super) enum SendStage {
     Streaming(u64),
     /// All is sent, the receiver's acknowledgement is awaited.
     Unacknowledged,
-    /// All is sent and the request would be done, but it was cancelled: the receiver's answer is awaited.
+    /// All is sent and the request would be done, but it was cancelled: the receiver's answer is
+    /// awaited.
     Sent,
 }
 

@@ -1,10 +1,12 @@
 //! Cancelling: taking back a receive that is not matched, and a send whose message is not.
 //!
-//! What has not left is taken back here. A message that has gone out is asked back by WITHDRAW: it is dropped where it
-//! waits unmatched, and only there, so either it is received or it is cancelled. WITHDRAW follows its message in the pipe,
-//! so the message is there or matched when it comes. An offer is known by its request. An eager message is known by its
-//! number among those of its sender, which both sides count anyway, for the credits: what has been sent is what was
-//! credited and what is unmatched, what has arrived is what was returned, what is owed and what is kept.
+//! What has not left is taken back here. A message that has gone out is asked back by WITHDRAW: it
+//! is dropped where it waits unmatched, and only there, so either it is received or it is
+//! cancelled. WITHDRAW follows its message in the pipe, so the message is there or matched when it
+//! comes. An offer is known by its request. An eager message is known by its number among those of
+//! its sender, which both sides count anyway, for the credits: what has been sent is what was
+//! credited and what is unmatched, what has arrived is what was returned, what is owed and what is
+//! kept.
 //!
 //! The answer needs the receiver to make progress, not to receive.
 
@@ -74,7 +76,8 @@ impl Engine {
         }
     }
 
-    /// Asks an eager message back whose send is over: a request whose outcome tells whether it was cancelled.
+    /// Asks an eager message back whose send is over: a request whose outcome tells whether it was
+    /// cancelled.
     pub fn withdraw_sent(&mut self, sent: Sent) -> ReqId {
         let Sent {
             to,
@@ -102,8 +105,8 @@ impl Engine {
         key
     }
 
-    /// Cancels what needs no answer: a receive that has not been matched, a send of which nothing has gone out. Returns
-    /// whether it was one.
+    /// Cancels what needs no answer: a receive that has not been matched, a send of which nothing
+    /// has gone out. Returns whether it was one.
     pub(super) fn take_back(&mut self, id: ReqId) -> bool {
         let Some(request) = self.state.requests.get_mut(id).filter(|r| !r.done) else {
             return false;

@@ -1,4 +1,5 @@
-//! What the engine counts. Written under the engine's lock only, so a load and a store make an addition.
+//! What the engine counts. Written under the engine's lock only, so a load and a store make an
+//! addition.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -95,7 +95,8 @@ impl Channel {
     #[cold]
     fn unreadable(&self, rank: &Rank, member: u32) -> Disagreement {
         let process = self.members.process(member);
-        // Where ranks may die, it may also have left the operation, and its buffer, because it noticed a death first.
+        // Where ranks may die, it may also have left the operation, and its buffer, because it
+        // noticed a death first.
         let gone =
             rank.is_watching() || process.is_some_and(|process| !rank.peers().is_alive(process));
         Disagreement {
@@ -149,7 +150,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Each rank but `root` copies to the place of its `block` from an offset of `source`, which the root has.
+    /// Each rank but `root` copies to the place of its `block` from an offset of `source`, which
+    /// the root has.
     pub(super) fn pull_from_root(
         &self,
         rank: &Rank,
@@ -234,8 +236,8 @@ impl Channel {
         }
     }
 
-    /// A large reduction, to all or to `root`: every rank reduces its slice of everybody's elements, then those who get the
-    /// result copy the other slices.
+    /// A large reduction, to all or to `root`: every rank reduces its slice of everybody's
+    /// elements, then those who get the result copy the other slices.
     pub(super) fn reduce_slices(
         &self,
         rank: &Rank,
@@ -287,7 +289,8 @@ impl Channel {
         Ok(true)
     }
 
-    /// A large reduction of which every rank gets a share: it reads the others' elements of its share.
+    /// A large reduction of which every rank gets a share: it reads the others' elements of its
+    /// share.
     pub(super) fn reduce_share(
         &self,
         rank: &Rank,
@@ -324,8 +327,8 @@ impl Channel {
         Ok(true)
     }
 
-    /// Reduces bytes `first..end` of everybody's elements to `result`, where the first of them has its place; `in_place`: the own
-    /// elements lie there.
+    /// Reduces bytes `first..end` of everybody's elements to `result`, where the first of them has
+    /// its place; `in_place`: the own elements lie there.
     fn reduce_slice(
         &self,
         rank: &Rank,
@@ -343,8 +346,9 @@ impl Channel {
         let mut at = first;
         while at < end {
             let len = piece.min(end - at);
-            // Nobody but this rank reads this slice of its buffers, so the result grows where it belongs. In place its own elements lie
-            // there, and are needed after those of the ranks behind it.
+            // Nobody but this rank reads this slice of its buffers, so the result grows where it
+            // belongs. In place its own elements lie there, and are needed after those of the ranks
+            // behind it.
             if let Some(own) = &own {
                 what.input.copy_to(at as i64, own, 0, len as usize);
             }
@@ -397,8 +401,9 @@ fn pull(told: &Operation<'_>, from: u32, offset: u64, to: &Mem, at: i64, len: u6
     cma::read(pid, address.wrapping_add(offset), to, at, len as usize).is_ok()
 }
 
-/// As [`pull`], unpacked into `place`. All ranks have agreed before that it works; one that cannot be read
-/// all the same goes to `unreadable`, and the operation goes on, so that nobody waits for this rank.
+/// As [`pull`], unpacked into `place`. All ranks have agreed before that it works; one that cannot
+/// be read all the same goes to `unreadable`, and the operation goes on, so that nobody waits for
+/// this rank.
 pub(super) fn pull_into(
     told: &Operation<'_>,
     from: u32,

@@ -1,8 +1,9 @@
-//! Collectives in which each rank contributes once and then reads what others contributed: one operation of the board.
+//! Collectives in which each rank contributes once and then reads what others contributed: one
+//! operation of the board.
 //!
-//! An [`Exchange`] says what a rank contributes, whom it waits for and what it does then. A blocking collective waits between
-//! the steps ([`Channel::exchange`]); of a nonblocking one progress takes the next step when it may be taken
-//! ([`posted`](super::posted)).
+//! An [`Exchange`] says what a rank contributes, whom it waits for and what it does then. A
+//! blocking collective waits between the steps ([`Channel::exchange`]); of a nonblocking one
+//! progress takes the next step when it may be taken ([`posted`](super::posted)).
 
 use margay_core_datatype::Basic;
 use margay_core_reduce::Op;
@@ -17,11 +18,12 @@ use super::{
 use crate::data::{self, Data};
 use crate::rank::Rank;
 
-/// Blocks from this many bytes on are packed one by one, without the rank's own, which then is copied once instead of twice.
-/// Below, packing all blocks as one is faster.
+/// Blocks from this many bytes on are packed one by one, without the rank's own, which then is
+/// copied once instead of twice. Below, packing all blocks as one is faster.
 const SINGLE_BLOCK: u64 = 512;
 
-/// One rank's part of a collective. `None` for what is sent is `MPI_IN_PLACE`, or what has no meaning on this rank.
+/// One rank's part of a collective. `None` for what is sent is `MPI_IN_PLACE`, or what has no
+/// meaning on this rank.
 pub enum Exchange<'a> {
     /// Nothing is exchanged.
     Barrier,
@@ -107,7 +109,8 @@ pub struct Share {
     pub first: u64,
     /// How many.
     pub count: u64,
-    /// Not 0 where shares differ: a number of 24 bits that depends on all of them, so that ranks notice when they disagree.
+    /// Not 0 where shares differ: a number of 24 bits that depends on all of them, so that ranks
+    /// notice when they disagree.
     pub mark: u32,
 }
 
@@ -218,7 +221,8 @@ impl Exchange<'_> {
                 (most.unwrap_or(0), lane)
             }
             Exchange::Alltoall { recv, .. } => {
-                // Reading a page of every rank costs each rank more than a few messages do, from some number of ranks on.
+                // Reading a page of every rank costs each rank more than a few messages do, from
+                // some number of ranks on.
                 let room = if ranks > MOST_LANES {
                     SHORT_BYTES
                 } else {
@@ -261,7 +265,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Where contributions are staged, the root does not wait for the others: it may be several operations ahead.
+    /// Where contributions are staged, the root does not wait for the others: it may be several
+    /// operations ahead.
     #[inline(always)]
     fn is_staged(&self) -> bool {
         matches!(self, Exchange::Bcast { .. } | Exchange::Scatter { .. })
@@ -369,7 +374,8 @@ impl Channel {
         bytes <= SHORT_BYTES as u64 || exchange.is_staged() || op.may_publish()
     }
 
-    /// Contributes. Where cores are short and all wait for all, the last to come lets the others go.
+    /// Contributes. Where cores are short and all wait for all, the last to come lets the others
+    /// go.
     #[inline(always)]
     pub(super) fn contribute_to(&self, op: &Operation<'_>, exchange: &Exchange<'_>) {
         let (me, ranks) = (self.board.me(), self.ranks());
@@ -379,7 +385,8 @@ impl Channel {
         if len <= SHORT_BYTES {
             put(op, tag, len, fill);
         } else if exchange.is_staged() {
-            // Where another rank takes itself for the root and has staged, its tag reports that to the others.
+            // Where another rank takes itself for the root and has staged, its tag reports that to
+            // the others.
             let _ = op.stage(len, fill);
             put(op, tag, 0, |_| {});
         } else {
@@ -595,8 +602,9 @@ impl Channel {
         Ok(())
     }
 
-    /// Combines what the ranks `first..end` have contributed, in their order, into the output: of `len` bytes from `at` on. The
-    /// part of `own`, which did not contribute it, is read from this rank's input.
+    /// Combines what the ranks `first..end` have contributed, in their order, into the output: of
+    /// `len` bytes from `at` on. The part of `own`, which did not contribute it, is read from this
+    /// rank's input.
     fn combine_range(
         &self,
         op: &Operation<'_>,

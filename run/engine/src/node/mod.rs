@@ -1,10 +1,11 @@
 //! Fast paths of collectives between ranks of one machine.
 //!
 //! A communicator whose ranks share a segment has a [`Channel`]: a board in shared memory
-//! ([`margay_sys_shm::board`]). Small operations put their data into slots and read the others' slots;
-//! large ones put addresses into the slots and every rank copies what it needs straight from the
-//! others' buffers, once. Which way an operation goes depends only on what the standard makes equal
-//! on all ranks, so all decide alike; what fits neither way returns `false` and goes by schedule.
+//! ([`margay_sys_shm::board`]). Small operations put their data into slots and read the others'
+//! slots; large ones put addresses into the slots and every rank copies what it needs straight from
+//! the others' buffers, once. Which way an operation goes depends only on what the standard makes
+//! equal on all ranks, so all decide alike; what fits neither way returns `false` and goes by
+//! schedule.
 //!
 //! Where ranks have a core each, every rank reads every slot (one cache-line transfer). Where cores
 //! are short, the last to arrive does the work for all and releases them with one store: the ranks
@@ -45,27 +46,33 @@ const TAG_BYTES: usize = 8;
 /// Blocks of an all-to-all shorter than this go as messages: a system call for each costs more.
 const LEAST_PULL: u64 = 4096;
 
-/// Where cores are short, blocks of an all-to-all from this length on go as messages, which both sides copy.
+/// Where cores are short, blocks of an all-to-all from this length on go as messages, which both
+/// sides copy.
 const MOST_PULL_IF_SHORT: u64 = 64 << 10;
 
-/// Where cores are short, contributions up to so many bytes go through lanes piece by piece, if lanes have this length.
+/// Where cores are short, contributions up to so many bytes go through lanes piece by piece, if
+/// lanes have this length.
 const IN_PIECES: u64 = 1 << 20;
 const LEAST_LANE: u64 = 16 << 10;
 
-/// Among more ranks an all-to-all does not go by lanes: with 1,024 ranks it took half a second, most of it for mapping pages.
+/// Among more ranks an all-to-all does not go by lanes: with 1,024 ranks it took half a second,
+/// most of it for mapping pages.
 const MOST_LANES: u32 = 256;
 
-/// Contributions to an exchange longer than this are copied from the peer's buffer where every rank has a core.
+/// Contributions to an exchange longer than this are copied from the peer's buffer where every rank
+/// has a core.
 const PUBLISHED_IF_ROOMY: usize = 16 << 10;
 
-/// What goes from a root to a rank, or from a rank to a root, is copied from one buffer to the other where it is longer than
-/// this and every rank has a core.
+/// What goes from a root to a rank, or from a rank to a root, is copied from one buffer to the
+/// other where it is longer than this and every rank has a core.
 const SENT_IF_ROOMY: u64 = 16 << 10;
 
-/// Between two ranks with a core each, from so many bytes on as a message: sender and receiver copy it together.
+/// Between two ranks with a core each, from so many bytes on as a message: sender and receiver copy
+/// it together.
 const SENT_BY_BOTH: u64 = 512 << 10;
 
-/// Reductions to one rank that are longer go in pieces where every rank has a core, up to so many bytes.
+/// Reductions to one rank that are longer go in pieces where every rank has a core, up to so many
+/// bytes.
 const REDUCED_AT_ONCE: u64 = 32 << 10;
 const REDUCED_IN_PIECES: u64 = 512 << 10;
 /// Bytes of such a piece. A rank may be two of them ahead.
@@ -74,8 +81,8 @@ const REDUCED_PIECE: u64 = 16 << 10;
 /// Up to this many ranks with a core each, every rank combines all contributions by itself.
 const COMBINED_BY_ALL: u32 = 4;
 
-/// Up to this many ranks find out at the first operation whether they may read each other's memory. It takes two operations, so two
-/// pages of each rank.
+/// Up to this many ranks find out at the first operation whether they may read each other's memory.
+/// It takes two operations, so two pages of each rank.
 const PROBED_AT_ONCE: u32 = 16;
 
 /// Bytes of a result that are computed at a time.
@@ -162,8 +169,8 @@ impl Channel {
             attach: OnceLock::new(),
         };
         if plane == Plane::Blocking && ranks == segment.ranks() && ranks <= PROBED_AT_ONCE {
-            // Nonblocking collectives, which cannot ask, so know it in most programs. Who cannot find out
-            // has the failure in the operation that follows.
+            // Nonblocking collectives, which cannot ask, so know it in most programs. Who cannot
+            // find out has the failure in the operation that follows.
             let _ = channel.may_attach(rank);
         }
         Some(channel)
@@ -197,7 +204,8 @@ impl Channel {
         self.exchange(rank, &Exchange::Bcast { data, root })
     }
 
-    /// Reduces to all, or to `root` only (the output of others is not touched). Returns false when it must go by schedule.
+    /// Reduces to all, or to `root` only (the output of others is not touched). Returns false when
+    /// it must go by schedule.
     ///
     /// # Errors
     /// When the ranks do not agree about the operation.
@@ -229,7 +237,8 @@ impl Channel {
         self.exchange(rank, &Exchange::Reduce(what, root))
     }
 
-    /// A reduction piece by piece. To one rank, the others put the next piece while it combines one.
+    /// A reduction piece by piece. To one rank, the others put the next piece while it combines
+    /// one.
     fn reduce_in_pieces(
         &self,
         rank: &Rank,
@@ -254,8 +263,9 @@ impl Channel {
         Ok(())
     }
 
-    /// Whether contributions of so many bytes go through lanes piece by piece: where cores are short. There, ranks that copy from
-    /// each other make a system call for each pair, one after the other, for pages that are looked up one by one.
+    /// Whether contributions of so many bytes go through lanes piece by piece: where cores are
+    /// short. There, ranks that copy from each other make a system call for each pair, one after
+    /// the other, for pages that are looked up one by one.
     fn goes_in_pieces(&self, bytes: u64) -> bool {
         let lane = self.board.lane_bytes() as u64;
         !self.roomy && lane >= LEAST_LANE && (lane + 1..=IN_PIECES).contains(&bytes)
@@ -461,8 +471,9 @@ impl Channel {
         }
     }
 
-    /// Longest contribution to a reduction (to `root`, or to all) that goes through the board. Where every rank has a core,
-    /// every rank combines all that all contribute; with many of them, slices are better.
+    /// Longest contribution to a reduction (to `root`, or to all) that goes through the board.
+    /// Where every rank has a core, every rank combines all that all contribute; with many of them,
+    /// slices are better.
     fn reduced_bytes(&self, root: Option<u32>) -> usize {
         if root.is_none() && self.roomy && self.board.ranks() > COMBINED_BY_ALL {
             SHORT_BYTES
@@ -471,8 +482,9 @@ impl Channel {
         }
     }
 
-    /// Longest contribution to an exchange that goes through the board where ranks can copy from each other: copying twice
-    /// is better than a system call for each pair, above all where the calls are made one after the other.
+    /// Longest contribution to an exchange that goes through the board where ranks can copy from
+    /// each other: copying twice is better than a system call for each pair, above all where the
+    /// calls are made one after the other.
     fn published_bytes(&self) -> usize {
         let most = if self.roomy {
             PUBLISHED_IF_ROOMY
@@ -482,7 +494,8 @@ impl Channel {
         self.board.lane_bytes().min(most)
     }
 
-    /// Whether so many bytes from or to a root are copied from one buffer to the other, if ranks may.
+    /// Whether so many bytes from or to a root are copied from one buffer to the other, if ranks
+    /// may.
     fn is_pulled(&self, bytes: u64) -> bool {
         bytes > self.sent_bytes() && !self.is_long(bytes)
     }
@@ -508,7 +521,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits until all have put this operation. Where cores are short, the last to come lets the others go.
+    /// Waits until all have put this operation. Where cores are short, the last to come lets the
+    /// others go.
     #[inline]
     fn all(&self, rank: &Rank, op: &Operation<'_>, tag: Tag) -> Result<(), Disagreement> {
         if self.roomy {
@@ -528,7 +542,8 @@ impl Channel {
         }
     }
 
-    /// The last rank to arrive writes a result of `len` bytes by `fill`, if all agree, and lets the others go.
+    /// The last rank to arrive writes a result of `len` bytes by `fill`, if all agree, and lets the
+    /// others go.
     #[inline]
     fn release(
         &self,

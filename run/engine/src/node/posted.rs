@@ -1,10 +1,12 @@
 //! Nonblocking collectives through shared memory: exchanges that progress carries on.
 //!
-//! A communicator has a second channel for them, because blocking and nonblocking collectives never match each other. On it they
-//! are done one after the other, in the order in which all ranks begin them: a rank contributes to one when it has finished
-//! those before. What a rank has finished needs it no more, so nobody waits for calls that it need not make.
+//! A communicator has a second channel for them, because blocking and nonblocking collectives never
+//! match each other. On it they are done one after the other, in the order in which all ranks begin
+//! them: a rank contributes to one when it has finished those before. What a rank has finished
+//! needs it no more, so nobody waits for calls that it need not make.
 //!
-//! Long data is not exchanged on the board: ranks publish where it is, copy it, and say in a second operation that they have.
+//! Long data is not exchanged on the board: ranks publish where it is, copy it, and say in a second
+//! operation that they have.
 
 use std::sync::{Arc, OnceLock};
 
@@ -83,7 +85,8 @@ impl Posting {
 }
 
 impl Channel {
-    /// Carries the first exchange of the channel on as far as that is possible. Returns how it has ended, when it has.
+    /// Carries the first exchange of the channel on as far as that is possible. Returns how it has
+    /// ended, when it has.
     pub(crate) fn advance(&self, posting: &mut Posting) -> Option<Result<(), Disagreement>> {
         if posting.direct.is_some() {
             return self.advance_direct(posting);
@@ -162,7 +165,8 @@ impl Channel {
         }
     }
 
-    /// The memory of a member cannot be read any more. Where ranks may die, it has died or has noticed a death.
+    /// The memory of a member cannot be read any more. Where ranks may die, it has died or has
+    /// noticed a death.
     fn unreadable_later(&self, member: u32) -> Disagreement {
         Disagreement {
             rank: member,

@@ -3,13 +3,14 @@
 use super::*;
 
 impl Rank {
-    /// Sleeps on the rank's event count until it is woken, `has_work` returns true, or the time is over.
+    /// Sleeps on the rank's event count until it is woken, `has_work` returns true, or the time is
+    /// over.
     pub(crate) fn sleep_until_woken(&self, timeout_ns: u64, has_work: &mut dyn FnMut() -> bool) {
         self.wake_up.sleep(timeout_ns, has_work);
     }
 
-    /// Spins for a short while whether memory that others write to is `ready`, before a wait for it: with cores for all
-    /// that is usually enough. Returns whether it is.
+    /// Spins for a short while whether memory that others write to is `ready`, before a wait for
+    /// it: with cores for all that is usually enough. Returns whether it is.
     pub fn spin_until(&self, mut ready: impl FnMut() -> bool) -> bool {
         // Longer than a cache line takes, shorter than a thread that waits for progress would
         // notice.

@@ -40,8 +40,8 @@ impl Rank {
         self.call(|engine| begin(engine, mode, data, to, envelope))
     }
 
-    /// A wait has lasted for a while: if it is for a send whose message may be kept, it is kept now, and so are all others to the
-    /// same receiver. Returns whether any was.
+    /// A wait has lasted for a while: if it is for a send whose message may be kept, it is kept
+    /// now, and so are all others to the same receiver. Returns whether any was.
     #[cold]
     pub(super) fn keep_awaited(&self, pending: &impl Fn(&Engine) -> Option<Pending>) -> bool {
         let mut engine = self.engine.lock();

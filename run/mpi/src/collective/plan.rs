@@ -1,6 +1,7 @@
 //! From an operation to its schedule and to the buffers that the schedule works on.
 //!
-//! Buffers follow from the operation alone; which schedule it is depends on the kind of communicator.
+//! Buffers follow from the operation alone; which schedule it is depends on the kind of
+//! communicator.
 
 use margay_core_schedule as schedule;
 use margay_core_schedule::{Block, Inter, InterRoot, Neighbourhood, Part, Ranks, Schedule, Tuning};
@@ -275,7 +276,8 @@ fn inter_schedule(
     })
 }
 
-/// Whether a process whose data everybody gets has no send buffer. (That of a rooted operation may have no meaning here.)
+/// Whether a process whose data everybody gets has no send buffer. (That of a rooted operation may
+/// have no meaning here.)
 fn is_in_place(operation: &Operation) -> bool {
     use Operation as O;
     match operation {

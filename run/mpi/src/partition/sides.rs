@@ -150,7 +150,8 @@ impl Outgoing {
 
     /// Marks partitions ready, all or none.
     pub(super) fn ready(&self, rank: &Rank, partitions: &[u32]) -> Result<()> {
-        // Within one call of the engine, so that the task cannot miss that a send has ended before it is in the list.
+        // Within one call of the engine, so that the task cannot miss that a send has ended before
+        // it is in the list.
         rank.call(|engine| {
             if engine.is_revoked(self.envelope.context) {
                 return Err(failure(Failed::Revoked, "the partitioned send"));
@@ -246,7 +247,8 @@ impl Incoming {
         }
     }
 
-    /// The request is freed while it is not active: the introduction that belongs to it must still be taken.
+    /// The request is freed while it is not active: the introduction that belongs to it must still
+    /// be taken.
     pub(crate) fn abandon(&self, rank: &Rank) {
         let awaited = match self.round().sender {
             Sender::Awaited(id, _) => Some(id),

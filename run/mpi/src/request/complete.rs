@@ -161,7 +161,8 @@ impl Mpi {
     ///
     /// # Errors
     /// When the handle is invalid.
-    // Always inlined: in the loop of MPI_Waitall a call, which gives its result through memory, costs each request 17 instructions.
+    // Always inlined: in the loop of MPI_Waitall a call, which gives its result through memory,
+    // costs each request 17 instructions.
     #[inline(always)]
     pub fn wait(&self, handle: u32) -> Result<Ended> {
         if handle == MPI_REQUEST_NULL {
@@ -179,9 +180,10 @@ impl Mpi {
         Ok(self.end(handle, &active, comm))
     }
 
-    /// Ends the requests at the front that are over and need nothing further: sends that went at once, and plain receives
-    /// whose message has come without a fault. `ended` learns each one's status; its handle is `MPI_REQUEST_NULL` from
-    /// then on. Returns how many these are; the next one has to be waited for. Makes no progress.
+    /// Ends the requests at the front that are over and need nothing further: sends that went at
+    /// once, and plain receives whose message has come without a fault. `ended` learns each one's
+    /// status; its handle is `MPI_REQUEST_NULL` from then on. Returns how many these are; the next
+    /// one has to be waited for. Makes no progress.
     ///
     /// Thus a window of messages is ended in one go under one lock.
     #[inline(always)]
@@ -263,8 +265,8 @@ impl Mpi {
             .map(Some)
     }
 
-    /// `MPI_Testany`: `None` if none has ended, else its index and end. The index itself is `None` when no request is
-    /// active.
+    /// `MPI_Testany`: `None` if none has ended, else its index and end. The index itself is `None`
+    /// when no request is active.
     ///
     /// # Errors
     /// When a handle is invalid.
@@ -293,7 +295,8 @@ impl Mpi {
         Ok(None)
     }
 
-    /// `MPI_Testsome`: the indices and ends of all that have ended; `None` when no request is active.
+    /// `MPI_Testsome`: the indices and ends of all that have ended; `None` when no request is
+    /// active.
     ///
     /// # Errors
     /// When a handle is invalid.
@@ -330,7 +333,8 @@ impl Mpi {
         }
     }
 
-    /// `MPI_Waitsome`: indices and ends of those that have ended, at least one; `None` when no request is active.
+    /// `MPI_Waitsome`: indices and ends of those that have ended, at least one; `None` when no
+    /// request is active.
     ///
     /// # Errors
     /// When a handle is invalid.

@@ -1,4 +1,5 @@
-//! The environment variables that set no control variable. With `table.rs` it is the one definition of all of them.
+//! The environment variables that set no control variable. With `table.rs` it is the one definition
+//! of all of them.
 
 /// An environment variable that is not a control variable's.
 pub struct Environment {

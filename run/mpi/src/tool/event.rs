@@ -19,7 +19,8 @@ pub const LEVELS: [i32; 4] = [NONE, 0x03, 0x0f, 0x3f];
 
 /// Called with an instance, its registration and the level of safety.
 pub type Callback = Arc<dyn Fn(u64, u64, i32) + Send + Sync>;
-/// Called with a count, a registration, a source, the level of safety, and what came with the callback.
+/// Called with a count, a registration, a source, the level of safety, and what came with the
+/// callback.
 pub type Dropped = Arc<dyn Fn(i64, u64, i32, i32, usize) + Send + Sync>;
 /// Called with a registration that is gone and the level of safety.
 pub type Freed = Box<dyn FnOnce(u64, i32) + Send>;
@@ -155,7 +156,8 @@ impl Tools {
         Ok(())
     }
 
-    /// `MPI_T_event_handle_free`: `freed` is called when no callback of the registration runs any more.
+    /// `MPI_T_event_handle_free`: `freed` is called when no callback of the registration runs any
+    /// more.
     ///
     /// # Errors
     /// When the handle is invalid.
@@ -194,7 +196,8 @@ impl Tools {
         self.monitor.events.want(wanted);
     }
 
-    /// Tells what has happened, unless somebody is doing that: another thread, or this one in a callback.
+    /// Tells what has happened, unless somebody is doing that: another thread, or this one in a
+    /// callback.
     pub(super) fn tell(&self) {
         let Ok(turn) = self.telling.try_lock() else {
             return;

@@ -1,8 +1,8 @@
-//! The tools interface: what can be asked and set from outside, before MPI is initialized, while it runs and after it was
-//! finalized, from any thread.
+//! The tools interface: what can be asked and set from outside, before MPI is initialized, while it
+//! runs and after it was finalized, from any thread.
 //!
-//! [`table`] defines what there is; [`Tools`] is the state of the interface in one process. Nothing here raises an error on a
-//! communicator: functions give codes (`MPI_T_ERR_*`).
+//! [`table`] defines what there is; [`Tools`] is the state of the interface in one process. Nothing
+//! here raises an error on a communicator: functions give codes (`MPI_T_ERR_*`).
 
 mod control;
 pub mod environment;

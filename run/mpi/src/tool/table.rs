@@ -1,6 +1,6 @@
-//! The one definition of every variable, event and category of the tools interface. (`environment.rs` has the environment
-//! variables that are none of these.)
-//! `docs/mpi.md` is printed from it (`cargo xtask docs`). Names are stable: what a name means does not change, and a
+//! The one definition of every variable, event and category of the tools interface.
+//! (`environment.rs` has the environment variables that are none of these.) `docs/mpi.md` is
+//! printed from it (`cargo xtask docs`). Names are stable: what a name means does not change, and a
 //! variable that goes is not replaced by another of its name.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,7 +116,8 @@ pub struct Control {
     pub verbosity: i32,
     /// One of `MPI_T_SCOPE_*`.
     pub scope: i32,
-    /// Index of the enumeration of its values; those without are `unsigned long long`, those with `int`.
+    /// Index of the enumeration of its values; those without are `unsigned long long`, those with
+    /// `int`.
     pub enumeration: Option<usize>,
     /// Where its value lives.
     pub setting: Setting,

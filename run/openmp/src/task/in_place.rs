@@ -1,5 +1,5 @@
-//! Undeferred tasks that need nothing beside what their creator has on its stack: most of those with
-//! `if(false)`, of those in final tasks, and of those without a team.
+//! Undeferred tasks that need nothing beside what their creator has on its stack: most of those
+//! with `if(false)`, of those in final tasks, and of those without a team.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,8 @@ use crate::icv::Icv;
 use crate::node::TaskNode;
 use crate::team::Context;
 
-/// What a task has left that was run in place: dependences, reductions, or children that outlive it.
+/// What a task has left that was run in place: dependences, reductions, or children that outlive
+/// it.
 #[derive(Debug)]
 #[must_use]
 pub struct LeftByTask {
@@ -28,8 +29,8 @@ pub(crate) struct SavedInPlace {
 }
 
 impl Context {
-    /// Whether a new task, without dependences, event and arguments to be copied by a function, is run
-    /// by [`run_in_place`](Self::run_in_place). Only reads memory.
+    /// Whether a new task, without dependences, event and arguments to be copied by a function, is
+    /// run by [`run_in_place`](Self::run_in_place). Only reads memory.
     #[inline]
     #[must_use]
     pub fn runs_in_place(&self, is_undeferred: bool) -> bool {
@@ -55,8 +56,8 @@ impl Context {
     }
 
     /// Runs a task whose body is `body` as part of the current one, with the node that its parent
-    /// keeps for this. Returns what the caller passes to [`end_in_place`](Self::end_in_place); apart
-    /// from the body this only reads and writes memory.
+    /// keeps for this. Returns what the caller passes to [`end_in_place`](Self::end_in_place);
+    /// apart from the body this only reads and writes memory.
     ///
     /// # Panics
     /// When there is no such node: [`runs_in_place`](Self::runs_in_place) tells.
@@ -111,8 +112,8 @@ impl Context {
         if node.children.is_alone() {
             recycle(Some(self), self.team, node);
         } else {
-            // Counted as a child only now that it outlives the call: until then its parent, below it on this stack, neither waited nor
-            // ended.
+            // Counted as a child only now that it outlives the call: until then its parent, below
+            // it on this stack, neither waited nor ended.
             parent.children.add_child();
             complete(Some(self), self.team, node);
         }

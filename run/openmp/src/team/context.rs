@@ -433,8 +433,8 @@ impl Context {
         self.copied()
     }
 
-    /// The members that did not execute the `single` wait for the address that the other one passes to
-    /// [`end_single_copy`](Self::end_single_copy).
+    /// The members that did not execute the `single` wait for the address that the other one passes
+    /// to [`end_single_copy`](Self::end_single_copy).
     pub fn copied(&self) -> usize {
         self.barrier_of(Sync::BarrierWorkshare);
         self.team.barrier.written.copied.load(Ordering::Acquire)
@@ -522,7 +522,8 @@ fn in_adopted<R>(runtime: &'static Runtime, f: impl FnOnce(&Context) -> R) -> R 
     slot::with(|context: Option<&Context>| f(context.expect("just put in place")))
 }
 
-/// Makes the calling thread an initial thread. Apart from [`in_adopted`], which is compiled for each of 220 functions.
+/// Makes the calling thread an initial thread. Apart from [`in_adopted`], which is compiled for
+/// each of 220 functions.
 #[cold]
 #[inline(never)]
 fn adopt(runtime: &'static Runtime) {

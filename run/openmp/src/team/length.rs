@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// time.
 const SITES: usize = 32;
 
-/// What is expected of a region that has not been seen yet: enough for waking a worker in any case. A
-/// member that has begun stays on its worker, also in a region that lasts as long as the program.
+/// What is expected of a region that has not been seen yet: enough for waking a worker in any case.
+/// A member that has begun stays on its worker, also in a region that lasts as long as the program.
 const UNKNOWN_NS: u32 = 150_000;
 
-/// A region that is expected to take less is short: likely to be over before it has paid to share it
-/// with another core. It is left to its forking worker for a moment.
+/// A region that is expected to take less is short: likely to be over before it has paid to share
+/// it with another core. It is left to its forking worker for a moment.
 const SHORT_NS: u64 = 1_200;
 
 /// One in this many short regions that nobody helps with is timed. Not a power of two: short
 /// functions that take turns must all have theirs.
 const SAMPLED: u32 = 13;
 
-/// A region with barriers counts as at least this long, since its members have to wait for each other
-/// to begin.
+/// A region with barriers counts as at least this long, since its members have to wait for each
+/// other to begin.
 const WITH_BARRIERS_NS: u64 = 32_000;
 
 /// See the module.

@@ -15,7 +15,8 @@ use crate::task::Task;
 /// A member that finds no task, where there have been some, spins for this long and searches again
 /// ...
 const SPIN_NS: u64 = 1_000;
-/// ... this many times before it sleeps: the member that creates the next task would have to wake it.
+/// ... this many times before it sleeps: the member that creates the next task would have to wake
+/// it.
 const SPINS: u32 = 4;
 
 /// The tasks that a waiting member may run.
@@ -55,8 +56,8 @@ impl TaskThief {
 }
 
 impl Context {
-    /// Waits under a key until a condition holds; others run meanwhile. The member that makes it true wakes
-    /// the key.
+    /// Waits under a key until a condition holds; others run meanwhile. The member that makes it
+    /// true wakes the key.
     pub(crate) fn wait_until(&self, what: Wait, key: usize, condition: &dyn Fn() -> bool) {
         if !condition() {
             let scheduler = &self.runtime().scheduler;
@@ -168,7 +169,8 @@ impl Context {
         }
     }
 
-    /// Sleeps until `done`, or until there may be a task. If `spins`, this has not spun for long before.
+    /// Sleeps until `done`, or until there may be a task. If `spins`, this has not spun for long
+    /// before.
     fn sleep(&self, what: Wait, filter: TaskFilter, done: &dyn Fn() -> bool, spins: bool) {
         let (team, member) = (self.team, self.member);
         let is_constrained = filter.ancestor().is_some();
@@ -184,8 +186,8 @@ impl Context {
         member.is_asleep.store(true, Ordering::SeqCst);
         sleepers.fetch_add(1, Ordering::SeqCst);
         if team.tasks.has_tasks.load(Ordering::SeqCst) {
-            // A member that pushes a task from now on sees the sleeper; tasks that were pushed before are
-            // seen here.
+            // A member that pushes a task from now on sees the sleeper; tasks that were pushed
+            // before are seen here.
             fence::heavy();
             if let Some(task) = self.find(filter) {
                 sleepers.fetch_sub(1, Ordering::SeqCst);

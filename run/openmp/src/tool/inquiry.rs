@@ -39,8 +39,8 @@ impl Context {
         })
     }
 
-    /// The task this many levels outside the current one: the one that is suspended below it on its stack, or has encountered
-    /// its region; none where there is no such.
+    /// The task this many levels outside the current one: the one that is suspended below it on its
+    /// stack, or has encountered its region; none where there is no such.
     #[must_use]
     pub fn task_info(&self, level: u32) -> Option<TaskInfo> {
         let mut node = self.task.get();
@@ -56,8 +56,8 @@ impl Context {
         })
     }
 
-    /// What the current task waits for, as a number of [`State`], with the number of the lock if that is one; or what it
-    /// does.
+    /// What the current task waits for, as a number of [`State`], with the number of the lock if
+    /// that is one; or what it does.
     #[must_use]
     pub fn tool_state(&self) -> (u32, u64) {
         let task = self.task_tool();

@@ -84,8 +84,8 @@ impl Context {
         }
     }
 
-    /// This member runs a target region, as the initial thread of a team of its own: no region is reported to a tool, which may
-    /// ask.
+    /// This member runs a target region, as the initial thread of a team of its own: no region is
+    /// reported to a tool, which may ask.
     #[cold]
     pub(crate) fn prepare_target(&self, team: &'static Team) {
         team.tool.start(Some(self.task.get()), 0);
@@ -233,8 +233,8 @@ impl Context {
     }
 }
 
-/// Leagues. The teams run one after the other on the thread that encounters them, as part of its task: the initial task that
-/// a tool gets for each has no other life.
+/// Leagues. The teams run one after the other on the thread that encounters them, as part of its
+/// task: the initial task that a tool gets for each has no other life.
 impl Context {
     #[cold]
     pub(crate) fn tell_league_begins(&self, tool: &Tool, region: &Word, count: u32) {

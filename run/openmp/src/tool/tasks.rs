@@ -13,7 +13,8 @@ use crate::node::TaskNode;
 use crate::team::Context;
 
 impl Context {
-    /// The current task creates a task. Of an undeferred one, [`tell_undeferred_over`](Self::tell_undeferred_over) comes later.
+    /// The current task creates a task. Of an undeferred one,
+    /// [`tell_undeferred_over`](Self::tell_undeferred_over) comes later.
     #[cold]
     pub(crate) fn tell_task_created(
         &self,
@@ -151,8 +152,8 @@ impl Context {
         }
     }
 
-    /// Runs `wait`, which waits for dependences of the current task's children: to a tool, a task without a body that
-    /// depends on them.
+    /// Runs `wait`, which waits for dependences of the current task's children: to a tool, a task
+    /// without a body that depends on them.
     #[cold]
     pub(crate) fn tell_wait_for_accesses(
         &self,

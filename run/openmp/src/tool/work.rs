@@ -25,7 +25,8 @@ impl Context {
         }
     }
 
-    /// The same for a construct with this many iterations or sections that is not a work share of the runtime.
+    /// The same for a construct with this many iterations or sections that is not a work share of
+    /// the runtime.
     #[inline]
     pub fn tell_counted_work(&self, what: impl FnOnce() -> (Work, u64)) {
         if let Some(tool) = self.tool {
@@ -42,7 +43,8 @@ impl Context {
         }
     }
 
-    /// The tasks of a `taskloop`, which may be in any task and in other constructs, are created now, or have been.
+    /// The tasks of a `taskloop`, which may be in any task and in other constructs, are created
+    /// now, or have been.
     #[inline]
     pub fn tell_taskloop(&self, endpoint: Endpoint, count: u64) {
         if let Some(tool) = self.tool {
@@ -69,8 +71,8 @@ impl Context {
         self.raise_work(tool, kind, Endpoint::Begin, count);
     }
 
-    /// Compilers do not say when some constructs are over (gcc's `single`): then the next one of the member that shares work, or
-    /// its next barrier, does.
+    /// Compilers do not say when some constructs are over (gcc's `single`): then the next one of
+    /// the member that shares work, or its next barrier, does.
     #[cold]
     pub(super) fn tell_open_work_ends(&self, tool: &Tool) {
         if let Some((kind, count)) = self.open_work.work.take() {

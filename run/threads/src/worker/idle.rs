@@ -16,8 +16,8 @@ const SLEEP_NS: u64 = 500_000_000;
 const LATER_NS: u64 = 1_000_000;
 
 /// How often a spinning worker scans what others have published: each scan takes cache lines from
-/// the cores that write them. Between scans it checks what comes for itself, and whether an offer has
-/// been announced.
+/// the cores that write them. Between scans it checks what comes for itself, and whether an offer
+/// has been announced.
 pub(super) const SCAN_NS: u64 = 1_000;
 
 /// How long a worker has been idle.
@@ -29,8 +29,8 @@ pub(super) struct IdleState {
     pub(super) brief: BriefSpins,
 }
 
-/// Whether spinning for a moment on contended cores is worth it: not where it has been in vain, except now and then,
-/// as what the worker waits for has a core by turns.
+/// Whether spinning for a moment on contended cores is worth it: not where it has been in vain,
+/// except now and then, as what the worker waits for has a core by turns.
 #[derive(Default)]
 pub(super) struct BriefSpins {
     /// How often it has been in vain since it last was not.
@@ -119,8 +119,8 @@ impl Worker {
     }
 
     /// This worker's thread has waited for its core. If another worker runs there, and none on some
-    /// other processor, it goes to that one: the kernel may leave two threads that wake each other on
-    /// one processor for many milliseconds while another one is free.
+    /// other processor, it goes to that one: the kernel may leave two threads that wake each other
+    /// on one processor for many milliseconds while another one is free.
     #[cold]
     fn leave_shared_processor(&self) {
         let Some(here) = cpu::current() else { return };

@@ -22,9 +22,9 @@ impl Worker {
         self.pool.watch.start();
     }
 
-    /// The running fiber has been interrupted in the program, or calls `sched_yield`: lets others run
-    /// if it is their turn. Returns whether it should yield, spin or wait again for their sake, and
-    /// not in the kernel.
+    /// The running fiber has been interrupted in the program, or calls `sched_yield`: lets others
+    /// run if it is their turn. Returns whether it should yield, spin or wait again for their sake,
+    /// and not in the kernel.
     pub fn interrupted(&self, how: Interrupted, reason: Reason) -> bool {
         let is_yielding = &self.own.watched.is_yielding;
         match (how, reason) {
@@ -50,12 +50,12 @@ impl Worker {
         self.has_other_work()
     }
 
-    /// The running fiber has called `sched_yield`. Returns whether another one has had its turn, and
-    /// the kernel need not be asked.
+    /// The running fiber has called `sched_yield`. Returns whether another one has had its turn,
+    /// and the kernel need not be asked.
     fn yielded(&self) -> bool {
         let is_kernels_turn = self.slices.borrow_mut().kernel_has_turn();
-        // All that have begun may spin for a member that another worker has not come to begin. (At once
-        // it is not taken from that worker: OpenBLAS' products would have one core of two.)
+        // All that have begun may spin for a member that another worker has not come to begin. (At
+        // once it is not taken from that worker: OpenBLAS' products would have one core of two.)
         if is_kernels_turn && let Some(work) = self.find_work() {
             self.assign(work);
         }

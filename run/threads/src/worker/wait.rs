@@ -10,15 +10,17 @@ use crate::fiber_table::{FiberId, ROOT};
 /// Spins before the clock is read. A line that another core writes comes in 100 to 200 ns.
 const SPINS: u32 = 40;
 
-/// How long to spin on contended cores, if at all: somewhat longer than it takes to wake the worker that is
-/// waited for. Two that wait for each other in turns would otherwise fall asleep each before the other is awake. Where
-/// that is in vain, as on one core, they do not spin at all for a while.
+/// How long to spin on contended cores, if at all: somewhat longer than it takes to wake the worker
+/// that is waited for. Two that wait for each other in turns would otherwise fall asleep each
+/// before the other is awake. Where that is in vain, as on one core, they do not spin at all for a
+/// while.
 const BRIEF_NS: u64 = 10_000;
 
-/// Between the first two attempts of a fiber that attempts rarely: the next ones are twice as far apart each, ...
+/// Between the first two attempts of a fiber that attempts rarely: the next ones are twice as far
+/// apart each, ...
 const FIRST_INTERVAL_NS: u64 = 100;
-/// ... up to this. In between the other core does a dozen short things, and a long one ends at most this much
-/// unnoticed.
+/// ... up to this. In between the other core does a dozen short things, and a long one ends at most
+/// this much unnoticed.
 const LAST_INTERVAL_NS: u64 = 1_500;
 /// When attempts have failed for so long the fiber looks all the time, so that it gets its turn.
 const RARELY_NS: u64 = 60_000;
@@ -136,8 +138,8 @@ impl Worker {
         }
     }
 
-    /// Spins while this worker has nothing else to run and sees nothing to steal, as long as an idle
-    /// worker does. Returns whether the condition holds.
+    /// Spins while this worker has nothing else to run and sees nothing to steal, as long as an
+    /// idle worker does. Returns whether the condition holds.
     #[inline]
     pub fn spin_until(&self, is_over: &impl Fn() -> bool) -> bool {
         if !self.idle.brief.are_paused() {
@@ -154,8 +156,8 @@ impl Worker {
         self.spin_longer(is_over)
     }
 
-    /// The rest of [`spin_until`](Self::spin_until). On the stack of the fiber that waits: suspending
-    /// it and waking it again would cost more than what it mostly waits for.
+    /// The rest of [`spin_until`](Self::spin_until). On the stack of the fiber that waits:
+    /// suspending it and waking it again would cost more than what it mostly waits for.
     #[inline(never)]
     fn spin_longer(&self, is_over: &impl Fn() -> bool) -> bool {
         let spin_ns = self.spin_ns();
@@ -192,9 +194,10 @@ impl Worker {
         false
     }
 
-    /// Attempts what fails while another core holds something, at growing intervals and not for long, as long as
-    /// [`spin_until`](Self::spin_until) would spin. Between attempts the other core keeps the cache line: it mostly
-    /// wants the same again. Returns whether an attempt has succeeded.
+    /// Attempts what fails while another core holds something, at growing intervals and not for
+    /// long, as long as [`spin_until`](Self::spin_until) would spin. Between attempts the other
+    /// core keeps the cache line: it mostly wants the same again. Returns whether an attempt has
+    /// succeeded.
     pub fn attempt_rarely(&self, attempt: &impl Fn() -> bool) -> bool {
         let spin_ns = self.spin_ns();
         let is_contended = spin_ns == 0;

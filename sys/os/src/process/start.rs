@@ -205,7 +205,8 @@ extern "C" fn child_main(child: *mut c_void) -> c_int {
     unsafe { libc::_exit(127) }
 }
 
-/// Returns when a step fails. System calls without a detour by the C library, but for signals and the program.
+/// Returns when a step fails. System calls without a detour by the C library, but for signals and
+/// the program.
 fn become_program(child: &ChildStart<'_>) -> (Step, Errno) {
     let start = child.start;
     let _ = setpgid(None, None);
@@ -239,8 +240,8 @@ fn become_program(child: &ChildStart<'_>) -> (Step, Errno) {
         return (Step::Directory, error);
     }
     let _ = start.files.set();
-    // SAFETY: async-signal-safe calls with pointers into what `child` refers to; SIG_DFL runs no code of ours. The
-    // address of the thread's errno is valid.
+    // SAFETY: async-signal-safe calls with pointers into what `child` refers to; SIG_DFL runs no
+    // code of ours. The address of the thread's errno is valid.
     let errno = unsafe {
         // Rust programs ignore SIGPIPE, and what is ignored stays so across exec.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);

@@ -1,4 +1,5 @@
-//! Watching processes: their children, their descendants, their states, and handles that outlive a reused id.
+//! Watching processes: their children, their descendants, their states, and handles that outlive a
+//! reused id.
 
 use std::fs;
 use std::io;
@@ -133,8 +134,8 @@ impl ThreadState {
     }
 }
 
-/// Whether this process has a thread with that number ([`thread_id`](super::thread_id)) that has not ended. True where the system does not
-/// show threads.
+/// Whether this process has a thread with that number ([`thread_id`](super::thread_id)) that has
+/// not ended. True where the system does not show threads.
 #[must_use]
 pub fn has_thread(thread: u32) -> bool {
     match fs::File::open(format!("/proc/self/task/{thread}/stat")) {
@@ -143,7 +144,8 @@ pub fn has_thread(thread: u32) -> bool {
     }
 }
 
-/// The kernel's numbers of those threads of a process that run or are ready to. Empty when there is no such process.
+/// The kernel's numbers of those threads of a process that run or are ready to. Empty when there is
+/// no such process.
 #[must_use]
 pub fn running_threads(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -158,8 +160,9 @@ pub fn running_threads(pid: u32) -> Vec<u32> {
     threads.filter(is_running).collect()
 }
 
-/// Whether a process can still touch memory: it exists, is no zombie and not about to become one. (A killed process has no
-/// memory any more for some time before it is a zombie; attaching to it fails from then on.)
+/// Whether a process can still touch memory: it exists, is no zombie and not about to become one.
+/// (A killed process has no memory any more for some time before it is a zombie; attaching to it
+/// fails from then on.)
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {
     ProcessFacts::of(pid)
@@ -216,9 +219,10 @@ pub fn descendants(except: &[u32]) -> Vec<ProcessFacts> {
 }
 
 /// Kills all descendants of this process, also those that left their group or session, and reaps
-/// them. Orphans come to this process ([`become_subreaper`](super::become_subreaper)), so nobody escapes by forking: the round
-/// is repeated until there are no children. Children in `except` and theirs are left alone. Returns
-/// whether all are gone within `within` (a process in uninterruptible sleep stays).
+/// them. Orphans come to this process ([`become_subreaper`](super::become_subreaper)), so nobody
+/// escapes by forking: the round is repeated until there are no children. Children in `except` and
+/// theirs are left alone. Returns whether all are gone within `within` (a process in
+/// uninterruptible sleep stays).
 pub fn kill_descendants(except: &[u32], within: Duration) -> bool {
     let end = Instant::now() + within;
     let mut pause = Duration::from_micros(200);
@@ -322,8 +326,9 @@ impl PidFd {
         set.wait(Some(Duration::ZERO)).is_ok() && set.ready(place).readable
     }
 
-    /// How the process `pid`, for which this stands, has ended, also when it is not this process's child; none while it lives and
-    /// where the kernel does not say: a process that its parent has reaped is reported since Linux 6.15.
+    /// How the process `pid`, for which this stands, has ended, also when it is not this process's
+    /// child; none while it lives and where the kernel does not say: a process that its parent has
+    /// reaped is reported since Linux 6.15.
     #[must_use]
     pub fn how_it_ended(&self, pid: u32) -> Option<ExitStatus> {
         /// The kernel's `struct pidfd_info`, up to the exit code.
@@ -358,7 +363,8 @@ impl PidFd {
     }
 }
 
-/// How a process that has ended and was not reaped has ended: the last field of its `/proc/<pid>/stat`.
+/// How a process that has ended and was not reaped has ended: the last field of its
+/// `/proc/<pid>/stat`.
 fn zombie_status(pid: u32) -> Option<ExitStatus> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let rest = stat.get(stat.rfind(')')? + 1..)?;

@@ -13,7 +13,8 @@ use crate::sweep::{Sweep, from_the_end};
 pub(super) unsafe fn copy_words(from: *const u8, to: *mut u8, len: usize) {
     macro_rules! word {
         ($t:ty) => {
-            // SAFETY: by the contract; the word has `len` bytes, which may hold anything: pointers, and bytes never written.
+            // SAFETY: by the contract; the word has `len` bytes, which may hold anything: pointers,
+            // and bytes never written.
             unsafe {
                 to.cast::<MaybeUninit<$t>>()
                     .write_unaligned(from.cast::<MaybeUninit<$t>>().read_unaligned())

@@ -26,7 +26,8 @@ impl Drop for Owned {
     }
 }
 
-// SAFETY: the addresses are used for giving the memory back alone, by the last who has it, on whichever thread.
+// SAFETY: the addresses are used for giving the memory back alone, by the last who has it, on
+// whichever thread.
 unsafe impl Send for Owned {}
 // SAFETY: as above.
 unsafe impl Sync for Owned {}

@@ -1,4 +1,5 @@
-//! The bytes of a board: what lies where, and how a slot is written and read. `docs/segment.md` draws them.
+//! The bytes of a board: what lies where, and how a slot is written and read. `docs/segment.md`
+//! draws them.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
@@ -12,8 +13,8 @@ pub const SLOT_BYTES: usize = 4096 - 8;
 /// Bytes that one rank can stage for all in one operation (a broadcast that does not fit a slot).
 pub const STAGE_BYTES: usize = 128 << 10;
 
-/// Contributions too long for a slot that a rank may have published: it writes a lane again when everybody has finished the
-/// operation before the last.
+/// Contributions too long for a slot that a rank may have published: it writes a lane again when
+/// everybody has finished the operation before the last.
 pub(super) const LANES: u64 = 2;
 /// Longest contribution in bytes.
 const LANE_BYTES: usize = 64 << 10;

@@ -73,15 +73,16 @@ impl<'b> Operation<'b> {
     /// Puts this rank's part: `fill` writes `len` bytes. Once for each operation.
     ///
     /// # Panics
-    /// When `len` is more than [`SLOT_BYTES`](super::SLOT_BYTES), when this rank [may not put](Self::may_put) or has put.
+    /// When `len` is more than [`SLOT_BYTES`](super::SLOT_BYTES), when this rank [may not
+    /// put](Self::may_put) or has put.
     #[inline]
     pub fn put(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(self.may_put(), "ranks are behind");
         assert!(!self.has(HAS_PUT | PUBLISHING), "a rank puts once");
         self.note(HAS_PUT, 0);
         let slot = self.board.slot(self.board.me, self.n);
-        // SAFETY: this rank's slot, in which nobody reads operation n before its mark, nor an earlier
-        // one any more, since this rank may put; it puts for the first time.
+        // SAFETY: this rank's slot, in which nobody reads operation n before its mark, nor an
+        // earlier one any more, since this rank may put; it puts for the first time.
         unsafe { slot.write(len, fill) };
         self.mark(slot);
     }
@@ -99,7 +100,8 @@ impl<'b> Operation<'b> {
     /// The first `len` bytes that `rank` put in this operation.
     ///
     /// # Panics
-    /// When `rank` [has put](Self::has_put) nothing, and when `len` is more than [`SLOT_BYTES`](super::SLOT_BYTES).
+    /// When `rank` [has put](Self::has_put) nothing, and when `len` is more than
+    /// [`SLOT_BYTES`](super::SLOT_BYTES).
     #[must_use]
     #[inline]
     pub fn read(&self, rank: u32, len: usize) -> &[u8] {
@@ -133,8 +135,8 @@ impl<'b> Operation<'b> {
     /// Lets those go who wait, with a result of `len` bytes that `fill` writes.
     ///
     /// # Panics
-    /// When `len` is more than [`SLOT_BYTES`](super::SLOT_BYTES), and when this rank was not the last to
-    /// [arrive](Self::arrive) or has released the others.
+    /// When `len` is more than [`SLOT_BYTES`](super::SLOT_BYTES), and when this rank was not the
+    /// last to [arrive](Self::arrive) or has released the others.
     #[inline]
     pub fn release(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(self.has(IS_LAST), "the last to arrive releases");
@@ -170,8 +172,8 @@ impl<'b> Operation<'b> {
     }
 
     /// Stages `len` bytes for all, by `fill`: before this rank [puts](Self::put) its part, or
-    /// [releases](Self::release) the others. Returns false, and stages nothing, when another rank has
-    /// staged in this operation.
+    /// [releases](Self::release) the others. Returns false, and stages nothing, when another rank
+    /// has staged in this operation.
     ///
     /// # Panics
     /// When `len` is more than [`STAGE_BYTES`], and when this rank [may not put](Self::may_put).
@@ -187,9 +189,9 @@ impl<'b> Operation<'b> {
                 .is_ok();
         if claimed {
             let at = self.board.stage_at(self.n).as_ptr();
-            // SAFETY: inside the board (see `stage_at`). This rank has claimed the stage of operation
-            // n, nobody reads it before the mark that follows, and nobody reads what was staged
-            // DEPTH operations ago, since this rank may put.
+            // SAFETY: inside the board (see `stage_at`). This rank has claimed the stage of
+            // operation n, nobody reads it before the mark that follows, and nobody reads what was
+            // staged DEPTH operations ago, since this rank may put.
             fill(unsafe { std::slice::from_raw_parts_mut(at, len) });
             self.note(HAS_STAGED, 0);
         }
@@ -219,33 +221,35 @@ impl<'b> Operation<'b> {
     fn staged_before(&self, slot: &Slot, len: usize) -> Option<&[u8]> {
         assert!(len <= STAGE_BYTES, "{len} bytes staged");
         let at = self.board.stage_at(self.n).as_ptr();
-        // SAFETY: inside the board. The rank that claimed the stage in this operation has filled it,
-        // which the mark says; it is not written again while the operation lives (see `read`).
+        // SAFETY: inside the board. The rank that claimed the stage in this operation has filled
+        // it, which the mark says; it is not written again while the operation lives (see `read`).
         (slot.mark.load(Ordering::Acquire) == self.n | STAGED)
             .then(|| unsafe { std::slice::from_raw_parts(at, len) })
     }
 
-    /// Whether this rank may publish its part: everybody has finished the operation in which this lane was
-    /// used before.
+    /// Whether this rank may publish its part: everybody has finished the operation in which this
+    /// lane was used before.
     #[must_use]
     #[inline]
     pub fn may_publish(&self) -> bool {
         self.n < LANES || self.board.have_all_put(self.n + 1 - LANES)
     }
 
-    /// Publishes this rank's part, too long for a slot: `fill` writes `len` bytes. Before [`put`](Self::put), which
-    /// publishes it.
+    /// Publishes this rank's part, too long for a slot: `fill` writes `len` bytes. Before
+    /// [`put`](Self::put), which publishes it.
     ///
     /// # Panics
-    /// When `len` is more than [`Board::lane_bytes`], when this rank [may not](Self::may_publish), and when it has put.
+    /// When `len` is more than [`Board::lane_bytes`], when this rank [may not](Self::may_publish),
+    /// and when it has put.
     pub fn publish_large(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(self.may_publish(), "ranks are behind");
         let in_order = !self.has(HAS_PUT | PUBLISHING);
         assert!(in_order, "a rank publishes large data before it puts");
         self.note(PUBLISHING, 0);
         let lane = self.board.lane_at(self.board.me, self.n, len).as_ptr();
-        // SAFETY: inside the board (see `lane_at`). This rank's lane, in which nobody reads operation n before
-        // the slot's mark, nor what it published LANES operations ago, since this rank may publish.
+        // SAFETY: inside the board (see `lane_at`). This rank's lane, in which nobody reads
+        // operation n before the slot's mark, nor what it published LANES operations ago, since
+        // this rank may publish.
         fill(unsafe { std::slice::from_raw_parts_mut(lane, len) });
         self.note(0, PUBLISHING);
     }
@@ -253,17 +257,19 @@ impl<'b> Operation<'b> {
     /// What `rank` published in this operation.
     ///
     /// # Panics
-    /// When `len` is more than [`Board::lane_bytes`], and when `rank` [has put](Self::has_put) nothing.
+    /// When `len` is more than [`Board::lane_bytes`], and when `rank` [has put](Self::has_put)
+    /// nothing.
     #[must_use]
     pub fn read_large(&self, rank: u32, len: usize) -> &[u8] {
         self.assert_is_put(self.board.slot(rank, self.n), rank);
         let lane = self.board.lane_at(rank, self.n, len).as_ptr();
-        // SAFETY: inside the board. The rank has put, so it does not write its lane in this operation any
-        // more; nor in a later one while this operation lives (see `read`).
+        // SAFETY: inside the board. The rank has put, so it does not write its lane in this
+        // operation any more; nor in a later one while this operation lives (see `read`).
         unsafe { std::slice::from_raw_parts(lane, len) }
     }
 
-    /// Leaves the operation where it is; [`Board::resume`] goes on with it. What it lent has been given back.
+    /// Leaves the operation where it is; [`Board::resume`] goes on with it. What it lent has been
+    /// given back.
     #[inline]
     pub fn suspend(self) {
         let suspended = self.n << 2 | SUSPENDED;

@@ -240,7 +240,8 @@ fn many_senders_overtake_each_other_but_not_themselves() {
     });
 }
 
-/// However many ranks there are: rings, pool, cells and blocks, transfer cells, slots and lanes of the world's board.
+/// However many ranks there are: rings, pool, cells and blocks, transfer cells, slots and lanes of
+/// the world's board.
 #[test]
 fn what_a_rank_takes_is_less_than_a_mebibyte() {
     let rings = ring::MOST * (ring::size_bytes() + 128);

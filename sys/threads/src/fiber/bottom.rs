@@ -1,7 +1,8 @@
 //! The first frame of a fiber's stack, at which a walk of the stack ends.
 //!
-//! The switch's own first frame leads to the stack of the thread that resumed the fiber. For profilers that is a caller, which it is not: it is what the
-//! thread did before. While a fiber is suspended nobody has resumed it, and what stands there is of the past.
+//! The switch's own first frame leads to the stack of the thread that resumed the fiber. For
+//! profilers that is a caller, which it is not: it is what the thread did before. While a fiber is
+//! suspended nobody has resumed it, and what stands there is of the past.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use std::arch::{asm, global_asm};
@@ -66,8 +67,9 @@ pub(super) fn call<F: FnOnce()>(body: F) {
         body();
     }
     let mut body = ManuallyDrop::new(body);
-    // SAFETY: by the calling convention of C it calls `run` with `data`, which lives until it returns. A panic ends the process at the border
-    // of `run`, as it would at the beginning of the stack.
+    // SAFETY: by the calling convention of C it calls `run` with `data`, which lives until it
+    // returns. A panic ends the process at the border of `run`, as it would at the beginning of the
+    // stack.
     unsafe { margay_fiber_bottom((&raw mut body).cast(), run::<F>) };
 }
 

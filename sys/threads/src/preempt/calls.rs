@@ -1,7 +1,8 @@
-//! The system calls in which a thread may be found waiting, and how each goes on after others have run on the thread.
+//! The system calls in which a thread may be found waiting, and how each goes on after others have
+//! run on the thread.
 //!
-//! Only calls at which a library is between two steps: none that changes memory (`mmap`, `madvise`), since an allocator calls those in the
-//! middle of its work.
+//! Only calls at which a library is between two steps: none that changes memory (`mmap`,
+//! `madvise`), since an allocator calls those in the middle of its work.
 
 use std::ffi::{c_int, c_long};
 use std::time::{Duration, Instant};
@@ -13,11 +14,14 @@ use super::registers::{Call, Registers};
 pub(super) enum Wait {
     /// It is made again.
     Again,
-    /// It is made again. On a socket with a limit of time, which would begin anew, it is left alone.
+    /// It is made again. On a socket with a limit of time, which would begin anew, it is left
+    /// alone.
     Transfer,
-    /// A futex without a limit of time: asked now and then while others run, and made again when it has changed.
+    /// A futex without a limit of time: asked now and then while others run, and made again when it
+    /// has changed.
     Futex,
-    /// A sleep, the arguments that hold the time and what is left of it, and the clock of an absolute time.
+    /// A sleep, the arguments that hold the time and what is left of it, and the clock of an
+    /// absolute time.
     Sleep {
         request: usize,
         left: usize,
@@ -138,7 +142,8 @@ pub(super) fn has_time_limit(call: &Call) -> bool {
                 tv_usec: 0,
             };
             let mut size = size_of::<libc::timeval>() as libc::socklen_t;
-            // SAFETY: room for the answer, of the size that is passed. What is no socket is refused.
+            // SAFETY: room for the answer, of the size that is passed. What is no socket is
+            // refused.
             let asked = unsafe {
                 libc::getsockopt(
                     call.arguments[0] as c_int,
@@ -152,12 +157,13 @@ pub(super) fn has_time_limit(call: &Call) -> bool {
         })
 }
 
-/// The shortest and the longest time for which a thread whose waiting members have nobody to run rests before it asks again.
+/// The shortest and the longest time for which a thread whose waiting members have nobody to run
+/// rests before it asks again.
 const MIN_REST: Duration = Duration::from_micros(50);
 const MAX_REST: Duration = Duration::from_millis(1);
 
-/// How long to rest between two turns of a member that waits: not at all while others use their turns, longer and longer while they
-/// wait, too.
+/// How long to rest between two turns of a member that waits: not at all while others use their
+/// turns, longer and longer while they wait, too.
 struct Rest(Duration);
 
 impl Rest {
@@ -178,8 +184,8 @@ impl Rest {
     }
 }
 
-/// A thread waits in `call`, or has just been interrupted there: lets others run, and then the call go on. `others` runs them, and
-/// returns whether there is more to run.
+/// A thread waits in `call`, or has just been interrupted there: lets others run, and then the call
+/// go on. `others` runs them, and returns whether there is more to run.
 pub(super) fn go_on(
     registers: &mut Registers<'_>,
     call: &Call,
@@ -212,7 +218,8 @@ pub(super) fn go_on(
 
 fn system_call(call: &Call) -> i64 {
     let [a, b, c, d, e, f] = call.arguments;
-    // SAFETY: the program makes this call with these arguments at this moment, up to its limit of time.
+    // SAFETY: the program makes this call with these arguments at this moment, up to its limit of
+    // time.
     let result = unsafe { libc::syscall(call.number, a, b, c, d, e, f) };
     if result == -1 {
         // SAFETY: the errno of this thread.
@@ -233,8 +240,8 @@ fn duration_of(time: libc::timespec) -> Duration {
     Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.max(0) as u32)
 }
 
-/// A member that waits for a futex in the kernel occupies the thread; so it asks now and then, and waits there only when there is
-/// nobody else. Returns the result if the wait is over.
+/// A member that waits for a futex in the kernel occupies the thread; so it asks now and then, and
+/// waits there only when there is nobody else. Returns the result if the wait is over.
 fn wait_for_futex(call: &Call, others: &mut dyn FnMut() -> bool) -> Option<i64> {
     let private = call.arguments[1] & libc::FUTEX_PRIVATE_FLAG as u64;
     let mut rest = Rest::new();
@@ -273,8 +280,8 @@ fn nap(time: Duration) {
     unsafe { libc::nanosleep(&raw const request, std::ptr::null_mut()) };
 }
 
-/// Lets others run until a sleep is over. Where the program has not asked what is left of it, it lasts for the whole time from now
-/// on: longer, by as much as it took to notice it.
+/// Lets others run until a sleep is over. Where the program has not asked what is left of it, it
+/// lasts for the whole time from now on: longer, by as much as it took to notice it.
 fn sleep(
     call: &Call,
     request: usize,
@@ -284,7 +291,8 @@ fn sleep(
 ) {
     // SAFETY: the kernel has taken the argument for that.
     let asked = unsafe { time_at(call, request) };
-    // SAFETY: as above; the kernel has written there when it interrupted the sleep, unless that is up to a point in time.
+    // SAFETY: as above; the kernel has written there when it interrupted the sleep, unless that is
+    // up to a point in time.
     let left = until.is_none().then(|| unsafe { time_at(call, left) });
     let Some(asked) = left.flatten().or(asked).map(duration_of) else {
         return;
@@ -310,7 +318,8 @@ fn sleep(
     }
 }
 
-/// Lets others run until there are events, or the limit of time is reached. Returns the result, none to ask the kernel again.
+/// Lets others run until there are events, or the limit of time is reached. Returns the result,
+/// none to ask the kernel again.
 fn wait_for_events(
     call: &Call,
     limit: usize,
@@ -320,7 +329,8 @@ fn wait_for_events(
     let given = call.arguments[limit];
     let time = match unit {
         LimitUnit::Milliseconds => u64::try_from(given as i32).ok().map(Duration::from_millis),
-        // SAFETY: the kernel has taken the argument for that; what it has written there is the time that is left.
+        // SAFETY: the kernel has taken the argument for that; what it has written there is the time
+        // that is left.
         LimitUnit::Timespec => unsafe { time_at(call, limit) }.map(duration_of),
     };
     let Some(time) = time else {
@@ -349,8 +359,9 @@ fn wait_for_events(
     }
 }
 
-/// A `write` has ended with `written` bytes, fewer than asked for, because the thread was interrupted: lets others run and writes the
-/// rest, a piece at a time that fits. Returns the result.
+/// A `write` has ended with `written` bytes, fewer than asked for, because the thread was
+/// interrupted: lets others run and writes the rest, a piece at a time that fits. Returns the
+/// result.
 pub(super) fn write_rest(call: &Call, written: i64, others: &mut dyn FnMut() -> bool) -> i64 {
     let [descriptor, from, size, ..] = call.arguments;
     let mut written = written as u64;

@@ -1,8 +1,10 @@
-//! Threads that another one observes: where they wait, by what the kernel tells in `/proc`, and interrupting them there.
+//! Threads that another one observes: where they wait, by what the kernel tells in `/proc`, and
+//! interrupting them there.
 //!
-//! A system call that the kernel does not make again by itself (a sleep, a call with a limit of time) ends with EINTR when it is
-//! interrupted, and its number is lost with that. So the observer writes down what it has seen before it sends the signal, and the
-//! handler completes the call if that is where the thread was.
+//! A system call that the kernel does not make again by itself (a sleep, a call with a limit of
+//! time) ends with EINTR when it is interrupted, and its number is lost with that. So the observer
+//! writes down what it has seen before it sends the signal, and the handler completes the call if
+//! that is where the thread was.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -28,7 +30,8 @@ pub struct SeenCall {
 }
 
 impl SeenCall {
-    /// Whether the call is a short one of a lock or the like, which the kernel makes again by itself after an interruption.
+    /// Whether the call is a short one of a lock or the like, which the kernel makes again by
+    /// itself after an interruption.
     #[must_use]
     pub fn is_restarted(&self) -> bool {
         calls::wait_of(&self.call) == Some(Wait::Futex)
@@ -87,7 +90,8 @@ impl ObservedThread {
         Some(seen)
     }
 
-    /// Interrupts it. `seen` is where it has been for a while; none for a thread that does not wait.
+    /// Interrupts it. `seen` is where it has been for a while; none for a thread that does not
+    /// wait.
     pub fn interrupt(&self, seen: Option<&SeenCall>) {
         /// As the kernel has it: what a queued signal brings along.
         #[repr(C)]
@@ -115,7 +119,8 @@ impl ObservedThread {
             value: self.note + 1,
             rest: [0; 12],
         };
-        // SAFETY: a valid description of a signal that this process handles. A thread that has ended is refused.
+        // SAFETY: a valid description of a signal that this process handles. A thread that has
+        // ended is refused.
         unsafe {
             libc::syscall(
                 libc::SYS_rt_tgsigqueueinfo,
@@ -164,14 +169,16 @@ impl Note {
 
 /// Whether a signal comes from an observer of this process, and which note belongs to it.
 pub(super) fn note_of(info: &libc::siginfo_t) -> Option<usize> {
-    // SAFETY: every signal that is queued brings a value, and the kernel alone sends others with this code.
+    // SAFETY: every signal that is queued brings a value, and the kernel alone sends others with
+    // this code.
     (info.si_code == libc::SI_QUEUE)
         .then(|| unsafe { info.si_value() }.sival_ptr.addr())
         .filter(|&value| (1..=MAX_THREADS).contains(&value))
         .map(|value| value - 1)
 }
 
-/// The call that was seen, if these registers are those of a thread that has just been interrupted there.
+/// The call that was seen, if these registers are those of a thread that has just been interrupted
+/// there.
 pub(super) fn interrupted_call(note: usize, registers: &Registers<'_>) -> Option<Call> {
     let seen = NOTES[note].read();
     registers

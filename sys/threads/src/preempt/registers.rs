@@ -1,4 +1,5 @@
-//! The registers of an interrupted thread, as far as they say where it is and what it asks of the kernel.
+//! The registers of an interrupted thread, as far as they say where it is and what it asks of the
+//! kernel.
 
 /// The length of the instruction that calls the system.
 #[cfg(target_arch = "x86_64")]
@@ -70,8 +71,8 @@ impl Registers<'_> {
         self.set_result(call.number);
     }
 
-    /// The number of the system call that has just ended, by the code before it: `mov $number, %eax`, behind which the compiler may
-    /// have put one `mov offset(%rsp), %edi`.
+    /// The number of the system call that has just ended, by the code before it:
+    /// `mov $number, %eax`, behind which the compiler may have put one `mov offset(%rsp), %edi`.
     fn ended_number(&self) -> Option<i64> {
         const MOVE_NUMBER: u8 = 0xb8;
         const MOVE_FIRST_ARGUMENT: [u8; 3] = [0x8b, 0x7c, 0x24];
@@ -82,7 +83,8 @@ impl Registers<'_> {
         if at % PAGE < BYTES {
             return None;
         }
-        // SAFETY: the thread is about to execute an instruction behind these bytes, on the same page.
+        // SAFETY: the thread is about to execute an instruction behind these bytes, on the same
+        // page.
         let code = unsafe { *std::ptr::with_exposed_provenance::<[u8; BYTES]>(at - BYTES) };
         let before = code.strip_suffix(&CALL)?;
         let before = match before {
@@ -175,20 +177,21 @@ impl Registers<'_> {
     }
 }
 
-/// The registers of this many arguments are as they were when a call was made, also after it. On aarch64 the first one is the
-/// result's, too.
+/// The registers of this many arguments are as they were when a call was made, also after it. On
+/// aarch64 the first one is the result's, too.
 const RESULT_ARGUMENTS: usize = if cfg!(target_arch = "x86_64") { 0 } else { 1 };
 
 impl Registers<'_> {
-    /// The system call that this thread is about to make: the kernel sets a thread back to it where it has interrupted one that is
-    /// to be made again.
+    /// The system call that this thread is about to make: the kernel sets a thread back to it where
+    /// it has interrupted one that is to be made again.
     pub(super) fn next_call(&self) -> Option<Call> {
         let at = self.at();
         if at == 0 {
             return None;
         }
-        // SAFETY: the thread is about to execute the instruction at this address, which is at least as long as what is read, or else
-        // followed by another one: no function ends with the first half of it.
+        // SAFETY: the thread is about to execute the instruction at this address, which is at least
+        // as long as what is read, or else followed by another one: no function ends with the first
+        // half of it.
         let is = unsafe { *std::ptr::with_exposed_provenance::<[u8; CALL_BYTES]>(at) };
         (is == CALL).then(|| Call {
             number: self.number(),
@@ -196,8 +199,9 @@ impl Registers<'_> {
         })
     }
 
-    /// The system call that has just ended with EINTR, where the code tells which it was: there need not be an observer's note, since
-    /// a signal may reach a thread on its way into the kernel.
+    /// The system call that has just ended with EINTR, where the code tells which it was: there
+    /// need not be an observer's note, since a signal may reach a thread on its way into the
+    /// kernel.
     pub(super) fn interrupted_call(&self) -> Option<Call> {
         if self.result() != -i64::from(libc::EINTR) {
             return None;
@@ -209,7 +213,8 @@ impl Registers<'_> {
         })
     }
 
-    /// Whether `call`, made at `behind` (the address behind the instruction) with this top of the stack, has just ended with EINTR.
+    /// Whether `call`, made at `behind` (the address behind the instruction) with this top of the
+    /// stack, has just ended with EINTR.
     pub(super) fn has_interrupted(&self, call: &Call, behind: usize, stack_top: usize) -> bool {
         self.has_ended(call, behind, stack_top) == Some(-i64::from(libc::EINTR))
     }
@@ -223,7 +228,8 @@ impl Registers<'_> {
         is_there.then(|| self.result())
     }
 
-    /// Lets the thread make `call` when it goes on. `is_next`: it is about to in any case; otherwise the call has just ended.
+    /// Lets the thread make `call` when it goes on. `is_next`: it is about to in any case;
+    /// otherwise the call has just ended.
     pub(super) fn make_again(&mut self, call: &Call, is_next: bool) {
         if !is_next {
             self.set_at(self.at() - CALL_BYTES);
@@ -231,7 +237,8 @@ impl Registers<'_> {
         }
     }
 
-    /// Lets the call end with `result`. `is_next`: the thread is about to make it; otherwise it has just ended.
+    /// Lets the call end with `result`. `is_next`: the thread is about to make it; otherwise it has
+    /// just ended.
     pub(super) fn end_call(&mut self, result: i64, is_next: bool) {
         if is_next {
             self.set_at(self.at() + CALL_BYTES);

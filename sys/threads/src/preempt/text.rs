@@ -12,8 +12,8 @@ pub(super) struct Text {
     ranges: Vec<(usize, usize)>,
 }
 
-/// Libraries in which no thread is interrupted: the runtime uses them, and they may hold a lock that it needs, or be in the middle of a
-/// change. So is the library that has `malloc`.
+/// Libraries in which no thread is interrupted: the runtime uses them, and they may hold a lock
+/// that it needs, or be in the middle of a change. So is the library that has `malloc`.
 const LEFT_ALONE: [&[u8]; 9] = [
     b"/libc.so",
     b"/libc-",
@@ -75,7 +75,8 @@ fn loaded() -> u64 {
     loaded
 }
 
-/// Calls `found` with each object in which threads may be interrupted. Nothing is loaded or unloaded meanwhile.
+/// Calls `found` with each object in which threads may be interrupted. Nothing is loaded or
+/// unloaded meanwhile.
 pub(super) fn for_each_interruptible(found: &mut dyn FnMut(&libc::dl_phdr_info)) {
     // SAFETY: the name ends with a zero byte.
     let allocator = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };

@@ -1,11 +1,14 @@
 //! `sched_yield`, where the program or a library calls it, as a call of the runtime.
 //!
-//! Libraries spin in `sched_yield` for another thread's step (OpenBLAS between the threads of one product). To find such a member
-//! from outside and to interrupt it takes as long as many of these steps (50 times the time of the whole program). So the objects of
-//! the process get another address for `sched_yield`: the loader has written it to a word of each object that calls the function, and
-//! the word is written again here. Objects in which no thread is [interrupted](super::text) keep theirs.
+//! Libraries spin in `sched_yield` for another thread's step (OpenBLAS between the threads of one
+//! product). To find such a member from outside and to interrupt it takes as long as many of these
+//! steps (50 times the time of the whole program). So the objects of the process get another
+//! address for `sched_yield`: the loader has written it to a word of each object that calls the
+//! function, and the word is written again here. Objects in which no thread is
+//! [interrupted](super::text) keep theirs.
 //!
-//! A word that cannot be written is left as it is: that object's calls are then interrupted as before.
+//! A word that cannot be written is left as it is: that object's calls are then interrupted as
+//! before.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
@@ -18,8 +21,8 @@ use crate::border;
 pub(super) fn redirect() {
     let system = system_yield().expose_provenance();
     text::for_each_interruptible(&mut |object| {
-        // SAFETY: the loader's entry of an object that stays loaded while it is shown; the function is this library's, which is never
-        // unloaded.
+        // SAFETY: the loader's entry of an object that stays loaded while it is shown; the function
+        // is this library's, which is never unloaded.
         unsafe { redirect_in(object, system, (yielded as *const ()).addr()) };
     });
 }
@@ -47,7 +50,8 @@ extern "C" fn yielded() -> c_int {
 struct Dynamic {
     names: usize,
     symbols: usize,
-    /// Relocations with an addend, and those of functions that are bound at their first call: address and bytes.
+    /// Relocations with an addend, and those of functions that are bound at their first call:
+    /// address and bytes.
     relocations: [(usize, usize); 2],
 }
 
@@ -131,7 +135,8 @@ unsafe fn redirect_in(object: &libc::dl_phdr_info, from: usize, to: usize) {
     }
     // SAFETY: no arguments to be valid.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    // What the loader makes read-only: whole pages, so that the last one, which is shared with data, stays as it is.
+    // What the loader makes read-only: whole pages, so that the last one, which is shared with
+    // data, stays as it is.
     let sealed = find(libc::PT_GNU_RELRO).map_or(0..0, |header| {
         let begin = base + header.p_vaddr as usize;
         let end = begin + header.p_memsz as usize;
@@ -152,7 +157,8 @@ unsafe fn redirect_in(object: &libc::dl_phdr_info, from: usize, to: usize) {
             }
             let symbol =
                 dynamic.symbols + (relocation.info >> 32) as usize * size_of::<libc::Elf64_Sym>();
-            // SAFETY: relocations refer to symbols of the object's table, whose names are texts of its names.
+            // SAFETY: relocations refer to symbols of the object's table, whose names are texts of
+            // its names.
             let is_it = unsafe {
                 let symbol = &*std::ptr::with_exposed_provenance::<libc::Elf64_Sym>(symbol);
                 let name = dynamic.names + symbol.st_name as usize;
@@ -181,7 +187,8 @@ unsafe fn redirect_in(object: &libc::dl_phdr_info, from: usize, to: usize) {
     }
 }
 
-/// Runs `write` with a page writable that is read-only before and after; not at all where the system refuses that.
+/// Runs `write` with a page writable that is read-only before and after; not at all where the
+/// system refuses that.
 fn with_page_writable(page: usize, bytes: usize, write: impl FnOnce()) {
     let begin = std::ptr::with_exposed_provenance_mut::<c_void>(page);
     let protect = |how| {
