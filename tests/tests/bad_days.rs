@@ -41,6 +41,27 @@ fn apart(flags: &str) -> Option<Words> {
 
 // ---- Programs that are wrong or rude ----
 
+/// The memory of a job holds the course of one program for each rank.
+#[test]
+fn a_second_program_as_the_same_rank_is_refused() {
+    let built = days();
+    let output = run(command(stage().join("bin/mpiexec"), 60)
+        .args(["-n", "2", "sh", "-c", "\"$0\" sweep; exec \"$0\" sweep"])
+        .arg(built.path()));
+    let utf8 = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(utf8(&output.stdout), "whole\n");
+    let errors = utf8(&output.stderr);
+    assert!(
+        errors.contains("has already taken part in this job as rank"),
+        "{errors}"
+    );
+    assert!(
+        errors.contains("start each program with an mpiexec of its own"),
+        "{errors}"
+    );
+    assert_ne!(output.status.code(), Some(0));
+}
+
 /// Example 2 of the SP2's paper with a message that no buffer takes.
 #[test]
 fn a_deadlock_burns_no_core_and_is_shown() {

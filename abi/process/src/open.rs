@@ -5,7 +5,7 @@ use std::fmt;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use margay_core_registry::Facts;
+use margay_core_registry::{Facts, Phase};
 use margay_net_shm::platform;
 use margay_run_engine::monitor::Monitor;
 use margay_run_engine::{Policy, Rank};
@@ -30,6 +30,13 @@ pub(crate) enum OpenError {
     Segment(SegmentError),
     /// Another launcher started this process as one of several.
     Foreign(ForeignLauncher),
+    /// Another process has taken part in the job as this rank.
+    Taken {
+        /// The rank.
+        rank: u32,
+        /// The other process.
+        pid: u32,
+    },
 }
 
 impl fmt::Display for OpenError {
@@ -42,6 +49,11 @@ impl fmt::Display for OpenError {
             ),
             OpenError::Segment(error) => error.fmt(f),
             OpenError::Foreign(launcher) => launcher.fmt(f),
+            OpenError::Taken { rank, pid } => write!(
+                f,
+                "process {pid} has already taken part in this job as rank {rank}; start each program \
+                 with an mpiexec of its own (for one that a rank starts: unset {ENV_SEGMENT} {ENV_SIZE})"
+            ),
         }
     }
 }
@@ -76,7 +88,16 @@ pub(crate) fn open(monitor: &Arc<Monitor>) -> Result<Rank, OpenError> {
             name: ENV_RANK,
             value: rank,
         })?;
-    segment.registry().set_pid(me, std::process::id());
+    let registry = segment.registry();
+    let (pid, other) = (std::process::id(), registry.identity(me).pid);
+    // What the other has left in the shared memory is in the middle of its course.
+    if registry.phase(me) != Phase::Starting && other != pid {
+        return Err(OpenError::Taken {
+            rank: me,
+            pid: other,
+        });
+    }
+    registry.set_pid(me, pid);
     let bytes_only = std::env::var_os(ENV_BYTES_ONLY).is_some_and(|v| v != "0" && !v.is_empty());
     Ok(in_segment(&segment, me, monitor, !bytes_only))
 }

@@ -621,7 +621,7 @@ mod tests {
     }
 
     /// What joining comes to when the other side says this and then hangs up.
-    fn joined(home: &Arc<Segment>, messages: &[&[i32]]) -> Result<u32> {
+    fn joined(mpi: &Mpi, messages: &[&[i32]]) -> Result<u32> {
         let (ours, mut theirs) = UnixStream::pair().expect("sockets");
         for words in messages {
             let length = 4 * words.len() as u32;
@@ -632,12 +632,8 @@ mod tests {
         theirs
             .shutdown(std::net::Shutdown::Write)
             .expect("a socket");
-        let thresholds = Arc::new(Thresholds::measured());
-        let platform = platform(home, 0, thresholds, true);
-        let rank = Rank::over(platform, Limits::default(), Policy::new(2, 1));
-        let mpi = Mpi::new(rank, &[]);
         let state = DynamicState::default();
-        Dynamic::new(&mpi, &state).comm_join(ours.as_raw_fd())
+        Dynamic::new(mpi, &state).comm_join(ours.as_raw_fd())
     }
 
     #[test]
@@ -677,9 +673,12 @@ mod tests {
                 cases.push(vec![hello.clone(), welcome, vec![DONE, 1]]);
             }
         }
+        let platform = platform(&home, 0, Arc::new(Thresholds::measured()), true);
+        let rank = Rank::over(platform, Limits::default(), Policy::new(2, 1));
+        let mpi = Mpi::new(rank, &[]);
         for case in cases {
             let messages: Vec<&[i32]> = case.iter().map(Vec::as_slice).collect();
-            assert!(joined(&home, &messages).is_err(), "{case:?}");
+            assert!(joined(&mpi, &messages).is_err(), "{case:?}");
         }
     }
 }
