@@ -30,6 +30,7 @@ impl Mpi {
         };
         let rank = &self.rank;
         let done = match operation {
+            O::Barrier => channel.barrier(rank).map(|()| true),
             O::Bcast {
                 data,
                 root: Root::Rank(root),

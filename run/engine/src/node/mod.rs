@@ -17,6 +17,7 @@ mod blocks;
 mod direct;
 mod exchange;
 pub(crate) mod posted;
+mod short;
 mod tag;
 
 use std::collections::hash_map::DefaultHasher;
@@ -220,6 +221,9 @@ impl Channel {
             return Ok(false);
         }
         let bytes = what.count * what.basic.extent();
+        if self.is_short(bytes) {
+            return self.reduce_short(rank, &what, root).map(|()| true);
+        }
         if self.roomy && root.is_some() && bytes > REDUCED_AT_ONCE {
             if bytes > REDUCED_IN_PIECES {
                 return Ok(false);
@@ -356,6 +360,11 @@ impl Channel {
     ) -> Result<bool, Disagreement> {
         let me = self.board.me();
         let bytes = recv.bytes();
+        if self.is_short(bytes) {
+            return self
+                .allgather_short(rank, send.as_ref(), recv)
+                .map(|()| true);
+        }
         if self.goes_in_pieces(bytes) {
             let lane = self.board.lane_bytes() as u64;
             for from in (0..bytes).step_by(lane as usize) {
@@ -423,6 +432,9 @@ impl Channel {
         let (me, ranks) = (self.board.me(), self.board.ranks());
         let block = recv.bytes();
         let total = block * u64::from(ranks);
+        if self.is_short(total) {
+            return self.alltoall_short(rank, send, recv).map(|()| true);
+        }
         if total as usize > self.published_bytes()
             && self.pulls_blocks(block)
             && self.may_attach(rank)?
