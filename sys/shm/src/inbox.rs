@@ -1,6 +1,6 @@
 //! A rank's inbox: where all those leave messages that have no ring to it.
 //!
-//! A [ring](crate::ring) for each pair of ranks is fast and costs memory for each pair. Most pairs
+//! A [ring] for each pair of ranks is fast and costs memory for each pair. Most pairs
 //! of a large job talk rarely. So a rank has rings to some peers and reaches all others through
 //! their inboxes. What that costs belongs to the rank, not to the pair: each rank has [`CELLS`]
 //! cells for what it sends, and an inbox is one word, the newest cell of a list.

@@ -94,7 +94,7 @@ const COMBINED_PIECE: usize = 8 << 10;
 pub enum Plane {
     /// Blocking ones.
     Blocking,
-    /// Nonblocking ones, see [`posted`].
+    /// Nonblocking ones (`posted.rs`).
     Nonblocking,
 }
 

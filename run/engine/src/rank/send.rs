@@ -15,7 +15,8 @@ impl Rank {
         self.call(|engine| engine.send_at_once(piece, to, envelope))
     }
 
-    /// As [`send_at_once`](Self::send_at_once), and returns the message's [`Sent::number`].
+    /// As [`send_at_once`](Self::send_at_once), and returns the message's
+    /// [`Sent::number`](crate::Sent::number).
     #[inline(always)]
     pub fn isend_at_once(&self, piece: Piece, to: u32, envelope: Envelope) -> Option<u32> {
         self.call(|engine| engine.isend_at_once(piece, to, envelope))
