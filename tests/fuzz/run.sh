@@ -24,6 +24,7 @@ programs=$target/$host/release
 mkdir -p "$target/found"
 if [ "${1:-}" = replay ]; then exec "$programs/$2" "$3"; fi
 seconds=${1:-60}
+case $seconds in *[!0-9]*) echo "fuzz: '$seconds' is no number of seconds; usage: run.sh [<seconds>] [<target>...]" >&2; exit 2;; esac
 [ $# -eq 0 ] || shift
 [ $# -gt 0 ] || set -- $(sed -n 's|^path = "targets/\(.*\)\.rs"$|\1|p' "$fuzz/Cargo.toml")
 

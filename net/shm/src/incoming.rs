@@ -36,6 +36,8 @@ struct Pipe {
 enum Taken {
     /// It was handed over, or meant nothing: whom to wake.
     Message(u32),
+    /// It told of a ring: whom to wake.
+    OfRing(u32),
     /// A ring ends whose last packet is not complete.
     Later,
     None,
@@ -86,11 +88,12 @@ impl Incoming {
         let mut any = false;
         for _ in 0..INBOX_BURST {
             match self.take_letter(sink) {
+                // The sender may wait for the cell.
                 Taken::Message(from) => {
                     any = true;
-                    // It may wait for the cell.
                     self.segment.wake(from);
                 }
+                Taken::OfRing(from) => self.segment.wake(from),
                 Taken::Later | Taken::None => break,
             }
         }
@@ -99,10 +102,11 @@ impl Incoming {
 
     fn take_letter(&mut self, sink: &mut dyn Sink) -> Taken {
         let mut chunk = None;
-        let mut later = false;
+        let (mut is_of_ring, mut later) = (false, false);
         let pipes = &mut self.pipes;
         let taken = self.inbox.take(|letter| {
             if letter.is_of_ring() {
+                is_of_ring = true;
                 later = !of_ring(letter, pipes, sink);
                 return !later;
             }
@@ -140,6 +144,7 @@ impl Incoming {
             return Taken::Message(from);
         }
         match taken {
+            Some(from) if is_of_ring => Taken::OfRing(from),
             Some(from) => Taken::Message(from),
             None if later => Taken::Later,
             None => Taken::None,

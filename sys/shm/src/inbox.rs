@@ -34,7 +34,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use margay_sys_os::sync::{AtomicU32, AtomicU64, Cell, Ordering};
+use margay_sys_os::sync::{AtomicU64, Cell, Ordering};
 
 #[cfg(not(loom))]
 use crate::pool::{self, Chunk, Pool};
@@ -78,8 +78,6 @@ pub type CellWords = [u64; WORDS];
 struct Desk {
     /// 0, or 1 + the number of the newest cell.
     newest: AtomicU64,
-    /// 1 once the rank has its sending side, of which there is one: two would fill the same cells.
-    sends: AtomicU32,
     returned: Returned,
 }
 
@@ -351,7 +349,9 @@ impl Outbox {
 
 #[cfg(not(loom))]
 impl Outbox {
-    /// The sending side of rank `me`. None when somebody has made it before.
+    /// The sending side of rank `me`. None when it has been made before over the same segment: two
+    /// would fill the same cells. Who has it is not asked of the shared memory, which another
+    /// process may have filled.
     ///
     /// # Panics
     /// When `me` is not a rank of the segment.
@@ -359,7 +359,7 @@ impl Outbox {
     pub fn new(segment: &Arc<Segment>, me: u32) -> Option<Outbox> {
         assert!(me < segment.ranks(), "rank {me} of {}", segment.ranks());
         let home = Home::Segment(segment.clone());
-        let is_first = home.desk(me as usize).sends.swap(1, Ordering::AcqRel) == 0;
+        let is_first = segment.senders[me as usize].set(()).is_ok();
         is_first.then(|| Outbox::at(home, me as usize))
     }
 
@@ -577,7 +577,6 @@ mod model {
         let shared = || Shared {
             desk: Desk {
                 newest: AtomicU64::new(0),
-                sends: AtomicU32::new(0),
                 returned: Returned(std::array::from_fn(|_| AtomicU64::new(0))),
             },
             cells: std::array::from_fn(|_| InboxCell {

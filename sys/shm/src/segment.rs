@@ -60,6 +60,8 @@ pub struct Segment {
     main: Mapping,
     /// Each rank's arena, once it is mapped.
     pub(crate) arenas: Box<[OnceLock<Mapping>]>,
+    /// Set for each rank whose sending side has been made here.
+    pub(crate) senders: Box<[OnceLock<()>]>,
 }
 
 impl Segment {
@@ -117,6 +119,7 @@ impl Segment {
             layout,
             main,
             arenas: (0..layout.ranks).map(|_| OnceLock::new()).collect(),
+            senders: (0..layout.ranks).map(|_| OnceLock::new()).collect(),
         })
     }
 

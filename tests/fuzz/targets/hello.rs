@@ -120,7 +120,10 @@ fuzz_target!(|speech: Speech| {
             .shutdown(Shutdown::Write)
             .expect("the end of the speech");
         let thresholds = Arc::new(Thresholds::measured());
-        let platform = platform(&scene.own, 0, thresholds, true);
+        // A rank has one sending side over a segment, so each takes part over one of its own.
+        let fd = scene.own.fd().try_clone_to_owned().expect("a descriptor");
+        let segment = Arc::new(Segment::join(fd).expect("the same memory"));
+        let platform = platform(&segment, 0, thresholds, true);
         let rank = Rank::over(platform, Limits::default(), Policy::new(2, 1));
         let mpi = Mpi::new(rank, &[]);
         let state = DynamicState::default();

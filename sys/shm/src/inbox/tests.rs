@@ -10,7 +10,6 @@ fn the_inbox_is_as_drawn() {
     let parts = [
         (size_of::<Desk>(), 128),
         (offset_of!(Desk, newest), 0),
-        (offset_of!(Desk, sends), 8),
         (offset_of!(Desk, returned), 64),
         (offset_of!(InboxCell, next), 0),
         (offset_of!(InboxCell, mark), 8),
