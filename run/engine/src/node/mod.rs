@@ -47,10 +47,6 @@ const TAG_BYTES: usize = 8;
 /// Blocks of an all-to-all shorter than this go as messages: a system call for each costs more.
 const LEAST_PULL: u64 = 4096;
 
-/// Where cores are short, blocks of an all-to-all from this length on go as messages, which both
-/// sides copy.
-const MOST_PULL_IF_SHORT: u64 = 64 << 10;
-
 /// Where cores are short, contributions up to so many bytes go through lanes piece by piece, if
 /// lanes have this length.
 const IN_PIECES: u64 = 1 << 20;
@@ -436,7 +432,7 @@ impl Channel {
             return self.alltoall_short(rank, send, recv).map(|()| true);
         }
         if total as usize > self.published_bytes()
-            && self.pulls_blocks(block)
+            && block >= LEAST_PULL
             && self.may_attach(rank)?
         {
             let all = send.data(0, ranks);
@@ -448,11 +444,6 @@ impl Channel {
             return Ok(true);
         }
         self.exchange(rank, &Exchange::Alltoall { send, recv })
-    }
-
-    /// Whether ranks copy blocks of that length from each other in an all-to-all.
-    fn pulls_blocks(&self, block: u64) -> bool {
-        block >= LEAST_PULL && (self.roomy || block < MOST_PULL_IF_SHORT)
     }
 
     /// Ranks of the communicator.

@@ -206,7 +206,7 @@ impl Exchange<'_> {
             Exchange::Gather { bytes, .. } => (*bytes, sent.min(lane)),
             Exchange::Scatter { bytes, .. } => (*bytes, sent.min(STAGE_BYTES as u64 / ranks)),
             Exchange::Allgather { recv, .. } => (recv.bytes(), published),
-            Exchange::Alltoall { recv, .. } if !channel.pulls_blocks(recv.bytes()) => return false,
+            Exchange::Alltoall { recv, .. } if recv.bytes() < LEAST_PULL => return false,
             Exchange::Alltoall { recv, .. } => (recv.bytes(), published / ranks),
             _ => return false,
         };
