@@ -39,13 +39,13 @@ mod tests {
     #[test]
     fn a_suite_that_is_not_there_or_no_program_is_told_with_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
-        let told = replace(&folder.path().join(PROGRAM), &[]);
+        let report = replace(&folder.path().join(PROGRAM), &[]);
         assert!(
-            told.contains("is not installed") && told.contains("make install"),
-            "{told}"
+            report.contains("is not installed") && report.contains("make install"),
+            "{report}"
         );
         std::fs::write(folder.path().join("text"), "no program").unwrap();
-        let told = replace(&folder.path().join("text"), &[]);
-        assert!(told.contains("cannot be run: "), "{told}");
+        let report = replace(&folder.path().join("text"), &[]);
+        assert!(report.contains("cannot be run: "), "{report}");
     }
 }

@@ -76,7 +76,7 @@ pub fn translated(
         }
         None => return None,
     };
-    let told = OsStr::from_bytes(&bytes[..dashes + at]).to_string_lossy();
+    let message = OsStr::from_bytes(&bytes[..dashes + at]).to_string_lossy();
     let mut values: Vec<OsString> = Vec::new();
     if found.values > 0 {
         values.extend(joined.map(OsStr::to_owned));
@@ -90,7 +90,7 @@ pub fn translated(
                 } else {
                     "two values"
                 };
-                return Some(Err(format!("'{told}' needs {many}")));
+                return Some(Err(format!("'{message}' needs {many}")));
             }
         }
     }
@@ -102,12 +102,14 @@ pub fn translated(
         }
         Meaning::Words(words) => Ok(words.iter().map(OsString::from).collect()),
         Meaning::By(translate) => {
-            translate(&values).map_err(|why| format!("'{told}' {}: {why}", shown(&values)))
+            translate(&values).map_err(|why| format!("'{message}' {}: {why}", shown(&values)))
         }
         Meaning::Pair(own) => Ok(pair(own, values.pop().unwrap_or_default(), more)),
         Meaning::File => return Some(Ok(Translated::File(values.pop().unwrap_or_default()))),
         Meaning::Nothing => Ok(Vec::new()),
-        Meaning::Refused(instead) => Err(format!("'{told}' is no option of Margay's: {instead}")),
+        Meaning::Refused(instead) => {
+            Err(format!("'{message}' is no option of Margay's: {instead}"))
+        }
     };
     Some(words.map(Translated::Words))
 }
@@ -213,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_margay_has_not_is_refused_with_what_to_do_instead() {
-        for (line, told) in [
+        for (line, message) in [
             ("-gdb", "gdbserver"),
             ("--report-uri -", "showmesh"),
             ("-rf /no/such", "cannot read it"),
@@ -224,7 +226,7 @@ mod tests {
         ] {
             let error = of(line).unwrap_err();
             assert!(
-                error.contains(told) && !error.contains('\n'),
+                error.contains(message) && !error.contains('\n'),
                 "{line}: {error}"
             );
         }

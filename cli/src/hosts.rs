@@ -11,7 +11,7 @@ use margay_sys_os::cpu;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
     /// The sum of the numbers that are given, and 1 for each host without one.
-    told: u32,
+    message: u32,
     /// There is one host, in a file, and no number: its cores are its places.
     is_whole_host: bool,
 }
@@ -23,13 +23,13 @@ impl Slots {
         if self.is_whole_host {
             usable_cores
         } else {
-            self.told
+            self.message
         }
     }
 
     fn add(&mut self, slots: Option<u32>) -> Result<(), String> {
-        let sum = self.told.checked_add(slots.unwrap_or(1));
-        self.told = sum
+        let sum = self.message.checked_add(slots.unwrap_or(1));
+        self.message = sum
             .filter(|&sum| sum <= Job::MOST_RANKS)
             .ok_or_else(|| format!("at most {} ranks are possible", Job::MOST_RANKS))?;
         Ok(())
@@ -45,7 +45,7 @@ pub fn hosts(text: &str) -> Result<Slots, String> {
     for host in text.split(',').map(str::trim).filter(|h| !h.is_empty()) {
         slots.add(is_here(host)?)?;
     }
-    if slots.told == 0 {
+    if slots.message == 0 {
         return Err("it has no place for a rank; write: localhost:4".into());
     }
     Ok(slots)
@@ -85,7 +85,7 @@ fn check_lines(text: &str) -> Result<Slots, String> {
     if lines == 0 {
         return Err("it names no host; write: localhost slots=4".into());
     }
-    if slots.told == 0 {
+    if slots.message == 0 {
         return Err("it has no place for a rank; write: localhost slots=4".into());
     }
     slots.is_whole_host = lines == 1 && !has_number;
@@ -192,7 +192,7 @@ mod tests {
             let slots = check_lines(text).map(|slots| slots.ranks(64));
             assert_eq!(slots, Ok(ranks), "{text}");
         }
-        for (text, told) in [
+        for (text, message) in [
             ("localhost slots=0", "it has no place for a rank"),
             ("", "it names no host"),
             ("# nothing\n", "it names no host"),
@@ -205,7 +205,7 @@ mod tests {
             ("\nfar slots=2", "line 2: jobs on several hosts"),
         ] {
             let error = check_lines(text).unwrap_err();
-            assert!(error.starts_with(told), "{text}: {error}");
+            assert!(error.starts_with(message), "{text}: {error}");
         }
     }
 }

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
     let command = options::run_command(name);
     let job = single_dash::segments(&command, arguments)
-        .map_err(|text| told(name, &format!("{text}; see {name} --help"), 2))
+        .map_err(|text| report(name, &format!("{text}; see {name} --help"), 2))
         .and_then(|segments| {
             segments
                 .into_iter()
@@ -58,7 +58,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
             let limit = limit.map(|text| text.to_string_lossy().into_owned());
             job::job(name, segments)
                 .and_then(|job| job::with_time_limit(job, limit.as_deref()))
-                .map_err(|text| told(name, &text, 2))
+                .map_err(|text| report(name, &text, 2))
         });
     launch(name, job)
 }
@@ -66,7 +66,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
 /// Returns the job that the words of `poe` describe.
 fn poe_job(arguments: Vec<OsString>) -> Result<Job, ExitCode> {
     let command = poe::command();
-    let usage = |text: String| told(poe::NAME, &text, 2);
+    let usage = |text: String| report(poe::NAME, &text, 2);
     let words = poe::words(&command, arguments, &poe::Division::of_environment()).map_err(usage)?;
     let told_error = |error: &clap::Error| poe::with_source(&command, &words, error);
     let options: PoeOptions = parse_with(command.clone(), words.clone(), told_error)?;
@@ -79,7 +79,7 @@ fn launch(name: &str, job: Result<Job, ExitCode>) -> ExitCode {
         Ok(spawner) => spawner,
         Err(error) => {
             let text = format!("cannot spawn: the program that asked for it is gone ({error})");
-            return told(name, &text, 1);
+            return report(name, &text, 1);
         }
     };
     let job = match job {
@@ -88,7 +88,7 @@ fn launch(name: &str, job: Result<Job, ExitCode>) -> ExitCode {
     };
     match margay_job_launch::run(&job, spawner) {
         Ok(status) => ExitCode::from(status),
-        Err(error) => told(name, &error.message, error.status),
+        Err(error) => report(name, &error.message, error.status),
     }
 }
 
@@ -100,10 +100,10 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Markers(options) => {
             return live::show("margay markers", Markers::default(), &options);
         }
-        Subcommand::Bench(_) => return told("margay bench", &bench::run(&arguments[1..]), 1),
+        Subcommand::Bench(_) => return report("margay bench", &bench::run(&arguments[1..]), 1),
         Subcommand::Omp(options) => {
             let failed = omp::run(&options);
-            return told("margay", &failed.text, failed.status);
+            return report("margay", &failed.text, failed.status);
         }
         Subcommand::Threads(options) => threads_view::show(&options),
         Subcommand::Fortran(options) => fortran::build(&options),
@@ -111,7 +111,7 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(text) => told("margay", &text, 1),
+        Err(text) => report("margay", &text, 1),
     }
 }
 
@@ -147,11 +147,11 @@ fn parse_with<T: FromArgMatches>(
             return ExitCode::from(2);
         }
         if error.use_stderr() {
-            return told(&name, &text(&error), 2);
+            return report(&name, &text(&error), 2);
         }
         match error.print().and_then(|()| std::io::stdout().flush()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => told(
+            Err(error) => report(
                 &name,
                 &format!("cannot print: {error}; send the standard output elsewhere"),
                 1,
@@ -161,7 +161,7 @@ fn parse_with<T: FromArgMatches>(
 }
 
 /// Reports an error in one line.
-fn told(name: &str, text: &str, status: u8) -> ExitCode {
+fn report(name: &str, text: &str, status: u8) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "{name}: {text}");
     ExitCode::from(status)
 }

@@ -8,7 +8,7 @@ use margay_job_launch::plan::{Binding, Unit};
 pub struct MapBy {
     /// As the user wrote it.
     text: String,
-    /// So many ranks for each such part of the host.
+    /// The number of ranks for each such part of the host.
     pub per: Option<(u32, Unit)>,
     /// Consecutive ranks take turns among these parts.
     pub round: Option<Unit>,

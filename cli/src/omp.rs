@@ -45,8 +45,8 @@ fn start(options: &OmpOptions) -> Result<Infallible, Failed> {
     let folder = library()?;
     let program = find(name).map_err(|text| Failed { text, status: 127 })?;
     let bytes = fs::read(&program).unwrap_or_default();
-    if let Some(told) = secure(&program).or_else(|| objection(&program, &bytes)) {
-        return Err(told.into());
+    if let Some(report) = secure(&program).or_else(|| objection(&program, &bytes)) {
+        return Err(report.into());
     }
     if !names_openmp(&bytes) {
         eprintln!(
@@ -200,19 +200,23 @@ mod tests {
 
     #[test]
     fn programs_without_libgomp_are_told_apart() {
-        let told = |bytes: &[u8]| objection(Path::new("p"), &[b"\x7fELF", bytes].concat());
-        assert!(told(b"libgomp.so.1\0").is_none());
-        assert!(told(b"GOMP_parallel\0").unwrap().contains("statically"));
-        assert!(told(b"__kmpc_fork_call\0").unwrap().contains("statically"));
+        let report = |bytes: &[u8]| objection(Path::new("p"), &[b"\x7fELF", bytes].concat());
+        assert!(report(b"libgomp.so.1\0").is_none());
+        assert!(report(b"GOMP_parallel\0").unwrap().contains("statically"));
+        assert!(
+            report(b"__kmpc_fork_call\0")
+                .unwrap()
+                .contains("statically")
+        );
         for library in [
             &b"\0libomp.so.5\0"[..],
             b"\0libomp.so\0",
             b"\0libiomp5.so\0",
         ] {
-            assert!(told(&[library, b"__kmpc_fork_call\0"].concat()).is_none());
+            assert!(report(&[library, b"__kmpc_fork_call\0"].concat()).is_none());
         }
-        assert!(told(b"libc\0libgomp-a34b3233.so.1.0.0\0GOMP_parallel\0").is_none());
-        assert!(told(b"ld-linux").is_none() && !names_openmp(b"\x7fELF ld-linux"));
+        assert!(report(b"libc\0libgomp-a34b3233.so.1.0.0\0GOMP_parallel\0").is_none());
+        assert!(report(b"ld-linux").is_none() && !names_openmp(b"\x7fELF ld-linux"));
         assert!(
             objection(Path::new("p"), b"#!/bin/sh\n").is_none() && names_openmp(b"#!/bin/sh\n")
         );

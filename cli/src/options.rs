@@ -182,7 +182,7 @@ pub struct RunOptions {
     pub program: Vec<OsString>,
 }
 
-/// Cores, devices, and what is told about them.
+/// Cores, devices, and what is reported about them.
 #[derive(Clone, Debug, Args)]
 pub struct PlacementOptions {
     /// Bind ranks to cores: auto (each to its share of the cores when there are enough), none, core

@@ -285,16 +285,16 @@ mod tests {
     #[test]
     fn an_unknown_option_names_the_one_that_is_like_it() {
         let command = crate::options::run_command("mpiexec");
-        let told = |word: &str| option(&command, OsStr::new(word)).unwrap_err();
+        let report = |word: &str| option(&command, OsStr::new(word)).unwrap_err();
         assert_eq!(
-            told("-timout"),
+            report("-timout"),
             "there is no option '-timout'; is --timeout meant?"
         );
         assert_eq!(
-            told("--labels=3"),
+            report("--labels=3"),
             "there is no option '--labels=3'; is --label meant?"
         );
-        assert_eq!(told("--frobnicate"), "there is no option '--frobnicate'");
+        assert_eq!(report("--frobnicate"), "there is no option '--frobnicate'");
         assert_eq!(
             (levenshtein("", "ab"), levenshtein("label", "table")),
             (2, 3)

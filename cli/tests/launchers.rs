@@ -9,7 +9,7 @@ use common::*;
 use margay_sys_os::cpu;
 
 /// Standard error without the launcher's name, line by line.
-fn told(done: &Done) -> Vec<&str> {
+fn message(done: &Done) -> Vec<&str> {
     let lines = done.err.lines();
     lines
         .map(|l| l.strip_prefix("margay run: ").unwrap_or(l))
@@ -247,7 +247,7 @@ fn what_is_asked_for_is_told() {
             format!("host {host}: ranks 0-1: true"),
             format!("host {host}: rank 2: echo"),
         ];
-        assert_eq!(told(&done), expected, "{option}");
+        assert_eq!(message(&done), expected, "{option}");
     }
     let done = run(&mut command("--display-allocation -n 1 true"));
     assert!(
@@ -257,7 +257,7 @@ fn what_is_asked_for_is_told() {
     );
     let core = cpu::affinity()[0];
     let done = run(&mut command(&format!("-v -n 1 -bind {core} true")));
-    let lines = told(&done);
+    let lines = message(&done);
     assert_eq!(lines.len(), 3, "{}", done.err);
     assert_eq!(lines[2], format!("rank 0 on {host}: core {core}"));
 }
@@ -417,9 +417,9 @@ fn ranks_that_wait_for_one_that_never_called_mpi_init_are_not_left_waiting() {
         "rank 0 waits for rank 1, which has ended without calling MPI_Init",
         "no rank can go on; the job has been ended",
     ];
-    assert_eq!(told(&done)[..2], expected, "{}", done.err);
+    assert_eq!(message(&done)[..2], expected, "{}", done.err);
     assert!(
-        told(&done)[2].starts_with("hint: every rank must run a program that uses this library")
+        message(&done)[2].starts_with("hint: every rank must run a program that uses this library")
     );
 
     // A collective operation of the other ranks may go on, so nothing is said.
@@ -455,7 +455,7 @@ fn the_report_tells_a_rank_that_has_not_called_mpi_init_from_one_that_computes()
     let line = "-timeout 3 -n 1 %act init call:MPI_Recv wait:recv:1:5 sleep:60000 : -n 1 sleep 60 : -n 1 %act init sleep:60000";
     let done = run(&mut command(line));
     assert_eq!(done.code(), 124);
-    let lines = told(&done);
+    let lines = message(&done);
     assert!(
         lines.contains(&"rank 1: outside MPI and using no CPU, has not called MPI_Init"),
         "{lines:?}"

@@ -148,13 +148,13 @@ fn a_flood_of_messages_waits_outside() {
         (4, "flood 100000 40"),
     ] {
         let out = Words::mpiexec(100, ranks, &built.path(), arguments).succeed(120);
-        let mut told = 0;
+        let mut printed = 0;
         for line in out.lines().filter(|line| line.starts_with("rank ")) {
             let kib: u64 = line.split(' ').nth(3).unwrap().parse().unwrap();
             assert!(kib < MOST_KIB, "{arguments}: {line}");
-            told += 1;
+            printed += 1;
         }
-        assert_eq!(told, ranks);
+        assert_eq!(printed, ranks);
         assert!(out.lines().any(|line| line == "whole"), "{out}");
     }
 }

@@ -172,10 +172,10 @@ fn modules_for_another_compiler_are_built_by_one_command() {
     let nowhere = run(wrapper("mpifort")
         .env("MPIFORT_PREFIX", folder.path())
         .arg("a.f90"));
-    let told = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    let report = String::from_utf8_lossy(&nowhere.stderr).into_owned();
     assert!(
-        told.contains("has no Fortran modules") && told.contains("margay fortran --fc="),
-        "{told}"
+        report.contains("has no Fortran modules") && report.contains("margay fortran --fc="),
+        "{report}"
     );
 }
 
@@ -208,7 +208,7 @@ fn cmake_finds_all_three_bindings() {
     .unwrap();
     for config in ["OFF", "ON"] {
         let folder = scratch();
-        let told = succeed(
+        let report = succeed(
             command("cmake", 120)
                 .env("PATH", &path)
                 .arg("-S")
@@ -218,7 +218,7 @@ fn cmake_finds_all_three_bindings() {
                 .arg(format!("-DCMAKE_FIND_PACKAGE_PREFER_CONFIG={config}"))
                 .arg(format!("-DCMAKE_PREFIX_PATH={}", stage().display())),
         );
-        assert!(told.contains("libmargay_mpifort.so"), "{told}");
+        assert!(report.contains("libmargay_mpifort.so"), "{report}");
         succeed(command("cmake", 120).arg("--build").arg(folder.path()));
         let tested = succeed(command("ctest", 120).arg("--test-dir").arg(folder.path()));
         assert!(tested.contains("100% tests passed"), "{tested}");

@@ -184,17 +184,17 @@ fn limits_of_threads_and_memory_are_told_and_less_does() {
             .arg(&executable)
             .env("LD_LIBRARY_PATH", folder.path());
         let output = run(&mut limited);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!told.contains("panicked"), "{limit}: {told}");
+        let report = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!report.contains("panicked"), "{limit}: {report}");
         let code = output.status.code();
-        assert!(matches!(code, Some(0 | 1)), "{limit}: {code:?} {told}");
+        assert!(matches!(code, Some(0 | 1)), "{limit}: {code:?} {report}");
         if limit == "-u 1" {
-            assert_eq!(code, Some(0), "{told}");
+            assert_eq!(code, Some(0), "{report}");
             let cores = margay_sys_os::cpu::usable_cores();
             assert_eq!(
-                told.contains("libiml: the system starts 0 of"),
+                report.contains("libiml: the system starts 0 of"),
                 cores > 1,
-                "{told}"
+                "{report}"
             );
         }
     }

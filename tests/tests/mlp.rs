@@ -272,12 +272,17 @@ fn threads_are_pinned_in_the_inherited_set() {
     // Spinning threads that share CPUs take a thousand times as long; the user is warned once.
     let threads = (usable.len() + 1).to_string();
     let output = run(command(&executable, 60).args(["1", &threads]));
-    let told = format!(
+    let message = format!(
         "forkit: {} threads share {} CPUs, and those of OpenMP spin while they wait; set OMP_WAIT_POLICY=passive",
         usable.len() + 2,
         usable.len()
     );
-    assert_eq!(said(&output).matches(&told).count(), 1, "{}", said(&output));
+    assert_eq!(
+        said(&output).matches(&message).count(),
+        1,
+        "{}",
+        said(&output)
+    );
     let output = run(quiet(&executable).args(["1", &threads]));
     assert_eq!(said(&output), "");
 

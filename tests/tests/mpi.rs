@@ -88,14 +88,14 @@ fn counts_beyond_31_bits() {
     let folder = scratch();
     let executable = compile(folder.path(), "large", &[]);
     for bytes_only in ["0", "1"] {
-        let told = succeed(
+        let report = succeed(
             // Both cores are busy for 12 s with clearing pages, so beside twenty others it takes
             // two minutes.
             mpiexec_within(900, 2)
                 .args(["-x", &format!("MARGAY_BYTES_ONLY={bytes_only}")])
                 .args([executable.as_os_str(), "real".as_ref()]),
         );
-        assert_eq!(told, "ok\n", "MARGAY_BYTES_ONLY={bytes_only}");
+        assert_eq!(report, "ok\n", "MARGAY_BYTES_ONLY={bytes_only}");
     }
 }
 

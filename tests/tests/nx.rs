@@ -48,8 +48,8 @@ fn twins_return_errors_and_plain_calls_end_the_job() {
     let executable = NX.compile(folder.path(), "errors");
     let output = run(mpiexec(2).arg(&executable));
     assert_eq!(output.stdout, b"ok\n", "{}", said(&output));
-    let told = "the last word: the nodes have 16 bytes together, and the buffer 4";
-    assert!(said(&output).contains(told), "{}", said(&output));
+    let report = "the last word: the nodes have 16 bytes together, and the buffer 4";
+    assert!(said(&output).contains(report), "{}", said(&output));
     for (call, text) in [
         ("csend", "csend: -5 is not a message type; they are 0 to"),
         ("too long", "crecv: a message of 8 bytes, type 1, from node"),

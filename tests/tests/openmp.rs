@@ -37,8 +37,8 @@ fn omp(executable: &Path, limit_s: u32) -> Command {
 }
 
 fn passes(executable: &Path, variables: &[(&str, &str)]) {
-    let told = succeed(omp(executable, 120).envs(variables.iter().copied()));
-    assert!(told.contains("PASSED"), "{told}");
+    let report = succeed(omp(executable, 120).envs(variables.iter().copied()));
+    assert!(report.contains("PASSED"), "{report}");
 }
 
 #[test]
@@ -58,8 +58,8 @@ fn regions_on_one_core() {
     let executable = compile("regions.c", &["-fopenmp"], folder.path());
     let mut on_one = command("taskset", 120);
     on_one.args(["-c", "0"]).arg(stage().join("bin/margay"));
-    let told = succeed(on_one.arg("omp").arg(&executable));
-    assert!(told.contains("PASSED"), "{told}");
+    let report = succeed(on_one.arg("omp").arg(&executable));
+    assert!(report.contains("PASSED"), "{report}");
 }
 
 #[test]
@@ -77,15 +77,15 @@ fn members_run_in_their_places() {
     }
     let mut on_one = command("taskset", 120);
     on_one.args(["-c", "0"]).arg(stage().join("bin/margay"));
-    let told = succeed(
+    let report = succeed(
         on_one
             .arg("omp")
             .arg(&executable)
             .env("OMP_PLACES", "cores"),
     );
     assert!(
-        told.contains("1 places") && told.contains("PASSED"),
-        "{told}"
+        report.contains("1 places") && report.contains("PASSED"),
+        "{report}"
     );
 }
 
@@ -95,8 +95,8 @@ fn a_member_that_spins_for_long_lets_one_go_on_that_another_thread_wakes() {
     let executable = compile("spin.c", &["-fopenmp"], folder.path());
     let mut on_one = command("taskset", 60);
     on_one.args(["-c", "0"]).arg(stage().join("bin/margay"));
-    let told = succeed(on_one.arg("omp").arg(&executable));
-    assert!(told.contains("PASSED"), "{told}");
+    let report = succeed(on_one.arg("omp").arg(&executable));
+    assert!(report.contains("PASSED"), "{report}");
 }
 
 /// Compiles the programs whose members wait for each other outside of OpenMP.
@@ -165,10 +165,10 @@ fn blocking_programs_end(members: &[u32], processors: &str) {
                 .arg(stage().join("bin/margay"))
                 .arg("omp")
                 .arg(executable);
-            let told = succeed(bound.arg(case).arg(members.to_string()));
+            let report = succeed(bound.arg(case).arg(members.to_string()));
             assert!(
-                told.contains("PASSED"),
-                "{case} with {members} members: {told}"
+                report.contains("PASSED"),
+                "{case} with {members} members: {report}"
             );
         }
     }
@@ -249,22 +249,25 @@ fn the_environment_is_read_and_mistakes_are_told() {
         ("OMP_PLACES", "{0}"),
         ("OMP_PROC_BIND", "close"),
     ];
-    let told = succeed(omp(&executable, 60).envs(variables));
+    let report = succeed(omp(&executable, 60).envs(variables));
     assert!(
-        told.contains("threads 3, schedule 3,5, levels 255, limit 50, places 1, bind 3"),
-        "{told}"
+        report.contains("threads 3, schedule 3,5, levels 255, limit 50, places 1, bind 3"),
+        "{report}"
     );
-    assert!(told.contains("x/003 level 1"), "{told}");
+    assert!(report.contains("x/003 level 1"), "{report}");
     let output =
         run(omp(&executable, 60)
             .envs([("OMP_NUM_THREADS", "many"), ("OMP_DISPLAY_ENV", "verbose")]));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("OMP_NUM_THREADS='many' is ignored"), "{told}");
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        told.contains("OPENMP DISPLAY ENVIRONMENT BEGIN\n  _OPENMP = '201511'\n"),
-        "{told}"
+        report.contains("OMP_NUM_THREADS='many' is ignored"),
+        "{report}"
     );
-    assert!(told.contains("  GOMP_SPINCOUNT = "), "{told}");
+    assert!(
+        report.contains("OPENMP DISPLAY ENVIRONMENT BEGIN\n  _OPENMP = '201511'\n"),
+        "{report}"
+    );
+    assert!(report.contains("  GOMP_SPINCOUNT = "), "{report}");
 }
 
 #[test]
@@ -272,8 +275,8 @@ fn members_show_their_affinity_when_it_is_another() {
     let folder = scratch();
     let executable = compile("shown.c", &["-fopenmp"], folder.path());
     let output = run(omp(&executable, 60).env("OMP_DISPLAY_AFFINITY", "true"));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    let mut shown: Vec<&str> = told.lines().collect();
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    let mut shown: Vec<&str> = report.lines().collect();
     shown.sort_unstable();
     let region = |level: u32, members: u32| {
         (0..members).map(move |member| format!("level {level} member {member} of {members}"))
@@ -300,10 +303,10 @@ fn programs_that_cannot_be_helped_are_told() {
         Some(3),
         "the program runs all the same"
     );
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        told.contains("itself is not linked with libgomp or libomp"),
-        "{told}"
+        report.contains("itself is not linked with libgomp or libomp"),
+        "{report}"
     );
     let output = run(&mut omp(Path::new("no-such-program"), 60));
     assert_eq!(output.status.code(), Some(127), "as of a shell");
@@ -400,12 +403,12 @@ fn limited(limit: &str, executable: &Path) -> Command {
 /// Exit code and standard output of a program that must neither panic nor die.
 fn ends_in_words(command: &mut Command) -> (i32, String, String) {
     let output = run(command);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let code = output.status.code().unwrap_or(-1);
-    assert!(!told.contains("panicked"), "{told}");
-    assert!((0..124).contains(&code) || code == 127, "{code}: {told}");
-    (code, printed, told)
+    assert!(!report.contains("panicked"), "{report}");
+    assert!((0..124).contains(&code) || code == 127, "{code}: {report}");
+    (code, printed, report)
 }
 
 #[test]
@@ -418,31 +421,31 @@ fn limits_of_memory_and_threads_leave_fewer_members_or_end_the_program_in_words(
     let (code, printed, _) = with(&[("OMP_STACKSIZE", "100G"), ("OMP_NUM_THREADS", "8")]);
     assert_eq!((code, printed.as_str()), (0, "8 members PASSED\n"));
     // More than any address space has.
-    let (code, printed, told) = with(&[("OMP_STACKSIZE", "1000000G"), ("OMP_NUM_THREADS", "8")]);
+    let (code, printed, report) = with(&[("OMP_STACKSIZE", "1000000G"), ("OMP_NUM_THREADS", "8")]);
     assert_eq!((code, printed.as_str()), (0, "8 members PASSED\n"));
     assert!(
-        told.contains("no memory for another stack") && told.contains("ulimit -v"),
-        "{told}"
+        report.contains("no memory for another stack") && report.contains("ulimit -v"),
+        "{report}"
     );
-    let (code, printed, told) = with(&[("OMP_NUM_THREADS", "100000")]);
-    assert!(code == 0 && printed.contains("PASSED"), "{code}: {told}");
+    let (code, printed, report) = with(&[("OMP_NUM_THREADS", "100000")]);
+    assert!(code == 0 && printed.contains("PASSED"), "{code}: {report}");
     if !printed.starts_with("100000 ") {
-        assert!(told.contains("vm.max_map_count"), "{told}");
+        assert!(report.contains("vm.max_map_count"), "{report}");
     }
     let limit = [("OMP_NUM_THREADS", "100000"), ("OMP_THREAD_LIMIT", "3")];
     assert_eq!(with(&limit).1, "3 members PASSED\n");
 
-    let (code, printed, told) =
+    let (code, printed, report) =
         ends_in_words(limited("-v 200000", &executable).env("OMP_NUM_THREADS", "64"));
-    assert!(code == 0 && printed.contains("PASSED"), "{code}: {told}");
-    assert!(told.contains("ulimit -v"), "{told}");
+    assert!(code == 0 && printed.contains("PASSED"), "{code}: {report}");
+    assert!(report.contains("ulimit -v"), "{report}");
     // From too little for the loader to enough.
     for kilobytes in (4..=20).map(|n| n * n * 400) {
         let limit = format!("-v {kilobytes}");
         for members in ["2", "9"] {
             let mut limited = limited(&limit, &executable);
-            let (code, _, told) = ends_in_words(limited.env("OMP_NUM_THREADS", members));
-            assert!(code == 0 || !told.is_empty(), "{kilobytes} KiB: {code}");
+            let (code, _, report) = ends_in_words(limited.env("OMP_NUM_THREADS", members));
+            assert!(code == 0 || !report.is_empty(), "{kilobytes} KiB: {code}");
         }
     }
 }
@@ -462,12 +465,12 @@ fn a_limit_of_processes_leaves_the_threads_that_there_are() {
             .arg(&executable)
             .env("LD_LIBRARY_PATH", folder.path())
             .env("OMP_NUM_THREADS", members);
-        let (code, printed, told) = ends_in_words(&mut limited);
+        let (code, printed, report) = ends_in_words(&mut limited);
         assert_eq!((code, printed), (0, format!("{members} members PASSED\n")));
         let cores = margay_sys_os::cpu::usable_cores();
-        assert_eq!(told.contains("ulimit -u"), cores > 1, "{told}");
+        assert_eq!(report.contains("ulimit -u"), cores > 1, "{report}");
         // A line for the workers, and one for the members' thread-local variables.
-        assert!(told.lines().count() <= 2, "{told}");
+        assert!(report.lines().count() <= 2, "{report}");
     }
 }
 
@@ -537,20 +540,20 @@ fn copies_that_wheels_bring_are_replaced_and_named() {
     let mut verbose = command(&margay, 60);
     verbose.args(["omp", "-v"]).arg(&executable).arg(&module);
     let output = run(&mut verbose);
-    let (printed, told) = (
+    let (printed, report) = (
         String::from_utf8_lossy(&output.stdout).into_owned(),
         String::from_utf8_lossy(&output.stderr).into_owned(),
     );
     assert_eq!(
         printed,
         format!("5050 by {}\n", library().display()),
-        "{told}"
+        "{report}"
     );
     let replaced = format!("takes the place of {}", copy.display());
-    assert_eq!(told.matches(&replaced).count(), 1, "{told}");
+    assert_eq!(report.matches(&replaced).count(), 1, "{report}");
     let output = run(omp(&executable, 60).arg(&module));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!told.contains("takes the place of"), "{told}");
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!report.contains("takes the place of"), "{report}");
 
     // A copy of LLVM's library is replaced in the same way, since the library has its calls, too.
     let other = folder.path().join("libomp-5f2a.so");
@@ -567,9 +570,9 @@ fn copies_that_wheels_bring_are_replaced_and_named() {
     let mut verbose = command(&margay, 60);
     verbose.args(["omp", "-v"]).arg(&executable).arg(&other);
     let output = run(&mut verbose);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
     let replaced = format!("takes the place of {}", other.display());
-    assert!(told.contains(&replaced), "{told}");
+    assert!(report.contains(&replaced), "{report}");
 }
 
 #[test]
@@ -585,8 +588,8 @@ fn programs_with_the_rights_of_others_are_refused() {
     std::fs::set_permissions(&executable, PermissionsExt::from_mode(0o4755)).expect("root may");
     let output = run(&mut omp(&executable, 60));
     assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("rights of another user"), "{told}");
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(report.contains("rights of another user"), "{report}");
 }
 
 #[test]

@@ -41,8 +41,8 @@ fn omp(executable: &Path) -> Command {
 }
 
 fn passes(run: &mut Command) {
-    let told = succeed(run);
-    assert!(told.contains("PASSED"), "{told}");
+    let report = succeed(run);
+    assert!(report.contains("PASSED"), "{report}");
 }
 
 #[test]

@@ -59,12 +59,12 @@ impl Seen {
     fn when(&self, is_there: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
-            let told = threads(&["--json", &self.pid()]);
-            let view = serde_json::from_slice(&told.stdout).unwrap_or_default();
+            let report = threads(&["--json", &self.pid()]);
+            let view = serde_json::from_slice(&report.stdout).unwrap_or_default();
             if is_there(&view) {
                 return view;
             }
-            assert!(Instant::now() < until, "{view} {told:?}");
+            assert!(Instant::now() < until, "{view} {report:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -119,10 +119,10 @@ fn gdb(arguments: &[&str], commands: &[&str]) -> String {
 }
 
 /// The line of a member in `info members`.
-fn line<'t>(told: &'t str, member: &str) -> &'t str {
+fn line<'t>(report: &'t str, member: &str) -> &'t str {
     let prefix = format!("  {member} ");
-    let found = told.lines().find(|line| line.starts_with(&prefix));
-    found.unwrap_or_else(|| panic!("no member {member} in\n{told}"))
+    let found = report.lines().find(|line| line.starts_with(&prefix));
+    found.unwrap_or_else(|| panic!("no member {member} in\n{report}"))
 }
 
 /// Commands whose output [`is_complete`] checks.
@@ -137,8 +137,8 @@ const COMMANDS: [&str; 8] = [
     "thread apply all bt",
 ];
 
-fn is_complete(told: &str) {
-    assert!(told.contains("Team 1: 8 members of main."), "{told}");
+fn is_complete(report: &str) {
+    assert!(report.contains("Team 1: 8 members of main."), "{report}");
     let expected = [
         ("1.0", "barrier", "wait_at_the_barrier"),
         ("1.1", "barrier", "wait_at_the_barrier"),
@@ -149,22 +149,25 @@ fn is_complete(told: &str) {
         ("1.7", "", "spin"),
     ];
     for (member, wait, function) in expected {
-        let line = line(told, member);
-        assert!(line.contains(wait), "{line}\n{told}");
+        let line = line(report, member);
+        assert!(line.contains(wait), "{line}\n{report}");
         assert!(
             line.contains(&format!("{function} () at seen.c:")),
-            "{line}\n{told}"
+            "{line}\n{report}"
         );
     }
     // The member's own variables, in the frame that has been selected.
-    assert!(told.contains("\nmine = 20\n"), "{told}");
-    assert!(told.contains("wait_for_the_lock (number=2)"), "{told}");
+    assert!(report.contains("\nmine = 20\n"), "{report}");
+    assert!(report.contains("wait_for_the_lock (number=2)"), "{report}");
     for member in 0..8 {
-        assert!(told.contains(&format!("\nMember 1.{member} (")), "{told}");
+        assert!(
+            report.contains(&format!("\nMember 1.{member} (")),
+            "{report}"
+        );
     }
     // gdb says so of stacks whose end it does not find.
     for bad in ["corrupt stack", "Backtrace stopped", "Python Exception"] {
-        assert!(!told.contains(bad), "{told}");
+        assert!(!report.contains(bad), "{report}");
     }
 }
 
@@ -199,24 +202,24 @@ fn gdb_shows_teams_inside_of_others() {
     };
     let view = seen.when(of_inner);
     assert_eq!(view["teams"][0]["member"][5]["state"], "inside", "{view}");
-    let told = gdb(
+    let report = gdb(
         &["-p", &seen.pid()],
         &["info members", "member 1.5", "info locals", "member 9.9"],
     );
     assert!(
-        told.contains("Team 2 in member 1.5: 3 members of fork_inside."),
-        "{told}"
+        report.contains("Team 2 in member 1.5: 3 members of fork_inside."),
+        "{report}"
     );
-    let outer = line(&told, "1.5");
+    let outer = line(&report, "1.5");
     assert!(
         outer.contains("team 2") && outer.contains("fork_inside () at"),
-        "{told}"
+        "{report}"
     );
     assert!(
-        line(&told, "2.0").contains("wait_for_the_lock () at"),
-        "{told}"
+        line(&report, "2.0").contains("wait_for_the_lock () at"),
+        "{report}"
     );
-    assert!(told.contains("there is no member 9.9"), "{told}");
+    assert!(report.contains("there is no member 9.9"), "{report}");
 }
 
 #[test]
@@ -233,7 +236,7 @@ fn gdb_shows_tasks_of_iml() {
         .args(["-liml", "-o"]);
     succeed(compile.arg(&executable));
     let seen = Seen::start_with(&executable, "", &stage().join("lib"));
-    let told = gdb(
+    let report = gdb(
         &["-p", &seen.pid()],
         &[
             "info members",
@@ -244,20 +247,23 @@ fn gdb_shows_tasks_of_iml() {
             "member 0.9",
         ],
     );
-    assert!(told.contains("Outside of teams:"), "{told}");
-    assert!(line(&told, "0.1").contains("stay () at seen.c:"), "{told}");
-    // A task in a task, on one stack, and the library between them.
-    let trace = told.split_once("in stay (mine=10").expect(&told).1;
-    let outer = trace.find("in outer (").expect(&told);
+    assert!(report.contains("Outside of teams:"), "{report}");
     assert!(
-        trace.find("in inner (").expect(&told) < outer && trace[..outer].contains("iml_Wait"),
-        "{told}"
+        line(&report, "0.1").contains("stay () at seen.c:"),
+        "{report}"
     );
-    assert!(told.contains("\nMember 0.1 ("), "{told}");
-    assert!(told.contains("\nall = "), "{told}");
-    assert!(told.contains("there is no member 0.9"), "{told}");
+    // A task in a task, on one stack, and the library between them.
+    let trace = report.split_once("in stay (mine=10").expect(&report).1;
+    let outer = trace.find("in outer (").expect(&report);
+    assert!(
+        trace.find("in inner (").expect(&report) < outer && trace[..outer].contains("iml_Wait"),
+        "{report}"
+    );
+    assert!(report.contains("\nMember 0.1 ("), "{report}");
+    assert!(report.contains("\nall = "), "{report}");
+    assert!(report.contains("there is no member 0.9"), "{report}");
     for bad in ["corrupt stack", "Backtrace stopped", "Python Exception"] {
-        assert!(!told.contains(bad), "{told}");
+        assert!(!report.contains(bad), "{report}");
     }
     // It has tasks and no teams.
     let view = seen.when(|view| view["teams"].is_array());
@@ -270,7 +276,7 @@ fn gdb_goes_on_with_a_process_after_a_member_was_selected() {
     let executable = compile("gcc", folder.path());
     let gomp = stage().join("lib/gomp");
     let environment = format!("set environment LD_LIBRARY_PATH {}", gomp.display());
-    let told = gdb(
+    let report = gdb(
         &["--args", executable.to_str().expect("a plain path"), "ends"],
         &[
             "info members",
@@ -285,8 +291,8 @@ fn gdb_goes_on_with_a_process_after_a_member_was_selected() {
             "info members",
         ],
     );
-    assert!(told.contains("Team 1: 8 members"), "{told}");
-    assert!(told.contains("exited normally"), "{told}");
+    assert!(report.contains("Team 1: 8 members"), "{report}");
+    assert!(report.contains("exited normally"), "{report}");
 }
 
 #[test]
@@ -300,10 +306,10 @@ fn valgrind_knows_the_stacks_of_members() {
         .arg("ends")
         .env("LD_LIBRARY_PATH", stage().join("lib/gomp"));
     let output = run(&mut valgrind);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("ERROR SUMMARY: 0 errors"), "{told}");
-    assert!(!told.contains("switching stacks"), "{told}");
+    let report = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    assert!(report.contains("ERROR SUMMARY: 0 errors"), "{report}");
+    assert!(!report.contains("switching stacks"), "{report}");
 }
 
 #[test]
@@ -319,23 +325,23 @@ fn the_command_shows_members_of_programs_of_gcc_and_clang() {
         assert!(function.starts_with("main."), "{view}");
         assert_eq!(view["members"], 11, "{view}");
         assert_eq!(view["teams"][1]["level"], 2, "{view}");
-        let told = succeed(
+        let report = succeed(
             command(stage().join("bin/margay"), 20)
                 .arg("threads")
                 .arg(seen.pid()),
         );
         assert!(
-            told.contains(" of 11 members run, in 2 teams on "),
-            "{told}"
+            report.contains(" of 11 members run, in 2 teams on "),
+            "{report}"
         );
-        assert!(told.contains("waits: barrier"), "{told}");
+        assert!(report.contains("waits: barrier"), "{report}");
         assert!(
-            told.contains("team 2 in member 1.5: 3 members of fork_inside"),
-            "{told}"
+            report.contains("team 2 in member 1.5: 3 members of fork_inside"),
+            "{report}"
         );
         assert!(
-            told.lines().all(|line| line.chars().count() <= 80),
-            "{told}"
+            report.lines().all(|line| line.chars().count() <= 80),
+            "{report}"
         );
     }
 }
@@ -347,19 +353,19 @@ fn the_command_says_why_it_shows_nothing() {
         .arg("100")
         .spawn()
         .expect("sleep starts");
-    let told = refused(&threads(&[&other.id().to_string()]));
-    assert!(told.contains("does not use Margay's threads"), "{told}");
+    let report = refused(&threads(&[&other.id().to_string()]));
+    assert!(report.contains("does not use Margay's threads"), "{report}");
     other.kill().expect("it is there");
     // One that has ended and has not been waited for, and one that is gone.
     for _ in 0..2 {
         let until = Instant::now() + Duration::from_secs(20);
-        let told = loop {
-            let told = refused(&threads(&[&other.id().to_string()]));
-            if told.contains("there is no process") || Instant::now() > until {
-                break told;
+        let report = loop {
+            let report = refused(&threads(&[&other.id().to_string()]));
+            if report.contains("there is no process") || Instant::now() > until {
+                break report;
             }
         };
-        assert!(told.contains("there is no process"), "{told}");
+        assert!(report.contains("there is no process"), "{report}");
         other.wait().expect("it is a child");
     }
     // Another user's.
@@ -372,8 +378,8 @@ fn the_command_says_why_it_shows_nothing() {
     } else {
         (command("env", 20), "1".to_owned())
     };
-    let told = refused(&run(asks
+    let report = refused(&run(asks
         .arg(stage().join("bin/margay"))
         .args(["threads", &pid])));
-    assert!(told.contains("belongs to another user"), "{told}");
+    assert!(report.contains("belongs to another user"), "{report}");
 }

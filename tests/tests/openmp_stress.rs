@@ -57,17 +57,17 @@ fn agree(mut command: Command, seed: u32, seconds: u32, variables: &[(&str, &str
     ]);
     command.envs(variables.iter().copied());
     let output = run(&mut command);
-    let told = text(&output);
+    let report = text(&output);
     assert!(
         output.status.success(),
-        "{variables:?}, {}\n{told}",
+        "{variables:?}, {}\n{report}",
         output.status
     );
     assert!(
-        told.contains(&format!("runtime {}", stage().join("lib/gomp").display())),
-        "{told}"
+        report.contains(&format!("runtime {}", stage().join("lib/gomp").display())),
+        "{report}"
     );
-    assert!(!told.contains("\n0 programs"), "{told}");
+    assert!(!report.contains("\n0 programs"), "{report}");
 }
 
 /// The first seed, the environment, and options.
@@ -166,17 +166,17 @@ fn faults_are_found_and_told_with_the_seed() {
         random.args(["-x", "-n", "60", "-w", "2", "-b", fault]);
         random.envs([("OMP_NUM_THREADS", "4"), ("OMP_MAX_ACTIVE_LEVELS", "4")]);
         let output = run(&mut random);
-        let told = text(&output);
+        let report = text(&output);
         let expected = if fault == "hang" { 3 } else { 1 };
         // A fault in the middle of a program may also make it hang, which is reported all the same.
         assert!(
             matches!(output.status.code(), Some(1 | 3)),
-            "{fault}: {told}"
+            "{fault}: {report}"
         );
         assert!(
             fault != "hang" || output.status.code() == Some(expected),
-            "{told}"
+            "{report}"
         );
-        assert!(told.contains("seed "), "{fault}: {told}");
+        assert!(report.contains("seed "), "{fault}: {report}");
     }
 }

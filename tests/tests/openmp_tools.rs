@@ -48,7 +48,7 @@ fn omp(executable: &Path) -> Command {
 }
 
 /// Runs a program, which passes; returns what it and the tool said.
-fn told(run_it: &mut Command) -> (String, String) {
+fn report(run_it: &mut Command) -> (String, String) {
     let output = run(run_it);
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -62,16 +62,16 @@ fn told(run_it: &mut Command) -> (String, String) {
 
 /// The same with the tool, which finds nothing wrong.
 fn checked(run_it: &mut Command) -> String {
-    let (_, err) = told(run_it);
+    let (_, err) = report(run_it);
     assert!(err.contains("tool: PASSED"), "{run_it:?}\n{err}");
     err
 }
 
 /// How often the tool was called for a callback.
-fn count(told: &str, callback: u32) -> u32 {
+fn count(report: &str, callback: u32) -> u32 {
     let start = format!("tool: saw {callback}: ");
     let of_it = |line: &str| line.strip_prefix(&start)?.trim().parse().ok();
-    told.lines().find_map(of_it).unwrap_or(0)
+    report.lines().find_map(of_it).unwrap_or(0)
 }
 
 /// Callbacks of what both compilers call the library for, and of what only clang does: masked,
@@ -88,7 +88,7 @@ fn constructs_of_all_kinds_are_told_in_pairs() {
     for compiler in COMPILERS {
         let executable = compiled_by(compiler, "told.c", folder.path());
         for threads in ["1", "4", "9"] {
-            let told = checked(
+            let report = checked(
                 omp(&executable)
                     .env("OMP_TOOL_LIBRARIES", &tool)
                     .env("OMP_NUM_THREADS", threads),
@@ -96,12 +96,15 @@ fn constructs_of_all_kinds_are_told_in_pairs() {
             let is_clang = compiler != "gcc";
             let expected = OF_BOTH.iter().chain(OF_CLANG.iter().filter(|_| is_clang));
             for &callback in expected {
-                assert!(count(&told, callback) > 0, "{compiler}: {callback}\n{told}");
+                assert!(
+                    count(&report, callback) > 0,
+                    "{compiler}: {callback}\n{report}"
+                );
             }
             // Fourteen regions and the ten of each of three members, of which one is not nested.
-            assert_eq!(count(&told, 3), count(&told, 4), "{told}");
+            assert_eq!(count(&report, 3), count(&report, 4), "{report}");
             // Each created task begins and ends once.
-            assert!(count(&told, 6) >= 2 * 400, "{told}");
+            assert!(count(&report, 6) >= 2 * 400, "{report}");
         }
     }
 }
@@ -139,13 +142,13 @@ fn a_tool_is_found_in_the_program_and_in_preloaded_libraries() {
         checked(omp(&executable).env("LD_PRELOAD", &library));
         // The first that is one is taken.
         let list = std::env::join_paths([Path::new("/nowhere/libtool.so"), &library]).unwrap();
-        let told = checked(
+        let report = checked(
             omp(&executable)
                 .env("OMP_TOOL_LIBRARIES", list)
                 .env("OMP_TOOL_VERBOSE_INIT", "stderr"),
         );
-        assert!(told.contains("/nowhere/libtool.so"), "{told}");
-        assert!(told.contains("the tool was started"), "{told}");
+        assert!(report.contains("/nowhere/libtool.so"), "{report}");
+        assert!(report.contains("the tool was started"), "{report}");
     }
 }
 
@@ -155,13 +158,13 @@ fn a_tool_may_be_absent_disabled_silent_or_refuse() {
     let tool = tool(folder.path());
     let executable = compiled_by("clang-19", "told.c", folder.path());
     let with = |name: &str, value: &str| {
-        told(
+        report(
             omp(&executable)
                 .env("OMP_TOOL_LIBRARIES", &tool)
                 .env(name, value),
         )
     };
-    let (out, err) = told(&mut omp(&executable));
+    let (out, err) = report(&mut omp(&executable));
     assert!(out.contains("control -2") && err.is_empty(), "{out}{err}");
     let (out, err) = with("OMP_TOOL", "disabled");
     assert!(out.contains("control -2") && err.is_empty(), "{out}{err}");

@@ -21,8 +21,8 @@ fn messages_move_while_the_program_computes() {
             .env("MARGAY_PROGRESS_THREAD", thread)
             .args(["-n", "2"])
             .arg(&overlap));
-        let told = String::from_utf8_lossy(&output.stdout);
+        let report = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(told.trim(), expected, "{output:?}");
+        assert_eq!(report.trim(), expected, "{output:?}");
     }
 }

@@ -13,7 +13,7 @@ fn tolerant(ranks: u32, built: &Built, arguments: &str) -> Words {
 #[test]
 fn who_lives_is_told_what_cannot_be_done() {
     let built = Built::mpi("mpi/recover.c");
-    let output = run(&mut tolerant(4, &built, "told").command(60));
+    let output = run(&mut tolerant(4, &built, "report").command(60));
     assert!(output.stdout == b"ok\n", "{}", text(&output));
     assert_eq!(output.status.code(), Some(137), "{}", text(&output));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

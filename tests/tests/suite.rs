@@ -209,7 +209,7 @@ fn the_same_matrix_gives_the_same_norms_on_every_grid() {
 
 #[test]
 fn wrong_options_of_programs_are_named() {
-    for (name, arguments, told) in [
+    for (name, arguments, message) in [
         (
             "linpack",
             "-NB 0",
@@ -231,7 +231,7 @@ fn wrong_options_of_programs_are_named() {
         let output = run(&mut launch(name, 2, arguments));
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{errors}");
-        assert!(errors.contains(told), "{errors}");
+        assert!(errors.contains(message), "{errors}");
     }
     let help = succeed(&mut launch("linpack", 1, "-help"));
     for option in ["-N ", "-NB ", "-P ", "-Q "] {
@@ -265,8 +265,8 @@ fn the_command_compiles_runs_reports_and_compares() {
         folder.path(),
         "--quick --only comtest,livermore --output first",
     );
-    let told = text(&output.stdout);
-    assert!(output.status.success(), "{told}{}", text(&output.stderr));
+    let message = text(&output.stdout);
+    assert!(output.status.success(), "{message}{}", text(&output.stderr));
     for part in [
         "latency",
         "n-half",
@@ -274,9 +274,9 @@ fn the_command_compiles_runs_reports_and_compares() {
         "verifications passed",
         "written: first/",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(message.contains(part), "{part}: {message}");
     }
-    assert!(!told.contains("failed:"), "{told}");
+    assert!(!message.contains("failed:"), "{message}");
     let file = |kind: &str| {
         let files = std::fs::read_dir(folder.path().join("first")).expect("the report's folder");
         let mut paths = files.map(|entry| entry.expect("an entry").path());
@@ -381,9 +381,12 @@ fn thread_programs_are_right(folder: &Path, names: &[&str]) {
                 // barrier.
                 .env("OMP_WAIT_POLICY", "passive");
             let output = run(&mut program);
-            let told = text(&output.stdout);
-            assert!(output.status.success(), "{name}, {threads} threads: {told}");
-            let lines: Vec<Vec<String>> = told
+            let message = text(&output.stdout);
+            assert!(
+                output.status.success(),
+                "{name}, {threads} threads: {message}"
+            );
+            let lines: Vec<Vec<String>> = message
                 .lines()
                 .map(|line| line.split_whitespace().map(str::to_owned).collect())
                 .collect();
@@ -394,7 +397,7 @@ fn thread_programs_are_right(folder: &Path, names: &[&str]) {
             assert!(!medians.is_empty() && count(&lines, "check") >= medians.len());
             for median in medians {
                 let longest = figure(&lines, &format!("{}.max", median[1]));
-                assert!(figure(&lines, &median[1]) <= longest, "{told}");
+                assert!(figure(&lines, &median[1]) <= longest, "{message}");
                 assert!(figure(&lines, &format!("{}.cpu-wall", median[1])) >= 0.0);
             }
         }
@@ -414,12 +417,12 @@ fn kernels_of_threads_are_right_by_openmp() {
         .args(["-threads", "2", "-ms", "1"])
         .env("OMP_MAX_ACTIVE_LEVELS", "1");
     let output = run(&mut program);
-    let told = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("check members-nested failed"), "{told}");
+    let message = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("check members-nested failed"), "{message}");
     assert!(
-        told.contains("figure flat ") && !told.contains("figure nested"),
-        "{told}"
+        message.contains("figure flat ") && !message.contains("figure nested"),
+        "{message}"
     );
 }
 
@@ -452,8 +455,8 @@ fn the_command_measures_threading_runtimes_with_background_load() {
         folder.path(),
         "threads --quick --only fib,uts --with iml,libgomp,sequential --threads 1,2 --output first",
     );
-    let told = text(&output.stdout);
-    assert!(output.status.success(), "{told}{}", text(&output.stderr));
+    let message = text(&output.stdout);
+    assert!(output.status.success(), "{message}{}", text(&output.stderr));
     for part in [
         "Median of the rounds",
         "Longest round",
@@ -462,7 +465,7 @@ fn the_command_measures_threading_runtimes_with_background_load() {
         "sequential",
         "written: first/",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(message.contains(part), "{part}: {message}");
     }
     let saved = std::fs::read_dir(folder.path().join("first")).expect("the report's folder");
     let saved: Vec<PathBuf> = saved.map(|entry| entry.expect("an entry").path()).collect();
@@ -493,10 +496,10 @@ fn the_command_measures_threading_runtimes_with_background_load() {
         "threads kernels --only barriers --with margay,libgomp-passive,sequential --threads 1,2 --busy 0,1 --repetitions 2 \
          --output second",
     );
-    let told = text(&output.stdout);
-    assert!(output.status.success(), "{told}{}", text(&output.stderr));
+    let message = text(&output.stdout);
+    assert!(output.status.success(), "{message}{}", text(&output.stderr));
     for part in ["2, 1 busy", "margay/best", "written: second/"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(message.contains(part), "{part}: {message}");
     }
 
     let output = bench(folder.path(), "threads --only barriers");
@@ -516,7 +519,7 @@ fn the_command_measures_threading_runtimes_with_background_load() {
 #[test]
 fn wrong_options_of_the_command_are_named() {
     let folder = scratch();
-    for (arguments, status, told) in [
+    for (arguments, status, message) in [
         ("--only tetris", 2, "tetris"),
         ("--ranks 0", 2, "--ranks"),
         ("--compare nothing.json", 1, "nothing.json: cannot be read"),
@@ -535,7 +538,7 @@ fn wrong_options_of_the_command_are_named() {
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(status), "{errors}");
         assert!(
-            errors.contains(told) && errors.lines().count() == 1,
+            errors.contains(message) && errors.lines().count() == 1,
             "{errors}"
         );
     }

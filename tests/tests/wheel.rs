@@ -63,7 +63,7 @@ fn the_wheel_installs_works_and_goes() {
     );
 
     // The package tells where it is, and its library can be loaded.
-    let told = succeed(inside(&environment, "python", 60).args([
+    let report = succeed(inside(&environment, "python", 60).args([
         "-c",
         "import ctypes, margay_mpi as m\n\
          assert (m.include() / 'mpi.h').exists() and (m.bin() / 'mpiexec').exists()\n\
@@ -73,7 +73,7 @@ fn the_wheel_installs_works_and_goes() {
          print(m.prefix(), major.value)",
     ]));
     assert_eq!(
-        told,
+        report,
         format!("{} 1\n", environment.canonicalize().unwrap().display())
     );
 

@@ -218,14 +218,14 @@ fn cmake_project(build: &Path, configure: impl FnOnce(&mut Command)) -> String {
     let mut cmake = command("cmake", 120);
     cmake.arg("-S").arg(program("project")).arg("-B").arg(build);
     configure(&mut cmake);
-    let told = succeed(&mut cmake);
+    let report = succeed(&mut cmake);
     succeed(command("cmake", 120).arg("--build").arg(build));
     let tested = succeed(command("ctest", 120).arg("--test-dir").arg(build));
     assert!(
         tested.contains("100% tests passed, 0 tests failed out of 2"),
         "{tested}"
     );
-    told
+    report
 }
 
 fn path_with(folder: &Path) -> std::ffi::OsString {
@@ -237,12 +237,12 @@ fn path_with(folder: &Path) -> std::ffi::OsString {
 #[test]
 fn cmake_finds_mpi_by_the_path() {
     let folder = scratch();
-    let told = cmake_project(folder.path(), |cmake| {
+    let report = cmake_project(folder.path(), |cmake| {
         cmake.env("PATH", path_with(&stage().join("bin")));
     });
     assert!(
-        told.contains(stage().join("lib/libmpi_abi.so").to_str().unwrap()),
-        "{told}"
+        report.contains(stage().join("lib/libmpi_abi.so").to_str().unwrap()),
+        "{report}"
     );
 }
 
@@ -250,10 +250,10 @@ fn cmake_finds_mpi_by_the_path() {
 fn cmake_finds_mpi_by_mpi_home_in_a_moved_tree() {
     let folder = scratch();
     let moved = moved_tree(folder.path());
-    let told = cmake_project(&folder.path().join("build"), |cmake| {
+    let report = cmake_project(&folder.path().join("build"), |cmake| {
         cmake.env("MPI_HOME", &moved);
     });
-    assert!(told.contains("moved tree/lib/libmpi_abi.so"), "{told}");
+    assert!(report.contains("moved tree/lib/libmpi_abi.so"), "{report}");
 }
 
 #[test]

@@ -13,8 +13,8 @@ pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
         .output()
         .with_context(|| format!("{command:?} cannot be started"))?;
     if !done.status.success() {
-        let told = String::from_utf8_lossy(&done.stderr);
-        bail!("{command:?} failed: {}", told.trim());
+        let report = String::from_utf8_lossy(&done.stderr);
+        bail!("{command:?} failed: {}", report.trim());
     }
     Ok(done.stdout)
 }

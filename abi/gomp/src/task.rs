@@ -72,15 +72,15 @@ pub(crate) unsafe fn accesses(table: *const usize) -> impl Iterator<Item = (usiz
 }
 
 /// The clauses that only a tool reads.
-fn told(flags: c_uint) -> u32 {
-    let mut told = 0;
+fn report(flags: c_uint) -> u32 {
+    let mut report = 0;
     if flags & UNTIED != 0 {
-        told |= TASK_UNTIED;
+        report |= TASK_UNTIED;
     }
     if flags & MERGEABLE != 0 {
-        told |= TASK_MERGEABLE;
+        report |= TASK_MERGEABLE;
     }
-    told
+    report
 }
 
 /// # Safety
@@ -124,7 +124,7 @@ pub unsafe extern "C-unwind" fn GOMP_task(
         } else {
             0
         },
-        told: told(flags),
+        report: report(flags),
     };
     // SAFETY: by the caller's promise.
     let mut call = unsafe { TaskCall::new(body, data, copy, size as usize, align as usize) };
@@ -199,7 +199,7 @@ unsafe fn taskloop(
             is_undeferred: flags & IF == 0,
             is_final: flags & FINAL != 0,
             priority: priority.max(0) as u32,
-            told: told(flags),
+            report: report(flags),
         };
         let cut = match (flags & GRAINSIZE != 0, flags & STRICT != 0) {
             (true, true) => Cut::StrictGrain(tasks),

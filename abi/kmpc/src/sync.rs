@@ -254,16 +254,16 @@ pub unsafe extern "C-unwind" fn __kmpc_error(
     message: *const c_char,
 ) {
     // SAFETY: by the caller's promise.
-    let told = unsafe { text(message, None) };
-    let told = if told.is_empty() {
+    let report = unsafe { text(message, None) };
+    let report = if report.is_empty() {
         "error directive encountered".to_owned()
     } else {
-        format!("error directive encountered: {told}")
+        format!("error directive encountered: {report}")
     };
     if severity == FATAL {
-        tell_error(Severity::Fatal, &told);
-        fatal(&format!("fatal error: {told}"));
+        tell_error(Severity::Fatal, &report);
+        fatal(&format!("fatal error: {report}"));
     }
-    tell_error(Severity::Warning, &told);
-    eprintln!("\nlibgomp: {told}");
+    tell_error(Severity::Warning, &report);
+    eprintln!("\nlibgomp: {report}");
 }

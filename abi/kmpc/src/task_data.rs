@@ -175,18 +175,18 @@ impl TaskData {
 
     /// Its clauses, but for the priority.
     pub(crate) fn clauses(&self, is_undeferred: bool) -> TaskClauses {
-        let mut told = 0;
+        let mut report = 0;
         if self.flags & TIED == 0 {
-            told |= TASK_UNTIED;
+            report |= TASK_UNTIED;
         }
         if self.flags & MERGEABLE != 0 {
-            told |= TASK_MERGEABLE;
+            report |= TASK_MERGEABLE;
         }
         TaskClauses {
             is_undeferred,
             is_final: self.flags & FINAL != 0,
             priority: 0,
-            told,
+            report,
         }
     }
 

@@ -138,10 +138,10 @@ mod tests {
     fn a_prefix_without_tools_is_refused_with_the_remedy() {
         let folder = prefix(&["bin/mpicc"]);
         let error = Installation::below("x", folder.path()).unwrap_err();
-        let told = error.to_string();
+        let report = error.to_string();
         assert!(
-            told.contains("has no bin/mpiexec; name the folder"),
-            "{told}"
+            report.contains("has no bin/mpiexec; name the folder"),
+            "{report}"
         );
     }
 
@@ -152,10 +152,10 @@ mod tests {
         let launch = Installation::below("x", open.path())
             .unwrap()
             .launch(many, 9);
-        let told = words(&launch);
+        let report = words(&launch);
         assert!(
-            told.ends_with("--oversubscribe --mca mpi_yield_when_idle 1 --bind-to none"),
-            "{told}"
+            report.ends_with("--oversubscribe --mca mpi_yield_when_idle 1 --bind-to none"),
+            "{report}"
         );
         let intel = prefix(&["bin/mpicc", "bin/mpiexec", "bin/impi_info"]);
         let launch = Installation::below("x", intel.path())

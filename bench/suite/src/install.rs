@@ -168,9 +168,9 @@ pub fn key(with: &Path, sources: &Path) -> Result<u64> {
 }
 
 fn hash_folder(folder: &Path, hasher: &mut DefaultHasher) -> Result<()> {
-    let told = |path: &Path| format!("{}: cannot be read", path.display());
+    let report = |path: &Path| format!("{}: cannot be read", path.display());
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| told(folder))? {
+    for entry in fs::read_dir(folder).with_context(|| report(folder))? {
         files.push(entry?.path());
     }
     files.sort();
@@ -179,7 +179,7 @@ fn hash_folder(folder: &Path, hasher: &mut DefaultHasher) -> Result<()> {
         if file.is_dir() {
             hash_folder(&file, hasher)?;
         } else {
-            fs::read(&file).with_context(|| told(&file))?.hash(hasher);
+            fs::read(&file).with_context(|| report(&file))?.hash(hasher);
         }
     }
     Ok(())

@@ -75,7 +75,7 @@ pub fn notes(report: &Report) -> String {
         if report.quick { "quick" } else { "full" },
         report.seconds
     );
-    let mut told: Vec<(&str, &str)> = Vec::new();
+    let mut message: Vec<(&str, &str)> = Vec::new();
     for run in &report.runs {
         let library = (run.implementation.as_str(), run.reported.library.as_str());
         let notes = run
@@ -84,8 +84,8 @@ pub fn notes(report: &Report) -> String {
             .iter()
             .map(|note| (run.program.as_str(), note.as_str()));
         for line in std::iter::once(library).chain(notes) {
-            if !told.contains(&line) {
-                told.push(line);
+            if !message.contains(&line) {
+                message.push(line);
                 let _ = writeln!(text, "{}: {}", line.0, line.1);
             }
         }

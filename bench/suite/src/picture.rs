@@ -361,13 +361,13 @@ impl Panel {
     }
 
     fn draw(&self, area: &Area) -> Result<()> {
-        let told = |e: &dyn std::fmt::Display| anyhow!("{e}");
+        let printed = |e: &dyn std::fmt::Display| anyhow!("{e}");
         if self.values().next().is_none() {
             let text = format!("{}: not measured", self.title);
             let style = (FONT, 18).into_text_style(area);
             return area
                 .draw_text(&text, &style, (40, 40))
-                .map_err(|e| told(&e));
+                .map_err(|e| printed(&e));
         }
         let mut chart = ChartBuilder::on(area)
             .caption(format!("{}, {}", self.title, self.unit), (FONT, 19))
@@ -375,7 +375,7 @@ impl Panel {
             .x_label_area_size(44)
             .y_label_area_size(78)
             .build_cartesian_2d(self.positions(), self.heights())
-            .map_err(|e| told(&e))?;
+            .map_err(|e| printed(&e))?;
         let position = |at: &f64| self.position_label(*at);
         let height = |value: &f64| self.height_label(*value);
         chart
@@ -394,7 +394,7 @@ impl Panel {
             .x_label_formatter(&position)
             .y_label_formatter(&height)
             .draw()
-            .map_err(|e| told(&e))?;
+            .map_err(|e| printed(&e))?;
         let bottom = self.heights().start;
         let wide = 0.8 / self.series.len().max(1) as f64;
         for (n, series) in self.series.iter().enumerate() {
@@ -403,10 +403,10 @@ impl Panel {
             let drawn = if self.groups.is_empty() {
                 chart
                     .draw_series(points().map(|point| Circle::new(point, 4, colour.filled())))
-                    .map_err(|e| told(&e))?;
+                    .map_err(|e| printed(&e))?;
                 chart
                     .draw_series(LineSeries::new(points(), colour.stroke_width(2)))
-                    .map_err(|e| told(&e))?
+                    .map_err(|e| printed(&e))?
             } else {
                 let left = -0.4 + wide * n as f64;
                 chart
@@ -414,7 +414,7 @@ impl Panel {
                         let corners = [(x + left, bottom), (x + left + 0.95 * wide, y)];
                         Rectangle::new(corners, colour.filled())
                     }))
-                    .map_err(|e| told(&e))?
+                    .map_err(|e| printed(&e))?
             };
             drawn.label(&series.name).legend(move |(x, y)| {
                 Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled())
@@ -429,7 +429,7 @@ impl Panel {
                     [(across.start, at), (across.end, at)],
                     colour.stroke_width(2),
                 ))
-                .map_err(|e| told(&e))?
+                .map_err(|e| printed(&e))?
                 .label(&level.name)
                 .legend(move |(x, y)| {
                     PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2))
@@ -441,7 +441,7 @@ impl Panel {
             .background_style(WHITE.mix(0.85))
             .label_font((FONT, 14))
             .draw()
-            .map_err(|e| told(&e))
+            .map_err(|e| printed(&e))
     }
 
     fn position_label(&self, at: f64) -> String {

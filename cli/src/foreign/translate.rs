@@ -237,7 +237,7 @@ mod tests {
     fn a_file_of_ranks_is_a_list_of_cores_for_each() {
         let text = "# two\nrank 1=localhost slot=2,3\nrank 0 = localhost slot=0-1 # first\n";
         assert_eq!(ranks_of_file(text).unwrap(), "0-1:2,3");
-        for (text, told) in [
+        for (text, message) in [
             ("", "one line for each rank"),
             ("rank 1=localhost slot=0", "one line for each rank"),
             ("rank 0=far slot=0", "line 1: jobs on several hosts"),
@@ -246,7 +246,7 @@ mod tests {
             ("rank x=localhost slot=0", "line 1: write: rank 0="),
         ] {
             let error = ranks_of_file(text).unwrap_err();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(message), "{text}: {error}");
         }
     }
 }

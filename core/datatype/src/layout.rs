@@ -26,7 +26,7 @@ pub(crate) struct Markers {
 }
 
 impl Markers {
-    /// Those of several copies, of which the first and the last are displaced by so many bytes.
+    /// Those of several copies; the displacements, in bytes, are those of the first and the last.
     fn shifted(self, low: i64, high: i64) -> Result<Markers, TypeError> {
         Ok(Markers {
             lower: self.lower.map(|at| add(at, low)).transpose()?,

@@ -89,8 +89,8 @@ impl Topology {
     #[must_use]
     pub fn distance(&self, from: u32, to: u32) -> u32 {
         let place = self.nodes.keys().position(|&node| node == to);
-        let told = place.and_then(|p| self.nodes.get(&from)?.get(p).copied());
-        told.unwrap_or(if from == to { 10 } else { 20 })
+        let report = place.and_then(|p| self.nodes.get(&from)?.get(p).copied());
+        report.unwrap_or(if from == to { 10 } else { 20 })
     }
 }
 

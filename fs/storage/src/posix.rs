@@ -39,38 +39,38 @@ impl Store for Posix {
 }
 
 impl Open {
-    fn told<T>(&self, what: &str, result: io::Result<T>) -> Result<T> {
+    fn report<T>(&self, what: &str, result: io::Result<T>) -> Result<T> {
         result.map_err(|error| StorageError::of(&error, what, &self.path))
     }
 }
 
 impl Storage for Open {
     fn read_at(&self, offset: u64, pieces: &[Slice]) -> Result<u64> {
-        self.told("read", self.file.read_at(offset, pieces))
+        self.report("read", self.file.read_at(offset, pieces))
     }
 
     fn write_at(&self, offset: u64, pieces: &[Slice]) -> Result<()> {
-        self.told("write", self.file.write_at(offset, pieces).map(|_| ()))
+        self.report("write", self.file.write_at(offset, pieces).map(|_| ()))
     }
 
     fn size(&self) -> Result<u64> {
-        self.told("look at", self.file.size())
+        self.report("look at", self.file.size())
     }
 
     fn set_size(&self, size: u64) -> Result<()> {
-        self.told("resize", self.file.set_size(size))
+        self.report("resize", self.file.set_size(size))
     }
 
     fn preallocate(&self, size: u64) -> Result<()> {
-        self.told("take space for", self.file.preallocate(size))
+        self.report("take space for", self.file.preallocate(size))
     }
 
     fn sync(&self) -> Result<()> {
-        self.told("sync", self.file.sync())
+        self.report("sync", self.file.sync())
     }
 
     fn lock(&self, offset: u64, len: u64, lock: Lock) -> Result<()> {
-        self.told("lock", self.file.lock(offset, len, lock))
+        self.report("lock", self.file.lock(offset, len, lock))
     }
 
     fn unlock(&self, offset: u64, len: u64) {

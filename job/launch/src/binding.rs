@@ -198,7 +198,7 @@ fn place_on_cores(
 /// What of a part of the machine a rank gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
-    /// So many cores.
+    /// A number of cores.
     Cores(usize),
     /// All of it.
     Part,

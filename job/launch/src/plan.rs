@@ -33,7 +33,7 @@ pub struct Job {
     pub layout: Layout,
     /// Where the ranks' output goes besides, or instead of, the launcher's.
     pub capture: Capture,
-    /// What is told before the ranks start.
+    /// What is reported before the ranks start.
     pub tell: Tell,
 }
 

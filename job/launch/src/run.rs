@@ -42,7 +42,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// After SIGKILL: how long to wait for processes that the kernel cannot end (broken file server).
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// When the job was ended from outside and nobody takes its output, it is given up after this.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
+const MOST_DRAIN: Duration = Duration::from_secs(3);
 /// The same signal again within this time is the same one: `timeout` and some shells signal both
 /// the process and its group.
 const SAME_SIGNAL: Duration = Duration::from_millis(100);
@@ -344,7 +344,7 @@ impl<'a> Launcher<'a> {
             self.look_at = None;
             self.strangers.stop();
             if self.ending.from_outside {
-                self.ending.drain_until = Some(Instant::now() + DRAIN_PATIENCE);
+                self.ending.drain_until = Some(Instant::now() + MOST_DRAIN);
             }
             for stream in &mut self.own.streams {
                 stream.flush = true;

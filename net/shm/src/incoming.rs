@@ -71,11 +71,11 @@ impl Incoming {
         let mut any = self.inbox.has_next() && self.take_letters(sink);
         for pipe in &mut self.pipes {
             for _ in 0..BURST {
-                let Some(told) = pipe.take_packet(sink) else {
+                let Some(report) = pipe.take_packet(sink) else {
                     break;
                 };
                 any = true;
-                if told {
+                if report {
                     self.segment.wake(pipe.from);
                 }
             }

@@ -21,7 +21,7 @@ const HELLO_NS: u64 = 10_000_000_000;
 
 /// How long when others cannot be let in meanwhile: longer than a process that is about to send is
 /// kept from its core.
-const CROWDED_NS: u64 = 200_000_000;
+const FULL_NS: u64 = 200_000_000;
 
 /// Most connections that are held without a HELLO.
 const MOST: usize = 256;
@@ -139,14 +139,14 @@ impl Callers {
             }
         }
         for _ in 0..AT_ONCE {
-            if self.waiting.len() >= MOST && !self.drop_oldest(now_ns, CROWDED_NS) {
+            if self.waiting.len() >= MOST && !self.drop_oldest(now_ns, FULL_NS) {
                 break;
             }
             let mut channel = match listener.accept() {
                 Ok(Some(channel)) => channel,
                 Ok(None) => break,
                 Err(error) if no_descriptor(&error) && !self.waiting.is_empty() => {
-                    self.drop_oldest(now_ns, CROWDED_NS);
+                    self.drop_oldest(now_ns, FULL_NS);
                     break;
                 }
                 Err(error) => return Err(error),

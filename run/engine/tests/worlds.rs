@@ -399,8 +399,8 @@ fn cancel_and_receive(ranks: [Rank; 2], seed: u64) -> usize {
                 .into_iter()
                 .map(|id| u8::from(!sender.wait(id).cancelled))
                 .collect();
-            let told = Data::bytes(Mem::from_vec(alive.clone()), alive.len() as u64);
-            sender.send(Mode::Standard, &told, 1, envelope(1));
+            let report = Data::bytes(Mem::from_vec(alive.clone()), alive.len() as u64);
+            sender.send(Mode::Standard, &report, 1, envelope(1));
             sender.drain();
             alive
         });
@@ -432,8 +432,8 @@ fn cancel_and_receive(ranks: [Rank; 2], seed: u64) -> usize {
             }
         }
         while receive() {}
-        let told = Data::bytes(Mem::owned(MESSAGES as usize), u64::from(MESSAGES));
-        receiver.recv(told, pattern(end), Some(0));
+        let report = Data::bytes(Mem::owned(MESSAGES as usize), u64::from(MESSAGES));
+        receiver.recv(report, pattern(end), Some(0));
         receiver.drain();
         // A rank that is there has its turns in the seeded world.
         drop(receiver);

@@ -68,8 +68,8 @@ impl Files<'_> {
             return None;
         }
         let file = self.file(handle).ok();
-        let told = file.as_ref().map_or(MPI_FILE_NULL, |file| file.handle());
-        Some(self.mpi.action_of(self.errhandler(file.as_deref()), told))
+        let report = file.as_ref().map_or(MPI_FILE_NULL, |file| file.handle());
+        Some(self.mpi.action_of(self.errhandler(file.as_deref()), report))
     }
 
     /// `MPI_File_call_errhandler` is raising an error of the program.

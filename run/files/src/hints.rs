@@ -222,8 +222,13 @@ mod tests {
         ];
         let given: Info = given.map(|(k, v)| (k.into(), v.into())).into();
         hints.apply(&given, 4);
-        let told = hints.info();
-        let value = |key: &str| told.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str());
+        let report = hints.info();
+        let value = |key: &str| {
+            report
+                .iter()
+                .find(|(k, _)| k == key)
+                .map(|(_, v)| v.as_str())
+        };
         assert_eq!(value("cb_nodes"), Some("4"), "no more than ranks");
         assert_eq!(value("cb_buffer_size"), Some("1048576"));
         assert_eq!(value("romio_cb_read"), Some("disable"));

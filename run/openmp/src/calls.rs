@@ -86,7 +86,7 @@ impl Context {
         } else {
             let node = self.new_child(event.as_ref());
             if let Some(tool) = self.tool {
-                let flags = task_flags(true, clauses.is_final, clauses.told);
+                let flags = task_flags(true, clauses.is_final, clauses.report);
                 self.tell_task_created(tool, node, flags, &[]);
             }
             let inherited = self.inherited.borrow().clone();

@@ -213,7 +213,7 @@ pub fn enter(
     release(node, over as u32 + 1)
 }
 
-/// So many predecessors of a task are over. Returns the task when they were the last ones.
+/// `count` predecessors of a task are over. Returns the task when they were the last ones.
 fn release(node: &'static TaskNode, count: u32) -> Option<Box<Task>> {
     // All but the last leave what they have done to the last one.
     if node.pending.fetch_sub(count, Ordering::AcqRel) != count {
@@ -229,7 +229,7 @@ pub fn wait_for(
     parent: &'static TaskNode,
     accesses: &[(usize, Access)],
     member: &'static Member,
-    told: Option<(&Tool, &TaskTool)>,
+    report: Option<(&Tool, &TaskTool)>,
 ) -> Option<Arc<DependenceWaiter>> {
     parent.has_siblings.store(true, Ordering::Relaxed);
     let mut siblings = siblings(parent);
@@ -245,7 +245,7 @@ pub fn wait_for(
         waiter.pending.fetch_add(1, Ordering::SeqCst);
         if !predecessor.add(&Successor::Waiter(Arc::clone(&waiter))) {
             waiter.pending.fetch_sub(1, Ordering::SeqCst);
-        } else if let Some((tool, waiting)) = told {
+        } else if let Some((tool, waiting)) = report {
             tell(tool, predecessor, waiting);
         }
     }

@@ -57,7 +57,7 @@ pub struct TaskClauses {
     pub is_final: bool,
     pub priority: u32,
     /// Others, as a tool knows them.
-    pub told: u32,
+    pub report: u32,
 }
 
 /// A new task is run at once when its parent has more unfinished children than this for each member
@@ -140,7 +140,7 @@ impl Context {
         }
         task.event = event;
         if let Some(tool) = self.tool {
-            let flags = task_flags(false, is_final, clauses.told);
+            let flags = task_flags(false, is_final, clauses.report);
             self.tell_task_created(tool, task.node, flags, accesses);
         }
         let ready = if accesses.is_empty() {
@@ -189,22 +189,22 @@ impl Context {
             return;
         }
         let enough = self.most_children() / 2;
-        let mut patience_ns = PACE_NS;
+        let mut left_ns = PACE_NS;
         while left > enough {
             if let Some(task) = self.find(filter) {
                 self.run(task);
                 left = children.unfinished();
                 continue;
             }
-            if patience_ns == 0 || !self.spin_for(PACE_STEP_NS, &|| children.unfinished() < left) {
+            if left_ns == 0 || !self.spin_for(PACE_STEP_NS, &|| children.unfinished() < left) {
                 self.local().enough_children.set(2 * left);
                 return;
             }
             let now_left = children.unfinished();
-            patience_ns = if now_left < left {
+            left_ns = if now_left < left {
                 PACE_NS
             } else {
-                patience_ns - PACE_STEP_NS
+                left_ns - PACE_STEP_NS
             };
             left = now_left;
         }
@@ -240,7 +240,7 @@ impl Context {
         }
         let node = self.new_child(event.as_ref());
         if let Some(tool) = self.tool {
-            let flags = task_flags(true, is_final, clauses.told);
+            let flags = task_flags(true, is_final, clauses.report);
             self.tell_task_created(tool, node, flags, &[]);
         }
         let inherited = self.inherited.borrow().clone();
@@ -391,10 +391,10 @@ impl Context {
     fn wait_for_predecessors(
         &self,
         accesses: &[(usize, Access)],
-        told: Option<(&Tool, &TaskTool)>,
+        report: Option<(&Tool, &TaskTool)>,
     ) {
         let task = self.task.get();
-        if let Some(waiter) = depend::wait_for(task, accesses, self.member, told) {
+        if let Some(waiter) = depend::wait_for(task, accesses, self.member, report) {
             self.wait(Wait::Tasks, TaskFilter::Descendants(task), &|| {
                 waiter.pending.load(Ordering::SeqCst) == 0
             });

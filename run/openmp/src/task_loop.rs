@@ -92,7 +92,7 @@ impl LoopPace {
         }
     }
 
-    /// So many have taken this long.
+    /// How many have taken this long.
     fn record(&self, number: u64, tasks: u64, took: u64) {
         let before = self.of(number);
         let piece = if took >= PIECE_TICKS {
@@ -154,7 +154,7 @@ impl Context {
             let mut task = self.loop_task(call, clauses);
             task.frame.set_bounds(first, end);
             if let Some(tool) = self.tool {
-                let flags = task_flags(at_once, task.is_final, clauses.told);
+                let flags = task_flags(at_once, task.is_final, clauses.report);
                 self.tell_task_created(tool, task.node, flags, &[]);
             }
             if at_once {

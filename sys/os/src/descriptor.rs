@@ -180,7 +180,7 @@ enum Way {
 /// What a write through an [`Outlet`] did.
 #[derive(Debug)]
 pub enum Wrote {
-    /// So many bytes were taken (at least 1).
+    /// The number of bytes that were taken (at least 1).
     Some(usize),
     /// Nothing was taken; wait until the descriptor is writable.
     Later,

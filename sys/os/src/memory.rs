@@ -103,7 +103,7 @@ pub fn take_from(node: u32) -> io::Result<()> {
             MOST_NODES,
         )
     };
-    told(done)
+    report(done)
 }
 
 /// From now on the calling thread gets memory from the node on which it runs, or from others when
@@ -132,7 +132,7 @@ pub fn bind(address: usize, bytes: usize, node: u32) -> io::Result<()> {
             MPOL_MF_MOVE,
         )
     };
-    told(done)
+    report(done)
 }
 
 /// On which node each page of `[address, address + bytes)` lies; none for a page that is not there
@@ -159,7 +159,7 @@ pub fn nodes_of(address: usize, bytes: usize) -> io::Result<Vec<Option<u32>>> {
                 0,
             )
         };
-        told(done)?;
+        report(done)?;
         let nodes = status[..pages.len()].iter();
         all.extend(nodes.map(|&node| u32::try_from(node).ok()));
     }
@@ -174,7 +174,7 @@ fn mask(node: u32) -> io::Result<Mask> {
     Ok(mask)
 }
 
-fn told(done: c_long) -> io::Result<()> {
+fn report(done: c_long) -> io::Result<()> {
     match done {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -28,7 +28,7 @@ const LINE: usize = 64;
 struct Lines {
     /// Where the first line of the operand that is changed begins.
     start: usize,
-    /// So many bytes before that begins a line of the other one.
+    /// The number of bytes before that at which a line of the other one begins.
     shift: usize,
     /// How many lines of the operand that is changed; of the other one there is one more.
     count: usize,

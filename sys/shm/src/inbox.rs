@@ -363,7 +363,7 @@ impl Outbox {
         is_first.then(|| Outbox::at(home, me as usize))
     }
 
-    /// Whether a message of so many bytes can be left now.
+    /// Whether a message of `bytes` bytes can be left now.
     pub fn has_room(&mut self, bytes: usize) -> bool {
         let fits =
             |own: &Self| !own.free.is_empty() && (bytes <= CELL_BYTES || own.free_blocks != 0);
@@ -565,7 +565,7 @@ mod tests;
 mod model {
     use super::*;
 
-    /// Interleavings with up to so many switches that no thread asked for: with all of them the
+    /// Interleavings with up to `switches` switches that no thread asked for: with all of them the
     /// models take hours.
     fn explore(switches: usize, f: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();

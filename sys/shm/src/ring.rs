@@ -50,7 +50,7 @@ pub const LINE_BYTES: usize = 56;
 /// copies while the producer still writes.
 const BACKWARDS: u64 = 4;
 
-/// So many lines are awaited and read together. A consumer that looks at each line reads ahead, by
+/// This many lines are awaited and read together. A consumer that looks at each line reads ahead, by
 /// speculation, into lines that the producer is about to write and takes them away from it; it is
 /// also told by the last of several that it may fetch all of them at the same time.
 const GROUP: usize = 8;

@@ -411,8 +411,8 @@ fn other_versions_are_refused_by_name() {
         let image = header();
         image.bytes(7, &[version]);
         let error = Segment::join(OwnedFd::from(image.0)).unwrap_err();
-        let told = format!("its format has version {version}, this one reads version 7");
-        assert!(error.to_string().contains(&told), "{error}");
+        let report = format!("its format has version {version}, this one reads version 7");
+        assert!(error.to_string().contains(&report), "{error}");
         assert!(error.to_string().contains("the same Margay"), "{error}");
     }
     let mut image = Image::new();

@@ -144,8 +144,8 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
         self.open.0.load(Ordering::Relaxed) != 0
     }
 
-    /// So many more that are not covered, modulo the word. Only the owner writes it, so it need not
-    /// lock the line that all look at.
+    /// Adds `more` to the number of those that can be taken, modulo the word. Only the owner writes
+    /// it, so it need not lock the line that all look at.
     #[inline]
     fn count(&self, more: u32) {
         let open = self.open.0.load(Ordering::Relaxed);

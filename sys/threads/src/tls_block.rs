@@ -70,7 +70,7 @@ impl TlsBlock {
             return None;
         }
         natively(|| {
-            let (tell, told) = mpsc::channel();
+            let (tell, report) = mpsc::channel();
             let end = Arc::new(AtomicU32::new(0));
             let ended = Arc::clone(&end);
             thread::Builder::new()
@@ -89,7 +89,7 @@ impl TlsBlock {
                     sleep_until_set(&ended);
                 })
                 .ok()?;
-            let (base, here) = told.recv().ok()?;
+            let (base, here) = report.recv().ok()?;
             Some(TlsBlock {
                 base,
                 here: std::ptr::with_exposed_provenance(here),
@@ -413,8 +413,8 @@ mod tests {
             for core in cpu::affinity() {
                 cpu::bind_thread(0, &[core]).unwrap();
                 // SAFETY: no arguments.
-                let told = with(&one, || unsafe { libc::sched_getcpu() });
-                assert_eq!(told as usize, core);
+                let report = with(&one, || unsafe { libc::sched_getcpu() });
+                assert_eq!(report as usize, core);
             }
             let sleeper = with(&one, number).unwrap();
             assert_ne!(sleeper, cpu::thread_number());

@@ -1,6 +1,6 @@
 /* Random traffic among many ranks, each of which has more partners than rings to others; which are busy changes from round to round.
  * Every message is checked: its bytes, and its place among those of its sender.
- * Arguments: <rounds> <seed> <deaths> <kept>. So many ranks kill themselves in the middle, the others go on. With <kept> 1, a rank that
+ * Arguments: <rounds> <seed> <deaths> <kept>. <deaths> ranks kill themselves in the middle, the others go on. With <kept> 1, a rank that
  * dies takes with it what it keeps of earlier rounds.
  * At the end rank 0 prints the KiB of shared memory that the job took for each rank. */
 #include <mpi.h>

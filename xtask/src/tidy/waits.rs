@@ -434,7 +434,7 @@ mod tests {
             ),
             ("fn f(t: JoinHandle<()>) { g(); let _ = t.join(); }", "join"),
             (
-                "fn f() -> Option<u8> { Some(Both { c: told.recv().ok()? }) }",
+                "fn f() -> Option<u8> { Some(Both { c: report.recv().ok()? }) }",
                 "recv",
             ),
             ("#[cfg(not(test))] fn f() { park() }", "park"),

@@ -96,9 +96,9 @@ pub fn find(prefix: &Path, names: &[String]) -> (Vec<Runtime>, Vec<String>) {
 impl Runtime {
     fn find(name: &'static str, prefix: &Path) -> Result<Self> {
         let runtime = |form: Form, library| {
-            let told = run_quietly(bounded(10).arg(form.compiler()).arg("--version"))
+            let report = run_quietly(bounded(10).arg(form.compiler()).arg("--version"))
                 .with_context(|| format!("install {}", form.compiler().display()))?;
-            let compiler = told.lines().next().unwrap_or_default().to_owned();
+            let compiler = report.lines().next().unwrap_or_default().to_owned();
             anyhow::Ok(Self {
                 name,
                 form,
@@ -272,9 +272,9 @@ fn stand_in(name: &str, library: &Path) -> Result<PathBuf> {
 
 /// Returns a library of the system, where the C compiler finds it.
 fn library(file: &str, package: &str) -> Result<PathBuf> {
-    let told = run_quietly(bounded(10).arg(CC).arg(format!("-print-file-name={file}")))
+    let report = run_quietly(bounded(10).arg(CC).arg(format!("-print-file-name={file}")))
         .context("install gcc")?;
-    let path = Path::new(told.trim());
+    let path = Path::new(report.trim());
     if !path.is_absolute() {
         bail!("there is no {file}; install {package}");
     }

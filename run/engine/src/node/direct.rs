@@ -33,12 +33,12 @@ impl Channel {
         }
         const PROBE: u64 = 0x6d61_7267_6179_0a0d;
         let word = Mem::from_vec(PROBE.to_ne_bytes().to_vec());
-        let told = self.put_address(rank, word.address() as u64)?;
+        let report = self.put_address(rank, word.address() as u64)?;
         let next = (self.board.me() + 1) % self.board.ranks();
         let copy = Mem::owned(8);
-        let is_read = pull(&told, next, 0, &copy, 0, 8)
+        let is_read = pull(&report, next, 0, &copy, 0, 8)
             && copy.with_bytes(0, 8, |bytes| bytes == PROBE.to_ne_bytes());
-        drop(told);
+        drop(report);
         let tag = Tag::new(Kind::Vote, None, 0);
         let vote = self.begin(rank)?;
         put(&vote, tag, 1, |slot| slot[0] = u8::from(is_read));
@@ -79,15 +79,15 @@ impl Channel {
     ) -> Result<(), Disagreement> {
         let ranks = self.board.ranks();
         let me = self.board.me();
-        let told = self.put_address(rank, mine.address)?;
+        let report = self.put_address(rank, mine.address)?;
         let mut unreadable = None;
         for step in 1..ranks {
             // Staggered, so that not all read the same rank's memory at once.
             let from = (me + step) % ranks;
             let (place, offset) = place(from);
-            pull_into(&told, from, offset, &place, &mut unreadable);
+            pull_into(&report, from, offset, &place, &mut unreadable);
         }
-        drop(told);
+        drop(report);
         self.settle(rank, unreadable)
     }
 
@@ -189,7 +189,7 @@ impl Channel {
         }
     }
 
-    /// The root copies each rank's block of so many bytes.
+    /// The root copies each rank's block, of this length in bytes.
     pub(super) fn pull_to_root(
         &self,
         rank: &Rank,
@@ -263,27 +263,27 @@ impl Channel {
         };
         let in_place = is_receiver && what.is_in_place();
         let mut unreadable = None;
-        let told = self.put_address(rank, what.input.address() as u64)?;
+        let report = self.put_address(rank, what.input.address() as u64)?;
         self.reduce_slice(
             rank,
-            &told,
+            &report,
             what,
             (first, end),
             (&result, in_place),
             &mut unreadable,
         );
-        drop(told);
+        drop(report);
         // All slices are reduced, so the input may be overwritten and the results may be read.
-        let told = self.put_address(rank, result.address() as u64)?;
+        let report = self.put_address(rank, result.address() as u64)?;
         if is_receiver {
             for step in 1..ranks {
                 let from = (me + step) % ranks;
                 let (first, end) = slice(from);
                 let place = Data::bytes(what.output.shifted(first as i64), end - first);
-                pull_into(&told, from, 0, &place, &mut unreadable);
+                pull_into(&report, from, 0, &place, &mut unreadable);
             }
         }
-        drop(told);
+        drop(report);
         self.settle(rank, unreadable)?;
         self.give_back(rank, [scratch]);
         Ok(true)
@@ -311,14 +311,14 @@ impl Channel {
             what.count * element,
         );
         let address = what.input.address() as u64;
-        let told = self.put_address_as(rank, tag, address)?;
+        let report = self.put_address_as(rank, tag, address)?;
         // In place the share would overwrite what others still read.
         let scratch = what.is_in_place().then(|| self.scratch(rank, bytes));
         let result = scratch.as_ref().unwrap_or(what.output);
         let mut unreadable = None;
         let range = (first, first + bytes);
-        self.reduce_slice(rank, &told, what, range, (result, false), &mut unreadable);
-        drop(told);
+        self.reduce_slice(rank, &report, what, range, (result, false), &mut unreadable);
+        drop(report);
         self.settle(rank, unreadable)?;
         if let Some(scratch) = &scratch {
             scratch.copy_to(0, what.output, 0, bytes as usize);
@@ -332,7 +332,7 @@ impl Channel {
     fn reduce_slice(
         &self,
         rank: &Rank,
-        told: &Operation<'_>,
+        report: &Operation<'_>,
         what: &Combination<'_>,
         (first, end): (u64, u64),
         (result, in_place): (&Mem, bool),
@@ -355,7 +355,7 @@ impl Channel {
             let result = result.shifted((at - first) as i64);
             if me != ranks - 1 {
                 let place = Data::bytes(result.clone(), len);
-                pull_into(told, ranks - 1, at, &place, unreadable);
+                pull_into(report, ranks - 1, at, &place, unreadable);
             } else if !in_place {
                 what.input.copy_to(at as i64, &result, 0, len as usize);
             }
@@ -365,7 +365,7 @@ impl Channel {
                     None if member == me => (what.input, at as i64),
                     _ => {
                         let place = Data::bytes(operand.clone(), len);
-                        pull_into(told, member, at, &place, unreadable);
+                        pull_into(report, member, at, &place, unreadable);
                         (&operand, 0)
                     }
                 };
@@ -394,8 +394,8 @@ impl Channel {
 }
 
 /// Copies `len` bytes at `offset` of the buffer that `from` published in an operation.
-fn pull(told: &Operation<'_>, from: u32, offset: u64, to: &Mem, at: i64, len: u64) -> bool {
-    let words = &told.read(from, TAG_BYTES + 16)[TAG_BYTES..];
+fn pull(report: &Operation<'_>, from: u32, offset: u64, to: &Mem, at: i64, len: u64) -> bool {
+    let words = &report.read(from, TAG_BYTES + 16)[TAG_BYTES..];
     let word = |i: usize| u64::from_ne_bytes(words[i..i + 8].try_into().expect("eight bytes"));
     let (address, pid) = (word(0), word(8) as u32);
     cma::read(pid, address.wrapping_add(offset), to, at, len as usize).is_ok()
@@ -405,7 +405,7 @@ fn pull(told: &Operation<'_>, from: u32, offset: u64, to: &Mem, at: i64, len: u6
 /// be read all the same goes to `unreadable`, and the operation goes on, so that nobody waits for
 /// this rank.
 pub(super) fn pull_into(
-    told: &Operation<'_>,
+    report: &Operation<'_>,
     from: u32,
     offset: u64,
     place: &Data,
@@ -413,10 +413,10 @@ pub(super) fn pull_into(
 ) {
     let len = place.size();
     let ok = if let Some((mem, at)) = place.dense() {
-        pull(told, from, offset, mem, at, len)
+        pull(report, from, offset, mem, at, len)
     } else {
         let packed = Mem::owned(len as usize);
-        let ok = pull(told, from, offset, &packed, 0, len);
+        let ok = pull(report, from, offset, &packed, 0, len);
         if ok {
             data::copy(&Data::bytes(packed, len), place);
         }

@@ -47,7 +47,7 @@ const TAG_BYTES: usize = 8;
 /// Blocks of an all-to-all shorter than this go as messages: a system call for each costs more.
 const LEAST_PULL: u64 = 4096;
 
-/// Where cores are short, contributions up to so many bytes go through lanes piece by piece, if
+/// Where cores are short, contributions up to this many bytes go through lanes piece by piece, if
 /// lanes have this length.
 const IN_PIECES: u64 = 1 << 20;
 const LEAST_LANE: u64 = 16 << 10;
@@ -64,11 +64,11 @@ const PUBLISHED_IF_ROOMY: usize = 16 << 10;
 /// other where it is longer than this and every rank has a core.
 const SENT_IF_ROOMY: u64 = 16 << 10;
 
-/// Between two ranks with a core each, from so many bytes on as a message: sender and receiver copy
+/// Between two ranks with a core each, from this many bytes on as a message: sender and receiver copy
 /// it together.
 const SENT_BY_BOTH: u64 = 512 << 10;
 
-/// Reductions to one rank that are longer go in pieces where every rank has a core, up to so many
+/// Reductions to one rank that are longer go in pieces where every rank has a core, up to this many
 /// bytes.
 const REDUCED_AT_ONCE: u64 = 32 << 10;
 const REDUCED_IN_PIECES: u64 = 512 << 10;
@@ -263,7 +263,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Whether contributions of so many bytes go through lanes piece by piece: where cores are
+    /// Whether contributions of `bytes` bytes go through lanes piece by piece: where cores are
     /// short. There, ranks that copy from each other make a system call for each pair, one after
     /// the other, for pages that are looked up one by one.
     fn goes_in_pieces(&self, bytes: u64) -> bool {
@@ -497,13 +497,13 @@ impl Channel {
         self.board.lane_bytes().min(most)
     }
 
-    /// Whether so many bytes from or to a root are copied from one buffer to the other, if ranks
+    /// Whether `bytes` bytes from or to a root are copied from one buffer to the other, if ranks
     /// may.
     fn is_pulled(&self, bytes: u64) -> bool {
         bytes > self.sent_bytes() && !self.is_long(bytes)
     }
 
-    /// Whether a message of so many bytes is better, which both ranks copy at the same time.
+    /// Whether a message of `bytes` bytes is better, which both ranks copy at the same time.
     fn is_long(&self, bytes: u64) -> bool {
         self.roomy && self.ranks() == 2 && bytes >= SENT_BY_BOTH
     }

@@ -7,7 +7,7 @@
 use super::*;
 
 impl Channel {
-    /// Whether operations to which each rank contributes so many bytes are done here. All ranks
+    /// Whether operations to which each rank contributes `bytes` bytes are done here. All ranks
     /// find the same.
     #[inline]
     pub(super) fn is_short(&self, bytes: u64) -> bool {

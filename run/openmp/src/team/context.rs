@@ -559,18 +559,18 @@ impl Context {
             (teams, _) => teams,
         };
         let region = Word::new(0);
-        let told = self.tool.map(|tool| (tool, &region));
-        if let Some((tool, region)) = told {
+        let report = self.tool.map(|tool| (tool, &region));
+        if let Some((tool, region)) = report {
             self.tell_league_begins(tool, region, count);
         }
         for number in 0..count {
             self.teams.set((number, count));
-            match told {
+            match report {
                 None => body.call(),
                 Some((tool, region)) => self.tell_team(tool, region, body),
             }
         }
-        if let Some((tool, region)) = told {
+        if let Some((tool, region)) = report {
             self.tell_league_ends(tool, region);
         }
         self.teams.set(before);

@@ -388,12 +388,12 @@ mod tests {
     #[test]
     fn a_thread_that_asks_for_itself_is_running() {
         assert!(ThreadState::of_caller().unwrap().is_running());
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, report) = std::sync::mpsc::channel();
         let sleeper = std::thread::spawn(move || {
             tell.send(ThreadState::of_caller().unwrap()).unwrap();
             std::thread::park();
         });
-        let state = told.recv().unwrap();
+        let state = report.recv().unwrap();
         let stops_running = || {
             let began = Instant::now();
             while state.is_running() && began.elapsed() < Duration::from_secs(20) {

@@ -234,13 +234,13 @@ mod tests {
 
     #[test]
     fn a_thread_that_sleeps_is_seen_until_it_is_woken() {
-        let (tell, told) = mpsc::channel();
+        let (tell, report) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
         let sleeper = std::thread::spawn(move || {
             tell.send(cpu::thread_number()).unwrap();
             let _ = ended.recv();
         });
-        let observed = ObservedThread::new(told.recv().unwrap()).unwrap();
+        let observed = ObservedThread::new(report.recv().unwrap()).unwrap();
         while observed.waits_in().is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }
