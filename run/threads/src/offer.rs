@@ -130,7 +130,7 @@ impl<W: 'static> Offers<W> {
     /// Publishes a retracted offer again, if its place has not been used for another one.
     #[inline]
     pub(crate) fn republish(&self, retracted: RetractedOffer, mark: u64) -> Option<PublishedOffer> {
-        let is_there = self.shelf.uncover(retracted.place(), mark);
+        let is_there = self.shelf.republish(retracted.place(), mark);
         is_there.then_some(PublishedOffer(retracted.to_word()))
     }
 

@@ -50,9 +50,9 @@ pub const LINE_BYTES: usize = 56;
 /// copies while the producer still writes.
 const BACKWARDS: u64 = 4;
 
-/// This many lines are awaited and read together. A consumer that looks at each line reads ahead, by
-/// speculation, into lines that the producer is about to write and takes them away from it; it is
-/// also told by the last of several that it may fetch all of them at the same time.
+/// This many lines are awaited and read together. A consumer that looks at each line reads ahead,
+/// by speculation, into lines that the producer is about to write and takes them away from it; the
+/// last of several lines also says that all of them may be fetched at the same time.
 const GROUP: usize = 8;
 
 /// In the caller's word of a line: the line tells of a chunk. Only [`Producer::push_chunk`] sets

@@ -470,7 +470,7 @@ mod offers {
                 region.input.set(round);
                 region.claims.open(0, false);
                 region.claims.start_grace(0);
-                let again = place.filter(|place| shelf.uncover(*place, 1));
+                let again = place.filter(|place| shelf.republish(*place, 1));
                 let published = again.unwrap_or_else(|| {
                     let filled = shelf.fill(StdArc::clone(&region), 1);
                     filled.unwrap_or_else(|_| unreachable!("nothing else is here"))

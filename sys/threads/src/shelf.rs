@@ -6,17 +6,17 @@
 //! | state | meaning | who changes it |
 //! | --- | --- | --- |
 //! | 0 | empty | the owner, by laying something in |
-//! | `FILLED` + lookers | somebody may look | lookers come and go; the owner takes it where there is none |
+//! | `FILLED` + readers | somebody may look | readers come and go; the owner takes it where there is none |
 //! | `TAKEN` | the owner exchanges the value | the owner |
 //!
 //! What is retracted stays in its slot, retracted, until the slot is needed for something else: to
-//! publish it again, as is mostly done, is to uncover it, and that and withdrawing are plain
-//! stores. The slot's mark says whether it is covered, and what the owner wants lookers to know.
+//! publish it again, as is mostly done, is to change its mark, and that and retracting are plain
+//! stores. The slot's mark says whether it is retracted, and what the owner wants readers to know.
 //!
 //! Orderings: filling stores with release, looking comes in with acquire and so sees the pointer.
-//! Uncovering stores the mark with release, and lookers read it with acquire, so that what was
-//! written before is seen. One that has read a mark just before the slot was covered may still
-//! look; whether there is anything to take is for the value to say. A looker leaves with release
+//! Republishing stores the mark with release, and readers read it with acquire, so that what was
+//! written before is seen. One that has read a mark just before the slot was retracted may still
+//! look; whether there is anything to take is for the value to say. A reader leaves with release
 //! and the owner takes a slot with acquire, so that exchanging comes after all looking.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use margay_sys_os::sync::{AtomicU32, AtomicU64, Cell, Ordering};
 const EMPTY: u32 = 0;
 const FILLED: u32 = 1;
 const TAKEN: u32 = 2;
-const LOOKER: u32 = 4;
+const READER: u32 = 4;
 
 struct Slot<T: ?Sized> {
     state: AtomicU32,
@@ -40,7 +40,7 @@ struct Slot<T: ?Sized> {
 /// Never a mark of an owner.
 const COVERED: u64 = u64::MAX;
 
-/// On lines of its own: a looker that finds nothing does not touch the slots.
+/// On lines of its own: a reader that finds nothing does not touch the slots.
 #[repr(align(128))]
 struct Hint(AtomicU32);
 
@@ -51,9 +51,10 @@ pub struct Place {
     pub serial: u32,
 }
 
-/// Places for a few pointers. One owner fills, covers and uncovers, which the caller sees to.
+/// Places for a few pointers. One owner publishes, retracts and republishes, which the caller sees
+/// to.
 pub struct Shelf<T: ?Sized, const SLOTS: usize> {
-    /// How many slots are not covered; a hint for lookers.
+    /// How many slots are not retracted; a hint for readers.
     open: Hint,
     slots: [Slot<T>; SLOTS],
 }
@@ -77,8 +78,8 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
         }
     }
 
-    /// Lays `value` out, with a mark by which lookers may choose, in place of one that is covered
-    /// if need be. Returns its place, or gives it back when there is none.
+    /// Publishes `value`, with a mark by which readers may choose, in place of one that is
+    /// retracted if need be. Returns its place, or gives it back when there is none.
     ///
     /// # Errors
     /// All slots are in use.
@@ -106,9 +107,9 @@ impl<T: ?Sized, const SLOTS: usize> Shelf<T, SLOTS> {
         })
     }
 
-    /// Lays out again what was withdrawn, if it still lies there. Tells whether it does.
+    /// Publishes again what was retracted, if it still lies there. Returns whether it does.
     #[inline]
-    pub fn uncover(&self, place: Place, mark: u64) -> bool {
+    pub fn republish(&self, place: Place, mark: u64) -> bool {
         let slot = &self.slots[usize::from(place.slot)];
         let is_there = slot.serial.load(Ordering::Relaxed) == place.serial;
         if is_there {
@@ -178,7 +179,7 @@ impl<T: ?Sized, const SLOTS: usize> Default for Shelf<T, SLOTS> {
 }
 
 impl<T: ?Sized> Slot<T> {
-    /// Takes a covered slot in this state. With a locked instruction, so that two who take
+    /// Takes a retracted slot in this state. With a locked instruction, so that two who take
     /// themselves for the owner do not meet.
     fn claim(&self, from: u32) -> bool {
         self.mark.load(Ordering::Relaxed) == COVERED
@@ -193,12 +194,12 @@ impl<T: ?Sized> Slot<T> {
     fn look(&self, pleases: &impl Fn(&T) -> bool) -> Option<Arc<T>> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
-            if state % LOOKER != FILLED {
+            if state % READER != FILLED {
                 return None;
             }
             match self.state.compare_exchange_weak(
                 state,
-                state + LOOKER,
+                state + READER,
                 Ordering::Acquire,
                 Ordering::Relaxed,
             ) {
@@ -208,9 +209,9 @@ impl<T: ?Sized> Slot<T> {
         }
         let looks = Leaves(self);
         let taken = self.value.with(|there| {
-            // SAFETY: while a looker is counted nobody changes the value.
+            // SAFETY: while a reader is counted nobody changes the value.
             let value = unsafe { (*there).as_ref() };
-            // Most lookers want nothing, and many look: only one that takes a pointer counts it.
+            // Most readers want nothing, and many look: only one that takes a pointer counts it.
             value.filter(|value| pleases(value)).map(Arc::clone)
         });
         drop(looks);
@@ -223,7 +224,7 @@ struct Leaves<'a, T: ?Sized>(&'a Slot<T>);
 
 impl<T: ?Sized> Drop for Leaves<'_, T> {
     fn drop(&mut self) {
-        self.0.state.fetch_sub(LOOKER, Ordering::Release);
+        self.0.state.fetch_sub(READER, Ordering::Release);
     }
 }
 
@@ -247,7 +248,7 @@ mod tests {
         shelf.withdraw(first);
         assert_eq!(Arc::strong_count(&one), 2);
         assert_eq!(shelf.find(|_| true, |_| true).as_deref(), Some(&2));
-        assert!(shelf.uncover(first, 4));
+        assert!(shelf.republish(first, 4));
         assert_eq!(shelf.find(|mark| mark == 4, |_| true).as_deref(), Some(&1));
         shelf.mark(first, 5);
         assert_eq!(shelf.find(|mark| mark == 4, |_| true), None);
@@ -255,7 +256,7 @@ mod tests {
         shelf.withdraw(first);
         let third = shelf.fill(Arc::new(3), 5).unwrap();
         assert_eq!(Arc::strong_count(&one), 1);
-        assert!(!shelf.uncover(first, 6));
+        assert!(!shelf.republish(first, 6));
         assert_eq!(shelf.find(|_| true, |_| true).as_deref(), Some(&3));
         shelf.withdraw(second);
         shelf.withdraw(third);
@@ -277,10 +278,10 @@ mod tests {
         );
         assert_eq!(taken.as_deref(), Some(&1));
         drop(taken);
-        assert!(shelf.uncover(place, 1));
+        assert!(shelf.republish(place, 1));
         shelf.withdraw(place);
         shelf.fill(Arc::new(2), 2).unwrap();
-        assert!(!shelf.uncover(place, 1));
+        assert!(!shelf.republish(place, 1));
         assert_eq!(Arc::strong_count(&one), 1);
     }
 
@@ -302,7 +303,7 @@ mod tests {
             // Miri takes a thousand times as long.
             while published < if cfg!(miri) { 50 } else { 50_000 } {
                 let (at, mark) = (published % 3, published as u64);
-                let again = places[at].filter(|place| shelf.uncover(*place, mark));
+                let again = places[at].filter(|place| shelf.republish(*place, mark));
                 let fill = || shelf.fill(Arc::clone(&values[at]), mark).ok();
                 if let Some(place) = again.or_else(fill) {
                     published += 1;
@@ -323,16 +324,16 @@ mod model {
 
     use super::*;
 
-    /// The owner lays out two values in one slot, one after the other, and the first one once more
+    /// The owner publishes two values in one slot, one after the other, and the first one once more
     /// if it still lies there, while two look: each sees a value or none, and no value is exchanged
-    /// under a looker.
+    /// under a reader.
     #[test]
     fn shelf_exchanges_nothing_under_a_looker() {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {
             let shelf = Shared::new(Shelf::<u32, 1>::new());
-            let lookers: Vec<_> = (0..2)
+            let readers: Vec<_> = (0..2)
                 .map(|_| {
                     let shelf = shelf.clone();
                     loom::thread::spawn(move || {
@@ -344,12 +345,12 @@ mod model {
             let first = shelf.fill(Arc::new(1), 1).expect("the slot is empty");
             shelf.withdraw(first);
             if shelf.fill(Arc::new(2), 2).is_err() {
-                assert!(shelf.uncover(first, 1), "a looker has kept it there");
+                assert!(shelf.republish(first, 1), "a reader has kept it there");
             } else {
-                assert!(!shelf.uncover(first, 1), "another one lies there");
+                assert!(!shelf.republish(first, 1), "another one lies there");
             }
-            for looker in lookers {
-                looker.join().unwrap();
+            for reader in readers {
+                reader.join().unwrap();
             }
             assert!(shelf.find(|_| true, |_| true).is_some());
         });

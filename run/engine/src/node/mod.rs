@@ -64,8 +64,8 @@ const PUBLISHED_IF_ROOMY: usize = 16 << 10;
 /// other where it is longer than this and every rank has a core.
 const SENT_IF_ROOMY: u64 = 16 << 10;
 
-/// Between two ranks with a core each, from this many bytes on as a message: sender and receiver copy
-/// it together.
+/// Between two ranks with a core each, from this many bytes on as a message: sender and receiver
+/// copy it together.
 const SENT_BY_BOTH: u64 = 512 << 10;
 
 /// Reductions to one rank that are longer go in pieces where every rank has a core, up to this many
