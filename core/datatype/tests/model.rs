@@ -462,7 +462,7 @@ fn covering(model: &Model, count: i64) -> (i64, i64) {
 fn random_nested_types_match_their_typemaps() {
     let mut with_data = 0;
     // Miri takes a thousand times as long.
-    let seeds = if cfg!(miri) { 30 } else { 30_000 };
+    let seeds = if cfg!(miri) { 12 } else { 30_000 };
     for seed in 0..seeds {
         let mut rng = Rng(fastrand::Rng::with_seed(seed));
         let depth = rng.range(1, 5) as u32;
@@ -496,7 +496,7 @@ fn every_basic_type_matches_its_typemap() {
 fn words_are_those_of_the_runs() {
     let mut rng = Rng(fastrand::Rng::with_seed(7));
     let mut walked = 0;
-    let rounds = if cfg!(miri) { 40 } else { 2000 };
+    let rounds = if cfg!(miri) { 15 } else { 2000 };
     for _ in 0..rounds {
         let basic = [
             Basic::Int,
