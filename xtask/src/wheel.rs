@@ -55,11 +55,17 @@ pub fn build(stage: &Path, folder: &Path) -> Result<PathBuf> {
     let tools = Tools::new(target.as_std_path())?;
     let mut members = tree(stage, &version, &tools)?;
     let tag = tag(&members)?;
-    members.push(Member {
-        path: format!("{NAME}/__init__.py"),
-        bytes: fs::read(workspace().join("abi/python/__init__.py"))?,
-        mode: 0o644,
-    });
+    for (path, file) in [
+        (format!("{NAME}/__init__.py"), "__init__.py"),
+        (format!("_{NAME}_finder.py"), "finder.py"),
+        (format!("{NAME}.pth"), "start.pth"),
+    ] {
+        members.push(Member {
+            path,
+            bytes: fs::read(workspace().join("abi/python").join(file))?,
+            mode: 0o644,
+        });
+    }
     let information = format!("{NAME}-{version}.dist-info");
     let readme = fs::read_to_string(workspace().join("abi/python/README.md"))?;
     for (name, text) in [
