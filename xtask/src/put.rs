@@ -1,11 +1,18 @@
 //! Files and links as they are put in their places: by a rename, so that who uses the old one keeps
 //! it.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+
+thread_local! {
+    /// What this thread has put in its place.
+    static PLACES: RefCell<HashSet<PathBuf>> = RefCell::default();
+}
 
 /// Copies a folder with its modes and links.
 ///
@@ -52,6 +59,7 @@ pub(crate) fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
 /// # Errors
 /// When it cannot be written.
 pub(crate) fn put(bytes: &[u8], to: &Path, mode: u32) -> Result<()> {
+    PLACES.with_borrow_mut(|all| all.insert(to.to_path_buf()));
     let same_mode = |file: &fs::Metadata| file.permissions().mode() & 0o777 == mode;
     if fs::symlink_metadata(to).is_ok_and(|file| file.is_file() && same_mode(&file))
         && fs::read(to)? == bytes
@@ -70,6 +78,7 @@ pub(crate) fn put(bytes: &[u8], to: &Path, mode: u32) -> Result<()> {
 /// # Errors
 /// When it cannot be written.
 pub(crate) fn relink(target: &str, link: &Path) -> Result<()> {
+    PLACES.with_borrow_mut(|all| all.insert(link.to_path_buf()));
     if fs::read_link(link).is_ok_and(|old| old == Path::new(target)) {
         return Ok(());
     }
@@ -77,6 +86,29 @@ pub(crate) fn relink(target: &str, link: &Path) -> Result<()> {
     symlink(target, &partial)
         .and_then(|()| fs::rename(&partial, link))
         .with_context(|| format!("{}: cannot be written", link.display()))
+}
+
+/// Removes the files and links below `folder` that this thread has not put there, but those that
+/// `stays` names: what an older build left.
+///
+/// # Errors
+/// When the folder cannot be read or a file cannot be removed.
+pub(crate) fn prune(folder: &Path, stays: &dyn Fn(&Path) -> bool) -> Result<()> {
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("{}: cannot be read", folder.display()))?
+    {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            prune(&path, stays)?;
+            // Of use only when it is empty now.
+            let _ = fs::remove_dir(&path);
+        } else if !stays(&path) && !PLACES.with_borrow(|all| all.contains(&path)) {
+            fs::remove_file(&path)
+                .with_context(|| format!("{}: cannot be removed", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// A free name beside `path`, in a folder that exists.
@@ -93,4 +125,24 @@ fn partial(path: &Path) -> Result<PathBuf> {
         fs::remove_file(&partial)?;
     }
     Ok(partial)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_put_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("old/deep")).unwrap();
+        for name in ["old/deep/file", "old/kept", "stale"] {
+            fs::write(at(name), "an older build's").unwrap();
+        }
+        put(b"new", &at("lib/new"), 0o644).unwrap();
+        relink("new", &at("lib/link")).unwrap();
+        prune(folder.path(), &|path| path.ends_with("kept")).unwrap();
+        assert!(at("lib/new").exists() && at("lib/link").exists() && at("old/kept").exists());
+        assert!(!at("stale").exists() && !at("old/deep").exists());
+    }
 }

@@ -12,7 +12,7 @@ use cargo_metadata::MetadataCommand;
 
 use crate::command::output;
 use crate::layout::{FILES, LINKS, installed};
-use crate::put::{copy, copy_folder, put, relink};
+use crate::put::{copy, copy_folder, prune, put, relink};
 use crate::tools::{self, Tools};
 use crate::verify::{self, Machine};
 use crate::{debug_info, faces, fortran, header, library, tidy, workspace};
@@ -146,6 +146,16 @@ pub fn build(to: &Path) -> Result<()> {
     openmp(&tools, &built, to)?;
     pages(&built, to)?;
     fortran_library(&tools, to)?;
+    // The bindings are built in their place, and the pages written there.
+    prune(to, &|path| {
+        let inside = path.strip_prefix(to).unwrap_or(path);
+        let name = inside.to_string_lossy();
+        name.starts_with("share/man/")
+            || name.starts_with("lib/libmargay_mpifort.so")
+            || (name.starts_with("include/") && !name.ends_with(".h"))
+            || name == "include/mpif.h"
+    })?;
+    prune(&debug_info::folder(to)?, &|_| false)?;
     verify::tree(to, &Machine::of_this_build(&[target, to])?)
 }
 
