@@ -25,7 +25,7 @@ extern "C" {
 
 /* An error ends the process with a message, and the group with it; after mlp_errors(MLP_ERRORS_RETURN) calls return a number below 0
  * instead, or a null pointer. */
-/* threads. */
+/* Makes processes until there are numpro; process n gets n in nowpro and nthread[n - 1] threads. */
 int forkit(const int nthread[], int numpro, int *nowpro);
 /* Makes the arena with this size; without the call the first use makes one of half the memory. */
 int mlp_arena(size_t bytes);
@@ -41,7 +41,7 @@ int mlp_process(void);
 int mlp_processes(void);
 /* Returns when all processes have called it. */
 int mlp_barrier(void);
-/* died. */
+/* Takes the lock, an integer in the arena that was 0 at first; MLP_OWNER_DIED if its holder died. */
 int mlp_lock(int *lock);
 /* As mlp_lock if that need not wait, and got is 1; else got is 0. */
 int mlp_trylock(int *lock, int *got);
@@ -73,7 +73,7 @@ long mlp_report_text(char *text, size_t size);
 int mlp_errors(int mode);
 /* The text of the last error that was returned, cut to size; returns the bytes of all of it. */
 long mlp_error(char *text, size_t size);
-/* MLP_UNKNOWN. */
+/* MLP_LIVING, MLP_ENDED or MLP_DEAD; in status the exit code, minus the signal, or MLP_UNKNOWN. */
 int mlp_state(int process, int *status);
 /* Agrees with all living processes to go on without the ended ones; returns how many go on. */
 int mlp_shrink(void);

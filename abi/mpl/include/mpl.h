@@ -93,19 +93,19 @@ int mpc_probe(int *source, int *type, size_t *nbytes);
 int mpc_pack(void *in, void *out, size_t blklen, size_t offset, size_t blknum);
 /* Copies blocks that stand one after the other to beginnings offset bytes apart. */
 int mpc_unpack(void *in, void *out, size_t blklen, size_t offset, size_t blknum);
-/* wait for it. */
+/* Posts a receive; the routine is called with the id when the message is there, and has to wait for it. */
 int mpc_rcvncall(void *buf, size_t msglen, int *source, int *type, int *msgid, void (*routine)(int *));
 /* Holds routines back (1) or lets them run (0); oldval gets what it was. */
 int mpc_lockrnc(int newval, int *oldval);
 /* How many tasks there are, and which this one is. */
 int mpc_environ(int *numtask, int *taskid);
-/* allgrp. */
+/* Answers questions: 1 settings, 2 lowest and highest type, 3 dontcare, allmsg, nulltask and allgrp. */
 int mpc_task_query(int *nbuf, int nelem, int qtype);
 /* Changes a setting: 1 whether a message that is too long for its buffer is an error. */
 int mpc_task_set(int *nbuf, int stype);
 /* Ends the job. */
 int mpc_stopall(int errcode);
-/* a text. */
+/* Gives a light of this task's row in the Program Marker Array a colour (0 to 99), and the row a text. */
 int mpc_marker(int light, int color, const char *string);
 /* How many lights a row of the Program Marker Array has. */
 int mpc_nlights(void);

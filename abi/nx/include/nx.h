@@ -68,13 +68,13 @@ extern long msginfo[8];
 
 /* Each call has a variant with an underscore before its name. Where the call prints a message and ends the job, the variant
  * returns -1 and sets errno. */
-/* pass messages. */
+/* Runs routine(params) on another thread, and sets done to 1 when it has returned. It may not pass messages. */
 void cop(void (*routine)(void *), void *params, long done[]);
 long _cop(void (*routine)(void *), void *params, long done[]);
 /* Waits until all nodes have come. */
 void gsync(void);
 long _gsync(void);
-/* are. */
+/* The bytes of all nodes one after the other, in the order of nodes; ncnt gets how many they are. */
 void gcol(const void *x, long xlen, void *y, long ylen, long ncnt[]);
 long _gcol(const void *x, long xlen, void *y, long ylen, long ncnt[]);
 /* The same with lengths that every node knows. */
@@ -266,7 +266,7 @@ long _mynode(void);
 /* How many nodes the application has. */
 long numnodes(void);
 long _numnodes(void);
-/* runs there. */
+/* The number of the host, one more than that of the last node. No process of the application runs there. */
 long myhost(void);
 long _myhost(void);
 /* The type of this process. */
@@ -284,7 +284,7 @@ long _nx_initve(const char *part, long size, const char *account, int *argc, cha
 /* The same for rows and columns of nodes. */
 long nx_initve_rect(const char *part, long anchor, long rows, long cols, const char *account, int *argc, char *argv[]);
 long _nx_initve_rect(const char *part, long anchor, long rows, long cols, const char *account, int *argc, char *argv[]);
-/* copy. */
+/* Makes a copy of the controlling process on each of the nodes; how many there are, and 0 in a copy. */
 long nx_nfork(long nodes[], long n, long ptype, long pids[]);
 long _nx_nfork(long nodes[], long n, long ptype, long pids[]);
 /* Starts a program on each of the nodes; how many there are. */

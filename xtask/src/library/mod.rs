@@ -169,14 +169,14 @@ fn definitions_of_file(file: &Path, name: &str) -> Result<Vec<Definition>, Strin
 
 fn read_calls(tokens: TokenStream, all: &mut Vec<Definition>) -> Result<(), String> {
     let mut tokens = tokens.into_iter();
-    let mut doc = String::new();
+    let mut lines = Vec::new();
     while let Some(token) = tokens.next() {
         match &token {
             TokenTree::Punct(p) if p.as_char() == '#' => {
                 if let Some(TokenTree::Group(group)) = tokens.next()
                     && let Some(TokenTree::Literal(text)) = group.stream().into_iter().nth(2)
                 {
-                    doc = text.to_string().trim_matches('"').trim().to_owned();
+                    lines.push(text.to_string().trim_matches('"').trim().to_owned());
                 }
                 continue;
             }
@@ -217,7 +217,7 @@ fn read_calls(tokens: TokenStream, all: &mut Vec<Definition>) -> Result<(), Stri
             .map(|pair| (pair[0].trim_end_matches('_').to_owned(), pair[1].clone()))
             .collect();
         all.push(Definition {
-            doc: std::mem::take(&mut doc),
+            doc: paragraph(std::mem::take(&mut lines)),
             name: name.to_string(),
             parameters,
             result,
@@ -240,13 +240,19 @@ fn doc(attribute: &syn::Attribute) -> Option<String> {
     }
 }
 
+/// The first paragraph of a comment, whose lines may be wrapped, in one line.
+fn paragraph(lines: impl IntoIterator<Item = String>) -> String {
+    let text = lines.into_iter().take_while(|line| !line.is_empty());
+    text.collect::<Vec<_>>().join(" ")
+}
+
 /// Returns the constants of a Rust file with their comments.
 pub(crate) fn constants(file: &Path) -> Result<Vec<(String, i64, String)>, String> {
     let mut all = Vec::new();
     for item in parse(file)?.items {
         let Item::Const(item) = item else { continue };
         let name = item.ident.to_string();
-        let doc = item.attrs.iter().find_map(doc);
+        let doc = paragraph(item.attrs.iter().filter_map(doc));
         let (sign, expr) = match &*item.expr {
             Expr::Unary(unary) => (-1, &*unary.expr),
             expr => (1, expr),
@@ -259,7 +265,7 @@ pub(crate) fn constants(file: &Path) -> Result<Vec<(String, i64, String)>, Strin
             return Err(format!("{name} is not a number"));
         };
         let value: i64 = number.base10_parse().map_err(|e| e.to_string())?;
-        all.push((name, sign * value, doc.unwrap_or_default()));
+        all.push((name, sign * value, doc));
     }
     Ok(all)
 }

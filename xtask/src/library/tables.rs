@@ -105,11 +105,14 @@ fn calls(root: &Path, library: &Library) -> Result<String, String> {
     Ok(text)
 }
 
-/// The first line of a file's own comment.
+/// The first paragraph of a file's own comment.
 fn about(file: &Path) -> Result<String, String> {
     let lines = parse(file)?.attrs;
-    let first = lines.iter().find_map(super::doc);
-    first.ok_or_else(|| format!("{}: no comment says what is in it", file.display()))
+    let text = super::paragraph(lines.iter().filter_map(super::doc));
+    if text.is_empty() {
+        return Err(format!("{}: no comment says what is in it", file.display()));
+    }
+    Ok(text)
 }
 
 fn errors(root: &Path, library: &Library) -> Result<String, String> {
