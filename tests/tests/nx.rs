@@ -145,10 +145,15 @@ fn plain_calls_name_themselves() {
 fn a_program_may_end_without_saying_so() {
     let folder = scratch();
     let executable = NX.compile(folder.path(), "errors");
-    let output = run(mpiexec(2).arg(&executable).arg("exit"));
+    // One that exits with another code does not end the others, and what it has sent arrives.
+    let output = run(mpiexec(3).arg(&executable).arg("exit"));
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    let text = "exited with code 3; its last call was mynode; the job has been ended";
+    let text = "exited with code 3; its last call was csend; the other ranks continue";
     assert!(said(&output).contains(text), "{}", said(&output));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "received\nreceived\n"
+    );
     let output = run(mpiexec(2).arg(&executable).arg("kill all"));
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let output = run(mpiexec(2).arg(&executable).arg("kill one"));
@@ -194,18 +199,17 @@ fn other_ends_are_reported() {
         (
             "child",
             3,
-            "exited with code 3; its last call was csend; the job has been ended",
+            "exited with code 3; its last call was csend; the other ranks continue",
         ),
         (
             "in MPI",
             1,
-            "exited with code 0 without MPI_Finalize; its last call was csend",
+            "exited with code 0 without MPI_Finalize; its last call was csend; the job has been ended",
         ),
     ] {
         let output = run(mpiexec(4).arg(&executable).arg(way));
         assert_eq!(output.status.code(), Some(code), "{way}: {}", said(&output));
         assert!(said(&output).contains(text), "{way}: {}", said(&output));
-        assert!(said(&output).contains("the job has been ended"), "{way}");
     }
 }
 
@@ -278,6 +282,28 @@ fn a_program_that_is_started_alone_starts_itself_on_its_nodes() {
         let output = succeed(command(&executable, 60).args(arguments));
         assert_eq!(output.trim_end(), expected, "{arguments:?}");
     }
+    for (size, expected) in [("3", "3 1x3 0 2 last"), ("2x2", "4 2x2 0 2 last")] {
+        let mut command = command(&executable, 60);
+        let output = succeed(command.args(["-pt", "0", "last"]).env("NX_DFLT_SIZE", size));
+        assert_eq!(output.trim_end(), expected);
+    }
+    for (name, value, text) in [
+        (
+            "NX_DFLT_SIZE",
+            "many",
+            "libnx: NX_DFLT_SIZE=many: it is a number of nodes",
+        ),
+        (
+            "NX_DFLT_PART",
+            "mine",
+            "libnx: there is no partition 'mine'",
+        ),
+    ] {
+        let mut command = command(&executable, 60);
+        let output = run(command.args(["-pt", "0", "-pn", ""]).env(name, value));
+        assert!(!output.status.success());
+        assert!(said(&output).contains(text), "{}", said(&output));
+    }
     for (arguments, text) in [
         (
             &["-sz", "none"][..],
@@ -305,6 +331,46 @@ fn programs_without_prototypes() {
     for ranks in [1, 2, 4] {
         assert_eq!(succeed(mpiexec(ranks).arg(&executable)), "ok\n");
     }
+}
+
+/// On the Paragon `int` and `long` had the same length.
+#[test]
+fn arrays_of_int_are_refused_by_the_compiler() {
+    let folder = scratch();
+    let source = folder.path().join("short.c");
+    let text = "#include <nx.h>\nint main(void) { int x[2] = {1, 2}, work[2]; gisum(x, 2, work); return x[0]; }\n";
+    std::fs::write(&source, text).expect("a source file");
+    let mut mpicc = command(stage().join("bin/mpicc"), 120);
+    let output = run(mpicc.arg("-c").arg(&source).current_dir(folder.path()));
+    assert!(!output.status.success());
+    assert!(
+        said(&output).contains("incompatible pointer type"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn handlers_in_cpp() {
+    let folder = scratch();
+    let source = folder.path().join("handlers.cc");
+    let text = "#include <nx.h>\n#include <atomic>\n#include <iostream>\n\
+                static std::atomic<long> got{-1};\n\
+                static void handler(long type, long, long, long) { got = type; }\n\
+                static long larger(void *x, void *work) { if (*(long *)work > *(long *)x) *(long *)x = *(long *)work; return 0; }\n\
+                int main() { long in, work, x = mynode(); hrecv(7, &in, sizeof in, handler); csend(7, &x, sizeof x, x, 0);\n\
+                while (got != 7) flick();\n\
+                gopf(&x, sizeof x, &work, larger); if (mynode() == 0) std::cout << x << '\\n'; }\n";
+    std::fs::write(&source, text).expect("a source file");
+    let executable = folder.path().join("handlers");
+    succeed(
+        command(stage().join("bin/mpicxx"), 120)
+            .args(["-Wall", "-Wextra", "-Werror"])
+            .arg(&source)
+            .args(["-lnx", "-o"])
+            .arg(&executable),
+    );
+    assert_eq!(succeed(mpiexec(3).arg(&executable)), "2\n");
 }
 
 #[test]

@@ -60,6 +60,8 @@
       external myptype
       integer mypid
       external mypid
+      integer myphysnode
+      external myphysnode
       integer nx_initve
       external nx_initve
       integer nx_initve_rect

@@ -143,7 +143,7 @@ long _hsend(long type, const void *buf, long count, long node, long ptype, void 
 /* The same with a handler that gets a parameter. */
 void hsendx(long type, const void *buf, long count, long node, long ptype, void (*xhandler)(long), long hparam);
 long _hsendx(long type, const void *buf, long count, long node, long ptype, void (*xhandler)(long), long hparam);
-/* Posts a receive; the handler is called when a message is there. */
+/* Posts a receive; the handler is called when a message is there. Without a handler the call withdraws the receives with handlers that were posted with the same selectors. */
 void hrecv(long typesel, void *buf, long count, void (*handler)(long, long, long, long));
 long _hrecv(long typesel, void *buf, long count, void (*handler)(long, long, long, long));
 /* The same for certain nodes and process types, with a handler that gets a parameter. */
@@ -278,6 +278,12 @@ long _mypid(void);
 /* Changes the type of this process. */
 void setptype(long ptype);
 long _setptype(long ptype);
+/* The name of setptype on the iPSC. */
+void setpid(long pid);
+long _setpid(long pid);
+/* The node of the machine on which this process runs: the first core that it may use. */
+long myphysnode(void);
+long _myphysnode(void);
 /* Makes this process control an application of this many nodes; how many it has. */
 long nx_initve(const char *part, long size, const char *account, int *argc, char *argv[]);
 long _nx_initve(const char *part, long size, const char *account, int *argc, char *argv[]);
@@ -299,6 +305,9 @@ long _load(const char *file, long node, long pid);
 /* Waits until all processes that this one has started have ended. */
 long nx_waitall(void);
 long _nx_waitall(void);
+/* Waits until the processes of a type on a node have ended, which load has started; -1: all. */
+void waitall(long node, long pid);
+long _waitall(long node, long pid);
 /* The priority of the processes on a node; without partitions it has no effect. */
 long nx_pri(long node, long priority);
 long _nx_pri(long node, long priority);
@@ -351,6 +360,10 @@ long _nx_mkpart_attr(const char *name, ...);
 
 #ifdef __cplusplus
 }
+#elif defined(__GNUC__)
+/* On the machines of NX int and long had 32 bits. A program that passes an array of int where long is meant would be read and
+ * written beyond its end, so it is refused, as C++ and later compilers do. */
+#pragma GCC diagnostic error "-Wincompatible-pointer-types"
 #endif
 
 #endif

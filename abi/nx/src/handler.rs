@@ -17,13 +17,22 @@ nx! {
         nx.hsend("hsendx", outgoing(type_, buf, count, node, ptype)?, xhandler.closure(hparam)?)
     }
 
-    /// Posts a receive; the handler is called when a message is there.
+    /// Posts a receive; the handler is called when a message is there. Without a handler the call
+    /// withdraws the receives with handlers that were posted with the same selectors.
     fn hrecv(typesel: Small, buf: Room, count: c_long, handler: Handler) |nx| {
+        if handler.is_null() {
+            nx.withdraw(nx.wanted(typesel, -1, -1)?);
+            return Ok(());
+        }
         nx.hrecv("hrecv", buf.mem(count)?, nx.wanted(typesel, -1, -1)?, handler.closure()?)
     }
 
     /// The same for certain nodes and process types, with a handler that gets a parameter.
     fn hrecvx(typesel: Small, buf: Room, count: c_long, nodesel: Small, ptypesel: Small, xhandler: XHandler, hparam: c_long) |nx| {
+        if xhandler.is_null() {
+            nx.withdraw(nx.wanted(typesel, nodesel, ptypesel)?);
+            return Ok(());
+        }
         nx.hrecv("hrecvx", buf.mem(count)?, nx.wanted(typesel, nodesel, ptypesel)?, xhandler.closure(hparam)?)
     }
 

@@ -8,7 +8,7 @@ use margay_run_nx::control::{Control, Side};
 use margay_run_nx::error::{EQNODE, EQPARAM, EQSTATE, Result, meaning};
 use margay_run_nx::options::{self, Options};
 use margay_run_nx::refuse;
-use margay_sys_os::{clock, process};
+use margay_sys_os::{clock, cpu, process};
 
 use crate::call::{control, die, joined, last, nx};
 use crate::info;
@@ -67,6 +67,14 @@ unsafe fn initialize(size: c_long, part: Text, argc: Argc, argv: Argv) -> Result
     }
     if is_in_job() {
         return Ok(joined("nx_initve")?.nodes());
+    }
+    if size == 0
+        && let Some((nodes, rectangle)) = options::default_size()?
+    {
+        size = nodes.into();
+        if let Some((rows, columns)) = rectangle {
+            options::keep_rectangle(rows.into(), columns.into());
+        }
     }
     let mut control = control();
     if control.is_some() || known().is_some() {
@@ -170,6 +178,16 @@ nx! {
         nx.set_ptype(ptype)
     }
 
+    /// The name of setptype on the iPSC.
+    fn setpid(pid: Small) |nx| {
+        nx.set_ptype(pid)
+    }
+
+    /// The node of the machine on which this process runs: the first core that it may use.
+    free fn myphysnode() -> c_long {
+        Ok(cpu::affinity().first().copied().unwrap_or(0) as c_long)
+    }
+
     /// Makes this process control an application of this many nodes; how many it has.
     free fn nx_initve(part: Text, size: Small, account: Text, argc: Argc, argv: Argv) -> c_long {
         let _ = account;
@@ -234,6 +252,14 @@ nx! {
     free fn nx_waitall() -> c_long {
         controlled(Control::wait)?;
         Ok(0)
+    }
+
+    /// Waits until the processes of a type on a node have ended, which load has started; -1: all.
+    free fn waitall(node: Small, pid: Small) {
+        if (node, pid) != (-1, -1) {
+            refuse!(EQPARAM, "node {node}, process {pid}: only all processes can be awaited, -1 and -1");
+        }
+        controlled(Control::wait)
     }
 
     /// The priority of the processes on a node; without partitions it has no effect.

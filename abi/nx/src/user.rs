@@ -261,6 +261,10 @@ impl Strings {
 }
 
 impl Handler {
+    pub fn is_null(self) -> bool {
+        self.routine.is_none()
+    }
+
     /// As a function that is called with what is known of the message.
     pub fn closure(self) -> Result<margay_run_nx::handler::Handler> {
         let Some(routine) = self.routine else {
@@ -292,6 +296,10 @@ impl Handler {
 }
 
 impl XHandler {
+    pub fn is_null(self) -> bool {
+        self.routine.is_none()
+    }
+
     /// As a function that is called with the program's parameter.
     pub fn closure(self, hparam: c_long) -> Result<margay_run_nx::handler::Handler> {
         let Some(routine) = self.routine else {

@@ -283,8 +283,8 @@ fn users() -> MutexGuard<'static, Users> {
     USERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// At the end of the process. When MPI is not in use and the exit code is 0, a process of NX or MPL
-/// has come to its normal end: what it has sent gets time to arrive. Nothing but this time depends
+/// At the end of the process. When MPI is not in use, a process of NX or MPL has come to its normal
+/// end, whatever its exit code: what it has sent gets time to arrive. Nothing but this time depends
 /// on whether the process comes by here (after `_exit` it does not) and what its threads do then:
 /// the launcher judges the end by the phase and the exit code. When nothing is in use, everything
 /// is given back, so that memory checkers find nothing.
@@ -304,12 +304,13 @@ extern "C" fn close() {
     }
     if users.libraries != 0 {
         if let Some(mpi) = known()
-            && EXIT_CODE.load(Ordering::Relaxed) == 0
             && !mpi.rank().is_aborted()
             && users.may_use_at_end(mpi)
         {
             mpi.rank().drain_within(LAST_SENDS_NS);
-            mpi.rank().set_phase(Phase::Finalized);
+            if EXIT_CODE.load(Ordering::Relaxed) == 0 {
+                mpi.rank().set_phase(Phase::Finalized);
+            }
         }
         return;
     }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use margay_core_registry::Phase;
 use margay_job_observe::state::{analysis, state_in_words};
 use margay_job_observe::waits::{Analysis, describe, rank_ranges};
 use margay_net_platform::Peers;
@@ -20,10 +19,10 @@ pub fn host_name() -> String {
         .unwrap_or_else(|_| "localhost".into())
 }
 
-/// Returns the report of a failed rank: which, where, how, its last call, the consequence and a
-/// hint.
+/// Returns the report of a failed rank: which, where, how, its last call, the consequence (whether
+/// it `ends` the job) and a hint.
 #[must_use]
-pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
+pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> String {
     let launcher = &job.launcher;
     let rank = failure.rank;
     let known = (rank < peers.size()).then_some(rank);
@@ -61,9 +60,7 @@ pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
             format!("exited with code {code} before MPI_Init"),
             wrapped_signal(code),
         ),
-        Cause::WithoutFinalize(code) if known.is_some_and(|r| peers.phase(r) == Phase::Joined) => {
-            (format!("exited with code {code}"), wrapped_signal(code))
-        }
+        Cause::OfLibrary(code) => (format!("exited with code {code}"), wrapped_signal(code)),
         Cause::WithoutFinalize(code) => (
             format!("exited with code {code} without MPI_Finalize"),
             match wrapped_signal(code) {
@@ -105,8 +102,10 @@ pub fn failure(job: &Job, failure: Failure, peers: &dyn Peers) -> String {
     let survived = job.continue_on_failure && failure.may_be_survived();
     let consequence = if survived && peers.size() > 1 {
         "; the other ranks continue (-continue-on-failure)"
-    } else if failure.ends_job() && peers.size() > 1 {
+    } else if ends && peers.size() > 1 {
         "; the job has been ended"
+    } else if matches!(failure.cause, Cause::OfLibrary(_)) && peers.size() > 1 {
+        "; the other ranks continue"
     } else {
         ""
     };

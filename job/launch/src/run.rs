@@ -116,7 +116,8 @@ impl<'a> Launcher<'a> {
                 Verdict::tolerant()
             } else {
                 Verdict::default()
-            },
+            }
+            .with_codes_of_poe(job.launcher == "poe"),
             spawner: None,
             foreign: started.foreign,
             empty: false,
@@ -318,9 +319,10 @@ impl<'a> Launcher<'a> {
                         self.look_at.get_or_insert(Instant::now() + LOOK_INTERVAL);
                     }
                     if let Some(failure) = self.verdict.rank_ended(rank, status, phase, aborted) {
-                        let text = report::failure(self.job, failure, &*self.peers);
+                        let ends = self.verdict.ends(&failure);
+                        let text = report::failure(self.job, failure, ends, &*self.peers);
                         self.say(&text);
-                        if self.verdict.ends(&failure) {
+                        if ends {
                             self.end();
                         }
                     }

@@ -17,9 +17,13 @@ pub enum Cause {
     },
     /// The rank exited with a code that is not 0 and never initialised MPI.
     BeforeInit(i32),
-    /// The rank exited between init and finalize; or with a code that is not 0 in use by a library
-    /// whose programs do not say when they end.
+    /// The rank exited between init and finalize.
     WithoutFinalize(i32),
+    /// The rank exited with a code that is not 0 in use by NX or MPL, whose programs do not say
+    /// when they end. The job goes on: "if a process exits, all other processes in the application
+    /// can continue to run" (Garg and others, Achieving Large Scale Parallelism Through Operating
+    /// System Resource Management on the Intel TFLOPS Supercomputer).
+    OfLibrary(i32),
     /// The rank exited with a code that is not 0 after finalize. The job goes on.
     AfterFinalize(i32),
     /// The rank called abort with this code.
@@ -39,7 +43,7 @@ impl Failure {
     /// Whether the other ranks must be ended.
     #[must_use]
     pub fn ends_job(&self) -> bool {
-        !matches!(self.cause, Cause::AfterFinalize(_))
+        !matches!(self.cause, Cause::AfterFinalize(_) | Cause::OfLibrary(_))
     }
 
     /// Whether the others may go on, if the user wants that: the rank has died, and has not asked
@@ -60,6 +64,8 @@ pub struct Verdict {
     ending: bool,
     /// Ranks that die do not end the job.
     tolerant: bool,
+    /// The exit codes of MPL's programs mean what they mean to POE.
+    by_poe: bool,
 }
 
 impl Verdict {
@@ -70,6 +76,13 @@ impl Verdict {
             tolerant: true,
             ..Verdict::default()
         }
+    }
+
+    /// With the rules of POE: a task that exits with code 1, or with 128 and above, ends the
+    /// others.
+    #[must_use]
+    pub fn with_codes_of_poe(self, by_poe: bool) -> Verdict {
+        Verdict { by_poe, ..self }
     }
 
     /// Takes note that a rank's process ended. `aborted` is the rank that called abort, if any.
@@ -101,7 +114,8 @@ impl Verdict {
                 rank,
                 match phase {
                     Phase::Starting => Cause::BeforeInit(code),
-                    Phase::Running | Phase::Joined => Cause::WithoutFinalize(code),
+                    Phase::Running => Cause::WithoutFinalize(code),
+                    Phase::Joined => Cause::OfLibrary(code),
                     Phase::Finalized => Cause::AfterFinalize(code),
                 },
             ),
@@ -115,11 +129,12 @@ impl Verdict {
             });
             return None;
         }
-        if self.status.is_some() && matches!(cause, Cause::AfterFinalize(_)) {
+        let failure = Failure { rank, cause };
+        let is_end = matches!(cause, Cause::AfterFinalize(_) | Cause::OfLibrary(_));
+        if self.status.is_some() && is_end && !self.ends(&failure) {
             return None;
         }
         self.status.get_or_insert(code_of(cause));
-        let failure = Failure { rank, cause };
         self.ending = self.ends(&failure);
         Some(failure)
     }
@@ -127,6 +142,9 @@ impl Verdict {
     /// Whether a failure ends the job.
     #[must_use]
     pub fn ends(&self, failure: &Failure) -> bool {
+        if let Cause::OfLibrary(code) = failure.cause {
+            return self.by_poe && (code == 1 || code >= 128);
+        }
         failure.ends_job() && !(self.tolerant && failure.may_be_survived())
     }
 
@@ -168,6 +186,7 @@ fn code_of(cause: Cause) -> u8 {
         Cause::Aborted(0) => 0,
         Cause::BeforeInit(code)
         | Cause::WithoutFinalize(code)
+        | Cause::OfLibrary(code)
         | Cause::AfterFinalize(code)
         | Cause::Aborted(code) => low(code),
     }
@@ -211,7 +230,7 @@ mod tests {
         assert_eq!(one(exit(0), Phase::Joined), (None, 0));
         assert_eq!(
             one(exit(9), Phase::Joined),
-            (Some((Cause::WithoutFinalize(9), true)), 9)
+            (Some((Cause::OfLibrary(9), false)), 9)
         );
         assert_eq!(
             one(exit(4), Phase::Finalized),
@@ -239,6 +258,24 @@ mod tests {
         let later = v.rank_ended(1, signal(11), Phase::Running, None).unwrap();
         assert!(later.ends_job());
         assert_eq!(v.status(), 5);
+    }
+
+    #[test]
+    fn to_poe_some_codes_of_tasks_mean_the_end() {
+        for (code, ends) in [
+            (1, true),
+            (2, false),
+            (127, false),
+            (128, true),
+            (255, true),
+        ] {
+            let mut v = Verdict::default().with_codes_of_poe(true);
+            let failure = v.rank_ended(2, exit(5), Phase::Joined, None).unwrap();
+            assert!(!v.ends(&failure));
+            let failure = v.rank_ended(1, exit(code), Phase::Joined, None);
+            assert_eq!(failure.is_some_and(|f| v.ends(&f)), ends, "{code}");
+            assert_eq!(v.status(), 5);
+        }
     }
 
     #[test]

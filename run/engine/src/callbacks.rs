@@ -105,6 +105,20 @@ impl<T> Callbacks<T> {
         rank.wake();
     }
 
+    /// Takes out what `is_wanted`; none of it is called any more when this returns.
+    pub fn take(&self, rank: &Rank, is_wanted: impl Fn(&T) -> bool) -> Vec<T> {
+        // The thread keeps what it has found by its place.
+        let was_held = self.hold(rank, true);
+        let mut waiting = self.waiting();
+        let (taken, kept) = waiting.drain(..).partition(is_wanted);
+        *waiting = kept;
+        drop(waiting);
+        if !was_held {
+            self.hold(rank, false);
+        }
+        taken
+    }
+
     /// Holds the routines back, or lets them run; whether they were held. When it returns from
     /// holding them, none is running, unless a routine itself has called.
     pub fn hold(&self, rank: &Rank, held: bool) -> bool {

@@ -189,8 +189,8 @@ impl Control {
         Ok(pids)
     }
 
-    /// `nx_waitall`: waits until all processes have ended. When one ends badly, the others are
-    /// ended too.
+    /// `nx_waitall`: waits until all processes have ended. When one is killed or aborts, the others
+    /// are ended too; when one exits, they continue, whatever its code.
     ///
     /// # Errors
     /// When one has ended badly: the first that did.
@@ -205,11 +205,14 @@ impl Control {
             };
             let registry = self.segment.registry();
             registry.set_exited(node, status.success());
-            if status.success() || first.is_some() {
+            let aborted = self.segment.registry().aborted();
+            if status.success() {
                 continue;
             }
-            let aborted = self.segment.registry().aborted();
-            first = Some(Error::new(EQFAULT, end_of(node, status, aborted)));
+            first.get_or_insert_with(|| Error::new(EQFAULT, end_of(node, status, aborted)));
+            if status.signal().is_none() && aborted.is_none() {
+                continue;
+            }
             for &other in self.children.keys() {
                 // A process that has ended already need not be ended.
                 let _ = signal::send(other, signal::SIGTERM);

@@ -20,6 +20,8 @@ pub(crate) struct Handled {
     /// What the handler gets about a message that was sent; of a received one it gets that
     /// message's own info.
     info: Info,
+    /// What a receive alone is for: by this it can be withdrawn.
+    wanted: Option<Wanted>,
     handler: Handler,
     call: &'static str,
 }
@@ -38,7 +40,7 @@ impl Nx {
             node: out.node,
             ptype: out.ptype,
         };
-        self.serve_parts(call, parts, info, handler);
+        self.serve_parts(call, parts, (info, None), handler);
         Ok(())
     }
 
@@ -56,8 +58,18 @@ impl Nx {
         self.start_service()?;
         let room = mem.room();
         let part = self.ireceive_part(mem, room, wanted, 0);
-        self.serve_parts(call, vec![part], Info::default(), handler);
+        self.serve_parts(call, vec![part], (Info::default(), Some(wanted)), handler);
         Ok(())
+    }
+
+    /// `hrecv` without a handler: withdraws the receives with handlers that were posted for the
+    /// same messages. A message that one of them has got already is lost; its handler is not
+    /// called.
+    pub fn withdraw(&self, wanted: Wanted) {
+        let ours = |handled: &Handled| handled.wanted == Some(wanted);
+        for handled in self.handlers.take(&self.rank, ours) {
+            self.cancel_parts(&handled.parts);
+        }
     }
 
     /// `hsendrecv`: both; the handler is called when both are complete.
@@ -73,7 +85,7 @@ impl Nx {
     ) -> Result<()> {
         self.start_service()?;
         let parts = self.isend_and_receive(out, mem, wanted, 0)?;
-        self.serve_parts("hsendrecv", parts, Info::default(), handler);
+        self.serve_parts("hsendrecv", parts, (Info::default(), None), handler);
         Ok(())
     }
 
@@ -101,10 +113,17 @@ impl Nx {
         self.handlers.is_here()
     }
 
-    fn serve_parts(&self, call: &'static str, parts: Vec<Part>, info: Info, handler: Handler) {
+    fn serve_parts(
+        &self,
+        call: &'static str,
+        parts: Vec<Part>,
+        (info, wanted): (Info, Option<Wanted>),
+        handler: Handler,
+    ) {
         let handled = Handled {
             parts,
             info,
+            wanted,
             handler,
             call,
         };

@@ -196,7 +196,12 @@ impl Nx {
     /// When there is no such id.
     pub fn cancel(&self, mid: i64) -> Result<()> {
         let (first, more) = self.mids.lock().remove(mid)?;
-        for part in first.iter().chain(&more) {
+        self.cancel_parts(first.iter().chain(&more));
+        Ok(())
+    }
+
+    pub(crate) fn cancel_parts<'a>(&self, parts: impl IntoIterator<Item = &'a Part>) {
+        for part in parts {
             match *part {
                 Part::Send(id) => {
                     self.rank.cancel(id);
@@ -208,7 +213,6 @@ impl Nx {
                 }
             }
         }
-        Ok(())
     }
 
     /// `msgmerge`: one id for what two stand for; -1 stands for nothing.

@@ -14,6 +14,14 @@ use crate::refuse;
 /// Rows and columns that were asked for, for `mypart`.
 pub const ENV_RECTANGLE: &str = "MARGAY_NX_RECTANGLE";
 
+/// A number of nodes, and the rows and columns that they were asked for as.
+pub type Size = (u32, Option<(u32, u32)>);
+
+/// Number of nodes, or rows and columns, where the command line has no `-sz`.
+pub const ENV_SIZE: &str = "NX_DFLT_SIZE";
+/// The partition where the command line and the program name none.
+pub const ENV_PARTITION: &str = "NX_DFLT_PART";
+
 /// The one partition that there is: all of the machine.
 const PARTITION: &str = ".compute";
 
@@ -116,6 +124,8 @@ impl Options {
 /// # Errors
 /// When it is another one.
 pub fn partition(name: &str) -> Result<()> {
+    let asked = std::env::var(ENV_PARTITION).unwrap_or_default();
+    let name = if name.is_empty() { &asked } else { name };
     if name.is_empty() || name == PARTITION {
         return Ok(());
     }
@@ -125,8 +135,25 @@ pub fn partition(name: &str) -> Result<()> {
     )
 }
 
+/// The size that the environment asks for, if it does.
+///
+/// # Errors
+/// When it is none.
+pub fn default_size() -> Result<Option<Size>> {
+    let Ok(text) = std::env::var(ENV_SIZE) else {
+        return Ok(None);
+    };
+    match size(&text) {
+        Ok(asked) => Ok(Some(asked)),
+        Err(_) => refuse!(
+            EQPARAM,
+            "{ENV_SIZE}={text}: it is a number of nodes up to 65536, or rows and columns such as 2x3"
+        ),
+    }
+}
+
 /// `-sz`: a number, or rows and columns.
-fn size(text: &str) -> Result<(u32, Option<(u32, u32)>)> {
+fn size(text: &str) -> Result<Size> {
     let number = |text: &str| text.parse::<u32>().ok().filter(|&n| n > 0 && n <= 1 << 16);
     let rectangle = text
         .split_once(['x', 'X'])
@@ -163,7 +190,10 @@ pub fn start_anew() -> Result<()> {
     }
     let mut options = Options::read(&words)?;
     if options.size.is_none() && options.nodes.is_none() {
-        options.size = Some(margay_sys_os::cpu::usable_cores() as u32);
+        let cores = margay_sys_os::cpu::usable_cores() as u32;
+        let (size, rectangle) = default_size()?.unwrap_or((cores, None));
+        options.size = Some(size);
+        options.rectangle = rectangle;
     }
     let program = match std::env::current_exe() {
         Ok(program) => program.into_os_string(),

@@ -12,7 +12,7 @@ const FORCE: u32 = 1 << 30;
 const MASK: u32 = 1 << 31;
 
 /// Which messages a receive or a probe is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pattern: Pattern,
     /// The rank of the sender, if only one can be it.

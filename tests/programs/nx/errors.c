@@ -90,7 +90,16 @@ int main(int argc, char **argv) {
             csend(1, x, 8, mynode(), 0);
             for (;;) flick();
         }
-        if (!strcmp(what, "exit")) exit(mynode() == 1 ? 3 : 0);
+        if (!strcmp(what, "exit")) {
+            long all[2] = {mynode(), 0};
+            if (mynode() == 1) {
+                csend(5, all, sizeof all, -1, 0);
+                exit(3);
+            }
+            crecv(5, all, sizeof all);
+            puts(all[0] == 1 ? "received" : "another message");
+            exit(0);
+        }
         gsync();
         if (!strcmp(what, "kill one") && mynode() == 0) killproc(1, 0);
         if (!strcmp(what, "kill all")) killcube(-1, -1);

@@ -101,6 +101,19 @@ int main(void) {
     }
     csend(70, &me, sizeof me, right, 0);
     compute_until(&calls, 51);
+    /* Without a handler hrecv withdraws what was posted for the same messages: the program receives them itself. */
+    atomic_store(&calls, 0);
+    hrecv(180, buffer, sizeof(long), received);
+    hrecv(181, buffer, sizeof(long), received);
+    hrecv(180, NULL, 0, NULL);
+    gsync();
+    csend(180, &me, sizeof me, right, 0);
+    csend(181, &me, sizeof me, right, 0);
+    long withdrawn = -1;
+    crecv(180, &withdrawn, sizeof withdrawn);
+    CHECK(withdrawn == left);
+    compute_until(&calls, 1);
+    CHECK(buffer[0] == left);
     /* The calls of the program still work with the thread beside it. */
     for (int i = 0; i < 100; i++) {
         double x = 1, work;
