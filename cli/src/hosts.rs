@@ -1,68 +1,121 @@
-//! Lists of hosts: jobs run on this machine alone, so a list may name no other.
+//! Lists of hosts: this machine alone, or several.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::Path;
 
-use margay_job_launch::plan::Job;
+use margay_job_launch::hosts::is_this_machine;
+use margay_job_launch::plan::{Hosts, Job};
 use margay_job_launch::report::host_name;
 use margay_sys_os::cpu;
 
-/// How many ranks a list of hosts has places for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slots {
-    /// The sum of the numbers that are given, and 1 for each host without one.
-    message: u32,
+/// Hosts as the user listed them, with how many ranks each has places for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostList {
+    list: Vec<(String, Option<u32>)>,
     /// There is one host, in a file, and no number: its cores are its places.
     is_whole_host: bool,
 }
 
-impl Slots {
-    /// Returns the number of ranks on a host with these usable cores.
+impl HostList {
+    /// Whether all of them are this machine: the job needs no network.
     #[must_use]
-    pub fn ranks(self, usable_cores: u32) -> u32 {
-        if self.is_whole_host {
-            usable_cores
-        } else {
-            self.message
+    pub fn is_here(&self) -> bool {
+        self.list.iter().all(|(name, _)| is_this_machine(name))
+    }
+
+    /// Returns the number of ranks that have places; `per_host` is how many each host gets, where
+    /// the user says it.
+    #[must_use]
+    pub fn ranks(&self, usable_cores: u32, per_host: Option<u32>) -> u32 {
+        if self.is_whole_host && self.is_here() {
+            return usable_cores;
+        }
+        let places = self.places(per_host);
+        places.iter().map(|(_, places)| places).sum()
+    }
+
+    /// Returns the hosts with the places of each: what the list says, else 1.
+    fn places(&self, per_host: Option<u32>) -> Vec<(String, u32)> {
+        let all = self.list.iter();
+        let mut places: Vec<(String, u32)> = all
+            .map(|(name, places)| (name.clone(), per_host.or(*places).unwrap_or(1)))
+            .collect();
+        if per_host.is_some() {
+            // A host that a batch system names once for each rank has them once.
+            let mut names: Vec<String> = Vec::new();
+            places.retain(|(name, _)| {
+                let is_new = !names.contains(name);
+                names.extend(is_new.then(|| name.clone()));
+                is_new
+            });
+        }
+        places
+    }
+
+    /// Returns the hosts of a job.
+    #[must_use]
+    pub fn hosts(
+        &self,
+        per_host: Option<u32>,
+        shell: Vec<OsString>,
+        ports: Option<(u16, u16)>,
+    ) -> Hosts {
+        Hosts {
+            list: self.places(per_host),
+            shell,
+            ports,
         }
     }
 
-    fn add(&mut self, slots: Option<u32>) -> Result<(), String> {
-        let sum = self.message.checked_add(slots.unwrap_or(1));
-        self.message = sum
-            .filter(|&sum| sum <= Job::MOST_RANKS)
-            .ok_or_else(|| format!("at most {} ranks are possible", Job::MOST_RANKS))?;
+    fn add(&mut self, name: &str, places: Option<u32>) -> Result<(), String> {
+        for name in expanded(name)? {
+            self.list.push((name, places));
+        }
+        let sum: u64 = self
+            .list
+            .iter()
+            .map(|(_, p)| u64::from(p.unwrap_or(1)))
+            .sum();
+        if sum > u64::from(Job::MOST_RANKS) {
+            return Err(format!("at most {} ranks are possible", Job::MOST_RANKS));
+        }
         Ok(())
+    }
+
+    fn checked(self, example: &str) -> Result<HostList, String> {
+        if self.list.iter().all(|(_, places)| *places == Some(0)) {
+            return Err(format!("it has no place for a rank; write: {example}"));
+        }
+        Ok(self)
     }
 }
 
-/// Reads a list `name[:slots],...`, whose hosts must all be this machine, without asking anybody.
+/// Reads a list `name[:slots],...`; a name may stand for several: `node[01-04,7]`.
 ///
 /// # Errors
-/// When one is not, or no rank has a place.
-pub fn hosts(text: &str) -> Result<Slots, String> {
-    let mut slots = Slots::default();
-    for host in text.split(',').map(str::trim).filter(|h| !h.is_empty()) {
-        slots.add(is_here(host)?)?;
+/// When a name or a number is none, or no rank has a place.
+pub fn hosts(text: &str) -> Result<HostList, String> {
+    let mut list = HostList::default();
+    for host in parts(text) {
+        let (name, places) = places_of(host)?;
+        list.add(name, places)?;
     }
-    if slots.message == 0 {
-        return Err("it has no place for a rank; write: localhost:4".into());
-    }
-    Ok(slots)
+    list.checked("localhost:4")
 }
 
 /// Reads a file of hosts: a line each, `name[:slots] [word=value]...`, `#` begins a comment.
 ///
 /// # Errors
-/// When it cannot be read, names no host or another one, or says something wrong of a host.
-pub fn host_file(path: &str) -> Result<Slots, String> {
+/// When it cannot be read, names no host, or says something wrong of one.
+pub fn host_file(path: &str) -> Result<HostList, String> {
     let text =
         std::fs::read_to_string(Path::new(path)).map_err(|e| format!("cannot read it: {e}"))?;
     check_lines(&text)
 }
 
-fn check_lines(text: &str) -> Result<Slots, String> {
-    let mut slots = Slots::default();
+fn check_lines(text: &str) -> Result<HostList, String> {
+    let mut list = HostList::default();
     let mut lines = 0;
     let mut has_number = false;
     for (number, line) in (1..).zip(text.lines()) {
@@ -71,25 +124,75 @@ fn check_lines(text: &str) -> Result<Slots, String> {
             .next()
             .unwrap_or_default()
             .split_whitespace();
-        let Some(host) = words.next() else { continue };
+        let Some(hosts) = words.next() else { continue };
         lines += 1;
-        let checked = is_here(host).and_then(|mut count| {
-            for word in words {
+        let words: Vec<&str> = words.collect();
+        let checked = parts(hosts).into_iter().try_for_each(|host| {
+            let (name, mut count) = places_of(host)?;
+            for word in &words {
                 count = slots_of(word)?.or(count);
             }
             has_number |= count.is_some();
-            slots.add(count)
+            list.add(name, count)
         });
         checked.map_err(|why| format!("line {number}: {why}"))?;
     }
     if lines == 0 {
         return Err("it names no host; write: localhost slots=4".into());
     }
-    if slots.message == 0 {
-        return Err("it has no place for a rank; write: localhost slots=4".into());
+    list.is_whole_host = lines == 1 && !has_number;
+    list.checked("localhost slots=4")
+}
+
+/// The parts between commas, but for those inside of brackets.
+fn parts(text: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let parts = text.split(|c| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth <= 0
+    });
+    parts.map(str::trim).filter(|p| !p.is_empty()).collect()
+}
+
+/// The names for which one with lists in brackets stands, as SLURM writes them.
+fn expanded(name: &str) -> Result<Vec<String>, String> {
+    let (Some((before, rest)), false) = (name.split_once('['), is_address(name)) else {
+        return Ok(vec![checked_name(name)?.to_owned()]);
+    };
+    let wrong = || format!("'{name}' is not a list of hosts; write: node[01-04,7]");
+    let (numbers, after) = rest.split_once(']').ok_or_else(wrong)?;
+    let mut names = Vec::new();
+    for range in numbers.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+        let (from, to) = (number(first)?, number(last)?);
+        if to < from || to - from >= Job::MOST_RANKS {
+            return Err(wrong());
+        }
+        for number in from..=to {
+            let number = format!("{number:0width$}", width = first.len());
+            names.extend(expanded(&format!("{before}{number}{after}"))?);
+        }
     }
-    slots.is_whole_host = lines == 1 && !has_number;
-    Ok(slots)
+    Ok(names)
+}
+
+/// A name goes to the remote shell as a word of its own, and must not be one of its options.
+fn checked_name(name: &str) -> Result<&str, String> {
+    let is_good = |c: char| !c.is_control() && !c.is_whitespace() && !"'\"\\$`;&|<>()".contains(c);
+    if name.is_empty() || name.starts_with('-') || !name.chars().all(is_good) {
+        return Err(format!("'{name}' is not the name of a host"));
+    }
+    Ok(name)
+}
+
+fn is_address(name: &str) -> bool {
+    let inner = name.trim_start_matches('[').trim_end_matches(']');
+    inner.parse::<IpAddr>().is_ok()
 }
 
 /// Returns the number of slots that a word behind a host says. Other words of other launchers
@@ -108,11 +211,8 @@ fn slots_of(word: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// Checks that a host, perhaps with slots, is this machine; returns the slots.
-///
-/// # Errors
-/// When it is not.
-pub fn is_here(host: &str) -> Result<Option<u32>, String> {
+/// Returns the name of a host and its slots, if it says any.
+fn places_of(host: &str) -> Result<(&str, Option<u32>), String> {
     let (name, slots) = match host.rsplit_once(':') {
         Some((name, slots)) if !name.contains(':') || name.ends_with(']') => {
             let count = match slots {
@@ -131,19 +231,21 @@ pub fn is_here(host: &str) -> Result<Option<u32>, String> {
         }
         _ => (host, None),
     };
-    let own = host_name();
-    let short = |n: &str| n.split('.').next().unwrap_or_default().to_lowercase();
-    let is_loopback = |name: &str| {
-        let address = name.trim_start_matches('[').trim_end_matches(']');
-        address.parse::<IpAddr>().is_ok_and(|a| a.is_loopback())
-    };
-    let local = name == "localhost" || is_loopback(name);
-    if local || name.eq_ignore_ascii_case(&own) || short(name) == short(&own) {
+    Ok((name, slots))
+}
+
+/// Checks that a host, perhaps with slots, is this machine; returns the slots.
+///
+/// # Errors
+/// When it is not.
+pub fn is_here(host: &str) -> Result<Option<u32>, String> {
+    let (name, slots) = places_of(host)?;
+    if is_this_machine(name) {
         return Ok(slots);
     }
     Err(format!(
-        "jobs on several hosts are not supported yet, and '{name}' is not this machine ({own}); \
-         use localhost"
+        "'{name}' is not this machine ({}), and this names places on this machine only; use localhost",
+        host_name()
     ))
 }
 
@@ -152,8 +254,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine() {
-        let count = |text: &str| hosts(text).map(|slots| slots.ranks(64));
+    fn places_are_counted() {
+        let count = |text: &str| hosts(text).map(|list| list.ranks(64, None));
         let own = host_name();
         for (text, ranks) in [
             ("localhost", 1),
@@ -165,16 +267,44 @@ mod tests {
             ("localhost:*", cpu::usable_cores() as u32),
         ] {
             assert_eq!(count(text), Ok(ranks), "{text}");
+            assert!(hosts(text).unwrap().is_here(), "{text}");
+        }
+        for (text, ranks) in [
+            ("localhost,far", 2),
+            ("far:3,localhost:0,", 3),
+            ("n[08-11,3]x:2", 10),
+        ] {
+            assert_eq!(count(text), Ok(ranks), "{text}");
+            assert!(!hosts(text).unwrap().is_here(), "{text}");
         }
         for text in [
-            "localhost,far",
             "localhost:x",
             "localhost:0",
             "",
             "localhost:99999999",
+            "-oProxyCommand=x",
+            "a b",
+            "n[1-",
+            "n[3-1]",
+            "$(id)",
         ] {
             assert!(hosts(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn names_in_brackets_stand_for_several_and_ranks_for_each_host_for_all() {
+        let names = |text: &str, per_host| {
+            let list = hosts(text).unwrap().hosts(per_host, Vec::new(), None).list;
+            list.into_iter()
+                .map(|(n, p)| format!("{n}:{p}"))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(names("n[08-10,3],b:4", None), "n08:1 n09:1 n10:1 n3:1 b:4");
+        assert_eq!(names("r[1-2]n[1-2]", None), "r1n1:1 r1n2:1 r2n1:1 r2n2:1");
+        assert_eq!(names("a:7,b,a", Some(2)), "a:2 b:2");
+        assert_eq!(hosts("a,b").unwrap().ranks(64, Some(3)), 6);
     }
 
     #[test]
@@ -188,11 +318,14 @@ mod tests {
             ("localhost\nlocalhost\nlocalhost\n", 3),
             ("localhost:2", 2),
             ("localhost max_slots=8\n", 64),
+            ("far\n", 1),
+            ("a slots=2\nb:3\nc\n", 6),
+            ("n[1-4] slots=2\n", 8),
         ] {
-            let slots = check_lines(text).map(|slots| slots.ranks(64));
+            let slots = check_lines(text).map(|list| list.ranks(64, None));
             assert_eq!(slots, Ok(ranks), "{text}");
         }
-        for (text, message) in [
+        for (text, told) in [
             ("localhost slots=0", "it has no place for a rank"),
             ("", "it names no host"),
             ("# nothing\n", "it names no host"),
@@ -202,10 +335,9 @@ mod tests {
             ),
             ("localhost slots=", "line 1: 'slots=' has no number"),
             ("localhost fast", "line 1: 'fast' is not known"),
-            ("\nfar slots=2", "line 2: jobs on several hosts"),
         ] {
             let error = check_lines(text).unwrap_err();
-            assert!(error.starts_with(message), "{text}: {error}");
+            assert!(error.starts_with(told), "{text}: {error}");
         }
     }
 }

@@ -4,9 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use margay_job_launch::machine;
-use margay_job_launch::plan::{Binding, Inherit, Job, Program, TimeLimit};
+use margay_job_launch::plan::{Binding, Hosts, Inherit, Job, Program, TimeLimit, Unit};
 use margay_sys_os::cpu;
 
+use crate::hosts::HostList;
 use crate::options::{PlacementOptions, RunOptions};
 use crate::values::{CoreList, Names, NodeList, OutputOption, seconds};
 
@@ -21,7 +22,9 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
         .flat_map(|s| pairs(&s.environment.genv))
         .collect();
     let inherited = inherited_by_all(&segments);
-    for options in segments {
+    let mut hosts = None;
+    for mut options in segments {
+        on_hosts(&mut job, &mut hosts, &mut options)?;
         let cpu_set = options.placement.cpu_set.as_ref();
         let ranks = ranks(&options, cpu_set.map(|list| list.0.as_slice()))?;
         let mut words = options.program.into_iter();
@@ -121,14 +124,58 @@ fn ranks(options: &RunOptions, cores: Option<&[usize]>) -> Result<Option<u32>, S
         && ranks > most
     {
         return Err(format!(
-            "-n {ranks} and -map-by {}: this host takes {most} of them, and jobs on several hosts are not supported yet; leave one \
-             option out",
+            "-n {ranks} and -map-by {}: this host takes {most} of them; leave one option out, or name more hosts (-host)",
             map.text()
         ));
     }
-    let slots = options.host.or(options.host_file);
-    let slots = slots.map(|slots| slots.ranks(cpu::usable_cores() as u32));
+    let list = options.host.as_ref().or(options.host_file.as_ref());
+    let slots = list.map(|list| list.ranks(cpu::usable_cores() as u32, None));
     Ok(options.ranks.or(most).or(options.ppn).or(slots))
+}
+
+/// Takes hosts other than this machine from a program's options. The first program that names any
+/// names those of the job, and the number of its ranks where it has none.
+fn on_hosts(
+    job: &mut Job,
+    named: &mut Option<HostList>,
+    options: &mut RunOptions,
+) -> Result<(), String> {
+    let list = options.host.as_ref().or(options.host_file.as_ref());
+    if let Some(list) = list.filter(|list| !list.is_here()) {
+        if named.as_ref().is_some_and(|former| former != list) {
+            return Err(
+                "programs of one job cannot have hosts of their own; name all hosts before the first program".into(),
+            );
+        }
+        *named = Some(list.clone());
+    }
+    let Some(list) = named else {
+        return Ok(());
+    };
+    // `-map-by ppr:N:node` is how Open MPI says it.
+    let map = options.placement.map_by.as_ref().and_then(|map| map.per);
+    let per_host = match map {
+        Some((ranks, Unit::Host)) => {
+            options.placement.map_by = None;
+            options.ppn.or(Some(ranks))
+        }
+        _ => options.ppn,
+    };
+    if job.hosts.is_none() {
+        let shell = match options.remote_shell.as_deref().map(str::split_whitespace) {
+            Some(words) => words.map(OsString::from).collect(),
+            None => Hosts::SHELL.map(OsString::from).to_vec(),
+        };
+        if shell.is_empty() {
+            return Err(
+                "-launcher-exec: it names no command; write: -launcher-exec 'ssh -x'".into(),
+            );
+        }
+        job.hosts = Some(list.hosts(per_host, shell, options.ports));
+        let is_only = job.programs.is_empty();
+        options.ranks = options.ranks.or(is_only.then(|| list.ranks(0, per_host)));
+    }
+    Ok(())
 }
 
 /// Returns what programs get of the launcher's environment where they say nothing of their own.
@@ -307,10 +354,35 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine() {
-        let error = parsed("-host localhost,far a").unwrap_err();
-        assert!(error.contains("'far' is not this machine"), "{error}");
-        assert!(!error.contains('\n'));
+    fn hosts_make_a_job_on_several_unless_all_are_this_machine() {
+        let job = parsed("-host localhost:2 -ppn 3 a").unwrap();
+        assert_eq!((job.hosts, job.programs[0].ranks), (None, Some(3)));
+        for (line, ranks, list) in [
+            (
+                "-host localhost,far a",
+                2,
+                vec![("localhost", 1), ("far", 1)],
+            ),
+            ("-host a,b -ppn 3 a", 6, vec![("a", 3), ("b", 3)]),
+            (
+                "-host a,b:2 --map-by ppr:2:node -n 3 a",
+                3,
+                vec![("a", 2), ("b", 2)],
+            ),
+        ] {
+            let job = parsed(line).unwrap();
+            let hosts = job.hosts.unwrap();
+            let list: Vec<_> = list.into_iter().map(|(n, p)| (n.to_owned(), p)).collect();
+            assert_eq!(
+                (job.programs[0].ranks, hosts.list),
+                (Some(ranks), list),
+                "{line}"
+            );
+        }
+        let hosts = parsed("-host far -launcher-exec rsh a").unwrap().hosts;
+        assert_eq!(hosts.unwrap().shell, ["rsh"]);
+        let error = parsed("-host a -n 1 x : -host b -n 1 y").unwrap_err();
+        assert!(error.contains("hosts of their own"), "{error}");
     }
 
     #[test]
@@ -355,10 +427,7 @@ mod tests {
         }
         for line in ["-npernode 2 -n 4 a", "--map-by ppr:1:node -np 2 a"] {
             let error = parsed(line).unwrap_err();
-            assert!(
-                error.contains("jobs on several hosts are not supported yet"),
-                "{error}"
-            );
+            assert!(error.contains("name more hosts"), "{error}");
         }
         let error = parsed("-npernode x a").unwrap_err();
         assert_eq!(error, "'-npernode' x: this is not a number of ranks");

@@ -12,6 +12,7 @@ use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
 use margay_cli::{bench, completions, fortran, job, live, omp, single_dash, threads_view};
+use margay_job_launch::hosts::agent;
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
 use margay_job_observe::markers::Markers;
@@ -107,6 +108,9 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         }
         Subcommand::Threads(options) => threads_view::show(&options),
         Subcommand::Fortran(options) => fortran::build(&options),
+        Subcommand::Agent => {
+            agent::serve().map_err(|error| format!("the agent cannot serve: {error}"))
+        }
         Subcommand::Completions { shell, command } => completions::print(shell, &command),
     };
     match done {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::{ArgAction, Args, CommandFactory, Parser, ValueHint};
 use margay_job_launch::plan::{Gpus, StdinTo};
 
-use crate::hosts::{Slots, host_file, hosts};
+use crate::hosts::{HostList, host_file, hosts};
 use crate::mapping::{Bind, MapBy, bind, map_by};
 use crate::values::{
     CoreList, Names, NodeList, OutputOption, core_list, cores_each, gpus, names, node_list, output,
-    process_id, ranks, seconds, stdin_to,
+    port_range, process_id, ranks, seconds, stdin_to,
 };
 
 /// What `--version` says after the command's name.
@@ -21,7 +21,7 @@ pub const VERSION: &str = concat!("(Margay) ", env!("CARGO_PKG_VERSION"));
 /// The names of all commands.
 pub const COMMANDS: [&str; 6] = ["margay", "mpiexec", "mpirun", "yod", "poe", "showmesh"];
 
-/// Margay: run MPI programs on this machine, and show what they do.
+/// Margay: run MPI programs on this machine or several, and show what they do.
 #[derive(Debug, Parser)]
 #[command(
     name = "margay",
@@ -52,6 +52,9 @@ pub enum Subcommand {
     Threads(ThreadsOptions),
     /// Build the Fortran modules and library for a compiler.
     Fortran(FortranOptions),
+    /// Serve as the agent of this host for a launcher on another one, which starts it.
+    #[command(hide = true)]
+    Agent,
     /// Print the completions of a shell.
     Completions {
         /// The shell.
@@ -127,19 +130,29 @@ pub struct RunOptions {
     #[arg(short = 'n', long = "np", aliases = ["n", "ntasks", "sz", "size"], short_alias = 'c', visible_alias = "sz", value_name = "RANKS", value_parser = ranks)]
     pub ranks: Option<u32>,
 
-    /// Run on these hosts, of which only this machine is possible. Without -n there are as many
-    /// ranks as all the slots, 1 where no number stands
+    /// Run on these hosts: HOST, HOST:SLOTS or node[01-16]. Without -n there are as many ranks as
+    /// all the slots, 1 where no number stands
     #[arg(long = "host", aliases = ["hosts", "hostlist"], short_alias = 'H', value_name = "HOST[:SLOTS],...", value_parser = hosts)]
-    pub host: Option<Slots>,
+    pub host: Option<HostList>,
 
-    /// Read the hosts from a file, of which only this machine is possible. Without -n there are as
-    /// many ranks as all the slots=N; lines without it count 1, a single one the usable cores
+    /// Read the hosts from a file, a line each. Without -n there are as many ranks as all the
+    /// slots=N; lines without it count 1, a single one that names this machine the usable cores
     #[arg(long = "hostfile", aliases = ["machinefile", "machine", "default-hostfile"], short_alias = 'f', value_name = "FILE", value_parser = host_file, value_hint = ValueHint::FilePath)]
-    pub host_file: Option<Slots>,
+    pub host_file: Option<HostList>,
 
-    /// Number of ranks on each host, where -n is not given
+    /// Number of ranks on each host; with one host only where -n is not given
     #[arg(long = "ppn", aliases = ["perhost"], value_name = "RANKS", value_parser = ranks)]
     pub ppn: Option<u32>,
+
+    /// The remote shell that starts agents on other hosts, with its options; %h in it is the host,
+    /// which comes last otherwise [default: ssh -x -o BatchMode=yes -o ConnectTimeout=10]
+    #[arg(long = "launcher-exec", aliases = ["bootstrap-exec"], env = "MARGAY_RSH", value_name = "COMMAND", hide_env_values = true)]
+    pub remote_shell: Option<String>,
+
+    /// The ports at which ranks on several hosts listen for each other, for firewalls; each host
+    /// needs one for each of its ranks [default: any]
+    #[arg(long = "port-range", value_name = "FIRST:LAST", value_parser = port_range)]
+    pub ports: Option<(u16, u16)>,
 
     /// Working directory of the program
     #[arg(long = "wdir", aliases = ["wd", "cwd", "chdir"], value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]

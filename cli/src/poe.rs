@@ -385,7 +385,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 fn nodes(text: &str) -> Result<(), String> {
     match text.trim() {
         "1" => Ok(()),
-        _ => Err("jobs on several machines are not supported yet; leave it out".into()),
+        _ => Err("poe runs on this machine only; mpiexec -host runs on several".into()),
     }
 }
 
@@ -535,7 +535,7 @@ mod tests {
             ("a -stdinmode some", "all, none or a task"),
             ("a -infolevel 7", "7 is not in 0..=6"),
             ("a -eager_limit much", "not a number of bytes"),
-            ("a -nodes 2", "several machines"),
+            ("a -nodes 2", "runs on several"),
             ("a -procs 2 -tasks_per_node 3", "contradict"),
             ("-pgmmodel mpmd", "needs -cmdfile"),
             ("a -cmdfile x", "-pgmmodel mpmd"),

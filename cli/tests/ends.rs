@@ -371,7 +371,7 @@ fn wrong_use_takes_one_line() {
         "-bind 4000 true",
         "-n 60000 -bind core true",
         "-n 2 -wdir /no/such true",
-        "-n 2 -host far-away true",
+        "-n 2 -host far-away:x true",
     ] {
         let (code, text) = refused(line);
         assert_eq!(code, 2, "{line}: {text}");
@@ -384,8 +384,8 @@ fn wrong_use_takes_one_line() {
     let (_, text) = refused("-timout 3 true");
     let expected = "there is no option '-timout'; is --timeout meant?; see margay run --help\n";
     assert!(text.ends_with(expected), "{text}");
-    let (_, text) = refused("-host far-away true");
-    assert!(text.contains("'far-away' is not this machine"), "{text}");
+    let (_, text) = refused("-host far-away:x true");
+    assert!(text.contains("'x' is not a number of ranks"), "{text}");
 }
 
 #[test]

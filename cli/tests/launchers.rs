@@ -56,18 +56,20 @@ fn every_way_to_say_how_many_ranks_runs_that_many() {
 #[test]
 fn other_hosts_and_options_without_a_counterpart_are_refused_in_a_line() {
     let folder = tempfile::tempdir().unwrap();
-    let far = folder.path().join("far");
-    fs::write(&far, "localhost slots=2\nfar-away slots=2\n").unwrap();
-    let far = far.to_str().unwrap();
+    let wrong = folder.path().join("wrong");
+    fs::write(&wrong, "localhost slots=2\nfar-away slots=x\n").unwrap();
+    let wrong = wrong.to_str().unwrap();
     for (options, expected) in [
-        ("-H far-away:2", "'far-away' is not this machine"),
+        ("-H -oProxyCommand=x", "is not the name of a host"),
         (
-            &format!("--hostfile {far}"),
-            "line 2: jobs on several hosts are not supported yet",
+            &format!("--hostfile {wrong}"),
+            "line 2: 'slots=x' has no number",
         ),
+        ("-npernode 2 -n 4", "this host takes 2 of them"),
+        ("-H far-away -gpus", "works on one host only"),
         (
-            "-npernode 2 -n 4",
-            "jobs on several hosts are not supported yet",
+            "-H far-away -port-range 9:1",
+            "this is not a range of ports",
         ),
         ("-gdb", "gdbserver"),
         ("--report-uri -", "showmesh"),

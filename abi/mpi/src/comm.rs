@@ -199,7 +199,10 @@ fn split_color(mpi: &Mpi, split_type: c_int, info: MPI_Info) -> Result<c_int> {
     // common memory are as good as on machines of their own.
     const ALONE: c_int = 1 << 30;
     let world = mpi.rank().peers().id() as c_int & (ALONE - 1);
-    let machine = match mpi.rank().common_memory() {
+    let rank = mpi.rank();
+    let machine = match rank.any_memory() {
+        // The first rank of the host stands for it; the ranks of one host are split together.
+        Some(_) if rank.common_memory().is_none() => rank.peers().host(rank.world_rank()) as c_int,
         Some(_) => world,
         None => ALONE | std::process::id() as c_int,
     };

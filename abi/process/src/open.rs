@@ -1,5 +1,5 @@
-//! How a process comes into its job: by the launcher's environment, or alone. The only transport
-//! within a job is the shared segment.
+//! How a process comes into its job: by the launcher's environment, or alone. Ranks of one host
+//! have the shared segment between them; those of several also TCP.
 
 use std::fmt;
 use std::os::fd::RawFd;
@@ -9,10 +9,13 @@ use margay_core_registry::{Facts, Phase};
 use margay_net_shm::platform;
 use margay_run_engine::monitor::Monitor;
 use margay_run_engine::{Policy, Rank};
+use margay_sys_os::sockets::inherited_listener;
 use margay_sys_os::{clock, cpu};
 use margay_sys_shm::layout::Sizes;
 use margay_sys_shm::mapping::SegmentError;
-use margay_sys_shm::segment::{ENV_BYTES_ONLY, ENV_RANK, ENV_SEGMENT, ENV_SIZE, Segment};
+use margay_sys_shm::segment::{
+    ENV_BYTES_ONLY, ENV_LISTENER, ENV_RANK, ENV_SEGMENT, ENV_SIZE, Segment,
+};
 
 use crate::foreign::ForeignLauncher;
 
@@ -28,6 +31,8 @@ pub(crate) enum OpenError {
     },
     /// The shared memory could not be joined or made.
     Segment(SegmentError),
+    /// The other hosts of the job cannot be reached from here.
+    Hosts(std::io::Error),
     /// Another launcher started this process as one of several.
     Foreign(ForeignLauncher),
     /// Another process has taken part in the job as this rank.
@@ -48,6 +53,9 @@ impl fmt::Display for OpenError {
                  unset {ENV_SEGMENT} and {ENV_RANK} to run it alone"
             ),
             OpenError::Segment(error) => error.fmt(f),
+            OpenError::Hosts(error) => {
+                write!(f, "cannot prepare for the job's other hosts: {error}")
+            }
             OpenError::Foreign(launcher) => launcher.fmt(f),
             OpenError::Taken { rank, pid } => write!(
                 f,
@@ -99,7 +107,35 @@ pub(crate) fn open(monitor: &Arc<Monitor>) -> Result<Rank, OpenError> {
     }
     registry.set_pid(me, pid);
     let bytes_only = std::env::var_os(ENV_BYTES_ONLY).is_some_and(|v| v != "0" && !v.is_empty());
-    Ok(in_segment(&segment, me, monitor, !bytes_only))
+    match std::env::var(ENV_LISTENER) {
+        Ok(listener) => on_hosts(&segment, me, monitor, !bytes_only, listener),
+        Err(_) => Ok(in_segment(&segment, me, monitor, !bytes_only)),
+    }
+}
+
+/// Joins a job on several hosts; others connect to the socket with that number.
+fn on_hosts(
+    segment: &Arc<Segment>,
+    me: u32,
+    monitor: &Arc<Monitor>,
+    shares_memory: bool,
+    listener: String,
+) -> Result<Rank, OpenError> {
+    let inherited = listener.parse().ok().map(inherited_listener);
+    let Some(Ok(socket)) = inherited else {
+        return Err(OpenError::Environment {
+            name: ENV_LISTENER,
+            value: listener,
+        });
+    };
+    let thresholds = monitor.tuning.thresholds(shares_memory);
+    let platform = margay_net_hosts::platform(segment, me, thresholds, shares_memory, socket)
+        .map_err(OpenError::Hosts)?;
+    let peers = &platform.peers;
+    let here = (0..peers.size()).filter(|&rank| peers.host(rank) == peers.host(me));
+    let policy = Policy::new(here.count() as u32, peers.cores().max(1));
+    monitor.tuning.suggest_policy(policy);
+    Ok(Rank::new(platform, monitor))
 }
 
 /// Returns a world of one rank.

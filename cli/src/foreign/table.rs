@@ -31,12 +31,12 @@ pub const TABLE: &[Foreign] = &[
     option(
         &["nolocal"],
         0,
-        Refused("all ranks run on this host; leave it out"),
+        Refused("name the hosts without this one with -host or -hostfile"),
     ),
     option(
         &["add-host", "add-hostfile"],
         1,
-        Refused("jobs on several hosts are not supported yet; leave it out"),
+        Refused("name all hosts with -host or -hostfile"),
     ),
     // Environment.
     option(&["env"], 1, Pair("--env")),
@@ -194,8 +194,6 @@ pub const TABLE: &[Foreign] = &[
         &[
             "launcher",
             "bootstrap",
-            "launcher-exec",
-            "bootstrap-exec",
             "rmk",
             "iface",
             "topolib",

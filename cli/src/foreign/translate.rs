@@ -240,7 +240,7 @@ mod tests {
         for (text, message) in [
             ("", "one line for each rank"),
             ("rank 1=localhost slot=0", "one line for each rank"),
-            ("rank 0=far slot=0", "line 1: jobs on several hosts"),
+            ("rank 0=far slot=0", "line 1: 'far' is not this machine"),
             ("\nrank 0=localhost slot=0:1", "line 2: SOCKET:CORE"),
             ("rank 0=localhost slots=0", "line 1: write: rank 0="),
             ("rank x=localhost slot=0", "line 1: write: rank 0="),

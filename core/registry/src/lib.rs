@@ -3,10 +3,11 @@
 //!
 //! The keepers of a registry (the shared memory of a host, agents between hosts, a model in tests)
 //! answer in these terms. [`place`] and [`markers`] are what single libraries note there of
-//! themselves.
+//! themselves, [`hosts`] is what who starts a job on several hosts notes for all of it.
 
 #![forbid(unsafe_code)]
 
+pub mod hosts;
 pub mod markers;
 pub mod place;
 

@@ -4,7 +4,9 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 pub use margay_sys_shm::segment::ENV_SIZE;
-use margay_sys_shm::segment::{ENV_LAUNCHER, ENV_PARENT, ENV_RANK, ENV_SEGMENT, ENV_SPAWN};
+use margay_sys_shm::segment::{
+    ENV_LAUNCHER, ENV_LISTENER, ENV_PARENT, ENV_RANK, ENV_SEGMENT, ENV_SPAWN,
+};
 
 use crate::frameworks::{self, Devices};
 use crate::other_abi::Libraries;
@@ -28,6 +30,8 @@ pub struct Common<'a> {
     pub segment_fd: i32,
     /// The ranks of the job.
     pub ranks: u32,
+    /// Those of this host.
+    pub local_ranks: u32,
     /// Asks for huge pages in malloc: a rank then begins with 2 MiB of memory, which is little for
     /// one that has a core and much for one among many on it.
     pub huge_pages: bool,
@@ -51,7 +55,11 @@ pub fn common(base: impl Iterator<Item = (OsString, OsString)>, job: &Common<'_>
         put(&mut variables, &name, value);
     }
     variables.retain(|(name, _)| {
-        name != ENV_RANK && name != ENV_SPAWN && name != ENV_PARENT && !job.devices.sets(name)
+        name != ENV_RANK
+            && name != ENV_LISTENER
+            && name != ENV_SPAWN
+            && name != ENV_PARENT
+            && !job.devices.sets(name)
     });
     if let Some(port) = job.parent {
         put(&mut variables, ENV_PARENT.as_ref(), port.into());
@@ -63,7 +71,7 @@ pub fn common(base: impl Iterator<Item = (OsString, OsString)>, job: &Common<'_>
     let segment = job.segment_fd.to_string().into();
     put(&mut variables, ENV_SEGMENT.as_ref(), segment);
     put(&mut variables, ENV_SIZE.as_ref(), number(job.ranks));
-    for (name, value) in frameworks::sizes(job.ranks) {
+    for (name, value) in frameworks::sizes(job.ranks, job.local_ranks) {
         put(&mut variables, &name, value);
     }
     if job.huge_pages {
@@ -84,11 +92,18 @@ pub fn common(base: impl Iterator<Item = (OsString, OsString)>, job: &Common<'_>
         .collect()
 }
 
-/// Returns the variables that tell a rank its number and its devices.
+/// Returns the variables that tell a rank its number in the job and on its host, where it listens,
+/// and its devices.
 #[must_use]
-pub fn of_rank(rank: u32, devices: &Devices) -> Vec<CString> {
+pub fn of_rank(
+    (rank, local): (u32, u32),
+    listener: Option<i32>,
+    devices: &Devices,
+) -> Vec<CString> {
     let mut all = vec![rank_variable(rank)];
-    all.extend(frameworks::of_rank(rank, devices));
+    let listener = listener.map(|fd| CString::new(format!("{ENV_LISTENER}={fd}")));
+    all.extend(listener.and_then(Result::ok));
+    all.extend(frameworks::of_rank((rank, local), devices));
     all
 }
 
@@ -139,7 +154,7 @@ mod tests {
         let (devices, libraries) = (Devices::default(), Libraries::default());
         let job = job(&Inherit::All, &set, true, (&devices, &libraries));
         let all = common(own(base).into_iter(), &job).into_iter();
-        let sizes = frameworks::sizes(4);
+        let sizes = frameworks::sizes(4, 4);
         all.map(|c| c.into_string().unwrap())
             // The path of this very test, and what the module `frameworks` tests.
             .filter(|variable| {
@@ -161,6 +176,7 @@ mod tests {
             libraries,
             segment_fd: 100,
             ranks: 4,
+            local_ranks: 4,
             huge_pages,
             parent: None,
             devices,

@@ -87,21 +87,21 @@ pub fn is_foreign(name: &std::ffi::OsStr) -> bool {
 
 /// Returns the variables that are the same for all ranks of a host.
 #[must_use]
-pub fn sizes(ranks: u32) -> Vec<(OsString, OsString)> {
-    let names = SIZE
-        .iter()
-        .chain(&LOCAL_SIZE)
-        .chain(&["OMPI_UNIVERSE_SIZE"]);
-    names
-        .map(|name| (OsString::from(name), ranks.to_string().into()))
+pub fn sizes(ranks: u32, local: u32) -> Vec<(OsString, OsString)> {
+    let of_all = SIZE.iter().chain(&["OMPI_UNIVERSE_SIZE"]);
+    let of_all = of_all.map(|name| (name, ranks));
+    of_all
+        .chain(LOCAL_SIZE.iter().map(|name| (name, local)))
+        .map(|(name, size)| (OsString::from(name), size.to_string().into()))
         .collect()
 }
 
 /// Returns the variables that differ from rank to rank, but for Margay's own of the rank.
 #[must_use]
-pub fn of_rank(rank: u32, devices: &Devices) -> Vec<CString> {
-    let names = RANK.iter().chain(&LOCAL_RANK);
-    let ranks = names.map(|name| format!("{name}={rank}"));
+pub fn of_rank((rank, local): (u32, u32), devices: &Devices) -> Vec<CString> {
+    let ranks = RANK.iter().map(|name| format!("{name}={rank}"));
+    let locals = LOCAL_RANK.iter().map(|name| format!("{name}={local}"));
+    let ranks = ranks.chain(locals);
     let devices = (devices.lists.iter())
         .map(|(name, list)| format!("{name}={}", share(rank, devices.ranks, list).join(",")));
     ranks
@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn of(rank: u32, devices: &Devices) -> Vec<String> {
-        let all = of_rank(rank, devices).into_iter();
+        let all = of_rank((rank, rank), devices).into_iter();
         all.map(|v| v.into_string().unwrap()).collect()
     }
 
@@ -253,7 +253,7 @@ mod tests {
         ] {
             assert!(got.contains(&format!("{name}=3")), "{name}");
         }
-        let sizes = sizes(5);
+        let sizes = sizes(5, 5);
         for name in [
             "PMI_SIZE",
             "MPI_LOCALNRANKS",

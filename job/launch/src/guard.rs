@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -74,6 +74,10 @@ pub struct ProgramStart {
 /// A rank, ready to be started.
 #[derive(Debug)]
 pub struct RankStart {
+    /// Its number in the job.
+    pub rank: u32,
+    /// Its number among the ranks of this host.
+    pub local: u32,
     /// Index of its program.
     pub program: usize,
     /// Its standard input; none is the launcher's own.
@@ -82,10 +86,12 @@ pub struct RankStart {
     pub output: [OwnedFd; 2],
     /// Its cores; empty for no binding.
     pub cores: Vec<usize>,
+    /// Where ranks of other hosts connect to it, in a job on several hosts.
+    pub listener: Option<OwnedFd>,
 }
 
-/// Messages of the guard to the launcher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Messages of the guard, or of the relay that stands for it on other hosts, to the launcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A rank could not be started; no further ones are.
     Failed {
@@ -105,6 +111,14 @@ pub enum Event {
     },
     /// No process of the job is left. The last event.
     Empty,
+    /// Something that the user must read has happened on another host. The job is ended with that
+    /// status.
+    Said {
+        /// A line.
+        text: String,
+        /// The launcher's exit status, where nothing failed before.
+        status: u8,
+    },
 }
 
 /// Messages of the launcher to the guard.
@@ -125,7 +139,8 @@ pub struct Guard {
 }
 
 const EVENT_BYTES: usize = 16;
-const COMMAND_BYTES: usize = 8;
+/// Bytes of a command.
+pub(crate) const COMMAND_BYTES: usize = 8;
 
 /// Forks the guard, which begins to start the ranks. `launcher_side` are the launcher's values
 /// whose descriptors the guard must not keep open: they are dropped there and handed back here.
@@ -142,12 +157,7 @@ pub fn start<T>(plan: Plan, segment: &Segment, launcher_side: T) -> io::Result<(
         }
         Forked::Parent(pid) => {
             ours.set_nonblocking(true)?;
-            let guard = Guard {
-                pid,
-                socket: ours,
-                partial: Vec::new(),
-            };
-            Ok((guard, launcher_side))
+            Ok((Guard::over(pid, ours), launcher_side))
         }
     }
 }
@@ -182,12 +192,37 @@ impl Guard {
                 Err(error) => break error.kind() == io::ErrorKind::WouldBlock,
             }
         };
-        let whole = self.partial.len() - self.partial.len() % EVENT_BYTES;
-        let rest = self.partial.split_off(whole);
-        let events = self.partial.chunks_exact(EVENT_BYTES);
-        let events = events.filter_map(decode).collect();
-        self.partial = rest;
+        let mut events = Vec::new();
+        let mut used = 0;
+        while let Some(bytes) = self.partial.get(used..used + EVENT_BYTES) {
+            let Some(len) = text_bytes(bytes) else {
+                events.extend(decode(bytes));
+                used += EVENT_BYTES;
+                continue;
+            };
+            let Some(text) = self
+                .partial
+                .get(used + EVENT_BYTES..used + EVENT_BYTES + len)
+            else {
+                break;
+            };
+            events.push(Event::Said {
+                text: String::from_utf8_lossy(text).into_owned(),
+                status: bytes[8],
+            });
+            used += EVENT_BYTES + len;
+        }
+        self.partial.drain(..used);
         (events, alive)
+    }
+
+    /// The handle of a guard that `socket` leads to.
+    pub(crate) fn over(pid: u32, socket: UnixStream) -> Guard {
+        Guard {
+            pid,
+            socket,
+            partial: Vec::new(),
+        }
     }
 
     /// Reaps the guard after it has gone.
@@ -202,17 +237,28 @@ impl AsFd for Guard {
     }
 }
 
-fn encode(event: Event) -> [u8; EVENT_BYTES] {
-    let words = match event {
-        Event::Failed { rank, step, errno } => [1, rank as i32, step as i32, errno],
-        Event::Ended { rank, status } => [2, rank as i32, status.into_raw(), 0],
-        Event::Empty => [3, 0, 0, 0],
+/// An event as bytes; that of a text is followed by it.
+pub(crate) fn encode(event: &Event) -> Vec<u8> {
+    let (words, text) = match event {
+        Event::Failed { rank, step, errno } => ([1, *rank as i32, *step as i32, *errno], ""),
+        Event::Ended { rank, status } => ([2, *rank as i32, status.into_raw(), 0], ""),
+        Event::Empty => ([3, 0, 0, 0], ""),
+        Event::Said { text, status } => (
+            [SAID, text.len() as i32, i32::from(*status), 0],
+            text.as_str(),
+        ),
     };
-    let mut bytes = [0; EVENT_BYTES];
-    for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
-        place.copy_from_slice(&word.to_ne_bytes());
-    }
-    bytes
+    let words = words.into_iter().flat_map(i32::to_ne_bytes);
+    words.chain(text.bytes()).collect()
+}
+
+const SAID: i32 = 4;
+
+/// Bytes of the text that follows an event.
+fn text_bytes(bytes: &[u8]) -> Option<usize> {
+    let word =
+        |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    (word(0) == SAID).then_some(word(4).max(0) as usize)
 }
 
 fn decode(bytes: &[u8]) -> Option<Event> {
@@ -236,6 +282,16 @@ fn decode(bytes: &[u8]) -> Option<Event> {
     }
 }
 
+/// The command that bytes are.
+pub(crate) fn command_of(bytes: [u8; COMMAND_BYTES]) -> Command {
+    let word = |i: usize| i32::from_ne_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
+    if word(0) == 1 {
+        Command::Signal(word(4))
+    } else {
+        Command::Kill
+    }
+}
+
 /// The guard's life. It never returns to the launcher's code.
 fn guard(plan: Plan, segment: &Segment, socket: UnixStream) -> ! {
     // Signals are for the launcher, which passes them on; and a signal from the terminal must not
@@ -247,8 +303,7 @@ fn guard(plan: Plan, segment: &Segment, socket: UnixStream) -> ! {
     SignalSet::all().block_exactly();
     let _ = process::become_subreaper();
     let mut state = State {
-        pids: vec![0; plan.ranks.len()],
-        next: 0,
+        pids: Vec::with_capacity(plan.ranks.len()),
         plan: Some(plan),
         segment,
         socket,
@@ -263,9 +318,8 @@ fn guard(plan: Plan, segment: &Segment, socket: UnixStream) -> ! {
 }
 
 struct State<'a> {
-    /// Process id of each rank, 0 before it starts and after it ended.
-    pids: Vec<u32>,
-    next: usize,
+    /// Number and process id of each rank that has been started, 0 after it ended.
+    pids: Vec<(u32, u32)>,
     /// Given up when all ranks are started, so that their pipes are theirs alone.
     plan: Option<Plan>,
     segment: &'a Segment,
@@ -304,16 +358,25 @@ impl State<'_> {
         let Some(plan) = &mut self.plan else {
             return Ok(());
         };
-        let rank = self.next;
         let Some(own) = plan.ranks.pop_front() else {
             self.started_all();
             return Ok(());
         };
+        let rank = own.rank;
         let program = &plan.programs[own.program];
         let mut variables = program.environment.clone();
-        variables.extend(environment::of_rank(rank as u32, &plan.devices));
+        let listener = own.listener.as_ref().map(|l| l.as_raw_fd());
+        variables.extend(environment::of_rank(
+            (rank, own.local),
+            listener,
+            &plan.devices,
+        ));
         let environment = StringArray::new(variables);
         let launchers = io::stdin();
+        let inherit: Vec<BorrowedFd<'_>> = std::iter::once(&plan.segment_fd)
+            .chain(&own.listener)
+            .map(AsFd::as_fd)
+            .collect();
         let start = Start {
             program: &program.path,
             arguments: &program.arguments,
@@ -326,7 +389,7 @@ impl State<'_> {
                 own.output[0].as_fd(),
                 own.output[1].as_fd(),
             ],
-            inherit: Some(plan.segment_fd.as_fd()),
+            inherit: &inherit,
             cores: &own.cores,
             files: plan.files,
             blocked: plan.blocked,
@@ -338,15 +401,14 @@ impl State<'_> {
         match self.starter.start(&start) {
             Ok(pid) => {
                 let registry = self.segment.registry();
-                registry.identify(rank as u32, pid, core, own.program as u32);
-                self.pids[rank] = pid;
-                self.next += 1;
+                registry.identify(rank, pid, core, own.program as u32);
+                self.pids.push((rank, pid));
                 Ok(())
             }
             Err(error) => {
                 self.started_all();
                 self.say(Event::Failed {
-                    rank: rank as u32,
+                    rank,
                     step: error.step,
                     errno: error.error.raw_os_error().unwrap_or(0),
                 })
@@ -370,17 +432,15 @@ impl State<'_> {
         loop {
             match process::reap() {
                 Reaped::Child(pid, status) => {
-                    if let Some(rank) = self.pids.iter().position(|&p| p == pid) {
-                        self.pids[rank] = 0;
+                    if let Some(own) = self.pids.iter_mut().find(|own| own.1 == pid) {
+                        own.1 = 0;
+                        let rank = own.0;
                         let registry = self.segment.registry();
-                        registry.set_exited(rank as u32, status.success());
-                        if registry.has_failed(rank as u32) {
+                        registry.set_exited(rank, status.success());
+                        if registry.has_failed(rank) {
                             registry.add_failure();
                         }
-                        self.say(Event::Ended {
-                            rank: rank as u32,
-                            status,
-                        })?;
+                        self.say(Event::Ended { rank, status })?;
                     }
                 }
                 Reaped::NoneYet => return Ok(false),
@@ -396,13 +456,11 @@ impl State<'_> {
     fn obey(&mut self) -> io::Result<()> {
         let mut bytes = [0; COMMAND_BYTES];
         self.socket.read_exact(&mut bytes)?;
-        let word =
-            |i: usize| i32::from_ne_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
-        if word(0) == 1 {
-            for &pid in self.pids.iter().filter(|&&p| p != 0) {
+        if let Command::Signal(signal) = command_of(bytes) {
+            for &(_, pid) in self.pids.iter().filter(|own| own.1 != 0) {
                 // The group's leader is not reaped yet, so the number cannot mean another group.
-                if signal::send_to_group(pid, word(4)).is_err() {
-                    let _ = signal::send(pid, word(4));
+                if signal::send_to_group(pid, signal).is_err() {
+                    let _ = signal::send(pid, signal);
                 }
             }
         } else {
@@ -413,7 +471,7 @@ impl State<'_> {
     }
 
     fn say(&mut self, event: Event) -> io::Result<()> {
-        self.socket.write_all(&encode(event))
+        self.socket.write_all(&encode(&event))
     }
 }
 
@@ -433,6 +491,10 @@ mod tests {
                 rank: 3,
                 status: ExitStatus::from_raw(0x8b),
             },
+            Event::Said {
+                text: "host b does not answer".into(),
+                status: 9,
+            },
             Event::Empty,
         ];
         let (ours, mut its) = UnixStream::pair().unwrap();
@@ -442,7 +504,7 @@ mod tests {
             socket: ours,
             partial: Vec::new(),
         };
-        let bytes: Vec<u8> = events.iter().flat_map(|&e| encode(e)).collect();
+        let bytes: Vec<u8> = events.iter().flat_map(encode).collect();
         its.write_all(&bytes[..20]).unwrap();
         assert_eq!(guard.events(), (events[..1].to_vec(), true));
         its.write_all(&bytes[20..]).unwrap();

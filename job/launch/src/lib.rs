@@ -1,10 +1,12 @@
-//! Starts the ranks of a job on this machine and watches over them until all have ended.
+//! Starts the ranks of a job, on this machine or on several, and watches over them until all have
+//! ended.
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | [`plan`] | what a job is: programs, ranks, choices |
 //! | `setup`, [`run`](mod@run) | setting a job up; the loop that runs it |
 //! | [`guard`] | the process that starts the ranks and leaves nothing behind |
+//! | [`hosts`] | jobs on several hosts: agents there, and a relay here |
 //! | [`program`] | finding a program, explaining why it cannot run |
 //! | [`environment`] | the environment of the ranks |
 //! | [`binding`] | which rank runs on which cores |
@@ -23,6 +25,7 @@ mod capture;
 pub mod environment;
 pub mod frameworks;
 pub mod guard;
+pub mod hosts;
 pub mod input;
 pub mod machine;
 pub mod ordered;

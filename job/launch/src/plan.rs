@@ -35,6 +35,63 @@ pub struct Job {
     pub capture: Capture,
     /// What is reported before the ranks start.
     pub tell: Tell,
+    /// The hosts on which the ranks run; none is this machine alone.
+    pub hosts: Option<Hosts>,
+}
+
+/// The hosts of a job, and how they are reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hosts {
+    /// Their names as the user wrote them, each with how many ranks it has before the next one has
+    /// any. One may be there several times.
+    pub list: Vec<(String, u32)>,
+    /// The words of the remote shell: `%h` is the host, which comes last where no word is that. The
+    /// command follows as one word.
+    pub shell: Vec<OsString>,
+    /// The ports at which ranks listen; none leaves them to the system.
+    pub ports: Option<(u16, u16)>,
+}
+
+impl Hosts {
+    /// The remote shell that is used where the user names none: it asks nobody and gives up soon.
+    pub const SHELL: [&str; 6] = [
+        "ssh",
+        "-x",
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        "ConnectTimeout=10",
+    ];
+
+    /// Returns the names of the hosts, each once, and the number of the host of each rank.
+    ///
+    /// # Panics
+    /// When the list has no place for a rank.
+    #[must_use]
+    pub fn assign(&self, ranks: u32) -> (Vec<String>, Vec<u32>) {
+        let mut names: Vec<String> = Vec::new();
+        let numbers: Vec<(u32, u32)> = (self.list.iter())
+            .map(|(name, places)| {
+                let at = names.iter().position(|n| n == name);
+                let at = at.unwrap_or_else(|| {
+                    names.push(name.clone());
+                    names.len() - 1
+                });
+                (at as u32, *places)
+            })
+            .collect();
+        let places = || {
+            numbers
+                .iter()
+                .flat_map(|&(n, places)| std::iter::repeat_n(n, places as usize))
+        };
+        assert!(places().next().is_some(), "hosts without places");
+        let of_rank: Vec<u32> = places().cycle().take(ranks as usize).collect();
+        // Hosts beyond the last rank have nothing to do.
+        let used = of_rank.iter().max().map_or(0, |&last| last as usize + 1);
+        names.truncate(used);
+        (names, of_rank)
+    }
 }
 
 /// What says, beside the binding, where ranks run.
@@ -263,6 +320,7 @@ impl Job {
             layout: Layout::default(),
             capture: Capture::default(),
             tell: Tell::default(),
+            hosts: None,
         }
     }
 
@@ -428,6 +486,21 @@ mod tests {
         );
         let error = places(&j, &[3, 3, 1]).unwrap_err();
         assert!(error.contains("-on names 2 nodes for 3 ranks"), "{error}");
+    }
+
+    #[test]
+    fn ranks_fill_the_places_of_hosts_in_order_and_begin_again() {
+        let hosts = |list: &[(&str, u32)]| Hosts {
+            list: list.iter().map(|&(n, p)| (n.to_owned(), p)).collect(),
+            ..Hosts::default()
+        };
+        let own = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>();
+        let two = hosts(&[("a", 2), ("b", 1)]);
+        assert_eq!(two.assign(3), (own(&["a", "b"]), vec![0, 0, 1]));
+        assert_eq!(two.assign(5).1, [0, 0, 1, 0, 0]);
+        assert_eq!(two.assign(1), (own(&["a"]), vec![0]));
+        let again = hosts(&[("a", 1), ("b", 1), ("a", 1)]);
+        assert_eq!(again.assign(3), (own(&["a", "b"]), vec![0, 1, 0]));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
     let rank = failure.rank;
     let known = (rank < peers.size()).then_some(rank);
     let pid = known.map_or(0, |r| peers.identity(r).pid);
-    let host = host_name();
+    let host = known.map_or_else(host_name, |r| peers.host_name(peers.host(r)));
     // Programs of other libraries than MPI neither initialize nor finalize.
     let last = known.map_or_else(String::new, |r| peers.call(r));
     let other = !last.is_empty() && !last.starts_with("MPI");

@@ -13,7 +13,7 @@ use margay_net_platform::Peers;
 use margay_net_shm::SegmentPeers;
 use margay_sys_os::cpu;
 use margay_sys_os::descriptor::{PollSet, Wrote};
-use margay_sys_os::process::{self, Step};
+use margay_sys_os::process;
 use margay_sys_os::signal::{self, Received};
 
 use looks::Schedule;
@@ -22,7 +22,6 @@ use crate::guard::{Command, Event, Guard};
 use crate::ordered::Ordered;
 use crate::output::StreamId;
 use crate::plan::{Job, LaunchError};
-use crate::program;
 use crate::report;
 use crate::setup::{self, Own, Started, Stream};
 use crate::spawned::Spawner;
@@ -299,7 +298,15 @@ impl<'a> Launcher<'a> {
         for event in events {
             match event {
                 Event::Failed { rank, step, errno } => {
-                    let error = self.explain_start(rank, step, errno);
+                    let counts = self.job.counts(cpu::usable_cores()).unwrap_or_default();
+                    let programs = self.job.programs.iter().zip(&counts);
+                    let mut of_rank =
+                        programs.flat_map(|(p, &n)| std::iter::repeat_n(p, n as usize));
+                    let Some(program) = of_rank.nth(rank as usize) else {
+                        continue;
+                    };
+                    let ranks = (rank, self.peers.size());
+                    let error = setup::explain_start(program, ranks, step, errno);
                     if (self.spawner.as_ref()).is_some_and(|s| s.tell(&error.message)) {
                         self.verdict.end(error.status);
                     } else {
@@ -330,6 +337,13 @@ impl<'a> Launcher<'a> {
                         self.ending.lingers = self.ending.kill_at.is_none();
                         self.kill_by(Instant::now() + LEFTOVER_GRACE);
                     }
+                }
+                Event::Said { text, status } => {
+                    // What an earlier failure has brought about is no news.
+                    if !self.verdict.is_ending() {
+                        self.complain(&text, status);
+                    }
+                    self.end();
                 }
                 Event::Empty => {
                     self.empty = true;
@@ -651,41 +665,6 @@ impl<'a> Launcher<'a> {
             && !sink.closed
         {
             sink.merger.message(text, Instant::now());
-        }
-    }
-
-    fn explain_start(&self, rank: u32, step: Step, errno: i32) -> LaunchError {
-        let error = io::Error::from_raw_os_error(errno);
-        let mut before = 0;
-        let counts = self.job.counts(cpu::usable_cores()).unwrap_or_default();
-        let index = counts
-            .iter()
-            .position(|&n| {
-                before += n;
-                rank < before
-            })
-            .unwrap_or(0);
-        let program = &self.job.programs[index];
-        match step {
-            Step::Execute => match setup::find_program(program) {
-                Ok(path) => program::explain(&path, &error),
-                Err(error) => error,
-            },
-            Step::Directory => LaunchError::usage(format!(
-                "-wdir: cannot enter the directory '{}': {error}",
-                program.directory.clone().unwrap_or_default().display()
-            )),
-            Step::Process => LaunchError::system(format!(
-                "cannot start rank {rank} of {}: {error}; ulimit -u and the container limit how \
-                 many processes there may be",
-                self.peers.size()
-            )),
-            Step::Bind => {
-                LaunchError::system(format!("cannot bind rank {rank} to its cores: {error}"))
-            }
-            Step::Standard => LaunchError::system(format!(
-                "cannot connect the input and output of rank {rank}: {error}"
-            )),
         }
     }
 }

@@ -15,7 +15,7 @@ use margay_core_registry::place;
 use margay_sys_os::descriptor::{
     FileLimit, Outlet, duplicate_above, set_nonblocking, set_pipe_bytes,
 };
-use margay_sys_os::process::{self, StringArray};
+use margay_sys_os::process::{self, Step, StringArray};
 use margay_sys_os::signal::{self, SignalFd, SignalSet};
 use margay_sys_os::{clock, cpu};
 use margay_sys_shm::layout::Sizes;
@@ -27,11 +27,12 @@ use crate::capture;
 use crate::environment;
 use crate::frameworks::{self, Devices};
 use crate::guard::{self, Guard, Plan, ProgramStart, RankStart};
+use crate::hosts::relay;
 use crate::input::{self, Pump};
 use crate::ordered::Ordered;
 use crate::other_abi::Libraries;
 use crate::output::{Labels, Merger, StreamId};
-use crate::plan::{Job, LaunchError, Output, Program, StdinTo};
+use crate::plan::{Hosts, Job, LaunchError, Output, Program, StdinTo};
 use crate::program;
 use crate::tell;
 
@@ -42,7 +43,7 @@ const PROMPT_PIPE: Duration = Duration::from_millis(500);
 const PIPE_BYTES: usize = 256 << 10;
 const MANY_RANKS: u32 = 32;
 /// The segment's descriptor in the ranks: above those that shell scripts use.
-const SEGMENT_FD: i32 = 100;
+pub(crate) const SEGMENT_FD: i32 = 100;
 
 /// A job whose ranks are being started.
 pub(crate) struct Started {
@@ -113,6 +114,9 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
     let files = FileLimit::now();
     files.raise_to(u64::from(ranks) * 8 + 64);
     let foreign = process::children();
+    if let Some(hosts) = &job.hosts {
+        return start_on_hosts(job, hosts, (&counts, &places), foreign);
+    }
 
     let devices = Devices::find(
         job.layout.gpus,
@@ -131,26 +135,11 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
     let segment_fd = duplicate_above(segment.fd(), SEGMENT_FD)
         .or_else(|_| segment.fd().try_clone_to_owned())
         .map_err(|e| descriptors(ranks, &e))?;
-    let programs = programs(job, &segment_fd, ranks, parent, &devices)?;
+    let programs = programs(job, &segment_fd, (ranks, ranks), parent, &devices)?;
 
-    let asked = wanted_signals();
-    let blocked = asked.block();
-    // A write beyond the limit of file size (ulimit -f) fails with a reason instead of a death.
-    SignalSet::of(&[signal::SIGXFSZ]).block();
-    let signals = SignalFd::new(&asked).map_err(|e| descriptors(ranks, &e))?;
-    let input::Inputs {
-        ranks: inputs,
-        pump,
-    } = input::inputs(job.stdin, ranks).map_err(|e| descriptors(ranks, &e))?;
-    let mut sinks = sinks(job).map_err(|e| descriptors(ranks, &e))?;
-    let captured = capture::open(job, ranks, &mut sinks)?;
-    let (streams, outputs) =
-        streams(job, ranks, &mut sinks, &captured).map_err(|e| descriptors(ranks, &e))?;
-    for line in tell::lines(job, &counts, &placement, &cores) {
-        if let Some(sink) = sinks.iter_mut().rfind(|sink| sink.file.is_none()) {
-            sink.merger.message(&line, Instant::now());
-        }
-    }
+    let lines = tell::lines(job, &counts, &placement, &cores);
+    let (blocked, ends, own) = own(job, ranks, lines, placement.leases)?;
+    let (inputs, outputs) = ends;
 
     let program_of = counts
         .iter()
@@ -160,11 +149,15 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
         .zip(inputs)
         .zip(outputs)
         .zip(placement.cores)
-        .map(|(((program, stdin), output), cores)| RankStart {
+        .zip(0..)
+        .map(|((((program, stdin), output), cores), rank)| RankStart {
+            rank,
+            local: rank,
             program,
             stdin,
             output,
             cores,
+            listener: None,
         })
         .collect();
     let plan = Plan {
@@ -174,17 +167,6 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
         files,
         devices,
         blocked,
-    };
-    // What goes to files alone has no order among the ranks.
-    let is_shown = job.capture.output.is_none() || job.capture.copies;
-    let is_ordered = job.output == Output::Ordered && is_shown;
-    let own = Own {
-        signals,
-        sinks,
-        streams,
-        pump,
-        ordered: is_ordered.then(|| Ordered::new(ranks)),
-        _leases: placement.leases,
     };
     let now = Instant::now();
     let (guard, own) = guard::start(plan, &segment, own).map_err(|e| {
@@ -201,6 +183,86 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
     })
 }
 
+pub(crate) fn new_segment(ranks: u32) -> Result<Segment, LaunchError> {
+    Segment::create(Sizes::for_job(ranks)).map_err(|e| {
+        LaunchError::system(match e {
+            SegmentError::FileLimit { .. } => e.to_string(),
+            _ => format!(
+                "{e}; for {ranks} ranks, raise the limit of address space (ulimit -v) or start fewer"
+            ),
+        })
+    })
+}
+
+/// The ranks' ends of their standard input and output.
+type Ends = (Vec<Option<Arc<OwnedFd>>>, Vec<RankOutput>);
+
+/// Makes what the launcher holds of a job. Returns the signals that were blocked before, too.
+fn own(
+    job: &Job,
+    ranks: u32,
+    lines: Vec<String>,
+    leases: Vec<Lease>,
+) -> Result<(SignalSet, Ends, Own), LaunchError> {
+    let asked = wanted_signals();
+    let blocked = asked.block();
+    // A write beyond the limit of file size (ulimit -f) fails with a reason instead of a death.
+    SignalSet::of(&[signal::SIGXFSZ]).block();
+    let signals = SignalFd::new(&asked).map_err(|e| descriptors(ranks, &e))?;
+    let input::Inputs {
+        ranks: inputs,
+        pump,
+    } = input::inputs(job.stdin, ranks).map_err(|e| descriptors(ranks, &e))?;
+    let mut sinks = sinks(job).map_err(|e| descriptors(ranks, &e))?;
+    let captured = capture::open(job, ranks, &mut sinks)?;
+    let (streams, outputs) =
+        streams(job, ranks, &mut sinks, &captured).map_err(|e| descriptors(ranks, &e))?;
+    for line in lines {
+        if let Some(sink) = sinks.iter_mut().rfind(|sink| sink.file.is_none()) {
+            sink.merger.message(&line, Instant::now());
+        }
+    }
+    // What goes to files alone has no order among the ranks.
+    let is_shown = job.capture.output.is_none() || job.capture.copies;
+    let is_ordered = job.output == Output::Ordered && is_shown;
+    let own = Own {
+        signals,
+        sinks,
+        streams,
+        pump,
+        ordered: is_ordered.then(|| Ordered::new(ranks)),
+        _leases: leases,
+    };
+    Ok((blocked, (inputs, outputs), own))
+}
+
+/// Sets a job on several hosts up: the ranks are started by agents there.
+fn start_on_hosts(
+    job: &Job,
+    hosts: &Hosts,
+    (counts, places): (&[u32], &[(u32, u32)]),
+    foreign: Vec<u32>,
+) -> Result<Started, LaunchError> {
+    relay::check(job)?;
+    let ranks: u32 = counts.iter().sum();
+    let segment = make_segment(job, counts, places, ranks as usize)?;
+    let plan = relay::Plan::new(job, hosts, counts, places, &segment)?;
+    let (_, ends, own) = own(job, ranks, plan.map(job), Vec::new())?;
+    let at = Instant::now();
+    let (guard, own) = relay::start(plan, ends, &segment, own).map_err(|e| {
+        LaunchError::system(format!(
+            "cannot start the process that talks to the hosts: {e}; it needs /proc and one more process (ulimit -u)"
+        ))
+    })?;
+    Ok(Started {
+        segment,
+        guard,
+        own,
+        foreign,
+        at,
+    })
+}
+
 /// Makes the job's segment, with what is known before the first rank starts. `places` are NX's,
 /// `usable` is how many cores the ranks can keep busy.
 fn make_segment(
@@ -210,14 +272,7 @@ fn make_segment(
     usable: usize,
 ) -> Result<Arc<Segment>, LaunchError> {
     let ranks: u32 = counts.iter().sum();
-    let segment = Segment::create(Sizes::for_job(ranks)).map_err(|e| {
-        LaunchError::system(match e {
-            SegmentError::FileLimit { .. } => e.to_string(),
-            _ => format!(
-                "{e}; for {ranks} ranks, raise the limit of address space (ulimit -v) or start fewer"
-            ),
-        })
-    })?;
+    let segment = new_segment(ranks)?;
     let pid = std::process::id();
     let segment = Arc::new(segment);
     segment.registry().describe(&Facts {
@@ -235,19 +290,29 @@ fn make_segment(
             segment.registry().identify(rank, 0, None, program);
         }
     }
-    // A rank that is alone on the node of its number has its usual place.
-    for (rank, &(node, process_type)) in (0..).zip(places) {
+    enter_places(&segment, places.iter().copied())?;
+    Ok(segment)
+}
+
+/// Enters the places of ranks that have not their usual ones, in NX.
+pub(crate) fn enter_places(
+    segment: &Arc<Segment>,
+    places: impl Iterator<Item = (u32, u32)>,
+) -> Result<(), LaunchError> {
+    for (rank, (node, process_type)) in (0..).zip(places) {
+        // A rank that is alone on the node of its number has its usual place.
         if (node, process_type) != (rank, 0) {
             let note = segment.make_note(rank, place::KEY, place::WORDS);
             let note = note.ok_or_else(|| {
                 LaunchError::system(format!(
-                    "the job's registry has no room for the places of {ranks} ranks"
+                    "the job's registry has no room for the places of {} ranks",
+                    segment.ranks()
                 ))
             })?;
             place::set(&note, node, process_type);
         }
     }
-    Ok(segment)
+    Ok(())
 }
 
 /// Returns the signals that the launcher passes on: those that it does not ignore.
@@ -281,6 +346,34 @@ pub(crate) fn find_program(program: &Program) -> Result<std::path::PathBuf, Laun
     )
 }
 
+/// Returns why a rank could not be started, of so many ranks.
+pub(crate) fn explain_start(
+    program: &Program,
+    (rank, ranks): (u32, u32),
+    step: Step,
+    errno: i32,
+) -> LaunchError {
+    let error = io::Error::from_raw_os_error(errno);
+    match step {
+        Step::Execute => match find_program(program) {
+            Ok(path) => program::explain(&path, &error),
+            Err(error) => error,
+        },
+        Step::Directory => LaunchError::usage(format!(
+            "-wdir: cannot enter the directory '{}': {error}",
+            program.directory.clone().unwrap_or_default().display()
+        )),
+        Step::Process => LaunchError::system(format!(
+            "cannot start rank {rank} of {ranks}: {error}; ulimit -u and the container limit how \
+             many processes there may be"
+        )),
+        Step::Bind => LaunchError::system(format!("cannot bind rank {rank} to its cores: {error}")),
+        Step::Standard => LaunchError::system(format!(
+            "cannot connect the input and output of rank {rank}: {error}"
+        )),
+    }
+}
+
 /// The folders in which a program's libraries are searched for.
 fn search_path<'a>(base: &'a [(OsString, OsString)], program: &'a Program) -> Option<&'a OsStr> {
     let mut all = base.iter().chain(&program.environment).rev();
@@ -288,10 +381,10 @@ fn search_path<'a>(base: &'a [(OsString, OsString)], program: &'a Program) -> Op
     found.map(|(_, value)| value.as_os_str())
 }
 
-fn programs(
+pub(crate) fn programs(
     job: &Job,
     segment_fd: &OwnedFd,
-    ranks: u32,
+    (ranks, local_ranks): (u32, u32),
     parent: Option<&str>,
     devices: &Devices,
 ) -> Result<Vec<ProgramStart>, LaunchError> {
@@ -336,7 +429,8 @@ fn programs(
                         libraries: &libraries,
                         segment_fd: segment_fd.as_raw_fd(),
                         ranks,
-                        huge_pages: ranks as usize <= cpu::usable_cores(),
+                        local_ranks,
+                        huge_pages: local_ranks as usize <= cpu::usable_cores(),
                         parent,
                         devices,
                     },
@@ -348,7 +442,7 @@ fn programs(
 }
 
 /// Returns the cores that the job may use.
-fn usable_cores(job: &Job, usable: usize) -> Result<Cores, LaunchError> {
+pub(crate) fn usable_cores(job: &Job, usable: usize) -> Result<Cores, LaunchError> {
     let mask = cpu::affinity();
     let Some(wanted) = &job.layout.cores else {
         return Ok(Cores { mask, usable });
@@ -398,7 +492,7 @@ fn sinks(job: &Job) -> io::Result<Vec<Sink>> {
     Ok(sinks)
 }
 
-type RankOutput = [OwnedFd; 2];
+pub(crate) type RankOutput = [OwnedFd; 2];
 
 /// Returns the pipes of all ranks: our ends as streams of the sinks, and the ranks' ends.
 fn streams(
@@ -483,7 +577,7 @@ fn streams(
     Ok((streams, outputs))
 }
 
-fn descriptors(ranks: u32, error: &io::Error) -> LaunchError {
+pub(crate) fn descriptors(ranks: u32, error: &io::Error) -> LaunchError {
     LaunchError::system(format!(
         "cannot open the pipes of {ranks} ranks: {error}; ulimit -n limits the open files (now {})",
         FileLimit::now().hard

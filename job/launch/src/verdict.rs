@@ -139,6 +139,12 @@ impl Verdict {
         Some(failure)
     }
 
+    /// Whether the launcher ends the ranks, for whatever reason.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.ending
+    }
+
     /// Whether a failure ends the job.
     #[must_use]
     pub fn ends(&self, failure: &Failure) -> bool {

@@ -118,6 +118,8 @@ pub struct Platform {
     pub peers: Arc<dyn Peers>,
     /// Memory that all ranks of the job share, where data may be exchanged through it.
     pub memory: Option<Arc<Segment>>,
+    /// Memory that the ranks of this host share, where others are on other hosts.
+    pub host_memory: Option<Arc<Segment>>,
     /// How other jobs are reached, where they can be.
     pub outside: Option<Arc<dyn Outside>>,
 }

@@ -100,6 +100,7 @@ pub fn world_on(hosts: &[u32], seed: u64, conditions: Conditions) -> (Arc<Model>
         clock: Arc::new(model.clock(me)),
         peers: model.clone(),
         memory: None,
+        host_memory: None,
         outside: None,
     };
     let platforms = (0..n as u32).map(platform).collect();
@@ -237,7 +238,7 @@ impl Transport for Seeded {
         })
     }
 
-    fn fragment(&self, remaining: u64) -> usize {
+    fn fragment(&self, _to: u32, remaining: u64) -> usize {
         remaining.min(self.world.conditions.fragment as u64) as usize
     }
 

@@ -120,7 +120,7 @@ impl Transport for Shm {
         sent
     }
 
-    fn fragment(&self, remaining: u64) -> usize {
+    fn fragment(&self, _to: u32, remaining: u64) -> usize {
         // Two and more fragments, so that both sides copy at the same time, each big enough that
         // its line costs nothing beside it.
         let part = (remaining / 4).next_multiple_of(4096);

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+use margay_core_registry::hosts::{self, Table};
 use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Waiting, Waits};
 use margay_net_platform::{JobAddress, Noted, Outside, Peers, Platform, SystemClock};
 use margay_net_transport::{Thresholds, Transport};
@@ -38,6 +39,7 @@ pub fn platform(
         clock: Arc::new(SystemClock),
         peers: SegmentPeers::of(segment),
         memory: shares_memory.then(|| segment.clone()),
+        host_memory: None,
         outside: Some(Arc::new(outside)),
     }
 }
@@ -50,6 +52,12 @@ impl SegmentPeers {
     #[must_use]
     pub fn of(segment: &Arc<Segment>) -> Arc<dyn Peers> {
         Arc::new(SegmentPeers(segment.clone()))
+    }
+
+    /// Asks the table of hosts, where the job is on several.
+    fn hosts<R>(&self, ask: impl FnOnce(Table<'_>) -> Option<R>) -> Option<R> {
+        let note = self.0.note(0, hosts::KEY)?;
+        ask(Table::read(&note)?)
     }
 }
 
@@ -67,7 +75,13 @@ impl Drop for InSegment<'_> {
 
 impl Peers for SegmentPeers {
     fn id(&self) -> u64 {
-        self.0.id()
+        // The segments of several hosts have numbers of their own.
+        let is_on_several = self.hosts(|_| Some(())).is_some();
+        if is_on_several {
+            self.0.registry().facts().job
+        } else {
+            self.0.id()
+        }
     }
 
     fn size(&self) -> u32 {
@@ -93,17 +107,23 @@ impl Peers for SegmentPeers {
     fn host(&self, rank: u32) -> u32 {
         let ranks = self.size();
         assert!(rank < ranks, "rank {rank} of {ranks}");
-        0
+        let seat = self.hosts(|table| table.seat(rank));
+        seat.map_or(0, |seat| seat.host)
     }
 
     fn locality(&self, one: u32, other: u32) -> Locality {
         let ranks = self.size();
         assert!(one.max(other) < ranks, "ranks {one}, {other} of {ranks}");
-        Locality::Memory
+        if self.host(one) == self.host(other) {
+            Locality::Memory
+        } else {
+            Locality::Remote
+        }
     }
 
-    fn host_name(&self, _host: u32) -> String {
-        process::host_name()
+    fn host_name(&self, host: u32) -> String {
+        let known = self.hosts(|table| table.host(host));
+        known.map_or_else(process::host_name, |host| host.name)
     }
 
     fn phase(&self, rank: u32) -> Phase {

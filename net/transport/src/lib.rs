@@ -112,9 +112,9 @@ pub trait Transport: Send {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> bool;
 
-    /// Returns how many of `remaining` bytes the next fragment should carry, at least 1 when any
-    /// remain.
-    fn fragment(&self, remaining: u64) -> usize;
+    /// Returns how many of `remaining` bytes the next fragment to a rank should carry, at least 1
+    /// when any remain.
+    fn fragment(&self, to: u32, remaining: u64) -> usize;
 
     /// Hands packets that have arrived to `sink`, a bounded number of them; polls up to `spins`
     /// times before it gives up. Returns whether there were any.
@@ -154,6 +154,11 @@ pub trait Transport: Send {
     /// The world is handed back where a transport knows its own job only.
     fn join(&mut self, world: World) -> Result<(), World> {
         Err(world)
+    }
+
+    /// Whether everything that was sent will arrive even if this process ends now.
+    fn is_flushed(&self) -> bool {
+        true
     }
 
     /// A peer has died: what it still held of this rank's is free again.

@@ -11,7 +11,9 @@
 
 #![forbid(unsafe_code)]
 
-use margay_net_transport::{Advance, Destination, Head, Packet, Sink, Ticket, Transport, World};
+use margay_net_transport::{
+    Advance, Destination, Head, Packet, Sink, Ticket, Transport, WHOLE, World,
+};
 use margay_sys_os::user::Mem;
 
 /// The transport; see the module.
@@ -140,9 +142,24 @@ impl Transport for Worlds {
         sent
     }
 
-    fn fragment(&self, remaining: u64) -> usize {
-        let home = self.home.as_ref().expect("it is around one");
-        home.fragment(remaining)
+    fn fragment(&self, to: u32, remaining: u64) -> usize {
+        if to < self.own {
+            let home = self.home.as_ref().expect("it is around one");
+            return home.fragment(to, remaining);
+        }
+        let world = |at: usize| self.worlds.get(at).and_then(Option::as_ref);
+        match self
+            .route(to)
+            .and_then(|(at, rank)| Some((world(at)?, rank)))
+        {
+            Some((world, rank)) => world.transport.fragment(rank, remaining),
+            None => remaining.min(WHOLE as u64) as usize,
+        }
+    }
+
+    fn is_flushed(&self) -> bool {
+        let transports = self.worlds.iter().flatten().map(|world| &world.transport);
+        self.home.iter().chain(transports).all(|t| t.is_flushed())
     }
 
     fn poll(&mut self, sink: &mut dyn Sink, spins: u32) -> bool {

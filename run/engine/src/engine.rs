@@ -484,6 +484,7 @@ impl Engine {
                 .state
                 .requests
                 .any(|r| r.detached && !r.done && !r.kind.is_over_here())
+            && self.transport.is_flushed()
     }
 
     /// Whether nothing that was sent needs this side any more, be it waited for or not:

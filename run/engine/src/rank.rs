@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_core_matching::Pattern;
-use margay_core_registry::{CallName, Phase};
+use margay_core_registry::{CallName, Locality, Phase};
 use margay_net_platform::{Clock, Outside, Peers, Platform};
 use margay_net_transport::{WakeUp, World};
 use margay_sys_os::cpu;
@@ -29,6 +29,7 @@ mod send;
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
 /// May be shared between threads; [`Rank::lock`] says what makes that cheaper.
+// Fields: what the rank stands on, part by part, and what watches over it.
 pub struct Rank {
     engine: RankLock<Engine>,
     wake_up: Arc<dyn WakeUp>,
@@ -38,6 +39,8 @@ pub struct Rank {
     call_words: Words,
     /// Memory in which the ranks may exchange data, where there is some.
     memory: Option<Arc<Segment>>,
+    /// The same for the ranks of this host alone, in a job on several.
+    host_memory: Option<Arc<Segment>>,
     outside: Option<Arc<dyn Outside>>,
     monitor: Arc<Monitor>,
     contention: Contention,
@@ -70,6 +73,7 @@ impl Rank {
             clock,
             peers,
             memory,
+            host_memory,
             outside,
         } = platform;
         let (me, size) = (transport.me(), transport.size());
@@ -86,6 +90,7 @@ impl Rank {
             call_words: peers.call_words(me),
             peers,
             memory,
+            host_memory,
             outside,
             monitor: monitor.clone(),
             contention: Contention::default(),
@@ -138,11 +143,41 @@ impl Rank {
         self.outside.as_deref()
     }
 
-    /// Memory that the ranks share, if they may exchange data through it.
+    /// Memory that all ranks of the job share, if they may exchange data through it.
     #[must_use]
     #[inline]
     pub fn common_memory(&self) -> Option<&Arc<Segment>> {
         self.memory.as_ref()
+    }
+
+    /// Memory that this rank shares with others, perhaps not with all: with those of its host.
+    #[must_use]
+    pub fn any_memory(&self) -> Option<&Arc<Segment>> {
+        self.memory.as_ref().or(self.host_memory.as_ref())
+    }
+
+    /// Memory that these ranks of the job share, of which this one is one.
+    #[must_use]
+    pub fn memory_among(&self, mut ranks: impl Iterator<Item = u32>) -> Option<&Arc<Segment>> {
+        if self.memory.is_some() {
+            return self.memory.as_ref();
+        }
+        let memory = self.host_memory.as_ref()?;
+        let is_near =
+            |rank| rank < self.size && self.peers.locality(self.me, rank) == Locality::Memory;
+        ranks.all(is_near).then_some(memory)
+    }
+
+    /// Returns how many ranks of the job are on this rank's host.
+    #[must_use]
+    pub fn host_size(&self) -> u32 {
+        if self.host_memory.is_none() {
+            return self.size;
+        }
+        let here = self.peers.host(self.me);
+        (0..self.size)
+            .filter(|&r| self.peers.host(r) == here)
+            .count() as u32
     }
 
     /// Wakes a rank for which something was stored in shared memory.
@@ -446,7 +481,7 @@ impl Rank {
     /// None where the ranks share no memory or none is left.
     #[must_use]
     pub fn alloc_shared(&self, bytes: u64) -> Option<usize> {
-        self.common_memory()?;
+        self.any_memory()?;
         self.engine.lock().transport().alloc_shared(bytes)
     }
 

@@ -36,7 +36,7 @@ impl Group {
         let threads = slots.len() as u32;
         let member = arena.member(self.process());
         member.active.store(threads, Ordering::Relaxed);
-        process::set_variable("OMP_NUM_THREADS", &threads.to_string());
+        process::set_variable("OMP_NUM_THREADS", threads.to_string());
         let binding = binding()?;
         if binding == Binding::Nothing {
             if let Some(runtime) = runtime {

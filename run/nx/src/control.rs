@@ -167,7 +167,7 @@ impl Control {
                 environment: &StringArray::new(variables),
                 directory: None,
                 standard: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
-                inherit: Some(self.handed_down.as_fd()),
+                inherit: &[self.handed_down.as_fd()],
                 cores: &[],
                 files: FileLimit::now(),
                 blocked: SignalSet::of(&[]),

@@ -205,7 +205,7 @@ pub fn start_anew() -> Result<()> {
 
 /// Keeps the rows and columns that the processes of this one's application shall know.
 pub fn keep_rectangle(rows: i64, columns: i64) {
-    margay_sys_os::process::set_variable(ENV_RECTANGLE, &format!("{rows}x{columns}"));
+    margay_sys_os::process::set_variable(ENV_RECTANGLE, format!("{rows}x{columns}"));
 }
 
 /// Returns the rows and columns of this many nodes: as asked for when the job was started, else as

@@ -155,7 +155,7 @@ impl Windows<'_> {
         let Some(segment) = self
             .mpi
             .rank()
-            .common_memory()
+            .any_memory()
             .filter(|_| window.block.is_some())
         else {
             let mut attachments = window.attachments();

@@ -45,7 +45,8 @@ impl Windows<'_> {
         let size = check_sizes(size, unit)?;
         let hints = self.mpi.info(info)?;
         let alignment = hints::alignment(&hints);
-        let shared = if self.mpi.spans(&parent) {
+        let memory = self.mpi.rank().memory_among(parent.group.processes());
+        let shared = if memory.is_none() || self.mpi.spans(&parent) {
             None
         } else {
             let bytes = size.checked_add(alignment.max(SKEW) as u64);
@@ -80,10 +81,11 @@ impl Windows<'_> {
         let size = check_sizes(size, unit)?;
         let hints = self.mpi.info(info)?;
         let alone = parent.size() == 1;
-        if !alone && (self.mpi.rank().common_memory().is_none() || self.mpi.spans(&parent)) {
+        let memory = self.mpi.rank().memory_among(parent.group.processes());
+        if !alone && (memory.is_none() || self.mpi.spans(&parent)) {
             fail!(
                 MPI_ERR_RMA_SHARED,
-                "the processes of {} share no memory (they are of several jobs, or {} is set); make the communicator with MPI_Comm_split_type",
+                "the processes of {} share no memory (they are on several hosts or of several jobs, or {} is set); make the communicator with MPI_Comm_split_type",
                 parent.describe(),
                 margay_sys_shm::segment::ENV_BYTES_ONLY
             );

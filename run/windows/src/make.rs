@@ -77,7 +77,8 @@ impl<'a> Wanted<'a> {
         (size, unit): (u64, i64),
         info: &'a Info,
     ) -> Wanted<'a> {
-        let segment = mpi.rank().common_memory().filter(|_| !mpi.spans(parent));
+        let segment = mpi.rank().memory_among(parent.group.processes());
+        let segment = segment.filter(|_| !mpi.spans(parent));
         let contiguous = flavor == Flavor::Shared && !hints::is_set(info, "alloc_shared_noncontig");
         Wanted {
             parent,

@@ -65,7 +65,7 @@ impl Windows<'_> {
         at: i64,
         (address, bytes): (u64, u64),
     ) -> Result<Reach> {
-        let (Some(segment), Some(_)) = (self.mpi.rank().common_memory(), &window.block) else {
+        let (Some(segment), Some(_)) = (self.mpi.rank().any_memory(), &window.block) else {
             return Ok(Reach::Message);
         };
         if target == window.rank() {

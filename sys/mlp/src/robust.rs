@@ -333,7 +333,10 @@ impl RobustBarrier {
                 Ordering::Relaxed,
             );
             match failed {
-                Ok(_) => return self.event_count.wake(),
+                Ok(_) => {
+                    self.event_count.wake();
+                    return;
+                }
                 Err(other) => word = other,
             }
         }

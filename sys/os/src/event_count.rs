@@ -57,13 +57,16 @@ impl EventCount {
 }
 
 impl<const IS_PRIVATE: bool> EventCount<IS_PRIVATE> {
-    /// Wakes the threads that sleep here. Call after the work has been published.
+    /// Wakes the threads that sleep here. Call after the work has been published. Returns whether
+    /// there were any: one that sleeps elsewhere ([`sleep_by`](Self::sleep_by)) needs more.
     #[inline]
-    pub fn wake(&self) {
+    pub fn wake(&self) -> bool {
         light_barrier();
-        if self.sleepers.load(Ordering::Relaxed) != 0 {
+        let any = self.sleepers.load(Ordering::Relaxed) != 0;
+        if any {
             self.wake_sleepers();
         }
+        any
     }
 
     /// Sleeps until [`wake`](Self::wake) is called, `look` finds work, or `timeout_ns` has passed.
@@ -71,6 +74,14 @@ impl<const IS_PRIVATE: bool> EventCount<IS_PRIVATE> {
     /// sleeps. May return early without a reason, as futexes do.
     pub fn sleep(&self, timeout_ns: u64, look: impl FnOnce() -> bool) {
         let seen = self.word.load(Ordering::SeqCst);
+        self.sleep_by(timeout_ns, look, |timeout_ns| {
+            wait(&self.word, seen, timeout_ns, IS_PRIVATE);
+        });
+    }
+
+    /// As [`sleep`](Self::sleep), but `wait` sleeps, for at most the time that it is called with.
+    /// Who wakes must then do more than [`wake`](Self::wake), which returns true for this thread.
+    pub fn sleep_by(&self, timeout_ns: u64, look: impl FnOnce() -> bool, wait: impl FnOnce(u64)) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let timeout_ns = if heavy_barrier(IS_PRIVATE) {
             timeout_ns
@@ -78,7 +89,7 @@ impl<const IS_PRIVATE: bool> EventCount<IS_PRIVATE> {
             timeout_ns.min(PIECE_NS)
         };
         if !look() {
-            wait(&self.word, seen, timeout_ns, IS_PRIVATE);
+            wait(timeout_ns);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }

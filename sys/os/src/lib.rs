@@ -53,6 +53,8 @@ pub mod process;
 #[cfg(not(loom))]
 pub mod signal;
 #[cfg(not(loom))]
+pub mod sockets;
+#[cfg(not(loom))]
 pub mod sweep;
 #[cfg(not(loom))]
 pub mod symbols;

@@ -1,6 +1,6 @@
 //! Processes: starting many of them quickly, waiting for them, and ending whole families.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -85,7 +85,7 @@ pub fn parent() -> u32 {
 
 /// Sets a variable of this process's environment, if that is possible: not while the process has
 /// several threads, which might be reading it. Returns whether it was set.
-pub fn set_variable(name: &str, value: &str) -> bool {
+pub fn set_variable(name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> bool {
     let alone = fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
     if alone {
         // SAFETY: this is the only thread, so nobody reads the environment at the same time.

@@ -18,6 +18,7 @@
 //! | [`transfer`] | the cell over which two ranks share the copying of one message |
 //! | [`arena`] | memory that a rank shares on request |
 //! | [`board`] | a communicator's control block: a slot a rank, arrival counters, results |
+//! | [`doorbell`] | the socket by which a rank is woken that sleeps on sockets |
 //! | `owner` | the lock of the table of boards, whose holder may die |
 //! | [`window`] | a window's control block: locks, counters and the list of attached memory |
 //! | [`rma_queue`] | where an origin leaves one-sided operations, until the target or it itself does them |
@@ -29,6 +30,8 @@ pub mod allocator;
 pub mod arena;
 #[cfg(not(loom))]
 pub mod board;
+#[cfg(not(loom))]
+pub mod doorbell;
 pub mod inbox;
 #[cfg(not(loom))]
 pub mod layout;

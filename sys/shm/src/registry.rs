@@ -219,6 +219,11 @@ impl<'a> Registry<'a> {
         &self.cell(rank).event_count.0
     }
 
+    /// Whether a rank has a note with that key.
+    pub(crate) fn has_note(self, rank: u32, key: NoteKey) -> bool {
+        self.note_at(rank, key).is_some()
+    }
+
     /// The offset in the heap of a rank's note, and its words.
     fn note_at(self, rank: u32, key: NoteKey) -> Option<(u64, usize)> {
         let is = |slot: &&NoteSlot| slot.key.load(Ordering::Acquire) == key.0;

@@ -21,8 +21,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use margay_core_registry::hosts;
+
+use crate::doorbell::Ringer;
 use crate::layout::{Header, Layout, MAGIC, PAGE, RankCell, Sizes, VERSION};
 use crate::mapping::{self, Mapping, SegmentError};
 
@@ -35,6 +38,9 @@ pub const ENV_SEGMENT: &str = "MARGAY_SEGMENT_FD";
 pub const ENV_SIZE: &str = "MARGAY_SIZE";
 /// The environment variable that tells a rank its number in the job, from 0.
 pub const ENV_RANK: &str = "MARGAY_RANK";
+/// The environment variable that tells a rank of a job on several hosts the number of the inherited
+/// socket at which it listens.
+pub const ENV_LISTENER: &str = "MARGAY_LISTENER_FD";
 /// The environment variable that makes the ranks of a job exchange bytes through pipes only: no
 /// memory is shared, no rank attaches to another. For tests of what a transport without memory has
 /// to do.
@@ -62,6 +68,9 @@ pub struct Segment {
     pub(crate) arenas: Box<[OnceLock<Mapping>]>,
     /// Set for each rank whose sending side has been made here.
     pub(crate) senders: Box<[OnceLock<()>]>,
+    /// Ranks may sleep on descriptors.
+    pub(crate) has_doorbells: AtomicBool,
+    pub(crate) ringer: Ringer,
 }
 
 impl Segment {
@@ -107,7 +116,11 @@ impl Segment {
                 "its header contradicts its length of {length} bytes"
             )));
         };
-        Segment::over(file, layout)
+        let segment = Segment::over(file, layout)?;
+        if segment.registry().has_note(0, hosts::KEY) {
+            segment.use_doorbells();
+        }
+        Ok(segment)
     }
 
     fn over(file: File, layout: Layout) -> Result<Segment, SegmentError> {
@@ -120,6 +133,8 @@ impl Segment {
             main,
             arenas: (0..layout.ranks).map(|_| OnceLock::new()).collect(),
             senders: (0..layout.ranks).map(|_| OnceLock::new()).collect(),
+            has_doorbells: AtomicBool::new(false),
+            ringer: Ringer::new(),
         })
     }
 
@@ -193,7 +208,9 @@ impl Segment {
     /// When `rank` is not in the job.
     #[inline]
     pub fn wake(&self, rank: u32) {
-        self.cell(rank).event_count.0.wake();
+        if self.cell(rank).event_count.0.wake() && self.has_doorbells.load(Ordering::Relaxed) {
+            self.ring(rank);
+        }
     }
 
     pub(crate) fn header(&self) -> &Header {

@@ -125,7 +125,7 @@ impl Transport for Fake {
         room
     }
 
-    fn fragment(&self, remaining: u64) -> usize {
+    fn fragment(&self, _to: u32, remaining: u64) -> usize {
         remaining.min(1000) as usize
     }
 

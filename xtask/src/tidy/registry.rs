@@ -11,12 +11,16 @@ static USE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\.\s*registry\(\)").expect("a constant pattern"));
 
 /// The code that may: files whose paths begin like this.
-const MAKERS: [&str; 7] = [
+const MAKERS: [&str; 9] = [
     "sys/shm/",
     "net/shm/",
     // The launcher and its guard make the job.
     "job/launch/src/guard.rs",
     "job/launch/src/setup.rs",
+    // An agent makes the job's part on its host, and enters what it hears of others.
+    "job/launch/src/hosts/",
+    // A rank sleeps on its word and its sockets.
+    "net/hosts/",
     // A launcher is recognized by its process id in the segment that it holds.
     "job/registry/",
     // A process joins its job.

@@ -32,12 +32,28 @@ const PLACES: &[(&str, &str)] = &[
         "the guard waits for ranks, signals and the launcher: descriptors",
     ),
     (
+        "job/launch/src/hosts/agent.rs",
+        "the agent of a host waits for its ranks' output, its guard and the relay: descriptors",
+    ),
+    (
+        "job/launch/src/hosts/connection.rs",
+        "a remote shell that has closed its output ends: half a second at most",
+    ),
+    (
+        "job/launch/src/hosts/relay.rs",
+        "the relay waits for the launcher and the agents: descriptors",
+    ),
+    (
         "job/launch/src/input.rs",
         "the launcher asks once whether a rank takes input",
     ),
     (
         "job/launch/src/run.rs",
         "the launcher waits for output, signals and the guard: descriptors",
+    ),
+    (
+        "net/hosts/src/wake_up.rs",
+        "lets the rank's wait sleep on its sockets and its doorbell",
     ),
     (
         "net/seeded/src/lib.rs",

@@ -234,7 +234,11 @@ impl Engine {
         let part = if size <= WHOLE as u64 {
             size as usize
         } else {
-            self.transport.fragment(size - sent)
+            // Fragments are at least two.
+            match self.transport.fragment(to, size - sent) {
+                all if sent == 0 && all as u64 == size => all / 2,
+                part => part,
+            }
         };
         let whole = sent == 0 && part as u64 == size;
         let (kind, args) = match (whole, sent) {
@@ -315,7 +319,7 @@ impl Engine {
         let offset = walk.position();
         let left = data.size() - offset;
         if left > 0 {
-            let part = self.transport.fragment(left);
+            let part = self.transport.fragment(to, left);
             let packet = Head {
                 kind: DATA,
                 ..Head::default()

@@ -145,9 +145,12 @@ impl Channel {
         context: u32,
         plane: Plane,
     ) -> Option<Channel> {
-        let segment = rank.common_memory()?;
         let ranks = members.size();
-        if ranks < 2 || members.processes().any(|p| p >= segment.ranks()) {
+        if ranks < 2 {
+            return None;
+        }
+        let segment = rank.memory_among(members.processes())?;
+        if members.processes().any(|p| p >= segment.ranks()) {
             return None;
         }
         let mut hasher = DefaultHasher::new();
@@ -161,7 +164,7 @@ impl Channel {
             members: members.clone(),
             context,
             // By what all ranks know alike: their policies of waiting may differ.
-            roomy: segment.ranks() <= rank.peers().cores(),
+            roomy: rank.host_size() <= rank.peers().cores(),
             is_watching: rank.is_watching(),
             attach: OnceLock::new(),
         };

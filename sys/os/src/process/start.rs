@@ -64,8 +64,8 @@ pub struct Start<'a> {
     pub directory: Option<&'a CStr>,
     /// Standard input, output and error.
     pub standard: [BorrowedFd<'a>; 3],
-    /// A descriptor that the program inherits under its number.
-    pub inherit: Option<BorrowedFd<'a>>,
+    /// Descriptors that the program inherits under their numbers.
+    pub inherit: &'a [BorrowedFd<'a>],
     /// Cores to which the process is bound; none leaves it as it is.
     pub cores: &'a [usize],
     /// Limit of open files.
@@ -233,7 +233,7 @@ fn become_program(child: &ChildStart<'_>) -> (Step, Errno) {
             return (Step::Standard, error);
         }
     }
-    if let Some(fd) = start.inherit {
+    for fd in start.inherit {
         let _ = fcntl_setfd(fd, FdFlags::empty());
     }
     if let Some(Err(error)) = start.directory.map(chdir) {
@@ -287,7 +287,7 @@ mod tests {
             environment: &environment,
             directory,
             standard: [null.as_fd(), writer.as_fd(), writer.as_fd()],
-            inherit: None,
+            inherit: &[],
             cores: &[],
             files: FileLimit::now(),
             blocked: SignalSet::of(&[]),

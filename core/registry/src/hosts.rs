@@ -1,0 +1,262 @@
+//! The hosts of a job that runs on several: their names and addresses, on which of them each rank
+//! is and at which port it listens, and the secret that the ranks prove to each other.
+//!
+//! It is one note of rank 0, which whoever starts the ranks of a host makes there before the first
+//! of them starts. A job on one host has none. All of it is written once, but for the last word of
+//! each rank.
+//!
+//! ```text
+//! word 0      number of hosts | number of ranks << 32
+//! word 1..5   the secret, 32 bytes
+//! word 5      this host
+//! per host    8 words: its name, NUL-padded
+//!             1 word:  number of its addresses
+//!             8 x 2 words: addresses as IPv6, those of IPv4 as ::ffff:a.b.c.d
+//! per rank    1 word: host | port << 32
+//!             1 word: 0, or 1 + the rank to which the link is lost | error number << 32
+//! ```
+
+use core::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::NoteKey;
+
+/// The note of rank 0 that holds the table.
+pub const KEY: NoteKey = NoteKey(u32::from_be_bytes(*b"hsts"));
+
+/// Addresses that are kept of a host.
+pub const MOST_ADDRESSES: usize = 8;
+/// Longest name of a host in bytes, which is also the system's.
+pub const NAME_BYTES: usize = 64;
+
+const FIRST: usize = 6;
+const NAME: usize = NAME_BYTES / 8;
+const PER_HOST: usize = NAME + 1 + 2 * MOST_ADDRESSES;
+const PER_RANK: usize = 2;
+
+/// The number of bytes of a job's secret.
+pub const SECRET: usize = 32;
+
+/// A host of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// Its name, cut to [`NAME_BYTES`].
+    pub name: String,
+    /// Where it can be reached, at most [`MOST_ADDRESSES`].
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Where a rank is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seat {
+    /// The number of its host.
+    pub host: u32,
+    /// The port at which it listens.
+    pub port: u16,
+}
+
+/// Words of the table of a job.
+#[must_use]
+pub fn words(hosts: usize, ranks: usize) -> usize {
+    FIRST + hosts * PER_HOST + ranks * PER_RANK
+}
+
+/// The table in a note.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'a> {
+    words: &'a [AtomicU64],
+    hosts: usize,
+    ranks: usize,
+}
+
+impl<'a> Table<'a> {
+    /// Writes a table into a note of [`words`] words.
+    ///
+    /// # Panics
+    /// When the note is too short.
+    pub fn write(
+        note: &'a [AtomicU64],
+        secret: &[u8; SECRET],
+        here: u32,
+        hosts: &[Host],
+        seats: &[Seat],
+    ) -> Table<'a> {
+        let put = |at: usize, word: u64| note[at].store(word, Ordering::Relaxed);
+        for (at, word) in (1..).zip(eights(secret)) {
+            put(at, word);
+        }
+        put(5, here.into());
+        for (host, at) in hosts.iter().zip((FIRST..).step_by(PER_HOST)) {
+            let mut name = [0; NAME_BYTES];
+            let used = host.name.len().min(NAME_BYTES);
+            name[..used].copy_from_slice(&host.name.as_bytes()[..used]);
+            for (at, word) in (at..).zip(eights(&name)) {
+                put(at, word);
+            }
+            let addresses = host.addresses.iter().take(MOST_ADDRESSES);
+            put(at + NAME, addresses.len() as u64);
+            for (address, at) in addresses.zip((at + NAME + 1..).step_by(2)) {
+                let v6 = match address {
+                    IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                    IpAddr::V6(v6) => *v6,
+                };
+                put(at, v6.to_bits() as u64);
+                put(at + 1, (v6.to_bits() >> 64) as u64);
+            }
+        }
+        let first = FIRST + hosts.len() * PER_HOST;
+        for (seat, at) in seats.iter().zip((first..).step_by(PER_RANK)) {
+            put(at, u64::from(seat.host) | u64::from(seat.port) << 32);
+        }
+        note[0].store(
+            hosts.len() as u64 | (seats.len() as u64) << 32,
+            Ordering::Release,
+        );
+        Table {
+            words: note,
+            hosts: hosts.len(),
+            ranks: seats.len(),
+        }
+    }
+
+    /// The table in a note; none where the note is too short for what it says.
+    #[must_use]
+    pub fn read(note: &'a [AtomicU64]) -> Option<Table<'a>> {
+        let sizes = note.first()?.load(Ordering::Acquire);
+        let (hosts, ranks) = ((sizes as u32) as usize, (sizes >> 32) as usize);
+        let most = note.len();
+        let fits = hosts <= most && ranks <= most && words(hosts, ranks) <= most;
+        (hosts > 0 && fits).then_some(Table {
+            words: note,
+            hosts,
+            ranks,
+        })
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.words[at].load(Ordering::Relaxed)
+    }
+
+    /// The number of hosts.
+    #[must_use]
+    pub fn hosts(&self) -> u32 {
+        self.hosts as u32
+    }
+
+    /// The host on which this table is.
+    #[must_use]
+    pub fn here(&self) -> u32 {
+        self.word(5) as u32
+    }
+
+    /// The job's secret.
+    #[must_use]
+    pub fn secret(&self) -> [u8; SECRET] {
+        let mut secret = [0; SECRET];
+        for (at, eight) in (1..).zip(secret.chunks_exact_mut(8)) {
+            eight.copy_from_slice(&self.word(at).to_ne_bytes());
+        }
+        secret
+    }
+
+    /// What is known of a host; none beyond the last one.
+    #[must_use]
+    pub fn host(&self, host: u32) -> Option<Host> {
+        let host = host as usize;
+        let at = FIRST + (host < self.hosts).then_some(host)? * PER_HOST;
+        let name = (at..at + NAME).flat_map(|at| self.word(at).to_ne_bytes());
+        let name: Vec<u8> = name.take_while(|&b| b != 0).collect();
+        let addresses = (self.word(at + NAME) as usize).min(MOST_ADDRESSES);
+        let address = |number: usize| {
+            let at = at + NAME + 1 + 2 * number;
+            let v6 = u128::from(self.word(at)) | u128::from(self.word(at + 1)) << 64;
+            Ipv6Addr::from_bits(v6).to_canonical()
+        };
+        Some(Host {
+            name: String::from_utf8_lossy(&name).into_owned(),
+            addresses: (0..addresses).map(address).collect(),
+        })
+    }
+
+    fn rank_at(&self, rank: u32) -> Option<usize> {
+        let rank = (rank as usize) < self.ranks && rank != u32::MAX;
+        rank.then_some(FIRST + self.hosts * PER_HOST)
+    }
+
+    /// Where a rank is; none beyond the last one.
+    #[must_use]
+    pub fn seat(&self, rank: u32) -> Option<Seat> {
+        let word = self.word(self.rank_at(rank)? + rank as usize * PER_RANK);
+        Some(Seat {
+            host: word as u32,
+            port: (word >> 32) as u16,
+        })
+    }
+
+    /// The ranks of a host, in order.
+    pub fn ranks_of(self, host: u32) -> impl Iterator<Item = u32> + use<'a> {
+        (0..self.ranks as u32).filter(move |&rank| self.seat(rank).is_some_and(|s| s.host == host))
+    }
+
+    /// Enters that a rank cannot reach another one any more, and why. Only the first loss of a rank
+    /// counts.
+    pub fn lose_link(&self, rank: u32, to: u32, errno: i32) {
+        if let Some(at) = self.rank_at(rank) {
+            let word = (u64::from(to) + 1) | u64::from(errno as u32) << 32;
+            let cell = &self.words[at + rank as usize * PER_RANK + 1];
+            let _ = cell.compare_exchange(0, word, Ordering::Release, Ordering::Relaxed);
+        }
+    }
+
+    /// Which rank a rank cannot reach any more, and the system's number for the reason.
+    #[must_use]
+    pub fn lost_link(&self, rank: u32) -> Option<(u32, i32)> {
+        let at = self.rank_at(rank)? + rank as usize * PER_RANK + 1;
+        let word = self.words[at].load(Ordering::Acquire);
+        Some(((word as u32).checked_sub(1)?, (word >> 32) as i32))
+    }
+}
+
+fn eights(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    let words = bytes.chunks_exact(8);
+    words.map(|eight| u64::from_ne_bytes(eight.try_into().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_read_as_it_was_written() {
+        let hosts = [
+            Host {
+                name: "a".into(),
+                addresses: vec!["10.0.0.1".parse().unwrap(), "2001:db8::7".parse().unwrap()],
+            },
+            Host {
+                name: "x".repeat(NAME_BYTES),
+                addresses: Vec::new(),
+            },
+        ];
+        let seat = |host, port| Seat { host, port };
+        let seats = [seat(0, 40_000), seat(1, 65_535), seat(0, 1)];
+        let note: Vec<AtomicU64> = (0..words(2, 3)).map(|_| AtomicU64::new(0)).collect();
+        assert!(Table::read(&note).is_none(), "nothing is written yet");
+        let secret = std::array::from_fn(|i| i as u8);
+        Table::write(&note, &secret, 1, &hosts, &seats);
+        let table = Table::read(&note).unwrap();
+        assert_eq!(
+            (table.secret(), table.here(), table.hosts()),
+            (secret, 1, 2)
+        );
+        assert_eq!([0, 1].map(|h| table.host(h).unwrap()), hosts);
+        assert_eq!([0, 1, 2].map(|r| table.seat(r).unwrap()), seats);
+        assert_eq!(table.ranks_of(0).collect::<Vec<_>>(), [0, 2]);
+        assert!(table.host(2).is_none() && table.seat(3).is_none());
+        assert_eq!(table.lost_link(2), None);
+        table.lose_link(2, 1, 110);
+        table.lose_link(2, 0, 113);
+        assert_eq!(table.lost_link(2), Some((1, 110)), "the first one");
+        assert!(Table::read(&note[..note.len() - 1]).is_none());
+    }
+}

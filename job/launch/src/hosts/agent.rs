@@ -1,0 +1,546 @@
+//! The agent: starts the ranks of its host, passes their input and output on, and ends them when it
+//! is told to or hears nothing any more.
+//!
+//! It runs until none of its processes is left. Its guard ends them all when the agent itself is
+//! killed. Nothing of the job is in its arguments or its environment: everything, the secret too,
+//! comes over standard input.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use margay_core_registry::hosts::{self, Host, Seat, Table};
+use margay_sys_os::descriptor::{PollSet, set_nonblocking};
+use margay_sys_os::process;
+use margay_sys_os::signal::SignalSet;
+use margay_sys_os::sockets::own_addresses;
+
+use super::local::{self, Input, Local, Output};
+use super::mirror::Ended;
+use super::task::Task;
+use super::wire::{self, Broken, Incoming, MAGIC, Reader, Writer, kind};
+use crate::guard::{Command, Event};
+use crate::plan::LaunchError;
+use crate::report::host_name;
+use crate::setup;
+
+/// How long killed processes may take to be gone before the agent leaves them to its guard.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
+const READ_BYTES: usize = 64 << 10;
+
+/// Serves as the agent of this host, for the relay at the other end of standard input and output.
+/// Returns when no process of the job is left here.
+///
+/// # Errors
+/// When standard input or output is not there.
+pub fn serve() -> io::Result<()> {
+    let own = |fd: io::Result<OwnedFd>| -> io::Result<File> {
+        let fd = fd?;
+        set_nonblocking(fd.as_fd())?;
+        Ok(fd.into())
+    };
+    let input = own(io::stdin().as_fd().try_clone_to_owned())?;
+    let output = own(io::stdout().as_fd().try_clone_to_owned())?;
+    // The launcher passes signals on. One from a remote shell's terminal must not end us first.
+    SignalSet::all().block_exactly();
+    process::set_name(c"margay-agent");
+    let mut agent = Agent {
+        input,
+        output,
+        incoming: Incoming::default(),
+        queue: MAGIC.to_vec(),
+        stage: Stage::New,
+        heard: Instant::now(),
+        said: Instant::now(),
+        leave_by: None,
+        lost: Vec::new(),
+    };
+    agent.run();
+    Ok(())
+}
+
+enum Stage {
+    New,
+    /// It listens, and waits for the other hosts.
+    Ready(Box<Task>, Vec<TcpListener>),
+    Running(Box<Task>, Local),
+    /// No process is left here.
+    Empty,
+}
+
+struct Agent {
+    input: File,
+    output: File,
+    incoming: Incoming,
+    /// What the relay has not taken yet: bounded by the windows of the streams.
+    queue: Vec<u8>,
+    stage: Stage,
+    heard: Instant,
+    said: Instant,
+    /// When the agent ends, whatever is left.
+    leave_by: Option<Instant>,
+    /// The links that have been reported.
+    lost: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Places {
+    guard: Option<usize>,
+    outputs: Vec<Option<usize>>,
+    inputs: Vec<Option<usize>>,
+}
+
+impl Agent {
+    fn run(&mut self) {
+        let mut poll = PollSet::default();
+        loop {
+            if matches!(self.stage, Stage::Empty) && self.queue.is_empty() {
+                return;
+            }
+            let now = Instant::now();
+            if self.leave_by.is_some_and(|at| now >= at) {
+                return;
+            }
+            poll.clear();
+            let read = self
+                .leave_by
+                .is_none()
+                .then(|| poll.add_readable(self.input.as_fd()));
+            let write = (!self.queue.is_empty()).then(|| poll.add_writable(self.output.as_fd()));
+            let places = self.register(&mut poll);
+            let silence = self.heard + Duration::from_millis(wire::SILENCE_MS);
+            let beat = self.said + Duration::from_millis(wire::BEAT_MS);
+            let next = self.leave_by.unwrap_or(silence.min(beat));
+            if poll
+                .wait(Some(next.saturating_duration_since(now)))
+                .is_err()
+            {
+                self.leave();
+            }
+            if read.is_some_and(|at| poll.ready(at).readable) {
+                self.hear();
+            }
+            self.pass_on(&poll, &places);
+            self.tick();
+            if write.is_some_and(|at| poll.ready(at).writable) || !self.queue.is_empty() {
+                self.write();
+            }
+        }
+    }
+
+    fn register(&self, poll: &mut PollSet) -> Places {
+        let Stage::Running(_, local) = &self.stage else {
+            return Places::default();
+        };
+        let output = |o: &Output, poll: &mut PollSet| {
+            let pipe = o.pipe.as_ref().filter(|_| o.window > 0)?;
+            Some(poll.add_readable(pipe.as_fd()))
+        };
+        let input = |i: &Input, poll: &mut PollSet| {
+            let pipe = i.pipe.as_ref().filter(|_| !i.waiting.is_empty())?;
+            Some(poll.add_writable(pipe.as_fd()))
+        };
+        Places {
+            guard: (!local.is_empty).then(|| poll.add_readable(local.guard.as_fd())),
+            outputs: local.outputs.iter().map(|o| output(o, poll)).collect(),
+            inputs: local.inputs.iter().map(|i| input(i, poll)).collect(),
+        }
+    }
+
+    fn say(&mut self, message: &[u8]) {
+        if self.leave_by.is_none() {
+            self.queue.extend_from_slice(message);
+            self.said = Instant::now();
+        }
+    }
+
+    fn fail(&mut self, error: &LaunchError) {
+        let mut failed = Writer::new(kind::FAILED);
+        failed
+            .number(error.status.into())
+            .bytes(error.message.as_bytes());
+        let failed = failed.done();
+        self.say(&failed);
+    }
+
+    fn hear(&mut self) {
+        let mut bytes = vec![0; READ_BYTES];
+        loop {
+            match (&self.input).read(&mut bytes) {
+                Ok(0) => return self.leave(),
+                Ok(n) => self.incoming.add(&bytes[..n]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => return self.leave(),
+            }
+            loop {
+                match self.incoming.take() {
+                    Ok(Some((kind, body))) => {
+                        self.heard = Instant::now();
+                        if self.obey(kind, &body).is_err() {
+                            return self.leave();
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(Broken) => return self.leave(),
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, kind: u8, body: &[u8]) -> Result<(), Broken> {
+        let mut from = Reader(body);
+        match kind {
+            kind::TASK => self.prepare(Box::new(Task::decode(body)?)),
+            kind::GO => {
+                let (hosts, seats) = decode_hosts(&mut from)?;
+                self.go(&hosts, &seats);
+            }
+            kind::SIGNAL => {
+                let signal = from.small::<i32>()?;
+                if let Stage::Running(_, local) = &mut self.stage {
+                    local.guard.tell(Command::Signal(signal));
+                }
+            }
+            kind::KILL => self.kill(),
+            kind::CREDIT => {
+                let (stream, bytes) = (from.number()?, from.small::<usize>()?);
+                if let Stage::Running(_, local) = &mut self.stage
+                    && let Some(output) = local.outputs.iter_mut().find(|o| o.stream == stream)
+                {
+                    output.window = (output.window + bytes).min(wire::WINDOW);
+                }
+            }
+            kind::INPUT => {
+                let (rank, bytes) = (from.small::<u32>()?, from.bytes()?);
+                if let Stage::Running(_, local) = &mut self.stage
+                    && let Some(input) = local.inputs.iter_mut().find(|i| i.rank == rank)
+                {
+                    input.waiting.extend_from_slice(bytes);
+                    input.is_over |= bytes.is_empty();
+                }
+            }
+            kind::ENDED => {
+                if let Stage::Running(_, local) = &self.stage {
+                    Ended::decode(body)?.enter(&local.segment);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes the launcher's place in the system as far as the ranks see it, and listens.
+    fn prepare(&mut self, task: Box<Task>) {
+        for (name, value) in &task.environment {
+            let bytes = name.as_encoded_bytes();
+            if !bytes.is_empty() && !bytes.contains(&b'=') {
+                process::set_variable(name, value);
+            }
+        }
+        let entered = std::env::set_current_dir(&task.directory).map_err(|error| {
+            LaunchError::usage(format!(
+                "cannot enter the directory '{}', in which the launcher is: {error}; make it there, or start the job from one \
+                 that all hosts have (-wdir names one for the ranks)",
+                task.directory.display()
+            ))
+        });
+        let has_own = task.job.programs.iter().all(|p| {
+            p.directory.as_ref().is_some_and(|d| d.is_absolute())
+                && p.command.as_encoded_bytes().starts_with(b"/")
+        });
+        let listening = match entered {
+            Err(error) if !has_own => Err(error),
+            _ => local::listeners(&task),
+        };
+        let listeners = match listening {
+            Ok(listeners) => listeners,
+            Err(error) => return self.fail(&error),
+        };
+        let mut ready = Writer::new(kind::READY);
+        ready.bytes(host_name().as_bytes());
+        let addresses = own_addresses();
+        ready.number(addresses.len() as u64);
+        for address in addresses {
+            ready.bytes(address.to_string().as_bytes());
+        }
+        ready.number(listeners.len() as u64);
+        for listener in &listeners {
+            ready.number(listener.local_addr().map_or(0, |a| a.port()).into());
+        }
+        let ready = ready.done();
+        self.say(&ready);
+        self.stage = Stage::Ready(task, listeners);
+    }
+
+    fn go(&mut self, hosts: &[Host], seats: &[Seat]) {
+        match std::mem::replace(&mut self.stage, Stage::New) {
+            Stage::Ready(task, listeners) => match local::start(&task, listeners, (hosts, seats)) {
+                Ok(local) => self.stage = Stage::Running(task, local),
+                Err(error) => self.fail(&error),
+            },
+            other => self.stage = other,
+        }
+    }
+
+    /// Kills all processes of this host.
+    fn kill(&mut self) {
+        match &mut self.stage {
+            Stage::Running(_, local) => local.guard.tell(Command::Kill),
+            _ => self.be_empty(),
+        }
+    }
+
+    fn be_empty(&mut self) {
+        self.stage = Stage::Empty;
+        let empty = Writer::new(kind::EMPTY).done();
+        self.say(&empty);
+    }
+
+    /// The relay is gone, or cannot be reached: so is the job.
+    fn leave(&mut self) {
+        if self.leave_by.is_none() {
+            self.kill();
+            self.queue.clear();
+            if let Stage::Running(_, local) = &mut self.stage {
+                for output in &mut local.outputs {
+                    output.pipe = None;
+                }
+            }
+            self.leave_by = Some(Instant::now() + KILL_LIMIT);
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if now >= self.heard + Duration::from_millis(wire::SILENCE_MS) {
+            self.leave();
+        }
+        if now >= self.said + Duration::from_millis(wire::BEAT_MS) {
+            self.report_lost_links();
+            let beat = Writer::new(kind::BEAT).done();
+            self.say(&beat);
+        }
+    }
+
+    /// Tells which ranks cannot reach others any more.
+    fn report_lost_links(&mut self) {
+        let Stage::Running(task, local) = &self.stage else {
+            return;
+        };
+        let Some(note) = local.segment.note(0, hosts::KEY) else {
+            return;
+        };
+        let Some(table) = Table::read(&note) else {
+            return;
+        };
+        let mut lost = Vec::new();
+        for own in task
+            .ranks
+            .iter()
+            .filter(|own| !self.lost.contains(&own.rank))
+        {
+            if let Some((to, errno)) = table.lost_link(own.rank) {
+                let mut message = Writer::new(kind::LOST);
+                message.number(own.rank.into()).number(to.into());
+                message.number(errno as u32 as u64);
+                lost.push((own.rank, message.done()));
+            }
+        }
+        for (rank, message) in lost {
+            self.lost.push(rank);
+            self.say(&message);
+        }
+    }
+
+    fn pass_on(&mut self, poll: &PollSet, places: &Places) {
+        let Stage::Running(task, local) = &mut self.stage else {
+            return;
+        };
+        let ready = |place: &Option<usize>| place.map(|at| poll.ready(at));
+        let mut said = Vec::new();
+        for (output, place) in local.outputs.iter_mut().zip(&places.outputs) {
+            if ready(place).is_some_and(|r| r.readable) {
+                read_output(output, &mut said, false);
+            }
+        }
+        for (input, place) in local.inputs.iter_mut().zip(&places.inputs) {
+            let writable = ready(place).is_some_and(|r| r.writable);
+            write_input(input, writable, &mut said);
+        }
+        let mut failed = None;
+        if ready(&places.guard).is_some_and(|r| r.readable) {
+            let (events, is_there) = local.guard.events();
+            for event in events {
+                match event {
+                    Event::Failed { rank, step, errno } => {
+                        let own = task.ranks.iter().find(|own| own.rank == rank);
+                        let program = own.and_then(|own| task.job.programs.get(own.program));
+                        let ranks = (rank, task.all.len() as u32);
+                        failed = program.map(|p| setup::explain_start(p, ranks, step, errno));
+                    }
+                    Event::Ended { rank, status } => {
+                        for output in local.outputs.iter_mut().filter(|o| o.rank == rank) {
+                            while read_output(output, &mut said, false) {}
+                        }
+                        said.extend(Ended::of(&local.segment, rank, status).encode());
+                    }
+                    Event::Empty => local.is_empty = true,
+                    Event::Said { .. } => {}
+                }
+            }
+            if !is_there && !local.is_empty {
+                // The guard was killed: its children are ours now.
+                process::kill_descendants(&[], KILL_LIMIT);
+                let text = "the guard of its ranks was killed; the job has been ended";
+                failed = Some(LaunchError {
+                    message: text.into(),
+                    status: 137,
+                });
+                local.is_empty = true;
+            }
+            if local.is_empty {
+                local.guard.bury();
+            }
+        }
+        let mut is_over = false;
+        if local.is_empty {
+            // No process is left that could write: what is in the pipes is all.
+            for output in &mut local.outputs {
+                while read_output(output, &mut said, true) {}
+            }
+            is_over = local.outputs.iter().all(|o| o.pipe.is_none());
+        }
+        if !said.is_empty() {
+            self.say(&said);
+        }
+        if let Some(error) = failed {
+            self.fail(&error);
+        }
+        if is_over {
+            self.be_empty();
+        }
+    }
+
+    fn write(&mut self) {
+        match (&self.output).write(&self.queue) {
+            Ok(n) => drop(self.queue.drain(..n)),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => self.leave(),
+        }
+    }
+}
+
+/// Reads what a stream has and the relay takes; `is_last`: nobody writes any more. Returns whether
+/// there may be more.
+fn read_output(output: &mut Output, said: &mut Vec<u8>, is_last: bool) -> bool {
+    let most = output.window.min(READ_BYTES);
+    let Some(mut pipe) = output.pipe.as_ref().filter(|_| most > 0) else {
+        return false;
+    };
+    let mut bytes = vec![0; most];
+    let read = match pipe.read(&mut bytes) {
+        Ok(n) => n,
+        Err(error) if error.kind() == ErrorKind::Interrupted => return true,
+        Err(error) if error.kind() == ErrorKind::WouldBlock && !is_last => return false,
+        Err(_) => 0,
+    };
+    output.window -= read;
+    if read == 0 {
+        output.pipe = None;
+    }
+    let mut message = Writer::new(kind::OUTPUT);
+    message.number(output.stream).bytes(&bytes[..read]);
+    said.extend(message.done());
+    read != 0
+}
+
+/// Writes what a rank takes of its input, and gives the relay room for as much.
+fn write_input(input: &mut Input, writable: bool, said: &mut Vec<u8>) {
+    let mut taken = 0;
+    if let Some(mut pipe) = input.pipe.as_ref().filter(|_| writable) {
+        match pipe.write(&input.waiting) {
+            Ok(n) => taken = n,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            // The rank has closed it or is gone.
+            Err(_) => input.pipe = None,
+        }
+    }
+    if input.pipe.is_none() {
+        taken = input.waiting.len();
+    }
+    if taken > 0 {
+        input.waiting.drain(..taken);
+        let mut credit = Writer::new(kind::CREDIT);
+        credit.number(input.rank.into()).number(taken as u64);
+        said.extend(credit.done());
+    }
+    if input.is_over && input.waiting.is_empty() {
+        input.pipe = None;
+    }
+}
+
+/// Writes the message that tells all hosts and seats.
+pub(super) fn encode_hosts(hosts: &[Host], seats: &[Seat]) -> Vec<u8> {
+    let mut to = Writer::new(kind::GO);
+    to.number(hosts.len() as u64);
+    for host in hosts {
+        to.bytes(host.name.as_bytes());
+        to.number(host.addresses.len() as u64);
+        for address in &host.addresses {
+            to.bytes(address.to_string().as_bytes());
+        }
+    }
+    to.number(seats.len() as u64);
+    for seat in seats {
+        to.number(u64::from(seat.host) | u64::from(seat.port) << 32);
+    }
+    to.done()
+}
+
+fn decode_hosts(from: &mut Reader<'_>) -> Result<(Vec<Host>, Vec<Seat>), Broken> {
+    let hosts = (0..from.number()?).map(|_| {
+        let name = from.text()?;
+        let addresses = (0..from.number()?).map(|_| from.text()?.parse().map_err(|_| Broken));
+        Ok(Host {
+            name,
+            addresses: addresses.collect::<Result<_, Broken>>()?,
+        })
+    });
+    let hosts = hosts.collect::<Result<Vec<_>, Broken>>()?;
+    let seats = (0..from.number()?).map(|_| {
+        let word = from.number()?;
+        Ok(Seat {
+            host: word as u32,
+            port: (word >> 32) as u16,
+        })
+    });
+    Ok((hosts, seats.collect::<Result<_, Broken>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_seats_are_read_as_they_were_written() {
+        let hosts = [Host {
+            name: "a".into(),
+            addresses: vec!["10.1.2.3".parse().unwrap(), "::1".parse().unwrap()],
+        }];
+        let seats = [Seat {
+            host: 0,
+            port: 65_535,
+        }; 3];
+        let bytes = encode_hosts(&hosts, &seats);
+        let read = decode_hosts(&mut Reader(&bytes[5..])).unwrap();
+        assert_eq!((&read.0[..], &read.1[..]), (&hosts[..], &seats[..]));
+        for cut in 5..bytes.len() {
+            assert!(decode_hosts(&mut Reader(&bytes[5..cut])).is_err());
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The ranks of an agent's host: their sockets first; when all hosts are known, the processes.
+
+use std::fs::File;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use margay_core_registry::Facts;
+use margay_core_registry::hosts::{self, Host, Seat, Table};
+use margay_sys_os::descriptor::{FileLimit, duplicate_above, set_nonblocking, set_pipe_bytes};
+use margay_sys_os::signal::SignalSet;
+use margay_sys_os::{clock, cpu, sockets};
+use margay_sys_shm::segment::Segment;
+
+use super::task::Task;
+use super::wire;
+use crate::binding::{Lease, place};
+use crate::frameworks::Devices;
+use crate::guard::{self, Guard, Plan, RankStart};
+use crate::plan::{Job, LaunchError};
+use crate::setup;
+
+/// Standard output or standard error of a rank.
+pub(super) struct Output {
+    pub(super) rank: u32,
+    /// Its number for the relay.
+    pub(super) stream: u64,
+    /// None after its end.
+    pub(super) pipe: Option<File>,
+    /// Bytes that the relay still takes.
+    pub(super) window: usize,
+}
+
+/// Standard input of a rank.
+pub(super) struct Input {
+    pub(super) rank: u32,
+    /// None when it is closed.
+    pub(super) pipe: Option<File>,
+    pub(super) waiting: Vec<u8>,
+    /// The relay has sent the end.
+    pub(super) is_over: bool,
+}
+
+/// The ranks of a host while they run.
+pub(super) struct Local {
+    pub(super) segment: Arc<Segment>,
+    pub(super) guard: Guard,
+    pub(super) outputs: Vec<Output>,
+    pub(super) inputs: Vec<Input>,
+    /// No process is left.
+    pub(super) is_empty: bool,
+    _leases: Vec<Lease>,
+}
+
+/// Opens the socket of each rank of this host; their ports are told to all.
+pub(super) fn listeners(task: &Task) -> Result<Vec<TcpListener>, LaunchError> {
+    let all = task.ranks.iter().map(|_| sockets::listen(task.ports));
+    all.collect::<io::Result<_>>().map_err(|error| {
+        LaunchError::system(match task.ports {
+            Some((first, last)) if error.kind() == io::ErrorKind::AddrInUse => format!(
+                "-port-range {first}:{last}: there is no free port for each of {} ranks; name more ports",
+                task.ranks.len()
+            ),
+            _ => format!("cannot listen for other hosts: {error}"),
+        })
+    })
+}
+
+/// Starts the ranks. `listeners` are theirs; `all` are the hosts and the seats of all ranks.
+pub(super) fn start(
+    task: &Task,
+    listeners: Vec<TcpListener>,
+    (hosts, seats): (&[Host], &[Seat]),
+) -> Result<Local, LaunchError> {
+    let job = &task.job;
+    let ranks = task.all.len() as u32;
+    let own = task.ranks.len() as u32;
+    let files = FileLimit::now();
+    files.raise_to(u64::from(own) * 12 + 64);
+    let usable = cpu::usable_cores();
+    let cores = setup::usable_cores(job, usable)?;
+    let placement = place(own, &job.binding, &job.layout, &cores, Lease::take)?;
+    let usable = placement.distinct_cores().unwrap_or(usable).min(usable);
+    let segment = segment(task, ranks, usable, (hosts, seats))?;
+    let failed = |error: io::Error| setup::descriptors(own, &error);
+    let segment_fd = duplicate_above(segment.fd(), setup::SEGMENT_FD)
+        .or_else(|_| segment.fd().try_clone_to_owned())
+        .map_err(failed)?;
+    let devices = Devices::default();
+    let programs = setup::programs(job, &segment_fd, (ranks, own), None, &devices)?;
+    let (mut outputs, mut inputs, mut starts) = (Vec::new(), Vec::new(), Vec::new());
+    let null = Arc::new(OwnedFd::from(File::open("/dev/null").map_err(failed)?));
+    let parts = task.ranks.iter().zip(listeners).zip(placement.cores);
+    for (local, ((rank, listener), cores)) in (0..).zip(parts) {
+        let stdin = if rank.has_input {
+            let (reader, writer) = io::pipe().map_err(failed)?;
+            set_nonblocking(writer.as_fd()).map_err(failed)?;
+            inputs.push(Input {
+                rank: rank.rank,
+                pipe: Some(OwnedFd::from(writer).into()),
+                waiting: Vec::new(),
+                is_over: false,
+            });
+            Arc::new(OwnedFd::from(reader))
+        } else {
+            null.clone()
+        };
+        let mut output = |is_error| -> io::Result<OwnedFd> {
+            let (reader, writer) = io::pipe()?;
+            set_pipe_bytes(writer.as_fd(), wire::WINDOW);
+            set_nonblocking(reader.as_fd())?;
+            outputs.push(Output {
+                rank: rank.rank,
+                stream: wire::stream(rank.rank, is_error),
+                pipe: Some(OwnedFd::from(reader).into()),
+                window: wire::WINDOW,
+            });
+            Ok(writer.into())
+        };
+        let first = output(false).map_err(failed)?;
+        let second = if task.merges {
+            first.try_clone()
+        } else {
+            output(true)
+        };
+        let listener = duplicate_above(listener.as_fd(), segment_fd.as_raw_fd() + 1);
+        starts.push(RankStart {
+            rank: rank.rank,
+            local,
+            program: rank.program,
+            stdin: Some(stdin),
+            output: [first, second.map_err(failed)?],
+            cores,
+            listener: Some(listener.map_err(failed)?),
+        });
+    }
+    let plan = Plan {
+        programs,
+        ranks: starts.into(),
+        segment_fd,
+        files,
+        devices,
+        blocked: SignalSet::of(&[]),
+    };
+    let (guard, (outputs, inputs)) =
+        guard::start(plan, &segment, (outputs, inputs)).map_err(|e| {
+            LaunchError::system(format!(
+                "cannot start the guard: {e}; it needs /proc and one more process (ulimit -u)"
+            ))
+        })?;
+    Ok(Local {
+        segment,
+        guard,
+        outputs,
+        inputs,
+        is_empty: false,
+        _leases: placement.leases,
+    })
+}
+
+/// Makes the segment of this host, with a cell for every rank of the job.
+fn segment(
+    task: &Task,
+    ranks: u32,
+    usable: usize,
+    (hosts, seats): (&[Host], &[Seat]),
+) -> Result<Arc<Segment>, LaunchError> {
+    let segment = Arc::new(setup::new_segment(ranks)?);
+    describe(&segment, &task.job, task.number, usable);
+    let registry = segment.registry();
+    for (rank, &(program, _)) in (0..).zip(&task.all) {
+        registry.identify(rank, 0, None, program as u32);
+    }
+    enter_hosts(&segment, &task.secret, task.host, (hosts, seats))?;
+    setup::enter_places(&segment, task.all.iter().map(|&(_, place)| place))?;
+    Ok(segment)
+}
+
+fn describe(segment: &Segment, job: &Job, number: u64, usable: usize) {
+    segment.registry().describe(&Facts {
+        job: number,
+        launcher: std::process::id(),
+        started_ns: clock::now_ns(),
+        command: job.command_line(),
+        cores: usable as u32,
+        is_tolerant: job.continue_on_failure,
+    });
+}
+
+/// Enters the table of hosts in a segment.
+pub(super) fn enter_hosts(
+    segment: &Arc<Segment>,
+    secret: &[u8; hosts::SECRET],
+    here: u32,
+    (hosts, seats): (&[Host], &[Seat]),
+) -> Result<(), LaunchError> {
+    let words = hosts::words(hosts.len(), seats.len());
+    let note = segment.make_note(0, hosts::KEY, words).ok_or_else(|| {
+        LaunchError::system(format!(
+            "the job's registry has no room for {} hosts and {} ranks",
+            hosts.len(),
+            seats.len()
+        ))
+    })?;
+    Table::write(&note, secret, here, hosts, seats);
+    segment.use_doorbells();
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! Jobs on several hosts: one agent on each, started by a remote shell, and a relay here.
+//!
+//! ```text
+//! launcher <- guard's protocol, pipes -> relay <- remote shell -> agent -> guard -> ranks
+//! ```
+//!
+//! The relay is a process that stands to the launcher as the guard of a job on one host does: it
+//! speaks the same protocol, has the other ends of the ranks' pipes, and ends everything when the
+//! launcher is gone. An agent does on its host what the launcher does otherwise. The bytes between
+//! them are drawn in `docs/wire.md`.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`wire`] | messages between relay and agents |
+//! | `task` | what an agent is told to do, as bytes |
+//! | `shell` | the command of the remote shell |
+//! | `relay` | the process that stands between the launcher and the agents |
+//! | `connection` | the relay's end of one agent |
+//! | [`agent`] | the agent |
+//! | `local` | the ranks of the agent's host |
+//! | `mirror` | what one host learns of the ranks of others |
+
+pub mod agent;
+mod connection;
+mod local;
+mod mirror;
+pub(crate) mod relay;
+mod shell;
+mod task;
+pub mod wire;
+
+pub use relay::is_here as is_this_machine;

@@ -1,0 +1,699 @@
+//! The process between the launcher and the agents.
+//!
+//! It has the other ends of the ranks' pipes and speaks the guard's protocol with the launcher, so
+//! that merging output, judging ends and waiting are the same code for one host and for several.
+//! It starts the agents, tells each what the others need to know, and ends them all when the
+//! launcher or one of them is gone.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use margay_core_registry::hosts::{Host, SECRET, Seat};
+use margay_sys_os::descriptor::{Outlet, PollSet, Wrote, reopen_for_reading, set_nonblocking};
+use margay_sys_os::process::{self, Forked};
+use margay_sys_os::signal::SignalSet;
+use margay_sys_os::sockets::fill_random;
+use margay_sys_shm::segment::Segment;
+
+use super::agent::encode_hosts;
+use super::connection::{Connection, Heard, Stage};
+use super::mirror::Ended;
+use super::task::{OwnRank, Task};
+use super::wire::{self, Reader, Writer, kind};
+use super::{local, shell};
+use crate::guard::{COMMAND_BYTES, Command, Event, Guard, command_of, encode};
+use crate::plan::{Binding, Hosts, Job, LaunchError, Layout, StdinTo};
+use crate::report::host_name;
+use crate::setup::RankOutput;
+
+/// A remote shell has this much time to start its agent.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// Agents that were told to kill everything have this much time to say that nothing is left.
+const KILL_LIMIT: Duration = Duration::from_secs(4);
+const READ_BYTES: usize = 64 << 10;
+
+/// Refuses what several hosts cannot do.
+pub(crate) fn check(job: &Job) -> Result<(), LaunchError> {
+    let is_simple = matches!(
+        job.binding,
+        Binding::Auto | Binding::None | Binding::Core | Binding::Cores(_)
+    );
+    let layout = &job.layout;
+    let wrong = [
+        (!is_simple, "-bind with a list or a part of the machine"),
+        (layout.gpus.is_some(), "-gpus"),
+        (
+            *layout
+                != Layout {
+                    gpus: layout.gpus,
+                    ..Layout::default()
+                },
+            "-map-by, -cpu-set and -nooversubscribe",
+        ),
+        (job.report_bindings, "-report-bindings"),
+        (job.tell.allocation, "-display-allocation"),
+    ];
+    match wrong.into_iter().find(|(is_wrong, _)| *is_wrong) {
+        Some((_, what)) => Err(LaunchError::usage(format!(
+            "{what} works on one host only; with several, leave it out"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// What the relay needs to start a job.
+pub(crate) struct Plan {
+    names: Vec<String>,
+    host_of: Vec<u32>,
+    shell: Vec<OsString>,
+    tasks: Vec<Task>,
+    /// Whether the launcher's standard input goes to a rank.
+    has_input: Vec<bool>,
+}
+
+impl Plan {
+    /// Divides a job among its hosts, and enters them in the launcher's segment.
+    pub(crate) fn new(
+        job: &Job,
+        hosts: &Hosts,
+        counts: &[u32],
+        places: &[(u32, u32)],
+        segment: &Arc<Segment>,
+    ) -> Result<Plan, LaunchError> {
+        let failed =
+            |what: &str, error: io::Error| LaunchError::system(format!("cannot {what}: {error}"));
+        let ranks: u32 = counts.iter().sum();
+        let (names, host_of) = hosts.assign(ranks);
+        let mut secret = [0; SECRET];
+        fill_random(&mut secret).map_err(|e| failed("make the job's secret", e))?;
+        let directory = std::env::current_dir()
+            .map_err(|e| failed("find the working directory, which the ranks shall have", e))?;
+        let mut of_agents = job.clone();
+        for program in &mut of_agents.programs {
+            program.directory = program.directory.as_ref().map(|own| directory.join(own));
+        }
+        let programs = (0..).zip(counts);
+        let program_of: Vec<usize> = programs
+            .flat_map(|(program, &n)| std::iter::repeat_n(program, n as usize))
+            .collect();
+        let has_input: Vec<bool> = (0..ranks)
+            .map(|rank| match job.stdin {
+                StdinTo::Rank(r) => r == rank,
+                StdinTo::All => true,
+                StdinTo::Nobody => false,
+            })
+            .collect();
+        let all: Vec<(usize, (u32, u32))> = program_of
+            .iter()
+            .copied()
+            .zip(places.iter().copied())
+            .collect();
+        let task = |host: u32| Task {
+            job: of_agents.clone(),
+            number: u64::from(std::process::id()),
+            host,
+            secret,
+            ports: hosts.ports,
+            merges: job.capture.merges || ranks == 1,
+            ranks: (0..ranks)
+                .filter(|&rank| host_of[rank as usize] == host)
+                .map(|rank| OwnRank {
+                    rank,
+                    program: program_of[rank as usize],
+                    has_input: has_input[rank as usize],
+                })
+                .collect(),
+            all: all.clone(),
+            environment: std::env::vars_os().collect(),
+            directory: directory.clone(),
+        };
+        let tasks = (0..names.len() as u32).map(task).collect();
+        let seats: Vec<Seat> = host_of.iter().map(|&host| Seat { host, port: 0 }).collect();
+        let named = |name: &String| Host {
+            name: name.clone(),
+            addresses: Vec::new(),
+        };
+        let known: Vec<Host> = names.iter().map(named).collect();
+        // The launcher's own segment is no rank's: it need not know the secret.
+        local::enter_hosts(segment, &[0; SECRET], u32::MAX, (&known, &seats))?;
+        Ok(Plan {
+            names,
+            host_of,
+            shell: hosts.shell.clone(),
+            tasks,
+            has_input,
+        })
+    }
+
+    /// Returns which ranks are where, if the user wants to know.
+    pub(crate) fn map(&self, job: &Job) -> Vec<String> {
+        if !job.tell.map {
+            return Vec::new();
+        }
+        let hosts = (0..).zip(&self.names);
+        hosts
+            .map(|(host, name)| {
+                let ranks = (0u32..).zip(&self.host_of);
+                let ranks = ranks.filter(|&(_, &of)| of == host);
+                let ranks: Vec<String> = ranks.map(|(rank, _)| rank.to_string()).collect();
+                format!("{}: host {name}: ranks {}", job.launcher, ranks.join(" "))
+            })
+            .collect()
+    }
+}
+
+/// Forks the relay, which starts the agents. `launcher_side` are the launcher's values whose
+/// descriptors the relay must not keep open.
+pub(crate) fn start<T>(
+    plan: Plan,
+    (inputs, outputs): (Vec<Option<Arc<OwnedFd>>>, Vec<RankOutput>),
+    segment: &Arc<Segment>,
+    launcher_side: T,
+) -> io::Result<(Guard, T)> {
+    let (ours, its) = UnixStream::pair()?;
+    process::become_subreaper()?;
+    match process::fork()? {
+        Forked::Child => {
+            drop((ours, launcher_side));
+            process::lead_session();
+            process::set_name(c"margay-relay");
+            SignalSet::all().block_exactly();
+            let _ = process::become_subreaper();
+            match Relay::new(plan, inputs, outputs, segment, its) {
+                Ok(mut relay) => relay.serve(),
+                Err((mut launcher, error)) => {
+                    let text = format!("cannot talk to the hosts: {error}");
+                    let said = Event::Said { text, status: 1 };
+                    let _ = launcher.write_all(&encode(&said));
+                    let _ = launcher.write_all(&encode(&Event::Empty));
+                }
+            }
+            while !process::kill_descendants(&[], Duration::from_secs(1)) {}
+            std::process::exit(0)
+        }
+        Forked::Parent(pid) => {
+            ours.set_nonblocking(true)?;
+            Ok((Guard::over(pid, ours), launcher_side))
+        }
+    }
+}
+
+/// A rank's output on its way to the launcher.
+struct Output {
+    host: usize,
+    pipe: Option<Outlet>,
+    waiting: Vec<u8>,
+    is_over: bool,
+}
+
+/// The launcher's input on its way to a rank.
+struct Input {
+    rank: u32,
+    host: usize,
+    source: Option<File>,
+    /// Bytes that the agent still takes.
+    window: usize,
+}
+
+struct Relay {
+    launcher: UnixStream,
+    hosts: Vec<Connection>,
+    host_of: Vec<u32>,
+    outputs: HashMap<u64, Output>,
+    inputs: Vec<Input>,
+    segment: Arc<Segment>,
+    began: Instant,
+    said: Instant,
+    is_running: bool,
+    /// The launcher wants the end: who has said nothing until then is given up.
+    kill_by: Option<Instant>,
+    /// Ranks that cannot reach others, until when an end of one of these may explain it.
+    lost: Vec<(Instant, u32, String)>,
+    is_over: bool,
+}
+
+impl Relay {
+    fn new(
+        plan: Plan,
+        inputs: Vec<Option<Arc<OwnedFd>>>,
+        outputs: Vec<RankOutput>,
+        segment: &Arc<Segment>,
+        launcher: UnixStream,
+    ) -> Result<Relay, (UnixStream, io::Error)> {
+        match Relay::parts(&plan, inputs, outputs) {
+            Ok((hosts, inputs, outputs)) => Ok(Relay {
+                launcher,
+                hosts,
+                host_of: plan.host_of,
+                outputs,
+                inputs,
+                segment: segment.clone(),
+                began: Instant::now(),
+                said: Instant::now(),
+                is_running: false,
+                kill_by: None,
+                lost: Vec::new(),
+                is_over: false,
+            }),
+            Err(error) => Err((launcher, error)),
+        }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn parts(
+        plan: &Plan,
+        inputs: Vec<Option<Arc<OwnedFd>>>,
+        outputs: Vec<RankOutput>,
+    ) -> io::Result<(Vec<Connection>, Vec<Input>, HashMap<u64, Output>)> {
+        let mut hosts = Vec::new();
+        for (name, task) in plan.names.iter().zip(&plan.tasks) {
+            let shell = (!is_here(name)).then_some(&plan.shell[..]);
+            let child = shell::start(name, shell).map_err(|error| {
+                let word = plan.shell.first().map(|w| w.to_string_lossy().into_owned());
+                let word = word.unwrap_or_default();
+                io::Error::other(format!(
+                    "host {name}: cannot run '{word}': {error}; install it, or name another remote shell with -launcher-exec"
+                ))
+            })?;
+            let mut host = Connection::new(name.clone(), child)?;
+            host.say(&task.encode());
+            hosts.push(host);
+        }
+        let host_of = |rank: u32| plan.host_of[rank as usize] as usize;
+        let mut sources = Vec::new();
+        for ((rank, input), has_input) in (0..).zip(inputs).zip(&plan.has_input) {
+            if !has_input {
+                continue;
+            }
+            let source = match &input {
+                Some(own) => own.try_clone()?.into(),
+                None => reopen_for_reading(io::stdin().as_fd())?,
+            };
+            sources.push(Input {
+                rank,
+                host: host_of(rank),
+                source: Some(source),
+                window: wire::WINDOW,
+            });
+        }
+        let merges = plan.tasks.first().is_some_and(|task| task.merges);
+        let mut streams = HashMap::new();
+        for (rank, [output, error]) in (0..).zip(outputs) {
+            let both = [(false, Some(output)), (true, (!merges).then_some(error))];
+            for (is_error, pipe) in both {
+                let Some(pipe) = pipe else { continue };
+                set_nonblocking(pipe.as_fd())?;
+                let output = Output {
+                    host: host_of(rank),
+                    pipe: Some(Outlet::new(pipe.as_fd())?),
+                    waiting: Vec::new(),
+                    is_over: false,
+                };
+                streams.insert(wire::stream(rank, is_error), output);
+            }
+        }
+        Ok((hosts, sources, streams))
+    }
+
+    fn serve(&mut self) {
+        let mut poll = PollSet::default();
+        while !self.is_over {
+            poll.clear();
+            let launcher = poll.add_readable(self.launcher.as_fd());
+            let hosts: Vec<_> = self.hosts.iter().map(|h| h.register(&mut poll)).collect();
+            let inputs: Vec<_> = (self.inputs.iter())
+                .map(|input| {
+                    let source = input.source.as_ref();
+                    let source = source.filter(|_| self.is_running && input.window > 0)?;
+                    Some(poll.add_readable(source.as_fd()))
+                })
+                .collect();
+            let outputs: Vec<(u64, usize)> = (self.outputs.iter())
+                .filter(|(_, output)| !output.waiting.is_empty())
+                .filter_map(|(&at, output)| Some((at, output.pipe.as_ref()?)))
+                .map(|(at, pipe)| (at, poll.add_writable(pipe.as_fd())))
+                .collect();
+            if poll.wait(Some(self.time_to_wait())).is_err() {
+                return;
+            }
+            if poll.ready(launcher).readable && !self.obey() {
+                return self.leave();
+            }
+            for (at, places) in hosts.into_iter().enumerate() {
+                let heard = self.hosts[at].turn(&poll, places);
+                self.hear(at, heard);
+            }
+            for (at, place) in inputs.into_iter().enumerate() {
+                if place.is_some_and(|place| poll.ready(place).readable) {
+                    self.read_input(at);
+                }
+            }
+            for (stream, place) in outputs {
+                if poll.ready(place).writable {
+                    self.write_output(stream);
+                }
+            }
+            self.tick();
+        }
+    }
+
+    fn time_to_wait(&self) -> Duration {
+        let beat = self.said + Duration::from_millis(wire::BEAT_MS);
+        let next = self.kill_by.map_or(beat, |at| at.min(beat));
+        next.saturating_duration_since(Instant::now())
+    }
+
+    fn report(&mut self, event: &Event) {
+        // A launcher that is gone is noticed when it is read from.
+        let _ = self.launcher.write_all(&encode(event));
+    }
+
+    fn complain(&mut self, text: String, status: u8) {
+        self.report(&Event::Said { text, status });
+    }
+
+    fn tell_all(&mut self, message: &[u8]) {
+        for host in &mut self.hosts {
+            host.say(message);
+        }
+    }
+
+    /// Does what the launcher says. Returns false when it is gone.
+    fn obey(&mut self) -> bool {
+        let mut bytes = [0; COMMAND_BYTES];
+        if self.launcher.read_exact(&mut bytes).is_err() {
+            return false;
+        }
+        match command_of(bytes) {
+            Command::Signal(signal) => {
+                let message = Writer::new(kind::SIGNAL).number(signal as u64).done();
+                self.tell_all(&message);
+            }
+            Command::Kill => self.kill(),
+        }
+        true
+    }
+
+    fn kill(&mut self) {
+        let message = Writer::new(kind::KILL).done();
+        self.tell_all(&message);
+        self.kill_by.get_or_insert(Instant::now() + KILL_LIMIT);
+        for host in &mut self.hosts {
+            if host.stage < Stage::Ready {
+                // It has started nothing.
+                host.give_up();
+            }
+        }
+    }
+
+    /// The launcher is gone: ends everything.
+    fn leave(&mut self) {
+        self.kill();
+        let mut poll = PollSet::default();
+        while self.hosts.iter().any(|h| h.stage < Stage::Empty)
+            && self.kill_by.is_some_and(|at| Instant::now() < at)
+        {
+            poll.clear();
+            let places: Vec<_> = self.hosts.iter().map(|h| h.register(&mut poll)).collect();
+            let _ = poll.wait(Some(Duration::from_millis(200)));
+            for (at, places) in places.into_iter().enumerate() {
+                let heard = self.hosts[at].turn(&poll, places);
+                let host = &mut self.hosts[at];
+                match heard {
+                    Heard::Messages(messages) => {
+                        if messages.iter().any(|(kind, _)| *kind == kind::EMPTY) {
+                            host.stage = Stage::Empty;
+                        }
+                    }
+                    _ => host.give_up(),
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, at: usize, heard: Heard) {
+        let messages = match heard {
+            Heard::Messages(messages) => messages,
+            Heard::End if self.hosts[at].stage >= Stage::Empty => {
+                return self.hosts[at].give_up();
+            }
+            Heard::End => {
+                let text = self.hosts[at].why_it_ended();
+                return self.lose(at, text);
+            }
+            Heard::Nonsense => {
+                let host = &self.hosts[at].host;
+                let text = format!(
+                    "host {host}: the agent speaks another version; install the same Margay on all hosts"
+                );
+                return self.lose(at, text);
+            }
+        };
+        for (kind, body) in messages {
+            if self.take(at, kind, &body).is_err() {
+                return self.hear(at, Heard::Nonsense);
+            }
+        }
+    }
+
+    /// An agent is gone.
+    fn lose(&mut self, at: usize, text: String) {
+        self.hosts[at].give_up();
+        let is_news = self.kill_by.is_none();
+        for output in self.outputs.values_mut().filter(|o| o.host == at) {
+            output.is_over = true;
+        }
+        self.flush_outputs();
+        if is_news {
+            self.complain(text, 1);
+        }
+    }
+
+    fn take(&mut self, at: usize, kind: u8, body: &[u8]) -> Result<(), wire::Broken> {
+        let mut from = Reader(body);
+        match kind {
+            kind::READY => {
+                let host = &mut self.hosts[at];
+                host.name = from.text()?;
+                for _ in 0..from.number()? {
+                    host.addresses.extend(from.text()?.parse::<IpAddr>().ok());
+                }
+                for _ in 0..from.number()? {
+                    host.ports.push(from.small()?);
+                }
+                host.stage = Stage::Ready;
+                if self.hosts.iter().all(|h| h.stage == Stage::Ready) {
+                    self.go()?;
+                }
+            }
+            kind::OUTPUT => {
+                let (stream, bytes) = (from.number()?, from.bytes()?);
+                if let Some(output) = self.outputs.get_mut(&stream).filter(|o| o.host == at) {
+                    output.waiting.extend_from_slice(bytes);
+                    output.is_over |= bytes.is_empty();
+                    self.write_output(stream);
+                }
+            }
+            kind::CREDIT => {
+                let (rank, bytes) = (from.small::<u32>()?, from.small::<usize>()?);
+                let own = |i: &&mut Input| i.rank == rank && i.host == at;
+                if let Some(input) = self.inputs.iter_mut().find(own) {
+                    input.window = (input.window + bytes).min(wire::WINDOW);
+                }
+            }
+            kind::FAILED => {
+                let (status, text) = (from.small()?, from.text()?);
+                let host = &self.hosts[at].host;
+                self.complain(format!("host {host}: {text}"), status);
+            }
+            kind::ENDED => self.end_rank(at, Ended::decode(body)?),
+            kind::LOST => {
+                let (rank, to) = (from.small()?, from.small::<u32>()?);
+                let errno = from.small::<u32>()?;
+                self.note_lost(rank, to, errno as i32);
+            }
+            kind::EMPTY => {
+                let host = &mut self.hosts[at];
+                host.stage = Stage::Empty;
+                host.close();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// All hosts listen: their ranks may start.
+    fn go(&mut self) -> Result<(), wire::Broken> {
+        let hosts: Vec<Host> = (self.hosts.iter())
+            .map(|host| Host {
+                name: host.name.clone(),
+                addresses: host.addresses.clone(),
+            })
+            .collect();
+        let mut ports: Vec<_> = self.hosts.iter().map(|h| h.ports.iter()).collect();
+        let mut seats = Vec::new();
+        for &host in &self.host_of {
+            let port = *ports[host as usize].next().ok_or(wire::Broken)?;
+            seats.push(Seat { host, port });
+        }
+        self.is_running = true;
+        self.tell_all(&encode_hosts(&hosts, &seats));
+        Ok(())
+    }
+
+    fn end_rank(&mut self, at: usize, ended: Ended) {
+        if self.host_of.get(ended.rank as usize) != Some(&(at as u32)) {
+            return;
+        }
+        ended.enter(&self.segment);
+        let message = ended.encode();
+        for (other, host) in self.hosts.iter_mut().enumerate() {
+            if other != at {
+                host.say(&message);
+            }
+        }
+        self.inputs.retain(|input| input.rank != ended.rank);
+        self.lost.retain(|(_, to, _)| *to != ended.rank);
+        self.report(&Event::Ended {
+            rank: ended.rank,
+            status: ended.status,
+        });
+    }
+
+    /// A rank cannot reach another one. That one's end may be on its way to us.
+    fn note_lost(&mut self, rank: u32, to: u32, errno: i32) {
+        let host = |rank: u32| {
+            let at = self.host_of.get(rank as usize)?;
+            Some(self.hosts.get(*at as usize)?.host.clone())
+        };
+        let (Some(here), Some(there)) = (host(rank), host(to)) else {
+            return;
+        };
+        let error = io::Error::from_raw_os_error(errno);
+        let text = format!(
+            "rank {rank} on host {here} cannot reach rank {to} on host {there} ({error}): a firewall between the hosts (-port-range \
+             names the ports), or the network is down; the job has been ended"
+        );
+        self.lost
+            .push((Instant::now() + Duration::from_secs(1), to, text));
+    }
+
+    fn read_input(&mut self, at: usize) {
+        let input = &mut self.inputs[at];
+        let mut bytes = vec![0; input.window.min(READ_BYTES)];
+        let Some(mut source) = input.source.as_ref() else {
+            return;
+        };
+        let read = match source.read(&mut bytes) {
+            Ok(n) => n,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
+            Err(_) => 0,
+        };
+        input.window -= read;
+        if read == 0 {
+            input.source = None;
+        }
+        let mut message = Writer::new(kind::INPUT);
+        message.number(input.rank.into()).bytes(&bytes[..read]);
+        let host = input.host;
+        self.hosts[host].say(&message.done());
+    }
+
+    /// Passes on what the launcher takes, and gives the agent room for as much.
+    fn write_output(&mut self, stream: u64) {
+        let Some(output) = self.outputs.get_mut(&stream) else {
+            return;
+        };
+        let mut passed = 0;
+        while let Some(pipe) = &output.pipe {
+            match pipe.write(&output.waiting[passed..]) {
+                Wrote::Some(n) => passed += n,
+                Wrote::Later => break,
+                Wrote::Closed | Wrote::Failed(_) => output.pipe = None,
+            }
+        }
+        if output.pipe.is_none() {
+            passed = output.waiting.len();
+        }
+        output.waiting.drain(..passed);
+        if output.is_over && output.waiting.is_empty() {
+            output.pipe = None;
+        }
+        if passed > 0 {
+            let mut credit = Writer::new(kind::CREDIT);
+            credit.number(stream).number(passed as u64);
+            let host = output.host;
+            self.hosts[host].say(&credit.done());
+        }
+    }
+
+    fn flush_outputs(&mut self) {
+        let all: Vec<u64> = self.outputs.keys().copied().collect();
+        for stream in all {
+            self.write_output(stream);
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if now >= self.said + Duration::from_millis(wire::BEAT_MS) {
+            self.said = now;
+            let beat = Writer::new(kind::BEAT).done();
+            self.tell_all(&beat);
+        }
+        for at in 0..self.hosts.len() {
+            let host = &self.hosts[at];
+            let limit = match host.stage {
+                Stage::Starting => START_LIMIT,
+                Stage::Empty | Stage::Gone => continue,
+                _ => Duration::from_millis(wire::SILENCE_MS),
+            };
+            if now >= host.heard.max(self.began) + limit {
+                let text = host.why_it_is_silent();
+                self.lose(at, text);
+            }
+        }
+        while let Some(at) = self.lost.iter().position(|(until, ..)| now >= *until) {
+            let (.., text) = self.lost.remove(at);
+            self.complain(text, 1);
+        }
+        if self.kill_by.is_some_and(|at| now >= at) {
+            for host in self.hosts.iter_mut().filter(|h| h.stage < Stage::Empty) {
+                host.give_up();
+            }
+        }
+        if self.hosts.iter().all(|h| h.stage >= Stage::Empty) {
+            for output in self.outputs.values_mut() {
+                output.is_over = true;
+            }
+            self.flush_outputs();
+            let is_killed = self.kill_by.is_some();
+            if is_killed || self.outputs.values().all(|o| o.pipe.is_none()) {
+                self.report(&Event::Empty);
+                self.is_over = true;
+            }
+        }
+    }
+}
+
+/// Whether a host of a list is this machine, which needs no remote shell.
+#[must_use]
+pub fn is_here(name: &str) -> bool {
+    let own = host_name();
+    let short = |n: &str| n.split('.').next().unwrap_or_default().to_lowercase();
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = address
+        .parse::<std::net::IpAddr>()
+        .is_ok_and(|a| a.is_loopback());
+    name == "localhost"
+        || is_loopback
+        || name.eq_ignore_ascii_case(&own)
+        || (address.parse::<std::net::IpAddr>().is_err() && short(name) == short(&own))
+}

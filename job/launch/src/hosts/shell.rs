@@ -1,0 +1,92 @@
+//! The command by which an agent is started on a host.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use margay_sys_os::signal;
+
+/// The word in a remote shell's words that stands for the host.
+const HOST: &str = "%h";
+
+/// Starts the agent of a host; `shell` are the words of the remote shell, none for this machine.
+/// Its standard streams are pipes.
+///
+/// # Errors
+/// When the remote shell cannot be started.
+pub(super) fn start(host: &str, shell: Option<&[OsString]>) -> io::Result<Child> {
+    let own = std::env::current_exe()?;
+    let mut command = match shell {
+        None => {
+            let mut command = Command::new(own);
+            command.arg("agent");
+            command
+        }
+        Some(shell) => {
+            let mut words = words(host, shell).into_iter();
+            let mut command = Command::new(words.next().unwrap_or_default());
+            command.args(words).arg(remote_command(own.as_os_str()));
+            command
+        }
+    };
+    signal::take_defaults_in(&mut command)
+        // A signal of the terminal is not the remote shell's: the agents end the ranks.
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+fn words(host: &str, shell: &[OsString]) -> Vec<OsString> {
+    let mut words: Vec<OsString> = shell
+        .iter()
+        .map(|word| {
+            if word == HOST {
+                host.into()
+            } else {
+                word.clone()
+            }
+        })
+        .collect();
+    if !shell.iter().any(|word| word == HOST) {
+        words.push(host.into());
+    }
+    words
+}
+
+/// Returns the command for a shell on the other host.
+fn remote_command(program: &OsStr) -> OsString {
+    let mut command = b"exec '".to_vec();
+    for &byte in program.as_bytes() {
+        match byte {
+            b'\'' => command.extend_from_slice(b"'\\''"),
+            byte => command.push(byte),
+        }
+    }
+    command.extend_from_slice(b"' agent");
+    OsString::from_vec(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_where_the_user_says_or_behind() {
+        let shell = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(words("b", &shell("ssh -x")), shell("ssh -x b"));
+        assert_eq!(
+            words("b", &shell("ip exec %h sh -c")),
+            shell("ip exec b sh -c")
+        );
+    }
+
+    #[test]
+    fn a_path_is_one_word_for_the_shell() {
+        let command = remote_command("/a b/it's".as_ref());
+        assert_eq!(command, "exec '/a b/it'\\''s' agent");
+    }
+}

@@ -1,0 +1,255 @@
+//! Messages between the relay and its agents, over the remote shell's standard input and output.
+//!
+//! An agent's output begins with [`MAGIC`]; what comes before is printed by start-up files of the
+//! shell and is skipped. A message is its length (4 bytes), its kind (1 byte) and its body; numbers
+//! are little-endian.
+
+use std::io;
+
+/// What an agent says first, with the protocol's version.
+pub const MAGIC: &[u8] = b"\nmargay-agent 1\n";
+/// Longest message in bytes: an environment, and the ports of all ranks.
+pub const LONGEST: usize = 16 << 20;
+/// Bytes of one stream that may be under way: the reader gives them back as it passes them on.
+pub const WINDOW: usize = 128 << 10;
+/// An agent and the relay say something at least this often, in milliseconds.
+pub const BEAT_MS: u64 = 1000;
+/// Who has said nothing for so long is gone.
+pub const SILENCE_MS: u64 = 8000;
+
+/// The kinds of messages.
+pub mod kind {
+    /// To the agent: its task.
+    pub const TASK: u8 = 1;
+    /// To the agent: the hosts, and the seats of all ranks; it starts its ranks.
+    pub const GO: u8 = 2;
+    /// To the agent: rank, bytes of standard input; none at its end.
+    pub const INPUT: u8 = 3;
+    /// To the agent: a signal for its ranks.
+    pub const SIGNAL: u8 = 4;
+    /// To the agent: kill everything.
+    pub const KILL: u8 = 5;
+    /// Both: stream, bytes that have been passed on.
+    pub const CREDIT: u8 = 6;
+    /// Both: a rank has ended.
+    pub const ENDED: u8 = 7;
+    /// Both: nothing, but often.
+    pub const BEAT: u8 = 8;
+    /// From the agent: its name, addresses and ports.
+    pub const READY: u8 = 9;
+    /// From the agent: stream, bytes; none at its end.
+    pub const OUTPUT: u8 = 10;
+    /// From the agent: it cannot go on; status and text.
+    pub const FAILED: u8 = 11;
+    /// From the agent: none of its processes is left.
+    pub const EMPTY: u8 = 12;
+    /// From the agent: a rank, another one that it cannot reach, and why.
+    pub const LOST: u8 = 13;
+    /// From the agent: what its ranks do.
+    pub const STATES: u8 = 14;
+}
+
+/// Writes messages.
+#[derive(Debug, Default)]
+pub struct Writer(Vec<u8>);
+
+impl Writer {
+    /// Begins a message.
+    #[must_use]
+    pub fn new(kind: u8) -> Writer {
+        Writer(vec![0, 0, 0, 0, kind])
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, number: u64) -> &mut Writer {
+        self.0.extend_from_slice(&number.to_le_bytes());
+        self
+    }
+
+    /// Adds bytes, with their length.
+    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Writer {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    /// Returns the message.
+    pub fn done(&mut self) -> Vec<u8> {
+        let len = (self.0.len() - 5) as u32;
+        self.0[..4].copy_from_slice(&len.to_le_bytes());
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// Reads the body of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a>(pub &'a [u8]);
+
+/// A message that is not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+impl From<Broken> for io::Error {
+    fn from(_: Broken) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, "a message of another version")
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// The next number.
+    ///
+    /// # Errors
+    /// At the end.
+    pub fn number(&mut self) -> Result<u64, Broken> {
+        let (first, rest) = self.0.split_first_chunk::<8>().ok_or(Broken)?;
+        self.0 = rest;
+        Ok(u64::from_le_bytes(*first))
+    }
+
+    /// The next number, as one that fits.
+    ///
+    /// # Errors
+    /// At the end, and where it is too large.
+    pub fn small<T: TryFrom<u64>>(&mut self) -> Result<T, Broken> {
+        T::try_from(self.number()?).map_err(|_| Broken)
+    }
+
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// At the end.
+    pub fn bytes(&mut self) -> Result<&'a [u8], Broken> {
+        let len = self.small::<usize>()?;
+        let (first, rest) = self.0.split_at_checked(len).ok_or(Broken)?;
+        self.0 = rest;
+        Ok(first)
+    }
+
+    /// The next bytes as text.
+    ///
+    /// # Errors
+    /// At the end.
+    pub fn text(&mut self) -> Result<String, Broken> {
+        Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
+    }
+}
+
+/// Bytes that have arrived and are not used yet.
+#[derive(Debug, Default)]
+pub struct Incoming {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Incoming {
+    /// Adds what has arrived.
+    pub fn add(&mut self, bytes: &[u8]) {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// What has arrived and is not used.
+    #[must_use]
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// Leaves everything up to the end of [`MAGIC`] out; false while that has not come. What cannot
+    /// be its beginning is not kept.
+    pub fn skip_to_magic(&mut self) -> bool {
+        // The shell's output may end without a line's end, or begin with our line.
+        let rest = self.rest();
+        let found = rest.windows(MAGIC.len()).position(|window| window == MAGIC);
+        match found {
+            Some(at) => self.start += at + MAGIC.len(),
+            None => self.start += rest.len().saturating_sub(MAGIC.len()),
+        }
+        found.is_some()
+    }
+
+    /// The next message that is whole: kind and body.
+    ///
+    /// # Errors
+    /// When it is longer than any message is.
+    pub fn take(&mut self) -> Result<Option<(u8, Vec<u8>)>, Broken> {
+        let rest = self.rest();
+        let Some((head, body)) = rest.split_first_chunk::<5>() else {
+            return Ok(None);
+        };
+        let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        if len > LONGEST {
+            return Err(Broken);
+        }
+        let (kind, body) = (head[4], body.get(..len));
+        let Some(body) = body.map(<[u8]>::to_vec) else {
+            return Ok(None);
+        };
+        self.start += 5 + len;
+        Ok(Some((kind, body)))
+    }
+}
+
+/// The number of a rank's output stream: standard output or standard error.
+#[must_use]
+pub fn stream(rank: u32, is_error: bool) -> u64 {
+    u64::from(rank) * 2 + u64::from(is_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_in_any_pieces_behind_what_a_shell_prints() {
+        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 1\n".to_vec();
+        sent.extend(Writer::new(kind::INPUT).number(7).bytes(b"abc").done());
+        sent.extend(Writer::new(kind::BEAT).done());
+        for piece in 1..sent.len() {
+            let mut incoming = Incoming::default();
+            let mut is_there = false;
+            let mut got = Vec::new();
+            for bytes in sent.chunks(piece) {
+                incoming.add(bytes);
+                is_there = is_there || incoming.skip_to_magic();
+                while is_there && let Some(message) = incoming.take().unwrap() {
+                    got.push(message);
+                }
+            }
+            assert_eq!(got.len(), 2, "pieces of {piece}");
+            let mut body = Reader(&got[0].1);
+            assert_eq!(
+                (got[0].0, body.number(), body.bytes()),
+                (kind::INPUT, Ok(7), Ok(&b"abc"[..]))
+            );
+            assert_eq!(body.number(), Err(Broken));
+            assert_eq!(got[1], (kind::BEAT, Vec::new()));
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused() {
+        let mut incoming = Incoming::default();
+        incoming.add(&[0xff; 9]);
+        assert_eq!(incoming.take(), Err(Broken));
+        assert_eq!(Reader(&[0xff; 8]).bytes(), Err(Broken));
+    }
+
+    /// A message as the first version wrote it, by hand after docs/wire.md.
+    #[test]
+    fn a_message_of_the_first_version_is_read() {
+        let mut incoming = Incoming::default();
+        incoming.add(&[
+            16, 0, 0, 0, 6, 5, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,
+        ]);
+        let (kind, body) = incoming.take().unwrap().unwrap();
+        let mut body = Reader(&body);
+        assert_eq!(
+            (kind, body.number(), body.number()),
+            (kind::CREDIT, Ok(5), Ok(256))
+        );
+        assert_eq!(stream(2, true), 5);
+    }
+}

@@ -1,0 +1,177 @@
+//! What a rank of a job on several hosts stands on: shared memory to the ranks of its host, TCP to
+//! all others.
+//!
+//! Each host has a segment with a cell for every rank of the job. Those of its own ranks are used
+//! as in a job on one host; the host's agent enters in the others what becomes known of their
+//! ranks. So the registry is that of the segment, and this crate only routes packets and lets the
+//! rank sleep on its futex word and its sockets together.
+
+#![forbid(unsafe_code)]
+
+mod wake_up;
+
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::sync::Arc;
+
+use margay_core_registry::hosts::{KEY, Table};
+use margay_net_platform::{Platform, SystemClock};
+use margay_net_shm::{SegmentPeers, Shm};
+use margay_net_tcp::{Tcp, Wiring};
+use margay_net_transport::{Advance, Head, Sink, Thresholds, Ticket, Transport};
+use margay_sys_os::user::Mem;
+use margay_sys_shm::segment::Segment;
+
+use wake_up::HostsWakeUp;
+
+/// Polls of the shared memory between two looks at the sockets, which cost a system call each.
+const SPINS: u32 = 16;
+
+/// Returns the platform of rank `me` of a job on several hosts, whose segment on this host is
+/// `segment`. Others connect to `listener`.
+///
+/// # Errors
+/// When the segment says nothing of hosts, or there is no descriptor left.
+pub fn platform(
+    segment: &Arc<Segment>,
+    me: u32,
+    thresholds: Arc<Thresholds>,
+    shares_memory: bool,
+    listener: TcpListener,
+) -> io::Result<Platform> {
+    let none = || io::Error::other("the job's memory has no table of hosts");
+    let note = segment.note(0, KEY).ok_or_else(none)?;
+    let table = Table::read(&note).ok_or_else(none)?;
+    let hosts: Vec<Arc<[IpAddr]>> = (0..table.hosts())
+        .map(|host| table.host(host).unwrap_or_default().addresses.into())
+        .collect();
+    let seat = |rank| table.seat(rank).unwrap_or_default();
+    let seats = || (0..segment.ranks()).map(seat);
+    let here = seat(me).host;
+    let address = |host: u32| hosts.get(host as usize).cloned().unwrap_or_default();
+    let wiring = Wiring {
+        me,
+        job: segment.registry().facts().job,
+        secret: table.secret(),
+        addresses: seats().map(|s| (address(s.host), s.port)).collect(),
+        listener,
+    };
+    let lost = note.clone();
+    let on_lost = Box::new(move |rank, errno| {
+        if let Some(table) = Table::read(&lost) {
+            table.lose_link(me, rank, errno);
+        }
+    });
+    let tcp = Tcp::new(wiring, Arc::new(SystemClock), on_lost)?;
+    let wake_up = HostsWakeUp::new(segment, me, &tcp)?;
+    let transport = Hosts {
+        shm: Shm::new(segment, me, thresholds),
+        tcp,
+        is_here: seats().map(|s| s.host == here).collect(),
+    };
+    Ok(Platform {
+        transport: Box::new(transport),
+        wake_up: Arc::new(wake_up),
+        clock: Arc::new(SystemClock),
+        peers: SegmentPeers::of(segment),
+        memory: None,
+        host_memory: shares_memory.then(|| segment.clone()),
+        outside: None,
+    })
+}
+
+/// The transport; see the crate. Tickets are those of the shared memory.
+struct Hosts {
+    shm: Shm,
+    tcp: Tcp,
+    is_here: Box<[bool]>,
+}
+
+impl Hosts {
+    #[inline]
+    fn way(&mut self, to: u32) -> &mut dyn Transport {
+        if self.is_here[to as usize] {
+            &mut self.shm
+        } else {
+            &mut self.tcp
+        }
+    }
+}
+
+impl Transport for Hosts {
+    fn me(&self) -> u32 {
+        self.shm.me()
+    }
+
+    fn size(&self) -> u32 {
+        self.shm.size()
+    }
+
+    fn send(&mut self, to: u32, head: Head, payload: &[u8]) -> bool {
+        self.way(to).send(to, head, payload)
+    }
+
+    fn send_fragment(
+        &mut self,
+        to: u32,
+        head: Head,
+        args: [u64; 2],
+        len: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> bool {
+        self.way(to).send_fragment(to, head, args, len, fill)
+    }
+
+    fn fragment(&self, to: u32, remaining: u64) -> usize {
+        if self.is_here[to as usize] {
+            self.shm.fragment(to, remaining)
+        } else {
+            self.tcp.fragment(to, remaining)
+        }
+    }
+
+    fn poll(&mut self, sink: &mut dyn Sink, spins: u32) -> bool {
+        // With a negative answer both have been asked: the rank may sleep then.
+        let here = self.shm.poll(sink, spins.min(SPINS));
+        self.tcp.poll(sink, 1) || here
+    }
+
+    fn offer(&mut self, to: u32, from: &Mem, offset: i64, len: u64) -> Option<(Ticket, [u64; 3])> {
+        self.way(to).offer(to, from, offset, len)
+    }
+
+    fn accept(
+        &mut self,
+        from: u32,
+        words: [u64; 3],
+        into: &Mem,
+        offset: i64,
+        len: u64,
+    ) -> Option<Ticket> {
+        self.way(from).accept(from, words, into, offset, len)
+    }
+
+    fn advance(&mut self, ticket: Ticket) -> Advance {
+        self.shm.advance(ticket)
+    }
+
+    fn withdraw(&mut self, ticket: Ticket) {
+        self.shm.withdraw(ticket);
+    }
+
+    fn alloc_shared(&mut self, bytes: u64) -> Option<usize> {
+        self.shm.alloc_shared(bytes)
+    }
+
+    fn free_shared(&mut self, address: usize) -> bool {
+        self.shm.free_shared(address)
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.tcp.is_flushed()
+    }
+
+    fn forget(&mut self, process: u32) {
+        self.way(process).forget(process);
+    }
+}

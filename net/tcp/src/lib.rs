@@ -1,0 +1,573 @@
+//! The transport between ranks of different hosts, over TCP.
+//!
+//! | | |
+//! | --- | --- |
+//! | connections | one for each pair that talks, made with its first packet; all addresses of the peer are tried at once, and the first one that proves to know the job's secret is kept |
+//! | packets | a head of 24 bytes (a fragment's has 40) and the payload: `docs/wire.md` |
+//! | sending | straight into the socket; what the system does not take waits in a queue of bounded length, and then the engine waits |
+//! | receiving | into one buffer for each connection, from which the engine takes the packets |
+//!
+//! The order of a pair's packets is that of its one connection. Flow control is TCP's own, for each
+//! pair; how many messages a receiver may have unmatched is limited by the engine's credits.
+//!
+//! Nobody waits here. A rank sleeps on [`Tcp::epoll`], which holds all sockets.
+
+#![forbid(unsafe_code)]
+
+mod connect;
+mod frame;
+mod link;
+mod proof;
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use margay_net_transport::{Advance, Head, Sink, Ticket, Transport, WHOLE};
+use margay_sys_os::clock::Clock;
+use margay_sys_os::sockets::{self, Epoll, Event};
+use margay_sys_os::user::Mem;
+
+use connect::{Attempt, ETIMEDOUT, Reached, SILENCE, Visited, Visitor};
+use frame::{FRAGMENT_HEAD, HEAD, MOST_FRAGMENT};
+use link::{Link, Queue, Received};
+use proof::Names;
+
+pub use proof::Secret;
+
+/// Visitors that have not proved who they are yet; one more drives the oldest out.
+const MOST_VISITORS: usize = 64;
+/// A visitor has this much time to prove who it is, in nanoseconds.
+const VISIT_NS: u64 = 5_000_000_000;
+/// An attempt to connect has this much time.
+const ATTEMPT_NS: u64 = 3_000_000_000;
+/// Until the next attempt: after a failure, and where the other side's own is under way.
+const PAUSE_NS: u64 = 100_000_000;
+/// A rank that could not be reached for this long is lost.
+const GIVE_UP_NS: u64 = SILENCE.as_nanos() as u64;
+/// With more links than this, the system is asked which ones have something.
+const FEW: usize = 3;
+/// Every so many polls, visitors and attempts are looked after even while packets come.
+const LOOK_EVERY: u32 = 32;
+/// Sleep no longer than this while something has to be looked after again, in nanoseconds.
+const SOON_NS: u64 = 2_000_000;
+
+const LISTENER: u64 = 0;
+const PEER: u64 = 1 << 32;
+const VISITOR: u64 = 2 << 32;
+
+/// Where the ranks of a job are, and how they know each other.
+pub struct Wiring {
+    /// This rank.
+    pub me: u32,
+    /// The job's number, the same on all hosts.
+    pub job: u64,
+    /// What only the job's ranks know.
+    pub secret: Secret,
+    /// The addresses of each rank's host, and its port.
+    pub addresses: Vec<(Arc<[IpAddr]>, u16)>,
+    /// Where the others connect to.
+    pub listener: TcpListener,
+}
+
+/// Called with a rank that cannot be reached any more, and the system's number for why.
+pub type OnLost = Box<dyn Fn(u32, i32) + Send>;
+
+/// One rank's connections.
+// Fields: who the rank is, its sockets, the lists by which it finds those that need something, and
+// what it was handed.
+pub struct Tcp {
+    me: u32,
+    job: u64,
+    secret: Secret,
+    listener: TcpListener,
+    peers: Vec<Peer>,
+    /// The ranks whose links are up.
+    up: Vec<u32>,
+    /// The ranks that are being connected to.
+    trying: Vec<u32>,
+    /// The ranks with something in their queues.
+    queued: Vec<u32>,
+    visitors: Vec<Option<Visitor>>,
+    epoll: Arc<Epoll>,
+    events: Vec<Event>,
+    clock: Arc<dyn Clock>,
+    polls: u32,
+    scratch: Vec<u8>,
+    on_lost: OnLost,
+    soon: Arc<AtomicU64>,
+}
+
+struct Peer {
+    addresses: Arc<[IpAddr]>,
+    port: u16,
+    state: State,
+    queue: Queue,
+    /// Since when it cannot be reached, 0 for not at all.
+    failing_ns: u64,
+}
+
+enum State {
+    /// Nothing has been sent yet, and nobody has come.
+    Idle,
+    Trying(Box<Attempt>),
+    /// Until then no attempt is made.
+    Pausing(u64),
+    Up(Link),
+    /// It has gone or is lost. What is sent to it is dropped.
+    Gone,
+}
+
+impl Tcp {
+    /// Returns the transport of a rank.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub fn new(wiring: Wiring, clock: Arc<dyn Clock>, on_lost: OnLost) -> std::io::Result<Tcp> {
+        let epoll = Arc::new(Epoll::new()?);
+        wiring.listener.set_nonblocking(true)?;
+        epoll.add(wiring.listener.as_fd(), LISTENER, false)?;
+        let peer = |(addresses, port)| Peer {
+            addresses,
+            port,
+            state: State::Idle,
+            queue: Queue::default(),
+            failing_ns: 0,
+        };
+        Ok(Tcp {
+            me: wiring.me,
+            job: wiring.job,
+            secret: wiring.secret,
+            listener: wiring.listener,
+            peers: wiring.addresses.into_iter().map(peer).collect(),
+            up: Vec::new(),
+            trying: Vec::new(),
+            queued: Vec::new(),
+            visitors: Vec::new(),
+            epoll,
+            events: Vec::new(),
+            clock,
+            polls: 0,
+            scratch: Vec::new(),
+            on_lost,
+            soon: Arc::new(AtomicU64::new(0)),
+        })
+    }
+
+    /// Returns what becomes readable when there is something for [`poll`](Transport::poll).
+    #[must_use]
+    pub fn epoll(&self) -> Arc<Epoll> {
+        self.epoll.clone()
+    }
+
+    /// Returns a number of nanoseconds: how long the rank may sleep at most, because time alone
+    /// makes something to do. 0 is no limit.
+    #[must_use]
+    pub fn soon(&self) -> Arc<AtomicU64> {
+        self.soon.clone()
+    }
+
+    fn names(&self, to: u32) -> Names {
+        Names {
+            job: self.job,
+            from: self.me,
+            to,
+        }
+    }
+
+    fn token(rank: u32) -> u64 {
+        PEER | u64::from(rank)
+    }
+
+    fn begin(&mut self, to: u32) {
+        let now = self.clock.now_ns();
+        let names = self.names(to);
+        let peer = &mut self.peers[to as usize];
+        if peer.failing_ns == 0 {
+            peer.failing_ns = now.max(1);
+        }
+        let addresses = peer.addresses.iter();
+        let addresses = addresses.map(|&ip| SocketAddr::new(ip, peer.port));
+        let place = (&*self.epoll, Tcp::token(to));
+        let attempt = Attempt::begin(names, addresses, place, now);
+        peer.state = State::Trying(Box::new(attempt));
+        if !self.trying.contains(&to) {
+            self.trying.push(to);
+        }
+        self.soon.store(SOON_NS * 25, Ordering::Relaxed);
+    }
+
+    /// Goes on with the attempts to reach others.
+    fn advance_attempts(&mut self) -> bool {
+        let now = self.clock.now_ns();
+        let mut any = false;
+        for rank in std::mem::take(&mut self.trying) {
+            let peer = &mut self.peers[rank as usize];
+            let (pause, errno) = match &mut peer.state {
+                State::Trying(attempt) => {
+                    let began = attempt.began_ns;
+                    match attempt.advance(&self.secret, &self.epoll, Tcp::token(rank)) {
+                        Reached::NotYet if now - began < ATTEMPT_NS => {
+                            self.trying.push(rank);
+                            continue;
+                        }
+                        Reached::Up(stream) => {
+                            any = true;
+                            self.raise(rank, Link::new(stream));
+                            continue;
+                        }
+                        Reached::NotYet => (PAUSE_NS, ETIMEDOUT),
+                        Reached::Refused => {
+                            // It is reached, and comes itself.
+                            peer.failing_ns = 0;
+                            (PAUSE_NS, 0)
+                        }
+                        Reached::Failed(errno) => (PAUSE_NS, errno),
+                    }
+                }
+                State::Pausing(until) if now >= *until => {
+                    self.begin(rank);
+                    continue;
+                }
+                State::Pausing(_) => {
+                    self.trying.push(rank);
+                    continue;
+                }
+                _ => continue,
+            };
+            any = true;
+            if peer.failing_ns != 0 && now - peer.failing_ns >= GIVE_UP_NS {
+                self.lose(rank, Some(errno));
+            } else {
+                peer.state = State::Pausing(now + pause);
+                self.trying.push(rank);
+            }
+        }
+        if self.trying.is_empty() {
+            self.soon.store(0, Ordering::Relaxed);
+        }
+        any
+    }
+
+    /// A connection to a rank is there.
+    fn raise(&mut self, rank: u32, link: Link) {
+        let peer = &mut self.peers[rank as usize];
+        peer.failing_ns = 0;
+        // A descriptor of the set stays in it; one that a visitor had has another number there.
+        let watched = self
+            .epoll
+            .change(link.stream.as_fd(), Tcp::token(rank), false);
+        peer.state = State::Up(link);
+        self.up.push(rank);
+        if watched.is_err() {
+            self.lose(rank, Some(ETIMEDOUT));
+        } else {
+            self.write_queue(rank);
+        }
+    }
+
+    /// A rank is gone, or lost for a reason.
+    fn lose(&mut self, rank: u32, errno: Option<i32>) {
+        let peer = &mut self.peers[rank as usize];
+        peer.state = State::Gone;
+        peer.queue.clear();
+        for list in [&mut self.up, &mut self.trying, &mut self.queued] {
+            list.retain(|&r| r != rank);
+        }
+        if let Some(errno) = errno {
+            (self.on_lost)(rank, errno);
+        }
+    }
+
+    fn end_of(&mut self, rank: u32, received: &Received) {
+        match received {
+            Received::Failed(errno) => self.lose(rank, Some(*errno)),
+            _ => self.lose(rank, None),
+        }
+    }
+
+    /// Takes in who has connected, and goes on with those who have.
+    fn receive_visitors(&mut self, accept: bool) {
+        let now = self.clock.now_ns();
+        while accept && let Ok((stream, _)) = self.listener.accept() {
+            if sockets::set_up(&stream, SILENCE).is_err() {
+                continue;
+            }
+            let free = self.visitors.iter().position(Option::is_none);
+            let at = match free {
+                Some(at) => at,
+                None if self.visitors.len() < MOST_VISITORS => {
+                    self.visitors.push(None);
+                    self.visitors.len() - 1
+                }
+                None => self.oldest_visitor(),
+            };
+            if self
+                .epoll
+                .add(stream.as_fd(), VISITOR | at as u64, false)
+                .is_ok()
+            {
+                self.visitors[at] = Some(Visitor::new(stream, now));
+            }
+        }
+        let (me, job, size) = (self.me, self.job, self.peers.len() as u32);
+        let expects = |names: Names| {
+            names.job == job && names.to == me && names.from < size && names.from != me
+        };
+        for at in 0..self.visitors.len() {
+            let Some(visitor) = &mut self.visitors[at] else {
+                continue;
+            };
+            match visitor.advance(&self.secret, expects) {
+                Visited::NotYet if now - visitor.began_ns < VISIT_NS => {}
+                Visited::NotYet | Visited::Stranger => self.visitors[at] = None,
+                Visited::Proved(from) => {
+                    if let Some(visitor) = self.visitors[at].take() {
+                        self.admit(from, visitor);
+                    }
+                }
+            }
+        }
+    }
+
+    fn oldest_visitor(&self) -> usize {
+        let began = |visitor: &Option<Visitor>| visitor.as_ref().map_or(0, |v| v.began_ns);
+        let all = self.visitors.iter().enumerate();
+        all.min_by_key(|(_, visitor)| began(visitor))
+            .map_or(0, |(at, _)| at)
+    }
+
+    /// A rank has connected and proved itself.
+    fn admit(&mut self, from: u32, mut visitor: Visitor) {
+        let is_used = match self.peers[from as usize].state {
+            State::Up(_) | State::Gone => false,
+            State::Trying(_) => self.me > from,
+            State::Idle | State::Pausing(_) => true,
+        };
+        if visitor.tell(&self.secret, is_used) && is_used {
+            self.trying.retain(|&r| r != from);
+            self.raise(from, Link::new(visitor.stream));
+        }
+    }
+
+    /// Writes as much of a rank's queue as the system takes, and asks for an event when it takes
+    /// more.
+    fn write_queue(&mut self, rank: u32) {
+        let peer = &mut self.peers[rank as usize];
+        let State::Up(link) = &mut peer.state else {
+            return;
+        };
+        while !peer.queue.is_empty() {
+            match link.write(peer.queue.waiting()) {
+                Ok(0) => break,
+                Ok(n) => peer.queue.written(n),
+                Err(received) => return self.end_of(rank, &received),
+            }
+        }
+        let waits = !peer.queue.is_empty();
+        let was_waiting = self.queued.contains(&rank);
+        if waits != was_waiting {
+            let _ = self
+                .epoll
+                .change(link.stream.as_fd(), Tcp::token(rank), waits);
+        }
+        match (waits, was_waiting) {
+            (true, false) => self.queued.push(rank),
+            (false, true) => self.queued.retain(|&r| r != rank),
+            _ => {}
+        }
+    }
+
+    /// Whether a packet of this length can go to a rank now.
+    fn has_room(&mut self, to: u32, len: usize) -> bool {
+        if !self.peers[to as usize].queue.has_room(len) {
+            self.write_queue(to);
+        }
+        self.peers[to as usize].queue.has_room(len)
+    }
+
+    /// Sends what is in `scratch`; there is room.
+    fn push(&mut self, to: u32) {
+        let peer = &mut self.peers[to as usize];
+        match &mut peer.state {
+            State::Gone => return,
+            State::Up(link) if peer.queue.is_empty() => match link.write(&self.scratch) {
+                Ok(n) if n == self.scratch.len() => return,
+                Ok(n) => peer.queue.add(&self.scratch[n..]),
+                Err(received) => return self.end_of(to, &received),
+            },
+            State::Idle => {
+                peer.queue.add(&self.scratch);
+                return self.begin(to);
+            }
+            _ => peer.queue.add(&self.scratch),
+        }
+        self.write_queue(to);
+    }
+
+    /// Takes what a link has brought. Returns whether there was anything.
+    fn receive(&mut self, rank: u32, sink: &mut dyn Sink) -> bool {
+        let State::Up(link) = &mut self.peers[rank as usize].state else {
+            return false;
+        };
+        match link.receive(rank, sink) {
+            Received::Nothing => false,
+            Received::Packets => true,
+            over => {
+                self.end_of(rank, &over);
+                true
+            }
+        }
+    }
+
+    /// Asks the system what is ready, and does all of it.
+    fn look(&mut self, sink: &mut dyn Sink) -> bool {
+        let mut events = std::mem::take(&mut self.events);
+        let asked = self.epoll.wait(&mut events, Duration::ZERO);
+        let mut any = false;
+        let (mut accepts, mut visits) = (false, false);
+        if asked.is_ok() {
+            for event in &events {
+                let rank = event.token as u32;
+                match event.token & !u64::from(u32::MAX) {
+                    PEER => {
+                        any |= event.readable && self.receive(rank, sink);
+                        if event.writable {
+                            self.write_queue(rank);
+                        }
+                    }
+                    VISITOR => visits = true,
+                    _ => accepts = true,
+                }
+            }
+        }
+        self.events = events;
+        // Also without an event: a visitor's time may be over.
+        if accepts || visits || self.visitors.iter().any(Option::is_some) {
+            self.receive_visitors(accepts);
+        }
+        if !self.trying.is_empty() {
+            any |= self.advance_attempts();
+        }
+        any
+    }
+}
+
+impl Transport for Tcp {
+    fn me(&self) -> u32 {
+        self.me
+    }
+
+    fn size(&self) -> u32 {
+        self.peers.len() as u32
+    }
+
+    fn send(&mut self, to: u32, head: Head, payload: &[u8]) -> bool {
+        assert!(payload.len() <= WHOLE, "{} bytes whole", payload.len());
+        if !self.has_room(to, HEAD + payload.len()) {
+            return false;
+        }
+        let mut bytes = [0; FRAGMENT_HEAD];
+        let len = frame::encode(&mut bytes, head, None, payload.len());
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&bytes[..len]);
+        self.scratch.extend_from_slice(payload);
+        self.push(to);
+        true
+    }
+
+    fn send_fragment(
+        &mut self,
+        to: u32,
+        head: Head,
+        args: [u64; 2],
+        len: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> bool {
+        assert!(len <= MOST_FRAGMENT, "a fragment of {len} bytes");
+        if !self.has_room(to, FRAGMENT_HEAD + len) {
+            return false;
+        }
+        let mut bytes = [0; FRAGMENT_HEAD];
+        let before = frame::encode(&mut bytes, head, Some(args), len);
+        self.scratch.resize(before + len, 0);
+        self.scratch[..before].copy_from_slice(&bytes);
+        fill(&mut self.scratch[before..]);
+        self.push(to);
+        true
+    }
+
+    fn fragment(&self, _to: u32, remaining: u64) -> usize {
+        remaining.min(MOST_FRAGMENT as u64) as usize
+    }
+
+    fn poll(&mut self, sink: &mut dyn Sink, spins: u32) -> bool {
+        for _ in 0..spins.max(1) {
+            self.polls = self.polls.wrapping_add(1);
+            let mut any = false;
+            if self.up.is_empty() || self.up.len() > FEW || self.polls.is_multiple_of(LOOK_EVERY) {
+                any = self.look(sink);
+            } else {
+                // From behind, because a link that ends leaves the list.
+                for at in (0..self.up.len()).rev() {
+                    if let Some(&rank) = self.up.get(at) {
+                        any |= self.receive(rank, sink);
+                    }
+                }
+                for at in (0..self.queued.len()).rev() {
+                    if let Some(&rank) = self.queued.get(at) {
+                        self.write_queue(rank);
+                    }
+                }
+            }
+            if any {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn offer(&mut self, _: u32, _: &Mem, _: i64, _: u64) -> Option<(Ticket, [u64; 3])> {
+        None
+    }
+
+    fn accept(&mut self, _: u32, _: [u64; 3], _: &Mem, _: i64, _: u64) -> Option<Ticket> {
+        None
+    }
+
+    fn advance(&mut self, _: Ticket) -> Advance {
+        Advance::Done
+    }
+
+    fn withdraw(&mut self, _: Ticket) {}
+
+    fn alloc_shared(&mut self, _: u64) -> Option<usize> {
+        None
+    }
+
+    fn free_shared(&mut self, _: usize) -> bool {
+        false
+    }
+
+    fn is_flushed(&self) -> bool {
+        let is_acknowledged = |rank: &u32| match &self.peers[*rank as usize].state {
+            State::Up(link) => link.is_acknowledged(),
+            _ => true,
+        };
+        let done =
+            self.peers.iter().all(|p| p.queue.is_empty()) && self.up.iter().all(is_acknowledged);
+        // The other host's acknowledgement wakes nobody.
+        let limit = if done { 0 } else { SOON_NS };
+        self.soon.store(limit, Ordering::Relaxed);
+        done
+    }
+
+    fn forget(&mut self, process: u32) {
+        self.lose(process, None);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,424 @@
+//! Jobs on several hosts: network namespaces on a bridge, which only root can make. The "remote
+//! shell" enters them; agents, ranks and connections are as between machines.
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use margay_tests::jobs::{Built, Ended, Job, Words, mark, nothing_is_left, send, text};
+use margay_tests::{command, run, scratch, stage, succeed};
+
+/// Hosts that are gone with the value.
+struct Hosts {
+    tag: String,
+    number: u32,
+    folder: tempfile::TempDir,
+}
+
+impl Hosts {
+    /// Makes hosts; none, with a note, where that is not possible.
+    fn make(number: u32) -> Option<Hosts> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let tag = format!(
+            "m{}x{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let hosts = Hosts {
+            tag,
+            number,
+            folder: scratch(),
+        };
+        let may = [
+            "ip netns add @s",
+            "ip -n @s link add br0 type bridge",
+            "ip -n @s link set br0 up",
+        ]
+        .iter()
+        .all(|line| hosts.works(line));
+        let all = may && (1..=number).all(|host| hosts.plug(host));
+        if !all {
+            println!(
+                "note: no network namespaces here (not root, or no iproute2): several hosts are not tested"
+            );
+            return None;
+        }
+        let script = "#!/bin/sh\nhost=$1; shift\nexec ip netns exec \"$host\" unshare -u sh -c 'hostname \"$0\"; echo welcome to $0; exec sh -c \"$1\"' \"$host\" \"$*\"\n";
+        let shell = hosts.shell();
+        std::fs::write(&shell, script).expect("the folder takes files");
+        let mode = PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&shell, mode).expect("the file is ours");
+        Some(hosts)
+    }
+
+    fn plug(&self, host: u32) -> bool {
+        let n = host.to_string();
+        [
+            "ip netns add @hN",
+            "ip link add @vN netns @hN type veth peer name @pN netns @s",
+            "ip -n @s link set @pN master br0",
+            "ip -n @s link set @pN up",
+            "ip -n @hN link set lo up",
+            "ip -n @hN addr add 10.77.0.N/24 dev @vN",
+            "ip -n @hN link set @vN up",
+        ]
+        .iter()
+        .all(|line| self.works(&line.replace('N', &n)))
+    }
+
+    fn works(&self, line: &str) -> bool {
+        let line = line.replace('@', &self.tag);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let output = Command::new(words[0]).args(&words[1..]).output();
+        output.is_ok_and(|output| output.status.success())
+    }
+
+    fn shell(&self) -> PathBuf {
+        self.folder.path().join("shell")
+    }
+
+    /// `a` is the first host.
+    fn name(&self, host: u32) -> String {
+        format!("{}h{host}", self.tag)
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<String> = (1..=self.number).map(|host| self.name(host)).collect();
+        names.join(",")
+    }
+
+    /// The launcher on these hosts.
+    fn mpiexec(&self, options: &str) -> Words {
+        Words::default()
+            .and(stage().join("bin/mpiexec"))
+            .and_all("-timeout 100 -launcher-exec")
+            .and(self.shell())
+            .and_all(&format!("-host {} {options}", self.names()))
+    }
+
+    fn run(&self, options: &str, program: &str) -> Output {
+        let words = self.mpiexec(options);
+        let mut command = words.command(110);
+        command.args(["sh", "-c", program]);
+        let mark = mark(&mut command);
+        let output = run(&mut command);
+        nothing_is_left(&mark);
+        output
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for host in 1..=self.number {
+            self.works(&format!("ip netns del @h{host}"));
+        }
+        self.works("ip netns del @s");
+    }
+}
+
+fn out(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn programs_of_one_host_run_on_several() {
+    let Some(hosts) = Hosts::make(3) else { return };
+    let built = Built::mpi("mpi/hosts.c");
+    for (each, ranks) in [(2, 6), (1, 2)] {
+        let options = format!("-ppn {each} -n {ranks}");
+        let words = hosts
+            .mpiexec(&options)
+            .and(built.path())
+            .and_all(&each.to_string());
+        let said = words.succeed(110);
+        assert_eq!(said.matches("is content").count(), ranks, "{said}");
+        for host in 1..=ranks / each {
+            let name = hosts.name(host as u32);
+            assert_eq!(said.matches(&name).count(), each, "{said}");
+        }
+    }
+}
+
+/// The same programs that are tested on one host, which check themselves.
+#[test]
+fn point_to_point_and_collectives_work_between_hosts() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    for source in ["mpi/point.c", "mpi/collectives.c"] {
+        let built = Built::mpi(source);
+        hosts.mpiexec("-ppn 2").and(built.path()).succeed(110);
+    }
+}
+
+#[test]
+fn input_output_environment_directory_and_codes_are_as_on_one_host() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let echo = "echo $MARGAY_RANK $MARGAY_SIZE $MARGAY_LOCAL_RANK $MARGAY_LOCAL_SIZE $WHAT $PWD; echo e$MARGAY_RANK >&2";
+    let output = hosts.run("-ppn 2 -wdir /usr -env WHAT given", echo);
+    assert_eq!(
+        out(&output),
+        [
+            "0 4 0 2 given /usr",
+            "1 4 1 2 given /usr",
+            "2 4 0 2 given /usr",
+            "3 4 1 2 given /usr"
+        ],
+        "{}",
+        text(&output)
+    );
+    assert_eq!(
+        err(&output).lines().filter(|l| l.starts_with('e')).count(),
+        4
+    );
+    let output = hosts.run("-l", "hostname");
+    let expected = [1, 2].map(|host| format!("[{}] {}", host - 1, hosts.name(host)));
+    assert_eq!(out(&output), expected, "{}", text(&output));
+    // A lot of output, whole and in order, from all at once.
+    let output = hosts.run("-ppn 2 -output ordered", "seq 1 40000");
+    let wanted: String = (1..=40_000).map(|n| format!("{n}\n")).collect();
+    assert_eq!(output.stdout, wanted.repeat(4).as_bytes());
+    // Standard input goes to the first rank, the others read its end.
+    let mut command = hosts.mpiexec("").command(60);
+    let program = "cat | wc -c";
+    let input: String = "x".repeat(700_000);
+    let mut child = command
+        .args(["sh", "-c", program])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(input.as_bytes()).expect("it is read");
+    drop(stdin);
+    assert_eq!(
+        out(&child.wait_with_output().expect("it ends")),
+        ["0", "700000"]
+    );
+    for (program, code, said) in [
+        ("test $MARGAY_RANK != 1 || exit 7", 7, "rank 1 (pid"),
+        (
+            "test $MARGAY_RANK = 0 || kill -SEGV $$; sleep 60",
+            139,
+            "was killed by SIGSEGV",
+        ),
+        ("exec /no/such", 127, "no/such"),
+    ] {
+        let output = hosts.run("", program);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{program}: {}",
+            text(&output)
+        );
+        assert!(err(&output).contains(said), "{program}: {}", text(&output));
+    }
+    let output = hosts.run("-n 2", "test $MARGAY_RANK != 1 || exit 3; sleep 60");
+    assert!(
+        err(&output).contains(&format!("on {}", hosts.name(2))),
+        "{}",
+        text(&output)
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said_with_the_hosts_name() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let (first, second) = (hosts.name(1), hosts.name(2));
+    let with = |shell: &str, list: &str, program: &str| {
+        let words = Words::default().and(stage().join("bin/mpiexec"));
+        let mut command = words.command(60);
+        command.args(["-launcher-exec", shell, "-host", list, program]);
+        let mark = mark(&mut command);
+        let output = run(&mut command);
+        nothing_is_left(&mark);
+        output
+    };
+    let shell = hosts.shell();
+    let shell = shell.to_str().expect("text");
+    for (shell, list, program, code, said) in [
+        (
+            shell,
+            "no-such-host,localhost",
+            "true",
+            1,
+            "host no-such-host: the remote shell ended",
+        ),
+        (
+            "/no/such/shell",
+            &*second,
+            "true",
+            1,
+            "cannot run '/no/such/shell'",
+        ),
+        (
+            shell,
+            &*format!("{first},{second}"),
+            "/no/such/program",
+            127,
+            "'/no/such/program'",
+        ),
+        (
+            "echo hello %h",
+            &*second,
+            "true",
+            1,
+            "before an agent ran there",
+        ),
+        ("false", &*second, "true", 1, "before an agent ran there"),
+    ] {
+        let output = with(shell, list, program);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{said}: {}",
+            text(&output)
+        );
+        assert!(err(&output).contains(said), "{said}: {}", text(&output));
+    }
+    let output = hosts.run("-gpus", "true");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+}
+
+/// A job of which each rank says that it runs, and then runs for long.
+fn long(hosts: &Hosts) -> Job {
+    let program = hosts.folder.path().join("long");
+    std::fs::write(&program, "echo running\nexec sleep 300\n").expect("the folder takes files");
+    let words = hosts.mpiexec("-ppn 2").and("sh").and(program);
+    let mut job = Job::start(&words, 60);
+    job.until("running", 2 * hosts.number as usize);
+    job
+}
+
+fn descendants_named(pid: u32, name: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut parents = vec![pid];
+    while let Some(parent) = parents.pop() {
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+        for child in children.unwrap_or_default().split_whitespace() {
+            let child: u32 = child.parse().expect("a number");
+            parents.push(child);
+            let own = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+            if own.trim() == name {
+                found.push(child);
+            }
+        }
+    }
+    found
+}
+
+fn ended(job: Job) -> Ended {
+    let mark = job.mark().to_owned();
+    let ended = job.ended();
+    nothing_is_left(&mark);
+    ended
+}
+
+#[test]
+fn whoever_dies_nothing_is_left_on_any_host() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    // The launcher: nobody is there to say anything.
+    let job = long(&hosts);
+    send("KILL", job.pid());
+    ended(job);
+    // The process that talks to the hosts.
+    let job = long(&hosts);
+    send("KILL", descendants_named(job.pid(), "margay-relay")[0]);
+    assert_eq!(ended(job).status.code(), Some(137));
+    // An agent.
+    let job = long(&hosts);
+    let agents = descendants_named(job.pid(), "margay-agent");
+    assert_eq!(agents.len(), 2);
+    send("KILL", agents[1]);
+    let end = ended(job);
+    assert_eq!(end.status.code(), Some(1), "{}", end.err);
+    let said = end.err.matches(": the agent has gone").count();
+    assert_eq!(said, 1, "{}", end.err);
+    // A host's guard.
+    let job = long(&hosts);
+    send("KILL", descendants_named(job.pid(), "margay-guard")[0]);
+    let end = ended(job);
+    assert_eq!(end.status.code(), Some(137), "{}", end.err);
+    // A rank.
+    let job = long(&hosts);
+    send("KILL", descendants_named(job.pid(), "sleep")[0]);
+    let end = ended(job);
+    assert_eq!(end.status.code(), Some(137), "{}", end.err);
+    assert!(end.err.contains("SIGKILL"), "{}", end.err);
+    // The user.
+    let job = long(&hosts);
+    send("INT", job.pid());
+    let end = ended(job);
+    assert_eq!(end.status.code(), Some(130), "{}", end.err);
+}
+
+/// The cable of a host is cut while its ranks and those of another talk; the remote shell's own
+/// connection, a pipe here, remains.
+#[test]
+fn a_cut_cable_is_reported_and_ends_the_job() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let built = Built::mpi("mpi/hosts_talk.c");
+    let mut job = Job::start(&hosts.mpiexec("-ppn 1").and(built.path()), 90);
+    job.until("talking", 1);
+    let cut = Instant::now();
+    assert!(hosts.works("ip -n @s link set @p2 down"));
+    let end = ended(job);
+    assert_eq!(end.status.code(), Some(1), "{}", end.err);
+    assert!(end.err.contains("cannot reach rank"), "{}", end.err);
+    assert!(end.err.contains(&hosts.name(2)), "{}", end.err);
+    // The ranks' connection is lost after 8 s; the machine may do other things, too.
+    assert!(cut.elapsed() < Duration::from_secs(40), "{}", end.err);
+}
+
+/// Strangers at the ports at which ranks listen: garbage, half a greeting, and nothing at all.
+#[test]
+fn strangers_at_the_ports_change_nothing() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let built = Built::mpi("mpi/hosts.c");
+    // The scan runs on the second host, against the ports of the first.
+    let scan = hosts.folder.path().join("scan");
+    let text = "for round in 1 2 3; do for port in 41000 41001 41002 41003; do printf 'MARGAYt\\001garbage' > /dev/tcp/10.77.0.1/$port; head -c 5000 /dev/urandom > /dev/tcp/10.77.0.1/$port; sleep 9 < /dev/tcp/10.77.0.1/$port & done; done 2>/dev/null; exit 0\n";
+    std::fs::write(&scan, text).expect("the folder takes files");
+    let mut scanner = Command::new("ip")
+        .args(["netns", "exec", &hosts.name(2), "bash"])
+        .arg("-c")
+        .arg(format!(
+            "for i in 1 2 3 4 5 6 7 8 9 10; do . {}; sleep 0.05; done",
+            scan.display()
+        ))
+        .spawn()
+        .expect("bash is there");
+    for _ in 0..4 {
+        let words = hosts
+            .mpiexec("-ppn 2 -port-range 41000:41003")
+            .and(built.path())
+            .and("2");
+        let said = words.succeed(110);
+        assert_eq!(said.matches("is content").count(), 4, "{said}");
+    }
+    assert!(scanner.wait().expect("it ends").success());
+}
+
+/// Without a right to make namespaces: two hosts of one name are this machine, and no agent is
+/// needed for it.
+#[test]
+fn this_machine_alone_needs_no_agent() {
+    let output = succeed(command(stage().join("bin/mpiexec"), 60).args([
+        "-launcher-exec",
+        "/no/such/shell",
+        "-host",
+        "localhost:2",
+        "echo",
+        "x",
+    ]));
+    assert_eq!(output, "x\nx\n");
+}
