@@ -186,7 +186,24 @@ fn input_output_environment_directory_and_codes_are_as_on_one_host() {
     // A lot of output, whole and in order, from all at once.
     let output = hosts.run("-ppn 2 -output ordered", "seq 1 40000");
     let wanted: String = (1..=40_000).map(|n| format!("{n}\n")).collect();
-    assert_eq!(output.stdout, wanted.repeat(4).as_bytes());
+    let wanted = wanted.repeat(4);
+    let is_same = |(at, (a, b)): (usize, (&u8, &u8))| (a != b).then_some(at);
+    let differs = (output.stdout.iter().zip(wanted.as_bytes()).enumerate()).find_map(is_same);
+    assert!(
+        output.stdout == wanted.as_bytes(),
+        "{} bytes came of {}, the first that differs is {differs:?}; {}: {}",
+        output.stdout.len(),
+        wanted.len(),
+        output.status,
+        err(&output)
+    );
+    // Also when nobody reads it until long after the ranks have ended.
+    let mut command = hosts.mpiexec("").and_all("seq 1 40000").command(60);
+    let late = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    std::thread::sleep(Duration::from_secs(10));
+    let late = late.wait_with_output().expect("it ends");
+    assert!(late.status.success(), "{}", late.status);
+    assert_eq!(out(&late).len(), 80_000);
     // Standard input goes to the first rank, the others read its end.
     let mut command = hosts.mpiexec("").command(60);
     let program = "cat | wc -c";

@@ -183,7 +183,12 @@ fn gdb_lists_and_unwinds_members_of_processes_and_of_core_files() {
         let core = core.to_str().expect("a plain path");
         let generate = format!("generate-core-file {core}");
         let live = [&COMMANDS[..], &[&generate]].concat();
-        is_complete(&gdb(&["-p", &seen.pid()], &live));
+        let report = gdb(&["-p", &seen.pid()], &live);
+        is_complete(&report);
+        assert!(
+            report.contains(&format!("Saved corefile {core}")),
+            "{report}"
+        );
         // The process goes on as before.
         seen.settled();
         is_complete(&gdb(&[executable, core], &COMMANDS));

@@ -109,7 +109,17 @@ pub enum Event {
         /// How.
         status: ExitStatus,
     },
-    /// No process of the job is left. The last event.
+    /// What a rank had written to one of its streams before it ended has been passed on. From the
+    /// relay only: the guard's launcher has the streams itself.
+    Drained {
+        /// The rank.
+        rank: u32,
+        /// Standard error, not standard output.
+        is_error: bool,
+    },
+    /// No process of the job is left, but output is still on its way. From the relay only.
+    NoneLeft,
+    /// No process of the job is left, and nothing is on its way. The last event.
     Empty,
     /// Something that the user must read has happened on another host. The job is ended with that
     /// status.
@@ -136,6 +146,8 @@ pub struct Guard {
     pid: u32,
     socket: UnixStream,
     partial: Vec<u8>,
+    /// It is a relay, which has the ranks' pipes.
+    relays: bool,
 }
 
 const EVENT_BYTES: usize = 16;
@@ -157,7 +169,7 @@ pub fn start<T>(plan: Plan, segment: &Segment, launcher_side: T) -> io::Result<(
         }
         Forked::Parent(pid) => {
             ours.set_nonblocking(true)?;
-            Ok((Guard::over(pid, ours), launcher_side))
+            Ok((Guard::over(pid, ours, false), launcher_side))
         }
     }
 }
@@ -216,13 +228,19 @@ impl Guard {
         (events, alive)
     }
 
-    /// The handle of a guard that `socket` leads to.
-    pub(crate) fn over(pid: u32, socket: UnixStream) -> Guard {
+    /// The handle of a guard that `socket` leads to; `relays`: it stands for those of other hosts.
+    pub(crate) fn over(pid: u32, socket: UnixStream, relays: bool) -> Guard {
         Guard {
             pid,
             socket,
             partial: Vec::new(),
+            relays,
         }
+    }
+
+    /// Whether what a rank wrote may still be on its way when it has ended.
+    pub(crate) fn relays(&self) -> bool {
+        self.relays
     }
 
     /// Reaps the guard after it has gone.
@@ -243,6 +261,8 @@ pub(crate) fn encode(event: &Event) -> Vec<u8> {
         Event::Failed { rank, step, errno } => ([1, *rank as i32, *step as i32, *errno], ""),
         Event::Ended { rank, status } => ([2, *rank as i32, status.into_raw(), 0], ""),
         Event::Empty => ([3, 0, 0, 0], ""),
+        Event::Drained { rank, is_error } => ([5, *rank as i32, i32::from(*is_error), 0], ""),
+        Event::NoneLeft => ([6, 0, 0, 0], ""),
         Event::Said { text, status } => (
             [SAID, text.len() as i32, i32::from(*status), 0],
             text.as_str(),
@@ -278,6 +298,11 @@ fn decode(bytes: &[u8]) -> Option<Event> {
             status: ExitStatus::from_raw(a),
         }),
         3 => Some(Event::Empty),
+        5 => Some(Event::Drained {
+            rank,
+            is_error: a != 0,
+        }),
+        6 => Some(Event::NoneLeft),
         _ => None,
     }
 }
@@ -495,15 +520,16 @@ mod tests {
                 text: "host b does not answer".into(),
                 status: 9,
             },
+            Event::Drained {
+                rank: 4,
+                is_error: true,
+            },
+            Event::NoneLeft,
             Event::Empty,
         ];
         let (ours, mut its) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let mut guard = Guard {
-            pid: 0,
-            socket: ours,
-            partial: Vec::new(),
-        };
+        let mut guard = Guard::over(0, ours, false);
         let bytes: Vec<u8> = events.iter().flat_map(encode).collect();
         its.write_all(&bytes[..20]).unwrap();
         assert_eq!(guard.events(), (events[..1].to_vec(), true));

@@ -92,6 +92,9 @@ struct Launcher<'a> {
 /// How far the end of the job has come.
 #[derive(Default)]
 struct Ending {
+    /// No process of the job is left, and nothing is on its way: what streams do not hold now will
+    /// not come.
+    complete: bool,
     /// The ranks have ended; what they left running has time until `kill_at`.
     lingers: bool,
     /// When everything is killed.
@@ -134,7 +137,7 @@ impl<'a> Launcher<'a> {
         loop {
             poll.clear();
             let signals = poll.add_readable(self.own.signals.as_fd());
-            let guard = (!self.empty).then(|| poll.add_readable(self.guard.as_fd()));
+            let guard = (!self.ending.complete).then(|| poll.add_readable(self.guard.as_fd()));
             let (pump, background) = match &self.own.pump {
                 Some(pump) => pump.register(&mut poll),
                 None => Default::default(),
@@ -316,7 +319,9 @@ impl<'a> Launcher<'a> {
                 }
                 Event::Ended { rank, status } => {
                     self.alive = self.alive.saturating_sub(1);
-                    self.last_words(rank);
+                    if !self.guard.relays() {
+                        self.last_words(rank, None);
+                    }
                     if let Some(pump) = &mut self.own.pump {
                         pump.rank_ended(rank);
                     }
@@ -345,25 +350,34 @@ impl<'a> Launcher<'a> {
                     }
                     self.end();
                 }
+                Event::Drained { rank, is_error } => self.last_words(rank, Some(!is_error)),
+                Event::NoneLeft => self.none_left(),
                 Event::Empty => {
-                    self.empty = true;
-                    self.ending.kill_at = None;
+                    self.none_left();
+                    self.ending.complete = true;
                 }
             }
         }
-        if !alive && !self.empty {
+        if !alive && !self.ending.complete {
             self.without_guard();
         }
-        if self.empty {
+        if self.ending.complete {
             self.guard.bury();
+            for stream in &mut self.own.streams {
+                stream.flush = true;
+            }
+        }
+    }
+
+    fn none_left(&mut self) {
+        if !self.empty {
+            self.empty = true;
+            self.ending.kill_at = None;
             self.timeout_at = None;
             self.look_at = None;
             self.strangers.stop();
             if self.ending.from_outside {
                 self.ending.drain_until = Some(Instant::now() + MOST_DRAIN);
-            }
-            for stream in &mut self.own.streams {
-                stream.flush = true;
             }
         }
     }
@@ -381,15 +395,17 @@ impl<'a> Launcher<'a> {
             &format!("the job's guard (pid {pid}) was killed; the job has been ended{rest}"),
             137,
         );
-        self.empty = true;
-        self.ending.kill_at = None;
+        self.none_left();
+        self.ending.complete = true;
     }
 
-    /// Reads what a rank wrote before it ended, and lets its last line out.
-    fn last_words(&mut self, rank: u32) {
+    /// Reads what a rank wrote before it ended, to standard output or not if only one is meant, and
+    /// lets its last line out.
+    fn last_words(&mut self, rank: u32, output: Option<bool>) {
         for index in 0..self.own.streams.len() {
-            if self.own.streams[index].rank == rank {
-                self.own.streams[index].flush = true;
+            let stream = &mut self.own.streams[index];
+            if stream.rank == rank && output.is_none_or(|output| stream.is_output == output) {
+                stream.flush = true;
                 self.read(index);
             }
         }
@@ -423,7 +439,7 @@ impl<'a> Launcher<'a> {
                     if flush {
                         self.own.streams[index].flush = false;
                         self.stream_ended(index);
-                        if self.empty {
+                        if self.ending.complete {
                             self.own.streams[index].pipe = None;
                         }
                     }
@@ -553,8 +569,8 @@ impl<'a> Launcher<'a> {
                     ),
                     1,
                 );
-                self.empty = true;
-                self.ending.kill_at = None;
+                self.none_left();
+                self.ending.complete = true;
                 for stream in &mut self.own.streams {
                     stream.flush = true;
                 }
@@ -609,7 +625,7 @@ impl<'a> Launcher<'a> {
     }
 
     fn is_over(&self) -> bool {
-        self.empty
+        self.ending.complete
             && self.own.streams.iter().all(|s| s.pipe.is_none())
             && self
                 .own

@@ -27,7 +27,7 @@ use crate::capture;
 use crate::environment;
 use crate::frameworks::{self, Devices};
 use crate::guard::{self, Guard, Plan, ProgramStart, RankStart};
-use crate::hosts::relay;
+use crate::hosts::{relay, task};
 use crate::input::{self, Pump};
 use crate::ordered::Ordered;
 use crate::other_abi::Libraries;
@@ -243,7 +243,7 @@ fn start_on_hosts(
     (counts, places): (&[u32], &[(u32, u32)]),
     foreign: Vec<u32>,
 ) -> Result<Started, LaunchError> {
-    relay::check(job)?;
+    task::check(job)?;
     let ranks: u32 = counts.iter().sum();
     let segment = make_segment(job, counts, places, ranks as usize)?;
     let plan = relay::Plan::new(job, hosts, counts, places, &segment)?;

@@ -365,6 +365,7 @@ impl Agent {
             if ready(place).is_some_and(|r| r.readable) {
                 read_output(output, &mut said, false);
             }
+            drain(output, &mut said);
         }
         for (input, place) in local.inputs.iter_mut().zip(&places.inputs) {
             let writable = ready(place).is_some_and(|r| r.writable);
@@ -382,13 +383,16 @@ impl Agent {
                         failed = program.map(|p| setup::explain_start(p, ranks, step, errno));
                     }
                     Event::Ended { rank, status } => {
+                        // Its last words first: the report of its end comes after them.
                         for output in local.outputs.iter_mut().filter(|o| o.rank == rank) {
-                            while read_output(output, &mut said, false) {}
+                            output.drains = true;
+                            drain(output, &mut said);
                         }
                         said.extend(Ended::of(&local.segment, rank, status).encode());
                     }
                     Event::Empty => local.is_empty = true,
-                    Event::Said { .. } => {}
+                    // A guard has none of these.
+                    Event::Said { .. } | Event::Drained { .. } | Event::NoneLeft => {}
                 }
             }
             if !is_there && !local.is_empty {
@@ -403,13 +407,14 @@ impl Agent {
             }
             if local.is_empty {
                 local.guard.bury();
+                said.extend(Writer::new(kind::NONE_LEFT).done());
             }
         }
         let mut is_over = false;
         if local.is_empty {
             // No process is left that could write: what is in the pipes is all.
             for output in &mut local.outputs {
-                while read_output(output, &mut said, true) {}
+                while read_output(output, &mut said, true) == Taken::Some {}
             }
             is_over = local.outputs.iter().all(|o| o.pipe.is_none());
         }
@@ -434,18 +439,48 @@ impl Agent {
     }
 }
 
-/// Reads what a stream has and the relay takes; `is_last`: nobody writes any more. Returns whether
-/// there may be more.
-fn read_output(output: &mut Output, said: &mut Vec<u8>, is_last: bool) -> bool {
-    let most = output.window.min(READ_BYTES);
-    let Some(mut pipe) = output.pipe.as_ref().filter(|_| most > 0) else {
-        return false;
+/// What [`read_output`] has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// Something; there may be more.
+    Some,
+    /// Nothing: there is no more now.
+    Nothing,
+    /// Nothing: the relay takes no more now.
+    NoRoom,
+}
+
+/// Sends the last words of a rank that has ended, and then says that they were all.
+fn drain(output: &mut Output, said: &mut Vec<u8>) {
+    if !output.drains {
+        return;
+    }
+    let last = loop {
+        match read_output(output, said, false) {
+            Taken::Some => {}
+            other => break other,
+        }
     };
+    if last == Taken::Nothing {
+        output.drains = false;
+        said.extend(Writer::new(kind::DRAINED).number(output.stream).done());
+    }
+}
+
+/// Reads what a stream has and the relay takes; `is_last`: nobody writes any more.
+fn read_output(output: &mut Output, said: &mut Vec<u8>, is_last: bool) -> Taken {
+    let Some(mut pipe) = output.pipe.as_ref() else {
+        return Taken::Nothing;
+    };
+    let most = output.window.min(READ_BYTES);
+    if most == 0 {
+        return Taken::NoRoom;
+    }
     let mut bytes = vec![0; most];
     let read = match pipe.read(&mut bytes) {
         Ok(n) => n,
-        Err(error) if error.kind() == ErrorKind::Interrupted => return true,
-        Err(error) if error.kind() == ErrorKind::WouldBlock && !is_last => return false,
+        Err(error) if error.kind() == ErrorKind::Interrupted => return Taken::Some,
+        Err(error) if error.kind() == ErrorKind::WouldBlock && !is_last => return Taken::Nothing,
         Err(_) => 0,
     };
     output.window -= read;
@@ -455,7 +490,10 @@ fn read_output(output: &mut Output, said: &mut Vec<u8>, is_last: bool) -> bool {
     let mut message = Writer::new(kind::OUTPUT);
     message.number(output.stream).bytes(&bytes[..read]);
     said.extend(message.done());
-    read != 0
+    match read {
+        0 => Taken::Nothing,
+        _ => Taken::Some,
+    }
 }
 
 /// Writes what a rank takes of its input, and gives the relay room for as much.

@@ -24,7 +24,9 @@ pub(super) enum Stage {
     Greeted,
     /// It listens.
     Ready,
-    /// It has no process of the job any more.
+    /// It has no process of the job any more, but output.
+    Draining,
+    /// It has nothing of the job any more.
     Empty,
     /// It is not there any more.
     Gone,

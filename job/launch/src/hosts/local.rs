@@ -30,6 +30,8 @@ pub(super) struct Output {
     pub(super) pipe: Option<File>,
     /// Bytes that the relay still takes.
     pub(super) window: usize,
+    /// Its rank has ended; what that wrote has not been sent whole.
+    pub(super) drains: bool,
 }
 
 /// Standard input of a rank.
@@ -115,6 +117,7 @@ pub(super) fn start(
                 stream: wire::stream(rank.rank, is_error),
                 pipe: Some(OwnedFd::from(reader).into()),
                 window: wire::WINDOW,
+                drains: false,
             });
             Ok(writer.into())
         };

@@ -29,8 +29,7 @@ use super::task::{OwnRank, Task};
 use super::wire::{self, Reader, Writer, kind};
 use super::{local, shell};
 use crate::guard::{COMMAND_BYTES, Command, Event, Guard, command_of, encode};
-use crate::plan::{Binding, Hosts, Job, LaunchError, Layout, StdinTo};
-use crate::report::host_name;
+use crate::plan::{Hosts, Job, LaunchError, StdinTo};
 use crate::setup::RankOutput;
 
 /// A remote shell has this much time to start its agent.
@@ -38,35 +37,6 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 /// Agents that were told to kill everything have this much time to say that nothing is left.
 const KILL_LIMIT: Duration = Duration::from_secs(4);
 const READ_BYTES: usize = 64 << 10;
-
-/// Refuses what several hosts cannot do.
-pub(crate) fn check(job: &Job) -> Result<(), LaunchError> {
-    let is_simple = matches!(
-        job.binding,
-        Binding::Auto | Binding::None | Binding::Core | Binding::Cores(_)
-    );
-    let layout = &job.layout;
-    let wrong = [
-        (!is_simple, "-bind with a list or a part of the machine"),
-        (layout.gpus.is_some(), "-gpus"),
-        (
-            *layout
-                != Layout {
-                    gpus: layout.gpus,
-                    ..Layout::default()
-                },
-            "-map-by, -cpu-set and -nooversubscribe",
-        ),
-        (job.report_bindings, "-report-bindings"),
-        (job.tell.allocation, "-display-allocation"),
-    ];
-    match wrong.into_iter().find(|(is_wrong, _)| *is_wrong) {
-        Some((_, what)) => Err(LaunchError::usage(format!(
-            "{what} works on one host only; with several, leave it out"
-        ))),
-        None => Ok(()),
-    }
-}
 
 /// What the relay needs to start a job.
 pub(crate) struct Plan {
@@ -200,7 +170,7 @@ pub(crate) fn start<T>(
         }
         Forked::Parent(pid) => {
             ours.set_nonblocking(true)?;
-            Ok((Guard::over(pid, ours), launcher_side))
+            Ok((Guard::over(pid, ours, true), launcher_side))
         }
     }
 }
@@ -211,6 +181,8 @@ struct Output {
     pipe: Option<Outlet>,
     waiting: Vec<u8>,
     is_over: bool,
+    /// Its rank has ended, and what is waiting is all that this one wrote.
+    drains: bool,
 }
 
 /// The launcher's input on its way to a rank.
@@ -236,6 +208,8 @@ struct Relay {
     kill_by: Option<Instant>,
     /// Ranks that cannot reach others, until when an end of one of these may explain it.
     lost: Vec<(Instant, u32, String)>,
+    /// The launcher knows that no process is left.
+    is_empty: bool,
     is_over: bool,
 }
 
@@ -260,6 +234,7 @@ impl Relay {
                 is_running: false,
                 kill_by: None,
                 lost: Vec::new(),
+                is_empty: false,
                 is_over: false,
             }),
             Err(error) => Err((launcher, error)),
@@ -274,7 +249,7 @@ impl Relay {
     ) -> io::Result<(Vec<Connection>, Vec<Input>, HashMap<u64, Output>)> {
         let mut hosts = Vec::new();
         for (name, task) in plan.names.iter().zip(&plan.tasks) {
-            let shell = (!is_here(name)).then_some(&plan.shell[..]);
+            let shell = (!shell::is_here(name)).then_some(&plan.shell[..]);
             let child = shell::start(name, shell).map_err(|error| {
                 let word = plan.shell.first().map(|w| w.to_string_lossy().into_owned());
                 let word = word.unwrap_or_default();
@@ -315,6 +290,7 @@ impl Relay {
                     pipe: Some(Outlet::new(pipe.as_fd())?),
                     waiting: Vec::new(),
                     is_over: false,
+                    drains: false,
                 };
                 streams.insert(wire::stream(rank, is_error), output);
             }
@@ -417,7 +393,7 @@ impl Relay {
     fn leave(&mut self) {
         self.kill();
         let mut poll = PollSet::default();
-        while self.hosts.iter().any(|h| h.stage < Stage::Empty)
+        while self.hosts.iter().any(|h| h.stage < Stage::Draining)
             && self.kill_by.is_some_and(|at| Instant::now() < at)
         {
             poll.clear();
@@ -428,8 +404,9 @@ impl Relay {
                 let host = &mut self.hosts[at];
                 match heard {
                     Heard::Messages(messages) => {
-                        if messages.iter().any(|(kind, _)| *kind == kind::EMPTY) {
-                            host.stage = Stage::Empty;
+                        let is_end = |kind: u8| kind == kind::NONE_LEFT || kind == kind::EMPTY;
+                        if messages.iter().any(|(kind, _)| is_end(*kind)) {
+                            host.stage = Stage::Draining;
                         }
                     }
                     _ => host.give_up(),
@@ -501,6 +478,14 @@ impl Relay {
                     self.write_output(stream);
                 }
             }
+            kind::DRAINED => {
+                let stream = from.number()?;
+                if let Some(output) = self.outputs.get_mut(&stream).filter(|o| o.host == at) {
+                    output.drains = true;
+                    self.write_output(stream);
+                }
+            }
+            kind::NONE_LEFT => self.hosts[at].stage = Stage::Draining,
             kind::CREDIT => {
                 let (rank, bytes) = (from.small::<u32>()?, from.small::<usize>()?);
                 let own = |i: &&mut Input| i.rank == rank && i.host == at;
@@ -623,6 +608,10 @@ impl Relay {
             passed = output.waiting.len();
         }
         output.waiting.drain(..passed);
+        let is_drained = output.drains && output.waiting.is_empty();
+        if is_drained {
+            output.drains = false;
+        }
         if output.is_over && output.waiting.is_empty() {
             output.pipe = None;
         }
@@ -631,6 +620,10 @@ impl Relay {
             credit.number(stream).number(passed as u64);
             let host = output.host;
             self.hosts[host].say(&credit.done());
+        }
+        if is_drained {
+            let (rank, is_error) = wire::of_stream(stream);
+            self.report(&Event::Drained { rank, is_error });
         }
     }
 
@@ -665,35 +658,23 @@ impl Relay {
             self.complain(text, 1);
         }
         if self.kill_by.is_some_and(|at| now >= at) {
-            for host in self.hosts.iter_mut().filter(|h| h.stage < Stage::Empty) {
+            for host in self.hosts.iter_mut().filter(|h| h.stage < Stage::Draining) {
                 host.give_up();
             }
+        }
+        if !self.is_empty && self.hosts.iter().all(|h| h.stage >= Stage::Draining) {
+            self.is_empty = true;
+            self.report(&Event::NoneLeft);
         }
         if self.hosts.iter().all(|h| h.stage >= Stage::Empty) {
             for output in self.outputs.values_mut() {
                 output.is_over = true;
             }
             self.flush_outputs();
-            let is_killed = self.kill_by.is_some();
-            if is_killed || self.outputs.values().all(|o| o.pipe.is_none()) {
+            if self.outputs.values().all(|o| o.pipe.is_none()) {
                 self.report(&Event::Empty);
                 self.is_over = true;
             }
         }
     }
-}
-
-/// Whether a host of a list is this machine, which needs no remote shell.
-#[must_use]
-pub fn is_here(name: &str) -> bool {
-    let own = host_name();
-    let short = |n: &str| n.split('.').next().unwrap_or_default().to_lowercase();
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    let is_loopback = address
-        .parse::<std::net::IpAddr>()
-        .is_ok_and(|a| a.is_loopback());
-    name == "localhost"
-        || is_loopback
-        || name.eq_ignore_ascii_case(&own)
-        || (address.parse::<std::net::IpAddr>().is_err() && short(name) == short(&own))
 }

@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use margay_sys_os::signal;
 
+use crate::report::host_name;
+
 /// The word in a remote shell's words that stands for the host.
 const HOST: &str = "%h";
 
@@ -68,6 +70,21 @@ fn remote_command(program: &OsStr) -> OsString {
     }
     command.extend_from_slice(b"' agent");
     OsString::from_vec(command)
+}
+
+/// Whether a host of a list is this machine, which needs no remote shell.
+#[must_use]
+pub fn is_here(name: &str) -> bool {
+    let own = host_name();
+    let short = |n: &str| n.split('.').next().unwrap_or_default().to_lowercase();
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = address
+        .parse::<std::net::IpAddr>()
+        .is_ok_and(|a| a.is_loopback());
+    name == "localhost"
+        || is_loopback
+        || name.eq_ignore_ascii_case(&own)
+        || (address.parse::<std::net::IpAddr>().is_err() && short(name) == short(&own))
 }
 
 #[cfg(test)]

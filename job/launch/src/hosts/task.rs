@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use margay_core_registry::hosts::SECRET;
 
 use super::wire::{Broken, Reader, Writer, kind};
-use crate::plan::{Binding, Inherit, Job, Program};
+use crate::plan::{Binding, Inherit, Job, LaunchError, Layout, Program};
 
 /// A rank of the agent's host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +189,35 @@ fn program(from: &mut Reader<'_>) -> Result<Program, Broken> {
         },
         environment: list(from, pair)?,
     })
+}
+
+/// Refuses what several hosts cannot do.
+pub(crate) fn check(job: &Job) -> Result<(), LaunchError> {
+    let is_simple = matches!(
+        job.binding,
+        Binding::Auto | Binding::None | Binding::Core | Binding::Cores(_)
+    );
+    let layout = &job.layout;
+    let wrong = [
+        (!is_simple, "-bind with a list or a part of the machine"),
+        (layout.gpus.is_some(), "-gpus"),
+        (
+            *layout
+                != Layout {
+                    gpus: layout.gpus,
+                    ..Layout::default()
+                },
+            "-map-by, -cpu-set and -nooversubscribe",
+        ),
+        (job.report_bindings, "-report-bindings"),
+        (job.tell.allocation, "-display-allocation"),
+    ];
+    match wrong.into_iter().find(|(is_wrong, _)| *is_wrong) {
+        Some((_, what)) => Err(LaunchError::usage(format!(
+            "{what} works on one host only; with several, leave it out"
+        ))),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

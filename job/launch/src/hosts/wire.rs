@@ -41,12 +41,14 @@ pub mod kind {
     pub const OUTPUT: u8 = 10;
     /// From the agent: it cannot go on; status and text.
     pub const FAILED: u8 = 11;
-    /// From the agent: none of its processes is left.
+    /// From the agent: none of its processes is left, and all of their output has been sent.
     pub const EMPTY: u8 = 12;
     /// From the agent: a rank, another one that it cannot reach, and why.
     pub const LOST: u8 = 13;
-    /// From the agent: what its ranks do.
-    pub const STATES: u8 = 14;
+    /// From the agent: none of its processes is left; output follows.
+    pub const NONE_LEFT: u8 = 14;
+    /// From the agent: stream; what its rank had written before it ended has been sent.
+    pub const DRAINED: u8 = 15;
 }
 
 /// Writes messages.
@@ -196,6 +198,12 @@ impl Incoming {
 #[must_use]
 pub fn stream(rank: u32, is_error: bool) -> u64 {
     u64::from(rank) * 2 + u64::from(is_error)
+}
+
+/// The rank of a stream, and whether it is standard error.
+#[must_use]
+pub fn of_stream(stream: u64) -> (u32, bool) {
+    ((stream / 2) as u32, stream % 2 == 1)
 }
 
 #[cfg(test)]
