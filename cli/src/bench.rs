@@ -15,17 +15,22 @@ use margay_cli_bench_options::PROGRAM;
 /// Replaces this process by the suite; returns only with the reason why that failed.
 pub fn run(arguments: &[OsString]) -> String {
     match env::current_exe() {
-        Ok(own) => replace(&own.with_file_name(PROGRAM), arguments),
+        Ok(own) => replace(
+            "the performance suite",
+            &own.with_file_name(PROGRAM),
+            arguments,
+        ),
         Err(error) => format!("cannot find the running program: {error}"),
     }
 }
 
-fn replace(program: &Path, arguments: &[OsString]) -> String {
+/// Replaces this process by a program of the installation, which is `what`.
+pub(crate) fn replace(what: &str, program: &Path, arguments: &[OsString]) -> String {
     let error = Command::new(program).args(arguments).exec();
     let program = program.display();
     match error.kind() {
         ErrorKind::NotFound => format!(
-            "the performance suite is not installed: there is no {program}; \
+            "{what} is not installed: there is no {program}; \
              use the margay of a whole installation, such as `make install` makes"
         ),
         _ => format!("{program} cannot be run: {error}"),
@@ -39,13 +44,13 @@ mod tests {
     #[test]
     fn a_suite_that_is_not_there_or_no_program_is_told_with_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
-        let report = replace(&folder.path().join(PROGRAM), &[]);
+        let report = replace("the suite", &folder.path().join(PROGRAM), &[]);
         assert!(
-            report.contains("is not installed") && report.contains("make install"),
+            report.contains("the suite is not installed") && report.contains("make install"),
             "{report}"
         );
         std::fs::write(folder.path().join("text"), "no program").unwrap();
-        let report = replace(&folder.path().join("text"), &[]);
+        let report = replace("the suite", &folder.path().join("text"), &[]);
         assert!(report.contains("cannot be run: "), "{report}");
     }
 }

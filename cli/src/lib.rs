@@ -15,6 +15,7 @@ pub mod markers_view;
 pub mod mesh_view;
 pub mod omp;
 pub mod options;
+pub mod pfs;
 pub mod poe;
 pub mod single_dash;
 pub mod threads_view;

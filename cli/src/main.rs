@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
-use margay_cli::{bench, completions, fortran, job, live, omp, single_dash, threads_view};
+use margay_cli::{bench, completions, fortran, job, live, omp, pfs, single_dash, threads_view};
 use margay_job_launch::hosts::agent;
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
@@ -101,6 +101,7 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Markers(options) => {
             return live::show("margay markers", Markers::default(), &options);
         }
+        Subcommand::Pfs(_) => return report("margay pfs", &pfs::run(&arguments[1..]), 1),
         Subcommand::Bench(_) => return report("margay bench", &bench::run(&arguments[1..]), 1),
         Subcommand::Omp(options) => {
             let failed = omp::run(&options);

@@ -46,6 +46,8 @@ pub enum Subcommand {
     Markers(ViewOptions),
     /// Measure this machine with the performance suite.
     Bench(Box<margay_cli_bench_options::BenchOptions>),
+    /// Make and use a parallel file system: files striped over directories, with parity.
+    Pfs(margay_svc_pfs_options::PfsOptions),
     /// Run an OpenMP program built by gcc, gfortran, clang or flang on Margay's threads.
     Omp(OmpOptions),
     /// Show the teams of a running OpenMP program: which members run, and what the others wait for.

@@ -26,19 +26,21 @@ pub fn folder() -> PathBuf {
 const PROFILE: &str = "stage";
 
 /// The crates whose outputs make the tree.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "margay-abi-mpi",
     "margay-abi-mlp",
     "margay-abi-iml",
     "margay-abi-gomp",
     "margay-bench-suite",
+    "margay-svc-pfs",
     "margay",
     // Not part of the tree: what writes the manual pages.
     "xtask-manual",
 ];
 
-/// The programs that cargo builds: the command, and the performance suite that `margay bench` runs.
-const PROGRAMS: [&str; 2] = ["margay", "margay-bench"];
+/// The programs that cargo builds: the command, the performance suite that `margay bench` runs, and
+/// the parallel file system of `margay pfs`.
+const PROGRAMS: [&str; 3] = ["margay", "margay-bench", "margay-pfs"];
 
 /// The launcher's other names.
 const NAMES: [&str; 5] = ["mpiexec", "mpirun", "yod", "poe", "showmesh"];

@@ -17,6 +17,7 @@
 //! | [`clock`] | monotonic time |
 //! | [`process`] | starting processes, waiting for them, ending whole families |
 //! | [`signal`] | names of signals, receiving and sending them |
+//! | [`extent`] | ranges of plain files: pieces at offsets, taking space and giving it back |
 //! | [`mod@file`] | files: access at offsets from claimed memory, sizes, locks on ranges |
 //! | [`port`] | named sockets over which processes without common memory meet |
 //! | [`descriptor`] | waiting for many descriptors, writing without blocking |
@@ -35,6 +36,8 @@ pub mod cpu;
 #[cfg(not(loom))]
 pub mod descriptor;
 pub mod event_count;
+#[cfg(not(loom))]
+pub mod extent;
 pub mod fence;
 #[cfg(not(loom))]
 pub mod file;

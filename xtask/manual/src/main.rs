@@ -29,7 +29,7 @@ const ALIASES: [(&str, &[&str]); 5] = [
 ];
 
 /// Guides of the installed tree that say more about a command.
-const GUIDES: [(&str, &[&str]); 9] = [
+const GUIDES: [(&str, &[&str]); 10] = [
     (
         "margay",
         &["README.md", "docs/tutorial.md", "docs/troubleshooting.md"],
@@ -45,6 +45,7 @@ const GUIDES: [(&str, &[&str]); 9] = [
     ("margay-threads", &["docs/openmp.md"]),
     ("margay-bench", &["docs/bench.md"]),
     ("margay-fortran", &["docs/fortran.md"]),
+    ("margay-pfs", &["docs/pfs.md"]),
 ];
 
 fn main() -> ExitCode {
@@ -115,9 +116,16 @@ fn commands() -> Vec<Page> {
             "markers" => options::markers_command(),
             "threads" => options::threads_command(),
             "bench" => margay_cli_bench_options::command(),
+            "pfs" => margay_svc_pfs_options::command(),
             _ => sub.clone(),
         };
         pages.push(command::page(&name, definition));
+    }
+    let mut pfs = margay_svc_pfs_options::command();
+    pfs.build();
+    for sub in pfs.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        let name = format!("margay-pfs-{}", sub.get_name());
+        pages.push(command::page(&name, sub.clone()));
     }
     pages.push(command::page(
         "margay-bench-threads",

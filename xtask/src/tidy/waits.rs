@@ -28,6 +28,10 @@ const PLACES: &[(&str, &str)] = &[
         "a reader of a rank's notes under a sequence lock, while they are written",
     ),
     (
+        "fs/stripes/src/array.rs",
+        "several stripe directories are synced by a thread each, which are joined",
+    ),
+    (
         "job/launch/src/guard.rs",
         "the guard waits for ranks, signals and the launcher: descriptors",
     ),

@@ -1,0 +1,36 @@
+//! The store of the parallel file system: files striped over directories, with parity, checksums
+//! and a log, so that a crash at any moment followed by the loss of as many directories as there
+//! is parity leaves every byte right that was synced.
+//!
+//! A [`Store`] stands on [`Disk`]s, one for each stripe directory; [`Folder`] is one over a
+//! directory of the system. The stored bytes are drawn in docs/pfs-format.md.
+//!
+//! All types may be shared between threads.
+
+#![forbid(unsafe_code)]
+
+mod array;
+mod change;
+mod codec;
+mod data;
+mod disk;
+mod fault;
+mod file;
+mod folder;
+mod log;
+mod mend;
+mod names;
+mod ops;
+mod slots;
+mod state;
+mod store;
+mod sums;
+
+pub use change::{Attr, kind};
+pub use disk::{Disk, PARTS, Part, Space};
+pub use fault::{Fault, Result};
+pub use folder::Folder;
+pub use names::{Entry, Making, ROOT, Renaming, Setting};
+pub use ops::{Known, Usage};
+pub use state::{Found, Health, Member, Read, State, read as read_state};
+pub use store::{Clock, Making as StoreMaking, Progress, Store};

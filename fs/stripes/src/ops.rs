@@ -1,0 +1,302 @@
+//! The operations of a file system on names and attributes.
+
+use std::sync::atomic::Ordering;
+
+use crate::change::Attr;
+use crate::fault::{Fault, Result};
+use crate::names::{Body, Entry, Making, Names, Renaming, Setting, without_ids};
+use crate::store::Store;
+
+/// An inode with what a client has to know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub ino: u64,
+    pub attr: Attr,
+    /// Stored bytes, in units of 512.
+    pub blocks: u64,
+}
+
+/// Space of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    pub total: u64,
+    pub free: u64,
+    pub files: u64,
+}
+
+fn known(names: &Names, ino: u64) -> Result<Known> {
+    let attr = names.attr(ino)?;
+    let blocks = match &names.get(ino)?.body {
+        Body::File(data) => data.blocks.load(Ordering::SeqCst) * 8,
+        _ => 0,
+    };
+    Ok(Known { ino, attr, blocks })
+}
+
+/// Counts a reference of a client.
+fn pin(names: &Names, ino: u64) {
+    if let Ok(inode) = names.get(ino) {
+        inode.pins.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Store {
+    /// Does something with the names, and lets its changes wait for the log.
+    fn change<T>(
+        &self,
+        job: impl FnOnce(&mut Names, &mut Vec<crate::change::Change>) -> Result<T>,
+    ) -> Result<T> {
+        let mut names = self.write_names();
+        let mut changes = Vec::new();
+        let done = job(&mut names, &mut changes)?;
+        if !changes.is_empty() {
+            self.push(&changes, vec![]);
+        }
+        Ok(done)
+    }
+
+    /// Looks a name up. The caller gives the reference back by [`Store::forget`].
+    ///
+    /// # Errors
+    /// When there is no such name.
+    pub fn lookup(&self, folder: u64, name: &[u8]) -> Result<Known> {
+        let names = self.read_names();
+        let ino = names.lookup(folder, name)?;
+        let known = known(&names, ino)?;
+        pin(&names, ino);
+        Ok(known)
+    }
+
+    /// Gives references back. An inode without names goes with the last one.
+    pub fn forget(&self, ino: u64, count: u64) {
+        let is_orphan = {
+            let names = self.read_names();
+            if let Ok(inode) = names.get(ino) {
+                let less = |pins: u64| Some(pins.saturating_sub(count));
+                let _ = inode
+                    .pins
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+            }
+            names.is_orphan(ino)
+        };
+        if is_orphan {
+            self.reap(ino);
+        }
+    }
+
+    /// Gives the references of all clients back, as when the last one is gone.
+    pub fn forget_all(&self) {
+        let all: Vec<u64> = {
+            let names = self.read_names();
+            for (_, inode) in names.after(0) {
+                inode.pins.store(0, Ordering::SeqCst);
+            }
+            names.orphans()
+        };
+        for ino in all {
+            self.reap(ino);
+        }
+    }
+
+    /// Removes an inode to which nothing refers any more.
+    fn reap(&self, ino: u64) {
+        let data = {
+            let mut names = self.write_names();
+            if !names.is_orphan(ino) {
+                return;
+            }
+            let mut changes = Vec::new();
+            let data = names.remove(ino, &mut changes);
+            self.push(&changes, vec![]);
+            data
+        };
+        if let Some(data) = data {
+            self.discard(&data);
+        }
+    }
+
+    /// The attributes of an inode.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn getattr(&self, ino: u64) -> Result<Known> {
+        known(&self.read_names(), ino)
+    }
+
+    /// Changes attributes, and the size when there is one.
+    ///
+    /// # Errors
+    /// When there is no such inode, or no space for the last row.
+    pub fn setattr(&self, ino: u64, how: &Setting, size: Option<u64>) -> Result<Known> {
+        if let Some(size) = size {
+            self.set_size(ino, size)?;
+        }
+        let mut how = *how;
+        how.now = self.now();
+        self.change(|names, changes| {
+            if names.get(ino)?.attributes.contains_key(CAPABILITY)
+                && (how.kill_ids || how.uid.is_some() || how.gid.is_some())
+            {
+                names.set_attribute(ino, CAPABILITY, None, None, how.now, changes)?;
+            }
+            names.set(ino, &how, changes)?;
+            known(names, ino)
+        })
+    }
+
+    /// Makes a file, directory, link or special file. The caller gets a reference.
+    ///
+    /// # Errors
+    /// When the name is taken or impossible.
+    pub fn make(&self, folder: u64, name: &[u8], how: &Making) -> Result<Known> {
+        let mut how = how.clone();
+        how.now = self.now();
+        let known = self.change(|names, changes| {
+            let ino = names.make(folder, name, &how, changes)?;
+            pin(names, ino);
+            known(names, ino)
+        })?;
+        self.relieve()?;
+        Ok(known)
+    }
+
+    /// Gives a file another name. The caller gets a reference.
+    ///
+    /// # Errors
+    /// When the name is taken or impossible, or there are too many.
+    pub fn link(&self, ino: u64, folder: u64, name: &[u8]) -> Result<Known> {
+        let now = self.now();
+        self.change(|names, changes| {
+            names.link(ino, folder, name, now, changes)?;
+            pin(names, ino);
+            known(names, ino)
+        })
+    }
+
+    /// Removes a name: of a directory when `is_folder`, else of anything else.
+    ///
+    /// # Errors
+    /// When there is no such name, or the directory is not empty.
+    pub fn unlink(&self, folder: u64, name: &[u8], is_folder: bool) -> Result<()> {
+        let now = self.now();
+        let (ino, is_orphan) = self.change(|names, changes| {
+            let ino = names.unlink(folder, name, is_folder, now, changes)?;
+            Ok((ino, names.is_orphan(ino)))
+        })?;
+        if is_orphan {
+            self.reap(ino);
+        }
+        self.relieve()
+    }
+
+    /// Renames.
+    ///
+    /// # Errors
+    /// When the new name cannot be replaced.
+    pub fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), how: Renaming) -> Result<()> {
+        let now = self.now();
+        let orphan = self.change(|names, changes| {
+            let lost = names.rename(from, to, how, now, changes)?;
+            Ok(lost.filter(|ino| names.is_orphan(*ino)))
+        })?;
+        if let Some(ino) = orphan {
+            self.reap(ino);
+        }
+        self.relieve()
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn readlink(&self, ino: u64) -> Result<Vec<u8>> {
+        match &self.read_names().get(ino)?.body {
+            Body::Link(target) => Ok(target.clone()),
+            _ => Err(Fault::Invalid),
+        }
+    }
+
+    /// Entries of a directory behind `after`, at most `most`.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn list(&self, folder: u64, after: u64, most: usize) -> Result<Vec<Entry>> {
+        self.read_names().list(folder, after, most)
+    }
+
+    /// An extended attribute.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+        let names = self.read_names();
+        let value = names.get(ino)?.attributes.get(name).cloned();
+        value.ok_or(Fault::NoAttribute)
+    }
+
+    /// The names of the extended attributes, each with a zero behind it.
+    ///
+    /// # Errors
+    /// When there is no such inode.
+    pub fn attributes(&self, ino: u64) -> Result<Vec<u8>> {
+        let names = self.read_names();
+        let mut all = Vec::new();
+        for name in names.get(ino)?.attributes.keys() {
+            all.extend_from_slice(name);
+            all.push(0);
+        }
+        Ok(all)
+    }
+
+    /// Sets an extended attribute, or removes it; `must`: it must have been there, or not.
+    ///
+    /// # Errors
+    /// When it should (not) have been there, or is too long.
+    pub fn set_attribute(
+        &self,
+        ino: u64,
+        name: &[u8],
+        value: Option<&[u8]>,
+        must: Option<bool>,
+    ) -> Result<()> {
+        let now = self.now();
+        self.change(|names, changes| names.set_attribute(ino, name, value, must, now, changes))
+    }
+
+    /// Takes set-user-id, set-group-id and capabilities from a file that somebody without the
+    /// right to keep them writes to.
+    ///
+    /// # Errors
+    /// When there is no such inode.
+    pub fn kill_ids(&self, ino: u64) -> Result<()> {
+        let names = self.read_names();
+        let inode = names.get(ino)?;
+        let mode = inode.attr.mode;
+        if mode == without_ids(mode) && !inode.attributes.contains_key(CAPABILITY) {
+            return Ok(());
+        }
+        drop(names);
+        let how = Setting {
+            kill_ids: true,
+            ..Setting::default()
+        };
+        self.setattr(ino, &how, None).map(drop)
+    }
+
+    /// Space of the file system: what fits into the directory with the least.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let space = self.array.space();
+        let layout = self.array.layout;
+        let kept = crate::array::lock(&self.slots).kept() * layout.unit_bytes as u64;
+        let data = layout.data as u64;
+        Usage {
+            total: space.total.saturating_mul(data),
+            free: (space.free + kept).saturating_mul(data),
+            files: self.read_names().count(),
+        }
+    }
+}
+
+/// The extended attribute that is a right like set-user-id.
+const CAPABILITY: &[u8] = b"security.capability";

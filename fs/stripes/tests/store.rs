@@ -1,0 +1,326 @@
+//! The store over directories of the system and over disks that forget, compared with a plain
+//! model in memory.
+#![forbid(unsafe_code)]
+
+mod common;
+
+use common::{FaultyDisk, Random, World};
+
+use margay_fs_stripes::{Fault, Health, Making, ROOT, Renaming, Setting, kind};
+
+fn file_mode() -> Making {
+    Making {
+        mode: kind::FILE | 0o644,
+        ..Making::default()
+    }
+}
+
+/// Random writes, cuts, syncs and restarts of one file against a vector of bytes.
+fn model_run(seed: u64, directories: usize, parity: usize) {
+    let mut random = Random(seed);
+    let mut world = World::new(directories, parity, seed);
+    let mut store = world.create();
+    let ino = store.make(ROOT, b"file", &file_mode()).unwrap().ino;
+    let row = store.state().layout.row_bytes();
+    let mut model: Vec<u8> = Vec::new();
+    for step in 0..60 {
+        match random.below(10) {
+            0..=4 => {
+                let at = random.below(5 * row as u64) as usize;
+                let len = match random.below(3) {
+                    0 => random.below(100),
+                    1 => random.below(row as u64),
+                    _ => random.below(3 * row as u64),
+                } as usize;
+                let at = if random.below(2) == 0 {
+                    at / 4096 * 4096
+                } else {
+                    at
+                };
+                let bytes = random.bytes(len);
+                store.write(ino, at as u64, &bytes).unwrap();
+                if len > 0 {
+                    model.resize(model.len().max(at + len), 0);
+                    model[at..at + len].copy_from_slice(&bytes);
+                }
+            }
+            5 => {
+                let size = random.below(6 * row as u64) as usize;
+                store
+                    .setattr(ino, &Setting::default(), Some(size as u64))
+                    .unwrap();
+                model.resize(size, 0);
+            }
+            6 => store.sync_file(ino).unwrap(),
+            7 => store.write_out_all().unwrap(),
+            8 => {
+                store.sync().unwrap();
+                drop(store);
+                store = world.open();
+            }
+            _ => {}
+        }
+        let mut all = vec![0xee; model.len() + 10];
+        let len = store.read(ino, 0, &mut all).unwrap();
+        assert_eq!(len, model.len(), "seed {seed}, step {step}");
+        assert!(
+            all[..len] == model[..],
+            "seed {seed}, step {step}: contents"
+        );
+        assert_eq!(store.getattr(ino).unwrap().attr.size, model.len() as u64);
+    }
+    store.sync().unwrap();
+    assert_eq!(store.check(&|| false).unwrap(), Vec::<String>::new());
+    // The loss of any directories up to the parity.
+    drop(store);
+    for first in 0..directories {
+        for second in 0..directories {
+            let mut world = world.copy();
+            if parity > 0 {
+                world.lose(first);
+            }
+            if parity > 1 {
+                world.lose(second);
+            }
+            let store = world.open();
+            let mut all = vec![0; model.len()];
+            store.read(ino, 0, &mut all).unwrap();
+            assert!(all == model, "seed {seed} without {first}, {second}");
+            if parity < 2 {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_is_as_a_plain_one_and_survives_the_loss_of_directories() {
+    for seed in 0..12 {
+        for (directories, parity) in [(1, 0), (3, 0), (2, 1), (4, 1), (3, 2), (5, 2)] {
+            model_run(seed * 100 + directories as u64 * 10, directories, parity);
+        }
+    }
+}
+
+#[test]
+fn names_links_and_attributes_survive_a_restart() {
+    let mut world = World::new(4, 1, 1);
+    let store = world.create();
+    let folder = Making {
+        mode: kind::FOLDER | 0o2755,
+        gid: 7,
+        ..Making::default()
+    };
+    let a = store.make(ROOT, b"a", &folder).unwrap().ino;
+    let b = store
+        .make(
+            a,
+            b"b",
+            &Making {
+                gid: 9,
+                ..folder.clone()
+            },
+        )
+        .unwrap();
+    assert_eq!((b.attr.gid, b.attr.mode & 0o7777), (7, 0o2755));
+    let file = store.make(a, b"file", &file_mode()).unwrap().ino;
+    store.write(file, 0, b"contents").unwrap();
+    store.link(file, b.ino, b"other").unwrap();
+    let target = Making {
+        mode: kind::LINK | 0o777,
+        target: b"../file".to_vec(),
+        ..Making::default()
+    };
+    let link = store.make(b.ino, b"link", &target).unwrap().ino;
+    store
+        .set_attribute(file, b"user.x", Some(b"1"), None)
+        .unwrap();
+    store
+        .rename((a, b"b"), (ROOT, b"moved"), Renaming::NoReplace)
+        .unwrap();
+    assert_eq!(
+        store.rename((ROOT, b"a"), (b.ino, b"x"), Renaming::Replace),
+        Ok(())
+    );
+    assert_eq!(
+        store.rename((ROOT, b"moved"), (a, b"loop"), Renaming::Replace),
+        Err(Fault::Invalid)
+    );
+    assert_eq!(store.unlink(ROOT, b"moved", true), Err(Fault::NotEmpty));
+    assert_eq!(store.unlink(ROOT, b"moved", false), Err(Fault::Folder));
+    assert_eq!(store.make(ROOT, b"moved", &file_mode()), Err(Fault::Exists));
+    assert_eq!(
+        store.make(ROOT, &[b'n'; 256], &file_mode()),
+        Err(Fault::LongName)
+    );
+    let how = Setting {
+        mtime: Some(-5),
+        mode: Some(0o600),
+        ..Setting::default()
+    };
+    store.setattr(file, &how, None).unwrap();
+    store.write_out_all().unwrap();
+    let before = store.getattr(file).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    let store = world.open();
+    let moved = store.lookup(ROOT, b"moved").unwrap();
+    assert_eq!(moved.attr.nlink, 3);
+    let x = store.lookup(moved.ino, b"x").unwrap();
+    assert_eq!(store.lookup(x.ino, b"..").unwrap().ino, moved.ino);
+    let known = store.lookup(x.ino, b"file").unwrap();
+    assert_eq!(known, before);
+    assert_eq!((known.attr.nlink, known.attr.mtime), (2, -5));
+    assert_eq!(store.lookup(moved.ino, b"other").unwrap().ino, file);
+    assert_eq!(store.readlink(link).unwrap(), b"../file");
+    assert_eq!(store.attribute(file, b"user.x").unwrap(), b"1");
+    let names: Vec<_> = store.list(moved.ino, 0, 100).unwrap();
+    let names: Vec<_> = names.iter().map(|e| e.name.as_slice()).collect();
+    assert_eq!(names, [b".".as_slice(), b"..", b"other", b"link", b"x"]);
+    assert_eq!(store.check(&|| false).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_listing_goes_on_where_it_was_while_entries_go() {
+    let mut world = World::new(2, 0, 1);
+    let store = world.create();
+    for n in 0..50 {
+        store
+            .make(ROOT, format!("f{n}").as_bytes(), &file_mode())
+            .unwrap();
+    }
+    let (mut after, mut seen) = (0, 0);
+    loop {
+        let some = store.list(ROOT, after, 7).unwrap();
+        let Some(last) = some.last() else { break };
+        after = last.next;
+        for entry in some {
+            if entry.name.starts_with(b"f") {
+                seen += 1;
+                store.unlink(ROOT, &entry.name, false).unwrap();
+            }
+        }
+    }
+    assert_eq!(seen, 50);
+    assert_eq!(store.list(ROOT, 0, 100).unwrap().len(), 2);
+}
+
+#[test]
+fn a_deleted_file_lives_as_long_as_somebody_has_it() {
+    let mut world = World::new(3, 1, 1);
+    let store = world.create();
+    let file = store.make(ROOT, b"file", &file_mode()).unwrap().ino;
+    store.write(file, 0, b"still there").unwrap();
+    store.unlink(ROOT, b"file", false).unwrap();
+    let mut bytes = [0; 11];
+    assert_eq!(store.read(file, 0, &mut bytes), Ok(11));
+    assert_eq!(&bytes, b"still there");
+    store.forget(file, 1);
+    assert_eq!(store.read(file, 0, &mut bytes), Err(Fault::Missing));
+    store.sync().unwrap();
+    drop(store);
+    assert_eq!(world.open().getattr(file), Err(Fault::Missing));
+}
+
+#[test]
+fn a_full_directory_is_no_failed_one_and_deleting_helps() {
+    let mut world = World::new(3, 1, 1);
+    let store = world.create();
+    let row = store.state().layout.row_bytes();
+    world.limit(Some(40 << 20));
+    let mut count = 0;
+    let full = loop {
+        let name = format!("f{count}");
+        let file = store.make(ROOT, name.as_bytes(), &file_mode()).unwrap().ino;
+        if let Err(fault) = store.write(file, 0, &vec![7; 8 * row]) {
+            break fault;
+        }
+        count += 1;
+    };
+    assert_eq!(full, Fault::NoSpace);
+    assert!(count > 10, "{count} files fit");
+    assert!(
+        store
+            .state()
+            .members
+            .iter()
+            .all(|m| m.health == Health::Good)
+    );
+    for n in 0..count {
+        store
+            .unlink(ROOT, format!("f{n}").as_bytes(), false)
+            .unwrap();
+        store.forget_all();
+    }
+    let file = store
+        .lookup(ROOT, format!("f{count}").as_bytes())
+        .unwrap()
+        .ino;
+    store.write(file, 0, &vec![8; 20 * row]).unwrap();
+    store.sync_file(file).unwrap();
+    assert_eq!(store.check(&|| false).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_flipped_bit_is_served_right_found_and_mended() {
+    for (directories, parity) in [(4, 1), (5, 2)] {
+        let mut world = World::new(directories, parity, 3);
+        let store = world.create();
+        let file = store.make(ROOT, b"file", &file_mode()).unwrap().ino;
+        let mut random = Random(5);
+        let bytes = random.bytes(3 * store.state().layout.row_bytes() + 100);
+        store.write(file, 0, &bytes).unwrap();
+        store.sync().unwrap();
+        for n in 0..directories {
+            for is_record in [false, true] {
+                world.disks[n].flip(is_record, 8 * 5000 + n as u64);
+                let mut all = vec![0; bytes.len()];
+                store.read(file, 0, &mut all).unwrap();
+                assert!(all == bytes);
+                let found = store.check(&|| false).unwrap();
+                assert_eq!(found.len(), 1, "{found:?}");
+                assert!(found[0].starts_with("/file, row "), "{found:?}");
+                let done = store.scrub(&|| false).unwrap();
+                assert_eq!((done.mended, done.lost), (1, 0));
+                assert_eq!(store.check(&|| false).unwrap(), Vec::<String>::new());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_directory_is_replaced_and_rebuilt() {
+    let mut world = World::new(4, 1, 3);
+    let store = world.create();
+    let file = store.make(ROOT, b"file", &file_mode()).unwrap().ino;
+    let mut random = Random(5);
+    let row = store.state().layout.row_bytes();
+    let mut bytes = random.bytes(9 * row + 100);
+    store.write(file, 0, &bytes).unwrap();
+    store.sync().unwrap();
+    world.disks[2].break_down();
+    let more = random.bytes(2 * row);
+    store.write(file, row as u64, &more).unwrap();
+    bytes[row..3 * row].copy_from_slice(&more);
+    store.sync().unwrap();
+    assert_eq!(store.state().members[2].health, Health::Failed);
+    assert!(store.events().iter().any(|e| e.contains("failed")));
+    let mut all = vec![0; bytes.len()];
+    store.read(file, 0, &mut all).unwrap();
+    assert!(all == bytes);
+    // Another failure is too much.
+    world.disks[2] = FaultyDisk::new();
+    store.replace(2, "new", 99, world.disk(2)).unwrap();
+    assert!(store.replace(1, "more", 98, FaultyDisk::shared()).is_err());
+    store.rebuild(&|| false).unwrap();
+    assert_eq!(store.state().members[2].health, Health::Good);
+    assert_eq!(store.check(&|| false).unwrap(), Vec::<String>::new());
+    drop(store);
+    for lost in 0..4 {
+        let mut world = world.copy();
+        world.lose(lost);
+        let store = world.open();
+        store.read(file, 0, &mut all).unwrap();
+        assert!(all == bytes, "without {lost}");
+    }
+}

@@ -1,0 +1,147 @@
+//! The options of `margay pfs`.
+//!
+//! `margay` takes help, manual pages and completions from this definition, and the program that
+//! does the work, `margay-pfs`, its parser. They are a crate of their own so that `margay` does not
+//! link a file system.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+/// The program that does the work, beside `margay` in the same folder.
+pub const PROGRAM: &str = "margay-pfs";
+
+/// Make and use a parallel file system: files striped over directories, with parity.
+#[derive(Clone, Debug, Args)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct PfsOptions {
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// What is done.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Action {
+    /// Make a parallel file system in empty directories
+    Create {
+        /// Its name: letters, digits, `-`, `_` and `.`
+        name: String,
+        /// The stripe directories: empty, or not there yet; best each on a disk of its own
+        #[arg(required = true, value_hint = ValueHint::DirPath)]
+        directories: Vec<PathBuf>,
+        /// How many directories may be lost without a loss of data: 0, 1 or 2
+        #[arg(long, default_value_t = 1)]
+        parity: usize,
+        /// Bytes of a stripe unit: 64K, 128K, 256K, 512K or 1M
+        #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = bytes)]
+        unit: usize,
+    },
+    /// Show the parallel file systems of this user
+    List,
+    /// Start the service of a parallel file system
+    Start {
+        /// The parallel file system
+        name: String,
+    },
+    /// Unmount a parallel file system and end its service
+    Stop {
+        /// The parallel file system
+        name: String,
+    },
+    /// Mount a parallel file system; its service is started if it does not run
+    Mount {
+        /// The parallel file system
+        name: String,
+        /// Where: a directory
+        #[arg(value_hint = ValueHint::DirPath)]
+        directory: PathBuf,
+    },
+    /// Unmount a parallel file system; its service goes on
+    Umount {
+        /// The parallel file system
+        name: String,
+    },
+    /// Show how a parallel file system and its stripe directories are
+    Status {
+        /// The parallel file system
+        name: String,
+    },
+    /// Look at all data, checksums and names, and change nothing; ends with 1 when something is
+    /// wrong
+    Check {
+        /// The parallel file system
+        name: String,
+    },
+    /// Put an empty directory in the place of a stripe directory, and rebuild it
+    Replace {
+        /// The parallel file system
+        name: String,
+        /// The stripe directory to be replaced
+        #[arg(value_hint = ValueHint::DirPath)]
+        old: PathBuf,
+        /// The new one: empty, or not there yet
+        #[arg(value_hint = ValueHint::DirPath)]
+        new: PathBuf,
+    },
+    /// Rebuild stripe directories that were replaced, or that failed and are there again
+    Rebuild {
+        /// The parallel file system
+        name: String,
+        /// Wait until it is complete, and show the progress
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Look at all data and write what is damaged anew
+    Scrub {
+        /// The parallel file system
+        name: String,
+    },
+    /// Run the service in the foreground, as `start` does in the background
+    #[command(hide = true)]
+    Serve {
+        /// The parallel file system
+        name: String,
+    },
+}
+
+/// Reads a number of bytes such as 64K or 1M.
+fn bytes(text: &str) -> Result<usize, String> {
+    let (digits, factor) = match text.to_ascii_uppercase().strip_suffix(['K', 'M']) {
+        Some(digits) if text.ends_with(['K', 'k']) => (digits.to_owned(), 1 << 10),
+        Some(digits) => (digits.to_owned(), 1 << 20),
+        None => (text.to_owned(), 1),
+    };
+    let number: Option<usize> = digits.parse().ok();
+    number
+        .and_then(|number| number.checked_mul(factor))
+        .ok_or_else(|| format!("'{text}' is no number of bytes; write for example 64K or 1M"))
+}
+
+/// Returns the parser of `margay pfs`.
+#[must_use]
+pub fn command() -> clap::Command {
+    let command = clap::Command::new("margay-pfs")
+        .version(concat!("(Margay) ", env!("CARGO_PKG_VERSION")))
+        .display_name("margay pfs")
+        .bin_name("margay pfs");
+    PfsOptions::augment_args(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn numbers_of_bytes_have_units() {
+        assert_eq!(bytes("64K"), Ok(65536));
+        assert_eq!(bytes("1m"), Ok(1 << 20));
+        assert_eq!(bytes("65536"), Ok(65536));
+        assert!(bytes("K").is_err() && bytes("64G").is_err() && bytes("99999999999999M").is_err());
+    }
+}

@@ -1,0 +1,523 @@
+//! The store as the kernel's file system: requests of FUSE become calls of the store.
+//!
+//! The kernel checks permissions (`default_permissions`) and keeps locks; data is never kept in its
+//! page cache, except for what a program maps.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use margay_fs_stripes::{Attr, Fault, Known, Making, Renaming, Setting, Store, kind};
+
+/// How long the kernel may keep names and attributes: there is one mount, and nobody else changes
+/// them.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// Longest request.
+const MOST_BYTES: u32 = 1 << 20;
+
+/// Entries of a directory that are fetched at a time.
+const ENTRIES: usize = 256;
+
+/// Buffers that are kept for reads.
+const BUFFERS: usize = 16;
+
+/// Unit of free space in `statfs`.
+const SPACE_UNIT: u64 = 4096;
+
+/// A mounted store.
+pub struct Mounted {
+    store: Arc<Store>,
+    buffers: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Mounted {
+    pub fn new(store: Arc<Store>) -> Mounted {
+        Mounted {
+            store,
+            buffers: Mutex::default(),
+        }
+    }
+}
+
+fn errno(fault: Fault) -> Errno {
+    match fault {
+        Fault::Missing => Errno::ENOENT,
+        Fault::Exists => Errno::EEXIST,
+        Fault::NoFolder => Errno::ENOTDIR,
+        Fault::Folder => Errno::EISDIR,
+        Fault::NotEmpty => Errno::ENOTEMPTY,
+        Fault::Refused => Errno::EPERM,
+        Fault::Invalid => Errno::EINVAL,
+        Fault::LongName => Errno::ENAMETOOLONG,
+        Fault::TooLarge => Errno::EFBIG,
+        Fault::TooManyLinks => Errno::EMLINK,
+        Fault::NoAttribute => Errno::NO_XATTR,
+        Fault::NoSpace => Errno::ENOSPC,
+        Fault::Unsupported => Errno::EOPNOTSUPP,
+        Fault::Broken => Errno::EIO,
+    }
+}
+
+fn time(nanoseconds: i64) -> SystemTime {
+    let distance = Duration::from_nanos(nanoseconds.unsigned_abs());
+    let time = if nanoseconds < 0 {
+        UNIX_EPOCH.checked_sub(distance)
+    } else {
+        UNIX_EPOCH.checked_add(distance)
+    };
+    time.unwrap_or(UNIX_EPOCH)
+}
+
+fn nanoseconds(time: SystemTime) -> i64 {
+    let clamp = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => clamp(since),
+        Err(before) => -clamp(before.duration()),
+    }
+}
+
+/// The clock of the store.
+pub fn now() -> i64 {
+    nanoseconds(SystemTime::now())
+}
+
+fn chosen(time: Option<TimeOrNow>) -> Option<i64> {
+    time.map(|time| match time {
+        TimeOrNow::Now => now(),
+        TimeOrNow::SpecificTime(time) => nanoseconds(time),
+    })
+}
+
+fn file_type(mode: u32) -> FileType {
+    match mode & kind::MASK {
+        kind::FOLDER => FileType::Directory,
+        kind::LINK => FileType::Symlink,
+        kind::FIFO => FileType::NamedPipe,
+        kind::CHARACTER => FileType::CharDevice,
+        kind::BLOCK => FileType::BlockDevice,
+        kind::SOCKET => FileType::Socket,
+        _ => FileType::RegularFile,
+    }
+}
+
+fn attr(known: &Known) -> FileAttr {
+    let Attr {
+        mode,
+        uid,
+        gid,
+        nlink,
+        rdev,
+        size,
+        atime,
+        mtime,
+        ctime,
+    } = known.attr;
+    FileAttr {
+        ino: INodeNo(known.ino),
+        size,
+        blocks: known.blocks,
+        atime: time(atime),
+        mtime: time(mtime),
+        ctime: time(ctime),
+        crtime: UNIX_EPOCH,
+        kind: file_type(mode),
+        perm: (mode & 0o7777) as u16,
+        nlink,
+        uid,
+        gid,
+        rdev,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+fn empty(done: margay_fs_stripes::Result<()>, reply: ReplyEmpty) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(fault) => reply.error(errno(fault)),
+    }
+}
+
+fn entry(done: margay_fs_stripes::Result<Known>, reply: ReplyEntry) {
+    match done {
+        Ok(known) => reply.entry(&KEPT, &attr(&known), Generation(0)),
+        Err(fault) => reply.error(errno(fault)),
+    }
+}
+
+/// Data goes past the page cache.
+const OPENED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+
+impl Filesystem for Mounted {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let wanted = [
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+        ];
+        for flag in wanted {
+            // An older kernel does without.
+            let _ = config.add_capabilities(flag);
+        }
+        let _ = config.set_max_write(MOST_BYTES);
+        let _ = config.set_max_background(64);
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        self.store.forget_all();
+        // What cannot be written is told by the service's timer.
+        let _ = self.store.sync();
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        entry(self.store.lookup(parent.0, name.as_bytes()), reply);
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
+        self.store.forget(ino.0, count);
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.store.getattr(ino.0) {
+            Ok(known) => reply.attr(&KEPT, &attr(&known)),
+            Err(fault) => reply.error(errno(fault)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let is_file = self
+            .store
+            .getattr(ino.0)
+            .is_ok_and(|known| known.attr.mode & kind::MASK != kind::FOLDER);
+        let by_owner = uid.is_some() || gid.is_some();
+        let how = Setting {
+            mode,
+            uid,
+            gid,
+            atime: chosen(atime),
+            mtime: chosen(mtime),
+            // A new mode says itself what it keeps.
+            kill_ids: is_file
+                && mode.is_none()
+                && (by_owner || (size.is_some() && request.uid() != 0)),
+            now: 0,
+        };
+        match self.store.setattr(ino.0, &how, size) {
+            Ok(known) => reply.attr(&KEPT, &attr(&known)),
+            Err(fault) => reply.error(errno(fault)),
+        }
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.store.readlink(ino.0) {
+            Ok(target) => reply.data(&target),
+            Err(fault) => reply.error(errno(fault)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let how = Making {
+            mode: mode & !umask,
+            uid: request.uid(),
+            gid: request.gid(),
+            rdev,
+            ..Making::default()
+        };
+        entry(self.store.make(parent.0, name.as_bytes(), &how), reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let how = Making {
+            mode: (mode & 0o7777 & !umask) | kind::FOLDER,
+            uid: request.uid(),
+            gid: request.gid(),
+            ..Making::default()
+        };
+        entry(self.store.make(parent.0, name.as_bytes(), &how), reply);
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(self.store.unlink(parent.0, name.as_bytes(), false), reply);
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(self.store.unlink(parent.0, name.as_bytes(), true), reply);
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let how = Making {
+            mode: kind::LINK | 0o777,
+            uid: request.uid(),
+            gid: request.gid(),
+            target: target.as_os_str().as_bytes().to_vec(),
+            ..Making::default()
+        };
+        entry(self.store.make(parent.0, name.as_bytes(), &how), reply);
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        to_parent: INodeNo,
+        to_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let how = if flags.is_empty() {
+            Renaming::Replace
+        } else if flags == RenameFlags::RENAME_NOREPLACE {
+            Renaming::NoReplace
+        } else if flags == RenameFlags::RENAME_EXCHANGE {
+            Renaming::Exchange
+        } else {
+            return reply.error(Errno::EINVAL);
+        };
+        let from = (parent.0, name.as_bytes());
+        let to = (to_parent.0, to_name.as_bytes());
+        empty(self.store.rename(from, to, how), reply);
+    }
+
+    fn link(&self, _: &Request, ino: INodeNo, to: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        entry(self.store.link(ino.0, to.0, name.as_bytes()), reply);
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), OPENED);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let buffers = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = buffers().pop().unwrap_or_default();
+        let len = size as usize;
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        match self.store.read(ino.0, offset, &mut buffer[..len]) {
+            Ok(len) => reply.data(&buffer[..len]),
+            Err(fault) => reply.error(errno(fault)),
+        }
+        let mut all = buffers();
+        if all.len() < BUFFERS {
+            all.push(buffer);
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let mut done = self.store.write(ino.0, offset, data);
+        if done.is_ok() && write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            done = self.store.kill_ids(ino.0);
+        }
+        match done {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(fault) => reply.error(errno(fault)),
+        }
+    }
+
+    /// At each close: what waits is written, so that a full disk is reported to who closes.
+    fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        empty(self.store.write_out(ino.0), reply);
+    }
+
+    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        empty(self.store.sync_file(ino.0), reply);
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        empty(self.store.commit(), reply);
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let mut after = offset;
+        loop {
+            let entries = match self.store.list(ino.0, after, ENTRIES) {
+                Ok(entries) => entries,
+                Err(fault) => return reply.error(errno(fault)),
+            };
+            if entries.is_empty() {
+                return reply.ok();
+            }
+            for entry in entries {
+                let name = OsStr::from_bytes(&entry.name);
+                let kind = file_type(entry.kind);
+                if reply.add(INodeNo(entry.ino), entry.next, kind, name) {
+                    return reply.ok();
+                }
+                after = entry.next;
+            }
+        }
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let usage = self.store.usage();
+        let free = usage.free / SPACE_UNIT;
+        reply.statfs(
+            usage.total / SPACE_UNIT,
+            free,
+            free,
+            usage.files + free,
+            free,
+            SPACE_UNIT as u32,
+            255,
+            SPACE_UNIT as u32,
+        );
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        if name.as_bytes().starts_with(b"system.") {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        // XATTR_CREATE and XATTR_REPLACE of Linux.
+        let must = match flags {
+            1 => Some(false),
+            2 => Some(true),
+            _ => None,
+        };
+        let done = self
+            .store
+            .set_attribute(ino.0, name.as_bytes(), Some(value), must);
+        empty(done, reply);
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if name.as_bytes().starts_with(b"system.") {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        bytes(self.store.attribute(ino.0, name.as_bytes()), size, reply);
+    }
+
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        bytes(self.store.attributes(ino.0), size, reply);
+    }
+
+    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let done = self
+            .store
+            .set_attribute(ino.0, name.as_bytes(), None, Some(true));
+        empty(done, reply);
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        let how = Making {
+            mode: (mode & 0o7777 & !umask) | kind::FILE,
+            uid: request.uid(),
+            gid: request.gid(),
+            ..Making::default()
+        };
+        match self.store.make(parent.0, name.as_bytes(), &how) {
+            Ok(known) => {
+                reply.created(&KEPT, &attr(&known), Generation(0), FileHandle(0), OPENED);
+            }
+            Err(fault) => reply.error(errno(fault)),
+        }
+    }
+}
+
+/// Answers with bytes, or with how many there are.
+fn bytes(found: margay_fs_stripes::Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
+    match found {
+        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
+        Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(bytes) => reply.data(&bytes),
+        Err(fault) => reply.error(errno(fault)),
+    }
+}

@@ -1,0 +1,299 @@
+//! `margay-pfs`: the program that `margay pfs` runs. It takes the same options. As `serve` it is
+//! the service of one file system; every other command asks that service, or, where none runs and
+//! none is needed, opens the file system itself.
+#![forbid(unsafe_code)]
+
+mod fuse;
+mod registry;
+mod serve;
+mod service;
+mod show;
+mod wire;
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+
+use clap::FromArgMatches;
+use margay_core_stripes::Layout;
+use margay_fs_stripes::{Disk, Folder, Store, StoreMaking};
+use margay_svc_pfs_options::{Action, PfsOptions, command};
+use registry::Known;
+use wire::Answer;
+
+fn main() -> ExitCode {
+    let matches = command().get_matches();
+    let options = PfsOptions::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match run(options.action) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            let _ = writeln!(io::stderr(), "margay pfs: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(action: Action) -> Result<(), String> {
+    match action {
+        Action::Create {
+            name,
+            directories,
+            parity,
+            unit,
+        } => create(&name, &directories, parity, unit),
+        Action::List => list(),
+        Action::Serve { name } => serve::serve(&registry::find(&name)?),
+        Action::Start { name } => start(&registry::find(&name)?),
+        Action::Mount { name, directory } => {
+            let known = registry::find(&name)?;
+            let shown = directory.display();
+            // A dead mount has a path, and nothing else.
+            let path = fs::metadata(&directory).and_then(|_| fs::canonicalize(&directory));
+            let path = path.map_err(|error| match error.kind() {
+                io::ErrorKind::NotConnected | io::ErrorKind::ConnectionAborted => format!(
+                    "cannot mount at {shown}: the service of what is mounted there has died; unmount that: \
+                     fusermount3 -u {shown}, or umount {shown}"
+                ),
+                _ => format!("cannot mount at {shown}: {error}"),
+            })?;
+            let path = path
+                .into_os_string()
+                .into_string()
+                .map_err(|_| format!("cannot mount at {shown}: its path is not UTF-8"))?;
+            if connect(&known)?.is_none() {
+                start(&known)?;
+            }
+            ask(&known, &["mount", &path])
+        }
+        Action::Stop { name } => ask(&registry::find(&name)?, &["stop"]),
+        Action::Umount { name } => ask(&registry::find(&name)?, &["umount"]),
+        Action::Status { name } => status(&registry::find(&name)?),
+        Action::Check { name } => ask_or_open(&registry::find(&name)?, &["check"]),
+        Action::Scrub { name } => ask_or_open(&registry::find(&name)?, &["scrub"]),
+        Action::Replace { name, old, new } => {
+            let known = registry::find(&name)?;
+            let old = named(&known, &old)?;
+            let new = registry::directory(&new)?;
+            ask_or_open(&known, &["replace", &old, &new])
+        }
+        Action::Rebuild { name, wait } => {
+            let known = registry::find(&name)?;
+            let wait = if wait { "wait" } else { "" };
+            ask_or_open(&known, &["rebuild", wait])
+        }
+    }
+}
+
+/// Returns a stripe directory as it is kept, by any path of it; it need not be there.
+fn named(known: &Known, path: &Path) -> Result<String, String> {
+    let plain = path.to_string_lossy().trim_end_matches('/').to_owned();
+    if known.directories.contains(&plain) {
+        return Ok(plain);
+    }
+    registry::directory(path)
+}
+
+fn create(
+    name: &str,
+    directories: &[std::path::PathBuf],
+    parity: usize,
+    unit: usize,
+) -> Result<(), String> {
+    registry::check_name(name)?;
+    if registry::all()?.iter().any(|there| there == name) {
+        return Err(format!(
+            "there is a parallel file system '{name}' already; choose another name"
+        ));
+    }
+    let layout = Layout::new(directories.len(), parity, unit)?;
+    let mut paths: Vec<String> = Vec::new();
+    for directory in directories {
+        let path = registry::directory(directory)?;
+        if paths.contains(&path) {
+            return Err(format!("the directory {path} is named twice"));
+        }
+        paths.push(path);
+    }
+    let known = Known {
+        name: name.to_owned(),
+        id: registry::lot()?,
+        directories: paths.clone(),
+    };
+    let mut members = Vec::new();
+    for path in &paths {
+        members.push((path.clone(), registry::lot()?));
+    }
+    let mut disks: Vec<Arc<dyn Disk>> = Vec::new();
+    let mut made = Ok(());
+    for path in &paths {
+        match Folder::create(Path::new(path)) {
+            Ok(folder) => disks.push(Arc::new(folder)),
+            Err(text) => {
+                made = Err(text);
+                break;
+            }
+        }
+    }
+    let begun = disks.len();
+    let made = made.and_then(|()| {
+        let making = StoreMaking {
+            name: name.to_owned(),
+            layout,
+            members,
+            id: known.id,
+            uid: margay_sys_os::port::user(),
+            gid: 0,
+        };
+        Store::create(&making, disks, Arc::new(fuse::now)).map(drop)
+    });
+    if let Err(text) = made.and_then(|()| registry::write(&known)) {
+        for path in &paths[..begun] {
+            Folder::remove(Path::new(path));
+        }
+        return Err(text);
+    }
+    if parity == 0 && directories.len() > 1 {
+        println!("no parity: the loss of any of the directories is the loss of all data");
+    }
+    println!("'{name}' is made; mount it with: margay pfs mount {name} DIRECTORY");
+    Ok(())
+}
+
+fn list() -> Result<(), String> {
+    for name in registry::all()? {
+        let known = registry::find(&name)?;
+        let is_running = connect(&known)?.is_some();
+        let how = if is_running { "running" } else { "stopped" };
+        println!("{name}  {how}  {}", known.directories.join(" "));
+    }
+    Ok(())
+}
+
+/// Connects to the service, if it runs.
+fn connect(known: &Known) -> Result<Option<UnixStream>, String> {
+    let path = registry::beside(&known.name, "sock")?;
+    match UnixStream::connect(&path) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(format!(
+            "cannot reach the service at {}: {error}",
+            path.display()
+        )),
+    }
+}
+
+/// Starts the service in the background.
+fn start(known: &Known) -> Result<(), String> {
+    let name = &known.name;
+    if connect(known)?.is_some() {
+        println!("the service of '{name}' runs already");
+        return Ok(());
+    }
+    let log = registry::beside(name, "log")?;
+    let failed = |error: io::Error| format!("cannot start the service of '{name}': {error}");
+    let file = fs::File::options()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(&log)
+        .map_err(failed)?;
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut child = Command::new(program)
+        .args(["serve", name])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(file)
+        .spawn()
+        .map_err(failed)?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .map_err(failed)?;
+    }
+    match line.trim_end() {
+        serve::READY => Ok(()),
+        "" => Err(format!(
+            "the service of '{name}' ended at once; {} has its messages",
+            log.display()
+        )),
+        text => Err(text.to_owned()),
+    }
+}
+
+/// Asks the service, and shows what it answers.
+fn ask(known: &Known, words: &[&str]) -> Result<(), String> {
+    match connect(known)? {
+        Some(stream) => talk(stream, words),
+        None => Err(format!(
+            "the service of '{}' does not run; start it: margay pfs start {}",
+            known.name, known.name
+        )),
+    }
+}
+
+fn talk(mut stream: UnixStream, words: &[&str]) -> Result<(), String> {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let broken = |error: io::Error| format!("the service does not answer: {error}");
+    wire::ask(&mut stream, &words).map_err(broken)?;
+    let mut end = None;
+    loop {
+        match wire::answered(&mut stream) {
+            Ok(Answer::Text(text)) => print!("{text}"),
+            Ok(Answer::End(done)) => end = Some(done),
+            // The service closes behind the end, and ends itself then when it was to stop.
+            Err(_) if end.is_some() => return end.unwrap_or(Ok(())),
+            Err(error) => return Err(broken(error)),
+        }
+        let _ = io::stdout().flush();
+    }
+}
+
+/// Asks the service, or does it here when none runs.
+fn ask_or_open(known: &Known, words: &[&str]) -> Result<(), String> {
+    if let Some(stream) = connect(known)? {
+        return talk(stream, words);
+    }
+    let service = service::Service::open(known)?;
+    let words: Vec<String> = words
+        .iter()
+        .map(|word| if word.is_empty() { "wait" } else { word })
+        .map(str::to_owned)
+        .collect();
+    let done = service.run(&words, &mut |text| print!("{text}"));
+    // Nobody goes on with a rebuild when this process ends.
+    let rebuilt = match words[0].as_str() {
+        "replace" => service.run(&["rebuild".into(), "wait".into()], &mut |text| {
+            print!("{text}")
+        }),
+        _ => Ok(()),
+    };
+    for event in service.collect_events() {
+        let _ = writeln!(io::stderr(), "margay pfs: {event}");
+    }
+    done.and(rebuilt).and(service.finish())
+}
+
+fn status(known: &Known) -> Result<(), String> {
+    if let Some(stream) = connect(known)? {
+        return talk(stream, &["status"]);
+    }
+    println!("{}: the service does not run", known.name);
+    for directory in &known.directories {
+        let is_there = Path::new(directory).join("data").exists();
+        let how = if is_there { "there" } else { "missing" };
+        println!("  {how:13} {directory}");
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! The service as a process: its socket, its timer, and its end.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use margay_sys_os::descriptor::PollSet;
+use margay_sys_os::process::lead_session;
+use margay_sys_os::signal::{SignalFd, SignalSet};
+
+use crate::registry::{self, Known};
+use crate::service::Service;
+use crate::wire::{self, Answer};
+
+/// What the service says on its standard output when it can be used.
+pub const READY: &str = "ready";
+
+/// What was written is synced at least this often.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// Commands that are served at the same time.
+const MOST_COMMANDS: usize = 16;
+
+/// Numbers of SIGHUP, SIGINT and SIGTERM of Linux.
+const ENDING: [i32; 3] = [1, 2, 15];
+
+/// Runs the service until it is asked to stop.
+///
+/// # Errors
+/// In words; the first line of the standard output has them as well.
+pub fn serve(known: &Known) -> Result<(), String> {
+    lead_session();
+    // Before there are other threads, so that all of them have the signals blocked.
+    let set = SignalSet::of(&ENDING);
+    set.block();
+    let begun = begin(known, &set);
+    let said = match &begun {
+        Ok(_) => READY.to_owned(),
+        Err(text) => text.replace('\n', " "),
+    };
+    let mut stdout = io::stdout();
+    let _ = writeln!(stdout, "{said}").and_then(|()| stdout.flush());
+    let (service, listener, signals) = begun?;
+    attend(&service, &listener, signals);
+    let path = registry::beside(&known.name, "sock")?;
+    let done = service.run(&["stop".into()], &mut |_| ());
+    let _ = fs::remove_file(path);
+    done
+}
+
+fn begin(known: &Known, set: &SignalSet) -> Result<(Arc<Service>, UnixListener, SignalFd), String> {
+    // The directory in which it was started may be unmounted.
+    let _ = std::env::set_current_dir("/");
+    let signals =
+        SignalFd::new(set).map_err(|error| format!("cannot wait for signals: {error}"))?;
+    let service = Service::open(known)?;
+    // Nobody else has the stripe directories, so a socket that is there is a dead one's.
+    let path = registry::beside(&known.name, "sock")?;
+    let _ = fs::remove_file(&path);
+    let listener = UnixListener::bind(&path)
+        .map_err(|error| format!("cannot listen at {}: {error}", path.display()))?;
+    service.go_on();
+    Ok((service, listener, signals))
+}
+
+/// Serves commands and syncs in time, until a signal says that it is the end.
+fn attend(service: &Arc<Service>, listener: &UnixListener, mut signals: SignalFd) {
+    let commands = Arc::new(AtomicUsize::new(0));
+    let mut next = Instant::now() + SYNC_EVERY;
+    let mut was_failing = false;
+    let mut poll = PollSet::default();
+    loop {
+        poll.clear();
+        let asked = poll.add_readable(listener.as_fd());
+        let signalled = poll.add_readable(signals.as_fd());
+        let left = next.saturating_duration_since(Instant::now());
+        if poll.wait(Some(left)).is_err() {
+            return;
+        }
+        if poll.ready(signalled).readable && signals.take().is_some() {
+            return;
+        }
+        if poll.ready(asked).readable
+            && let Ok((stream, _)) = listener.accept()
+        {
+            admit(service, stream, &commands);
+        }
+        if Instant::now() >= next {
+            let synced = service.store.sync();
+            if let (Err(fault), false) = (&synced, was_failing) {
+                eprintln!("what was written cannot be synced: {fault}");
+            }
+            was_failing = synced.is_err();
+            service.go_on();
+            for event in service.collect_events() {
+                eprintln!("{event}");
+            }
+            next = Instant::now() + SYNC_EVERY;
+        }
+    }
+}
+
+/// Serves a command in a thread of its own.
+fn admit(service: &Arc<Service>, mut stream: UnixStream, commands: &Arc<AtomicUsize>) {
+    if commands.fetch_add(1, Ordering::SeqCst) >= MOST_COMMANDS {
+        commands.fetch_sub(1, Ordering::SeqCst);
+        let busy = "the service has too many commands; try again when some have ended";
+        let _ = wire::answer(&mut stream, &Answer::End(Err(busy.into())));
+        return;
+    }
+    let (service, commands) = (Arc::clone(service), Arc::clone(commands));
+    std::thread::spawn(move || {
+        converse(&service, &mut stream);
+        commands.fetch_sub(1, Ordering::SeqCst);
+    });
+}
+
+fn converse(service: &Arc<Service>, stream: &mut UnixStream) {
+    // Who says nothing is not waited for.
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+    let Ok(words) = wire::asked(stream) else {
+        return;
+    };
+    let done = service.run(&words, &mut |text| {
+        // Who asked may have gone; what was asked is done all the same.
+        let _ = wire::answer(stream, &Answer::Text(text));
+    });
+    let is_over = done.is_ok() && words == ["stop"];
+    let _ = wire::answer(stream, &Answer::End(done));
+    if is_over {
+        if let Ok(path) = registry::beside(&service.name, "sock") {
+            let _ = fs::remove_file(path);
+        }
+        // Who asked sees the end of the connection when the process is gone, and the stripe
+        // directories with it.
+        std::process::exit(0);
+    }
+}

@@ -1,0 +1,465 @@
+//! The service: a store with its mount, and what commands ask of it. The same object serves a
+//! command when no service runs.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fuser::{Config, MountOption, Session, SessionACL};
+use margay_fs_stripes::{Disk, Fault, Folder, Health, Read, Store, read_state};
+
+use crate::fuse::{Mounted, now};
+use crate::registry::{self, Known};
+use crate::show;
+
+/// How often a command that waits looks how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Events that `status` shows.
+const MOST_EVENTS: usize = 8;
+
+/// A mount of the file system.
+struct Mount {
+    path: String,
+    thread: JoinHandle<()>,
+}
+
+/// A store in use.
+pub struct Service {
+    pub name: String,
+    pub store: Arc<Store>,
+    mount: Mutex<Option<Mount>>,
+    rebuild: Mutex<Option<JoinHandle<()>>>,
+    rebuild_failed: Mutex<Option<String>>,
+    events: Mutex<VecDeque<String>>,
+    is_over: AtomicBool,
+}
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The id of a stripe directory by its own state, if it belongs to the file system.
+fn own_id(disk: &dyn Disk, id: u64, n: usize) -> Option<u64> {
+    match read_state(disk) {
+        Ok(Read::State(found)) if found.state.id == id && found.own == n => {
+            Some(found.state.members[n].id)
+        }
+        _ => None,
+    }
+}
+
+impl Service {
+    /// Opens the file system.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn open(known: &Known) -> Result<Arc<Service>, String> {
+        let mut disks: Vec<Option<Arc<dyn Disk>>> = Vec::new();
+        let mut reasons = String::new();
+        for path in &known.directories {
+            match Folder::open(Path::new(path)) {
+                Ok(folder) => disks.push(Some(Arc::new(folder))),
+                Err(text) if Folder::is_in_use(Path::new(path)) => return Err(text),
+                Err(text) => {
+                    reasons += &format!("; {text}");
+                    disks.push(None);
+                }
+            }
+        }
+        let store = Store::open(known.id, disks, Arc::new(now))
+            .map_err(|text| format!("cannot use '{}': {text}{reasons}", known.name))?;
+        Ok(Arc::new(Service {
+            name: known.name.clone(),
+            store: Arc::new(store),
+            mount: Mutex::default(),
+            rebuild: Mutex::default(),
+            rebuild_failed: Mutex::default(),
+            events: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        }))
+    }
+
+    /// Does what a command asks; texts go to `out`.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn run(
+        self: &Arc<Service>,
+        words: &[String],
+        out: &mut dyn FnMut(String),
+    ) -> Result<(), String> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            ["status"] => {
+                out(self.status());
+                Ok(())
+            }
+            ["mount", path] => self.mount(path),
+            ["umount"] => self.unmount(),
+            ["check"] => self.check(out),
+            ["scrub"] => self.scrub(out),
+            ["replace", old, new] => self.replace(old, new, out),
+            ["rebuild", wait] => self.rebuild(*wait == "wait", out),
+            ["stop"] => self.end(),
+            _ => Err(
+                "the service does not know this request; stop and start it with this version"
+                    .into(),
+            ),
+        }
+    }
+
+    /// Tells what happened since the last call, and keeps it for `status`.
+    pub fn collect_events(&self) -> Vec<String> {
+        let new = self.store.events();
+        let mut events = lock(&self.events);
+        for event in &new {
+            events.push_back(event.clone());
+            if events.len() > MOST_EVENTS {
+                events.pop_front();
+            }
+        }
+        new
+    }
+
+    fn status(&self) -> String {
+        self.collect_events();
+        let mut mount = lock(&self.mount);
+        if mount
+            .as_ref()
+            .is_some_and(|mount| mount.thread.is_finished())
+        {
+            *mount = None;
+        }
+        let mounted = mount.as_ref().map(|mount| mount.path.clone());
+        drop(mount);
+        let failed = lock(&self.rebuild_failed).clone();
+        let events: Vec<String> = lock(&self.events).iter().cloned().collect();
+        show::status(&self.store, mounted.as_deref(), failed.as_deref(), &events)
+    }
+
+    fn mount(&self, path: &str) -> Result<(), String> {
+        let mut mount = lock(&self.mount);
+        if let Some(there) = mount.as_ref().filter(|mount| !mount.thread.is_finished()) {
+            return Err(format!(
+                "'{}' is mounted at {}; unmount it there first: margay pfs umount {}",
+                self.name, there.path, self.name
+            ));
+        }
+        let facts =
+            fs::metadata(path).map_err(|error| format!("cannot mount at {path}: {error}"))?;
+        if !facts.is_dir() {
+            return Err(format!("cannot mount at {path}: it is not a directory"));
+        }
+        let inside = |directory: &String| Path::new(path).starts_with(directory);
+        if self.store.state().members.iter().any(|m| inside(&m.path)) {
+            return Err(format!("cannot mount at {path}: it is a stripe directory"));
+        }
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(format!("pfs:{}", self.name)),
+            MountOption::Subtype("margay".into()),
+            MountOption::DefaultPermissions,
+        ];
+        if margay_sys_os::port::user() == 0 {
+            config.acl = SessionACL::All;
+        }
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        config.n_threads = Some((2 * cores).clamp(4, 16));
+        config.clone_fd = true;
+        let session = Session::new(Mounted::new(Arc::clone(&self.store)), path, &config).map_err(|error| {
+            format!(
+                "cannot mount at {path}: {error}; it takes /dev/fuse, and fusermount3 for users other than root"
+            )
+        })?;
+        let thread = std::thread::spawn(move || {
+            if let Err(error) = session.run() {
+                eprintln!("the mount ended: {error}");
+            }
+        });
+        *mount = Some(Mount {
+            path: path.to_owned(),
+            thread,
+        });
+        Ok(())
+    }
+
+    fn unmount(&self) -> Result<(), String> {
+        let mut mount = lock(&self.mount);
+        let Some(there) = mount.as_ref().filter(|mount| !mount.thread.is_finished()) else {
+            return Err(format!("'{}' is not mounted", self.name));
+        };
+        let mut reason = String::new();
+        let is_done =
+            [("fusermount3", Some("-u")), ("umount", None)]
+                .iter()
+                .any(|(program, option)| {
+                    match Command::new(program)
+                        .args(option.iter())
+                        .arg(&there.path)
+                        .output()
+                    {
+                        Ok(output) if output.status.success() => true,
+                        Ok(output) => {
+                            reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                            false
+                        }
+                        Err(_) => false,
+                    }
+                });
+        if !is_done {
+            return Err(format!(
+                "cannot unmount {}: {reason}; end what uses it, `fuser -m {}` shows that",
+                there.path, there.path
+            ));
+        }
+        if let Some(mount) = mount.take() {
+            // The thread ends because the kernel has ended the connection; a panic of it is over.
+            let _ = mount.thread.join();
+        }
+        Ok(())
+    }
+
+    /// Unmounts and writes everything.
+    fn end(&self) -> Result<(), String> {
+        let is_mounted = lock(&self.mount)
+            .as_ref()
+            .is_some_and(|mount| !mount.thread.is_finished());
+        if is_mounted {
+            self.unmount()?;
+        }
+        self.finish()
+    }
+
+    /// Ends what goes on and writes everything.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn finish(&self) -> Result<(), String> {
+        self.is_over.store(true, Ordering::SeqCst);
+        if let Some(rebuild) = lock(&self.rebuild).take() {
+            // What it could not do is told by the next one.
+            let _ = rebuild.join();
+        }
+        self.store
+            .sync()
+            .map_err(|fault| format!("what was written cannot be stored: {fault}"))
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    fn check(&self, out: &mut dyn FnMut(String)) -> Result<(), String> {
+        let lines = self
+            .store
+            .check(&|| self.is_over())
+            .map_err(|fault| show::walk_failed("check", fault))?;
+        for line in &lines {
+            out(format!("{line}\n"));
+        }
+        let progress = self.store.progress();
+        let state = self.store.state();
+        let lacking: Vec<&str> = state
+            .members
+            .iter()
+            .filter(|member| member.health != Health::Good)
+            .map(|member| member.path.as_str())
+            .collect();
+        out(format!("{} rows looked at\n", progress.rows));
+        if !lacking.is_empty() {
+            out(format!("not complete: {}\n", lacking.join(", ")));
+        }
+        match (lines.len(), lacking.len()) {
+            (0, 0) => {
+                out("everything is right\n".into());
+                Ok(())
+            }
+            (0, _) => Err(format!(
+                "'{}' is degraded: its data is right, and {} of its directories cannot replace others; \
+                 use `margay pfs replace` or `margay pfs rebuild`",
+                self.name,
+                lacking.len()
+            )),
+            _ => Err(format!(
+                "'{}' has damage; `margay pfs scrub {}` mends what can be computed",
+                self.name, self.name
+            )),
+        }
+    }
+
+    fn scrub(&self, out: &mut dyn FnMut(String)) -> Result<(), String> {
+        let done = self
+            .store
+            .scrub(&|| self.is_over())
+            .map_err(|fault| show::walk_failed("scrub", fault))?;
+        out(format!(
+            "{} rows looked at, {} units were wrong, {} were written anew\n",
+            done.rows, done.wrong, done.mended
+        ));
+        if done.lost > 0 {
+            return Err(format!(
+                "{} units cannot be computed: more is lost than the parity replaces; `margay pfs check {}` names the files",
+                done.lost, self.name
+            ));
+        }
+        Ok(())
+    }
+
+    fn replace(
+        self: &Arc<Service>,
+        old: &str,
+        new: &str,
+        out: &mut dyn FnMut(String),
+    ) -> Result<(), String> {
+        let state = self.store.state();
+        let n = state.members.iter().position(|member| member.path == old);
+        let n = n.ok_or_else(|| {
+            let all: Vec<&str> = state.members.iter().map(|m| m.path.as_str()).collect();
+            format!(
+                "{old} is no stripe directory of '{}'; they are {}",
+                self.name,
+                all.join(", ")
+            )
+        })?;
+        let is_other = state
+            .members
+            .iter()
+            .enumerate()
+            .any(|(m, member)| m != n && member.path == new);
+        if is_other {
+            return Err(format!(
+                "{new} is another stripe directory of '{}'",
+                self.name
+            ));
+        }
+        let folder = Folder::create(Path::new(new))?;
+        let id = registry::lot()?;
+        if let Err(text) = self.store.replace(n, new, id, Arc::new(folder)) {
+            Folder::remove(Path::new(new));
+            return Err(text);
+        }
+        let mut known = registry::find(&self.name)?;
+        if let Some(directory) = known.directories.get_mut(n) {
+            new.clone_into(directory);
+        }
+        registry::write(&known)?;
+        out(format!(
+            "{new} takes the place of {old} and is being rebuilt\n"
+        ));
+        self.start_rebuild();
+        Ok(())
+    }
+
+    /// Takes failed directories into use that are there again.
+    fn take_in_failed(&self) -> Vec<String> {
+        let state = self.store.state();
+        let mut reasons = Vec::new();
+        for (n, member) in state.members.iter().enumerate() {
+            if member.health != Health::Failed {
+                continue;
+            }
+            let taken = Folder::open(Path::new(&member.path)).and_then(|folder| {
+                if own_id(&folder, state.id, n) != Some(member.id) {
+                    return Err(format!("{} is not the directory that it was", member.path));
+                }
+                self.store
+                    .take_in(n, &member.path, member.id, Arc::new(folder))
+            });
+            if let Err(text) = taken {
+                reasons.push(format!(
+                    "{text}; put an empty directory in its place: margay pfs replace {} {} NEW",
+                    self.name, member.path
+                ));
+            }
+        }
+        reasons
+    }
+
+    /// Whether a directory is to be rebuilt.
+    fn is_lacking(&self) -> bool {
+        let members = self.store.state().members;
+        let is_so = |health: &Health| matches!(health, Health::Rebuilding(..));
+        members.iter().any(|member| is_so(&member.health))
+    }
+
+    /// Rebuilds what is to be rebuilt, unless that failed.
+    pub fn go_on(self: &Arc<Service>) {
+        if self.is_lacking() && lock(&self.rebuild_failed).is_none() && !self.is_over() {
+            self.start_rebuild();
+        }
+    }
+
+    /// Rebuilds in the background what is to be rebuilt.
+    pub fn start_rebuild(self: &Arc<Service>) {
+        let mut rebuild = lock(&self.rebuild);
+        if rebuild.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return;
+        }
+        let service = Arc::clone(self);
+        *lock(&self.rebuild_failed) = None;
+        *rebuild = Some(std::thread::spawn(move || {
+            // Others may be replaced meanwhile.
+            while service.is_lacking() && !service.is_over() {
+                match service.store.rebuild(&|| service.is_over()) {
+                    Ok(()) => {}
+                    // Another walk goes on; the service's timer begins again.
+                    Err(Fault::Refused) => return,
+                    Err(fault) => {
+                        *lock(&service.rebuild_failed) = Some(show::walk_failed("rebuild", fault));
+                        return;
+                    }
+                }
+            }
+        }));
+    }
+
+    fn rebuild(
+        self: &Arc<Service>,
+        is_waiting: bool,
+        out: &mut dyn FnMut(String),
+    ) -> Result<(), String> {
+        let reasons = self.take_in_failed();
+        self.start_rebuild();
+        let mut last = String::new();
+        // One that came while another was ending is not forgotten, and its end is stored.
+        let is_running = || {
+            let rebuild = lock(&self.rebuild);
+            rebuild.as_ref().is_some_and(|thread| !thread.is_finished())
+        };
+        while is_waiting
+            && (is_running() || (self.is_lacking() && lock(&self.rebuild_failed).is_none()))
+        {
+            self.go_on();
+            let now = show::progress(&self.store.progress());
+            if now != last {
+                out(format!("{now}\n"));
+                last = now;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        if is_waiting {
+            if let Some(text) = lock(&self.rebuild_failed).clone() {
+                return Err(text);
+            }
+            let state = self.store.state();
+            if state
+                .members
+                .iter()
+                .all(|member| member.health == Health::Good)
+            {
+                out(format!("all directories of '{}' are complete\n", self.name));
+            }
+        }
+        if reasons.is_empty() {
+            Ok(())
+        } else {
+            Err(reasons.join("; "))
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What commands print.
+
+use std::fmt::Write;
+
+use margay_fs_stripes::{Fault, Health, Progress, Store};
+
+/// Bytes with a unit.
+#[must_use]
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{count} B")
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// How far a walk over all rows is.
+#[must_use]
+pub fn progress(progress: &Progress) -> String {
+    format!(
+        "{}: {} of {} rows, {} written anew ({})",
+        progress.what,
+        progress.rows,
+        progress.all_rows,
+        progress.mended,
+        bytes(progress.mended_bytes)
+    )
+}
+
+/// Why a walk over all rows failed.
+#[must_use]
+pub fn walk_failed(what: &str, fault: Fault) -> String {
+    match fault {
+        Fault::Refused => {
+            format!("cannot {what}: a rebuild, scrub or check is going on; wait for its end")
+        }
+        Fault::NoSpace => format!("cannot {what}: {fault}; free some, or use a larger directory"),
+        _ => format!("cannot {what}: {fault}"),
+    }
+}
+
+/// How a file system is.
+#[must_use]
+pub fn status(
+    store: &Store,
+    mounted: Option<&str>,
+    rebuild_failed: Option<&str>,
+    events: &[String],
+) -> String {
+    let state = store.state();
+    let usage = store.usage();
+    let mut text = String::new();
+    // A string takes everything.
+    let _ = writeln!(
+        text,
+        "{}: {} directories, {} of them may be lost; stripe unit {}",
+        state.name,
+        state.members.len(),
+        state.layout.parity,
+        bytes(state.layout.unit_bytes as u64)
+    );
+    let _ = match mounted {
+        Some(path) => writeln!(text, "mounted at {path}"),
+        None => writeln!(text, "not mounted"),
+    };
+    let _ = writeln!(
+        text,
+        "{} of {} free, {} files",
+        bytes(usage.free),
+        bytes(usage.total),
+        usage.files
+    );
+    for member in &state.members {
+        let how = match member.health {
+            Health::Good => "good",
+            Health::Rebuilding(..) => "being rebuilt",
+            Health::Failed => "failed",
+        };
+        let _ = writeln!(text, "  {:13} {}", how, member.path);
+    }
+    let lacking = state
+        .members
+        .iter()
+        .filter(|m| m.health != Health::Good)
+        .count();
+    if lacking > 0 {
+        let left = state.layout.parity.saturating_sub(lacking);
+        let _ = writeln!(
+            text,
+            "degraded: {left} more may be lost without a loss of data"
+        );
+    }
+    let walk = store.progress();
+    if walk.is_running {
+        let _ = writeln!(text, "{}", progress(&walk));
+    }
+    if let Some(reason) = rebuild_failed {
+        let _ = writeln!(text, "{reason}");
+    }
+    let damaged = store.damaged_reads();
+    if damaged > 0 {
+        let _ = writeln!(
+            text,
+            "{damaged} reads met damaged or old units and were served from the others; scrub mends them"
+        );
+    }
+    for event in events {
+        let _ = writeln!(text, "event: {event}");
+    }
+    text
+}

@@ -1,0 +1,94 @@
+//! Ranges of plain files: writing pieces at an offset, taking space and giving it back, and how
+//! much there is.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::io::{Errno, pwritev, retry_on_intr};
+
+/// The kernel takes at most this many pieces in one call.
+const MOST_PIECES: usize = 1024;
+
+/// Writes all pieces, one after the other, from `offset` on.
+///
+/// # Errors
+/// What the system says; some bytes may have been written.
+pub fn write_all_at(file: &File, mut offset: u64, pieces: &[IoSlice<'_>]) -> io::Result<()> {
+    let mut rest: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+    let mut rest = rest.as_mut_slice();
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        let some = &rest[..rest.len().min(MOST_PIECES)];
+        let written = retry_on_intr(|| pwritev(file, some, offset))?;
+        if written == 0 {
+            // A write of no bytes without an error: the device takes no more.
+            return Err(Errno::NOSPC.into());
+        }
+        offset += written as u64;
+        IoSlice::advance_slices(&mut rest, written);
+    }
+    Ok(())
+}
+
+/// Gives the space of a range back; it reads as zeros afterwards.
+///
+/// # Errors
+/// What the system says, in particular that the file system cannot do that.
+pub fn punch(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(retry_on_intr(|| fallocate(file, how, offset, len))?)
+}
+
+/// Takes space up to `len` without changing the length of the file.
+///
+/// # Errors
+/// What the system says, in particular that there is none, or that the file system cannot do that.
+pub fn reserve(file: &File, len: u64) -> io::Result<()> {
+    let how = FallocateFlags::KEEP_SIZE;
+    Ok(retry_on_intr(|| fallocate(file, how, 0, len))?)
+}
+
+/// The bytes of the file system at `path`: all, and those that may still be written.
+///
+/// # Errors
+/// What the system says.
+pub fn space(path: &Path) -> io::Result<(u64, u64)> {
+    let facts = statvfs(path)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
+    Ok((bytes(facts.f_blocks), bytes(facts.f_bavail)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn pieces_are_written_one_after_the_other_and_holes_read_as_zeros() {
+        let path = std::env::temp_dir().join(format!("margay-extent-{}", std::process::id()));
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .expect("a new file");
+        std::fs::remove_file(&path).expect("it is there");
+        let many: Vec<IoSlice<'_>> = (0..3000).map(|_| IoSlice::new(b"abc")).collect();
+        write_all_at(&file, 5, &many).expect("written");
+        write_all_at(&file, 0, &[IoSlice::new(b""), IoSlice::new(b"12345")]).expect("written");
+        write_all_at(&file, 0, &[]).expect("nothing to write");
+        let mut all = vec![0; 9005];
+        file.read_exact_at(&mut all, 0).expect("read");
+        assert_eq!(&all[..8], b"12345abc");
+        assert_eq!(all[5..], *b"abc".repeat(3000));
+        if punch(&file, 0, 4096).is_ok() {
+            file.read_exact_at(&mut all, 0).expect("read");
+            assert_eq!(all[..4096], [0; 4096]);
+            assert_eq!(all[4096], b"abc"[(4096 - 5) % 3]);
+        }
+        let (total, free) = space(Path::new("/")).expect("a file system");
+        assert!(total >= free && total > 0);
+    }
+}
