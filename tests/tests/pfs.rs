@@ -50,6 +50,35 @@ impl Place {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// The process of the service, by its folder in `/proc`.
+    fn service(&self) -> Option<PathBuf> {
+        let state = format!("XDG_STATE_HOME={}\0", self.path("state").display());
+        let found = fs::read_dir("/proc").unwrap().flatten().find(|entry| {
+            let of = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
+            of("cmdline").ends_with(b"\0serve\0scratch\0")
+                && String::from_utf8_lossy(&of("environ")).contains(&state)
+        });
+        found.map(|entry| entry.path())
+    }
+
+    /// Sends a signal to the service, and returns when it is gone.
+    fn kill_service(&self, signal: &str) {
+        let service = self.service().expect("the service runs");
+        let number = service.file_name().unwrap().to_string_lossy();
+        tool("kill", &[signal, &number], self.folder.path());
+        // Its stripe directories are free when it is gone, or has only its parent to be told that.
+        let stat = service.join("stat");
+        while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether anything is mounted at the mount point.
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        mounts.contains(&format!(" {} ", self.mount().display()))
+    }
+
     fn refused(&self, words: &[&str], why: &str) {
         let output = run(&mut self.margay(words));
         assert!(!output.status.success(), "{words:?} succeeded");
@@ -249,35 +278,114 @@ fn what_was_synced_outlives_the_service_and_wrong_words_are_refused() {
     file.sync_all().unwrap();
     // The service is killed while the file is open and half of another one is written.
     fs::write(mnt.join("unsynced"), &bytes).unwrap();
-    let state = place.path("state").display().to_string();
-    let killed = fs::read_dir("/proc").unwrap().flatten().find(|entry| {
-        let of = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
-        of("cmdline").ends_with(b"\0serve\0scratch\0")
-            && String::from_utf8_lossy(&of("environ"))
-                .contains(&format!("XDG_STATE_HOME={state}\0"))
-    });
-    let killed = killed.expect("the service runs").file_name();
-    tool(
-        "kill",
-        &["-9", &killed.to_string_lossy()],
-        place.folder.path(),
-    );
-    // Its stripe directories are free when it is gone, or has only its parent to be told that.
-    let killed = Path::new("/proc").join(&killed).join("stat");
-    while fs::read_to_string(&killed).is_ok_and(|stat| !stat.contains(") Z ")) {
-        std::thread::yield_now();
-    }
+    place.kill_service("-9");
     drop(file);
-    place.refused(&["mount", "scratch", "mnt"], "has died; unmount that");
+    fs::remove_dir_all(place.path("d4")).unwrap();
+    assert!(place.pfs(&["mount", "scratch", "mnt"]).contains("had died"));
+    assert!(fs::read(mnt.join("file")).unwrap() == bytes);
+    place.pfs(&["umount", "scratch"]);
+    place.refused(&["umount", "scratch"], "is not mounted");
+    place.pfs(&["stop", "scratch"]);
+}
+
+#[test]
+fn nothing_is_left_behind_by_a_service_that_ends() {
+    let Some(place) = Place::new() else { return };
+    let mnt = place.mount();
+    let create: Vec<&str> = [["create", "scratch"].as_slice(), &DIRECTORIES].concat();
+    place.pfs(&create);
+    // The end of the machine, while a program has a file open and does not sync it.
+    place.pfs(&["mount", "scratch", "mnt"]);
+    let file = fs::File::create(mnt.join("open")).unwrap();
+    file.write_all_at(b"written last", 100_000).unwrap();
+    place.refused(&["stop", "scratch"], "end what uses it");
+    place.kill_service("-TERM");
+    assert!(!place.is_mounted());
+    assert!(!place.path("state/margay/pfs/scratch.sock").exists());
+    assert!(file.write_all_at(b"too late", 0).is_err());
+    drop(file);
+    // Its death, found by each command that may be the next.
+    for next in ["umount", "stop", "mount"] {
+        place.pfs(&["mount", "scratch", "mnt"]);
+        let bytes = fs::read(mnt.join("open")).unwrap();
+        assert!(bytes[100_000..] == *b"written last" && bytes.len() == 100_012);
+        place.kill_service("-9");
+        assert!(place.pfs(&["list"]).contains("scratch  stopped"));
+        let words: &[&str] = match next {
+            "mount" => &["mount", "scratch", "mnt"],
+            _ => &[next, "scratch"],
+        };
+        assert!(place.pfs(words).contains("had died"), "{next}");
+        assert_eq!(place.is_mounted(), next == "mount");
+    }
+    // Somebody else unmounts, and at once it is mounted again.
     tool(
         "sh",
         &["-c", "fusermount3 -u mnt || umount mnt"],
         place.folder.path(),
     );
-    fs::remove_dir_all(place.path("d4")).unwrap();
     place.pfs(&["mount", "scratch", "mnt"]);
-    assert!(fs::read(mnt.join("file")).unwrap() == bytes);
-    place.pfs(&["umount", "scratch"]);
-    place.refused(&["umount", "scratch"], "is not mounted");
     place.pfs(&["stop", "scratch"]);
+    assert!(place.service().is_none() && !place.is_mounted());
+}
+
+#[test]
+fn without_parity_a_lost_directory_is_an_error_and_never_wrong_data() {
+    let Some(place) = Place::new() else { return };
+    let mnt = place.mount();
+    let create: Vec<&str> = [["create", "scratch"].as_slice(), &DIRECTORIES].concat();
+    place.pfs(&[create.as_slice(), &["--parity", "0"]].concat());
+    place.pfs(&["mount", "scratch", "mnt"]);
+    fs::write(mnt.join("file"), noise(5, 1 << 20)).unwrap();
+    tool("sync", &["mnt/file"], place.folder.path());
+    fs::remove_dir_all(place.path("d3")).unwrap();
+    let file = fs::File::options()
+        .write(true)
+        .open(mnt.join("file"))
+        .unwrap();
+    let _ = file.write_all_at(&noise(6, 1 << 20), 0);
+    assert!(file.sync_all().is_err());
+    drop(file);
+    assert!(fs::read(mnt.join("file")).is_err());
+    place.refused(&["stop", "scratch"], "not stored");
+    assert!(place.service().is_none() && !place.is_mounted());
+    place.refused(&["mount", "scratch", "mnt"], "3 of 4 stripe directories");
+}
+
+#[test]
+fn directories_of_others_and_what_others_may_change_are_refused() {
+    let Some(place) = Place::new() else { return };
+    let chmod = |path: &str, mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(place.path(path), mode).unwrap();
+    };
+    let mode = |path: &str| {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(place.path(path)).unwrap().mode() & 0o777
+    };
+    // One that is there becomes the owner's alone.
+    fs::create_dir(place.path("d1")).unwrap();
+    chmod("d1", 0o777);
+    let create: Vec<&str> = [["create", "scratch"].as_slice(), &DIRECTORIES].concat();
+    place.pfs(&create);
+    for path in ["d1", "d2", "state/margay/pfs"] {
+        assert_eq!(mode(path), 0o700, "{path}");
+    }
+    for path in ["d1/data", "d1/log.1", "state/margay/pfs/scratch.pfs"] {
+        assert_eq!(mode(path), 0o600, "{path}");
+    }
+    chmod("d1", 0o777);
+    place.pfs(&["start", "scratch"]);
+    assert_eq!(mode("state/margay/pfs/scratch.sock"), 0o600);
+    let status = place.pfs(&["status", "scratch"]);
+    assert!(status.contains("chmod go-w"), "{status}");
+    place.pfs(&["stop", "scratch"]);
+    chmod("d1", 0o700);
+    place.pfs(&["rebuild", "scratch", "--wait"]);
+    place.pfs(&["check", "scratch"]);
+    // Only root can make a directory somebody else's.
+    fs::create_dir(place.path("d9")).unwrap();
+    if std::os::unix::fs::chown(place.path("d9"), Some(65534), None).is_ok() {
+        place.refused(&["create", "other", "d8", "d9"], "belongs to user 65534");
+    }
 }

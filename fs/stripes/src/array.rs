@@ -52,6 +52,8 @@ pub struct Array {
     events: Mutex<Vec<String>>,
     /// Held while a state is written, so that epochs are written in their order.
     writing: Mutex<()>,
+    /// Held while directories are synced: who finds that another one does it waits for its end.
+    syncing: Mutex<()>,
 }
 
 /// A stripe directory in use.
@@ -94,6 +96,7 @@ impl Array {
             damaged_reads: AtomicU64::new(0),
             events: Mutex::new(Vec::new()),
             writing: Mutex::new(()),
+            syncing: Mutex::new(()),
         }
     }
 
@@ -261,6 +264,7 @@ impl Array {
     /// Syncs data and checksums of all directories that were written. Those that cannot be synced
     /// fail: what a failed sync leaves behind is unknown, so it is never tried again.
     pub fn sync(&self) {
+        let _syncing = lock(&self.syncing);
         let dirty: Vec<usize> = (0..self.members.len())
             .filter(|n| self.members[*n].is_dirty.swap(false, Ordering::SeqCst))
             .collect();

@@ -2,15 +2,18 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, IoSlice};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use margay_sys_os::extent;
+use margay_sys_os::{extent, port};
 
 use crate::disk::{Disk, PARTS, Part, Space};
 
 /// The file that is locked as long as somebody uses the directory.
 const LOCK: &str = "lock";
+
+/// The right of a group or of all users to change a directory.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// An open stripe directory, which nobody else has open.
 #[derive(Debug)]
@@ -38,6 +41,7 @@ impl Folder {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(failed(error)),
         }
+        check_owner(path)?;
         let mut entries = fs::read_dir(path).map_err(failed)?;
         // A file system of its own begins with this one.
         let is_used = entries.any(|entry| entry.is_ok_and(|e| e.file_name() != "lost+found"));
@@ -46,6 +50,7 @@ impl Folder {
                 "the directory {shown} is not empty; name an empty one, or remove what is in it"
             ));
         }
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
         for name in PARTS.iter().map(|part| part.name()).chain([LOCK]) {
             let file = File::options()
                 .write(true)
@@ -84,6 +89,12 @@ impl Folder {
                 .map_err(|error| format!("{shown}/{name}: {error}"))
         };
         let lock = open(LOCK)?;
+        check_owner(path)?;
+        if fs::metadata(path).is_ok_and(|facts| facts.mode() & OTHERS_WRITE != 0) {
+            return Err(format!(
+                "others may replace the files in {shown}; take that right from them: chmod go-w {shown}"
+            ));
+        }
         match lock.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
@@ -121,6 +132,21 @@ impl Folder {
         let at = PARTS.iter().position(|other| *other == part);
         &self.files[at.unwrap_or(0)]
     }
+}
+
+/// Refuses the directory of another user, who could put links to other files into it.
+fn check_owner(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let facts = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?;
+    let own = port::user();
+    if facts.uid() == own {
+        return Ok(());
+    }
+    Err(format!(
+        "{shown} belongs to user {}, and this is user {own}; a stripe directory belongs to the user of the \
+         file system",
+        facts.uid()
+    ))
 }
 
 impl Disk for Folder {

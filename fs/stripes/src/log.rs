@@ -215,8 +215,8 @@ impl Log {
                     log.end = end;
                 }
                 Err(error) if is_full(&error) => {
-                    // Where it cannot be cut, the next one that is written here replaces it.
-                    let _ = disk.cut(part, 0);
+                    log.holders.push(n);
+                    log.withdraw(array);
                     return Err(Fault::NoSpace);
                 }
                 Err(error) => array.fail(n, &format!("the log cannot be written: {error}")),
@@ -229,6 +229,16 @@ impl Log {
         log.base = log.end;
         log.reserve(array, log.end);
         Ok(log)
+    }
+
+    /// Takes back a log that not every holder could take. One that is whole has a higher number
+    /// than the log that stays in force, and would be taken for that one at the next start.
+    fn withdraw(&self, array: &Array) {
+        let part = Log::part(self.number);
+        array.each(&self.holders, |disk| {
+            disk.cut(part, 0)?;
+            disk.sync(part)
+        });
     }
 
     /// The number of this log.

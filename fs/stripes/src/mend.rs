@@ -17,6 +17,9 @@ const ROWS_AT_ONCE: usize = 16;
 /// How often the cursor of a rebuild is stored.
 const CURSOR_EVERY: Duration = Duration::from_secs(2);
 
+/// Longest path in a report, in bytes.
+const MOST_PATH: usize = 64 << 10;
+
 /// Most lines of a report.
 const MOST_LINES: usize = 100;
 
@@ -291,6 +294,10 @@ impl Store {
         let mut path = String::new();
         let mut at = ino;
         while at != ROOT {
+            if path.len() > MOST_PATH {
+                // A damaged log may have a circle.
+                return format!("inode {ino}");
+            }
             let mut found = None;
             for (folder, _) in names.after(0) {
                 let mut changes = Vec::new();

@@ -438,8 +438,10 @@ impl Names {
 
     /// Whether `folder` is `ancestor` or below it.
     fn is_below(&self, mut folder: u64, ancestor: u64) -> bool {
-        while folder != ancestor {
+        // Not more steps than inodes: a damaged log may have a circle.
+        for _ in 0..=self.inodes.len() {
             match self.folder(folder) {
+                _ if folder == ancestor => return true,
                 Ok(here) if folder != ROOT => folder = here.parent,
                 _ => return false,
             }

@@ -6,7 +6,7 @@ mod common;
 
 use common::{FaultyDisk, Random, World};
 
-use margay_fs_stripes::{Fault, Health, Making, ROOT, Renaming, Setting, kind};
+use margay_fs_stripes::{Fault, Health, Making, Part, ROOT, Renaming, Setting, kind};
 
 fn file_mode() -> Making {
     Making {
@@ -322,5 +322,36 @@ fn a_failed_directory_is_replaced_and_rebuilt() {
         let store = world.open();
         store.read(file, 0, &mut all).unwrap();
         assert!(all == bytes, "without {lost}");
+    }
+}
+
+/// The next log is whole in one directory when the other one finds no space for it. It must not be
+/// taken for the one in force at the next start, which has more.
+#[test]
+fn a_log_that_not_every_directory_could_take_is_withdrawn() {
+    for full in [0, 1] {
+        let mut world = World::new(2, 1, 7);
+        let store = world.create();
+        let ino = store.make(ROOT, b"file", &file_mode()).unwrap().ino;
+        store.sync().unwrap();
+        // The first log is log.1, so the next one is log.0.
+        world.disks[full].fill(Some(Part::Log(0)));
+        let value = vec![7; 60_000];
+        for n in 0..400_u32 {
+            let value = [value.as_slice(), &n.to_le_bytes()].concat();
+            store
+                .set_attribute(ino, b"user.a", Some(&value), None)
+                .unwrap();
+        }
+        // The log is long, and its replacement fails.
+        store.sync().unwrap();
+        store.make(ROOT, b"later", &file_mode()).unwrap();
+        store.sync().unwrap();
+        assert_eq!(store.state().members[full].health, Health::Good);
+        drop(store);
+        world.disks[full].fill(None);
+        let mut world = world.after_crash(&mut Random(full as u64));
+        let store = world.open();
+        assert!(store.lookup(ROOT, b"later").is_ok(), "without {full}");
     }
 }

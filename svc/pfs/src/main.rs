@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod fuse;
+mod mounts;
 mod registry;
 mod serve;
 mod service;
@@ -12,7 +13,7 @@ mod wire;
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -51,15 +52,15 @@ fn run(action: Action) -> Result<(), String> {
         Action::Mount { name, directory } => {
             let known = registry::find(&name)?;
             let shown = directory.display();
-            // A dead mount has a path, and nothing else.
-            let path = fs::metadata(&directory).and_then(|_| fs::canonicalize(&directory));
-            let path = path.map_err(|error| match error.kind() {
-                io::ErrorKind::NotConnected | io::ErrorKind::ConnectionAborted => format!(
+            clear_dead(&known)?;
+            if mounts::is_dead(&directory) {
+                return Err(format!(
                     "cannot mount at {shown}: the service of what is mounted there has died; unmount that: \
                      fusermount3 -u {shown}, or umount {shown}"
-                ),
-                _ => format!("cannot mount at {shown}: {error}"),
-            })?;
+                ));
+            }
+            let path = fs::canonicalize(&directory)
+                .map_err(|error| format!("cannot mount at {shown}: {error}"))?;
             let path = path
                 .into_os_string()
                 .into_string()
@@ -69,8 +70,8 @@ fn run(action: Action) -> Result<(), String> {
             }
             ask(&known, &["mount", &path])
         }
-        Action::Stop { name } => ask(&registry::find(&name)?, &["stop"]),
-        Action::Umount { name } => ask(&registry::find(&name)?, &["umount"]),
+        Action::Stop { name } => ask_or_clear(&registry::find(&name)?, "stop"),
+        Action::Umount { name } => ask_or_clear(&registry::find(&name)?, "umount"),
         Action::Status { name } => status(&registry::find(&name)?),
         Action::Check { name } => ask_or_open(&registry::find(&name)?, &["check"]),
         Action::Scrub { name } => ask_or_open(&registry::find(&name)?, &["scrub"]),
@@ -146,7 +147,7 @@ fn create(
             members,
             id: known.id,
             uid: margay_sys_os::port::user(),
-            gid: 0,
+            gid: group(&paths[0])?,
         };
         Store::create(&making, disks, Arc::new(fuse::now)).map(drop)
     });
@@ -163,9 +164,23 @@ fn create(
     Ok(())
 }
 
+/// The group of the files that this user makes in a directory.
+fn group(path: &str) -> Result<u32, String> {
+    let file = Path::new(path).join(margay_fs_stripes::Part::Data.name());
+    let facts = fs::metadata(file).map_err(|error| format!("{path}: {error}"))?;
+    Ok(facts.gid())
+}
+
 fn list() -> Result<(), String> {
     for name in registry::all()? {
-        let known = registry::find(&name)?;
+        let known = match registry::find(&name) {
+            Ok(known) => known,
+            Err(text) => {
+                // The others are there all the same.
+                println!("{name}  {text}");
+                continue;
+            }
+        };
         let is_running = connect(&known)?.is_some();
         let how = if is_running { "running" } else { "stopped" };
         println!("{name}  {how}  {}", known.directories.join(" "));
@@ -241,6 +256,30 @@ fn ask(known: &Known, words: &[&str]) -> Result<(), String> {
             known.name, known.name
         )),
     }
+}
+
+/// Unmounts what the service had mounted when it died. Returns whether there was anything.
+fn clear_dead(known: &Known) -> Result<bool, String> {
+    if connect(known)?.is_some() {
+        return Ok(false);
+    }
+    let cleared = mounts::clear_dead(&known.name)?;
+    if let Some(path) = &cleared {
+        println!(
+            "the service of '{}' had died; {} is unmounted",
+            known.name,
+            path.display()
+        );
+    }
+    Ok(cleared.is_some())
+}
+
+/// Asks the service; where it has died, unmounts what is left of it.
+fn ask_or_clear(known: &Known, word: &str) -> Result<(), String> {
+    if clear_dead(known)? {
+        return Ok(());
+    }
+    ask(known, &[word])
 }
 
 fn talk(mut stream: UnixStream, words: &[&str]) -> Result<(), String> {

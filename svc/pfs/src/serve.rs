@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use margay_sys_os::descriptor::PollSet;
+use margay_sys_os::port::is_trusted;
 use margay_sys_os::process::lead_session;
 use margay_sys_os::signal::{SignalFd, SignalSet};
 
@@ -24,6 +26,9 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// Commands that are served at the same time.
 const MOST_COMMANDS: usize = 16;
+
+/// How long the other side may take to send a request, or to take a part of an answer.
+const HEARD_WITHIN: Duration = Duration::from_secs(10);
 
 /// Numbers of SIGHUP, SIGINT and SIGTERM of Linux.
 const ENDING: [i32; 3] = [1, 2, 15];
@@ -45,11 +50,13 @@ pub fn serve(known: &Known) -> Result<(), String> {
     let mut stdout = io::stdout();
     let _ = writeln!(stdout, "{said}").and_then(|()| stdout.flush());
     let (service, listener, signals) = begun?;
+    let timer = Arc::clone(&service);
+    // It ends with the process: a directory that does not answer holds it up, and nothing else.
+    std::thread::spawn(move || keep_synced(&timer));
     attend(&service, &listener, signals);
-    let path = registry::beside(&known.name, "sock")?;
-    let done = service.run(&["stop".into()], &mut |_| ());
-    let _ = fs::remove_file(path);
-    done
+    service.end();
+    let _ = fs::remove_file(registry::beside(&known.name, "sock")?);
+    Ok(())
 }
 
 fn begin(known: &Known, set: &SignalSet) -> Result<(Arc<Service>, UnixListener, SignalFd), String> {
@@ -62,44 +69,51 @@ fn begin(known: &Known, set: &SignalSet) -> Result<(Arc<Service>, UnixListener, 
     let path = registry::beside(&known.name, "sock")?;
     let _ = fs::remove_file(&path);
     let listener = UnixListener::bind(&path)
+        .and_then(|listener| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map(|()| listener)
+        })
         .map_err(|error| format!("cannot listen at {}: {error}", path.display()))?;
     service.go_on();
     Ok((service, listener, signals))
 }
 
-/// Serves commands and syncs in time, until a signal says that it is the end.
+/// Syncs what was written, goes on with rebuilds, and tells what happened, in time.
+fn keep_synced(service: &Arc<Service>) {
+    let mut was_failing = false;
+    loop {
+        std::thread::sleep(SYNC_EVERY);
+        let synced = service.store.sync();
+        if let (Err(fault), false) = (&synced, was_failing) {
+            eprintln!("what was written cannot be synced: {fault}");
+        }
+        was_failing = synced.is_err();
+        service.go_on();
+        for event in service.collect_events() {
+            eprintln!("{event}");
+        }
+    }
+}
+
+/// Serves commands until a signal says that it is the end.
 fn attend(service: &Arc<Service>, listener: &UnixListener, mut signals: SignalFd) {
     let commands = Arc::new(AtomicUsize::new(0));
-    let mut next = Instant::now() + SYNC_EVERY;
-    let mut was_failing = false;
     let mut poll = PollSet::default();
     loop {
         poll.clear();
         let asked = poll.add_readable(listener.as_fd());
         let signalled = poll.add_readable(signals.as_fd());
-        let left = next.saturating_duration_since(Instant::now());
-        if poll.wait(Some(left)).is_err() {
+        if poll.wait(None).is_err() {
             return;
         }
         if poll.ready(signalled).readable && signals.take().is_some() {
             return;
         }
-        if poll.ready(asked).readable
-            && let Ok((stream, _)) = listener.accept()
-        {
-            admit(service, stream, &commands);
-        }
-        if Instant::now() >= next {
-            let synced = service.store.sync();
-            if let (Err(fault), false) = (&synced, was_failing) {
-                eprintln!("what was written cannot be synced: {fault}");
+        if poll.ready(asked).readable {
+            match listener.accept() {
+                Ok((stream, _)) => admit(service, stream, &commands),
+                // Without a free descriptor: some are free when a command has ended.
+                Err(_) => std::thread::sleep(SYNC_EVERY / 10),
             }
-            was_failing = synced.is_err();
-            service.go_on();
-            for event in service.collect_events() {
-                eprintln!("{event}");
-            }
-            next = Instant::now() + SYNC_EVERY;
         }
     }
 }
@@ -120,8 +134,17 @@ fn admit(service: &Arc<Service>, mut stream: UnixStream, commands: &Arc<AtomicUs
 }
 
 fn converse(service: &Arc<Service>, stream: &mut UnixStream) {
-    // Who says nothing is not waited for.
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+    // The folder of the socket keeps others out already.
+    if !is_trusted(stream.as_fd()) {
+        let _ = wire::answer(
+            stream,
+            &Answer::End(Err("the service belongs to another user".into())),
+        );
+        return;
+    }
+    // Who says nothing, or does not hear, is not waited for.
+    let _ = stream.set_read_timeout(Some(HEARD_WITHIN));
+    let _ = stream.set_write_timeout(Some(HEARD_WITHIN));
     let Ok(words) = wire::asked(stream) else {
         return;
     };
@@ -129,7 +152,7 @@ fn converse(service: &Arc<Service>, stream: &mut UnixStream) {
         // Who asked may have gone; what was asked is done all the same.
         let _ = wire::answer(stream, &Answer::Text(text));
     });
-    let is_over = done.is_ok() && words == ["stop"];
+    let is_over = words == ["stop"] && service.is_over();
     let _ = wire::answer(stream, &Answer::End(done));
     if is_over {
         if let Ok(path) = registry::beside(&service.name, "sock") {

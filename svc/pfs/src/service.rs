@@ -3,22 +3,25 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fuser::{Config, MountOption, Session, SessionACL};
 use margay_fs_stripes::{Disk, Fault, Folder, Health, Read, Store, read_state};
 
 use crate::fuse::{Mounted, now};
+use crate::mounts;
 use crate::registry::{self, Known};
 use crate::show;
 
 /// How often a command that waits looks how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How long the end of a mount may take that somebody else unmounted.
+const UNMOUNTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Events that `status` shows.
 const MOST_EVENTS: usize = 8;
@@ -54,6 +57,41 @@ fn own_id(disk: &dyn Disk, id: u64, n: usize) -> Option<u64> {
     }
 }
 
+/// The entry of the registry with the directories of the state in force. They differ after an end
+/// in the middle of `replace`.
+fn renewed(known: &Known, disks: &mut [Option<Arc<dyn Disk>>]) -> Result<Known, String> {
+    let states = disks.iter().flatten().filter_map(|disk| {
+        let Ok(Read::State(found)) = read_state(&**disk) else {
+            return None;
+        };
+        (found.state.id == known.id).then_some(found.state)
+    });
+    let mut renewed = known.clone();
+    let Some(state) = states.max_by_key(|state| state.epoch) else {
+        return Ok(renewed);
+    };
+    for (n, member) in state.members.iter().enumerate() {
+        let Some(path) = renewed
+            .directories
+            .get_mut(n)
+            .filter(|p| **p != member.path)
+        else {
+            continue;
+        };
+        let Ok(folder) = Folder::open(Path::new(&member.path)) else {
+            continue;
+        };
+        if own_id(&folder, known.id, n) == Some(member.id) {
+            path.clone_from(&member.path);
+            disks[n] = Some(Arc::new(folder));
+        }
+    }
+    if renewed != *known {
+        registry::write(&renewed)?;
+    }
+    Ok(renewed)
+}
+
 impl Service {
     /// Opens the file system.
     ///
@@ -61,26 +99,30 @@ impl Service {
     /// In words.
     pub fn open(known: &Known) -> Result<Arc<Service>, String> {
         let mut disks: Vec<Option<Arc<dyn Disk>>> = Vec::new();
-        let mut reasons = String::new();
+        let mut reasons = Vec::new();
         for path in &known.directories {
             match Folder::open(Path::new(path)) {
                 Ok(folder) => disks.push(Some(Arc::new(folder))),
                 Err(text) if Folder::is_in_use(Path::new(path)) => return Err(text),
                 Err(text) => {
-                    reasons += &format!("; {text}");
+                    reasons.push(text);
                     disks.push(None);
                 }
             }
         }
-        let store = Store::open(known.id, disks, Arc::new(now))
-            .map_err(|text| format!("cannot use '{}': {text}{reasons}", known.name))?;
+        let known = &renewed(known, &mut disks)?;
+        let store = Store::open(known.id, disks, Arc::new(now)).map_err(|text| {
+            let all = [&[text], reasons.as_slice()].concat();
+            format!("cannot use '{}': {}", known.name, all.join("; "))
+        })?;
         Ok(Arc::new(Service {
             name: known.name.clone(),
             store: Arc::new(store),
             mount: Mutex::default(),
             rebuild: Mutex::default(),
             rebuild_failed: Mutex::default(),
-            events: Mutex::default(),
+            // What is wrong with directories that are not used.
+            events: Mutex::new(reasons.into()),
             is_over: AtomicBool::new(false),
         }))
     }
@@ -101,12 +143,12 @@ impl Service {
                 Ok(())
             }
             ["mount", path] => self.mount(path),
-            ["umount"] => self.unmount(),
+            ["umount"] => self.unmount(false),
             ["check"] => self.check(out),
             ["scrub"] => self.scrub(out),
             ["replace", old, new] => self.replace(old, new, out),
             ["rebuild", wait] => self.rebuild(*wait == "wait", out),
-            ["stop"] => self.end(),
+            ["stop"] => self.stop(),
             _ => Err(
                 "the service does not know this request; stop and start it with this version"
                     .into(),
@@ -145,7 +187,11 @@ impl Service {
 
     fn mount(&self, path: &str) -> Result<(), String> {
         let mut mount = lock(&self.mount);
-        if let Some(there) = mount.as_ref().filter(|mount| !mount.thread.is_finished()) {
+        if let Some(there) = mount.take_if(|mount| self.has_ended(mount)) {
+            // A panic of it is over.
+            let _ = there.thread.join();
+        }
+        if let Some(there) = &*mount {
             return Err(format!(
                 "'{}' is mounted at {}; unmount it there first: margay pfs umount {}",
                 self.name, there.path, self.name
@@ -162,21 +208,21 @@ impl Service {
         }
         let mut config = Config::default();
         config.mount_options = vec![
-            MountOption::FSName(format!("pfs:{}", self.name)),
-            MountOption::Subtype("margay".into()),
+            MountOption::FSName(mounts::source(&self.name)),
+            MountOption::Subtype(mounts::SUBTYPE.into()),
             MountOption::DefaultPermissions,
         ];
-        if margay_sys_os::port::user() == 0 {
+        let is_root = margay_sys_os::port::user() == 0;
+        if is_root {
             config.acl = SessionACL::All;
         }
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         config.n_threads = Some((2 * cores).clamp(4, 16));
         config.clone_fd = true;
-        let session = Session::new(Mounted::new(Arc::clone(&self.store)), path, &config).map_err(|error| {
-            format!(
-                "cannot mount at {path}: {error}; it takes /dev/fuse, and fusermount3 for users other than root"
-            )
-        })?;
+        mounts::is_possible(is_root).map_err(|why| format!("cannot mount at {path}: {why}"))?;
+        mounts::note(&self.name, path)?;
+        let session = Session::new(Mounted::new(Arc::clone(&self.store)), path, &config)
+            .map_err(|error| mounts::refused(path, &error, is_root))?;
         let thread = std::thread::spawn(move || {
             if let Err(error) = session.run() {
                 eprintln!("the mount ended: {error}");
@@ -189,51 +235,74 @@ impl Service {
         Ok(())
     }
 
-    fn unmount(&self) -> Result<(), String> {
+    /// Whether a mount is over, as when somebody else unmounted it. One that has just gone is
+    /// waited for: what it left is written then.
+    fn has_ended(&self, mount: &Mount) -> bool {
+        let end = Instant::now() + UNMOUNTED_WITHIN;
+        while !mount.thread.is_finished() {
+            let is_there = mounts::of(&self.name).contains(&PathBuf::from(&mount.path));
+            if is_there || Instant::now() > end {
+                return false;
+            }
+            std::thread::sleep(LOOK_EVERY / 10);
+        }
+        true
+    }
+
+    fn unmount(&self, is_lazy: bool) -> Result<(), String> {
         let mut mount = lock(&self.mount);
-        let Some(there) = mount.as_ref().filter(|mount| !mount.thread.is_finished()) else {
+        let Some(there) = mount.as_ref().filter(|mount| !self.has_ended(mount)) else {
             return Err(format!("'{}' is not mounted", self.name));
         };
-        let mut reason = String::new();
-        let is_done =
-            [("fusermount3", Some("-u")), ("umount", None)]
-                .iter()
-                .any(|(program, option)| {
-                    match Command::new(program)
-                        .args(option.iter())
-                        .arg(&there.path)
-                        .output()
-                    {
-                        Ok(output) if output.status.success() => true,
-                        Ok(output) => {
-                            reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                            false
-                        }
-                        Err(_) => false,
-                    }
-                });
-        if !is_done {
-            return Err(format!(
+        mounts::unmount(Path::new(&there.path), is_lazy).map_err(|reason| {
+            format!(
                 "cannot unmount {}: {reason}; end what uses it, `fuser -m {}` shows that",
                 there.path, there.path
-            ));
-        }
-        if let Some(mount) = mount.take() {
+            )
+        })?;
+        if let Some(mount) = mount.take_if(|_| !is_lazy) {
             // The thread ends because the kernel has ended the connection; a panic of it is over.
             let _ = mount.thread.join();
         }
         Ok(())
     }
 
-    /// Unmounts and writes everything.
-    fn end(&self) -> Result<(), String> {
-        let is_mounted = lock(&self.mount)
-            .as_ref()
-            .is_some_and(|mount| !mount.thread.is_finished());
-        if is_mounted {
-            self.unmount()?;
+    /// Unmounts and writes everything, and ends; where something uses the mount, or there is no
+    /// space for what was written, it goes on.
+    fn stop(&self) -> Result<(), String> {
+        // Before it is unmounted: to make room, somebody needs the mount.
+        if self.store.sync() == Err(Fault::NoSpace) {
+            return Err(format!(
+                "cannot stop '{}': what was written cannot be stored, {}; delete files, or make space there",
+                self.name,
+                Fault::NoSpace
+            ));
+        }
+        if self.is_mounted() {
+            self.unmount(false)?;
         }
         self.finish()
+    }
+
+    /// Ends whatever happens, as far as possible in order: who uses the mount loses it.
+    pub fn end(&self) {
+        if let Err(text) = self.finish() {
+            eprintln!("{text}");
+        }
+        if self.is_mounted()
+            && let Err(text) = self.unmount(false).or_else(|_| self.unmount(true))
+        {
+            eprintln!("{text}");
+        }
+        // What came until it was unmounted.
+        if let Err(text) = self.finish() {
+            eprintln!("{text}");
+        }
+    }
+
+    fn is_mounted(&self) -> bool {
+        let mount = lock(&self.mount);
+        mount.as_ref().is_some_and(|mount| !self.has_ended(mount))
     }
 
     /// Ends what goes on and writes everything.
@@ -246,12 +315,15 @@ impl Service {
             // What it could not do is told by the next one.
             let _ = rebuild.join();
         }
-        self.store
-            .sync()
-            .map_err(|fault| format!("what was written cannot be stored: {fault}"))
+        let written = self.store.sync();
+        if written == Err(Fault::NoSpace) {
+            self.is_over.store(false, Ordering::SeqCst);
+        }
+        written.map_err(|fault| format!("what was written last is not stored: {fault}"))
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether it ends.
+    pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
     }
 
@@ -448,12 +520,20 @@ impl Service {
                 return Err(text);
             }
             let state = self.store.state();
-            if state
+            let lacking: Vec<&str> = state
                 .members
                 .iter()
-                .all(|member| member.health == Health::Good)
-            {
+                .filter(|member| member.health != Health::Good)
+                .map(|member| member.path.as_str())
+                .collect();
+            if lacking.is_empty() {
                 out(format!("all directories of '{}' are complete\n", self.name));
+            } else if reasons.is_empty() {
+                return Err(format!(
+                    "not complete: {}; `margay pfs status {}` says why",
+                    lacking.join(", "),
+                    self.name
+                ));
             }
         }
         if reasons.is_empty() {

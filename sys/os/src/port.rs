@@ -119,10 +119,7 @@ impl Channel {
     /// process's user or of root.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
-        sockopt::socket_peercred(&self.socket).is_ok_and(|peer| {
-            let other = peer.uid.as_raw();
-            other == user() || other == 0
-        })
+        is_trusted(self.socket.as_fd())
     }
 
     /// What has arrived of a message that is not complete, without its length.
@@ -217,6 +214,16 @@ pub fn names(prefix: &str) -> Vec<String> {
         .filter(|name| name.starts_with(prefix))
         .map(str::to_string)
         .collect()
+}
+
+/// Whether the process at the other end of a connected socket of this host, when it connected or
+/// began to listen, was of this process's user or of root.
+#[must_use]
+pub fn is_trusted(socket: BorrowedFd<'_>) -> bool {
+    sockopt::socket_peercred(socket).is_ok_and(|peer| {
+        let other = peer.uid.as_raw();
+        other == user() || other == 0
+    })
 }
 
 /// The user on whose behalf this process runs.

@@ -9,7 +9,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use super::{File, Finding};
 
 /// Folders whose crates own no state: their users make values.
-const FOLDERS: [&str; 5] = ["core/", "net/", "fs/", "job/", "run/"];
+const FOLDERS: [&str; 6] = ["core/", "net/", "fs/", "job/", "run/", "svc/"];
 
 /// Types with interior mutability; also those that begin with `Atomic`.
 const MUTABLE: [&str; 11] = [

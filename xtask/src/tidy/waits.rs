@@ -206,11 +206,23 @@ const PLACES: &[(&str, &str)] = &[
         "sys/threads/src/sleepers.rs",
         "the sleep of a worker on its own futex word",
     ),
+    (
+        "svc/pfs/src/mounts.rs",
+        "a command waits for the end of a mount whose service was killed",
+    ),
+    (
+        "svc/pfs/src/serve.rs",
+        "the service waits for commands and signals: descriptors; its timer syncs",
+    ),
+    (
+        "svc/pfs/src/service.rs",
+        "a command waits for the end of a rebuild and of a mount",
+    ),
 ];
 
 /// Folders whose sources are looked at.
-const FOLDERS: [&str; 8] = [
-    "abi/", "cli/", "core/", "fs/", "job/", "net/", "run/", "sys/",
+const FOLDERS: [&str; 9] = [
+    "abi/", "cli/", "core/", "fs/", "job/", "net/", "run/", "svc/", "sys/",
 ];
 
 /// Where `ARCHITECTURE.md` has the list.

@@ -74,6 +74,8 @@ pub struct FaultyDisk {
     is_broken: AtomicBool,
     /// Most bytes of data, 0 for any.
     limit: AtomicU64,
+    /// A part for which there is no space.
+    full: Mutex<Option<Part>>,
 }
 
 impl FaultyDisk {
@@ -108,6 +110,12 @@ impl FaultyDisk {
         // Within what is stored of the first slots, which are full.
         let at = if is_record { bit / 8 % 64 } else { bit / 8 };
         file.now[at as usize] ^= 1 << (bit % 8);
+    }
+
+    /// From now on there is no space for this part.
+    #[allow(dead_code)]
+    pub fn fill(&self, part: Option<Part>) {
+        *self.full.lock().unwrap() = part;
     }
 
     /// Fills a part of a file with noise.
@@ -213,7 +221,8 @@ impl Disk for FaultyDisk {
     fn write(&self, part: Part, at: u64, pieces: &[IoSlice<'_>]) -> io::Result<()> {
         let bytes: Vec<u8> = pieces.iter().flat_map(|p| p.iter().copied()).collect();
         let limit = self.limit.load(Ordering::SeqCst);
-        if part == Part::Data && limit > 0 && at + bytes.len() as u64 > limit {
+        let is_full = *self.full.lock().unwrap() == Some(part);
+        if is_full || (part == Part::Data && limit > 0 && at + bytes.len() as u64 > limit) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         if let Err(error) = self.step() {
