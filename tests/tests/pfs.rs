@@ -266,6 +266,9 @@ fn what_was_synced_outlives_the_service_and_wrong_words_are_refused() {
     place.refused(&["create", "other", "d1", "d9"], "is not empty");
     place.refused(&["stop", "scratch"], "does not run");
     place.refused(&["mount", "scratch", "nowhere"], "cannot mount");
+    // The service that was started for it ends.
+    place.refused(&["mount", "scratch", "d1"], "is a stripe directory");
+    place.refused(&["stop", "scratch"], "does not run");
     place.pfs(&["mount", "scratch", "mnt"]);
     place.refused(&["mount", "scratch", "mnt"], "is mounted at");
     let bytes = noise(3, 3 << 20);

@@ -65,10 +65,16 @@ fn run(action: Action) -> Result<(), String> {
                 .into_os_string()
                 .into_string()
                 .map_err(|_| format!("cannot mount at {shown}: its path is not UTF-8"))?;
-            if connect(&known)?.is_none() {
+            let is_new = connect(&known)?.is_none();
+            if is_new {
                 start(&known)?;
             }
-            ask(&known, &["mount", &path])
+            let mounted = ask(&known, &["mount", &path]);
+            if is_new && mounted.is_err() {
+                // Nobody has asked for the service alone. Why it cannot end is another matter.
+                let _ = ask(&known, &["stop"]);
+            }
+            mounted
         }
         Action::Stop { name } => ask_or_clear(&registry::find(&name)?, "stop"),
         Action::Umount { name } => ask_or_clear(&registry::find(&name)?, "umount"),
