@@ -174,12 +174,13 @@ impl Array {
         ));
     }
 
-    /// Cuts an old log in all directories, where a newer one is in force.
+    /// Cuts an old log where a newer one is in force, in all directories but those of that one,
+    /// where the next log finds its space.
     pub fn cut_log(&self, old: Part, new: &Log) {
         if Log::part(new.number()) == old {
             return;
         }
-        for n in 0..self.members.len() {
+        for n in (0..self.members.len()).filter(|n| !new.is_in(*n)) {
             if let Some(disk) = self.disk(n) {
                 // It has a lower number; only its space matters.
                 let _ = disk.cut(old, 0);

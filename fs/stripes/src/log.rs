@@ -18,9 +18,12 @@ pub const HEAD: usize = 32;
 /// Longest contents of a frame.
 pub const MOST_FRAME: usize = 64 << 20;
 
-/// Space is taken in steps of this, so that a full directory still lets changes be logged by which
-/// files are deleted.
+/// Space is taken in steps of this, for the log and for the one after it: so a full directory still
+/// lets changes be logged by which files are deleted, and a new log be written at the next start.
 const STEP: u64 = 4 << 20;
+
+/// A log's file that has this many steps more than it needs is cut.
+const MOST_SPARE: u64 = 8;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +49,8 @@ pub struct Scan {
     pub end: u64,
 }
 
-/// The bytes of a frame's head.
-fn head(number: u64, frame: u64, kind: Kind, contents: &[u8]) -> [u8; HEAD] {
+/// The bytes of a frame's head, whose checksum goes on from that of the frame before it.
+fn head(number: u64, (frame, before): (u64, u32), kind: Kind, contents: &[u8]) -> [u8; HEAD] {
     let mut out = Writer::default();
     out.u32(MAGIC);
     out.u32(contents.len() as u32);
@@ -58,9 +61,14 @@ fn head(number: u64, frame: u64, kind: Kind, contents: &[u8]) -> [u8; HEAD] {
         Kind::SnapshotEnd => 1,
         Kind::Changes => 2,
     });
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&out.0), contents);
+    let crc = crc32c::crc32c_append(crc32c::crc32c_append(before, &out.0), contents);
     out.u32(crc);
     out.0.try_into().expect("the head has its length")
+}
+
+/// The checksum in a frame's head.
+fn checksum(head: &[u8; HEAD]) -> u32 {
+    Reader(&head[HEAD - 4..]).u32().unwrap_or(0)
 }
 
 /// Reads the frames of a log in order, as far as they are whole.
@@ -80,13 +88,14 @@ pub fn scan(
     };
     let len = disk.len(part)?;
     let mut bytes = [0; HEAD];
+    let mut before = 0;
     while found.end + HEAD as u64 <= len {
         read_exact(disk, part, found.end, &mut bytes)?;
         let mut head = Reader(&bytes);
         let magic = head.u32();
         let size = head.u32().unwrap_or(0) as usize;
         let (number, frame) = (head.u64().unwrap_or(0), head.u64().unwrap_or(0));
-        let (kind, crc) = (head.u32(), head.u32());
+        let kind = head.u32();
         let is_next = found.frames == frame && (frame == 0 || number == found.number);
         let end = found.end + (HEAD + size) as u64;
         if magic != Some(MAGIC) || !is_next || size > MOST_FRAME || end > len {
@@ -94,10 +103,12 @@ pub fn scan(
         }
         let mut contents = vec![0; size];
         read_exact(disk, part, found.end + HEAD as u64, &mut contents)?;
-        let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..HEAD - 4]), &contents);
-        if crc != Some(sum) {
+        let sum = crc32c::crc32c_append(before, &bytes[..HEAD - 4]);
+        let sum = crc32c::crc32c_append(sum, &contents);
+        if checksum(&bytes) != sum {
             break;
         }
+        before = sum;
         see(&contents)?;
         found.number = number;
         found.frames += 1;
@@ -155,19 +166,12 @@ pub struct Log {
     number: u64,
     frames: u64,
     end: u64,
+    /// Checksum of the last frame.
+    last: u32,
     /// Bytes of the snapshot.
     base: u64,
     reserved: u64,
     holders: Vec<usize>,
-}
-
-/// A frame of changes that could not be appended, and why.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Failed {
-    /// A directory is full; the log is as before.
-    Full,
-    /// A directory that had the log failed: the next thing to do is a new log.
-    Lost,
 }
 
 impl Log {
@@ -178,6 +182,7 @@ impl Log {
             number,
             frames: 0,
             end: 0,
+            last: 0,
             base: 0,
             reserved: 0,
             holders: Vec::new(),
@@ -210,12 +215,11 @@ impl Log {
                 continue;
             };
             match write_snapshot(&*disk, part, number, snapshot) {
-                Ok(end) => {
+                Ok((end, last)) => {
                     log.holders.push(n);
-                    log.end = end;
+                    (log.end, log.last) = (end, last);
                 }
                 Err(error) if is_full(&error) => {
-                    log.holders.push(n);
                     log.withdraw(array);
                     return Err(Fault::NoSpace);
                 }
@@ -231,14 +235,24 @@ impl Log {
         Ok(log)
     }
 
-    /// Takes back a log that not every holder could take. One that is whole has a higher number
-    /// than the log that stays in force, and would be taken for that one at the next start.
+    /// Takes back a log that one directory had no space for, where it is whole: it has a higher
+    /// number than the log that stays in force, and would be taken for that one at the next start.
     fn withdraw(&self, array: &Array) {
         let part = Log::part(self.number);
         array.each(&self.holders, |disk| {
+            let space = disk.len(part)?;
             disk.cut(part, 0)?;
-            disk.sync(part)
+            disk.sync(part)?;
+            // For the next attempt, if nobody else has taken it.
+            let _ = disk.reserve(part, space);
+            Ok(())
         });
+    }
+
+    /// Whether this directory has it.
+    #[must_use]
+    pub fn is_in(&self, n: usize) -> bool {
+        self.holders.contains(&n)
     }
 
     /// The number of this log.
@@ -265,7 +279,7 @@ impl Log {
         self.holders.iter().all(|n| array.disk(*n).is_some()) && self.holders.len() >= wanted
     }
 
-    /// Takes space ahead. Where there is none, appending will say so.
+    /// Takes space ahead, for this log and the next. Where there is none, appending will say so.
     fn reserve(&mut self, array: &Array, end: u64) {
         if end + STEP / 2 <= self.reserved {
             return;
@@ -273,18 +287,24 @@ impl Log {
         self.reserved = end + STEP;
         for n in &self.holders {
             if let Some(disk) = array.disk(*n) {
-                let _ = disk.reserve(Log::part(self.number), self.reserved);
+                for number in [self.number, self.number + 1] {
+                    let _ = disk.reserve(Log::part(number), self.reserved);
+                }
             }
         }
     }
 
-    /// Appends a frame of changes and syncs it.
-    ///
-    /// # Errors
-    /// Nothing was appended.
-    pub fn append(&mut self, array: &Array, contents: &[u8]) -> std::result::Result<(), Failed> {
+    /// Appends a frame of changes and syncs it. Returns whether it has; where a directory is full,
+    /// the log is as before, and where one that had it failed, the next thing to do is a new log.
+    #[must_use]
+    pub fn append(&mut self, array: &Array, contents: &[u8]) -> bool {
         let part = Log::part(self.number);
-        let head = head(self.number, self.frames, Kind::Changes, contents);
+        let head = head(
+            self.number,
+            (self.frames, self.last),
+            Kind::Changes,
+            contents,
+        );
         let pieces = [IoSlice::new(&head), IoSlice::new(contents)];
         let mut is_full_somewhere = false;
         for n in &self.holders {
@@ -305,38 +325,43 @@ impl Log {
                     array.fail(*n, &format!("the log cannot be cut: {error}"));
                 }
             }
-            return Err(Failed::Full);
+            return false;
         }
         array.each(&self.holders, |disk| disk.sync(part));
         if !self.is_held(array) {
-            return Err(Failed::Lost);
+            return false;
         }
         self.frames += 1;
+        self.last = checksum(&head);
         self.end += (HEAD + contents.len()) as u64;
         self.reserve(array, self.end);
-        Ok(())
+        true
     }
 }
 
-/// Writes a snapshot where a log was; returns its bytes.
+/// Writes a snapshot over an earlier log, whose space it takes; returns its bytes, and
+/// the checksum of its last frame.
 fn write_snapshot(
     disk: &dyn Disk,
     part: Part,
     number: u64,
     snapshot: &[Vec<u8>],
-) -> io::Result<u64> {
-    disk.cut(part, 0)?;
-    let mut at = 0;
+) -> io::Result<(u64, u32)> {
+    let (mut at, mut last) = (0, 0);
     for (n, contents) in snapshot.iter().enumerate() {
         let kind = if n + 1 == snapshot.len() {
             Kind::SnapshotEnd
         } else {
             Kind::Snapshot
         };
-        let head = head(number, n as u64, kind, contents);
+        let head = head(number, (n as u64, last), kind, contents);
+        last = checksum(&head);
         disk.write(part, at, &[IoSlice::new(&head), IoSlice::new(contents)])?;
         at += (HEAD + contents.len()) as u64;
     }
+    if disk.len(part)? > at + MOST_SPARE * STEP {
+        disk.cut(part, at + STEP)?;
+    }
     disk.sync(part)?;
-    Ok(at)
+    Ok((at, last))
 }

@@ -15,6 +15,9 @@ const MAGIC: u64 = u64::from_le_bytes(*b"MARGAYPF");
 /// The version of all stored formats of the store.
 pub const VERSION: u32 = 1;
 
+/// Bytes that are taken ahead for a state.
+const RESERVED: u64 = 64 << 10;
+
 /// A state is not longer than this.
 const MOST_BYTES: usize = 256 << 10;
 
@@ -168,7 +171,12 @@ fn body_of(mut body: Reader<'_>) -> Option<Found> {
 pub fn write(disk: &dyn Disk, state: &State, own: usize) -> std::io::Result<()> {
     let part = Part::State((state.epoch % 2) as usize);
     disk.write(part, 0, &[IoSlice::new(&encode(state, own))])?;
-    disk.sync(part)
+    disk.sync(part)?;
+    // The next one must be written on a full disk, too, or a failure could not be noted.
+    for n in 0..2 {
+        let _ = disk.reserve(Part::State(n), RESERVED);
+    }
+    Ok(())
 }
 
 /// Returns what a directory has.

@@ -15,7 +15,7 @@ use crate::codec::Writer;
 use crate::disk::{Disk, Part};
 use crate::fault::{Fault, Result};
 use crate::file::FileData;
-use crate::log::{self, Failed, Log, Scan};
+use crate::log::{self, Log, Scan};
 use crate::names::{self, Body, Names};
 use crate::slots::Slots;
 use crate::state::{self, Found, Health, Member, State};
@@ -50,8 +50,21 @@ struct Pending {
 
 struct Committer {
     log: Log,
+    /// The highest number that a log was begun with.
+    last: u64,
     /// Changes that are in the log.
     count: u64,
+}
+
+impl Committer {
+    /// A number that no log had, of a log that does not lie where the one in force does.
+    fn next_number(&mut self) -> u64 {
+        self.last += 1;
+        if Log::part(self.last) == Log::part(self.log.number()) {
+            self.last += 1;
+        }
+        self.last
+    }
 }
 
 /// What a walk over all rows has done so far.
@@ -184,6 +197,7 @@ impl Store {
             pending: Mutex::default(),
             committer: Mutex::new(Committer {
                 log: Log::none(last),
+                last,
                 count: 0,
             }),
             generation: AtomicU64::new(generation),
@@ -196,10 +210,16 @@ impl Store {
         };
         store.array.renew_state();
         let mut committer = lock(&store.committer);
-        let begun = store
-            .array
-            .write_state()
-            .and_then(|()| store.renew_log(&mut committer));
+        let mut begin = || {
+            store.array.write_state()?;
+            store.renew_log(&mut committer)
+        };
+        let mut begun = begin();
+        if begun == Err(Fault::NoSpace) {
+            // Slots that are free may still have their space.
+            store.give_back();
+            begun = begin();
+        }
         drop(committer);
         match begun {
             Ok(()) => Ok(store),
@@ -293,27 +313,19 @@ impl Store {
     fn commit_all(&self, committer: &mut Committer) -> Result<()> {
         let taken = self.take_pending();
         self.array.sync();
-        let done = self.array.write_state().and_then(|()| {
-            if !committer.log.is_held(&self.array) {
-                return Ok(false);
-            }
-            let Pending { bytes, .. } = &taken;
-            for contents in log::split(bytes) {
-                match committer.log.append(&self.array, contents) {
-                    Ok(()) => {}
-                    Err(Failed::Full) => return Err(Fault::NoSpace),
-                    Err(Failed::Lost) => return Ok(false),
-                }
-            }
-            Ok(true)
+        let appended = self.array.write_state().map(|()| {
+            let mut frames = log::split(&taken.bytes).into_iter();
+            committer.log.is_held(&self.array)
+                && frames.all(|contents| committer.log.append(&self.array, contents))
         });
-        match done {
+        match appended {
             Ok(true) => {
                 committer.count = taken.count;
                 lock(&self.slots).free(taken.freed);
                 Ok(())
             }
             Ok(false) => {
+                // Where a directory is full, a new log may be shorter: files may be gone.
                 self.put_back(taken);
                 self.array.write_state()?;
                 self.renew_log(committer)
@@ -354,7 +366,7 @@ impl Store {
         let written = self
             .array
             .write_state()
-            .and_then(|()| Log::write(&self.array, committer.log.number() + 1, &frames));
+            .and_then(|()| Log::write(&self.array, committer.next_number(), &frames));
         // A directory that failed while the log was written is noted before anybody relies on it.
         let written = written.and_then(|log| self.array.write_state().map(|()| log));
         match written {

@@ -325,6 +325,54 @@ fn a_failed_directory_is_replaced_and_rebuilt() {
     }
 }
 
+/// A log is written at each start, and a full file system must start, too.
+#[test]
+fn a_full_file_system_starts_again_and_again() {
+    for parity in [0, 1, 2] {
+        let mut world = World::new(4, parity, 8);
+        let store = world.create();
+        let value = vec![7; 60_000];
+        let mut named = 0;
+        let mut make = |store: &margay_fs_stripes::Store| {
+            let made = store.make(ROOT, format!("f{named}").as_bytes(), &file_mode())?;
+            store.set_attribute(made.ino, b"user.a", Some(&value), None)?;
+            store.sync()?;
+            named += 1;
+            Ok::<_, Fault>(named)
+        };
+        for _ in 0..100 {
+            make(&store).unwrap();
+        }
+        for disk in &world.disks {
+            disk.take_all_space();
+        }
+        let mut last = 100;
+        let fault = loop {
+            match make(&store) {
+                Ok(now) => last = now,
+                Err(fault) => break fault,
+            }
+        };
+        assert_eq!(fault, Fault::NoSpace);
+        assert!(last > 110, "{last} names found space");
+        drop(store);
+        for _ in 0..3 {
+            let store = world.open();
+            for n in 0..last {
+                assert!(store.lookup(ROOT, format!("f{n}").as_bytes()).is_ok());
+            }
+        }
+        let store = world.open();
+        for n in 0..last {
+            let name = format!("f{n}");
+            store.unlink(ROOT, name.as_bytes(), false).unwrap();
+            store.forget_all();
+        }
+        store.sync().unwrap();
+        assert_eq!(store.check(&|| false).unwrap(), Vec::<String>::new());
+    }
+}
+
 /// The next log is whole in one directory when the other one finds no space for it. It must not be
 /// taken for the one in force at the next start, which has more.
 #[test]

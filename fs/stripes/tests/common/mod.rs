@@ -76,6 +76,10 @@ pub struct FaultyDisk {
     limit: AtomicU64,
     /// A part for which there is no space.
     full: Mutex<Option<Part>>,
+    /// What was taken ahead for each part.
+    reserved: Mutex<BTreeMap<Part, u64>>,
+    /// Nothing may take more space than it has.
+    has_no_space: AtomicBool,
 }
 
 impl FaultyDisk {
@@ -116,6 +120,20 @@ impl FaultyDisk {
     #[allow(dead_code)]
     pub fn fill(&self, part: Option<Part>) {
         *self.full.lock().unwrap() = part;
+    }
+
+    /// From now on no part grows beyond what was taken ahead for it.
+    #[allow(dead_code)]
+    pub fn take_all_space(&self) {
+        self.has_no_space.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether there is space for a part up to `end`.
+    fn has_space(&self, part: Part, end: u64) -> bool {
+        let len = |files: &BTreeMap<Part, File>| files.get(&part).map_or(0, |f| f.now.len() as u64);
+        let taken = self.reserved.lock().unwrap().get(&part).copied();
+        !self.has_no_space.load(Ordering::SeqCst)
+            || end <= taken.unwrap_or(0).max(len(&self.files.lock().unwrap()))
     }
 
     /// Fills a part of a file with noise.
@@ -221,8 +239,9 @@ impl Disk for FaultyDisk {
     fn write(&self, part: Part, at: u64, pieces: &[IoSlice<'_>]) -> io::Result<()> {
         let bytes: Vec<u8> = pieces.iter().flat_map(|p| p.iter().copied()).collect();
         let limit = self.limit.load(Ordering::SeqCst);
-        let is_full = *self.full.lock().unwrap() == Some(part);
-        if is_full || (part == Part::Data && limit > 0 && at + bytes.len() as u64 > limit) {
+        let end = at + bytes.len() as u64;
+        let is_full = *self.full.lock().unwrap() == Some(part) || !self.has_space(part, end);
+        if is_full || (part == Part::Data && limit > 0 && end > limit) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         if let Err(error) = self.step() {
@@ -248,6 +267,7 @@ impl Disk for FaultyDisk {
     fn cut(&self, part: Part, len: u64) -> io::Result<()> {
         self.step()?;
         self.change(part, Done::Cut(len));
+        self.reserved.lock().unwrap().insert(part, len);
         Ok(())
     }
 
@@ -265,7 +285,13 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
-    fn reserve(&self, _: Part, _: u64) -> io::Result<()> {
+    fn reserve(&self, part: Part, len: u64) -> io::Result<()> {
+        if !self.has_space(part, len) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let mut reserved = self.reserved.lock().unwrap();
+        let taken = reserved.entry(part).or_default();
+        *taken = len.max(*taken);
         Ok(())
     }
 
