@@ -124,7 +124,7 @@ static void random_deaths(unsigned seed, int deaths)
 }
 
 /* What is reported to the live ranks when rank 1 has died. */
-static void told(void)
+static void report(void)
 {
     int rank, size, x = 0, flag, code, *large = calloc(MANY, sizeof *large);
     MPI_Request request, any;
@@ -265,10 +265,12 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     if (!strcmp(argv[1], "random"))
         random_deaths((unsigned)atoi(argv[2]), atoi(argv[3]));
-    else if (!strcmp(argv[1], "told"))
-        told();
-    else
+    else if (!strcmp(argv[1], "report"))
+        report();
+    else if (!strcmp(argv[1], "revoked"))
         revoked();
+    else
+        CHECK(!"a mode that this program has");
     MPI_Finalize();
     return 0;
 }
