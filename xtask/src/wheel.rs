@@ -15,6 +15,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 use goblin::elf::Elf;
+use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use zip::write::SimpleFileOptions;
 
@@ -89,7 +90,7 @@ pub fn build(stage: &Path, folder: &Path) -> Result<PathBuf> {
         bytes: list.into_bytes(),
         mode: 0o644,
     });
-    let packed = zipped(&members)?;
+    let packed = zipped(&members, Effort::Most)?;
     verify(
         &members,
         &packed,
@@ -104,7 +105,7 @@ pub fn build(stage: &Path, folder: &Path) -> Result<PathBuf> {
     write(
         folder,
         &format!("margay-debug-{version}-{tag}.zip"),
-        &zipped(&debug)?,
+        &zipped(&debug, Effort::Usual)?,
     )?;
     Ok(wheel)
 }
@@ -350,18 +351,48 @@ fn base64_url(bytes: &[u8]) -> String {
     text
 }
 
-fn zipped(members: &[Member]) -> Result<Vec<u8>> {
-    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
-    for member in members {
-        // The same tree makes the same wheel: no times.
-        let options = SimpleFileOptions::default()
-            .compression_method(zip::CompressionMethod::Deflated)
-            .compression_level(Some(9))
-            .last_modified_time(zip::DateTime::default())
-            .unix_permissions(member.mode);
-        archive.start_file(&member.path, options)?;
-        archive.write_all(&member.bytes)?;
+/// How hard the bytes of an archive are compressed.
+#[derive(Clone, Copy)]
+enum Effort {
+    Usual,
+    /// By zopfli, which finds a form that is 3 % smaller, in 100 times the time.
+    Most,
+}
+
+impl Effort {
+    fn level(self) -> i64 {
+        match self {
+            Effort::Usual => 9,
+            Effort::Most => 11,
+        }
     }
+}
+
+/// An archive of all members. Members are compressed side by side.
+fn zipped(members: &[Member], effort: Effort) -> Result<Vec<u8>> {
+    let alone: Vec<Vec<u8>> = members
+        .par_iter()
+        .map(|member| zipped_alone(member, effort))
+        .collect::<Result<_>>()?;
+    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for bytes in alone {
+        archive.raw_copy_file(zip::ZipArchive::new(Cursor::new(bytes))?.by_index(0)?)?;
+    }
+    Ok(archive.finish()?.into_inner())
+}
+
+/// An archive of one member.
+fn zipped_alone(member: &Member, effort: Effort) -> Result<Vec<u8>> {
+    // The same tree makes the same wheel: no times.
+    let options = SimpleFileOptions::default()
+        .compression_method(zip::CompressionMethod::Deflated)
+        .compression_level(Some(effort.level()))
+        .with_zopfli_buffer(None)
+        .last_modified_time(zip::DateTime::default())
+        .unix_permissions(member.mode);
+    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    archive.start_file(&member.path, options)?;
+    archive.write_all(&member.bytes)?;
     Ok(archive.finish()?.into_inner())
 }
 
