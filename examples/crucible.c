@@ -572,7 +572,7 @@ static void initial_state(void) {
 
 /* ---- results that do not depend on the distribution -------------------------------------------------------------- */
 
-/* The own elements of a local array, and this rank's part of the whole grid, as datatypes. */
+/* This rank's elements of a local array, and its part of the whole grid, as datatypes. */
 static MPI_Datatype own_elements(void) {
     MPI_Datatype type;
     MPI_Type_create_subarray(3, (int[]){nk + 2, nj + 2, row}, (int[]){nk, nj, nr}, (int[]){1, 1, 1}, MPI_ORDER_C,

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_suite_that_is_not_there_or_no_program_is_told_with_the_remedy() {
+    fn a_suite_that_is_missing_or_no_program_is_reported_with_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let report = replace("the suite", &folder.path().join(PROGRAM), &[]);
         assert!(

@@ -325,7 +325,7 @@ mod tests {
             let slots = check_lines(text).map(|list| list.ranks(64, None));
             assert_eq!(slots, Ok(ranks), "{text}");
         }
-        for (text, told) in [
+        for (text, reason) in [
             ("localhost slots=0", "it has no place for a rank"),
             ("", "it names no host"),
             ("# nothing\n", "it names no host"),
@@ -337,7 +337,7 @@ mod tests {
             ("localhost fast", "line 1: 'fast' is not known"),
         ] {
             let error = check_lines(text).unwrap_err();
-            assert!(error.starts_with(told), "{text}: {error}");
+            assert!(error.starts_with(reason), "{text}: {error}");
         }
     }
 }

@@ -110,8 +110,8 @@ fn check(job: &Job) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns how many ranks a program has, if the user says it in one of the ways in which launchers
-/// are told.
+/// Returns how many ranks a program has, in whatever option or variable of other launchers the user
+/// gives it.
 ///
 /// # Errors
 /// When two of these ways contradict each other.

@@ -69,8 +69,8 @@ fn poe_job(arguments: Vec<OsString>) -> Result<Job, ExitCode> {
     let command = poe::command();
     let usage = |text: String| report(poe::NAME, &text, 2);
     let words = poe::words(&command, arguments, &poe::Division::of_environment()).map_err(usage)?;
-    let told_error = |error: &clap::Error| poe::with_source(&command, &words, error);
-    let options: PoeOptions = parse_with(command.clone(), words.clone(), told_error)?;
+    let with_source = |error: &clap::Error| poe::with_source(&command, &words, error);
+    let options: PoeOptions = parse_with(command.clone(), words.clone(), with_source)?;
     poe::job(options).map_err(usage)
 }
 

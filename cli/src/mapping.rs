@@ -128,7 +128,7 @@ pub fn bind(text: &str) -> Result<Bind, String> {
     while let Some((rest, modifier)) = how.rsplit_once(':') {
         match modifier {
             "overload-allowed" => may_overload = true,
-            // Ranks that cannot be bound on this machine are told, not silently left alone.
+            // Ranks that cannot be bound on this machine are reported, not silently left alone.
             "if-supported" | "no-overload" => {}
             _ => break,
         }

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_without_libgomp_are_told_apart() {
+    fn programs_without_libgomp_are_distinguished() {
         let report = |bytes: &[u8]| objection(Path::new("p"), &[b"\x7fELF", bytes].concat());
         assert!(report(b"libgomp.so.1\0").is_none());
         assert!(report(b"GOMP_parallel\0").unwrap().contains("statically"));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_told() {
+    fn a_missing_program_is_reported() {
         let error = find("no-such-program-anywhere".as_ref()).unwrap_err();
         assert!(error.contains("not found in PATH"), "{error}");
     }

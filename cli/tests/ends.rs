@@ -243,12 +243,12 @@ fn an_interrupt_tells_of_a_deadlock() {
 }
 
 #[test]
-fn a_limit_of_file_size_is_told() {
-    told_in_a_line("ulimit -f 10", 2, "(ulimit -f) is ");
+fn a_limit_of_file_size_is_reported() {
+    reported_in_a_line("ulimit -f 10", 2, "(ulimit -f) is ");
 }
 
 /// Under this limit a job of this many ranks does not start, and one line says what it is about.
-fn told_in_a_line(limit: &str, ranks: u32, about: &str) {
+fn reported_in_a_line(limit: &str, ranks: u32, about: &str) {
     let script = format!("{limit}; exec {} run -n {ranks} true", margay());
     let done = run(fresh("sh").args(["-c", &script]));
     assert_eq!(
@@ -261,7 +261,7 @@ fn told_in_a_line(limit: &str, ranks: u32, about: &str) {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_told_with_a_remedy() {
+fn output_that_cannot_be_written_is_reported_with_a_remedy() {
     let full = || {
         std::fs::File::options()
             .write(true)
@@ -389,6 +389,6 @@ fn wrong_use_takes_one_line() {
 }
 
 #[test]
-fn too_few_file_descriptors_are_told() {
-    told_in_a_line("ulimit -n 64", 100, "ulimit -n");
+fn too_few_file_descriptors_are_reported() {
+    reported_in_a_line("ulimit -n 64", 100, "ulimit -n");
 }

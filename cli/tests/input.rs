@@ -11,7 +11,7 @@ use common::*;
 const COUNT: &str = "n=$(wc -c); echo $MARGAY_RANK $((n))";
 
 #[test]
-fn rank_0_gets_it_unless_told_otherwise() {
+fn rank_0_gets_it_unless_an_option_says_otherwise() {
     let input = vec![b'x'; 3_000_000];
     let done = run_with_input(&mut shell("-n 3", COUNT), &input);
     assert_eq!(done.sorted(), ["0 3000000", "1 0", "2 0"]);

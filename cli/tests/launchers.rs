@@ -241,7 +241,7 @@ fn each_line_has_its_time_and_rank() {
 }
 
 #[test]
-fn what_is_asked_for_is_told() {
+fn what_is_asked_for_is_shown() {
     let host = margay_job_launch::report::host_name();
     for option in ["--display-map", "-print-rank-map", "--display map"] {
         let done = run(&mut command(&format!("{option} -n 2 true : -n 1 echo")));
@@ -265,7 +265,7 @@ fn what_is_asked_for_is_told() {
 }
 
 #[test]
-fn ranks_are_bound_where_they_are_told() {
+fn ranks_are_bound_as_the_options_say() {
     let mask = cpu::affinity();
     let last = mask[mask.len() - 1].to_string();
     let cores = |options: &str| {

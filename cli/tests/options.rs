@@ -46,7 +46,7 @@ fn one_program_with_many_names() {
 }
 
 #[test]
-fn wrong_words_for_margay_itself_are_told() {
+fn wrong_words_for_margay_itself_are_reported() {
     let margay = |words: &[&str]| run(fresh(margay()).args(words));
     let done = margay(&[]);
     assert_eq!(done.code(), 2);
@@ -79,7 +79,7 @@ fn without_a_number_every_usable_core_gets_a_rank() {
 }
 
 #[test]
-fn the_environment_changes_as_told_and_not_more() {
+fn only_what_the_options_say_changes_the_environment() {
     let mut command = command("-n 1 -x B=2 -genv C 3 -env D -4 -x UNCHANGED env");
     command.env("UNCHANGED", "yes");
     let done = run(&mut command);
@@ -130,7 +130,7 @@ fn the_working_directory_and_paths_relative_to_it() {
 }
 
 #[test]
-fn ranks_are_bound_as_told() {
+fn ranks_are_bound_as_the_options_say() {
     let mask = margay_sys_os::cpu::affinity();
     let first = mask[0].to_string();
     let allowed = "grep Cpus_allowed_list /proc/self/status | tr -d '\\t'";

@@ -123,7 +123,7 @@ fn much_output_to_a_slow_reader_is_not_lost() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let full = std::fs::File::options()
         .write(true)
         .open("/dev/full")

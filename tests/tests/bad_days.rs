@@ -175,7 +175,7 @@ fn a_sender_runs_ahead_of_its_receiver() {
 
 /// Beyond the bound a send waits, and the report of the deadlock names what moves the bound.
 #[test]
-fn a_sender_that_is_too_far_ahead_waits_and_is_told_why() {
+fn a_sender_that_is_too_far_ahead_waits_and_gets_the_reason() {
     let built = days();
     let ahead = |limit_s, send_buffer: &str| {
         let mut command =

@@ -164,7 +164,7 @@ fn the_library_has_what_the_header_says() {
 }
 
 #[test]
-fn limits_of_threads_and_memory_are_told_and_less_does() {
+fn limits_of_threads_and_memory_are_reported_and_less_does() {
     use std::os::unix::fs::PermissionsExt;
     let folder = scratch();
     let executable = compile(&program("iml").join("limits.c"), folder.path());

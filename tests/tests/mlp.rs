@@ -122,7 +122,7 @@ fn barriers_and_locks_also_with_more_processes_than_cpus() {
 }
 
 #[test]
-fn wrong_arguments_of_forkit_are_told() {
+fn wrong_arguments_of_forkit_are_reported() {
     let folder = scratch();
     let executable = compile(folder.path(), "pinned");
     for (arguments, text) in [
@@ -188,7 +188,7 @@ fn the_survivors_of_a_death_go_on() {
 }
 
 #[test]
-fn a_death_ends_the_group_and_is_told() {
+fn a_death_ends_the_group_and_is_reported() {
     let folder = scratch();
     let executable = compile(folder.path(), "death");
     for (phase, how) in [
@@ -479,7 +479,7 @@ fn ranks_of_mpi_have_groups_of_their_own() {
 }
 
 #[test]
-fn processes_that_cannot_be_made_are_told_and_none_is_left() {
+fn processes_that_cannot_be_made_are_reported_and_none_is_left() {
     let folder = scratch();
     let executable = compile(folder.path(), "together");
     // The limit is of a user's processes, and does not hold for root.

@@ -239,7 +239,7 @@ fn loops_that_the_compiler_makes_parallel() {
 }
 
 #[test]
-fn the_environment_is_read_and_mistakes_are_told() {
+fn the_environment_is_read_and_mistakes_are_reported() {
     let folder = scratch();
     let executable = compile("environment.c", &["-fopenmp"], folder.path());
     let variables = [
@@ -291,7 +291,7 @@ fn members_show_their_affinity_when_it_is_another() {
 }
 
 #[test]
-fn programs_that_cannot_be_helped_are_told() {
+fn programs_that_cannot_be_helped_are_reported() {
     let folder = scratch();
     let source = folder.path().join("plain.c");
     std::fs::write(&source, "int main(void) { return 3; }\n").expect("a folder to write to");

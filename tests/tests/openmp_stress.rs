@@ -149,7 +149,7 @@ fn random_programs_that_also_wait_in_the_kernel() {
 }
 
 #[test]
-fn faults_are_found_and_told_with_the_seed() {
+fn faults_are_found_and_reported_with_the_seed() {
     let folder = scratch();
     let executable = compiled(folder.path());
     let faults = [

@@ -82,11 +82,11 @@ const OF_BOTH: [u32; 19] = [
 const OF_CLANG: [u32; 4] = [11, 21, 29, 31];
 
 #[test]
-fn constructs_of_all_kinds_are_told_in_pairs() {
+fn constructs_of_all_kinds_are_reported_in_pairs() {
     let folder = scratch();
     let tool = tool(folder.path());
     for compiler in COMPILERS {
-        let executable = compiled_by(compiler, "told.c", folder.path());
+        let executable = compiled_by(compiler, "reported.c", folder.path());
         for threads in ["1", "4", "9"] {
             let report = checked(
                 omp(&executable)
@@ -110,7 +110,7 @@ fn constructs_of_all_kinds_are_told_in_pairs() {
 }
 
 #[test]
-fn other_programs_are_told_of() {
+fn other_programs_are_reported_too() {
     let folder = scratch();
     let tool = tool(folder.path());
     for (compiler, name) in COMPILERS
@@ -136,9 +136,9 @@ fn a_tool_is_found_in_the_program_and_in_preloaded_libraries() {
     for compiler in COMPILERS {
         let own = folder.path().join(format!("{compiler}_own"));
         let options = ["-fopenmp", "-rdynamic"];
-        compile(compiler, &["told.c", "tool.c"], &options, &own);
+        compile(compiler, &["reported.c", "tool.c"], &options, &own);
         checked(&mut omp(&own));
-        let executable = compiled_by(compiler, "told.c", folder.path());
+        let executable = compiled_by(compiler, "reported.c", folder.path());
         checked(omp(&executable).env("LD_PRELOAD", &library));
         // The first that is one is taken.
         let list = std::env::join_paths([Path::new("/nowhere/libtool.so"), &library]).unwrap();
@@ -156,7 +156,7 @@ fn a_tool_is_found_in_the_program_and_in_preloaded_libraries() {
 fn a_tool_may_be_absent_disabled_silent_or_refuse() {
     let folder = scratch();
     let tool = tool(folder.path());
-    let executable = compiled_by("clang-19", "told.c", folder.path());
+    let executable = compiled_by("clang-19", "reported.c", folder.path());
     let with = |name: &str, value: &str| {
         report(
             omp(&executable)

@@ -66,7 +66,7 @@ impl Place {
         let service = self.service().expect("the service runs");
         let number = service.file_name().unwrap().to_string_lossy();
         tool("kill", &[signal, &number], self.folder.path());
-        // Its stripe directories are free when it is gone, or has only its parent to be told that.
+        // Its stripe directories are free when it is gone, or only waits for its parent to notice.
         let stat = service.join("stat");
         while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
             std::thread::yield_now();

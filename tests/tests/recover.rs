@@ -11,7 +11,7 @@ fn tolerant(ranks: u32, built: &Built, arguments: &str) -> Words {
 }
 
 #[test]
-fn who_lives_is_told_what_cannot_be_done() {
+fn the_living_get_errors_for_what_cannot_be_done() {
     let built = Built::mpi("mpi/recover.c");
     let output = run(&mut tolerant(4, &built, "report").command(60));
     assert!(output.stdout == b"ok\n", "{}", text(&output));
@@ -92,7 +92,7 @@ fn who_dies_in_a_window_leaves_nobody_waiting() {
 }
 
 #[test]
-fn who_waits_for_the_dead_at_a_window_is_told_over_both_transports() {
+fn who_waits_for_the_dead_at_a_window_gets_an_error_over_both_transports() {
     let built = Built::mpi("mpi/window_abandoned.c");
     let ways = [
         "exclusive",

@@ -5,7 +5,7 @@ use margay_tests::jobs::{Built, Words, text};
 use margay_tests::run;
 
 #[test]
-fn variables_count_and_events_are_told() {
+fn variables_count_and_events_are_reported() {
     let built = Built::mpi("mpi/tools.c");
     for ranks in [1, 2, 4] {
         let said = Words::mpiexec(60, ranks, &built.path(), "").succeed(90);

@@ -118,7 +118,7 @@ fn only_linking_gets_the_library() {
 }
 
 #[test]
-fn flags_are_told_in_the_words_of_the_peers() {
+fn flags_are_shown_in_the_words_of_the_peers() {
     let ask = |name: &str, question: &str| {
         succeed(wrapper(&stage(), name).arg(question))
             .trim()
@@ -161,7 +161,7 @@ fn any_compiler_can_be_chosen() {
 }
 
 #[test]
-fn a_compiler_that_is_not_there_is_told_with_the_remedy() {
+fn a_missing_compiler_is_reported_with_the_remedy() {
     let output = run(wrapper(&stage(), "mpicc").args(["-cc=no-such-compiler", "a.c"]));
     assert_eq!(output.status.code(), Some(127));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -179,7 +179,7 @@ fn a_compiler_that_is_not_there_is_told_with_the_remedy() {
 
 /// Flang would print tens of thousands of errors about the bytes of a module of gfortran.
 #[test]
-fn modules_of_another_compiler_are_told_before_it_reads_them() {
+fn modules_of_another_compiler_are_refused_before_it_reads_them() {
     let output = run(wrapper(&stage(), "mpifort")
         .args(["-fc=flang-that-is-not-there", "-c"])
         .arg(program("fortran/modern.f90")));

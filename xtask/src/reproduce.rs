@@ -122,7 +122,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn every_kind_of_difference_is_told() {
+    fn every_kind_of_difference_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (folder.path().join("a"), folder.path().join("b"));
         for tree in [&a, &b] {

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_told_with_the_largest_files() {
+    fn what_is_too_large_is_reported_with_the_largest_files() {
         let mut sizes = vec![(3, "a".into()), (5, "b".into())];
         assert_eq!(too_large("it", 8, 8, &mut sizes), None);
         assert_eq!(

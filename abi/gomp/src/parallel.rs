@@ -304,7 +304,7 @@ const CANCEL_SECTIONS: c_int = 4;
 const CANCEL_TASKGROUP: c_int = 8;
 
 /// The flag by which a tool knows what is cancelled.
-fn as_told(which: c_int) -> u32 {
+fn tool_flag(which: c_int) -> u32 {
     match which {
         CANCEL_PARALLEL => tools::CANCEL_PARALLEL,
         CANCEL_LOOP => tools::CANCEL_LOOP,
@@ -326,7 +326,7 @@ pub extern "C-unwind" fn GOMP_cancellation_point(which: c_int) -> bool {
                 || context.team.is_cancelled()
         };
         if is_cancelled {
-            context.tell_cancel(as_told(which), false);
+            context.tell_cancel(tool_flag(which), false);
         }
         is_cancelled
     })
@@ -341,7 +341,7 @@ pub extern "C-unwind" fn GOMP_cancel(which: c_int, does: bool) -> bool {
         return GOMP_cancellation_point(which);
     }
     with(|context| {
-        context.tell_cancel(as_told(which), true);
+        context.tell_cancel(tool_flag(which), true);
         if which & (CANCEL_LOOP | CANCEL_SECTIONS) != 0 {
             context.cancel_share();
         } else if which & CANCEL_TASKGROUP != 0 {

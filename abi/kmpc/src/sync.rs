@@ -168,7 +168,7 @@ const CANCEL_SECTIONS: c_int = 3;
 const CANCEL_TASKGROUP: c_int = 4;
 
 /// The flag by which a tool knows what is cancelled.
-fn as_told(which: c_int) -> u32 {
+fn tool_flag(which: c_int) -> u32 {
     match which {
         CANCEL_PARALLEL => tools::CANCEL_PARALLEL,
         CANCEL_LOOP => tools::CANCEL_LOOP,
@@ -193,7 +193,7 @@ pub extern "C-unwind" fn __kmpc_cancellationpoint(
             _ => context.team.is_cancelled(),
         };
         if is_cancelled {
-            context.tell_cancel(as_told(which), false);
+            context.tell_cancel(tool_flag(which), false);
         }
         is_cancelled
     }))
@@ -205,7 +205,7 @@ pub extern "C-unwind" fn __kmpc_cancel(_: *const Ident, _: c_int, which: c_int) 
         return 0;
     }
     with(|context| {
-        context.tell_cancel(as_told(which), true);
+        context.tell_cancel(tool_flag(which), true);
         match which {
             CANCEL_LOOP | CANCEL_SECTIONS => context.cancel_share(),
             CANCEL_TASKGROUP => context.cancel_group(),

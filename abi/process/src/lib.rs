@@ -113,7 +113,7 @@ pub fn known() -> Option<&'static Process> {
 pub fn write_line(mut line: String) {
     use std::io::Write;
     line.push('\n');
-    // Nobody is left to be told of a failure.
+    // Nobody is left who could read of a failure.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_lines_are_told_from_others() {
+    fn progress_lines_are_distinguished() {
         assert_eq!(progress("step 45/900    5 %  t = 0.2 s"), Some((45, 900)));
         assert_eq!(progress("step by step"), None);
         assert_eq!(progress("mpiexec: rank 1 died"), None);

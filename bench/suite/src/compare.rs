@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_and_sizes_are_told() {
+    fn other_machines_and_sizes_are_reported() {
         let (old, mut new) = (canned(1.0), canned(1.0));
         new.host.cores = 64;
         new.quick = false;

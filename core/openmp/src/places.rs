@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         for text in [
             "", "{", "{0", "{0}:0", "corez", "{0}x", "cores(0)", "{99}", "{0:-1}",
         ] {

@@ -48,7 +48,7 @@ pub struct Host {
 
 /// Where a rank is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seat {
+pub struct Location {
     /// The number of its host.
     pub host: u32,
     /// The port at which it listens.
@@ -79,7 +79,7 @@ impl<'a> Table<'a> {
         secret: &[u8; SECRET],
         here: u32,
         hosts: &[Host],
-        seats: &[Seat],
+        locations: &[Location],
     ) -> Table<'a> {
         let put = |at: usize, word: u64| note[at].store(word, Ordering::Relaxed);
         for (at, word) in (1..).zip(eights(secret)) {
@@ -105,17 +105,20 @@ impl<'a> Table<'a> {
             }
         }
         let first = FIRST + hosts.len() * PER_HOST;
-        for (seat, at) in seats.iter().zip((first..).step_by(PER_RANK)) {
-            put(at, u64::from(seat.host) | u64::from(seat.port) << 32);
+        for (location, at) in locations.iter().zip((first..).step_by(PER_RANK)) {
+            put(
+                at,
+                u64::from(location.host) | u64::from(location.port) << 32,
+            );
         }
         note[0].store(
-            hosts.len() as u64 | (seats.len() as u64) << 32,
+            hosts.len() as u64 | (locations.len() as u64) << 32,
             Ordering::Release,
         );
         Table {
             words: note,
             hosts: hosts.len(),
-            ranks: seats.len(),
+            ranks: locations.len(),
         }
     }
 
@@ -185,9 +188,9 @@ impl<'a> Table<'a> {
 
     /// Where a rank is; none beyond the last one.
     #[must_use]
-    pub fn seat(&self, rank: u32) -> Option<Seat> {
+    pub fn location(&self, rank: u32) -> Option<Location> {
         let word = self.word(self.rank_at(rank)? + rank as usize * PER_RANK);
-        Some(Seat {
+        Some(Location {
             host: word as u32,
             port: (word >> 32) as u16,
         })
@@ -195,7 +198,8 @@ impl<'a> Table<'a> {
 
     /// The ranks of a host, in order.
     pub fn ranks_of(self, host: u32) -> impl Iterator<Item = u32> + use<'a> {
-        (0..self.ranks as u32).filter(move |&rank| self.seat(rank).is_some_and(|s| s.host == host))
+        (0..self.ranks as u32)
+            .filter(move |&rank| self.location(rank).is_some_and(|s| s.host == host))
     }
 
     /// Enters that a rank cannot reach another one any more, and why. Only the first loss of a rank
@@ -238,21 +242,21 @@ mod tests {
                 addresses: Vec::new(),
             },
         ];
-        let seat = |host, port| Seat { host, port };
-        let seats = [seat(0, 40_000), seat(1, 65_535), seat(0, 1)];
+        let location = |host, port| Location { host, port };
+        let locations = [location(0, 40_000), location(1, 65_535), location(0, 1)];
         let note: Vec<AtomicU64> = (0..words(2, 3)).map(|_| AtomicU64::new(0)).collect();
         assert!(Table::read(&note).is_none(), "nothing is written yet");
         let secret = std::array::from_fn(|i| i as u8);
-        Table::write(&note, &secret, 1, &hosts, &seats);
+        Table::write(&note, &secret, 1, &hosts, &locations);
         let table = Table::read(&note).unwrap();
         assert_eq!(
             (table.secret(), table.here(), table.hosts()),
             (secret, 1, 2)
         );
         assert_eq!([0, 1].map(|h| table.host(h).unwrap()), hosts);
-        assert_eq!([0, 1, 2].map(|r| table.seat(r).unwrap()), seats);
+        assert_eq!([0, 1, 2].map(|r| table.location(r).unwrap()), locations);
         assert_eq!(table.ranks_of(0).collect::<Vec<_>>(), [0, 2]);
-        assert!(table.host(2).is_none() && table.seat(3).is_none());
+        assert!(table.host(2).is_none() && table.location(3).is_none());
         assert_eq!(table.lost_link(2), None);
         table.lose_link(2, 1, 110);
         table.lose_link(2, 0, 113);

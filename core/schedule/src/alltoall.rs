@@ -98,7 +98,7 @@ fn parts(
     }
     let mut offsets = vec![0];
     for peer in 0..ranks.size {
-        // The own part stays where it is.
+        // A rank's part for itself stays where it is.
         let bytes = if peer == ranks.rank {
             0
         } else {
@@ -153,7 +153,7 @@ fn bruck(
     let slice = |temp: Buffer, first: u32, n: u32| {
         Region::slice(temp, u64::from(first) * bytes, u64::from(n) * bytes)
     };
-    // Block i is for the rank i after the own.
+    // Block i is for the rank i after the caller's.
     let blocks = b.temp_bytes(bytes * u64::from(size));
     // Copies are made one after another: the last one stands for all.
     let mut done = b.copy(from(rank, size - rank), slice(blocks, 0, size - rank), &[]);
@@ -192,7 +192,7 @@ fn bruck(
         distance *= 2;
         tag += 1;
     }
-    // Block i has come from the rank i before the own: they lie in descending order.
+    // Block i has come from the rank i before the caller's: they lie in descending order.
     for i in 0..size {
         b.copy(
             slice(blocks, i, 1),

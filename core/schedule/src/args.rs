@@ -1,6 +1,7 @@
 //! The arguments of collectives, in the form that the builders take.
 
-/// The own rank and the size of a communicator (or of the local group of an intercommunicator).
+/// The caller's rank in a communicator (or in the local group of an intercommunicator) and its
+/// size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ranks {
     pub rank: u32,

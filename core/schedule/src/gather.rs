@@ -222,7 +222,7 @@ pub fn scatterv(
     b.finish()
 }
 
-/// The other ranks, beginning after the own, so that not everybody begins with the same.
+/// The other ranks, beginning after the caller's, so that not everybody begins with the same.
 fn others(ranks: Ranks) -> impl Iterator<Item = u32> {
     (1..ranks.size).map(move |i| (ranks.rank + i) % ranks.size)
 }

@@ -26,7 +26,7 @@ pub struct Topology {
 
 impl Topology {
     /// What `read` tells of the CPUs in `usable`. `read` gets paths below `/sys` and gives the text
-    /// of the file, or none where there is none; what is not told is as on a machine with one node
+    /// of the file, or none where there is none; what is not given is as on a machine with one node
     /// and one CPU a core.
     #[must_use]
     pub fn read(usable: &[u32], read: impl Fn(&str) -> Option<String>) -> Topology {

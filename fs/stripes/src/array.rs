@@ -65,7 +65,7 @@ struct Directory {
     takes: AtomicU64,
 }
 
-/// Events that are kept until they are told.
+/// Events that are kept until they are reported.
 const MOST_EVENTS: usize = 1000;
 
 /// Locks, whatever happened to a thread that held the lock: what it guards is changed in one step.
@@ -127,7 +127,7 @@ impl Array {
         self.used() >= self.layout.data
     }
 
-    /// Keeps an event until it is told.
+    /// Keeps an event until it is reported.
     pub fn tell(&self, event: String) {
         let mut events = lock(&self.events);
         if events.len() < MOST_EVENTS {
@@ -140,7 +140,7 @@ impl Array {
         std::mem::take(&mut *lock(&self.events))
     }
 
-    /// Gives a directory up: it is not read or written any more. The reason is told once.
+    /// Gives a directory up: it is not read or written any more. The reason is reported once.
     pub fn fail(&self, n: usize, reason: &str) {
         if self.disk(n).is_none() {
             return;

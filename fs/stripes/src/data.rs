@@ -90,7 +90,7 @@ impl Store {
         if self.waiting.load(Ordering::Relaxed) > MOST_WAITING {
             self.write_out_all()?;
         }
-        self.relieve()
+        self.commit_if_many()
     }
 
     /// Does something again when a directory was full, after what was freed is free.
@@ -325,7 +325,7 @@ impl Store {
         }
         let data = self.file(ino)?;
         self.with_room(|| self.try_set_size(ino, &data, size))?;
-        self.relieve()
+        self.commit_if_many()
     }
 
     fn try_set_size(&self, ino: u64, data: &FileData, size: u64) -> Result<()> {

@@ -156,7 +156,7 @@ impl Store {
             pin(names, ino);
             known(names, ino)
         })?;
-        self.relieve()?;
+        self.commit_if_many()?;
         Ok(known)
     }
 
@@ -186,7 +186,7 @@ impl Store {
         if is_orphan {
             self.reap(ino);
         }
-        self.relieve()
+        self.commit_if_many()
     }
 
     /// Renames.
@@ -202,7 +202,7 @@ impl Store {
         if let Some(ino) = orphan {
             self.reap(ino);
         }
-        self.relieve()
+        self.commit_if_many()
     }
 
     /// The target of a symbolic link.

@@ -279,7 +279,7 @@ impl Store {
     }
 
     /// Commits when many changes wait. No lock is held.
-    pub(crate) fn relieve(&self) -> Result<()> {
+    pub(crate) fn commit_if_many(&self) -> Result<()> {
         let many = lock(&self.pending).bytes.len() > MANY_CHANGES;
         if many { self.commit() } else { Ok(()) }
     }

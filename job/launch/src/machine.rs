@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_told_there_is_one_part() {
+    fn where_nothing_is_given_there_is_one_part() {
         assert_eq!(parts(Unit::Numa, &[0, 1], |_| None), [[0, 1]]);
         assert_eq!(parts(Unit::Core, &[0, 1], |_| None), [[0], [1]]);
     }

@@ -33,7 +33,7 @@ pub struct Libraries {
 
 /// The most libraries that are looked at: a chain of symbolic links must not go on for ever.
 const MOST: usize = 256;
-/// The library of MPICH's ABI, under which mpi4py's wheels are told to look.
+/// The library of MPICH's ABI, that the launcher names to mpi4py's wheels.
 const MPICH: &str = "libmpi.so.12";
 /// That of Open MPI's.
 const OPEN_MPI: &str = "libmpi.so.40";

@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_do_not_exist_are_told() {
+    fn ranks_that_do_not_exist_are_reported() {
         let mut j = job(&[Some(3)]);
         j.stdin = StdinTo::Rank(3);
         let error = j.counts(1).unwrap_err();

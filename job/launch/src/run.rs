@@ -267,7 +267,7 @@ impl<'a> Launcher<'a> {
                     self.kill();
                 } else {
                     if signal != signal::SIGHUP {
-                        // The user may have lost patience with it.
+                        // The user may have interrupted it because of that.
                         let text = report::deadlock(&self.job.launcher, &*self.peers);
                         if !text.is_empty() {
                             self.say(&text);

@@ -346,7 +346,7 @@ pub(crate) fn find_program(program: &Program) -> Result<std::path::PathBuf, Laun
     )
 }
 
-/// Returns why a rank could not be started, of so many ranks.
+/// Returns why a rank of a job of this size could not be started.
 pub(crate) fn explain_start(
     program: &Program,
     (rank, ranks): (u32, u32),

@@ -24,7 +24,7 @@ use margay_sys_shm::segment::Segment;
 
 use wake_up::HostsWakeUp;
 
-/// Polls of the shared memory between two looks at the sockets, which cost a system call each.
+/// Polls of the shared memory between two polls of the sockets, which cost a system call each.
 const SPINS: u32 = 16;
 
 /// Returns the platform of rank `me` of a job on several hosts, whose segment on this host is
@@ -45,15 +45,15 @@ pub fn platform(
     let hosts: Vec<Arc<[IpAddr]>> = (0..table.hosts())
         .map(|host| table.host(host).unwrap_or_default().addresses.into())
         .collect();
-    let seat = |rank| table.seat(rank).unwrap_or_default();
-    let seats = || (0..segment.ranks()).map(seat);
-    let here = seat(me).host;
+    let location = |rank| table.location(rank).unwrap_or_default();
+    let locations = || (0..segment.ranks()).map(location);
+    let here = location(me).host;
     let address = |host: u32| hosts.get(host as usize).cloned().unwrap_or_default();
     let wiring = Wiring {
         me,
         job: segment.registry().facts().job,
         secret: table.secret(),
-        addresses: seats().map(|s| (address(s.host), s.port)).collect(),
+        addresses: locations().map(|s| (address(s.host), s.port)).collect(),
         listener,
     };
     let lost = note.clone();
@@ -67,7 +67,7 @@ pub fn platform(
     let transport = Hosts {
         shm: Shm::new(segment, me, thresholds),
         tcp,
-        is_here: seats().map(|s| s.host == here).collect(),
+        is_here: locations().map(|s| s.host == here).collect(),
     };
     Ok(Platform {
         transport: Box::new(transport),

@@ -23,7 +23,7 @@ use margay_sys_shm::segment::Segment;
 pub(crate) struct HostsWakeUp {
     segment: Arc<Segment>,
     me: u32,
-    bell: Doorbell,
+    doorbell: Doorbell,
     sockets: Arc<Epoll>,
     soon: Arc<AtomicU64>,
     /// A thread sleeps on the descriptors, or is about to.
@@ -38,7 +38,7 @@ impl HostsWakeUp {
         Ok(HostsWakeUp {
             segment: segment.clone(),
             me,
-            bell: segment.doorbell(me)?,
+            doorbell: segment.doorbell(me)?,
             sockets: tcp.epoll(),
             soon: tcp.soon(),
             is_watched: AtomicBool::new(false),
@@ -54,11 +54,11 @@ impl HostsWakeUp {
         let mut poll = self.poll.lock().unwrap_or_else(PoisonError::into_inner);
         poll.clear();
         poll.add_readable(self.sockets.as_fd());
-        let bell = poll.add_readable(self.bell.as_fd());
+        let doorbell = poll.add_readable(self.doorbell.as_fd());
         // A wait that fails is looked at by who waits, as one that ends early.
         let _ = poll.wait(Some(Duration::from_nanos(limit)));
-        if poll.ready(bell).readable {
-            self.bell.silence();
+        if poll.ready(doorbell).readable {
+            self.doorbell.silence();
         }
     }
 }

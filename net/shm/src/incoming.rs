@@ -36,7 +36,7 @@ struct Pipe {
 enum Taken {
     /// It was handed over, or meant nothing: whom to wake.
     Message(u32),
-    /// It told of a ring: whom to wake.
+    /// It announced a ring: whom to wake.
     OfRing(u32),
     /// A ring ends whose last packet is not complete.
     Later,
@@ -181,8 +181,8 @@ fn of_ring(letter: &Letter<'_>, pipes: &mut Vec<Pipe>, sink: &mut dyn Sink) -> b
 }
 
 impl Pipe {
-    /// Hands the next packet over, if all of it is here. Tells then whether its sender was told
-    /// that there is room.
+    /// Hands the next packet over, if all of it is here. Says then whether its sender was
+    /// notified of room.
     #[inline]
     fn take_packet(&mut self, sink: &mut dyn Sink) -> Option<bool> {
         let (top, words) = self.ring.peek()?;

@@ -10,8 +10,8 @@
 //! when a partner fails for the second time in it, so that each of several partners that are
 //! equally busy had its try before the rings' counts begin anew.
 //!
-//! A ring that changes hands is told of in the inboxes ([`margay_sys_shm::inbox`]), which keeps the
-//! order of messages. The former receiver leaves the ring when it has read what is in it; until
+//! A ring that changes hands is announced in the inboxes ([`margay_sys_shm::inbox`]), which keeps
+//! the order of messages. The former receiver leaves the ring when it has read what is in it; until
 //! then the new one is reached by its inbox.
 
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::line::{self, Form};
 
 /// Messages to a partner's inbox after which it tries to get a ring.
 const HOT: u32 = 64;
-/// Messages after which it looks whether a ring has become free meanwhile.
+/// Messages after which it checks whether a ring has become free meanwhile.
 const LOOK: u32 = 8;
 /// A ring with fewer lines than this in two periods may be taken from its partner.
 const QUIET: u64 = 16;
-/// Rings that may be on their way back at the same time: a former partner that computes does not
+/// Rings that may be in return at the same time: a former partner that computes does not
 /// hold up the others.
 const MOST_CLOSING: usize = 4;
 
@@ -53,7 +53,7 @@ struct Partner {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Used,
-    /// Its partner has been told that it ends, and may not have read all of it.
+    /// Its partner has been notified of its end, and may not have read all of it.
     Closing,
     Free,
 }

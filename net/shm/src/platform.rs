@@ -107,8 +107,8 @@ impl Peers for SegmentPeers {
     fn host(&self, rank: u32) -> u32 {
         let ranks = self.size();
         assert!(rank < ranks, "rank {rank} of {ranks}");
-        let seat = self.hosts(|table| table.seat(rank));
-        seat.map_or(0, |seat| seat.host)
+        let location = self.hosts(|table| table.location(rank));
+        location.map_or(0, |location| location.host)
     }
 
     fn locality(&self, one: u32, other: u32) -> Locality {

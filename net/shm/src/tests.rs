@@ -224,7 +224,7 @@ fn a_busy_partner_gets_the_ring_of_a_quiet_one() {
     for _ in 0..300 {
         go(&mut ranks, 4);
         go(&mut ranks, 1);
-        // The one that loses its ring is told, and leaves it.
+        // The one that loses its ring is notified, and leaves it.
         while ranks[2].poll(&mut Checked { next: vec![1] }, 1) {}
     }
     assert_eq!(has(&ranks), [1, 4]);

@@ -215,7 +215,7 @@ pub(crate) struct Visitor {
     pub(crate) stream: TcpStream,
     pub(crate) began_ns: u64,
     got: Vec<u8>,
-    /// What it said and what it was told.
+    /// Its greeting and the answer to it.
     greeted: Option<Box<(Greeting, Answer)>>,
 }
 
@@ -286,7 +286,7 @@ impl Visitor {
     }
 
     /// Tells the other side, which has proved itself, whether this connection is used. Returns
-    /// whether it could be told.
+    /// whether that could be sent.
     pub(crate) fn tell(&mut self, secret: &Secret, is_used: bool) -> bool {
         let Some(said) = &self.greeted else {
             return false;

@@ -49,7 +49,7 @@ const PAUSE_NS: u64 = 100_000_000;
 const GIVE_UP_NS: u64 = SILENCE.as_nanos() as u64;
 /// With more links than this, the system is asked which ones have something.
 const FEW: usize = 3;
-/// Every so many polls, visitors and attempts are looked after even while packets come.
+/// Polls after which visitors and attempts are served even while packets come.
 const LOOK_EVERY: u32 = 32;
 /// Sleep no longer than this while something has to be looked after again, in nanoseconds.
 const SOON_NS: u64 = 2_000_000;

@@ -202,7 +202,7 @@ fn listen(channel: &mut Channel) -> Heard {
     }
 }
 
-/// Returns the HELLO of a connection that is to be taken; others are told why they are not.
+/// Returns the HELLO of a connection that is to be taken; others get the reason why they are not.
 fn settle(channel: &Channel, heard: Heard) -> Option<Hello> {
     match heard {
         Heard::Hello(hello) => return Some(hello),

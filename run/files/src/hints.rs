@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_are_taken_over_and_told() {
+    fn hints_are_taken_over_and_shown() {
         let mut hints = Hints::new(8, 2);
         assert_eq!(hints.cb_nodes, 2);
         let given = [

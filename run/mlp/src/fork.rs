@@ -384,8 +384,8 @@ impl Guard<'_> {
             header.event_count.wake();
             header.barrier.wake();
         }
-        let told_itself = number == 1 && member.state() == State::Dead;
-        if status == 0 || !(is_news || told_itself) || self.ending.is_some() {
+        let died_by_itself = number == 1 && member.state() == State::Dead;
+        if status == 0 || !(is_news || died_by_itself) || self.ending.is_some() {
             return;
         }
         let tolerant = header.tolerant.load(Ordering::SeqCst) != 0;

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told() {
+    fn ends_are_reported() {
         assert_eq!(how(3), "exited with code 3");
         assert_eq!(how(-11), "was killed by SIGSEGV (invalid memory access)");
         assert!(how(MLP_UNKNOWN as i32).contains("does not tell"));

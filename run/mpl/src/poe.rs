@@ -19,12 +19,12 @@ pub fn start_anew() -> Result<()> {
     }
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let is_set = std::env::var_os("MP_PROCS").is_some_and(|value| !value.is_empty());
-    let is_told = || arguments.iter().any(|word| word == "-procs");
+    let is_given = || arguments.iter().any(|word| word == "-procs");
     let keeps_all = || {
         let set = std::env::var_os("MP_NOARGLIST");
         set.is_some_and(|value| value.eq_ignore_ascii_case("yes"))
     };
-    if !is_set && (keeps_all() || !is_told()) {
+    if !is_set && (keeps_all() || !is_given()) {
         return Ok(());
     }
     let program = match std::env::current_exe() {

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_told_from_the_programs_own() {
+    fn options_are_distinguished_from_the_programs() {
         let options = read("a.out -sz 2x3 input -pt 4 -mbf 1000 -plk -x 3 -on 0..2").unwrap();
         assert_eq!(options.size, Some(6));
         assert_eq!(options.rectangle, Some((2, 3)));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_options_are_told() {
+    fn wrong_options_are_reported() {
         for (line, said) in [
             ("a -sz", "-sz has no value"),
             ("a -sz 0", "-sz 0:"),

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_are_told_apart_by_name() {
+    fn copies_are_distinguished_by_name() {
         let file = |path: &str| LoadedFile {
             path: path.into(),
             has_address: path.starts_with("/m/"),

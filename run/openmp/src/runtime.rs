@@ -83,7 +83,7 @@ impl Runtime {
         }
     }
 
-    /// Has a tool told what happens from now on: before the first thread uses the runtime, and
+    /// Reports to a tool what happens from now on: before the first thread uses the runtime, and
     /// once.
     pub fn attach_tool(&self, tool: &'static Tool) {
         self.tool.set(Some(tool), Ordering::Release);

@@ -68,7 +68,7 @@ const CHILDREN_AT_LEAST: u64 = 256;
 /// How long a task that creates many others, with dependences, waits for the next of them to finish
 /// ...
 const PACE_NS: u64 = 10_000;
-/// ... and how long between two looks for one that is ready.
+/// ... and how long between two searches for one that is ready.
 const PACE_STEP_NS: u64 = 500;
 
 impl Task {

@@ -176,7 +176,7 @@ impl Filesystem for Mounted {
 
     fn destroy(&mut self) {
         self.store.forget_all();
-        // What cannot be written is told by the service's timer.
+        // What cannot be written is reported by the service's timer.
         let _ = self.store.sync();
     }
 

@@ -312,7 +312,7 @@ impl Service {
     pub fn finish(&self) -> Result<(), String> {
         self.is_over.store(true, Ordering::SeqCst);
         if let Some(rebuild) = lock(&self.rebuild).take() {
-            // What it could not do is told by the next one.
+            // What it could not do is reported by the next one.
             let _ = rebuild.join();
         }
         let written = self.store.sync();

@@ -128,7 +128,7 @@ pub struct Member {
     pub first_slot: AtomicU32,
     /// Its slots.
     pub threads: AtomicU32,
-    /// How many threads it uses now, as `mlp_threads` has told it.
+    /// How many threads it uses now, as `mlp_threads` has set it.
     pub active: AtomicU32,
     /// How many of the group had gone when it was last ready to go on without them.
     pub ready: AtomicU32,

@@ -1,8 +1,8 @@
 //! Lock and barrier that processes share and that survive the death of any of them.
 //!
-//! Both lie in memory that all processes of a group have. A thread that waits looks for a moment,
+//! Both lie in memory that all processes of a group have. A thread that waits spins for a moment,
 //! or yields where cores are short, and then sleeps on a futex, for [`SLICE_NS`] at most: after
-//! that it looks whether the one that it waits for still lives, which `alive` and `broken` tell. So
+//! that it checks whether the one that it waits for still lives, which `alive` and `broken` say. So
 //! nothing has to be done for those who wait when a process dies, beyond noting it where these two
 //! look: a word of each process in the common memory, which the group's guard writes when the
 //! kernel reports the end of one. No process id is asked about, so none that was given again can be
@@ -36,7 +36,7 @@
 use margay_sys_os::event_count::{EventCount, futex_wait, futex_wake_one};
 use margay_sys_os::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The longest sleep before a waiter looks whether the one that it waits for still lives.
+/// The longest sleep before a waiter checks whether the one that it waits for still lives.
 pub const SLICE_NS: u64 = 50_000_000;
 
 /// The highest number of a process in a group.
@@ -72,22 +72,22 @@ impl Holder {
     }
 }
 
-/// How long a waiter looks and yields before it sleeps.
+/// How long a waiter spins and yields before it sleeps.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitPolicy {
-    looks: u32,
+    spins: u32,
     yields: u32,
 }
 
 impl WaitPolicy {
-    /// Where everybody has a core: looks for about as long as it takes to wake a sleeper.
+    /// Where everybody has a core: spins for about as long as it takes to wake a sleeper.
     pub const CORE_EACH: WaitPolicy = WaitPolicy {
-        looks: 3000,
+        spins: 3000,
         yields: 20,
     };
     /// Where the one that is waited for may need this core.
     pub const SHARED_CORES: WaitPolicy = WaitPolicy {
-        looks: 0,
+        spins: 0,
         yields: 200,
     };
 
@@ -97,8 +97,8 @@ impl WaitPolicy {
         if cfg!(loom) {
             return false;
         }
-        if self.looks > 0 {
-            self.looks -= 1;
+        if self.spins > 0 {
+            self.spins -= 1;
             std::hint::spin_loop();
             return true;
         }
@@ -473,7 +473,7 @@ mod tests {
                             WaitPolicy::SHARED_CORES
                         } else {
                             WaitPolicy {
-                                looks: 0,
+                                spins: 0,
                                 yields: 0,
                             }
                         };

@@ -59,7 +59,7 @@ impl PollSet {
         let timeout = timeout
             .as_ref()
             .map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the array has the length told, `timeout` is null or lives for the call, and no
+        // SAFETY: the array has the length given, `timeout` is null or lives for the call, and no
         // signal mask is handed over.
         let n = unsafe {
             libc::ppoll(

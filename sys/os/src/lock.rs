@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "callback")]
-    fn re_entry_is_told() {
+    fn re_entry_is_reported() {
         let lock = RankLock::new(());
         let _first = lock.lock();
         let _second = lock.lock();
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "MPI_THREAD_MULTIPLE")]
-    fn a_second_thread_of_a_lock_for_one_is_told() {
+    fn a_second_thread_of_a_lock_for_one_is_reported() {
         let lock = RankLock::new(());
         // SAFETY: this thread alone uses the lock.
         unsafe { lock.assume_single_thread() };

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_arrive_whole_and_the_end_is_told() {
+    fn messages_arrive_whole_and_the_end_is_reported() {
         let name = format!("margay-test-port-{}", std::process::id());
         let listener = Listener::bind(&name).unwrap();
         assert!(listener.accept().unwrap().is_none());

@@ -81,20 +81,20 @@ mod tests {
     fn a_rank_that_sleeps_on_its_doorbell_is_woken() {
         let segment = Arc::new(small(2));
         segment.use_doorbells();
-        let bell = segment.doorbell(1).unwrap();
+        let doorbell = segment.doorbell(1).unwrap();
         assert!(segment.doorbell(1).is_err(), "it has one already");
         segment.wake(1);
-        assert!(bell.0.recv(&mut [0]).is_err(), "nobody slept");
+        assert!(doorbell.0.recv(&mut [0]).is_err(), "nobody slept");
         segment.registry().event_count(1).sleep_by(
             1_000_000_000,
             || false,
             |_| {
                 segment.wake(1);
-                assert_eq!(bell.0.recv(&mut [0]).unwrap(), 1);
+                assert_eq!(doorbell.0.recv(&mut [0]).unwrap(), 1);
                 segment.wake(1);
             },
         );
-        bell.silence();
-        assert!(bell.0.recv(&mut [0]).is_err());
+        doorbell.silence();
+        assert!(doorbell.0.recv(&mut [0]).is_err());
     }
 }

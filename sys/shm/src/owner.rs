@@ -23,7 +23,7 @@
 use margay_sys_os::event_count::{futex_wait, futex_wake_one};
 use margay_sys_os::sync::{AtomicU32, Ordering};
 
-/// The longest sleep before a waiter looks whether the holder still lives.
+/// The longest sleep before a waiter checks whether the holder still lives.
 #[cfg(not(loom))]
 const SLICE_NS: u64 = 20_000_000;
 

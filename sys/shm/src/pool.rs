@@ -38,7 +38,7 @@ pub struct Pool {
 // protocol below.
 unsafe impl Send for Pool {}
 
-/// A chunk that has been taken and not yet been told to anybody.
+/// A chunk that has been taken and not yet been passed to anybody.
 #[derive(Debug)]
 pub struct Chunk {
     index: usize,
@@ -105,7 +105,7 @@ impl Pool {
     pub fn fill(&mut self, chunk: &Chunk, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(len <= CHUNK, "{len} bytes in a chunk of {CHUNK}");
         self.assert_has(chunk);
-        // SAFETY: the index is below CHUNKS; the chunk is this pool's, taken and not told to
+        // SAFETY: the index is below CHUNKS; the chunk is this pool's, taken and not passed to
         // anybody (it is not consumed yet), so nobody reads it.
         fill(unsafe {
             std::slice::from_raw_parts_mut(self.chunks.add(chunk.index * CHUNK).as_ptr(), len)

@@ -140,7 +140,7 @@ impl Home {
     }
 }
 
-/// Where a ring lies, as who made it has told.
+/// Where a ring lies, as its maker has published.
 #[cfg(not(loom))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingPlace {
@@ -171,7 +171,7 @@ unsafe impl Send for Producer {}
 pub struct Consumer {
     home: Home,
     head: u64,
-    told_head: u64,
+    published_head: u64,
     /// 1 + the position of the last line whose chunk was lent.
     #[cfg(not(loom))]
     drained: u64,
@@ -511,7 +511,7 @@ impl Consumer {
         Consumer {
             home,
             head: position,
-            told_head: position,
+            published_head: position,
             #[cfg(not(loom))]
             drained: 0,
         }
@@ -600,9 +600,9 @@ impl Consumer {
     #[inline]
     pub fn release(&mut self, lines: u64) -> bool {
         self.head += lines;
-        let due = self.head - self.told_head >= LINES / 4;
+        let due = self.head - self.published_head >= LINES / 4;
         if due {
-            self.told_head = self.head;
+            self.published_head = self.head;
             self.home
                 .get()
                 .heads

@@ -125,7 +125,7 @@ impl Cells {
     }
 }
 
-/// A cell of the rank `of` by the heap offset that it told. None when it has none there: whatever
+/// A cell of the rank `of` by the heap offset that it sent. None when it has none there: whatever
 /// the number is, what is not a cell is not taken for one.
 #[must_use]
 pub fn at(segment: &Segment, of: u32, offset: u64) -> Option<&Cell> {

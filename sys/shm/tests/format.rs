@@ -193,7 +193,7 @@ fn inbox_cell(index: u64) -> u64 {
     INBOX_CELLS + 128 * index
 }
 
-/// Rank 0 has made a ring to rank 1, told by its cell 3, the only one in the inbox of rank 1.
+/// Rank 0 has made a ring to rank 1, announced by its cell 3, the only one in the inbox of rank 1.
 fn begun(image: &Image) {
     image.u64(INBOXES + 128, 1 + 3);
     image.u64(inbox_cell(3) + 8, 1 << 41);

@@ -45,8 +45,8 @@ use margay_sys_os::sync::{AtomicU32, AtomicU64, Cell, Ordering, fence as full_fe
 /// Entries that a new deque has room for; it grows when they are used up.
 const FIRST_LEN: usize = 256;
 
-/// Pops without a theft after which an owner leaves the fence to the next thief again. So many
-/// fences cost about as much as interrupting the owner's core once.
+/// Pops without a theft after which an owner leaves the fence to the next thief again. That number
+/// of fences costs about as much as interrupting the owner's core once.
 const FENCED_POPS: u32 = if cfg!(loom) { 0 } else { 256 };
 
 /// What fits in one machine word and comes out of it again.
@@ -458,10 +458,10 @@ impl<T: Word> Shared<T> {
 
     /// For the owner. A thief holds the lock for about a microsecond.
     fn lock(&self) {
-        let mut looks = 0_u32;
+        let mut spins = 0_u32;
         while !self.try_lock() {
-            looks += 1;
-            relax(looks);
+            spins += 1;
+            relax(spins);
         }
     }
 
@@ -493,8 +493,8 @@ impl<T: Word> Drop for Shared<T> {
 }
 
 #[cfg(not(loom))]
-fn relax(looks: u32) {
-    if looks.is_multiple_of(64) {
+fn relax(spins: u32) {
+    if spins.is_multiple_of(64) {
         margay_sys_os::cpu::yield_now();
     } else {
         margay_sys_os::cpu::pause();

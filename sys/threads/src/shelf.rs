@@ -207,19 +207,19 @@ impl<T: ?Sized> Slot<T> {
                 Err(seen) => state = seen,
             }
         }
-        let looks = Leaves(self);
+        let reader = Leaves(self);
         let taken = self.value.with(|there| {
             // SAFETY: while a reader is counted nobody changes the value.
             let value = unsafe { (*there).as_ref() };
             // Most readers want nothing, and many look: only one that takes a pointer counts it.
             value.filter(|value| pleases(value)).map(Arc::clone)
         });
-        drop(looks);
+        drop(reader);
         taken
     }
 }
 
-/// Ends a look, also one that panics.
+/// Ends a reader's turn, also after a panic.
 struct Leaves<'a, T: ?Sized>(&'a Slot<T>);
 
 impl<T: ?Sized> Drop for Leaves<'_, T> {

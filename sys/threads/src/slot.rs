@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_does_not_cross_the_border_and_calls_from_inside_are_told() {
+    fn reading_does_not_cross_the_border_and_calls_from_inside_are_refused() {
         Context::new(1_u32).enter(|_| {
             read(|there: Option<&u32>| assert!(there == Some(&1) && !border::is_inside()));
             with_outside(|there: Option<&u32>, line| {

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 #[repr(transparent)]
 pub struct StaticRef<T: 'static>(AtomicPtr<T>, PhantomData<&'static T>);
 
-// SAFETY: a reference gets into a link only where `T` is `Sync` (`to`, `set`, `set_first`). The
-// bound stands there and not here, because types that refer to each other through links could not
-// be told to be `Sync` otherwise.
+// SAFETY: a reference gets into one only where `T` is `Sync` (`to`, `set`, `set_first`). The
+// bound stands there and not here, because types that refer to each other in this way could
+// not be `Sync` otherwise.
 unsafe impl<T> Send for StaticRef<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for StaticRef<T> {}

@@ -331,7 +331,7 @@ static void *storm(void *argument)
 {
     enum { OUT = 12, IN = 3, DATA = 1, END = 2 };
     Storm *s = argument;
-    int rank, size, begun = 0, out = 0, ends = 0, told = 0, got = 0, expected = 0;
+    int rank, size, begun = 0, out = 0, ends = 0, reported = 0, got = 0, expected = 0;
     MPI_Comm_rank(s->comm, &rank);
     MPI_Comm_size(s->comm, &size);
     Outgoing outgoing[OUT];
@@ -348,7 +348,7 @@ static void *storm(void *argument)
         in[i].request = MPI_REQUEST_NULL;
         in[i].data = malloc(sizeof(int) * LONGEST);
     }
-    while (ends < size || got < expected || begun < s->messages || out > 0 || !told) {
+    while (ends < size || got < expected || begun < s->messages || out > 0 || !reported) {
         unsigned dice = next_random(&s->seed) % 8;
         int *news = NULL, count = 0;
         MPI_Status status, last;
@@ -423,10 +423,10 @@ static void *storm(void *argument)
                 received[status.MPI_SOURCE * s->messages + news[0]]++;
             got++;
         }
-        if (!told && begun == s->messages && out == 0) {
+        if (!reported && begun == s->messages && out == 0) {
             for (int to = 0; to < size; to++)
                 MPI_Isend(alive + to * s->messages, s->messages, MPI_INT, to, END, s->comm, &requests[to]);
-            told = 1;
+            reported = 1;
         }
     }
     MPI_Waitall(size, requests, MPI_STATUSES_IGNORE);

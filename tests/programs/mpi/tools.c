@@ -302,7 +302,7 @@ static void effects(void)
     number eager = read_number("margay_eager_limit"), attach = read_number("margay_attach_limit"),
            arena = read_number("margay_arena_limit"), least = read_number("margay_credits"),
            yield_after = read_number("margay_wait_yield_after"), sleep_after = read_number("margay_wait_sleep_after"),
-           looks = read_number("margay_wait_spins");
+           spins = read_number("margay_wait_spins");
     OK(MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES));
     write_number("margay_attach_limit", 1ull << 40);
     write_number("margay_arena_limit", 1ull << 40);
@@ -353,7 +353,7 @@ static void effects(void)
                 if (attempt == 19) CHECK(seen);
             }
         }
-        write_number("margay_wait_spins", looks);
+        write_number("margay_wait_spins", spins);
         write_number("margay_wait_yield_after", yield_after);
         write_number("margay_wait_sleep_after", sleep_after);
     }

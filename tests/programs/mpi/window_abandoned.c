@@ -184,18 +184,18 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "target") == 0) {
         CHECK(MPI_Win_lock_all(0, win) == MPI_SUCCESS);
         ready();
-        int one = 1, told = 0;
-        for (int n = 0; n < 1000000 && !told; n++) {
+        int one = 1, refused = 0;
+        for (int n = 0; n < 1000000 && !refused; n++) {
             int code = MPI_Put(&one, 1, MPI_INT, last, rank, 1, MPI_INT, win);
             if (!code)
                 code = MPI_Win_flush(last, win);
             CHECK(!code || class_of(code) == MPIX_ERR_PROC_FAILED);
-            told = code != MPI_SUCCESS;
+            refused = code != MPI_SUCCESS;
             /* Mapped memory stays as long as anybody maps it. */
-            if (!told && getenv("MARGAY_BYTES_ONLY")[0] == '0')
+            if (!refused && getenv("MARGAY_BYTES_ONLY")[0] == '0')
                 break;
         }
-        CHECK(told == (getenv("MARGAY_BYTES_ONLY")[0] == '1'));
+        CHECK(refused == (getenv("MARGAY_BYTES_ONLY")[0] == '1'));
         CHECK(MPI_Put(&one, 1, MPI_INT, 0, rank, 1, MPI_INT, win) == MPI_SUCCESS);
         CHECK(MPI_Win_unlock_all(win) == MPI_SUCCESS);
     } else {

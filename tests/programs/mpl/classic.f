@@ -6,10 +6,10 @@ c     Most calls of MPL from Fortran, in fixed form.
       end
 
       subroutine come(id)
-      integer id, n, calls, told, source, type, value
-      common /called/ calls, told, source, type, value
+      integer id, n, calls, length, source, type, value
+      common /called/ calls, length, source, type, value
       call mp_wait(id, n)
-      told = n
+      length = n
       calls = calls + 1
       end
 
@@ -23,8 +23,8 @@ c     Most calls of MPL from Fortran, in fixed form.
       integer tasks, me, right, left, n, id, id2, i, q(4), other
       integer gid, gsize, rank, label, list(64), all(64), old
       double precision x(2), y(2)
-      integer calls, told, source, type, value
-      common /called/ calls, told, source, type, value
+      integer calls, length, source, type, value
+      common /called/ calls, length, source, type, value
       external come, larger, d_vadd, i_vmax, fail
       call mp_environ(tasks, me)
       call mp_task_query(q, 4, 3)
@@ -56,7 +56,7 @@ c     Most calls of MPL from Fortran, in fixed form.
       call mp_bsend(me, 4, right, 12)
  30   call mp_lockrnc(0, old)
       if (calls .eq. 0) goto 30
-      if (told .ne. 4 .or. value .ne. left) call fail(5)
+      if (length .ne. 4 .or. value .ne. left) call fail(5)
       x(1) = me
       call mp_combine(x, y, 8, d_vadd, 0)
       if (y(1) .ne. tasks * (tasks - 1) / 2) call fail(6)

@@ -173,19 +173,19 @@ int mp_bsend(void *, int *, int *, int *), mp_brecv(void *, int *, int *, int *,
 static void as_on_the_sp1(void) {
     struct {
         int n, beyond;
-    } told = {0, 77};
+    } length = {0, 77};
     int x = me, y = -1, source = me, type = 3, in, out, two = 2, four = 4, n = 0;
     CHECK(mpc_send(&x, 4, me, 3, &out) == 0 && out > 0);
     CHECK(mpc_recv(&y, 4, &source, &type, &in) == 0 && in > 0);
     while (mpc_status(in) == -1) {}
-    CHECK(mpc_wait(&in, &told.n) == 0 && told.n == 4 && told.beyond == 77 && y == me);
-    CHECK(mpc_wait(&in, &told.n) == -1);
+    CHECK(mpc_wait(&in, &length.n) == 0 && length.n == 4 && length.beyond == 77 && y == me);
+    CHECK(mpc_wait(&in, &length.n) == -1);
     while (mp_status(&out) == -1) {}
     CHECK(mp_bsend(&x, &four, &me, &two) == 0);
     source = DONTCARE, type = 2;
     CHECK(mp_brecv(&y, &four, &source, &type, &n) == 0 && n == 4 && source == me);
     CHECK(mp_bsend(&x, &four, &tasks, &two) == -1 && mperrno == MPL_TASK);
-    CHECK(mpc_probe(&source, &type, &told.n) == 0 && told.n == -1 && told.beyond == 77);
+    CHECK(mpc_probe(&source, &type, &length.n) == 0 && length.n == -1 && length.beyond == 77);
 }
 
 int main(int argc, char **argv) {

@@ -7,9 +7,9 @@ c     Most calls of NX from Fortran, in fixed form.
 
       subroutine received(type, count, node, ptype)
       integer type, count, node, ptype
-      integer calls, told
-      common /handled/ calls, told
-      told = 1000 * type + count
+      integer calls, noted
+      common /handled/ calls, noted
+      noted = 1000 * type + count
       calls = calls + 1
       end
 
@@ -31,8 +31,8 @@ c     Most calls of NX from Fortran, in fixed form.
       integer done, list(64)
       double precision x(2), work(2), before
       real s(2), swork(2)
-      integer calls, told
-      common /handled/ calls, told
+      integer calls, noted
+      common /handled/ calls, noted
 c     What changes during other calls lies in common.
       common /watched/ done, other
       integer larger
@@ -86,7 +86,7 @@ c     What changes during other calls lies in common.
       call csend(12, me, 4, right, 0)
  30   call flick()
       if (calls .eq. 0) goto 30
-      if (told .ne. 12004 .or. other .ne. left) call fail(14)
+      if (noted .ne. 12004 .or. other .ne. left) call fail(14)
       if (masktrap(1) .ne. 0) call fail(15)
       if (masktrap(0) .ne. 1) call fail(16)
 

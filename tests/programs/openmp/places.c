@@ -47,8 +47,8 @@ static int here(const char *where)
 		is_inside |= processors[i] == sched_getcpu();
 	}
 	CHECK(is_inside, "%s: on %d, outside of place %d", where, sched_getcpu(), place);
-	char told[100], expected[100] = "";
-	omp_capture_affinity(told, sizeof told, "%A");
+	char captured[100], expected[100] = "";
+	omp_capture_affinity(captured, sizeof captured, "%A");
 	for (int i = 0, length = 0; i < count;) {
 		int last = i;
 		while (last + 1 < count && processors[last + 1] == processors[last] + 1)
@@ -56,7 +56,7 @@ static int here(const char *where)
 		length += sprintf(expected + length, last > i ? "%s%d-%d" : "%s%d", i ? "," : "", processors[i], processors[last]);
 		i = last + 1;
 	}
-	CHECK(strcmp(told, expected) == 0, "%s: '%s' instead of '%s'", where, told, expected);
+	CHECK(strcmp(captured, expected) == 0, "%s: '%s' instead of '%s'", where, captured, expected);
 	free(processors);
 	int of_partition = omp_get_partition_num_places();
 	int *partition = malloc((of_partition > 0 ? of_partition : 1) * sizeof *partition);

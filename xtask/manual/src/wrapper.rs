@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_commands_and_text_are_told_apart() {
+    fn options_commands_and_text_are_distinguished() {
         let help = "mpicc: compiles C, with cc.\nArguments go to the compiler as they are, beside these:\n  -cc=COMPILER   use this \
                     compiler\n  -show, -showme  print it\n(More.)\nDo:\n  one\n  two\n";
         let page = page("mpicc", help);

@@ -108,7 +108,7 @@ pub fn defines(constants: &[Constant], values: &Values) -> String {
 /// Returns `tables.h`: conversions of handles and enumerations in both directions.
 ///
 /// # Errors
-/// When an ABI's values cannot be told apart.
+/// When an ABI's values cannot be distinguished.
 pub fn tables(
     constants: &[Constant],
     values: &Values,

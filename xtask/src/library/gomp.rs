@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_none_is_told() {
+    fn a_line_that_is_none_is_reported() {
         assert!(
             symbols("only-a-name\n")
                 .unwrap_err()

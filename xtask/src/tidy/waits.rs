@@ -525,9 +525,9 @@ mod tests {
         let moved = check_by(&files, &[("run/a.rs", "the wait"), ("run/c.rs", "")]);
         assert_eq!(moved.len(), 1, "{moved:?}");
         assert!(moved[0].what.contains("is not there"));
-        let untold = check_by(&files[..2], &[("run/a.rs", "the wait")]);
-        assert_eq!(untold.len(), 1, "{untold:?}");
-        assert!(untold[0].what.contains("does not name `run/a.rs`"));
+        let unnamed = check_by(&files[..2], &[("run/a.rs", "the wait")]);
+        assert_eq!(unnamed.len(), 1, "{unnamed:?}");
+        assert!(unnamed[0].what.contains("does not name `run/a.rs`"));
     }
 
     #[test]

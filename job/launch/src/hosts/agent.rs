@@ -1,5 +1,5 @@
-//! The agent: starts the ranks of its host, passes their input and output on, and ends them when it
-//! is told to or hears nothing any more.
+//! The agent: starts the ranks of its host, passes their input and output on, and ends them when
+//! the relay says so or is silent.
 //!
 //! It runs until none of its processes is left. Its guard ends them all when the agent itself is
 //! killed. Nothing of the job is in its arguments or its environment: everything, the secret too,
@@ -11,7 +11,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use margay_core_registry::hosts::{self, Host, Seat, Table};
+use margay_core_registry::hosts::{self, Host, Location, Table};
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 use margay_sys_os::process;
 use margay_sys_os::signal::SignalSet;
@@ -195,8 +195,8 @@ impl Agent {
         match kind {
             kind::TASK => self.prepare(Box::new(Task::decode(body)?)),
             kind::GO => {
-                let (hosts, seats) = decode_hosts(&mut from)?;
-                self.go(&hosts, &seats);
+                let (hosts, locations) = decode_hosts(&mut from)?;
+                self.go(&hosts, &locations);
             }
             kind::SIGNAL => {
                 let signal = from.small::<i32>()?;
@@ -275,12 +275,14 @@ impl Agent {
         self.stage = Stage::Ready(task, listeners);
     }
 
-    fn go(&mut self, hosts: &[Host], seats: &[Seat]) {
+    fn go(&mut self, hosts: &[Host], locations: &[Location]) {
         match std::mem::replace(&mut self.stage, Stage::New) {
-            Stage::Ready(task, listeners) => match local::start(&task, listeners, (hosts, seats)) {
-                Ok(local) => self.stage = Stage::Running(task, local),
-                Err(error) => self.fail(&error),
-            },
+            Stage::Ready(task, listeners) => {
+                match local::start(&task, listeners, (hosts, locations)) {
+                    Ok(local) => self.stage = Stage::Running(task, local),
+                    Err(error) => self.fail(&error),
+                }
+            }
             other => self.stage = other,
         }
     }
@@ -522,8 +524,8 @@ fn write_input(input: &mut Input, writable: bool, said: &mut Vec<u8>) {
     }
 }
 
-/// Writes the message that tells all hosts and seats.
-pub(super) fn encode_hosts(hosts: &[Host], seats: &[Seat]) -> Vec<u8> {
+/// Writes the message with all hosts and the locations of all ranks.
+pub(super) fn encode_hosts(hosts: &[Host], locations: &[Location]) -> Vec<u8> {
     let mut to = Writer::new(kind::GO);
     to.number(hosts.len() as u64);
     for host in hosts {
@@ -533,14 +535,14 @@ pub(super) fn encode_hosts(hosts: &[Host], seats: &[Seat]) -> Vec<u8> {
             to.bytes(address.to_string().as_bytes());
         }
     }
-    to.number(seats.len() as u64);
-    for seat in seats {
-        to.number(u64::from(seat.host) | u64::from(seat.port) << 32);
+    to.number(locations.len() as u64);
+    for location in locations {
+        to.number(u64::from(location.host) | u64::from(location.port) << 32);
     }
     to.done()
 }
 
-fn decode_hosts(from: &mut Reader<'_>) -> Result<(Vec<Host>, Vec<Seat>), Broken> {
+fn decode_hosts(from: &mut Reader<'_>) -> Result<(Vec<Host>, Vec<Location>), Broken> {
     let hosts = (0..from.number()?).map(|_| {
         let name = from.text()?;
         let addresses = (0..from.number()?).map(|_| from.text()?.parse().map_err(|_| Broken));
@@ -550,14 +552,14 @@ fn decode_hosts(from: &mut Reader<'_>) -> Result<(Vec<Host>, Vec<Seat>), Broken>
         })
     });
     let hosts = hosts.collect::<Result<Vec<_>, Broken>>()?;
-    let seats = (0..from.number()?).map(|_| {
+    let locations = (0..from.number()?).map(|_| {
         let word = from.number()?;
-        Ok(Seat {
+        Ok(Location {
             host: word as u32,
             port: (word >> 32) as u16,
         })
     });
-    Ok((hosts, seats.collect::<Result<_, Broken>>()?))
+    Ok((hosts, locations.collect::<Result<_, Broken>>()?))
 }
 
 #[cfg(test)]
@@ -565,18 +567,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_seats_are_read_as_they_were_written() {
+    fn hosts_and_locations_are_read_as_they_were_written() {
         let hosts = [Host {
             name: "a".into(),
             addresses: vec!["10.1.2.3".parse().unwrap(), "::1".parse().unwrap()],
         }];
-        let seats = [Seat {
+        let locations = [Location {
             host: 0,
             port: 65_535,
         }; 3];
-        let bytes = encode_hosts(&hosts, &seats);
+        let bytes = encode_hosts(&hosts, &locations);
         let read = decode_hosts(&mut Reader(&bytes[5..])).unwrap();
-        assert_eq!((&read.0[..], &read.1[..]), (&hosts[..], &seats[..]));
+        assert_eq!((&read.0[..], &read.1[..]), (&hosts[..], &locations[..]));
         for cut in 5..bytes.len() {
             assert!(decode_hosts(&mut Reader(&bytes[5..cut])).is_err());
         }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use margay_core_registry::Facts;
-use margay_core_registry::hosts::{self, Host, Seat, Table};
+use margay_core_registry::hosts::{self, Host, Location, Table};
 use margay_sys_os::descriptor::{FileLimit, duplicate_above, set_nonblocking, set_pipe_bytes};
 use margay_sys_os::signal::SignalSet;
 use margay_sys_os::{clock, cpu, sockets};
@@ -55,7 +55,7 @@ pub(super) struct Local {
     _leases: Vec<Lease>,
 }
 
-/// Opens the socket of each rank of this host; their ports are told to all.
+/// Opens the socket of each rank of this host; their ports are sent to all hosts.
 pub(super) fn listeners(task: &Task) -> Result<Vec<TcpListener>, LaunchError> {
     let all = task.ranks.iter().map(|_| sockets::listen(task.ports));
     all.collect::<io::Result<_>>().map_err(|error| {
@@ -69,11 +69,11 @@ pub(super) fn listeners(task: &Task) -> Result<Vec<TcpListener>, LaunchError> {
     })
 }
 
-/// Starts the ranks. `listeners` are theirs; `all` are the hosts and the seats of all ranks.
+/// Starts the ranks. `listeners` are theirs; `all` are the hosts and the locations of all ranks.
 pub(super) fn start(
     task: &Task,
     listeners: Vec<TcpListener>,
-    (hosts, seats): (&[Host], &[Seat]),
+    (hosts, locations): (&[Host], &[Location]),
 ) -> Result<Local, LaunchError> {
     let job = &task.job;
     let ranks = task.all.len() as u32;
@@ -84,7 +84,7 @@ pub(super) fn start(
     let cores = setup::usable_cores(job, usable)?;
     let placement = place(own, &job.binding, &job.layout, &cores, Lease::take)?;
     let usable = placement.distinct_cores().unwrap_or(usable).min(usable);
-    let segment = segment(task, ranks, usable, (hosts, seats))?;
+    let segment = segment(task, ranks, usable, (hosts, locations))?;
     let failed = |error: io::Error| setup::descriptors(own, &error);
     let segment_fd = duplicate_above(segment.fd(), setup::SEGMENT_FD)
         .or_else(|_| segment.fd().try_clone_to_owned())
@@ -167,7 +167,7 @@ fn segment(
     task: &Task,
     ranks: u32,
     usable: usize,
-    (hosts, seats): (&[Host], &[Seat]),
+    (hosts, locations): (&[Host], &[Location]),
 ) -> Result<Arc<Segment>, LaunchError> {
     let segment = Arc::new(setup::new_segment(ranks)?);
     describe(&segment, &task.job, task.number, usable);
@@ -175,7 +175,7 @@ fn segment(
     for (rank, &(program, _)) in (0..).zip(&task.all) {
         registry.identify(rank, 0, None, program as u32);
     }
-    enter_hosts(&segment, &task.secret, task.host, (hosts, seats))?;
+    enter_hosts(&segment, &task.secret, task.host, (hosts, locations))?;
     setup::enter_places(&segment, task.all.iter().map(|&(_, place)| place))?;
     Ok(segment)
 }
@@ -196,17 +196,17 @@ pub(super) fn enter_hosts(
     segment: &Arc<Segment>,
     secret: &[u8; hosts::SECRET],
     here: u32,
-    (hosts, seats): (&[Host], &[Seat]),
+    (hosts, locations): (&[Host], &[Location]),
 ) -> Result<(), LaunchError> {
-    let words = hosts::words(hosts.len(), seats.len());
+    let words = hosts::words(hosts.len(), locations.len());
     let note = segment.make_note(0, hosts::KEY, words).ok_or_else(|| {
         LaunchError::system(format!(
             "the job's registry has no room for {} hosts and {} ranks",
             hosts.len(),
-            seats.len()
+            locations.len()
         ))
     })?;
-    Table::write(&note, secret, here, hosts, seats);
+    Table::write(&note, secret, here, hosts, locations);
     segment.use_doorbells();
     Ok(())
 }

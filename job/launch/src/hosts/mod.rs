@@ -12,7 +12,7 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`wire`] | messages between relay and agents |
-//! | `task` | what an agent is told to do, as bytes |
+//! | `task` | an agent's task, as bytes |
 //! | `shell` | the command of the remote shell |
 //! | `relay` | the process that stands between the launcher and the agents |
 //! | `connection` | the relay's end of one agent |

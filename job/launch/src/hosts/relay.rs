@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use margay_core_registry::hosts::{Host, SECRET, Seat};
+use margay_core_registry::hosts::{Host, Location, SECRET};
 use margay_sys_os::descriptor::{Outlet, PollSet, Wrote, reopen_for_reading, set_nonblocking};
 use margay_sys_os::process::{self, Forked};
 use margay_sys_os::signal::SignalSet;
@@ -34,7 +34,7 @@ use crate::setup::RankOutput;
 
 /// A remote shell has this much time to start its agent.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// Agents that were told to kill everything have this much time to say that nothing is left.
+/// Agents that were ordered to kill everything have this much time to say that nothing is left.
 const KILL_LIMIT: Duration = Duration::from_secs(4);
 const READ_BYTES: usize = 64 << 10;
 
@@ -105,14 +105,17 @@ impl Plan {
             directory: directory.clone(),
         };
         let tasks = (0..names.len() as u32).map(task).collect();
-        let seats: Vec<Seat> = host_of.iter().map(|&host| Seat { host, port: 0 }).collect();
+        let locations: Vec<Location> = host_of
+            .iter()
+            .map(|&host| Location { host, port: 0 })
+            .collect();
         let named = |name: &String| Host {
             name: name.clone(),
             addresses: Vec::new(),
         };
         let known: Vec<Host> = names.iter().map(named).collect();
         // The launcher's own segment is no rank's: it need not know the secret.
-        local::enter_hosts(segment, &[0; SECRET], u32::MAX, (&known, &seats))?;
+        local::enter_hosts(segment, &[0; SECRET], u32::MAX, (&known, &locations))?;
         Ok(Plan {
             names,
             host_of,
@@ -523,13 +526,13 @@ impl Relay {
             })
             .collect();
         let mut ports: Vec<_> = self.hosts.iter().map(|h| h.ports.iter()).collect();
-        let mut seats = Vec::new();
+        let mut locations = Vec::new();
         for &host in &self.host_of {
             let port = *ports[host as usize].next().ok_or(wire::Broken)?;
-            seats.push(Seat { host, port });
+            locations.push(Location { host, port });
         }
         self.is_running = true;
-        self.tell_all(&encode_hosts(&hosts, &seats));
+        self.tell_all(&encode_hosts(&hosts, &locations));
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What an agent is told to do: its ranks and their programs.
+//! An agent's task: its ranks and their programs.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,7 +18,7 @@ pub(super) struct OwnRank {
     pub(super) has_input: bool,
 }
 
-/// What an agent is told.
+/// An agent's task.
 #[derive(Debug)]
 pub(super) struct Task {
     /// The programs, and how their ranks are bound.

@@ -21,7 +21,7 @@ pub const SILENCE_MS: u64 = 8000;
 pub mod kind {
     /// To the agent: its task.
     pub const TASK: u8 = 1;
-    /// To the agent: the hosts, and the seats of all ranks; it starts its ranks.
+    /// To the agent: the hosts, and the locations of all ranks; it starts its ranks.
     pub const GO: u8 = 2;
     /// To the agent: rank, bytes of standard input; none at its end.
     pub const INPUT: u8 = 3;

@@ -328,7 +328,7 @@ impl Channel {
     }
 
     /// Reduces bytes `first..end` of everybody's elements to `result`, where the first of them has
-    /// its place; `in_place`: the own elements lie there.
+    /// its place; `in_place`: the caller's elements lie there.
     fn reduce_slice(
         &self,
         rank: &Rank,

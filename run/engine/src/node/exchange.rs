@@ -618,7 +618,7 @@ impl Channel {
         let piece = COMBINED_PIECE / element * element;
         let whole = what.bytes();
         let in_place = own.is_some() && what.is_in_place();
-        // In place the own elements lie where the result grows.
+        // In place the caller's elements lie where the result grows.
         let mut kept = vec![0; if in_place { piece.min(len) } else { 0 }];
         let mut done = 0;
         while done < len {

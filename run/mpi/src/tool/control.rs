@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_sets_variables_and_mistakes_are_told() {
+    fn the_environment_sets_variables_and_mistakes_are_reported() {
         let tools = Tools::with_environment(Arc::new(SystemClock), |name| {
             let value = match name {
                 "MARGAY_EAGER_LIMIT" => "8k",

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_told_apart() {
+    fn functions_are_distinguished() {
         let length = RegionLength::new();
         for _ in 0..20 {
             run(&length, 0x1000, 500);

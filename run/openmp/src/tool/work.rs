@@ -8,7 +8,7 @@ use margay_core_openmp::tools::{Callback, Dispatch, Endpoint, Sync, Work};
 use super::{Event, Tool};
 use crate::team::Context;
 
-/// The construct that a member has begun and whose end has not been told.
+/// The construct that a member has begun and whose end has not been reported.
 #[derive(Debug, Default)]
 pub(crate) struct OpenWork {
     work: Cell<Option<(Work, u64)>>,

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failed_step_is_told() {
+    fn the_failed_step_is_reported() {
         let arguments = strings(&["x"]);
         let error = run(c"/no/such", &arguments, None).unwrap_err();
         assert_eq!(error.step, Step::Execute);

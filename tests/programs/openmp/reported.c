@@ -1,4 +1,4 @@
-/* Constructs of all kinds, for a tool to be told of. */
+/* Constructs of all kinds, to be reported to a tool. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
