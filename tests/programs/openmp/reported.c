@@ -62,10 +62,15 @@ static int tasks(void) {
         result = fibonacci(12);
         #pragma omp taskgroup
         {
-            for (int i = 0; i < 5; i++) {
+            /* It ends when the others wait for it, so that there is a dependence to report. */
+            omp_event_handle_t others_wait;
+            #pragma omp task depend(inout : chain) shared(chain) detach(others_wait)
+            chain++;
+            for (int i = 1; i < 5; i++) {
                 #pragma omp task depend(inout : chain) shared(chain)
                 chain++;
             }
+            omp_fulfill_event(others_wait);
             #pragma omp task depend(in : chain) shared(chain)
             chain += 0;
         }
