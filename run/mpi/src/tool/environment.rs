@@ -24,6 +24,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The number of ranks, set by the launcher.",
     },
     Environment {
+        name: "MARGAY_RSH",
+        reader: "`mpiexec`",
+        about: "The command that reaches the other hosts of a job, as `-launcher-exec`; `ssh` without it.",
+    },
+    Environment {
         name: "MARGAY_BLAS",
         reader: "`margay bench`",
         about: "The BLAS library file to use instead of one that is found.",
