@@ -144,6 +144,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The file descriptor of the job's shared memory, set by the launcher.",
     },
     Environment {
+        name: "MARGAY_LISTENER_FD",
+        reader: "the library",
+        about: "The file descriptor of the rank's listening socket, set by the launcher of a job on several hosts.",
+    },
+    Environment {
         name: "MARGAY_PARENT",
         reader: "the library",
         about: "The port at which the processes that spawned this job wait, set by the launcher.",
