@@ -23,18 +23,8 @@ const CODE: [&str; 7] = [".rs", ".c", ".h", ".cpp", ".f90", ".py", ".sh"];
 /// Headers that `xtask` prints.
 const PRINTED: [&str; 1] = ["abi/mpi/include/mpi.h"];
 
-/// Files that still break these rules: path, and what of it (nothing: the file).
-const KNOWN: [(&str, &str); 2] = [
-    ("examples/crucible.c", ""),
-    ("tests/programs/openmp/random.c", ""),
-];
-
 /// Checks one file.
 pub fn check(file: &File) -> Vec<Finding> {
-    check_by(file, &KNOWN)
-}
-
-fn check_by(file: &File, known: &[(&str, &str)]) -> Vec<Finding> {
     let Some(text) = &file.text else {
         return vec![];
     };
@@ -45,7 +35,7 @@ fn check_by(file: &File, known: &[(&str, &str)]) -> Vec<Finding> {
         let what = format!(
             "the file has {lines} lines; {FILE_LINES} are allowed: split it by what changes for different reasons"
         );
-        findings.push((String::new(), Finding::new(&file.path, 0, what)));
+        findings.push(Finding::new(&file.path, 0, what));
     }
     if file.path.ends_with(".rs")
         && let Ok(tokens) = text.parse::<TokenStream>()
@@ -53,16 +43,11 @@ fn check_by(file: &File, known: &[(&str, &str)]) -> Vec<Finding> {
         let lines: Vec<&str> = text.lines().collect();
         walk(&file.path, &lines, tokens, &mut findings);
     }
-    let is_known = |name: &str| known.contains(&(file.path.as_str(), name));
     findings
-        .into_iter()
-        .filter(|(name, _)| !is_known(name))
-        .map(|(_, finding)| finding)
-        .collect()
 }
 
-/// Finds functions and structs that are too large, within macros too; each with its name.
-fn walk(path: &str, lines: &[&str], tokens: TokenStream, findings: &mut Vec<(String, Finding)>) {
+/// Finds functions and structs that are too large, within macros too.
+fn walk(path: &str, lines: &[&str], tokens: TokenStream, findings: &mut Vec<Finding>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for (n, token) in tokens.iter().enumerate() {
         match token {
@@ -79,8 +64,7 @@ fn walk(path: &str, lines: &[&str], tokens: TokenStream, findings: &mut Vec<(Str
                     many_fields(lines, first, body)
                 };
                 if let Some(what) = what {
-                    let finding = Finding::new(path, first, format!("{name}: {what}"));
-                    findings.push((name.to_string(), finding));
+                    findings.push(Finding::new(path, first, format!("{name}: {what}")));
                 }
             }
             TokenTree::Group(group) => walk(path, lines, group.stream(), findings),
@@ -229,19 +213,5 @@ mod tests {
         // A reason of another type is none.
         let text = format!("{reason}struct Other;\n\n{}", structure("", 16));
         assert_eq!(found("run/x/src/a.rs", &text).len(), 1);
-    }
-
-    #[test]
-    fn what_is_known_is_known_by_file_and_name() {
-        let path = "run/x/src/known.rs";
-        let known = [(path, "Things"), ("run/x/src/long.rs", "")];
-        let found = |path: &str, text: &str| check_by(&file(path, text), &known).len();
-        let things = structure("", 16);
-        assert_eq!(found(path, &things), 0);
-        assert_eq!(found("run/x/src/a.rs", &things), 1);
-        assert_eq!(found(path, &things.replace("Things", "Others")), 1);
-        assert_eq!(found(path, &"\n".repeat(701)), 1);
-        assert_eq!(found("run/x/src/long.rs", &"\n".repeat(701)), 0);
-        assert_eq!(found("run/x/src/long.rs", &things), 1);
     }
 }
