@@ -12,8 +12,7 @@ typedef struct {
     margay_f_query *query;
     margay_f_free *free;
     margay_f_cancel *cancel;
-    MPI_Aint *extra_state; /* what the functions get: `own`, or the variable of the program */
-    MPI_Aint own;
+    MPI_Aint *extra_state; /* the program's variable, which has to last as long as the request */
 } margay_grequest;
 
 int margay_grequest_query(void *grequest, MPI_Status *status);

@@ -5,11 +5,8 @@ void FN(grequest_start)(margay_f_query *query_fn, margay_f_free *free_fn, margay
                         MPI_Aint *extra_state, MPI_Fint *request, MPI_Fint *ierror)
 {
     margay_grequest *g = margay_allocate(1, sizeof *g);
-    *g = (margay_grequest){query_fn, free_fn, cancel_fn, &g->own, *extra_state};
-#ifdef MARGAY_FACE
-    /* In both of the other ABIs' libraries it is the variable itself that the functions see and change. */
-    g->extra_state = extra_state;
-#endif
+    /* It is the program's variable that the functions see and change, as with MPICH and Open MPI. */
+    *g = (margay_grequest){query_fn, free_fn, cancel_fn, extra_state};
     MPI_Request c = MPI_REQUEST_NULL;
     int e = CALL(Grequest_start)(margay_grequest_query, margay_grequest_free, margay_grequest_cancel, g, &c);
     if (e == MPI_SUCCESS)
