@@ -24,6 +24,7 @@
 //! | [`fence`] | a full fence between threads that only the rare side pays for |
 //! | [`symbols`] | symbols by name, libraries, the code of a library |
 //! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
+//! | [`trace`] | registers and stacks of threads of other processes |
 //! | [`thread_end`] | what is to be done when a thread has ended |
 //! | [`sync`] | atomics and cells, those of loom where a model is checked |
 
@@ -66,6 +67,8 @@ pub mod sync;
 pub mod terminal;
 #[cfg(not(loom))]
 pub mod thread_end;
+#[cfg(not(loom))]
+pub mod trace;
 #[cfg(not(loom))]
 pub mod user;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
