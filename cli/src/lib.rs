@@ -20,3 +20,4 @@ pub mod poe;
 pub mod single_dash;
 pub mod threads_view;
 pub mod values;
+pub mod why_view;

@@ -62,6 +62,11 @@ pub trait View {
     fn lines(jobs: &[Self::Job], is_live: bool) -> Vec<Line>;
 }
 
+/// Lets waits last long enough to be judged.
+pub fn settle() {
+    std::thread::sleep(SETTLES / 2);
+}
+
 /// Shows the jobs as the options say; `name` is that of the command.
 pub fn show<V: View>(name: &str, mut view: V, options: &ViewOptions) -> ExitCode {
     if let Err(error) = can_see_processes() {

@@ -11,7 +11,9 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
-use margay_cli::{bench, completions, fortran, job, live, omp, pfs, single_dash, threads_view};
+use margay_cli::{
+    bench, completions, fortran, job, live, omp, pfs, single_dash, threads_view, why_view,
+};
 use margay_job_launch::hosts::agent;
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
@@ -98,6 +100,7 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
     let done = match command {
         Subcommand::Run(_) => unreachable!("`margay run` has been taken care of"),
         Subcommand::Mesh(options) => return live::show("margay mesh", Mesh::default(), &options),
+        Subcommand::Why(options) => why_view::show(&options),
         Subcommand::Markers(options) => {
             return live::show("margay markers", Markers::default(), &options);
         }

@@ -84,7 +84,7 @@ fn rank_line(rank: &RankView) -> String {
     )
 }
 
-fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds as u64;
     match whole {
         0..60 => format!("{seconds:.1} s"),

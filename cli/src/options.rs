@@ -42,6 +42,8 @@ pub enum Subcommand {
     Run(Box<RunOptions>),
     /// Show the jobs that run on this machine (also called showmesh).
     Mesh(ViewOptions),
+    /// Say why a job hangs or is slow: which ranks wait for which, at which lines.
+    Why(WhyOptions),
     /// Show the lights and texts that MPL tasks set (the Program Marker Array).
     Markers(ViewOptions),
     /// Measure this machine with the performance suite.
@@ -90,6 +92,18 @@ pub struct ThreadsOptions {
     /// The process, which may be a rank of a job.
     #[arg(value_parser = process_id)]
     pub pid: u32,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Say why a job hangs or is slow: which ranks wait for which and since when, who is late, what can
+/// never go on, and where each rank is in its program, with file and line. Ranks that do the same
+/// at the same place share a line. The program needs no preparation; -g gives files and lines.
+#[derive(Clone, Debug, Args)]
+pub struct WhyOptions {
+    /// The job: the process id of its mpiexec, as showmesh prints it [default: all jobs]
+    pub job: Option<u64>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -367,6 +381,13 @@ pub fn mesh_command(name: &str) -> clap::Command {
 pub fn markers_command() -> clap::Command {
     let about = "Show the lights and texts that MPL tasks set (the Program Marker Array)";
     view_command("margay markers", about)
+}
+
+/// Returns the parser of the command that says why a job hangs.
+#[must_use]
+pub fn why_command() -> clap::Command {
+    let command = clap::Command::new("why").version(VERSION);
+    named(WhyOptions::augment_args(command), "margay why")
 }
 
 /// Returns the parser of the view of a process's teams.

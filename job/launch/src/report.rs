@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use margay_job_observe::places::Places;
 use margay_job_observe::state::{analysis, state_in_words};
 use margay_job_observe::waits::{Analysis, describe, rank_ranges};
 use margay_net_platform::Peers;
@@ -117,23 +118,45 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
     text
 }
 
-/// Returns what keeps a job from going on for good, a line each; nothing when it may go on.
+/// Returns what keeps a job from going on for good, a line each, and where the ranks are that it
+/// concerns; nothing when it may go on.
 #[must_use]
 pub fn deadlock(launcher: &str, peers: &dyn Peers) -> String {
-    let lines = analysis(peers, now_ns()).lines();
-    (lines.iter())
+    let analysis = analysis(peers, now_ns());
+    findings(launcher, &analysis) + &states(launcher, peers, &analysis.stuck)
+}
+
+fn findings(launcher: &str, analysis: &Analysis) -> String {
+    (analysis.lines().iter())
         .map(|line| format!("{launcher}: {line}\n"))
         .collect()
+}
+
+/// What ranks do and where, those with the same answer in a line.
+fn states(launcher: &str, peers: &dyn Peers, ranks: &[u32]) -> String {
+    let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
+    let places = Places::of_ranks(peers, ranks);
+    let now_ns = now_ns();
+    for &rank in ranks {
+        let state = state_in_words(peers, rank, now_ns) + &places.in_words(rank);
+        match groups.iter_mut().find(|(s, _)| *s == state) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((state, vec![rank])),
+        }
+    }
+    let line = |(state, ranks): (String, Vec<u32>)| {
+        let many = if ranks.len() == 1 { "" } else { "s" };
+        format!("{launcher}: rank{many} {}: {state}\n", rank_ranges(&ranks))
+    };
+    groups.into_iter().map(line).collect()
 }
 
 /// Returns the report of ranks that wait for one that has ended without calling `MPI_Init`; `ends`
 /// is whether the job is ended because of it.
 #[must_use]
-pub fn never_came(job: &Job, analysis: &Analysis, ends: bool) -> String {
+pub fn never_came(job: &Job, peers: &dyn Peers, analysis: &Analysis, ends: bool) -> String {
     let launcher = &job.launcher;
-    let mut text: String = (analysis.lines().iter())
-        .map(|line| format!("{launcher}: {line}\n"))
-        .collect();
+    let mut text = findings(launcher, analysis) + &states(launcher, peers, &analysis.stuck);
     if ends {
         text.push_str(&format!(
             "{launcher}: no rank can go on; the job has been ended\n"
@@ -175,23 +198,8 @@ pub fn timeout(job: &Job, peers: &dyn Peers) -> String {
     let mut text = format!(
         "{launcher}: the job's time limit of {seconds} s is over ({from}); it has been ended\n"
     );
-    let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
-    let now_ns = now_ns();
-    for rank in 0..peers.size() {
-        let state = state_in_words(peers, rank, now_ns);
-        match groups.iter_mut().find(|(s, _)| *s == state) {
-            Some((_, ranks)) => ranks.push(rank),
-            None => groups.push((state, vec![rank])),
-        }
-    }
-    for (state, ranks) in groups {
-        let many = if ranks.len() == 1 { "" } else { "s" };
-        text.push_str(&format!(
-            "{launcher}: rank{many} {}: {state}\n",
-            rank_ranges(&ranks)
-        ));
-    }
-    text.push_str(&deadlock(launcher, peers));
+    text.push_str(&states(launcher, peers, &Vec::from_iter(0..peers.size())));
+    text.push_str(&findings(launcher, &analysis(peers, now_ns())));
     text
 }
 

@@ -6,12 +6,16 @@
 //! | [`mesh`] | all jobs with the states of their ranks, as `margay mesh` shows them |
 //! | [`state`] | what one rank does now, as a value and in words |
 //! | [`waits`] | which rank waits for which, and which ranks can never go on |
+//! | [`places`] | where ranks are in their programs: their stacks |
+//! | [`why`] | why a job hangs or is slow, as `margay why` shows it |
 //! | [`teams`] | the teams of a process with OpenMP, as `margay threads` shows them |
 //! | [`markers`] | the lights and texts that tasks of MPL show |
 #![forbid(unsafe_code)]
 
 pub mod markers;
 pub mod mesh;
+pub mod places;
 pub mod state;
 pub mod teams;
 pub mod waits;
+pub mod why;

@@ -175,7 +175,7 @@ impl Mesh {
     }
 }
 
-fn view(
+pub(crate) fn view(
     peers: &dyn Peers,
     now_ns: u64,
     mut percent: impl FnMut(u32, f64, f64) -> f64,

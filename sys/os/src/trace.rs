@@ -70,7 +70,10 @@ impl std::fmt::Display for Refused {
         match self {
             Refused::Gone => write!(f, "it has ended"),
             Refused::AnothersProcess(user) => {
-                write!(f, "it belongs to another user ({user}): be that user, or root")
+                write!(
+                    f,
+                    "it belongs to another user ({user}): be that user, or root"
+                )
             }
             Refused::Traced(by) => write!(
                 f,
@@ -288,9 +291,7 @@ fn registers(tid: u32) -> Result<([u64; REGISTERS], u64), Errno> {
 #[cfg(target_arch = "x86_64")]
 fn by_number(words: &[u64; 64], bytes: usize) -> Result<([u64; REGISTERS], u64), Errno> {
     /// rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, rip.
-    const PLACES: [usize; 17] = [
-        10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16,
-    ];
+    const PLACES: [usize; 17] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16];
     // A process of 32 bits has other registers.
     if bytes != 27 * 8 {
         return Err(Errno::NOSYS);

@@ -29,7 +29,7 @@ const ALIASES: [(&str, &[&str]); 5] = [
 ];
 
 /// Guides of the installed tree that say more about a command.
-const GUIDES: [(&str, &[&str]); 10] = [
+const GUIDES: [(&str, &[&str]); 11] = [
     (
         "margay",
         &["README.md", "docs/tutorial.md", "docs/troubleshooting.md"],
@@ -41,6 +41,7 @@ const GUIDES: [(&str, &[&str]); 10] = [
     ("poe", &["docs/mpl.md"]),
     ("showmesh", &["docs/launcher.md"]),
     ("margay-markers", &["docs/mpl.md"]),
+    ("margay-why", &["docs/why.md"]),
     ("margay-omp", &["docs/openmp.md"]),
     ("margay-threads", &["docs/openmp.md"]),
     ("margay-bench", &["docs/bench.md"]),
@@ -113,6 +114,7 @@ fn commands() -> Vec<Page> {
         let definition = match sub.get_name() {
             // Also called mpiexec and showmesh, under whose names they have their pages.
             "run" | "mesh" => continue,
+            "why" => options::why_command(),
             "markers" => options::markers_command(),
             "threads" => options::threads_command(),
             "bench" => margay_cli_bench_options::command(),

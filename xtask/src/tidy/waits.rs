@@ -175,6 +175,10 @@ const PLACES: &[(&str, &str)] = &[
         "the pause of a spin, which a model under loom replaces",
     ),
     (
+        "sys/os/src/trace.rs",
+        "threads of other processes that are asked to stop: a second at most",
+    ),
+    (
         "sys/shm/src/owner.rs",
         "the lock of the table of boards, whose holder may die",
     ),

@@ -70,7 +70,7 @@ impl Launcher<'_> {
         }
         let mut living = (0..peers.size()).filter(|&r| !peers.has_exited(r));
         let ends = !self.job.continue_on_failure && living.all(|r| analysis.stuck.contains(&r));
-        let text = report::never_came(self.job, &analysis, ends);
+        let text = report::never_came(self.job, peers, &analysis, ends);
         self.say(&text);
         if ends {
             self.verdict.end(1);

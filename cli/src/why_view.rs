@@ -1,0 +1,138 @@
+//! `margay why`: why jobs hang or are slow.
+
+use std::io::{self, Write};
+
+use margay_job_observe::why::{self, JobWhy};
+use margay_job_registry::Jobs;
+use margay_sys_os::process::can_see_processes;
+
+use crate::live::{printable, settle};
+use crate::mesh_view::duration;
+use crate::options::WhyOptions;
+
+/// Shows the jobs once.
+///
+/// # Errors
+/// Why there is nothing to show, and the remedy.
+pub fn show(options: &WhyOptions) -> Result<(), String> {
+    can_see_processes().map_err(|error| {
+        format!(
+            "cannot know which jobs run, since /proc does not show processes: {error}; mount it (mount -t proc proc /proc)"
+        )
+    })?;
+    let mut registry = Jobs::default();
+    let mut jobs = why::look(&mut registry, options.job)?;
+    if jobs.iter().any(|job| job.is_unsettled) {
+        settle();
+        jobs = why::look(&mut registry, options.job)?;
+    }
+    let text = if options.json {
+        let json = serde_json::json!({ "version": 1, "jobs": jobs });
+        serde_json::to_string_pretty(&json).map_err(|error| error.to_string())? + "\n"
+    } else {
+        lines(&jobs).join("\n") + "\n"
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        // Nobody reads on, as with `margay why | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|error| format!("cannot write to standard output: {error}")),
+    }
+}
+
+/// Returns the jobs as lines of text.
+fn lines(jobs: &[JobWhy]) -> Vec<String> {
+    if jobs.is_empty() {
+        return vec!["no jobs are running".into()];
+    }
+    let mut lines = Vec::new();
+    for job in jobs {
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        lines.push(format!("job {}: {}", job.job, printable(&job.command)));
+        lines.push(format!(
+            "{} ranks on {} cores, running for {}",
+            job.ranks,
+            job.cores,
+            duration(job.running_s)
+        ));
+        lines.extend(job.lines());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use margay_job_observe::mesh::State;
+    use margay_job_observe::why::{Class, FrameView, Late, Unread};
+
+    #[test]
+    fn ranks_that_do_the_same_share_a_line() {
+        let frame = |function: &str, line: u32, text: &str| FrameView {
+            function: function.into(),
+            file: Some("/src/a.c".into()),
+            line: Some(line),
+            module: "/bin/a.out".into(),
+            text: text.into(),
+            line_text: Some(format!("a.c:{line}")),
+        };
+        let class = |ranks: &[u32], state, waiting: &str, stack| Class {
+            ranks: ranks.to_vec(),
+            state,
+            call: "MPI_Barrier".into(),
+            waiting: waiting.into(),
+            since_s: (!waiting.is_empty()).then_some(41.0),
+            missing: if waiting.is_empty() { vec![] } else { vec![5] },
+            stack,
+        };
+        let main = frame("main()", 20, "at a.c:20 in main()");
+        let smooth = frame("smooth()", 88, "at a.c:88 in smooth()");
+        let waiting = "MPI_Barrier for the other ranks";
+        let job = JobWhy {
+            job: 77,
+            command: "a.out\x1b[2J".into(),
+            ranks: 7,
+            cores: 2,
+            running_s: 75.0,
+            findings: vec![],
+            deadlocks: vec![],
+            late: vec![Late {
+                rank: 5,
+                waiting_ranks: 5,
+                since_s: 41.0,
+            }],
+            classes: vec![
+                class(
+                    &[0, 1, 2, 3, 4],
+                    State::Waiting,
+                    waiting,
+                    vec![main.clone()],
+                ),
+                class(&[5], State::Computing, "", vec![smooth, main]),
+                class(&[6], State::Finished, "", vec![]),
+            ],
+            unread: vec![Unread {
+                ranks: vec![6],
+                why: "it has ended".into(),
+            }],
+            is_unsettled: false,
+        };
+        assert_eq!(
+            lines(&[job]),
+            [
+                "job 77: a.out [2J",
+                "7 ranks on 2 cores, running for 1:15 min",
+                "rank 5 is late: 5 ranks wait for it, for 41.0 s",
+                "5 ranks (0-4) wait in MPI_Barrier for the other ranks (rank 5 is not in it) at a.c:20, for 41.0 s",
+                "    main() a.c:20",
+                "rank 5 is computing at a.c:88 in smooth(); its last MPI call was MPI_Barrier",
+                "    smooth() a.c:88",
+                "    main() a.c:20",
+                "rank 6 has finished",
+                "no stack of rank 6: it has ended",
+            ]
+        );
+        assert_eq!(lines(&[]), ["no jobs are running"]);
+    }
+}

@@ -1,0 +1,101 @@
+//! Where ranks are in their programs: the stacks of those of this host.
+
+use std::collections::HashMap;
+use std::fs;
+
+use margay_job_stacks::{Frame, Refused, Stack, Thread, stacks};
+use margay_net_platform::Peers;
+use margay_sys_os::process::running_threads;
+
+/// How deep scripts are looked through that start a rank's program.
+const MOST_SHELLS: usize = 4;
+
+/// The stacks of some ranks, all read at one time.
+#[derive(Default)]
+pub struct Places(HashMap<u32, Result<Stack, Refused>>);
+
+impl Places {
+    /// Reads those of all ranks of this host that live: of each the thread that has waited longest,
+    /// or else the main thread, or one that runs while that one sleeps.
+    #[must_use]
+    pub fn of(peers: &dyn Peers) -> Places {
+        Places::of_ranks(peers, &Vec::from_iter(0..peers.size()))
+    }
+
+    /// Reads those of some ranks.
+    #[must_use]
+    pub fn of_ranks(peers: &dyn Peers, ranks: &[u32]) -> Places {
+        let threads = ranks.iter().filter_map(|&rank| {
+            // The process id of a rank on another host is not known before its end.
+            let pid = peers.identity(rank).pid;
+            let is_here = pid != 0 && !peers.has_exited(rank);
+            Some((rank, is_here.then(|| thread_of(peers, rank, pid))?))
+        });
+        let (ranks, threads): (Vec<u32>, Vec<Thread>) = threads.unzip();
+        Places(ranks.into_iter().zip(stacks(&threads)).collect())
+    }
+
+    /// The stack of a rank; None where none was read: it has ended, or is on another host.
+    #[must_use]
+    pub fn stack(&self, rank: u32) -> Option<&Result<Stack, Refused>> {
+        self.0.get(&rank)
+    }
+
+    /// The innermost function of the program itself.
+    #[must_use]
+    pub fn users(&self, rank: u32) -> Option<&Frame> {
+        self.stack(rank)?.as_ref().ok()?.users()
+    }
+
+    /// Returns where a rank is, to be put behind what it does: ` at mesh.c:88 in smooth()`; nothing
+    /// where that is not known.
+    #[must_use]
+    pub fn in_words(&self, rank: u32) -> String {
+        self.users(rank)
+            .map_or_else(String::new, |frame| format!(" {frame}"))
+    }
+}
+
+fn thread_of(peers: &dyn Peers, rank: u32, pid: u32) -> Thread {
+    let waits = peers.waits(rank);
+    let longest = waits.listed.iter().min_by_key(|wait| wait.since_ns);
+    if let Some(waiting) = longest
+        && let Some(pid) = process_of(waiting.thread)
+    {
+        let tid = waiting.thread;
+        return Thread { pid, tid };
+    }
+    let pid = program_of(pid);
+    let running = running_threads(pid);
+    let tid = match running.first() {
+        Some(&other) if !running.contains(&pid) => other,
+        _ => pid,
+    };
+    Thread { pid, tid }
+}
+
+/// The process of a thread.
+fn process_of(thread: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
+}
+
+/// The process of the program that a shell runs for a rank; the rank's own if it is none.
+fn program_of(pid: u32) -> u32 {
+    let mut pid = pid;
+    for _ in 0..MOST_SHELLS {
+        let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        if !["sh", "bash", "dash", "ksh", "zsh", "busybox"].contains(&&*name) {
+            break;
+        }
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
+        match children.split_whitespace().find_map(|c| c.parse().ok()) {
+            Some(child) => pid = child,
+            None => break,
+        }
+    }
+    pid
+}

@@ -1,0 +1,396 @@
+//! Why a job hangs or is slow: classes of ranks that are at the same place and wait for the same,
+//! who is late, and what can never go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use margay_job_registry::Jobs;
+use margay_job_stacks::Frame;
+use margay_net_platform::Peers;
+use margay_sys_os::clock::now_ns;
+use serde::Serialize;
+
+use crate::mesh::{self, RankView, State};
+use crate::places::Places;
+use crate::waits::rank_ranges;
+
+/// A job. The field names are those of `margay why --json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobWhy {
+    /// The job's number: the process id of its launcher.
+    pub job: u64,
+    /// Its command line.
+    pub command: String,
+    pub ranks: u32,
+    pub cores: u32,
+    /// Since when it runs, in seconds.
+    pub running_s: f64,
+    /// What can never go on, in words.
+    pub findings: Vec<String>,
+    /// Ranks that wait on each other in a circle.
+    pub deadlocks: Vec<Vec<u32>>,
+    /// Ranks that others wait for while they wait for nobody themselves.
+    pub late: Vec<Late>,
+    /// The largest first; ranks that have ended last.
+    pub classes: Vec<Class>,
+    /// Stacks that could not be read, and why.
+    pub unread: Vec<Unread>,
+    /// A look a little later may tell more.
+    #[serde(skip)]
+    pub is_unsettled: bool,
+}
+
+/// A rank for which others wait, at one remove or several.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Late {
+    pub rank: u32,
+    /// How many ranks wait for it.
+    pub waiting_ranks: u32,
+    /// How long the first of them has waited, in seconds.
+    pub since_s: f64,
+}
+
+/// Ranks that do the same at the same place.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Class {
+    pub ranks: Vec<u32>,
+    pub state: State,
+    /// The MPI call that they are in, or called last; empty before the first.
+    pub call: String,
+    /// What they wait for, in words; empty when they do not.
+    pub waiting: String,
+    /// How long the first of them has waited, in seconds.
+    pub since_s: Option<f64>,
+    /// Of a wait for all others in a collective operation: who is not in it.
+    pub missing: Vec<u32>,
+    /// The program's own functions, the innermost first; empty when they are not known.
+    pub stack: Vec<FrameView>,
+}
+
+/// A function on a stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FrameView {
+    /// Its name, or program and offset when it has none.
+    pub function: String,
+    /// The file of its source, as the compiler was given it.
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    /// The program or library, by its path.
+    pub module: String,
+    /// In words: `at mesh.c:88 in smooth()`.
+    pub text: String,
+    /// `mesh.c:88`, if that is known.
+    #[serde(skip)]
+    pub line_text: Option<String>,
+}
+
+/// Ranks whose stacks could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unread {
+    pub ranks: Vec<u32>,
+    pub why: String,
+}
+
+/// Looks at the jobs of this machine, or at one of them.
+///
+/// # Errors
+/// When there is no such job, or it is another user's: a text with the remedy.
+pub fn look(jobs: &mut Jobs, job: Option<u64>) -> Result<Vec<JobWhy>, String> {
+    let found: Vec<JobWhy> = (jobs.look().into_iter())
+        .filter(|peers| job.is_none_or(|job| peers.facts().job == job))
+        .map(of)
+        .collect();
+    match job {
+        Some(job) if found.is_empty() => Err(not_found(job)),
+        _ => Ok(found),
+    }
+}
+
+fn not_found(job: u64) -> String {
+    let owner = |of: &str| fs::metadata(format!("/proc/{of}")).map(|facts| facts.uid());
+    let program = fs::read_to_string(format!("/proc/{job}/comm")).unwrap_or_default();
+    match (owner(&job.to_string()), owner("self")) {
+        (Ok(theirs), Ok(own)) if theirs != own && own != 0 => format!(
+            "process {job} ({}) belongs to another user, whose jobs are not shown: be that user, or root",
+            program.trim()
+        ),
+        (Ok(_), _) => format!(
+            "process {job} ({}) is no launcher of a job; a job's number is that of its mpiexec, and `margay mesh` shows the jobs",
+            program.trim()
+        ),
+        _ => format!(
+            "there is no job {job}: it has ended, or it was started on another host; `margay mesh` shows the jobs of this one"
+        ),
+    }
+}
+
+/// Looks at a job.
+#[must_use]
+pub fn of(peers: &dyn Peers) -> JobWhy {
+    let places = Places::of(peers);
+    let view = mesh::view(peers, now_ns(), |_, _, _| 0.0, &mut |_| None);
+    let mut unread: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    let mut classes: Vec<(Vec<Frame>, Class)> = Vec::new();
+    for rank in &view.rank {
+        let number = rank.rank;
+        let is_here = rank.pid != 0;
+        let frames: Vec<Frame> = match places.stack(number) {
+            Some(Ok(stack)) => stack.users_frames().cloned().collect(),
+            Some(Err(refused)) if rank.state != State::Finished => {
+                unread.entry(refused.to_string()).or_default().push(number);
+                Vec::new()
+            }
+            None if !is_here && rank.state != State::Finished => {
+                let host = peers.host_name(peers.host(number));
+                let why = format!("on host {host}: `margay why` there shows them");
+                unread.entry(why).or_default().push(number);
+                continue;
+            }
+            _ => Vec::new(),
+        };
+        enter(&mut classes, rank, frames);
+    }
+    let mut classes: Vec<Class> = classes.into_iter().map(|(_, class)| class).collect();
+    for class in &mut classes {
+        class.missing = missing(class, &view.rank);
+    }
+    let size = |c: &Class| (c.state == State::Finished, usize::MAX - c.ranks.len());
+    classes.sort_by_key(|class| (size(class), class.ranks[0]));
+    JobWhy {
+        job: view.job,
+        command: view.command,
+        ranks: view.ranks,
+        cores: view.cores,
+        running_s: view.running_s,
+        late: late(&view.rank, &classes),
+        findings: view.findings,
+        deadlocks: view.deadlocks,
+        classes,
+        unread: (unread.into_iter())
+            .map(|(why, ranks)| Unread { ranks, why })
+            .collect(),
+        is_unsettled: view.is_unsettled,
+    }
+}
+
+/// Puts a rank into the class of those that do the same, or into one of its own.
+fn enter(classes: &mut Vec<(Vec<Frame>, Class)>, rank: &RankView, frames: Vec<Frame>) {
+    let waiting = rank.waiting.as_ref();
+    let text = waiting.map_or_else(String::new, |w| w.text.clone());
+    let since_s = waiting.map(|w| w.since_s);
+    // One line has several instructions, and those who compute are at any of them.
+    let same_place = |a: &[Frame], b: &[Frame]| {
+        a.len() == b.len()
+            && a.iter().zip(b).all(|(a, b)| {
+                a.function == b.function
+                    && a.line == b.line
+                    && a.module == b.module
+                    && (a.line.is_some() || !a.function.is_empty() || a.offset == b.offset)
+            })
+    };
+    let same = classes.iter_mut().find(|(there, class)| {
+        class.state == rank.state
+            && class.call == rank.call
+            && class.waiting == text
+            && same_place(there, &frames)
+    });
+    if let Some((_, class)) = same {
+        class.ranks.push(rank.rank);
+        class.since_s = [class.since_s, since_s]
+            .into_iter()
+            .flatten()
+            .reduce(f64::max);
+        return;
+    }
+    let stack = frames
+        .iter()
+        .map(|frame| FrameView {
+            function: frame.function_text(),
+            file: frame.file.clone(),
+            line: frame.line,
+            module: frame.module.clone(),
+            text: frame.to_string(),
+            line_text: frame.line_text(),
+        })
+        .collect();
+    let class = Class {
+        ranks: vec![rank.rank],
+        state: rank.state,
+        call: rank.call.clone(),
+        waiting: text,
+        since_s,
+        missing: Vec::new(),
+        stack,
+    };
+    classes.push((frames, class));
+}
+
+/// Of ranks that wait in a collective operation for all others, those that are not in it. Which
+/// ranks belong to the communicator is not known here, so only few of many are named.
+fn missing(class: &Class, ranks: &[RankView]) -> Vec<u32> {
+    let Some(own) = ranks[class.ranks[0] as usize].waiting.as_ref() else {
+        return Vec::new();
+    };
+    if own.kind != "collective" || own.rank.is_some() {
+        return Vec::new();
+    }
+    let is_in = |rank: &&RankView| {
+        let wait = rank.waiting.as_ref();
+        !wait.is_some_and(|w| w.kind == "collective" && w.context == own.context)
+    };
+    let missing: Vec<u32> = ranks.iter().filter(is_in).map(|rank| rank.rank).collect();
+    match missing.len() * 2 <= ranks.len() {
+        true => missing,
+        false => Vec::new(),
+    }
+}
+
+/// Follows each wait to a rank that does not wait.
+fn late(ranks: &[RankView], classes: &[Class]) -> Vec<Late> {
+    let mut missing: BTreeMap<u32, &[u32]> = BTreeMap::new();
+    for class in classes {
+        missing.extend(class.ranks.iter().map(|&rank| (rank, &class.missing[..])));
+    }
+    let next = |rank: u32| -> Vec<u32> {
+        let wait = ranks.get(rank as usize).and_then(|r| r.waiting.as_ref());
+        match wait.and_then(|w| w.rank) {
+            Some(peer) => vec![peer],
+            None => missing.get(&rank).map_or_else(Vec::new, |m| m.to_vec()),
+        }
+    };
+    let mut found: BTreeMap<u32, Late> = BTreeMap::new();
+    for rank in ranks {
+        let Some(wait) = &rank.waiting else {
+            continue;
+        };
+        let (mut seen, mut open) = (BTreeSet::from([rank.rank]), next(rank.rank));
+        while let Some(at) = open.pop() {
+            if !seen.insert(at) {
+                continue;
+            }
+            match ranks.get(at as usize).map(|r| r.state) {
+                Some(State::Waiting) => open.extend(next(at)),
+                Some(State::Computing | State::Outside | State::Stopped | State::Starting) => {
+                    let late = found.entry(at).or_insert(Late {
+                        rank: at,
+                        waiting_ranks: 0,
+                        since_s: 0.0,
+                    });
+                    late.waiting_ranks += 1;
+                    late.since_s = late.since_s.max(wait.since_s);
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut late: Vec<Late> = found.into_values().collect();
+    late.sort_by_key(|late| (u32::MAX - late.waiting_ranks, late.rank));
+    late
+}
+
+impl Class {
+    /// Returns what the ranks do, in words: `wait in MPI_Recv for rank 1, tag 5 at ring.c:20`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let one = self.ranks.len() == 1;
+        let who = match self.ranks.len() {
+            1 => format!("rank {}", self.ranks[0]),
+            2 => format!("ranks {}", rank_ranges(&self.ranks)),
+            many => format!("{many} ranks ({})", rank_ranges(&self.ranks)),
+        };
+        let is = if one { "is" } else { "are" };
+        let place = self.stack.first();
+        let line = place.and_then(|frame| frame.line_text.as_ref());
+        // Of a wait the call says more than the function that called.
+        let at = match (self.state, place, line) {
+            (State::Waiting, Some(_), Some(line)) => format!(" at {line}"),
+            (State::Waiting, Some(frame), None) => format!(", called {}", by(&frame.text)),
+            (State::Finished, ..) | (_, None, _) => String::new(),
+            (_, Some(frame), _) => format!(" {}", frame.text),
+        };
+        let last = match self.call.as_str() {
+            "" => String::new(),
+            call if one => format!("; its last MPI call was {call}"),
+            call => format!("; their last MPI call was {call}"),
+        };
+        match self.state {
+            State::Waiting => {
+                let wait = if one { "waits" } else { "wait" };
+                let missing = match &self.missing[..] {
+                    [] => String::new(),
+                    [one] => format!(" (rank {one} is not in it)"),
+                    some => format!(" (ranks {} are not in it)", rank_ranges(some)),
+                };
+                let since = self.since_s.map_or_else(String::new, seconds);
+                format!("{who} {wait} in {}{missing}{at}{since}", self.waiting)
+            }
+            State::Computing => format!("{who} {is} computing{at}{last}"),
+            State::Outside => format!("{who} {is} outside MPI and using no CPU{at}{last}"),
+            State::Stopped => format!("{who} {is} stopped by a signal{at}{last}"),
+            State::Starting => {
+                let have = if one { "has" } else { "have" };
+                format!("{who} {have} not called MPI_Init{at}")
+            }
+            State::Finished => format!("{who} {} finished", if one { "has" } else { "have" }),
+        }
+    }
+}
+
+/// `in solve() of a.out` and `at a.out+0x10`, as who calls.
+fn by(text: &str) -> String {
+    let from = text.strip_prefix("in ").map(|rest| format!("by {rest}"));
+    from.unwrap_or_else(|| text.to_owned())
+}
+
+fn seconds(since_s: f64) -> String {
+    format!(", for {since_s:.1} s")
+}
+
+impl JobWhy {
+    /// Returns the job in words, a line each.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = self.findings.clone();
+        // Of what can never go on nobody is late.
+        for late in self.late.iter().filter(|_| self.findings.is_empty()) {
+            let many = late.waiting_ranks;
+            let wait = if many == 1 {
+                "rank waits"
+            } else {
+                "ranks wait"
+            };
+            lines.push(format!(
+                "rank {} is late: {many} {wait} for it{}",
+                late.rank,
+                seconds(late.since_s)
+            ));
+        }
+        for class in &self.classes {
+            lines.push(class.text());
+            let frames = if class.state == State::Finished {
+                &[]
+            } else {
+                &class.stack[..]
+            };
+            for frame in frames {
+                let place = match &frame.line_text {
+                    Some(line) => line.clone(),
+                    None => {
+                        let name = PathBuf::from(&frame.module);
+                        let name = name.file_name().unwrap_or_default().to_string_lossy();
+                        format!("of {name}")
+                    }
+                };
+                lines.push(format!("    {} {place}", frame.function));
+            }
+        }
+        for unread in &self.unread {
+            let many = if unread.ranks.len() == 1 { "" } else { "s" };
+            let ranks = rank_ranges(&unread.ranks);
+            lines.push(format!("no stack of rank{many} {ranks}: {}", unread.why));
+        }
+        lines
+    }
+}

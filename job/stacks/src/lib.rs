@@ -1,0 +1,280 @@
+//! The stacks of other processes: which functions their threads are in, at which lines of which
+//! files, without their help and without a debugger.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `elf` | ELF files: segments, sections, symbols, separate debug files |
+//! | `maps` | the files that a process has mapped, each opened once for all processes |
+//! | `unwind` | from registers and a copy of the stack to the callers |
+//! | `lines` | functions, files and lines, inlined functions included |
+//! | `names` | names as their authors wrote them |
+//!
+//! All of it is read from programs of users, whose memory and files may hold anything: sizes and
+//! numbers of steps have bounds, and what does not fit is as good as not there.
+#![forbid(unsafe_code)]
+
+mod elf;
+mod lines;
+mod maps;
+mod names;
+mod unwind;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use margay_sys_os::trace::images;
+pub use margay_sys_os::trace::{Refused, Thread};
+
+use maps::Modules;
+use unwind::Spot;
+
+/// How much of a stack is copied: the functions nearest to its top.
+const STACK_BYTES: usize = 128 << 10;
+/// How long threads have to stop.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Threads that are read at a time, so that the copies of their stacks stay within 128 MiB.
+const AT_A_TIME: usize = 1024;
+
+/// A function that a thread is in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Its name; empty when it is not known.
+    pub function: String,
+    /// The file of its source, as the compiler was given it.
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    /// The program or library, by its path.
+    pub module: String,
+    /// Where in that file the instruction is, as an address there.
+    pub offset: u64,
+}
+
+impl Frame {
+    /// Where it is, in short: `mesh.c:88`; None when no line is known.
+    #[must_use]
+    pub fn line_text(&self) -> Option<String> {
+        let (file, line) = (self.file.as_deref()?, self.line?);
+        let file = Path::new(file).file_name()?.to_string_lossy();
+        Some(format!("{}:{line}", printable(&file)))
+    }
+
+    /// Whether it is the program's own: not of a library that programs stand on, nor of Rust's,
+    /// which is part of the program's file.
+    fn is_users(&self) -> bool {
+        let of_rust = |file: &str| file.starts_with("/rustc/");
+        !is_library(&self.module) && !self.file.as_deref().is_some_and(of_rust)
+    }
+
+    /// The program or library without its folder.
+    #[must_use]
+    pub fn module_name(&self) -> String {
+        let path = Path::new(&self.module);
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        printable(&name.to_string_lossy())
+    }
+
+    /// The function, or where it is when it has no name.
+    #[must_use]
+    pub fn function_text(&self) -> String {
+        match self.function.as_str() {
+            "" => format!("{}+{:#x}", self.module_name(), self.offset),
+            "main program" => self.function.clone(),
+            name => format!("{}()", printable(name)),
+        }
+    }
+}
+
+impl fmt::Display for Frame {
+    /// `at mesh.c:88 in smooth()`, or `in smooth() of a.out`.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let function = self.function_text();
+        match (self.line_text(), self.function.is_empty()) {
+            (Some(line), true) => write!(f, "at {line}"),
+            (Some(line), false) => write!(f, "at {line} in {function}"),
+            (None, true) => write!(f, "at {function}"),
+            (None, false) => write!(f, "in {function} of {}", self.module_name()),
+        }
+    }
+}
+
+/// Names come from files of users, and go to terminals.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+/// The functions that a thread is in, the innermost first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stack {
+    pub frames: Vec<Frame>,
+}
+
+impl Stack {
+    /// The innermost function of the program itself: outside of the libraries that programs stand
+    /// on, and with a line where its file has one further out.
+    #[must_use]
+    pub fn users(&self) -> Option<&Frame> {
+        let first = self.frames.iter().find(|frame| frame.is_users())?;
+        let mut same = (self.frames.iter()).filter(|f| f.is_users() && f.module == first.module);
+        Some(same.find(|f| f.line.is_some()).unwrap_or(first))
+    }
+
+    /// The functions of the program itself, from the innermost one to its entry.
+    pub fn users_frames(&self) -> impl Iterator<Item = &Frame> {
+        let first = self.users();
+        let from = first.and_then(|first| self.frames.iter().position(|f| f == first));
+        let frames = &self.frames[from.unwrap_or(self.frames.len())..];
+        frames
+            .iter()
+            .filter(|frame| frame.is_users())
+            .filter(|frame| frame.line.is_some() || !frame.function.starts_with('_'))
+    }
+}
+
+/// Whether a file is one that programs stand on: Margay's libraries and the languages'.
+#[must_use]
+pub(crate) fn is_library(path: &str) -> bool {
+    const NAMES: [&str; 27] = [
+        "[vdso]",
+        "ld-linux",
+        "ld-musl",
+        "libasan",
+        "libc-",
+        "libc.",
+        "libdl",
+        "libgcc_s",
+        "libgfortran",
+        "libgomp",
+        "libiml",
+        "libiomp5",
+        "libm.",
+        "libm-",
+        "libmargay_",
+        "libmlp.",
+        "libmpi.",
+        "libmpi_",
+        "libmpifort",
+        "libmpl.",
+        "libmvec",
+        "libnx.",
+        "libomp.",
+        "libpthread",
+        "libquadmath",
+        "librt.",
+        "libstdc++",
+    ];
+    let name = path.rsplit('/').next().unwrap_or(path);
+    NAMES.iter().any(|begin| name.starts_with(begin))
+}
+
+/// Reads the stacks of threads. The answers are in the order of the questions. Each thread stands
+/// still while its registers and the top of its stack are copied, far less than a millisecond.
+#[must_use]
+pub fn stacks(threads: &[Thread]) -> Vec<Result<Stack, Refused>> {
+    let mut modules = Modules::default();
+    let mut walked: Vec<Result<Vec<Spot>, Refused>> = Vec::new();
+    for some in threads.chunks(AT_A_TIME) {
+        for (thread, image) in some.iter().zip(images(some, STACK_BYTES, PATIENCE)) {
+            walked.push(image.and_then(|image| {
+                let maps = modules.of(thread.pid).ok_or(Refused::Gone)?;
+                Ok(unwind::walk(&image, &maps, &modules))
+            }));
+        }
+    }
+    let mut wanted: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); modules.all.len()];
+    let spots = walked.iter().flatten().flatten();
+    for (module, at) in spots.filter_map(Spot::lookup) {
+        wanted[module].insert(at);
+    }
+    let found: Vec<HashMap<u64, Vec<Frame>>> = (modules.all.iter().zip(wanted))
+        .map(|(module, wanted)| match wanted.is_empty() {
+            true => HashMap::new(),
+            false => lines::frames(module, &Vec::from_iter(wanted)),
+        })
+        .collect();
+    let frames = |spot: &Spot| match spot.lookup() {
+        Some((module, at)) => found[module].get(&at).cloned().unwrap_or_default(),
+        None => Vec::new(),
+    };
+    walked
+        .into_iter()
+        .map(|spots| {
+            let frames = spots?.iter().flat_map(frames).collect();
+            Ok(Stack { frames })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::time::Instant;
+
+    #[test]
+    fn the_stack_of_a_process_that_sleeps_has_names() {
+        let mut sleeper = Command::new("sleep").arg("100").spawn().unwrap();
+        let thread = Thread {
+            pid: sleeper.id(),
+            tid: sleeper.id(),
+        };
+        let began = Instant::now();
+        loop {
+            match stacks(&[thread]).remove(0) {
+                // While it loads its libraries other functions are there.
+                Ok(stack)
+                    if !stack
+                        .frames
+                        .iter()
+                        .any(|f| f.function.contains("nanosleep")) =>
+                {
+                    assert!(began.elapsed().as_secs() < 20, "{stack:?}");
+                }
+                Ok(stack) => {
+                    let last = stack.frames.last().unwrap();
+                    assert!(last.module.ends_with("sleep"), "the entry: {stack:?}");
+                    break;
+                }
+                Err(refused) => {
+                    assert_eq!(refused, Refused::Forbidden);
+                    break;
+                }
+            }
+        }
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert_eq!(stacks(&[thread]), [Err(Refused::Gone)]);
+    }
+
+    fn frame(function: &str, module: &str, line: Option<u32>) -> Frame {
+        Frame {
+            function: function.into(),
+            file: line.map(|_| "/src/mesh.c".into()),
+            line,
+            module: module.into(),
+            offset: 16,
+        }
+    }
+
+    #[test]
+    fn the_users_function_is_the_innermost_one_with_a_line() {
+        let stack = Stack {
+            frames: vec![
+                frame("futex_wait", "/lib/libc.so.6", None),
+                frame("MPI_Recv", "/opt/libmpi_abi.so.1", None),
+                frame("wrapper", "/home/a.out", None),
+                frame("smooth", "/home/a.out", Some(88)),
+                frame("main", "/home/a.out", Some(20)),
+                frame("_start", "/home/a.out", None),
+            ],
+        };
+        assert_eq!(stack.users(), Some(&stack.frames[3]));
+        assert_eq!(stack.users_frames().count(), 2);
+        assert_eq!(stack.frames[3].to_string(), "at mesh.c:88 in smooth()");
+        assert_eq!(stack.frames[2].to_string(), "in wrapper() of a.out");
+        assert_eq!(frame("", "/a/b.so", None).to_string(), "at b.so+0x10");
+    }
+}

@@ -1,0 +1,149 @@
+//! The files that a process has mapped, and what is read of them. Ranks run the same files, so a
+//! file is opened once for all.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+
+use margay_sys_os::trace::upwards;
+
+use crate::elf::Elf;
+use crate::unwind::Tables;
+
+/// What the loader leaves as it is in the file, and what must therefore agree.
+const HEAD: usize = 4096;
+/// The most bytes of the kernel's own code in a process.
+const MOST_VDSO: usize = 64 << 10;
+
+/// A mapping of instructions.
+#[derive(Clone, Debug)]
+pub(crate) struct Mapping {
+    begin: u64,
+    end: u64,
+    offset: u64,
+    /// Which of the modules.
+    module: usize,
+}
+
+/// A file of instructions.
+pub(crate) struct Module {
+    /// As the process sees it.
+    pub(crate) path: String,
+    /// What the process takes for the root of all files.
+    pub(crate) root: String,
+    /// None when it cannot be read, or is another file by now.
+    pub(crate) elf: Option<Elf>,
+    pub(crate) tables: Tables,
+}
+
+/// All files of all processes that are looked at.
+#[derive(Default)]
+pub(crate) struct Modules {
+    pub(crate) all: Vec<Module>,
+    /// By device, number and path, as the system has them.
+    known: HashMap<String, usize>,
+}
+
+/// The mappings of a process.
+pub(crate) struct Maps {
+    sorted: Vec<Mapping>,
+}
+
+impl Maps {
+    /// The module in which an address is, and what is added to addresses in the file; none where no
+    /// instructions are. Without the file the beginning of its mapping is taken for its first byte.
+    pub(crate) fn find(&self, modules: &Modules, address: u64) -> Option<(usize, u64)> {
+        let at = self.sorted.partition_point(|m| m.end <= address);
+        let mapping = self.sorted.get(at).filter(|m| m.begin <= address)?;
+        let elf = modules.all[mapping.module].elf.as_ref();
+        let bias = elf
+            .and_then(|elf| elf.bias(mapping.begin, mapping.offset))
+            .unwrap_or(mapping.begin.wrapping_sub(mapping.offset));
+        Some((mapping.module, bias))
+    }
+}
+
+impl Modules {
+    /// The mappings of a process; none when the system does not show them.
+    pub(crate) fn of(&mut self, pid: u32) -> Option<Maps> {
+        /// A process with more is not read to the end.
+        const MOST: usize = 65_536;
+        let text = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+        let mut sorted = Vec::new();
+        // Where the files of which instructions follow begin.
+        let mut begins: HashMap<&str, u64> = HashMap::new();
+        for line in text.lines().take(MOST) {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(range), Some(access), Some(offset), Some(device), Some(inode)) = (
+                words.next(),
+                words.next(),
+                words.next(),
+                words.next(),
+                words.next(),
+            ) else {
+                continue;
+            };
+            let Some(path) = words
+                .next()
+                .and_then(|word| Some(&line[line.find(word)?..]))
+            else {
+                continue;
+            };
+            let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+            let (Some(Some((begin, end))), Some(offset)) = (
+                range.split_once('-').map(|(b, e)| Some((hex(b)?, hex(e)?))),
+                hex(offset),
+            ) else {
+                continue;
+            };
+            if offset == 0 {
+                begins.insert(path, begin);
+            }
+            if !access.contains('x') || !(path.starts_with('/') || path == "[vdso]") {
+                continue;
+            }
+            let key = format!("{device} {inode} {path}");
+            let module = *self.known.entry(key).or_insert_with(|| {
+                self.all.push(open(pid, path, begins.get(path).copied()));
+                self.all.len() - 1
+            });
+            sorted.push(Mapping {
+                begin,
+                end,
+                offset,
+                module,
+            });
+        }
+        Some(Maps { sorted })
+    }
+}
+
+fn open(pid: u32, path: &str, begin: Option<u64>) -> Module {
+    let root = format!("/proc/{pid}/root");
+    let elf = match (path, begin) {
+        ("[vdso]", Some(begin)) => Elf::of_bytes(upwards(pid, begin, MOST_VDSO)),
+        (_, Some(begin)) => {
+            let file = match path.strip_suffix(" (deleted)") {
+                // The program's file is there as long as it runs.
+                Some(_) => is_program(pid, path).then(|| File::open(format!("/proc/{pid}/exe"))),
+                None => Some(File::open(format!("{root}{path}"))),
+            };
+            let elf = file.and_then(|file| Elf::open(file.ok()?));
+            // A file that has been built again meanwhile has other lines at the same places.
+            elf.filter(|elf| {
+                let own = elf.beginning(HEAD as u64);
+                !own.is_empty() && upwards(pid, begin, HEAD).starts_with(&own)
+            })
+        }
+        _ => None,
+    };
+    Module {
+        path: path.to_owned(),
+        root,
+        tables: Tables::of(elf.as_ref()),
+        elf,
+    }
+}
+
+fn is_program(pid: u32, path: &str) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.as_os_str() == path)
+}
