@@ -138,7 +138,16 @@ fn states(launcher: &str, peers: &dyn Peers, ranks: &[u32]) -> String {
     let places = Places::of_ranks(peers, ranks);
     let now_ns = now_ns();
     for &rank in ranks {
-        let state = state_in_words(peers, rank, now_ns) + &places.in_words(rank);
+        let mut state = state_in_words(peers, rank, now_ns);
+        if let Some(place) = places.in_words(rank) {
+            // What waits is the call there; what computes is no call.
+            let between = if state.starts_with("waiting") {
+                ""
+            } else {
+                ";"
+            };
+            state = format!("{state}{between} {place}");
+        }
         match groups.iter_mut().find(|(s, _)| *s == state) {
             Some((_, ranks)) => ranks.push(rank),
             None => groups.push((state, vec![rank])),
@@ -156,7 +165,7 @@ fn states(launcher: &str, peers: &dyn Peers, ranks: &[u32]) -> String {
 #[must_use]
 pub fn never_came(job: &Job, peers: &dyn Peers, analysis: &Analysis, ends: bool) -> String {
     let launcher = &job.launcher;
-    let mut text = findings(launcher, analysis) + &states(launcher, peers, &analysis.stuck);
+    let mut text = findings(launcher, analysis);
     if ends {
         text.push_str(&format!(
             "{launcher}: no rank can go on; the job has been ended\n"
@@ -168,6 +177,7 @@ pub fn never_came(job: &Job, peers: &dyn Peers, analysis: &Analysis, ends: bool)
              join the job\n"
         ));
     }
+    text.push_str(&states(launcher, peers, &analysis.stuck));
     text
 }
 

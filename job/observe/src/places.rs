@@ -47,12 +47,12 @@ impl Places {
         self.stack(rank)?.as_ref().ok()?.users()
     }
 
-    /// Returns where a rank is, to be put behind what it does: ` at mesh.c:88 in smooth()`; nothing
-    /// where that is not known.
+    /// Returns where a rank is: `at mesh.c:88 in smooth()`; None where no name is known.
     #[must_use]
-    pub fn in_words(&self, rank: u32) -> String {
-        self.users(rank)
-            .map_or_else(String::new, |frame| format!(" {frame}"))
+    pub fn in_words(&self, rank: u32) -> Option<String> {
+        let frame = self.users(rank)?;
+        let has_name = frame.line.is_some() || !frame.function.is_empty();
+        has_name.then(|| frame.to_string())
     }
 }
 

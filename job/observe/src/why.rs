@@ -312,8 +312,8 @@ impl Class {
         };
         let last = match self.call.as_str() {
             "" => String::new(),
-            call if one => format!("; its last MPI call was {call}"),
-            call => format!("; their last MPI call was {call}"),
+            call if one => format!("; its last call was {call}"),
+            call => format!("; their last call was {call}"),
         };
         match self.state {
             State::Waiting => {

@@ -1,0 +1,46 @@
+/* Programs that hang, each at a line that a comment marks. */
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+static volatile double sum;
+
+/* Inlined, so that no function of this name is on the stack. */
+static inline __attribute__((always_inline)) void step(int n)
+{
+    for (int i = 0; i < n; i++)
+        sum += i * 0.5; /* LINE step */
+}
+
+__attribute__((noinline)) void compute(void)
+{
+    for (;;)
+        step(1000); /* LINE compute */
+}
+
+__attribute__((noinline)) int receive(int from, int tag)
+{
+    int got = 0;
+    MPI_Recv(&got, 1, MPI_INT, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* LINE receive */
+    return got + 1;
+}
+
+int main(int argc, char **argv)
+{
+    int rank, size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    printf("ready\n");
+    fflush(stdout);
+    const char *what = argc > 1 ? argv[1] : "";
+    if (!strcmp(what, "receives")) {
+        sum += receive((rank + 1) % size, 5); /* LINE main */
+    } else if (!strcmp(what, "barrier")) {
+        if (rank == 1)
+            compute();
+        MPI_Barrier(MPI_COMM_WORLD); /* LINE barrier */
+    }
+    MPI_Finalize();
+    return sum < 0;
+}

@@ -1,0 +1,392 @@
+//! `margay why` and the reports of the launcher: which lines ranks are at, from real stacks.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use margay_tests::jobs::{Ended, Job, Words, send};
+use margay_tests::{command, program, run, scratch, stage, succeed};
+use serde_json::Value;
+
+/// A program that was compiled from a file of `programs/why`; its folder goes away with it.
+struct Built {
+    folder: tempfile::TempDir,
+    source: &'static str,
+}
+
+impl Built {
+    fn by(compiler: &str, source: &'static str, flags: &str) -> Built {
+        let folder = scratch();
+        succeed(command("chmod", 10).arg("755").arg(folder.path()));
+        let built = Built { folder, source };
+        let ours = stage().join("bin").join(compiler);
+        let compiler = if ours.exists() { ours } else { compiler.into() };
+        succeed(
+            command(compiler, 300)
+                .current_dir(built.folder.path())
+                .args(flags.split_whitespace())
+                .arg(program("why").join(source))
+                .args(if source == "receives.c" {
+                    &["-lnx"][..]
+                } else {
+                    &[]
+                })
+                .arg("-o")
+                .arg(built.path()),
+        );
+        built
+    }
+
+    fn mpi(flags: &str) -> Built {
+        Built::by("mpicc", "hangs.c", flags)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("program")
+    }
+
+    /// `hangs.c:12`: the line that the comment marks.
+    fn line(&self, mark: &str) -> String {
+        let text = std::fs::read_to_string(program("why").join(self.source)).unwrap();
+        let wanted = format!("LINE {mark}");
+        let is_it = |line: &str| line.trim_end_matches(" */").ends_with(&wanted);
+        let at = text.lines().position(is_it).unwrap();
+        format!("{}:{}", self.source, at + 1)
+    }
+
+    fn start(&self, ranks: u32, what: &str) -> Job {
+        Job::start(&Words::mpiexec(100, ranks, &self.path(), what), 90)
+    }
+}
+
+fn margay() -> PathBuf {
+    stage().join("bin/margay")
+}
+
+/// Asks until the answer is as it shall be: a rank takes a while to get where it stays.
+fn why(job: &Job, wanted: impl Fn(&Value) -> bool) -> (Value, String) {
+    let pid = job.pid().to_string();
+    for _ in 0..200 {
+        let output = run(command(margay(), 30).args(["why", "--json", &pid]));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if let Ok(all) = serde_json::from_str::<Value>(&text)
+            && wanted(&all["jobs"][0])
+        {
+            let text = succeed(command(margay(), 30).args(["why", &pid]));
+            return (all["jobs"][0].clone(), text);
+        }
+    }
+    let output = run(command(margay(), 30).args(["why", &pid]));
+    panic!("never as wanted: {output:?}");
+}
+
+/// Where nobody may trace there is nothing to test but that it is said.
+fn may_trace() -> bool {
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    let status = format!("/proc/{}/syscall", sleeper.id());
+    let may = std::fs::read_to_string(status).is_ok();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    if !may {
+        println!("note: no process may be traced here; nothing is tested");
+    }
+    may
+}
+
+/// The classes that are in a state, with the texts of their innermost functions.
+fn places(job: &Value, state: &str) -> Vec<(Vec<u64>, String)> {
+    let classes = job["classes"].as_array().unwrap();
+    let ranks = |class: &Value| {
+        let ranks = class["ranks"].as_array().unwrap();
+        ranks.iter().map(|r| r.as_u64().unwrap()).collect()
+    };
+    let text = |class: &Value| class["stack"][0]["text"].as_str().unwrap_or("").to_owned();
+    let in_state = classes.iter().filter(|class| class["state"] == state);
+    in_state.map(|class| (ranks(class), text(class))).collect()
+}
+
+#[test]
+fn a_deadlock_of_receives_has_lines_in_all_reports() {
+    if !may_trace() {
+        return;
+    }
+    let built = Built::mpi("-O2 -g");
+    let place = format!("at {} in receive()", built.line("receive"));
+    let mut job = Job::start(&Words::mpiexec(12, 2, &built.path(), "receives"), 60);
+    job.until("ready", 2);
+    let (json, text) = why(&job, |job| job["deadlocks"] == serde_json::json!([[0, 1]]));
+    let expected = [(vec![0], place.clone()), (vec![1], place.clone())];
+    assert_eq!(places(&json, "waiting"), expected);
+    assert_eq!(json["classes"][0]["stack"][1]["function"], "main()");
+    for line in [
+        "deadlock: 0 → 1 → 0".into(),
+        format!(
+            "rank 0 waits in MPI_Recv for rank 1, tag 5 at {}, for ",
+            built.line("receive")
+        ),
+        format!("    receive() {}", built.line("receive")),
+        format!("    main() {}", built.line("main")),
+    ] {
+        assert!(text.contains(&line), "{line}: {text}");
+    }
+    let Ended { status, err, .. } = job.ended();
+    assert_eq!(status.code(), Some(124), "{err}");
+    for line in [
+        format!("rank 0: waiting in MPI_Recv for rank 1, tag 5 {place}\n"),
+        "deadlock: 0 → 1 → 0\n".into(),
+    ] {
+        assert!(err.contains(&line), "{line}: {err}");
+    }
+}
+
+#[test]
+fn an_interrupt_names_the_lines_of_a_deadlock() {
+    if !may_trace() {
+        return;
+    }
+    let built = Built::mpi("-O2 -g");
+    let mut job = built.start(2, "receives");
+    job.until("ready", 2);
+    why(&job, |job| job["deadlocks"] == serde_json::json!([[0, 1]]));
+    send("INT", job.pid());
+    let err = job.ended().err;
+    let place = format!("tag 5 at {} in receive()\n", built.line("receive"));
+    assert!(
+        err.contains(&format!("rank 1: waiting in MPI_Recv for rank 0, {place}")),
+        "{err}"
+    );
+}
+
+#[test]
+fn who_is_late_to_a_barrier_is_named_with_its_line() {
+    if !may_trace() {
+        return;
+    }
+    let built = Built::mpi("-O2 -g");
+    let mut job = built.start(4, "barrier");
+    job.until("ready", 4);
+    let (json, text) = why(&job, |job| {
+        places(job, "waiting")
+            .iter()
+            .any(|(ranks, _)| ranks == &[0, 2, 3])
+            && job["late"][0]["rank"] == 1
+    });
+    assert_eq!(json["late"][0]["waiting_ranks"], 3);
+    let waiting = format!("at {} in main()", built.line("barrier"));
+    assert_eq!(places(&json, "waiting"), [(vec![0, 2, 3], waiting)]);
+    // One of the two lines of the loop, in the function that was inlined.
+    let computing = &json["classes"].as_array().unwrap()[1]["stack"];
+    assert_eq!(computing[0]["function"], "step()", "{text}");
+    assert_eq!(computing[1]["function"], "compute()", "{text}");
+    assert!(
+        text.contains("rank 1 is late: 3 ranks wait for it"),
+        "{text}"
+    );
+    assert!(text.contains("rank 1 is computing at hangs.c:"), "{text}");
+}
+
+#[test]
+fn without_debug_information_functions_are_named() {
+    if !may_trace() {
+        return;
+    }
+    let place = |flags: &str, strips: bool| {
+        let built = Built::mpi(flags);
+        if strips {
+            succeed(command("strip", 30).arg(built.path()));
+        }
+        let mut job = built.start(2, "receives");
+        job.until("ready", 2);
+        let (json, _) = why(&job, |job| places(job, "waiting").len() == 2);
+        places(&json, "waiting").remove(0).1
+    };
+    assert_eq!(place("-O2", false), "in receive() of program");
+    let stripped = place("-O2 -g", true);
+    assert!(stripped.starts_with("at program+0x"), "{stripped}");
+    let built = Built::mpi("-O0 -g -gz -gdwarf-4 -fno-omit-frame-pointer");
+    let compressed = place("-O0 -g -gz -gdwarf-4 -fno-omit-frame-pointer", false);
+    assert_eq!(
+        compressed,
+        format!("at {} in receive()", built.line("receive"))
+    );
+}
+
+#[test]
+fn debug_information_may_be_in_a_file_of_its_own() {
+    if !may_trace() {
+        return;
+    }
+    let built = Built::mpi("-O2 -g");
+    let separate = built.folder.path().join("program.debug");
+    let objcopy = |arguments: &[&str]| succeed(command("objcopy", 30).args(arguments));
+    let (program, debug) = (built.path(), separate.to_str().unwrap().to_owned());
+    let program = program.to_str().unwrap();
+    objcopy(&["--only-keep-debug", program, &debug]);
+    objcopy(&["--strip-all", program]);
+    objcopy(&[&format!("--add-gnu-debuglink={debug}"), program]);
+    let mut job = built.start(2, "receives");
+    job.until("ready", 2);
+    let (json, _) = why(&job, |job| places(job, "waiting").len() == 2);
+    let place = format!("at {} in receive()", built.line("receive"));
+    assert_eq!(places(&json, "waiting")[0].1, place);
+}
+
+#[test]
+fn names_of_cpp_and_fortran_are_those_of_the_source() {
+    if !may_trace() {
+        return;
+    }
+    let built = Built::by("c++", "mesh.cpp", "-O2 -g");
+    let mut job = built.start(2, "");
+    job.until("ready", 2);
+    let (json, text) = why(&job, |job| places(job, "starting").len() == 1);
+    let place = &places(&json, "starting")[0];
+    assert_eq!(place.0, [0, 1], "{text}");
+    assert!(place.1.ends_with("in mesh::Grid<>::smooth()"), "{text}");
+    if !Path::new("/usr/bin/gfortran").exists() {
+        return println!("note: no gfortran");
+    }
+    let built = Built::by("mpifort", "mesh.f90", "-O2 -g -fno-inline");
+    let mut job = built.start(3, "");
+    job.until("ready", 3);
+    let (json, text) = why(&job, |job| {
+        places(job, "waiting").len() == 1 && job["late"][0]["rank"] == 1
+    });
+    let waiting = &places(&json, "waiting")[0];
+    let barrier = format!("at {}", built.line("barrier"));
+    assert!(waiting.1.starts_with(&barrier), "{text}");
+    let late = &places(&json, "computing")[0].1;
+    assert!(late.ends_with("in mesh::smooth()"), "{text}");
+}
+
+#[test]
+fn nodes_of_nx_have_lines_too() {
+    if !may_trace() {
+        return;
+    }
+    let built = Built::by("mpicc", "receives.c", "-O2 -g");
+    let mut job = built.start(2, "");
+    job.until("ready", 2);
+    let (json, text) = why(&job, |job| !places(job, "waiting").is_empty());
+    let place = format!("at {} in main()", built.line("receive"));
+    assert_eq!(places(&json, "waiting")[0].1, place, "{text}");
+    assert!(text.contains("crecv"), "{text}");
+}
+
+/// A program that knows nothing of the library, and has all others in it.
+#[test]
+fn static_programs_have_lines() {
+    if !may_trace() {
+        return;
+    }
+    let flags = "-static -O1 -g";
+    let folder = scratch();
+    let probe = folder.path().join("probe.cpp");
+    std::fs::write(&probe, "int main() {}").unwrap();
+    let works = run(command("c++", 60)
+        .args(["-static", "-o", "/dev/null"])
+        .arg(&probe));
+    if !works.status.success() {
+        return println!("note: no static libraries");
+    }
+    let built = Built::by("c++", "mesh.cpp", flags);
+    let mut job = built.start(1, "");
+    job.until("ready", 1);
+    let (json, _) = why(&job, |job| places(job, "starting").len() == 1);
+    let place = &places(&json, "starting")[0].1;
+    assert!(
+        place.starts_with("at mesh.cpp:") && place.contains("smooth"),
+        "{place}"
+    );
+}
+
+#[test]
+fn a_stopped_rank_stays_stopped_and_goes_on_later() {
+    if !may_trace() {
+        return;
+    }
+    let built = Built::mpi("-O2 -g");
+    let mut job = built.start(2, "barrier");
+    let pids = job.ranks_when_ready(2);
+    send("STOP", pids[1]);
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pids[1])).unwrap();
+        stat[stat.rfind(')').unwrap() + 2..].chars().next().unwrap()
+    };
+    let (_, text) = why(&job, |job| !places(job, "stopped").is_empty());
+    assert!(
+        text.contains("rank 1 is stopped by a signal at hangs.c:"),
+        "{text}"
+    );
+    assert_eq!(state(), 'T');
+    send("CONT", pids[1]);
+    why(&job, |job| !places(job, "computing").is_empty());
+}
+
+#[test]
+fn a_rank_under_a_debugger_is_left_alone() {
+    if !may_trace() || !Path::new("/usr/bin/gdb").exists() {
+        return println!("note: no gdb");
+    }
+    let built = Built::mpi("-O2 -g");
+    let mut job = built.start(2, "receives");
+    let pids = job.ranks_when_ready(2);
+    let mut gdb = Command::new("gdb")
+        .args(["-q", "-nx", "-p", &pids[0].to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (json, text) = why(&job, |job| {
+        job["unread"].as_array().is_some_and(|u| !u.is_empty())
+    });
+    let why_not = json["unread"][0]["why"].as_str().unwrap();
+    assert!(
+        why_not.contains(&format!("process {} traces it", gdb.id())),
+        "{text}"
+    );
+    gdb.kill().unwrap();
+    gdb.wait().unwrap();
+}
+
+#[test]
+fn jobs_that_are_not_there_are_answered_in_a_line() {
+    let refused = |number: u32| {
+        let output = run(command(margay(), 30).args(["why", &number.to_string()]));
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let text = refused(ended.id());
+    assert!(text.starts_with("margay: there is no job "), "{text}");
+    let text = refused(std::process::id());
+    assert!(text.contains("is no launcher of a job"), "{text}");
+}
+
+#[test]
+fn the_jobs_of_other_users_are_refused() {
+    let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    if !Words::from(nobody).and_all("true").work() {
+        return println!("note: not root, so there is no other user to be");
+    }
+    let built = Built::mpi("-O2 -g");
+    let mut job = built.start(2, "receives");
+    job.until("ready", 2);
+    // The stage tree may lie where nobody else can read.
+    let copy = built.folder.path().join("margay");
+    succeed(command("cp", 30).arg(margay()).arg(&copy));
+    let output = run(&mut Words::from(nobody)
+        .and(&copy)
+        .and_all(&format!("why {}", job.pid()))
+        .command(30));
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(output.status.code(), Some(1), "{out}{err}");
+    assert!(
+        out.is_empty() && err.contains("belongs to another user"),
+        "{out}{err}"
+    );
+}
