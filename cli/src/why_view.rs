@@ -125,7 +125,6 @@ mod tests {
                 "7 ranks on 2 cores, running for 1:15 min",
                 "rank 5 is late: 5 ranks wait for it, for 41.0 s",
                 "5 ranks (0-4) wait in MPI_Barrier for the other ranks (rank 5 is not in it) at a.c:20, for 41.0 s",
-                "    main() a.c:20",
                 "rank 5 is computing at a.c:88 in smooth(); its last call was MPI_Barrier",
                 "    smooth() a.c:88",
                 "    main() a.c:20",

@@ -369,10 +369,10 @@ impl JobWhy {
         }
         for class in &self.classes {
             lines.push(class.text());
-            let frames = if class.state == State::Finished {
-                &[]
-            } else {
-                &class.stack[..]
+            // One function alone is in the line above.
+            let frames = match (class.state, class.stack.len()) {
+                (State::Finished, _) | (_, 1) => &[],
+                _ => &class.stack[..],
             };
             for frame in frames {
                 let place = match &frame.line_text {

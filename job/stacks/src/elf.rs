@@ -177,7 +177,7 @@ impl Elf {
         self.source.bytes(0, len).unwrap_or_default()
     }
 
-    /// What is added to addresses in the file where the instructions at `offset` of it are mapped at
+    /// What is added to addresses in the file where its instructions at `offset` are mapped at
     /// `address`.
     pub(crate) fn bias(&self, address: u64, offset: u64) -> Option<u64> {
         let segment = self.segments.iter().find(|s| {

@@ -252,7 +252,7 @@ mod tests {
     fn frame(function: &str, module: &str, line: Option<u32>) -> Frame {
         Frame {
             function: function.into(),
-            file: line.map(|_| "/src/mesh.c".into()),
+            file: line.map(|_| "src/mesh.c".into()),
             line,
             module: module.into(),
             offset: 16,
@@ -263,18 +263,18 @@ mod tests {
     fn the_users_function_is_the_innermost_one_with_a_line() {
         let stack = Stack {
             frames: vec![
-                frame("futex_wait", "/lib/libc.so.6", None),
-                frame("MPI_Recv", "/opt/libmpi_abi.so.1", None),
-                frame("wrapper", "/home/a.out", None),
-                frame("smooth", "/home/a.out", Some(88)),
-                frame("main", "/home/a.out", Some(20)),
-                frame("_start", "/home/a.out", None),
+                frame("futex_wait", "libc.so.6", None),
+                frame("MPI_Recv", "libmpi_abi.so.1", None),
+                frame("wrapper", "a.out", None),
+                frame("smooth", "a.out", Some(88)),
+                frame("main", "a.out", Some(20)),
+                frame("_start", "a.out", None),
             ],
         };
         assert_eq!(stack.users(), Some(&stack.frames[3]));
         assert_eq!(stack.users_frames().count(), 2);
         assert_eq!(stack.frames[3].to_string(), "at mesh.c:88 in smooth()");
         assert_eq!(stack.frames[2].to_string(), "in wrapper() of a.out");
-        assert_eq!(frame("", "/a/b.so", None).to_string(), "at b.so+0x10");
+        assert_eq!(frame("", "b.so", None).to_string(), "at b.so+0x10");
     }
 }
