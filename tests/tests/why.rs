@@ -185,6 +185,17 @@ fn who_is_late_to_a_barrier_is_named_with_its_line() {
 }
 
 #[test]
+fn a_message_with_another_tag_is_named() {
+    let built = Built::mpi("-O2 -g");
+    let mut job = built.start(2, "tags");
+    job.until("ready", 2);
+    let (json, _) = why(&job, |job| job["deadlocks"] == serde_json::json!([[0, 1]]));
+    let findings = json["findings"].as_array().unwrap();
+    let tags = "rank 0 sends tag 8 to rank 1, which waits for tag 7 from it";
+    assert!(findings.iter().any(|line| line == tags), "{findings:?}");
+}
+
+#[test]
 fn without_debug_information_functions_are_named() {
     if !may_trace() {
         return;

@@ -59,10 +59,40 @@ pub struct Analysis {
     /// Ranks that wait for a rank that has finished: (the rank that waits, the rank that it waits
     /// for).
     pub abandoned: Vec<(u32, u32)>,
+    /// Messages that a rank waits to send to one that waits for another message of the same sender.
+    pub mismatches: Vec<Mismatch>,
     /// Ranks that have not called `MPI_Init`, while others have and wait.
     pub absent: Vec<u32>,
     /// Ranks that have ended without having called it, while others have and wait.
     pub never_came: Vec<u32>,
+}
+
+/// A message and a receive that do not match, between ranks that can never go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    pub sender: u32,
+    pub receiver: u32,
+    /// The tags of the message and of the receive where they differ; else the communicators do.
+    pub tags: Option<(i32, i32)>,
+}
+
+impl Mismatch {
+    /// Of a rank's wait and of that of the rank for which it waits.
+    fn of(sender: u32, send: &Waiting, receiver: u32, receive: &Waiting) -> Option<Mismatch> {
+        let sends = matches!(send.kind, WaitKind::Send | WaitKind::FullSend);
+        let meets = sends && receive.kind == WaitKind::Receive && receive.peer == Some(sender);
+        let tags = (send.tag?, receive.tag?);
+        let differs = match send.context == receive.context {
+            true => (tags.0 != tags.1).then_some(Some(tags)),
+            // With another tag as well, the two may have nothing to do with each other.
+            false => (tags.0 == tags.1).then_some(None),
+        };
+        Some(Mismatch {
+            sender,
+            receiver,
+            tags: differs.filter(|_| meets)?,
+        })
+    }
 }
 
 /// Finds the ranks that can never go on. A wait counts when it has lasted `settled_s` seconds.
@@ -120,8 +150,18 @@ pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
                 .map(|p| (r as u32, p as u32))
         })
         .collect();
+    let one = |r: u32| match settled(r as usize).map(Vec::as_slice) {
+        Some([(wait, _)]) => Some(wait),
+        _ => None,
+    };
+    let mismatches = stuck.iter().filter_map(|&sender| {
+        let send = one(sender)?;
+        let receiver = send.peer.filter(|p| stuck.binary_search(p).is_ok())?;
+        Mismatch::of(sender, send, receiver, one(receiver)?)
+    });
     Analysis {
         cycles: cycles(n, peer),
+        mismatches: mismatches.collect(),
         stuck,
         abandoned,
         ..Analysis::default()
@@ -166,6 +206,21 @@ impl Analysis {
                 )
             } else {
                 format!("rank{many} {list} therefore cannot continue either")
+            });
+        }
+        for Mismatch {
+            sender,
+            receiver,
+            tags,
+        } in &self.mismatches
+        {
+            lines.push(match tags {
+                Some((sent, wanted)) => format!(
+                    "rank {sender} sends tag {sent} to rank {receiver}, which waits for tag {wanted} from it"
+                ),
+                None => format!(
+                    "rank {sender} sends to rank {receiver} on another communicator than that on which rank {receiver} receives from it"
+                ),
             });
         }
         let named = |r: &u32| self.abandoned.iter().any(|(_, whom)| whom == r);
@@ -308,6 +363,38 @@ mod tests {
             Doing::Finished,
         ];
         assert_eq!(with(&circle, &[], &[2]), ["deadlock: 0 → 1 → 0"]);
+    }
+
+    #[test]
+    fn a_message_with_another_tag_or_communicator_is_named() {
+        let waits = |kind, peer, tag, context| {
+            let Doing::Waiting(Lasting(mut waits)) = on(kind, Some(peer)) else {
+                unreachable!("it waits");
+            };
+            (waits[0].0.tag, waits[0].0.context) = (tag, context);
+            Doing::Waiting(Lasting(waits))
+        };
+        let pair = |sent, sent_on, wanted, wanted_on| {
+            lines(&[
+                waits(WaitKind::Send, 1, Some(sent), sent_on),
+                waits(WaitKind::Receive, 0, wanted, wanted_on),
+            ])
+        };
+        let circle = "deadlock: 0 → 1 → 0";
+        assert_eq!(
+            pair(8, 0, Some(7), 0),
+            [
+                circle,
+                "rank 0 sends tag 8 to rank 1, which waits for tag 7 from it"
+            ]
+        );
+        assert_eq!(
+            pair(7, 4, Some(7), 0)[1],
+            "rank 0 sends to rank 1 on another communicator than that on which rank 1 receives from it"
+        );
+        // Any tag would do, and what differs in both may have nothing to do with each other.
+        assert_eq!(pair(8, 0, None, 0), [circle]);
+        assert_eq!(pair(8, 4, Some(7), 0), [circle]);
     }
 
     fn on(kind: WaitKind, peer: Option<u32>) -> Doing {

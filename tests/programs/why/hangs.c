@@ -36,6 +36,12 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "receives")) {
         sum += receive((rank + 1) % size, 5); /* LINE main */
+    } else if (!strcmp(what, "tags")) {
+        static int big[100000];
+        if (rank == 0)
+            MPI_Send(big, 100000, MPI_INT, 1, 8, MPI_COMM_WORLD);
+        else
+            sum += receive(0, 7);
     } else if (!strcmp(what, "barrier")) {
         if (rank == 1)
             compute();
