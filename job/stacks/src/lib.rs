@@ -33,7 +33,7 @@ use unwind::Spot;
 /// How much of a stack is copied: the functions nearest to its top.
 const STACK_BYTES: usize = 128 << 10;
 /// How long threads have to stop.
-const PATIENCE: Duration = Duration::from_secs(1);
+const STOP_LIMIT: Duration = Duration::from_secs(1);
 /// Threads that are read at a time, so that the copies of their stacks stay within 128 MiB.
 const AT_A_TIME: usize = 1024;
 
@@ -177,7 +177,7 @@ pub fn stacks(threads: &[Thread]) -> Vec<Result<Stack, Refused>> {
     let mut modules = Modules::default();
     let mut walked: Vec<Result<Vec<Spot>, Refused>> = Vec::new();
     for some in threads.chunks(AT_A_TIME) {
-        for (thread, image) in some.iter().zip(images(some, STACK_BYTES, PATIENCE)) {
+        for (thread, image) in some.iter().zip(images(some, STACK_BYTES, STOP_LIMIT)) {
             walked.push(image.and_then(|image| {
                 let maps = modules.of(thread.pid).ok_or(Refused::Gone)?;
                 Ok(unwind::walk(&image, &maps, &modules))

@@ -32,7 +32,7 @@ pub const FRAME_POINTER: usize = 29;
 pub const FRAME_POINTER: usize = 6;
 
 const PAGE: u64 = 4096;
-/// Between two looks whether a thread stands.
+/// Between two polls whether a thread stands.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// A thread at one moment.
