@@ -123,3 +123,57 @@ fn at(
     let has_line = frames.iter().any(|frame| frame.line.is_some());
     has_line.then_some(frames)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unwind::Tables;
+
+    #[test]
+    fn damaged_debug_information_is_no_reason_to_panic() {
+        let whole = std::fs::read("/proc/self/exe").unwrap();
+        let elf = Elf::of_bytes(whole.clone()).unwrap();
+        let addresses: Vec<u64> = (0..64)
+            .map(|n| elf.address_of(".text").unwrap() + n * 1009)
+            .collect();
+        let module = |elf: Option<Elf>| Module {
+            path: "program".into(),
+            root: String::new(),
+            tables: Tables::of(elf.as_ref()),
+            elf,
+        };
+        let lines = |bytes: Vec<u8>| {
+            let found = frames(&module(Elf::of_bytes(bytes)), &addresses);
+            found.values().filter(|f| f[0].line.is_some()).count()
+        };
+        assert!(lines(whole.clone()) > 0, "tests have lines");
+        let debug = [
+            ".debug_info",
+            ".debug_abbrev",
+            ".debug_line",
+            ".debug_ranges",
+        ];
+        let places: Vec<(usize, usize)> = debug
+            .iter()
+            .filter_map(|name| elf.section(name))
+            .filter_map(|bytes| {
+                let head = bytes.get(..64)?;
+                let at = whole.windows(64).position(|part| part == head)?;
+                Some((at, bytes.len()))
+            })
+            .collect();
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..12 {
+            let mut damaged = whole.clone();
+            for &(at, len) in &places {
+                for _ in 0..40 {
+                    // The first units are those that are looked up.
+                    let scale = random.u32(6..20);
+                    let within = random.usize(..len.min(1 << scale));
+                    damaged[at + within] = random.u8(..);
+                }
+            }
+            let _ = lines(damaged);
+        }
+    }
+}
