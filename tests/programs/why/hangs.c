@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     fflush(stdout);
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "receives")) {
-        sum += receive((rank + 1) % size, 5); /* LINE main */
+        sum += receive((rank + 1) % size, 5);
     } else if (!strcmp(what, "tags")) {
         static int big[100000];
         if (rank == 0)
