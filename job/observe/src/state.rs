@@ -42,7 +42,9 @@ fn without_init(peers: &dyn Peers, doing: &[Doing]) -> (Vec<u32>, Vec<u32>) {
     if !uses_mpi || !doing.iter().any(waits) {
         return Default::default();
     }
-    let starting = (0..peers.size()).filter(|&r| peers.phase(r) == Phase::Starting);
+    // Of ranks on other hosts nothing is known but how they end, nor their process.
+    let is_here = |r: u32| peers.identity(r).pid != 0 || peers.has_exited(r);
+    let starting = (0..peers.size()).filter(|&r| peers.phase(r) == Phase::Starting && is_here(r));
     starting.partition(|&r| !peers.has_exited(r))
 }
 
