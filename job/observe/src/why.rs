@@ -270,7 +270,9 @@ fn late(ranks: &[RankView], classes: &[Class]) -> Vec<Late> {
             if !seen.insert(at) {
                 continue;
             }
-            match ranks.get(at as usize).map(|r| r.state) {
+            // What a rank on another host does is not known here.
+            let here = ranks.get(at as usize).filter(|rank| rank.pid != 0);
+            match here.map(|rank| rank.state) {
                 Some(State::Waiting) => open.extend(next(at)),
                 Some(State::Computing | State::Outside | State::Stopped | State::Starting) => {
                     let late = found.entry(at).or_insert(Late {
