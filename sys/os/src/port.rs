@@ -258,20 +258,27 @@ mod tests {
         assert_eq!(theirs.receive().unwrap().unwrap(), b"");
         assert_eq!(theirs.receive().unwrap().unwrap(), [7; 100_000]);
         drop(ours);
-        // Children that other tests start have a copy of the socket until they execute their
-        // program.
-        let began = std::time::Instant::now();
-        let end = loop {
-            match theirs.receive() {
-                Ok(None) if began.elapsed() < Duration::from_secs(20) => {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                end => break end,
-            }
+        let end = || match theirs.receive() {
+            Ok(None) => None,
+            end => Some(end),
         };
+        let end = once_children_are_gone(end);
         assert_eq!(end.unwrap_err().kind(), ErrorKind::UnexpectedEof);
         assert!(theirs.send(b"x").is_err());
         drop(listener);
-        assert!(Channel::connect(&name).is_err());
+        once_children_are_gone(|| Channel::connect(&name).err());
+    }
+
+    /// Waits for what is there once a socket is closed. Children that other tests start have a copy
+    /// of it until they execute their program.
+    fn once_children_are_gone<T>(mut look: impl FnMut() -> Option<T>) -> T {
+        let began = std::time::Instant::now();
+        loop {
+            if let Some(seen) = look() {
+                return seen;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "it stays open");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
