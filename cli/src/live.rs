@@ -62,6 +62,78 @@ pub trait View {
     fn lines(jobs: &[Self::Job], is_live: bool) -> Vec<Line>;
 }
 
+/// Checks that jobs can be found.
+///
+/// # Errors
+/// When the system does not show processes: a text with the remedy.
+pub fn can_see_jobs() -> Result<(), String> {
+    can_see_processes().map_err(|error| {
+        format!(
+            "cannot know which jobs run, since /proc does not show processes: {error}; mount it (mount -t proc proc /proc)"
+        )
+    })
+}
+
+/// Returns what a display says of each job, with an empty line between jobs; or that there is none.
+pub fn of_each<J>(jobs: &[J], job_lines: impl Fn(&J) -> Vec<Line>) -> Vec<Line> {
+    if jobs.is_empty() {
+        return vec![plain("no jobs are running")];
+    }
+    let mut lines = Vec::new();
+    for job in jobs {
+        if !lines.is_empty() {
+            lines.push(plain(""));
+        }
+        lines.extend(job_lines(job));
+    }
+    lines
+}
+
+/// Returns lines without their colours, each with its end.
+pub fn text(lines: Vec<Line>) -> String {
+    let text = |line: Line| String::from_iter(line.into_iter().map(|piece| piece.text));
+    let lines = lines.into_iter().map(text);
+    lines.map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Prints what a command shows once.
+///
+/// # Errors
+/// When standard output cannot be written, and not because nobody reads on, as with
+/// `margay why | head`: a text.
+pub fn print(text: &str) -> Result<(), String> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|error| format!("cannot write to standard output: {error}")),
+    }
+}
+
+/// The line that names a job, before all that a display says of it.
+pub fn job_title(job: u64, command: &str) -> String {
+    format!("job {job}: {}", printable(command))
+}
+
+/// The line that says how large a job is and since when it runs.
+pub fn job_size(ranks: u32, cores: u32, running_s: f64) -> String {
+    let running = duration(running_s);
+    format!("{ranks} ranks on {cores} cores, running for {running}")
+}
+
+/// Returns a time that people read: `0.3 s`, `1:15 min`, `1:01:40 h`.
+pub fn duration(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0..60 => format!("{seconds:.1} s"),
+        60..3600 => format!("{}:{:02} min", whole / 60, whole % 60),
+        _ => format!(
+            "{}:{:02}:{:02} h",
+            whole / 3600,
+            whole / 60 % 60,
+            whole % 60
+        ),
+    }
+}
+
 /// Lets waits last long enough to be judged.
 pub fn settle() {
     std::thread::sleep(SETTLES / 2);
@@ -69,10 +141,8 @@ pub fn settle() {
 
 /// Shows the jobs as the options say; `name` is that of the command.
 pub fn show<V: View>(name: &str, mut view: V, options: &ViewOptions) -> ExitCode {
-    if let Err(error) = can_see_processes() {
-        eprintln!(
-            "{name}: cannot know which jobs run, since /proc does not show processes: {error}; mount it (mount -t proc proc /proc)"
-        );
+    if let Err(error) = can_see_jobs() {
+        eprintln!("{name}: {error}");
         return ExitCode::from(1);
     }
     let live = !options.json && !options.once && io::stdout().is_terminal();
@@ -121,10 +191,7 @@ fn once<V: View>(view: &mut V, options: &ViewOptions) -> io::Result<bool> {
         serde_json::to_writer_pretty(&mut out, &serde_json::json!({ "version": 1, "jobs": jobs }))?;
         writeln!(out)?;
     } else {
-        for line in V::lines(&jobs, false) {
-            let text: String = line.into_iter().map(|piece| piece.text).collect();
-            writeln!(out, "{}", text.trim_end())?;
-        }
+        out.write_all(text(V::lines(&jobs, false)).as_bytes())?;
     }
     out.flush()?;
     Ok(true)

@@ -2,7 +2,7 @@
 
 use margay_job_observe::markers::{Markers, MarkersView, TaskView};
 
-use crate::live::{Line, Piece, View, plain, printable};
+use crate::live::{Line, Piece, View, job_title, of_each, plain, printable};
 
 impl View for Markers {
     type Job = MarkersView;
@@ -16,31 +16,21 @@ impl View for Markers {
     }
 
     fn lines(jobs: &[MarkersView], is_live: bool) -> Vec<Line> {
-        if jobs.is_empty() {
-            return vec![plain("no jobs are running")];
-        }
-        let mut lines = Vec::new();
-        for job in jobs {
-            if !lines.is_empty() {
-                lines.push(plain(""));
-            }
-            lines.push(plain(format!(
-                "job {}: {}",
-                job.job,
-                printable(&job.command)
-            )));
-            if job.task.is_empty() {
-                lines.push(plain("no task has set a marker"));
-                continue;
-            }
-            let lights = job.task.iter().map(|task| task.lights.len()).max();
-            let width = lights.unwrap_or(0) * if is_live { 2 } else { 3 };
-            let heading = format!("{:>5}  {:<width$} {}", "TASK", "LIGHTS", "TEXT");
-            lines.push(plain(heading));
-            lines.extend(job.task.iter().map(|task| row(task, width.max(6), is_live)));
-        }
-        lines
+        of_each(jobs, |job| table(job, is_live))
     }
+}
+
+/// Returns the tasks of a job that have set markers, a row each.
+fn table(job: &MarkersView, is_live: bool) -> Vec<Line> {
+    let title = plain(job_title(job.job, &job.command));
+    if job.task.is_empty() {
+        return vec![title, plain("no task has set a marker")];
+    }
+    let lights = job.task.iter().map(|task| task.lights.len()).max();
+    let width = lights.unwrap_or(0) * if is_live { 2 } else { 3 };
+    let heading = format!("{:>5}  {:<width$} {}", "TASK", "LIGHTS", "TEXT");
+    let rows = (job.task.iter()).map(|task| row(task, width.max(6), is_live));
+    [title, plain(heading)].into_iter().chain(rows).collect()
 }
 
 /// Returns a task's lights and text. On a terminal lights have their colours, elsewhere a colour is

@@ -2,7 +2,7 @@
 
 use margay_job_observe::mesh::{JobView, Mesh, RankView, State};
 
-use crate::live::{Line, View, plain, printable};
+use crate::live::{Line, View, duration, job_size, job_title, of_each, plain};
 use crate::threads_view;
 
 /// Before a rank's teams.
@@ -24,37 +24,25 @@ impl View for Mesh {
     }
 
     fn lines(jobs: &[JobView], _is_live: bool) -> Vec<Line> {
-        table(jobs).into_iter().map(plain).collect()
+        of_each(jobs, |job| table(job).into_iter().map(plain).collect())
     }
 }
 
-/// Returns the jobs as lines of text.
-fn table(jobs: &[JobView]) -> Vec<String> {
-    if jobs.is_empty() {
-        return vec!["no jobs are running".into()];
-    }
-    let mut lines = Vec::new();
-    for job in jobs {
-        if !lines.is_empty() {
-            lines.push(String::new());
-        }
-        lines.push(format!("job {}: {}", job.job, printable(&job.command)));
-        lines.push(format!(
-            "{} ranks on {} cores, running for {}",
-            job.ranks,
-            job.cores,
-            duration(job.running_s)
-        ));
-        lines.extend(job.findings.iter().cloned());
-        lines.push(format!(
-            "{:>5} {:>8} {:>5} {:>6}  {}",
-            "RANK", "PID", "CORE", "CPU%", "STATE"
-        ));
-        for rank in &job.rank {
-            lines.push(rank_line(rank));
-            let teams = rank.threads.iter().flat_map(threads_view::team_text);
-            lines.extend(teams.map(|line| format!("{BELOW_RANK}{line}")));
-        }
+/// Returns a job as lines of text.
+fn table(job: &JobView) -> Vec<String> {
+    let mut lines = vec![
+        job_title(job.job, &job.command),
+        job_size(job.ranks, job.cores, job.running_s),
+    ];
+    lines.extend(job.findings.iter().cloned());
+    lines.push(format!(
+        "{:>5} {:>8} {:>5} {:>6}  {}",
+        "RANK", "PID", "CORE", "CPU%", "STATE"
+    ));
+    for rank in &job.rank {
+        lines.push(rank_line(rank));
+        let teams = rank.threads.iter().flat_map(threads_view::team_text);
+        lines.extend(teams.map(|line| format!("{BELOW_RANK}{line}")));
     }
     lines
 }
@@ -82,20 +70,6 @@ fn rank_line(rank: &RankView) -> String {
         "{:>5} {:>8} {:>5} {:>6.1}  {state}",
         rank.rank, rank.pid, core, rank.cpu_percent
     )
-}
-
-pub(crate) fn duration(seconds: f64) -> String {
-    let whole = seconds as u64;
-    match whole {
-        0..60 => format!("{seconds:.1} s"),
-        60..3600 => format!("{}:{:02} min", whole / 60, whole % 60),
-        _ => format!(
-            "{}:{:02}:{:02} h",
-            whole / 3600,
-            whole / 60 % 60,
-            whole % 60
-        ),
-    }
 }
 
 #[cfg(test)]
@@ -163,7 +137,7 @@ mod tests {
             is_unsettled: false,
             unsettled_since: None,
         };
-        let lines = table(&[job]);
+        let lines = table(&job);
         assert_eq!(lines[0], "job 77: a.out [2J");
         assert_eq!(lines[1], "2 ranks on 4 cores, running for 1:01:40 h");
         assert_eq!(lines[2], "deadlock: 0 → 0");
@@ -185,6 +159,5 @@ mod tests {
             ]
         );
         assert!(lines[10].ends_with("outside MPI, last call MPI_Recv"));
-        assert_eq!(table(&[]), ["no jobs are running"]);
     }
 }

@@ -1,10 +1,8 @@
 //! `margay threads`: the teams of a process.
 
-use std::io::{self, Write};
-
 use margay_job_observe::teams::{self, MemberState, MemberView, ProcessView, TeamView};
 
-use crate::live::printable;
+use crate::live::{print, printable};
 use crate::options::ThreadsOptions;
 
 /// Columns of a line.
@@ -21,11 +19,7 @@ pub fn show(options: &ThreadsOptions) -> Result<(), String> {
     } else {
         lines(&view).join("\n") + "\n"
     };
-    match io::stdout().write_all(text.as_bytes()) {
-        // Nobody reads on, as with `margay threads PID | head`.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(|error| format!("cannot write to standard output: {error}")),
-    }
+    print(&text)
 }
 
 /// Returns a process as lines of text.

@@ -1,13 +1,9 @@
 //! `margay why`: why jobs hang or are slow.
 
-use std::io::{self, Write};
-
 use margay_job_observe::why::{self, JobWhy};
 use margay_job_registry::Jobs;
-use margay_sys_os::process::can_see_processes;
 
-use crate::live::{printable, settle};
-use crate::mesh_view::duration;
+use crate::live::{Line, can_see_jobs, job_size, job_title, of_each, plain, print, settle, text};
 use crate::options::WhyOptions;
 
 /// Shows the jobs once.
@@ -15,50 +11,28 @@ use crate::options::WhyOptions;
 /// # Errors
 /// Why there is nothing to show, and the remedy.
 pub fn show(options: &WhyOptions) -> Result<(), String> {
-    can_see_processes().map_err(|error| {
-        format!(
-            "cannot know which jobs run, since /proc does not show processes: {error}; mount it (mount -t proc proc /proc)"
-        )
-    })?;
+    can_see_jobs()?;
     let mut registry = Jobs::default();
     let mut jobs = why::look(&mut registry, options.job)?;
     if jobs.iter().any(|job| job.is_unsettled) {
         settle();
         jobs = why::look(&mut registry, options.job)?;
     }
-    let text = if options.json {
+    let shown = if options.json {
         let json = serde_json::json!({ "version": 1, "jobs": jobs });
         serde_json::to_string_pretty(&json).map_err(|error| error.to_string())? + "\n"
     } else {
-        lines(&jobs).join("\n") + "\n"
+        text(of_each(&jobs, lines))
     };
-    match io::stdout().write_all(text.as_bytes()) {
-        // Nobody reads on, as with `margay why | head`.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(|error| format!("cannot write to standard output: {error}")),
-    }
+    print(&shown)
 }
 
-/// Returns the jobs as lines of text.
-fn lines(jobs: &[JobWhy]) -> Vec<String> {
-    if jobs.is_empty() {
-        return vec!["no jobs are running".into()];
-    }
-    let mut lines = Vec::new();
-    for job in jobs {
-        if !lines.is_empty() {
-            lines.push(String::new());
-        }
-        lines.push(format!("job {}: {}", job.job, printable(&job.command)));
-        lines.push(format!(
-            "{} ranks on {} cores, running for {}",
-            job.ranks,
-            job.cores,
-            duration(job.running_s)
-        ));
-        lines.extend(job.lines());
-    }
-    lines
+/// Returns a job as lines of text.
+fn lines(job: &JobWhy) -> Vec<Line> {
+    let title = job_title(job.job, &job.command);
+    let size = job_size(job.ranks, job.cores, job.running_s);
+    let lines = [title, size].into_iter().chain(job.lines());
+    lines.map(plain).collect()
 }
 
 #[cfg(test)]
@@ -75,7 +49,8 @@ mod tests {
             line: Some(line),
             module: "/bin/a.out".into(),
             text: text.into(),
-            line_text: Some(format!("a.c:{line}")),
+            place: format!("a.c:{line}"),
+            caller: format!(" at a.c:{line}"),
         };
         let class = |ranks: &[u32], state, waiting: &str, stack| Class {
             ranks: ranks.to_vec(),
@@ -119,7 +94,7 @@ mod tests {
             is_unsettled: false,
         };
         assert_eq!(
-            lines(&[job]),
+            text(of_each(&[job], lines)).lines().collect::<Vec<_>>(),
             [
                 "job 77: a.out [2J",
                 "7 ranks on 2 cores, running for 1:15 min",
@@ -132,6 +107,6 @@ mod tests {
                 "no stack of rank 6: it has ended",
             ]
         );
-        assert_eq!(lines(&[]), ["no jobs are running"]);
+        assert_eq!(text(of_each(&[], lines)), "no jobs are running\n");
     }
 }

@@ -85,17 +85,25 @@ fn process_of(thread: u32) -> Option<u32> {
 fn program_of(pid: u32) -> u32 {
     let mut pid = pid;
     for _ in 0..MOST_SHELLS {
-        let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        let name = program.file_name().unwrap_or_default().to_string_lossy();
-        if !["sh", "bash", "dash", "ksh", "zsh", "busybox"].contains(&&*name) {
-            break;
-        }
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let children = children.unwrap_or_default();
-        match children.split_whitespace().find_map(|c| c.parse().ok()) {
-            Some(child) => pid = child,
+        match children_of_shell(pid).first() {
+            Some(&child) => pid = child,
             None => break,
         }
     }
     pid
+}
+
+/// The processes that a shell has started and that have not ended, the oldest first; none for a
+/// program that is no shell.
+#[must_use]
+pub fn children_of_shell(pid: u32) -> Vec<u32> {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    if !["sh", "bash", "dash", "ksh", "zsh", "busybox"].contains(&&*name) {
+        return Vec::new();
+    }
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let numbers = children.split_whitespace();
+    numbers.filter_map(|child| child.parse().ok()).collect()
 }

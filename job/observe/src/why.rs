@@ -3,13 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 
 use margay_job_registry::Jobs;
 use margay_job_stacks::Frame;
 use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
+use margay_sys_os::process::is_anothers;
 use serde::Serialize;
 
 use crate::mesh::{self, RankView, State};
@@ -81,9 +80,12 @@ pub struct FrameView {
     pub module: String,
     /// In words: `at mesh.c:88 in smooth()`.
     pub text: String,
-    /// `mesh.c:88`, if that is known.
+    /// Where the function is: `mesh.c:88`, or `of a.out` when no line is known.
     #[serde(skip)]
-    pub line_text: Option<String>,
+    pub place: String,
+    /// Who calls, of a wait: ` at mesh.c:88`, `, called by smooth() of a.out`.
+    #[serde(skip)]
+    pub caller: String,
 }
 
 /// Ranks whose stacks could not be read.
@@ -109,18 +111,17 @@ pub fn look(jobs: &mut Jobs, job: Option<u64>) -> Result<Vec<JobWhy>, String> {
 }
 
 fn not_found(job: u64) -> String {
-    let owner = |of: &str| fs::metadata(format!("/proc/{of}")).map(|facts| facts.uid());
     let program = fs::read_to_string(format!("/proc/{job}/comm")).unwrap_or_default();
-    match (owner(&job.to_string()), owner("self")) {
-        (Ok(theirs), Ok(own)) if theirs != own && own != 0 => format!(
+    match u32::try_from(job).ok().and_then(is_anothers) {
+        Some(true) => format!(
             "process {job} ({}) belongs to another user, whose jobs are not shown: be that user, or root",
             program.trim()
         ),
-        (Ok(_), _) => format!(
+        Some(false) => format!(
             "process {job} ({}) is no launcher of a job; a job's number is that of its mpiexec, and `margay mesh` shows the jobs",
             program.trim()
         ),
-        _ => format!(
+        None => format!(
             "there is no job {job}: it has ended, or it was started on another host; `margay mesh` shows the jobs of this one"
         ),
     }
@@ -212,7 +213,8 @@ fn enter(classes: &mut Vec<(Vec<Frame>, Class)>, rank: &RankView, frames: Vec<Fr
             line: frame.line,
             module: frame.module.clone(),
             text: frame.to_string(),
-            line_text: frame.line_text(),
+            place: (frame.line_text()).unwrap_or_else(|| format!("of {}", frame.module_name())),
+            caller: caller(frame),
         })
         .collect();
     let class = Class {
@@ -304,13 +306,10 @@ impl Class {
         };
         let is = if one { "is" } else { "are" };
         let place = self.stack.first();
-        let line = place.and_then(|frame| frame.line_text.as_ref());
-        // Of a wait the call says more than the function that called.
-        let at = match (self.state, place, line) {
-            (State::Waiting, Some(_), Some(line)) => format!(" at {line}"),
-            (State::Waiting, Some(frame), None) => format!(", called {}", by(&frame.text)),
-            (State::Finished, ..) | (_, None, _) => String::new(),
-            (_, Some(frame), _) => format!(" {}", frame.text),
+        let at = match (self.state, place) {
+            (State::Waiting, Some(frame)) => frame.caller.clone(),
+            (State::Finished, _) | (_, None) => String::new(),
+            (_, Some(frame)) => format!(" {}", frame.text),
         };
         let last = match self.call.as_str() {
             "" => String::new(),
@@ -340,10 +339,16 @@ impl Class {
     }
 }
 
-/// `in solve() of a.out` and `at a.out+0x10`, as who calls.
-fn by(text: &str) -> String {
-    let from = text.strip_prefix("in ").map(|rest| format!("by {rest}"));
-    from.unwrap_or_else(|| text.to_owned())
+/// The place of a wait, whose call says more than the function that called.
+fn caller(frame: &Frame) -> String {
+    match (frame.line_text(), frame.function.is_empty()) {
+        (Some(line), _) => format!(" at {line}"),
+        (None, true) => format!(", called at {}", frame.function_text()),
+        (None, false) => {
+            let (function, module) = (frame.function_text(), frame.module_name());
+            format!(", called by {function} of {module}")
+        }
+    }
 }
 
 fn seconds(since_s: f64) -> String {
@@ -377,15 +382,7 @@ impl JobWhy {
                 _ => &class.stack[..],
             };
             for frame in frames {
-                let place = match &frame.line_text {
-                    Some(line) => line.clone(),
-                    None => {
-                        let name = PathBuf::from(&frame.module);
-                        let name = name.file_name().unwrap_or_default().to_string_lossy();
-                        format!("of {name}")
-                    }
-                };
-                lines.push(format!("    {} {place}", frame.function));
+                lines.push(format!("    {} {}", frame.function, frame.place));
             }
         }
         for unread in &self.unread {

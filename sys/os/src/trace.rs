@@ -11,10 +11,11 @@
 
 use std::ffi::c_void;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
+
+use crate::port::user;
 
 /// How many registers are kept: by DWARF's numbers for the processor.
 pub const REGISTERS: usize = 33;
@@ -216,7 +217,6 @@ fn seize(thread: Thread) -> Result<(), Refused> {
 }
 
 fn why_forbidden(pid: u32, tid: u32) -> Refused {
-    let owner = |of: &str| fs::metadata(format!("/proc/{of}")).map(|facts| facts.uid());
     let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -227,8 +227,8 @@ fn why_forbidden(pid: u32, tid: u32) -> Refused {
     }
     // The status has the real user; what /proc/PID belongs to is root for a process with more
     // rights than its user.
-    match (number("Uid:"), owner("self")) {
-        (Some(user), Ok(own)) if user != own && own != 0 => Refused::AnothersProcess(user),
+    match (number("Uid:"), user()) {
+        (Some(owner), own) if owner != own && own != 0 => Refused::AnothersProcess(owner),
         (None, _) => Refused::Gone,
         _ => Refused::Forbidden,
     }

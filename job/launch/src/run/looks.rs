@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use margay_core_registry::Phase;
+use margay_job_observe::places::children_of_shell;
 use margay_job_observe::state;
 use margay_sys_os::clock::now_ns;
 use margay_sys_shm::segment::ENV_SINGLETON;
@@ -112,22 +113,11 @@ impl Launcher<'_> {
 /// The library of another implementation that the process has loaded, or the program that a shell
 /// runs for it.
 fn stranger(pid: u32, own: &Path) -> Option<PathBuf> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let found = foreign_library(&maps, own);
-    if found.is_some() || !is_shell(pid) {
-        return found;
-    }
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-    children.split_whitespace().find_map(|child| {
-        let maps = fs::read_to_string(format!("/proc/{child}/maps")).ok()?;
+    let library = |pid: u32| {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
         foreign_library(&maps, own)
-    })
-}
-
-fn is_shell(pid: u32) -> bool {
-    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    let name = program.file_name().unwrap_or_default().to_string_lossy();
-    ["sh", "bash", "dash", "ksh", "zsh", "busybox"].contains(&&*name)
+    };
+    library(pid).or_else(|| children_of_shell(pid).into_iter().find_map(library))
 }
 
 /// The first library of MPI in a process's table of mapped files, unless ours is there as well, be

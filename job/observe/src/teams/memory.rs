@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 
 use margay_sys_os::cma;
+use margay_sys_os::process::is_anothers;
 
 /// A process of which memory is read.
 pub(super) struct Memory {
@@ -97,11 +97,7 @@ impl Memory {
 
     /// Whether another user than the caller owns the process.
     pub(super) fn is_anothers(&self) -> bool {
-        let owner = |of: &str| fs::metadata(format!("/proc/{of}")).map(|facts| facts.uid());
-        match (owner(&self.pid.to_string()), owner("self")) {
-            (Ok(theirs), Ok(own)) => theirs != own && own != 0,
-            _ => false,
-        }
+        is_anothers(self.pid).unwrap_or(false)
     }
 
     /// The address of a symbol that the file mapped at `base` exports, by its hash table

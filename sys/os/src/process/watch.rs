@@ -16,6 +16,7 @@ use rustix::process::{
 };
 
 use crate::descriptor::PollSet;
+use crate::port::user;
 use crate::signal;
 
 /// What waiting for children gave.
@@ -184,6 +185,15 @@ pub fn all_processes() -> impl Iterator<Item = u32> {
 /// When `/proc` is not there or is something else.
 pub fn can_see_processes() -> io::Result<()> {
     fs::metadata("/proc/self/stat").map(drop)
+}
+
+/// Whether a process belongs to another user than the one on whose behalf this process runs; to
+/// root none is another's. None when there is no such process.
+#[must_use]
+pub fn is_anothers(pid: u32) -> Option<bool> {
+    let owner = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    let own = user();
+    Some(owner != own && own != 0)
 }
 
 /// Whether other processes run the file that this one runs.
