@@ -22,15 +22,16 @@ pub fn folder() -> PathBuf {
     std::env::var_os("MARGAY_STAGE").map_or_else(|| workspace().join("stage"), PathBuf::from)
 }
 
-/// The profile of Cargo.toml, and the folder of what is built.
-const PROFILE: &str = "stage";
-
-/// The crates whose outputs make the tree.
-const CRATES: [&str; 8] = [
+/// The crates that make the tree's libraries.
+const LIBRARY_CRATES: [&str; 4] = [
     "margay-abi-mpi",
     "margay-abi-mlp",
     "margay-abi-iml",
     "margay-abi-gomp",
+];
+
+/// The crates that make its programs.
+const PROGRAM_CRATES: [&str; 4] = [
     "margay-bench-suite",
     "margay-svc-pfs",
     "margay",
@@ -67,27 +68,22 @@ pub fn build(to: &Path) -> Result<()> {
         .exec()?;
     let target = metadata.target_directory.as_std_path();
     let tools = Tools::new(target)?;
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo
-        .current_dir(workspace())
-        .args(["build", "--profile", PROFILE])
-        .env("RUSTC_WRAPPER", tools.rustc_wrapper());
-    for name in CRATES {
-        cargo.args(["--package", name]);
-    }
-    if !cargo.status().context("cargo cannot be started")?.success() {
-        bail!("the build failed");
-    }
+    let built = compile("stage", &LIBRARY_CRATES, &tools.rustc_wrapper(), target)?;
+    let programs = compile(
+        "stage-programs",
+        &PROGRAM_CRATES,
+        &tools.rustc_wrapper_of_programs(),
+        target,
+    )?;
     let version = &metadata
         .packages
         .iter()
         .find(|package| package.name == "margay")
         .context("no crate margay")?
         .version;
-    let built = target.join(PROFILE);
     debug_info::split(&built.join("libmpi_abi.so"), to, "lib/libmpi_abi.so.1")?;
     for name in PROGRAMS {
-        debug_info::split(&built.join(name), to, &format!("bin/{name}"))?;
+        debug_info::split(&programs.join(name), to, &format!("bin/{name}"))?;
     }
     for (from, name, mode) in FILES {
         copy(&workspace().join(from), &to.join(name), mode)?;
@@ -146,7 +142,7 @@ pub fn build(to: &Path) -> Result<()> {
         other_abi(&tools, face, &built.join("faces").join(face.name), to)?;
     }
     openmp(&tools, &built, to)?;
-    pages(&built, to)?;
+    pages(&programs, to)?;
     fortran_library(&tools, to)?;
     // The bindings are built in their place, and the pages written there.
     prune(to, &|path| {
@@ -159,6 +155,22 @@ pub fn build(to: &Path) -> Result<()> {
     })?;
     prune(&debug_info::folder(to)?, &|_| false)?;
     verify::tree(to, &Machine::of_this_build(&[target, to])?)
+}
+
+/// Compiles crates with a profile of Cargo.toml, and returns the folder of what is built.
+fn compile(profile: &str, crates: &[&str], wrapper: &Path, target: &Path) -> Result<PathBuf> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .current_dir(workspace())
+        .args(["build", "--profile", profile])
+        .env("RUSTC_WRAPPER", wrapper);
+    for name in crates {
+        cargo.args(["--package", name]);
+    }
+    if !cargo.status().context("cargo cannot be started")?.success() {
+        bail!("the build failed");
+    }
+    Ok(target.join(profile))
 }
 
 /// Compiles the small libraries that give functions the names of other libraries, from printed

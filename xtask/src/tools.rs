@@ -17,6 +17,10 @@ use crate::{glibc, verify, workspace};
 /// The C compiler's script, a name that `margay fortran` finds in the folder.
 pub const CC: &str = "margay-cc";
 
+/// A linker script that leaves out the tables for unwinding.
+const NO_TABLES: &str =
+    "SECTIONS { /DISCARD/ : { *(.eh_frame) *(.gcc_except_table*) } } INSERT AFTER .text;\n";
+
 /// The scripts.
 pub struct Tools {
     folder: PathBuf,
@@ -62,6 +66,21 @@ impl Tools {
         let _ = writeln!(rustc, " {}", quoted(&linker));
         put(cc.as_bytes(), &folder.join(CC), 0o755)?;
         put(rustc.as_bytes(), &folder.join("rustc"), 0o755)?;
+        let script = folder.join("programs.ld");
+        put(NO_TABLES.as_bytes(), &script, 0o644)?;
+        let mut options = format!(
+            "-Clink-arg=-Wl,--no-eh-frame-hdr -Clink-arg=-T -Clink-arg={}",
+            quoted(&script.display().to_string())
+        );
+        // The linker that rustc brings along for this machine merges functions of the same code.
+        if std::env::consts::ARCH == "x86_64" {
+            options.push_str(" -Clink-arg=-Wl,--icf=all");
+        }
+        let programs = format!(
+            "#!/bin/sh\ncase \" $* \" in\n*\" --crate-type bin \"*\" panic=abort \"*) set -- \"$@\" {options} ;;\nesac\nexec {} \"$@\"\n",
+            quoted(&folder.join("rustc").display().to_string())
+        );
+        put(programs.as_bytes(), &folder.join("rustc-programs"), 0o755)?;
         Ok(Self { folder })
     }
 
@@ -75,6 +94,14 @@ impl Tools {
     #[must_use]
     pub fn rustc_wrapper(&self) -> PathBuf {
         self.folder.join("rustc")
+    }
+
+    /// Returns the same for programs: they have no tables for unwinding, because a panic ends them,
+    /// and functions of the same code are one. Together that is an eleventh of their bytes, and some
+    /// pages less to read at each start.
+    #[must_use]
+    pub fn rustc_wrapper_of_programs(&self) -> PathBuf {
+        self.folder.join("rustc-programs")
     }
 
     /// Puts the folder of the scripts first where a command looks for programs.
@@ -122,6 +149,33 @@ mod tests {
             .output()
             .unwrap();
         assert_eq!(String::from_utf8(printed.stdout).unwrap(), word);
+    }
+
+    #[test]
+    fn a_program_has_no_tables_for_unwinding_and_says_why_it_ends() {
+        let target = tempfile::tempdir().unwrap();
+        let tools = Tools::new(target.path()).unwrap();
+        let (source, program) = (target.path().join("a.rs"), target.path().join("a"));
+        std::fs::write(&source, "fn main() { panic!(\"the first cause\") }\n").unwrap();
+        let mut rustc = Command::new(tools.rustc_wrapper_of_programs());
+        rustc
+            .args(["rustc", "--crate-type", "bin", "-C", "panic=abort", "-o"])
+            .arg(&program)
+            .arg(&source);
+        crate::command::output(&mut rustc).unwrap();
+        let bytes = std::fs::read(&program).unwrap();
+        let elf = goblin::elf::Elf::parse(&bytes).unwrap();
+        let names = elf.section_headers.iter();
+        let names: Vec<&str> = names
+            .filter_map(|section| elf.shdr_strtab.get_at(section.sh_name))
+            .collect();
+        assert!(names.contains(&".text") && !names.contains(&".eh_frame"));
+        let ended = Command::new(&program).output().unwrap();
+        assert!(String::from_utf8_lossy(&ended.stderr).contains("the first cause"));
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&ended.status),
+            Some(6)
+        );
     }
 
     #[test]
