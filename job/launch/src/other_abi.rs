@@ -13,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use goblin::elf::dynamic::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_STRSZ, DT_STRTAB};
@@ -110,7 +110,8 @@ impl Libraries {
 
 /// The folder of the libraries of other ABIs, beside the launcher's own.
 pub(crate) fn folder() -> Option<PathBuf> {
-    let launcher = std::env::current_exe().ok()?.canonicalize().ok()?;
+    // The kernel's own link to it, without symbolic links.
+    let launcher = std::env::current_exe().ok()?;
     let folder = launcher.parent()?.parent()?.join("lib/faces");
     folder.is_dir().then_some(folder)
 }
@@ -190,14 +191,18 @@ impl Visit<'_> {
 
     /// The library of the standard's ABI: ours, whichever the program would find.
     fn standard(&mut self, early: Option<PathBuf>, object: &Object) {
-        let ours = self.folder.join("..").join(STANDARD).canonicalize();
+        let ours = self.folder.with_file_name(STANDARD);
         let found = early
             .or_else(|| find(&self.search, STANDARD))
             .or_else(|| find(&object.run_path, STANDARD));
-        let found = found.and_then(|found| found.canonicalize().ok());
-        if let Ok(ours) = ours
-            && found.as_ref() != Some(&ours)
-            && !self.preloaded.contains(&ours)
+        let identity = |file: &Path| {
+            let facts = file.metadata().ok()?;
+            Some((facts.dev(), facts.ino()))
+        };
+        let Some(own) = identity(&ours) else {
+            return;
+        };
+        if found.and_then(|found| identity(&found)) != Some(own) && !self.preloaded.contains(&ours)
         {
             self.preloaded.push(ours);
         }

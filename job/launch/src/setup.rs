@@ -130,12 +130,12 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
         placement.confine(&cores.mask);
     }
     // What the ranks can keep busy together, so that they know when to yield to each other.
-    let usable = placement.distinct_cores().unwrap_or(usable).min(usable);
-    let segment = make_segment(job, &counts, &places, usable)?;
+    let busy = placement.distinct_cores().unwrap_or(usable).min(usable);
+    let segment = make_segment(job, &counts, &places, busy)?;
     let segment_fd = duplicate_above(segment.fd(), SEGMENT_FD)
         .or_else(|_| segment.fd().try_clone_to_owned())
         .map_err(|e| descriptors(ranks, &e))?;
-    let programs = programs(job, &segment_fd, (ranks, ranks), parent, &devices)?;
+    let programs = programs(job, &segment_fd, (ranks, ranks, usable), parent, &devices)?;
 
     let lines = tell::lines(job, &counts, &placement, &cores);
     let (blocked, ends, own) = own(job, ranks, lines, placement.leases)?;
@@ -381,10 +381,12 @@ fn search_path<'a>(base: &'a [(OsString, OsString)], program: &'a Program) -> Op
     found.map(|(_, value)| value.as_os_str())
 }
 
+/// Returns how the job's programs are started on this host, which has `local_ranks` of the ranks
+/// and this many usable cores.
 pub(crate) fn programs(
     job: &Job,
     segment_fd: &OwnedFd,
-    (ranks, local_ranks): (u32, u32),
+    (ranks, local_ranks, usable): (u32, u32, usize),
     parent: Option<&str>,
     devices: &Devices,
 ) -> Result<Vec<ProgramStart>, LaunchError> {
@@ -430,7 +432,7 @@ pub(crate) fn programs(
                         segment_fd: segment_fd.as_raw_fd(),
                         ranks,
                         local_ranks,
-                        huge_pages: local_ranks as usize <= cpu::usable_cores(),
+                        huge_pages: local_ranks as usize <= usable,
                         parent,
                         devices,
                     },

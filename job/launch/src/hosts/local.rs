@@ -83,14 +83,14 @@ pub(super) fn start(
     let usable = cpu::usable_cores();
     let cores = setup::usable_cores(job, usable)?;
     let placement = place(own, &job.binding, &job.layout, &cores, Lease::take)?;
-    let usable = placement.distinct_cores().unwrap_or(usable).min(usable);
-    let segment = segment(task, ranks, usable, (hosts, locations))?;
+    let busy = placement.distinct_cores().unwrap_or(usable).min(usable);
+    let segment = segment(task, ranks, busy, (hosts, locations))?;
     let failed = |error: io::Error| setup::descriptors(own, &error);
     let segment_fd = duplicate_above(segment.fd(), setup::SEGMENT_FD)
         .or_else(|_| segment.fd().try_clone_to_owned())
         .map_err(failed)?;
     let devices = Devices::default();
-    let programs = setup::programs(job, &segment_fd, (ranks, own), None, &devices)?;
+    let programs = setup::programs(job, &segment_fd, (ranks, own, usable), None, &devices)?;
     let (mut outputs, mut inputs, mut starts) = (Vec::new(), Vec::new(), Vec::new());
     let null = Arc::new(OwnedFd::from(File::open("/dev/null").map_err(failed)?));
     let parts = task.ranks.iter().zip(listeners).zip(placement.cores);
