@@ -13,6 +13,7 @@
 //! | [`kept`] | rows of atomic words in memory that something else keeps |
 //! | [`heap`] | memory for the program, with a description in front of it |
 //! | [`lock`] | a lock that costs nothing while a rank has one thread |
+//! | [`mod@copy`] | copies of bytes, without a slow case of the C library's |
 //! | [`cpu`] | usable cores, binding, yielding, pausing |
 //! | [`clock`] | monotonic time |
 //! | [`process`] | starting processes, waiting for them, ending whole families |
@@ -33,6 +34,7 @@ pub mod clock;
 #[cfg(not(loom))]
 pub mod cma;
 #[cfg(not(loom))]
+pub mod copy;
 pub mod cpu;
 #[cfg(not(loom))]
 pub mod descriptor;

@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
+use crate::copy::copy_bytes;
 use crate::sweep::Sweep;
 
 mod copies;
@@ -113,7 +114,7 @@ impl Piece {
     pub fn write(self, from: &[u8]) {
         let len = from.len().min(self.len);
         // SAFETY: by the claim the bytes are writable; `from` may overlap them.
-        unsafe { std::ptr::copy(from.as_ptr(), self.base as *mut u8, len) };
+        unsafe { copy_bytes(from.as_ptr(), self.base as *mut u8, len) };
     }
 
     /// The same claim as memory.
@@ -316,7 +317,7 @@ impl Mem {
         let from = self.at(offset, to.len());
         // SAFETY: `at` checked the range against the claim; `to` is ours. memmove semantics are
         // asked for since the user may pass overlapping buffers.
-        unsafe { std::ptr::copy(from, to.as_mut_ptr(), to.len()) };
+        unsafe { copy_bytes(from, to.as_mut_ptr(), to.len()) };
     }
 
     /// Copies `from` to `offset`.
@@ -327,7 +328,7 @@ impl Mem {
     pub fn write(&self, offset: i64, from: &[u8]) {
         let to = self.at(offset, from.len());
         // SAFETY: as in `read`.
-        unsafe { std::ptr::copy(from.as_ptr(), to, from.len()) };
+        unsafe { copy_bytes(from.as_ptr(), to, from.len()) };
     }
 
     /// Copies `len` bytes from `offset` on to `at` of another memory. Up to 16 bytes in powers of
@@ -414,7 +415,7 @@ impl Mem {
                 for i in 0..count {
                     // SAFETY: as above.
                     unsafe {
-                        std::ptr::copy(
+                        copy_bytes(
                             base.wrapping_offset(i as isize * stride as isize),
                             out,
                             block,
@@ -530,7 +531,7 @@ impl Mem {
                 for i in 0..count {
                     // SAFETY: as in `gather`.
                     unsafe {
-                        std::ptr::copy(
+                        copy_bytes(
                             next,
                             base.wrapping_offset(i as isize * stride as isize),
                             block,

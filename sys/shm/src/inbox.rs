@@ -34,6 +34,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use margay_sys_os::copy::copy;
 use margay_sys_os::sync::{AtomicU64, Cell, Ordering};
 
 #[cfg(not(loom))]
@@ -311,9 +312,7 @@ impl Outbox {
         if let Some(block) = block {
             let place = &self.home.block(self.me, block).0;
             // SAFETY: the block is here, so nobody reads it.
-            place.with_mut(|place| unsafe {
-                (&mut *place)[..payload.len()].copy_from_slice(payload)
-            });
+            place.with_mut(|place| copy(payload, unsafe { &mut (&mut *place)[..payload.len()] }));
         }
         let inline = if block.is_some() { &[] } else { payload };
         self.publish(index, to, top & !OWN, |words| {

@@ -3,6 +3,7 @@
 use std::hint::cold_path;
 use std::mem::MaybeUninit;
 
+use crate::copy::copy_bytes;
 use crate::sweep::{Sweep, from_the_end};
 
 /// Copies `len` bytes that may overlap. Up to 16 bytes in powers of two go in one piece.
@@ -31,8 +32,8 @@ pub(super) unsafe fn copy_words(from: *const u8, to: *mut u8, len: usize) {
         1 => word!(u8),
         2 => word!(u16),
         16 => word!(u128),
-        // SAFETY: by the contract; memmove, since the user may pass overlapping buffers.
-        _ => unsafe { std::ptr::copy(from, to, len) },
+        // SAFETY: by the contract.
+        _ => unsafe { copy_bytes(from, to, len) },
     }
 }
 
@@ -64,6 +65,6 @@ unsafe fn copy_back(from: *const u8, to: *mut u8, len: usize) {
     };
     for range in from_the_end(len, block) {
         // SAFETY: by the contract; the range is part of `0..len`.
-        unsafe { std::ptr::copy(from.add(range.start), to.add(range.start), range.len()) };
+        unsafe { copy_bytes(from.add(range.start), to.add(range.start), range.len()) };
     }
 }
