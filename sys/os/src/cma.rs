@@ -9,6 +9,7 @@ use std::io;
 
 use rustix::io::Errno;
 
+use crate::copy::{Between, copy_bytes, is_slow};
 use crate::user::Mem;
 
 /// Lets any process of the same user attach to this one where the Yama module restricts it to
@@ -63,10 +64,33 @@ impl Peer {
 /// When `to` does not cover the range.
 pub fn read(pid: u32, address: u64, to: &Mem, offset: i64, len: usize) -> io::Result<()> {
     let local = to.at(offset, len);
+    if !is_slow(address as usize, local.addr(), len) {
+        // SAFETY: the range is covered by the claim (checked by `at`).
+        return unsafe { read_to(pid, address, local, len) };
+    }
+    let mut between = Between::new(address as usize, len);
+    for done in (0..len).step_by(Between::LEN) {
+        let part = (len - done).min(Between::LEN);
+        // SAFETY: `Between` has room for a part; the part of the range is covered by the claim.
+        unsafe {
+            read_to(
+                pid,
+                address.wrapping_add(done as u64),
+                between.start(),
+                part,
+            )?;
+            copy_bytes(between.start(), local.wrapping_add(done), part);
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `len` bytes must be writable at `to`.
+unsafe fn read_to(pid: u32, address: u64, to: *mut u8, len: usize) -> io::Result<()> {
     whole(len, |done| {
-        let (here, there) = vectors(local, address, done, len);
-        // SAFETY: the local range is covered by the claim (checked by `at`); the remote range is
-        // the kernel's to check.
+        let (here, there) = vectors(to, address, done, len);
+        // SAFETY: by the contract; the remote range is the kernel's to check.
         unsafe { libc::process_vm_readv(pid as libc::pid_t, &here, 1, &there, 1, 0) }
     })
 }
@@ -80,9 +104,34 @@ pub fn read(pid: u32, address: u64, to: &Mem, offset: i64, len: usize) -> io::Re
 /// When `from` does not cover the range.
 pub fn write(peer: Peer, address: u64, from: &Mem, offset: i64, len: usize) -> io::Result<()> {
     let (pid, local) = (peer.writable()?, from.at(offset, len));
+    if !is_slow(local.addr(), address as usize, len) {
+        // SAFETY: the range is covered by the claim (checked by `at`); the other process is not
+        // this one.
+        return unsafe { write_from(pid, address, local, len) };
+    }
+    let mut between = Between::new(local.addr(), len);
+    for done in (0..len).step_by(Between::LEN) {
+        let part = (len - done).min(Between::LEN);
+        // SAFETY: as in `read`; the other process is not this one.
+        unsafe {
+            copy_bytes(local.wrapping_add(done), between.start(), part);
+            write_from(
+                pid,
+                address.wrapping_add(done as u64),
+                between.start(),
+                part,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `len` bytes must be readable at `from`, and `pid` be another process than this one.
+unsafe fn write_from(pid: libc::pid_t, address: u64, from: *mut u8, len: usize) -> io::Result<()> {
     whole(len, |done| {
-        let (here, there) = vectors(local, address, done, len);
-        // SAFETY: as in `read`; what is written is no memory of this process.
+        let (here, there) = vectors(from, address, done, len);
+        // SAFETY: by the contract; the remote range is the kernel's to check.
         unsafe { libc::process_vm_writev(pid, &here, 1, &there, 1, 0) }
     })
 }
@@ -356,6 +405,31 @@ mod tests {
         target.with_bytes(0, 100, |b| assert_eq!(b[0], 10));
         write(me(), target.address() as u64 + 200, &source, 50, 2).unwrap();
         target.with_bytes(200, 2, |b| assert_eq!(b, [50, 51]));
+    }
+
+    #[test]
+    fn long_copies_are_whole_at_every_distance() {
+        let bytes: Vec<u8> = (0..200_000u32).map(|i| (i * 7 + i / 251) as u8).collect();
+        let source = Mem::from_vec(bytes.clone());
+        let pid = std::process::id();
+        for len in [2112, 65_536, 65_537, 150_000] {
+            for behind in [0, 1, 16, 31, 32] {
+                // Where the destination lies that far behind the source in its page.
+                let target = Mem::owned(len + 8192);
+                let own = (source.address() + 100).wrapping_sub(target.address()) % 4096;
+                let at = (own + behind) as i64;
+                read(pid, source.address() as u64 + 100, &target, at, len).unwrap();
+                target.with_bytes(at, len, |b| assert!(b == &bytes[100..100 + len]));
+
+                let target = Mem::owned(len + 8192);
+                let own = (source.address() + 100).wrapping_sub(target.address()) % 4096;
+                let to = target.address() + own + behind;
+                write(me(), to as u64, &source, 100, len).unwrap();
+                target.with_bytes((own + behind) as i64, len, |b| {
+                    assert!(b == &bytes[100..100 + len]);
+                });
+            }
+        }
     }
 
     #[test]
