@@ -67,7 +67,14 @@ fn a_crash_is_reported_with_its_last_call() {
         "{report}"
     );
     assert!(report.ends_with("the job has been ended"), "{report}");
-    assert_eq!(done.err.lines().count(), 2, "report and hint: {}", done.err);
+    let mut others = done.err.lines().skip(1);
+    assert!(others.next().unwrap().contains("hint: "), "{}", done.err);
+    // Nothing of one that has not been started yet.
+    assert!(
+        others.all(|l| l.contains(": meanwhile, rank")),
+        "{}",
+        done.err
+    );
     assert!(done.took < PROMPT);
     let done = run(&mut command(
         "-n 2 %act init call:MPI_Init only:1 kill:11 all sleep:20000",
@@ -88,6 +95,19 @@ fn a_crash_while_waiting_tells_on_whom() {
     assert_eq!(done.code(), 134);
     let expected = "while it waited in MPI_Recv for rank 1, tag 5; the job has been ended";
     assert!(done.err.contains(expected), "{}", done.err);
+}
+
+#[test]
+fn a_crash_that_is_survived_or_quiet_says_nothing_of_the_others() {
+    let line = "init fin only:1 kill:11";
+    for option in ["-quiet", "-continue-on-failure"] {
+        let done = run(command(option)
+            .args(["-n", "2"])
+            .arg(act())
+            .args(line.split(' ')));
+        assert!(done.err.contains("was killed by SIGSEGV"), "{}", done.err);
+        assert!(!done.err.contains("meanwhile"), "{}", done.err);
+    }
 }
 
 #[test]

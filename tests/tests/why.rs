@@ -185,6 +185,29 @@ fn who_is_late_to_a_barrier_is_named_with_its_line() {
 }
 
 #[test]
+fn a_crash_shows_where_the_others_are() {
+    if !may_trace() {
+        return;
+    }
+    let built = Built::mpi("-O2 -g");
+    let mut job = built.start(4, "barrier");
+    let pids = job.ranks_when_ready(4);
+    why(&job, |job| {
+        places(job, "waiting")
+            .iter()
+            .any(|(ranks, _)| ranks == &[0, 2, 3])
+    });
+    send("SEGV", pids[1]);
+    let Ended { status, err, .. } = job.ended();
+    assert_eq!(status.code(), Some(139), "{err}");
+    let others = format!(
+        "mpiexec: meanwhile, ranks 0, 2, 3: waiting in MPI_Barrier for the other ranks at {} in main()",
+        built.line("barrier")
+    );
+    assert_eq!(err.lines().last(), Some(&*others), "{err}");
+}
+
+#[test]
 fn a_message_with_another_tag_is_named() {
     let built = Built::mpi("-O2 -g");
     let mut job = built.start(2, "tags");

@@ -7,10 +7,14 @@ use margay_job_observe::state::{analysis, state_in_words};
 use margay_job_observe::waits::{Analysis, describe, rank_ranges};
 use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
+use margay_sys_os::process::is_dumping_core;
 use margay_sys_os::signal;
 
 use crate::plan::{Job, TimeLimit};
 use crate::verdict::{Cause, Failure};
+
+/// Groups of ranks that the report of a crash shows.
+const MOST_GROUPS: usize = 8;
 
 /// Returns the name of this machine, without asking anybody.
 #[must_use]
@@ -21,7 +25,7 @@ pub fn host_name() -> String {
 }
 
 /// Returns the report of a failed rank: which, where, how, its last call, the consequence (whether
-/// it `ends` the job) and a hint.
+/// it `ends` the job) and a hint; of a crash that ends the job, what the others do meanwhile.
 #[must_use]
 pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> String {
     let launcher = &job.launcher;
@@ -115,6 +119,32 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
     if !hint.is_empty() && !job.quiet {
         text.push_str(&format!("{launcher}: hint: {hint}\n"));
     }
+    if ends && failure.is_crash() && !job.quiet {
+        text.push_str(&meanwhile(launcher, peers, rank));
+    }
+    text
+}
+
+/// What the others do while a rank crashes: the largest groups that do the same at the same place.
+fn meanwhile(launcher: &str, peers: &dyn Peers, crashed: u32) -> String {
+    let do_something = |&rank: &u32| {
+        // Of ranks on other hosts nothing is known, and who crashes as well does nothing.
+        let pid = peers.identity(rank).pid;
+        rank != crashed && pid != 0 && peers.is_alive(rank) && !is_dumping_core(pid)
+    };
+    let ranks: Vec<u32> = (0..peers.size()).filter(do_something).collect();
+    let mut groups = groups(peers, &ranks);
+    groups.sort_by_key(|(_, ranks)| usize::MAX - ranks.len());
+    let shown = groups.iter().take(MOST_GROUPS);
+    let mut text: String = shown
+        .map(|group| format!("{launcher}: meanwhile, {}\n", line(group)))
+        .collect();
+    let rest = groups.iter().skip(MOST_GROUPS);
+    match rest.map(|(_, ranks)| ranks.len()).sum() {
+        0 => {}
+        1 => text.push_str(&format!("{launcher}: meanwhile, 1 rank elsewhere\n")),
+        many => text.push_str(&format!("{launcher}: meanwhile, {many} ranks elsewhere\n")),
+    }
     text
 }
 
@@ -134,6 +164,19 @@ fn findings(launcher: &str, analysis: &Analysis) -> String {
 
 /// What ranks do and where, those with the same answer in a line.
 fn states(launcher: &str, peers: &dyn Peers, ranks: &[u32]) -> String {
+    let groups = groups(peers, ranks);
+    let line = |group| format!("{launcher}: {}\n", line(group));
+    groups.iter().map(line).collect()
+}
+
+/// A group of ranks in words: `ranks 0, 2: waiting in MPI_Barrier for the other ranks`.
+fn line((state, ranks): &(String, Vec<u32>)) -> String {
+    let many = if ranks.len() == 1 { "" } else { "s" };
+    format!("rank{many} {}: {state}", rank_ranges(ranks))
+}
+
+/// What ranks do and where, and all that do this.
+fn groups(peers: &dyn Peers, ranks: &[u32]) -> Vec<(String, Vec<u32>)> {
     let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
     let places = Places::of_ranks(peers, ranks);
     let now_ns = now_ns();
@@ -153,11 +196,7 @@ fn states(launcher: &str, peers: &dyn Peers, ranks: &[u32]) -> String {
             None => groups.push((state, vec![rank])),
         }
     }
-    let line = |(state, ranks): (String, Vec<u32>)| {
-        let many = if ranks.len() == 1 { "" } else { "s" };
-        format!("{launcher}: rank{many} {}: {state}\n", rank_ranges(&ranks))
-    };
-    groups.into_iter().map(line).collect()
+    groups
 }
 
 /// Returns the report of ranks that wait for one that has ended without calling `MPI_Init`; `ends`

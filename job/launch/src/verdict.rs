@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use margay_core_registry::Phase;
+use margay_sys_os::signal;
 
 /// Why the job failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,21 @@ impl Failure {
     #[must_use]
     pub fn ends_job(&self) -> bool {
         !matches!(self.cause, Cause::AfterFinalize(_) | Cause::OfLibrary(_))
+    }
+
+    /// Whether the kernel has ended the rank because of what its program did.
+    #[must_use]
+    pub fn is_crash(&self) -> bool {
+        const CRASHES: [i32; 7] = [
+            signal::SIGABRT,
+            signal::SIGBUS,
+            signal::SIGFPE,
+            signal::SIGILL,
+            signal::SIGSEGV,
+            signal::SIGSYS,
+            signal::SIGTRAP,
+        ];
+        matches!(self.cause, Cause::Signal { signal, .. } if CRASHES.contains(&signal))
     }
 
     /// Whether the others may go on, if the user wants that: the rank has died, and has not asked

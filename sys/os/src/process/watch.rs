@@ -170,6 +170,17 @@ pub fn is_alive(pid: u32) -> bool {
         .is_some_and(|facts| !matches!(facts.state, 'Z' | 'X') && facts.address_space > 0)
 }
 
+/// Whether the kernel writes a process's core file: the process is as good as dead, and cannot be
+/// stopped any more. False where the system does not say.
+#[must_use]
+pub fn is_dumping_core(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mut values = status
+        .lines()
+        .filter_map(|l| l.strip_prefix("CoreDumping:"));
+    values.next().is_some_and(|value| value.trim() == "1")
+}
+
 /// The ids of all processes that this process can see.
 pub fn all_processes() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc")
