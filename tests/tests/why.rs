@@ -208,6 +208,41 @@ fn a_crash_shows_where_the_others_are() {
 }
 
 #[test]
+fn a_core_file_shows_where_a_rank_has_crashed() {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if !pattern.starts_with("core") {
+        return println!("note: core files are not written where the program runs");
+    }
+    let built = Built::mpi("-O2 -g");
+    let limited = |limit: &str| {
+        let words = Words::mpiexec(60, 2, &built.path(), "crash");
+        let limited = words.after(&format!("{{ ulimit -c {limit} || exit 77; }}"));
+        run(limited.command(90).current_dir(built.folder.path()))
+    };
+    let output = limited("unlimited");
+    if output.status.code() == Some(77) {
+        return println!("note: core files are not allowed");
+    }
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    let place = built.line("crash");
+    for line in [
+        format!("mpiexec: rank 1 crashed at {place} in crash()\n"),
+        format!("mpiexec:     crash() {place}\n"),
+        "mpiexec:     main() hangs.c:".into(),
+    ] {
+        assert!(err.contains(&line), "{line}: {err}");
+    }
+    assert!(!err.contains("hint"), "{err}");
+    let output = limited("0");
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        err.contains("hint: allow core files (ulimit -c unlimited)"),
+        "{err}"
+    );
+    assert!(!err.contains("crashed at"), "{err}");
+}
+
+#[test]
 fn a_message_with_another_tag_is_named() {
     let built = Built::mpi("-O2 -g");
     let mut job = built.start(2, "tags");

@@ -1,7 +1,9 @@
 //! What the launcher says about a job that failed or took too long.
 
-use std::path::Path;
+use std::env;
+use std::path::{Path, PathBuf};
 
+use margay_job_observe::crash::{Crash, core_files_are_written};
 use margay_job_observe::places::Places;
 use margay_job_observe::state::{analysis, state_in_words};
 use margay_job_observe::waits::{Analysis, describe, rank_ranges};
@@ -36,6 +38,7 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
     // Programs of other libraries than MPI neither initialize nor finalize.
     let last = known.map_or_else(String::new, |r| peers.call(r));
     let other = !last.is_empty() && !last.starts_with("MPI");
+    let crash = crash(job, &failure, peers);
     let (what, hint) = match failure.cause {
         Cause::Signal {
             signal,
@@ -53,9 +56,17 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
                 | signal::SIGBUS
                 | signal::SIGABRT
                 | signal::SIGFPE
-                | signal::SIGILL => "build with -g -fsanitize=address, or run this rank under a \
-                                     debugger, to see where"
-                    .to_owned(),
+                | signal::SIGILL => match (&crash, core_files_are_written()) {
+                    (Some(_), _) => String::new(),
+                    (None, true) if !core_dumped => {
+                        "allow core files (ulimit -c unlimited), build with -g \
+                         -fsanitize=address, or run this rank under a debugger, to see where"
+                            .to_owned()
+                    }
+                    (None, _) => "build with -g -fsanitize=address, or run this rank under a \
+                                  debugger, to see where"
+                        .to_owned(),
+                },
                 signal::SIGXCPU | signal::SIGXFSZ => "raise the limit (ulimit)".to_owned(),
                 _ => String::new(),
             };
@@ -119,10 +130,45 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
     if !hint.is_empty() && !job.quiet {
         text.push_str(&format!("{launcher}: hint: {hint}\n"));
     }
+    text.push_str(&crash.unwrap_or_default());
     if ends && failure.is_crash() && !job.quiet {
         text.push_str(&meanwhile(launcher, peers, rank));
     }
     text
+}
+
+/// Where a rank has crashed, in lines, if its core file says so, or that of a rank that has crashed
+/// as well.
+fn crash(job: &Job, failure: &Failure, peers: &dyn Peers) -> Option<String> {
+    let Cause::Signal {
+        core_dumped: true, ..
+    } = failure.cause
+    else {
+        return None;
+    };
+    let own = env::current_dir().unwrap_or_default();
+    let programs = job.programs.iter();
+    let mut folders: Vec<PathBuf> = programs
+        .map(|program| (program.directory.as_ref()).map_or(own.clone(), |d| own.join(d)))
+        .collect();
+    folders.dedup();
+    let pid = |rank: u32| peers.identity(rank).pid;
+    let others = (0..peers.size()).filter(|&rank| !peers.is_alive(rank));
+    let processes: Vec<u32> = [pid(failure.rank)]
+        .into_iter()
+        .chain(others.map(pid))
+        .collect();
+    let Crash { pid, place, stack } = Crash::of(&processes, &folders)?;
+    // Ranks of several hosts may have the same process id.
+    let mut ranks = [failure.rank].into_iter().chain(0..peers.size());
+    let rank = ranks.find(|&rank| peers.identity(rank).pid == pid)?;
+    let launcher = &job.launcher;
+    let mut text = format!("{launcher}: rank {rank} crashed {place}\n");
+    // One function alone is in the line above.
+    for frame in stack.iter().filter(|_| stack.len() > 1) {
+        text.push_str(&format!("{launcher}:     {frame}\n"));
+    }
+    Some(text)
 }
 
 /// What the others do while a rank crashes: the largest groups that do the same at the same place.

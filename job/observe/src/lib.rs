@@ -7,11 +7,13 @@
 //! | [`state`] | what one rank does now, as a value and in words |
 //! | [`waits`] | which rank waits for which, and which ranks can never go on |
 //! | [`places`] | where ranks are in their programs: their stacks |
+//! | [`crash`] | where a process was when it crashed |
 //! | [`why`] | why a job hangs or is slow, as `margay why` shows it |
 //! | [`teams`] | the teams of a process with OpenMP, as `margay threads` shows them |
 //! | [`markers`] | the lights and texts that tasks of MPL show |
 #![forbid(unsafe_code)]
 
+pub mod crash;
 pub mod markers;
 pub mod mesh;
 pub mod places;

@@ -213,7 +213,7 @@ fn enter(classes: &mut Vec<(Vec<Frame>, Class)>, rank: &RankView, frames: Vec<Fr
             line: frame.line,
             module: frame.module.clone(),
             text: frame.to_string(),
-            place: (frame.line_text()).unwrap_or_else(|| format!("of {}", frame.module_name())),
+            place: frame.place_text(),
             caller: caller(frame),
         })
         .collect();

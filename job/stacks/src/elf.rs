@@ -12,20 +12,66 @@ const MOST_BYTES: u64 = 512 << 20;
 const MOST_NAME: usize = 1024;
 
 const SYMBOL_TABLE: u32 = 2;
-const NOTE: u32 = 7;
+const NOTE_SECTION: u32 = 7;
 const NO_BITS: u32 = 8;
 const EXPORTED_SYMBOLS: u32 = 11;
 const COMPRESSED: u64 = 0x800;
-const LOAD: u32 = 1;
+pub(crate) const LOAD: u32 = 1;
 const EXECUTE: u64 = 1;
 
 /// Where the bytes are.
-enum Source {
+pub(crate) enum Source {
     File(File, u64),
     Memory(Vec<u8>),
 }
 
+/// An entry of the table of segments.
+pub(crate) struct SegmentEntry {
+    pub(crate) kind: u32,
+    pub(crate) offset: u64,
+    pub(crate) address: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) is_executable: bool,
+}
+
 impl Source {
+    pub(crate) fn of_file(file: File) -> Option<Source> {
+        let facts = file.metadata().ok()?;
+        facts.is_file().then(|| Source::File(file, facts.len()))
+    }
+
+    /// The head of the file, when it is one of 64 bits.
+    pub(crate) fn head(&self) -> Option<Vec<u8>> {
+        let head = self.bytes(0, 64)?;
+        head.starts_with(b"\x7fELF\x02\x01").then_some(head)
+    }
+
+    pub(crate) fn segments(&self, head: &[u8]) -> Option<Vec<SegmentEntry>> {
+        const BYTES: u64 = 56;
+        let (at, count) = (number::<8>(head, 32)?, number::<2>(head, 56)?);
+        if number::<2>(head, 54)? != BYTES {
+            return None;
+        }
+        let table = self.bytes(at, count * BYTES)?;
+        let entry = |entry: &[u8]| {
+            Some(SegmentEntry {
+                kind: number::<4>(entry, 0)? as u32,
+                is_executable: number::<4>(entry, 4)? & EXECUTE != 0,
+                offset: number::<8>(entry, 8)?,
+                address: number::<8>(entry, 16)?,
+                file_bytes: number::<8>(entry, 32)?,
+                memory_bytes: number::<8>(entry, 40)?,
+            })
+        };
+        Some(
+            table
+                .chunks_exact(BYTES as usize)
+                .filter_map(entry)
+                .collect(),
+        )
+    }
+
     fn len(&self) -> u64 {
         match self {
             Source::File(_, len) => *len,
@@ -33,7 +79,7 @@ impl Source {
         }
     }
 
-    fn bytes(&self, offset: u64, len: u64) -> Option<Vec<u8>> {
+    pub(crate) fn bytes(&self, offset: u64, len: u64) -> Option<Vec<u8>> {
         let end = offset.checked_add(len)?;
         if len > MOST_BYTES || end > self.len() {
             return None;
@@ -87,13 +133,13 @@ pub(crate) struct Symbols {
     names: Vec<u8>,
 }
 
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let mut word = [0; 8];
     word[..N].copy_from_slice(bytes.get(at..at.checked_add(N)?)?);
     Some(u64::from_le_bytes(word))
 }
 
-fn text(bytes: &[u8], at: usize) -> String {
+pub(crate) fn text(bytes: &[u8], at: usize) -> String {
     let rest = bytes.get(at..).unwrap_or_default();
     let rest = &rest[..rest.len().min(MOST_NAME)];
     let end = rest.iter().position(|&b| b == 0).unwrap_or(rest.len());
@@ -102,11 +148,7 @@ fn text(bytes: &[u8], at: usize) -> String {
 
 impl Elf {
     pub(crate) fn open(file: File) -> Option<Elf> {
-        let facts = file.metadata().ok()?;
-        if !facts.is_file() {
-            return None;
-        }
-        Elf::new(Source::File(file, facts.len()))
+        Elf::new(Source::of_file(file)?)
     }
 
     /// A file that is nowhere but in memory.
@@ -115,30 +157,18 @@ impl Elf {
     }
 
     fn new(source: Source) -> Option<Elf> {
-        const SEGMENT: u64 = 56;
         const SECTION: u64 = 64;
-        let head = source.bytes(0, 64)?;
-        if !head.starts_with(b"\x7fELF\x02\x01") {
-            return None;
-        }
-        let (segments_at, sections_at) = (number::<8>(&head, 32)?, number::<8>(&head, 40)?);
-        let (segment_count, section_count) = (number::<2>(&head, 56)?, number::<2>(&head, 60)?);
+        let head = source.head()?;
+        let (sections_at, section_count) = (number::<8>(&head, 40)?, number::<2>(&head, 60)?);
         let names_index = number::<2>(&head, 62)? as usize;
-        if number::<2>(&head, 54)? != SEGMENT {
-            return None;
-        }
-        let table = source.bytes(segments_at, segment_count * SEGMENT)?;
-        let segments = table
-            .chunks_exact(SEGMENT as usize)
-            .filter(|entry| number::<4>(entry, 0) == Some(u64::from(LOAD)))
+        let entries = source.segments(&head)?.into_iter();
+        let segments = entries
             // Its first page may also be the last one of another segment.
-            .filter(|entry| number::<4>(entry, 4).is_some_and(|access| access & EXECUTE != 0))
-            .filter_map(|entry| {
-                Some(Segment {
-                    offset: number::<8>(entry, 8)?,
-                    address: number::<8>(entry, 16)?,
-                    file_bytes: number::<8>(entry, 32)?,
-                })
+            .filter(|entry| entry.kind == LOAD && entry.is_executable)
+            .map(|entry| Segment {
+                offset: entry.offset,
+                address: entry.address,
+                file_bytes: entry.file_bytes,
             })
             .collect();
         // A file that lacks its sections has no names, but is one.
@@ -253,7 +283,7 @@ impl Elf {
 
     fn build_id(&self) -> Option<Vec<u8>> {
         const BUILD_ID: u64 = 3;
-        let notes = self.sections.iter().filter(|s| s.kind == NOTE);
+        let notes = self.sections.iter().filter(|s| s.kind == NOTE_SECTION);
         notes.filter_map(|s| self.contents(s)).find_map(|note| {
             let name = number::<4>(&note, 0)? as usize;
             let len = number::<4>(&note, 4)? as usize;

@@ -3,6 +3,7 @@
 //!
 //! | module | subject |
 //! | --- | --- |
+//! | `core_file` | core files of processes that have crashed |
 //! | `elf` | ELF files: segments, sections, symbols, separate debug files |
 //! | `maps` | the files that a process has mapped, each opened once for all processes |
 //! | `unwind` | from registers and a copy of the stack to the callers |
@@ -13,6 +14,7 @@
 //! numbers of steps have bounds, and what does not fit is as good as not there.
 #![forbid(unsafe_code)]
 
+mod core_file;
 mod elf;
 mod lines;
 mod maps;
@@ -24,6 +26,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+pub use core_file::{are_written, crashed};
 use margay_sys_os::trace::images;
 pub use margay_sys_os::trace::{Refused, Thread};
 
@@ -58,6 +61,12 @@ impl Frame {
         let (file, line) = (self.file.as_deref()?, self.line?);
         let file = Path::new(file).file_name()?.to_string_lossy();
         Some(format!("{}:{line}", printable(&file)))
+    }
+
+    /// Where it is: `mesh.c:88`, or `of a.out` when no line is known.
+    #[must_use]
+    pub fn place_text(&self) -> String {
+        (self.line_text()).unwrap_or_else(|| format!("of {}", self.module_name()))
     }
 
     /// Whether it is the program's own: not of a library that programs stand on, nor of Rust's,
@@ -184,6 +193,14 @@ pub fn stacks(threads: &[Thread]) -> Vec<Result<Stack, Refused>> {
             }));
         }
     }
+    named(&modules, walked)
+}
+
+/// Names what is on stacks.
+fn named(
+    modules: &Modules,
+    walked: Vec<Result<Vec<Spot>, Refused>>,
+) -> Vec<Result<Stack, Refused>> {
     let mut wanted: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); modules.all.len()];
     let spots = walked.iter().flatten().flatten();
     for (module, at) in spots.filter_map(Spot::lookup) {

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 
 use margay_sys_os::trace::upwards;
 
+use crate::core_file::CoreFile;
 use crate::elf::Elf;
 use crate::unwind::Tables;
 
@@ -115,6 +116,40 @@ impl Modules {
         }
         Some(Maps { sorted })
     }
+
+    /// The mappings of a process that has crashed, as its core file has them.
+    pub(crate) fn of_core(&mut self, core: &CoreFile) -> Maps {
+        let mut sorted = Vec::new();
+        for (begin, end) in core.instructions() {
+            let Some(file) = core.file_at(begin) else {
+                continue;
+            };
+            let module = *self.known.entry(file.path.clone()).or_insert_with(|| {
+                self.all.push(open_of_core(core, &file.path));
+                self.all.len() - 1
+            });
+            sorted.push(Mapping {
+                begin,
+                end,
+                offset: file.offset.saturating_add(begin - file.begin),
+                module,
+            });
+        }
+        sorted.sort_by_key(|mapping| mapping.begin);
+        Maps { sorted }
+    }
+}
+
+fn open_of_core(core: &CoreFile, path: &str) -> Module {
+    // What was a file may have become a pipe meanwhile, whose opening would wait.
+    let is_file = fs::metadata(path).is_ok_and(|facts| facts.is_file());
+    let elf = is_file.then(|| File::open(path).ok()).flatten();
+    let elf = elf.and_then(Elf::open).filter(|elf| {
+        let own = elf.beginning(HEAD as u64);
+        let begin = core.beginning_of(path).unwrap_or_default();
+        !own.is_empty() && core.memory(begin, HEAD).starts_with(&own)
+    });
+    Module::new(path, String::new(), elf)
 }
 
 fn open(pid: u32, path: &str, begin: Option<u64>) -> Module {
@@ -136,11 +171,17 @@ fn open(pid: u32, path: &str, begin: Option<u64>) -> Module {
         }
         _ => None,
     };
-    Module {
-        path: path.to_owned(),
-        root,
-        tables: Tables::of(elf.as_ref()),
-        elf,
+    Module::new(path, root, elf)
+}
+
+impl Module {
+    fn new(path: &str, root: String, elf: Option<Elf>) -> Module {
+        Module {
+            path: path.to_owned(),
+            root,
+            tables: Tables::of(elf.as_ref()),
+            elf,
+        }
     }
 }
 

@@ -287,6 +287,21 @@ fn registers(tid: u32) -> Result<([u64; REGISTERS], u64), Errno> {
     by_number(&words, vector.iov_len)
 }
 
+/// The registers of a thread and its next instruction, from what a core file says of it
+/// (`struct elf_prstatus`). None when they are those of another processor.
+#[must_use]
+pub fn registers_of(status: &[u8]) -> Option<([u64; REGISTERS], u64)> {
+    /// Before the registers are numbers and times, behind them a word about another kind of them.
+    const BEFORE: usize = 112;
+    const BEHIND: usize = 8;
+    let bytes = status.get(BEFORE..status.len().checked_sub(BEHIND)?)?;
+    let mut words = [0u64; 64];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_ne_bytes(bytes.try_into().ok()?);
+    }
+    by_number(&words, bytes.len()).ok()
+}
+
 /// The system's order is that of `struct user_regs_struct`.
 #[cfg(target_arch = "x86_64")]
 fn by_number(words: &[u64; 64], bytes: usize) -> Result<([u64; REGISTERS], u64), Errno> {

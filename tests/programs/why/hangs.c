@@ -25,6 +25,11 @@ __attribute__((noinline)) int receive(int from, int tag)
     return got + 1;
 }
 
+__attribute__((noinline)) void crash(volatile int *at)
+{
+    *at = 1; /* LINE crash */
+}
+
 int main(int argc, char **argv)
 {
     int rank, size;
@@ -46,6 +51,10 @@ int main(int argc, char **argv)
         if (rank == 1)
             compute();
         MPI_Barrier(MPI_COMM_WORLD); /* LINE barrier */
+    } else if (!strcmp(what, "crash")) {
+        if (rank == 1)
+            crash((volatile int *)8);
+        MPI_Barrier(MPI_COMM_WORLD);
     }
     MPI_Finalize();
     return sum < 0;
