@@ -1,0 +1,80 @@
+//! A job as the scheduler sees it.
+
+use serde::{Deserialize, Serialize};
+
+/// The number of a job; each task of an array has its own. Numbers rise as jobs are accepted.
+pub type JobId = u64;
+
+/// Which end of another job a dependency waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum After {
+    /// It has started.
+    Start,
+    /// It has ended with exit code 0.
+    Ok,
+    /// It has ended otherwise.
+    NotOk,
+    /// It has ended in any way.
+    Any,
+}
+
+/// What a job waits for: the job, or all tasks of the array, of this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependency {
+    pub after: After,
+    pub job: JobId,
+}
+
+/// How a job has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum End {
+    /// With an exit code.
+    Exit(i32),
+    /// By a signal.
+    Signal(i32),
+    /// At its time limit.
+    TimeLimit,
+    /// By the user's wish.
+    Cancelled,
+    /// It could not be started.
+    NotStarted,
+    /// What watched over it has died.
+    Lost,
+}
+
+impl End {
+    /// Whether the job did what it was to do.
+    #[must_use]
+    pub fn is_ok(self) -> bool {
+        self == End::Exit(0)
+    }
+}
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    Waiting,
+    /// Since when, in seconds.
+    Running(u64),
+    Ended(End),
+}
+
+/// A job as the scheduler sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    pub id: JobId,
+    /// The first task's number, for tasks of an array.
+    pub array: Option<JobId>,
+    /// How many tasks of its array may run at once.
+    pub array_limit: Option<u32>,
+    /// Slots that it needs, at least 1.
+    pub slots: u32,
+    /// Its time limit in seconds; none when it may run for ever.
+    pub limit_s: Option<u64>,
+    /// Higher ones come first; among equals the lower number.
+    pub priority: i64,
+    pub is_held: bool,
+    /// All of these must be met.
+    pub after: Vec<Dependency>,
+    pub phase: Phase,
+}

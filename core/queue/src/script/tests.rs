@@ -1,0 +1,79 @@
+use super::*;
+use crate::job::{After, Dependency};
+use crate::wishes::Joined;
+
+#[test]
+fn slurm_lines_are_read_up_to_the_first_command() {
+    let script = "#!/bin/bash\n# a remark\n#SBATCH -n4 --time=1:00:00 # so long\n\n#SBATCH --job-name \"a b\" -o out/%x-%j.txt\n\
+        #SBATCH --array=0-3%2\n#SBATCH --dependency=afterok:5:6,afterany:7\n#SBATCH --signal=B:USR1@120\n#SBATCH --mem=4G\n\
+        ##SBATCH -n 99\n#SBATCHX\necho\n#SBATCH --nonsense\n";
+    let wishes = wishes(script).unwrap();
+    assert_eq!(wishes.dialect, Some(Dialect::Slurm));
+    assert_eq!(wishes.size.tasks, Some(4));
+    assert_eq!(wishes.size.memory_mib, Some(4096));
+    assert_eq!(wishes.limit_s, Some(Some(3600)));
+    assert_eq!(wishes.name.as_deref(), Some("a b"));
+    assert_eq!(wishes.output.stdout.as_deref(), Some("out/%x-%j.txt"));
+    assert_eq!(wishes.array.unwrap().limit, Some(2));
+    let after = |after, job| Dependency { after, job };
+    assert_eq!(
+        wishes.after,
+        [
+            after(After::Ok, 5),
+            after(After::Ok, 6),
+            after(After::Any, 7)
+        ]
+    );
+    let warning = wishes.warning.unwrap();
+    assert_eq!(
+        (warning.signal, warning.before_s, warning.to_script),
+        (10, 120, true)
+    );
+}
+
+#[test]
+fn pbs_lines_are_read() {
+    let script = "#!/bin/sh\n#PBS -N name\n#PBS -l nodes=2:ppn=4,walltime=00:10:00\n#PBS -j oe\n#PBS -o host:/a/b\n\
+        #PBS -W depend=afterok:12.host\n#PBS -V\n#PBS -t 1-3\n#PBS -q batch\n";
+    let wishes = wishes(script).unwrap();
+    assert_eq!(wishes.dialect, Some(Dialect::Pbs));
+    assert_eq!((wishes.size.nodes, wishes.size.slots(64)), (Some(2), 8));
+    assert_eq!(wishes.limit_s, Some(Some(600)));
+    assert_eq!(wishes.output.joined, Some(Joined::Stdout));
+    assert_eq!(wishes.output.stdout.as_deref(), Some("/a/b"));
+    assert_eq!(wishes.after[0].job, 12);
+    let select =
+        super::wishes("#PBS -l select=2:ncpus=8:mpiprocs=2:mem=1gb:ompthreads=4\n").unwrap();
+    assert_eq!((select.size.tasks(), select.size.slots(64)), (4, 16));
+    assert_eq!(select.size.memory_mib, Some(2048));
+}
+
+#[test]
+fn what_is_not_known_is_refused_with_its_line() {
+    for (script, named) in [
+        (
+            "#SBATCH -n 2\n#SBATCH --gres=gpu:1\n",
+            "line 2: '--gres=gpu:1'",
+        ),
+        ("#SBATCH -n x\n", "line 1: -n x"),
+        ("#SBATCH -n\n", "line 1: -n needs a value"),
+        ("#SBATCH stray\n", "'stray'"),
+        ("#SBATCH --exclusive=user\n", "--exclusive user"),
+        ("#SBATCH -J \"a\n", "quotation"),
+        ("#SBATCH --mail-type=END\n", "--mail-type END"),
+        ("#SBATCH -t never\n", "'never'"),
+        ("#PBS -I\n", "-I"),
+        ("#PBS -l software=x\n", "-l software x"),
+        ("#PBS -l nodes=1:gpus=2\n", "nodes"),
+        ("#PBS -l select=1:ncpus=1+2:ncpus=2\n", "chunks"),
+        ("#PBS -W stagein=x\n", "-W stagein=x"),
+        ("#PBS -m abe\n", "-m abe"),
+        ("#PBS -N a\n#SBATCH -n 1\n", "line 2: #PBS and #SBATCH"),
+        ("#BSUB -n 4\n", "LSF"),
+        ("# @ job_type = parallel\n", "LoadLeveler"),
+        ("#SBATCH -d afterok\n", "afterok"),
+    ] {
+        let error = wishes(script).unwrap_err();
+        assert!(error.contains(named), "{script}: {error}");
+    }
+}
