@@ -76,8 +76,14 @@ fn live(seed: u64) {
                 Reason::Slots { expected, .. } => Some((*id, *expected)),
                 _ => None,
             });
+        // One that ranks before the first, and was held or waited for another, may take its place.
+        let is_overtaken = |first: u64| {
+            let rank = |id: u64| (-jobs[id as usize - 1].priority, id);
+            decision.start.iter().any(|&id| rank(id) < rank(first))
+        };
         if let (Some((promised_job, at)), Some((id, expected))) = (promised, first)
             && promised_job == id
+            && !is_overtaken(id)
         {
             // Nothing that started since may have moved it.
             assert!(
