@@ -17,6 +17,8 @@ pub mod omp;
 pub mod options;
 pub mod pfs;
 pub mod poe;
+pub mod queue;
+pub mod queue_options;
 pub mod single_dash;
 pub mod threads_view;
 pub mod values;

@@ -12,7 +12,7 @@ use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
 use margay_cli::{
-    bench, completions, fortran, job, live, omp, pfs, single_dash, threads_view, why_view,
+    bench, completions, fortran, job, live, omp, pfs, queue, single_dash, threads_view, why_view,
 };
 use margay_job_launch::hosts::agent;
 use margay_job_launch::plan::Job;
@@ -105,6 +105,21 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
             return live::show("margay markers", Markers::default(), &options);
         }
         Subcommand::Pfs(_) => return report("margay pfs", &pfs::run(&arguments[1..]), 1),
+        Subcommand::Up(options) => queue::up(&options),
+        Subcommand::Down(options) => queue::down(&options),
+        Subcommand::Submit(options) => {
+            // The parser has taken the `--` away that stood before the words, if one did.
+            let before = arguments.len() - options.words.len();
+            let is_command = before > 0 && arguments[before - 1] == "--";
+            return all_succeeded(queue::submit(&options, is_command));
+        }
+        Subcommand::Wait(options) => return all_succeeded(queue::wait(&options)),
+        Subcommand::Queue(options) => queue::queue(&options),
+        Subcommand::Cancel(options) => queue::cancel(&options),
+        Subcommand::Hold(options) => queue::hold(&options, true),
+        Subcommand::Release(options) => queue::hold(&options, false),
+        Subcommand::Explain(options) => queue::explain(&options),
+        Subcommand::Node => queue::node(),
         Subcommand::Bench(_) => return report("margay bench", &bench::run(&arguments[1..]), 1),
         Subcommand::Omp(options) => {
             let failed = omp::run(&options);
@@ -119,6 +134,15 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        Err(text) => report("margay", &text, 1),
+    }
+}
+
+/// The exit code of a command that waits for jobs.
+fn all_succeeded(done: Result<bool, String>) -> ExitCode {
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(text) => report("margay", &text, 1),
     }
 }

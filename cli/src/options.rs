@@ -10,6 +10,9 @@ use margay_job_launch::plan::{Gpus, StdinTo};
 
 use crate::hosts::{HostList, host_file, hosts};
 use crate::mapping::{Bind, MapBy, bind, map_by};
+use crate::queue_options::{
+    DownOptions, ExplainOptions, JobsOptions, QueueOptions, SubmitOptions, UpOptions,
+};
 use crate::values::{
     CoreList, Names, NodeList, OutputOption, core_list, cores_each, gpus, names, node_list, output,
     port_range, process_id, ranks, seconds, stdin_to,
@@ -50,6 +53,26 @@ pub enum Subcommand {
     Bench(Box<margay_cli_bench_options::BenchOptions>),
     /// Make and use a parallel file system: files striped over directories, with parity.
     Pfs(margay_svc_pfs_options::PfsOptions),
+    /// Start the queue of this machine: it runs the jobs of this user, in the background.
+    Up(UpOptions),
+    /// End the queue.
+    Down(DownOptions),
+    /// Submit a job: a batch script, or a command behind `--`.
+    Submit(Box<SubmitOptions>),
+    /// Wait until jobs have ended; the exit code is 0 when all of them succeeded.
+    Wait(JobsOptions),
+    /// Show the jobs that wait or run.
+    Queue(QueueOptions),
+    /// End jobs.
+    Cancel(JobsOptions),
+    /// Hold jobs that wait.
+    Hold(JobsOptions),
+    /// Let held jobs go.
+    Release(JobsOptions),
+    /// Say why a job does not run, and when it is expected to start.
+    Explain(ExplainOptions),
+    /// Show the machine that the queue has.
+    Node,
     /// Run an OpenMP program built by gcc, gfortran, clang or flang on Margay's threads.
     Omp(OmpOptions),
     /// Show the teams of a running OpenMP program: which members run, and what the others wait for.

@@ -124,7 +124,7 @@ fn reservation(free: u32, needed: u32, running: &[(Option<u64>, u32)]) -> (Optio
 #[must_use]
 pub fn decide(
     slots: u32,
-    jobs: &[Job],
+    jobs: &[&Job],
     ended: &dyn Fn(JobId) -> Option<Vec<End>>,
     now_s: u64,
 ) -> Decision {
@@ -155,7 +155,11 @@ pub fn decide(
         }
     }
     let mut free = slots.saturating_sub(used);
-    let mut waiting: Vec<&Job> = jobs.iter().filter(|j| j.phase == Phase::Waiting).collect();
+    let mut waiting: Vec<&Job> = jobs
+        .iter()
+        .copied()
+        .filter(|job| job.phase == Phase::Waiting)
+        .collect();
     waiting.sort_by_key(|job| (std::cmp::Reverse(job.priority), job.id));
     let mut decision = Decision::default();
     // The first job without room: its number, its time, and the slots that it leaves free then.

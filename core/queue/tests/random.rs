@@ -63,7 +63,7 @@ fn live(seed: u64) {
             }
             job.is_held &= numbers.below(10) > 0;
         }
-        let decision = decide(slots, &jobs, &|_| None, now);
+        let decision = decide(slots, &jobs.iter().collect::<Vec<_>>(), &|_| None, now);
         check(slots, &jobs, &decision, now);
         for id in &decision.start {
             let job = &mut jobs[*id as usize - 1];
@@ -192,7 +192,7 @@ fn short_jobs_go_before_a_large_one_that_waits_and_long_ones_do_not() {
         new(4, 1, Some(90), Phase::Waiting),
         new(5, 1, None, Phase::Waiting),
     ];
-    let decision = decide(4, &jobs, &|_| None, 10);
+    let decision = decide(4, &jobs.each_ref(), &|_| None, 10);
     assert_eq!(decision.start, [4]);
     assert_eq!(
         decision.reasons,

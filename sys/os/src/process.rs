@@ -13,8 +13,8 @@ mod watch;
 
 pub use start::{Start, StartError, Starter, Step, StringArray};
 pub use watch::{
-    PidFd, ProcessFacts, Reaped, ThreadState, all_processes, can_see_processes, children,
-    descendants, has_thread, is_alive, is_anothers, is_dumping_core, kill_descendants,
+    PidFd, ProcessFacts, Reaped, ReapedUsage, ThreadState, all_processes, can_see_processes,
+    children, descendants, has_thread, is_alive, is_anothers, is_dumping_core, kill_descendants,
     others_of_this_program, reap, reap_one, running_threads,
 };
 

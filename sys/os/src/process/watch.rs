@@ -54,6 +54,32 @@ pub fn reap_one(pid: u32) -> io::Result<ExitStatus> {
     Ok(ExitStatus::from_raw(status.as_raw()))
 }
 
+/// What the descendants of this process used that have ended and were reaped: by it, or by those of
+/// them that it has reaped.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReapedUsage {
+    /// CPU time, user and system, in seconds.
+    pub cpu_s: f64,
+    /// The largest resident set of any one of them, in KiB.
+    pub max_rss_kib: u64,
+}
+
+impl ReapedUsage {
+    /// What was used up to now.
+    #[must_use]
+    pub fn now() -> ReapedUsage {
+        // SAFETY: an all-zero rusage is a valid value and the kernel overwrites it.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel writes to a valid structure of ours.
+        unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        ReapedUsage {
+            cpu_s: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+            max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
+        }
+    }
+}
+
 /// A process as the kernel names it; 0 is none.
 fn process(pid: u32) -> rustix::io::Result<Pid> {
     let number = i32::try_from(pid).ok();

@@ -1,0 +1,470 @@
+//! The commands of the queue: each asks its head, and shows what that answers.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use margay_core_queue::{Phase, Wishes, duration, script, shown};
+use margay_svc_queue_wire::{
+    Answer, Bytes, JobRow, Order, PROGRAM, Place, READY, Request, Shared, Target, connect, read,
+    state, write,
+};
+use margay_sys_os::signal::take_defaults_in;
+use serde_json::{Value, json};
+
+use crate::queue_options::{
+    DownOptions, ExplainOptions, JobsOptions, QueueOptions, SubmitOptions, UpOptions,
+};
+
+/// How long the head may take to answer what needs no waiting.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+
+const NOT_UP: &str = "the queue does not run; start it: margay up";
+
+/// Starts the head in the background, unless it runs.
+///
+/// # Errors
+/// In words.
+pub fn up(options: &UpOptions) -> Result<(), String> {
+    let place = Place::find()?;
+    place.make()?;
+    if connect(&place)?.is_some() {
+        return show_machine("the queue is up already");
+    }
+    let log = place.log();
+    let failed = |error: io::Error| format!("cannot start the queue: {error}");
+    let file = fs::File::options()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(&log)
+        .map_err(failed)?;
+    let own = env::current_exe().map_err(failed)?;
+    let program = own.with_file_name(PROGRAM);
+    let mut command = Command::new(&program);
+    command
+        .arg("serve")
+        .args(options.slots.map(|slots| slots.to_string()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(file);
+    let mut child = take_defaults_in(&mut command)
+        .spawn()
+        .map_err(|error| match error.kind() {
+            ErrorKind::NotFound => format!(
+                "the queue is not installed: there is no {}; use the margay of a whole installation, such as \
+                 `make install` makes",
+                program.display()
+            ),
+            _ => failed(error),
+        })?;
+    let mut said = String::new();
+    let mut stdout = child.stdout.take();
+    let mut byte = [0];
+    while let Some(Ok(1)) = stdout.as_mut().map(|stdout| stdout.read(&mut byte)) {
+        if byte == *b"\n" {
+            break;
+        }
+        said.push(char::from(byte[0]));
+    }
+    match said.as_str() {
+        READY => show_machine("the queue is up"),
+        "" => Err(format!(
+            "the head of the queue ended at once; {} has its messages",
+            log.display()
+        )),
+        text => Err(text.to_owned()),
+    }
+}
+
+fn show_machine(what: &str) -> Result<(), String> {
+    match ask(&Request::Machine)? {
+        Answer::Machine(machine) => print(&format!(
+            "{what}: {} slots on {}, {} running, {} waiting (process {})\n",
+            machine.slots, machine.host, machine.running, machine.waiting, machine.head
+        )),
+        other => show(other),
+    }
+}
+
+/// Shows the machine.
+///
+/// # Errors
+/// In words.
+pub fn node() -> Result<(), String> {
+    match ask(&Request::Machine)? {
+        Answer::Machine(machine) => print(&table(&[
+            ["NODE", "SLOTS", "USED", "RUNNING", "WAITING"]
+                .map(str::to_owned)
+                .to_vec(),
+            vec![
+                machine.host,
+                machine.slots.to_string(),
+                machine.used.to_string(),
+                machine.running.to_string(),
+                machine.waiting.to_string(),
+            ],
+        ])),
+        other => show(other),
+    }
+}
+
+/// Ends the head.
+///
+/// # Errors
+/// In words.
+pub fn down(options: &DownOptions) -> Result<(), String> {
+    let Some(mut stream) = connect(&Place::find()?)? else {
+        return print("the queue does not run\n");
+    };
+    let request = Request::Stop {
+        leave: options.leave,
+    };
+    let answer = converse(&mut stream, &request, Some(ANSWERED_WITHIN))?;
+    if let Answer::Done(_) = &answer {
+        // The connection ends when the process has.
+        let _ = stream.read(&mut [0]);
+    }
+    show(answer)
+}
+
+/// Asks the head.
+fn ask(request: &Request) -> Result<Answer, String> {
+    let mut stream = connect(&Place::find()?)?.ok_or(NOT_UP)?;
+    let timeout = match request {
+        Request::Wait { .. } => None,
+        _ => Some(ANSWERED_WITHIN),
+    };
+    converse(&mut stream, request, timeout)
+}
+
+fn converse(
+    stream: &mut UnixStream,
+    request: &Request,
+    timeout: Option<Duration>,
+) -> Result<Answer, String> {
+    let _ = stream.set_read_timeout(timeout);
+    // A head that does not take all of it has answered why.
+    let sent = write(stream, request);
+    read(stream).map_err(|error| match (sent, error.kind()) {
+        (_, ErrorKind::WouldBlock) => {
+            let seconds = ANSWERED_WITHIN.as_secs();
+            format!("the head of the queue does not answer within {seconds} s; is it stopped?")
+        }
+        (Err(error), _) => format!("the head of the queue does not listen: {error}"),
+        _ => format!(
+            "the head of the queue has ended before it answered ({error}); start it again with margay up, and see with \
+             margay queue what it has accepted"
+        ),
+    })
+}
+
+fn print(text: &str) -> Result<(), String> {
+    let mut stdout = io::stdout();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| format!("cannot print: {error}; send the standard output elsewhere"))
+}
+
+fn show(answer: Answer) -> Result<(), String> {
+    match answer {
+        Answer::Done(text) => print(&text),
+        Answer::Failed(text) => Err(text),
+        _ => Err("the head of the queue answers something else; is it of another version?".into()),
+    }
+}
+
+/// Submits a job. `is_command` says that the words are a command and not a script.
+///
+/// # Errors
+/// In words.
+pub fn submit(options: &SubmitOptions, is_command: bool) -> Result<bool, String> {
+    let mut asked = Wishes::default();
+    script::slurm_options(&options.asked.words(), &mut asked)?;
+    let orders = match (&options.many, options.words.split_first()) {
+        (Some(file), _) => many(file, &asked)?,
+        (None, None) => {
+            return Err("nothing to submit; name a script, or a command behind --; see margay submit --help".into());
+        }
+        (None, Some(_)) if is_command => vec![Order {
+            wishes: asked,
+            script: None,
+            arguments: options.words.iter().cloned().map(Bytes).collect(),
+        }],
+        (None, Some((file, arguments))) => vec![of_script(file, arguments, asked)?],
+    };
+    let directory = env::current_dir()
+        .map_err(|error| format!("cannot tell the current directory: {error}"))?;
+    let variable = |(name, value): (OsString, OsString)| {
+        Bytes::from([name.as_bytes(), b"=", value.as_bytes()].concat())
+    };
+    let shared = Shared {
+        environment: env::vars_os().map(variable).collect(),
+        directory: Bytes(directory.into_os_string()),
+        user: env::var("USER").unwrap_or_else(|_| margay_sys_os::port::user().to_string()),
+    };
+    let accepted = match ask(&Request::Submit { shared, orders })? {
+        Answer::Accepted(accepted) => accepted,
+        other => return show(other).map(|()| true),
+    };
+    let text: String = accepted
+        .iter()
+        .map(|(job, tasks)| match (options.parsable, tasks) {
+            (true, _) => format!("{job}\n"),
+            (false, 1) => format!("submitted job {job}\n"),
+            (false, tasks) => format!("submitted job {job}, an array of {tasks} tasks\n"),
+        })
+        .collect();
+    print(&text)?;
+    if !options.wait {
+        return Ok(true);
+    }
+    let jobs = accepted.iter().map(|&(job, _)| Target { job, task: None });
+    wait(&JobsOptions {
+        all: false,
+        jobs: jobs.collect(),
+    })
+}
+
+fn contents(file: &Path) -> Result<Vec<u8>, String> {
+    let read = if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        io::stdin().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        fs::read(file)
+    };
+    read.map_err(|error| format!("cannot read {}: {error}", file.display()))
+}
+
+fn of_script(file: &OsString, arguments: &[OsString], asked: Wishes) -> Result<Order, String> {
+    let path = Path::new(file);
+    let shown = path.display();
+    let text = contents(path)?;
+    if !text.starts_with(b"#!") {
+        return Err(format!(
+            "{shown} is no script: its first line does not name a shell, such as #!/bin/sh; to submit a command put -- \
+             before it: margay submit -- {shown}"
+        ));
+    }
+    let said = script::wishes(&String::from_utf8_lossy(&text))
+        .map_err(|error| format!("{shown}, {error}"))?;
+    let of_file = Wishes {
+        name: path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .filter(|name| name != "-"),
+        ..Wishes::default()
+    };
+    Ok(Order {
+        wishes: asked.or(said).or(of_file),
+        script: Some(text.into()),
+        arguments: arguments.iter().cloned().map(Bytes).collect(),
+    })
+}
+
+/// A job for each line of a file that is neither empty nor a remark.
+fn many(file: &Path, asked: &Wishes) -> Result<Vec<Order>, String> {
+    let text = contents(file)?;
+    let lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let orders: Vec<Order> = lines
+        .filter(|line| !line.is_empty() && !line.starts_with(b"#"))
+        .map(|line| {
+            let words = [
+                "/bin/sh".into(),
+                "-c".into(),
+                OsString::from_vec(line.to_vec()),
+            ];
+            Order {
+                wishes: asked.clone(),
+                script: None,
+                arguments: words.map(Bytes).to_vec(),
+            }
+        })
+        .collect();
+    if orders.is_empty() {
+        return Err(format!(
+            "{} has no commands; write one on each line",
+            file.display()
+        ));
+    }
+    Ok(orders)
+}
+
+/// Waits until jobs have ended. Returns whether all of them succeeded.
+///
+/// # Errors
+/// In words.
+pub fn wait(options: &JobsOptions) -> Result<bool, String> {
+    let jobs = options.jobs.clone();
+    let rows = match ask(&Request::Wait { jobs })? {
+        Answer::Jobs(rows) => rows,
+        other => return show(other).map(|()| true),
+    };
+    let failed = rows.iter().filter(|row| match row.phase {
+        Phase::Ended(end) => !end.is_ok(),
+        _ => true,
+    });
+    let mut text = String::new();
+    for row in failed {
+        text += &format!("job {} ({}): {}\n", row.shown, row.name, outcome(row));
+    }
+    let _ = io::stderr().write_all(text.as_bytes());
+    Ok(text.is_empty())
+}
+
+/// How a job ended, in a few words.
+fn outcome(row: &JobRow) -> String {
+    let word = match row.phase {
+        Phase::Ended(margay_core_queue::End::Exit(code)) if code != 0 => {
+            format!("exit code {code}")
+        }
+        phase => state(phase).to_owned(),
+    };
+    match row.note.as_str() {
+        "" => word,
+        note => format!("{word}: {note}"),
+    }
+}
+
+/// Ends jobs.
+///
+/// # Errors
+/// In words.
+pub fn cancel(options: &JobsOptions) -> Result<(), String> {
+    let jobs = options.jobs.clone();
+    show(ask(&Request::Cancel { jobs })?)
+}
+
+/// Holds jobs, or lets them go.
+///
+/// # Errors
+/// In words.
+pub fn hold(options: &JobsOptions, is_held: bool) -> Result<(), String> {
+    let jobs = options.jobs.clone();
+    show(ask(&Request::Hold { jobs, is_held })?)
+}
+
+/// Says why a job waits, or when one would start.
+///
+/// # Errors
+/// In words.
+pub fn explain(options: &ExplainOptions) -> Result<(), String> {
+    let request = match (options.job, options.when.as_slice()) {
+        (Some(job), _) => Request::Explain { job },
+        (None, [slots, time @ ..]) => {
+            let limit_s = match time.first() {
+                Some(time) => duration(time, false)?,
+                None => None,
+            };
+            let slots = slots
+                .parse()
+                .map_err(|_| format!("'{slots}' is no number of slots"))?;
+            Request::When { slots, limit_s }
+        }
+        (None, []) => return Err("name a job".into()),
+    };
+    show(ask(&request)?)
+}
+
+/// Shows jobs.
+///
+/// # Errors
+/// In words.
+pub fn queue(options: &QueueOptions) -> Result<(), String> {
+    let request = Request::List {
+        all: options.all,
+        jobs: options.jobs.clone(),
+    };
+    let rows = match ask(&request)? {
+        Answer::Jobs(rows) => rows,
+        other => return show(other),
+    };
+    if options.json {
+        let rows: Vec<Value> = rows.iter().map(as_json).collect();
+        return print(&format!("{}\n", Value::from(rows)));
+    }
+    let head = ["JOB", "NAME", "STATE", "SLOTS", "TIME", "LIMIT", "NOTE"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    lines.extend(rows.iter().map(line));
+    print(&table(&lines))
+}
+
+fn line(row: &JobRow) -> Vec<String> {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let time = row
+        .started
+        .map(|started| shown(row.ended.unwrap_or(now).saturating_sub(started)));
+    vec![
+        row.shown.clone(),
+        row.name.clone(),
+        state(row.phase).to_owned(),
+        row.slots.to_string(),
+        time.unwrap_or_else(|| "-".into()),
+        row.limit_s.map_or_else(|| "-".into(), shown),
+        match row.phase {
+            Phase::Ended(end) if !end.is_ok() => outcome(row),
+            _ => row.note.clone(),
+        },
+    ]
+}
+
+/// A job as a JSON object, flat. Times are seconds since 1970.
+fn as_json(row: &JobRow) -> Value {
+    let (exit_code, signal) = match row.phase {
+        Phase::Ended(margay_core_queue::End::Exit(code)) => (Some(code), None),
+        Phase::Ended(margay_core_queue::End::Signal(signal)) => (None, Some(signal)),
+        _ => (None, None),
+    };
+    json!({
+        "id": row.id,
+        "job": row.shown,
+        "name": row.name,
+        "account": row.account,
+        "partition": row.partition,
+        "slots": row.slots,
+        "limit_s": row.limit_s,
+        "state": state(row.phase),
+        "exit_code": exit_code,
+        "signal": signal,
+        "submitted": row.submitted,
+        "started": row.started,
+        "ended": row.ended,
+        "cpu_s": row.usage.cpu_s,
+        "max_rss_kib": row.usage.max_rss_kib,
+        "note": row.note,
+    })
+}
+
+/// Lines of equal numbers of words, as columns.
+fn table(lines: &[Vec<String>]) -> String {
+    let count = lines.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..count)
+        .map(|n| {
+            lines
+                .iter()
+                .map(|l| l[n].chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for line in lines {
+        let mut row = String::new();
+        for (word, width) in line.iter().zip(&widths) {
+            row += &format!("{word:width$}  ");
+        }
+        text += row.trim_end();
+        text.push('\n');
+    }
+    text
+}

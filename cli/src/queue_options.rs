@@ -1,0 +1,169 @@
+//! The options of the commands of the queue.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use margay_svc_queue_wire::Target;
+
+/// Start the queue of this machine: it runs the jobs of this user, in the background.
+#[derive(Clone, Debug, Args)]
+pub struct UpOptions {
+    /// Slots for jobs [default: the usable cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub slots: Option<u32>,
+}
+
+/// End the queue. Jobs that wait are kept for the next `margay up`.
+#[derive(Clone, Debug, Args)]
+pub struct DownOptions {
+    /// Leave jobs running; the next `margay up` finds them again
+    #[arg(long)]
+    pub leave: bool,
+}
+
+/// Submit a job: a batch script, with `#SBATCH` or `#PBS` lines or without, or a command behind
+/// `--`. Options count more than the lines of the script.
+#[derive(Clone, Debug, Args)]
+#[command(
+    override_usage = "margay submit [OPTIONS] SCRIPT [ARGUMENTS]...\n       \
+                            margay submit [OPTIONS] -- COMMAND [ARGUMENTS]...\n       \
+                            margay submit [OPTIONS] --many FILE"
+)]
+pub struct SubmitOptions {
+    #[command(flatten)]
+    pub asked: AskedOptions,
+
+    /// Submit each line of a file as a job of its own, which sh runs; - is the standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "words")]
+    pub many: Option<PathBuf>,
+
+    /// Print the job's number alone
+    #[arg(long)]
+    pub parsable: bool,
+
+    /// Wait until the job has ended; the exit code is 0 when it succeeded
+    #[arg(short = 'W', long)]
+    pub wait: bool,
+
+    /// The script and its arguments, or behind `--` a command
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SCRIPT", value_hint = ValueHint::CommandWithArguments)]
+    pub words: Vec<OsString>,
+}
+
+/// What a job asks for, as Slurm names it.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AskedOptions {
+    /// Tasks; the number of ranks that mpiexec starts in the job
+    #[arg(short = 'n', long)]
+    pub ntasks: Option<String>,
+    /// Nodes; on a machine of one host each is a slot at least
+    #[arg(short = 'N', long)]
+    pub nodes: Option<String>,
+    /// Tasks of each node
+    #[arg(long)]
+    pub ntasks_per_node: Option<String>,
+    /// Slots of each task
+    #[arg(short = 'c', long)]
+    pub cpus_per_task: Option<String>,
+    /// Time limit: minutes, H:M:S, D-H:M:S, or with a unit as in 90s and 2h
+    #[arg(short = 't', long)]
+    pub time: Option<String>,
+    /// The job's name
+    #[arg(short = 'J', long)]
+    pub job_name: Option<String>,
+    /// File of the output; %j is the job's number, %x its name, %A and %a those of an array
+    #[arg(short = 'o', long, value_hint = ValueHint::FilePath)]
+    pub output: Option<String>,
+    /// File of the standard error [default: that of the output]
+    #[arg(short = 'e', long, value_hint = ValueHint::FilePath)]
+    pub error: Option<String>,
+    /// Run it once for each index: 0-9, 1,3,5, 0-20:4; with %5 at most 5 at once
+    #[arg(short = 'a', long)]
+    pub array: Option<String>,
+    /// Start after other jobs: afterok:12, afterany:12:13, afternotok:12, after:12
+    #[arg(short = 'd', long)]
+    pub dependency: Option<String>,
+    /// Hold the job until margay release
+    #[arg(short = 'H', long)]
+    pub hold: bool,
+    /// Working directory [default: this one]
+    #[arg(short = 'D', long, value_hint = ValueHint::DirPath)]
+    pub chdir: Option<String>,
+    /// Priority: higher ones come first [default: 0]
+    #[arg(long, allow_hyphen_values = true)]
+    pub priority: Option<String>,
+    /// A signal before the time limit: TERM@60, B:USR1@300 for the script alone
+    #[arg(long)]
+    pub signal: Option<String>,
+    /// Account to which it is charged
+    #[arg(short = 'A', long)]
+    pub account: Option<String>,
+}
+
+impl AskedOptions {
+    /// The same as words of a script's line, so that both mean the same.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let valued = [
+            ("ntasks", &self.ntasks),
+            ("nodes", &self.nodes),
+            ("ntasks-per-node", &self.ntasks_per_node),
+            ("cpus-per-task", &self.cpus_per_task),
+            ("time", &self.time),
+            ("job-name", &self.job_name),
+            ("output", &self.output),
+            ("error", &self.error),
+            ("array", &self.array),
+            ("dependency", &self.dependency),
+            ("chdir", &self.chdir),
+            ("priority", &self.priority),
+            ("signal", &self.signal),
+            ("account", &self.account),
+        ];
+        let mut words: Vec<String> = valued
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("--{name}={}", value.as_ref()?)))
+            .collect();
+        if self.hold {
+            words.push("--hold".into());
+        }
+        words
+    }
+}
+
+/// Jobs by their numbers.
+#[derive(Clone, Debug, Args)]
+pub struct JobsOptions {
+    /// All jobs that wait or run
+    #[arg(long, conflicts_with = "jobs", required_unless_present = "jobs")]
+    pub all: bool,
+    /// Numbers of jobs; 12_3 is a task of the array 12
+    #[arg(value_name = "JOB")]
+    pub jobs: Vec<Target>,
+}
+
+/// Show the jobs that wait or run.
+#[derive(Clone, Debug, Args)]
+pub struct QueueOptions {
+    /// Show those that have ended, too
+    #[arg(long)]
+    pub all: bool,
+    /// Print one JSON array
+    #[arg(long)]
+    pub json: bool,
+    /// Show these alone
+    #[arg(value_name = "JOB")]
+    pub jobs: Vec<Target>,
+}
+
+/// Say why a job does not run, what stands before it, and when it is expected to start.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainOptions {
+    /// The job
+    #[arg(value_name = "JOB", required_unless_present = "when")]
+    pub job: Option<Target>,
+    /// Say instead when a job of so many slots would start, with a time limit or without: --when 4 2h
+    #[arg(long, num_args = 1..=2, value_names = ["SLOTS", "TIME"], conflicts_with = "job")]
+    pub when: Vec<String>,
+}

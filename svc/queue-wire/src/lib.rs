@@ -1,0 +1,194 @@
+//! What commands and the head of the queue say to each other: one line of JSON asks, one line
+//! answers, over a Unix socket of the user. `margay` links this and not the store.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod line;
+mod place;
+
+use margay_core_queue::{End, JobId, Phase, Wishes};
+use serde::{Deserialize, Serialize};
+
+pub use bytes::Bytes;
+pub use line::{MOST_BYTES, read, write};
+pub use place::{Place, connect};
+
+/// The program that is the head, beside `margay` in the same folder.
+pub const PROGRAM: &str = "margay-queue";
+
+/// What the head says on its standard output when it can be asked.
+pub const READY: &str = "ready";
+
+/// What a command asks.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Accept jobs: all of them or none.
+    Submit { shared: Shared, orders: Vec<Order> },
+    /// Show jobs: those that wait or run, and with `all` the others as well.
+    List { all: bool, jobs: Vec<Target> },
+    /// Wait until jobs have ended; all that wait or run now when none is named.
+    Wait { jobs: Vec<Target> },
+    /// End jobs; all when none is named.
+    Cancel { jobs: Vec<Target> },
+    /// Let held jobs go, or hold waiting ones.
+    Hold { jobs: Vec<Target>, is_held: bool },
+    /// Say why a job does not run.
+    Explain { job: Target },
+    /// Say when a job of this size would start.
+    When { slots: u32, limit_s: Option<u64> },
+    /// Show the machine.
+    Machine,
+    /// End the head. Running jobs go on only where `leave` says so.
+    Stop { leave: bool },
+}
+
+/// What the head answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// The jobs are stored: the first number, and how many tasks it has, for each order.
+    Accepted(Vec<(JobId, usize)>),
+    Jobs(Vec<JobRow>),
+    Machine(Machine),
+    /// It is done; there is something to say or not.
+    Done(String),
+    /// It cannot be done: why, and the remedy.
+    Failed(String),
+}
+
+/// The machine that the head has.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Machine {
+    pub host: String,
+    pub slots: u32,
+    pub used: u32,
+    pub running: usize,
+    pub waiting: usize,
+    /// The head's process.
+    pub head: u32,
+}
+
+/// What the orders of one request have in common.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Shared {
+    /// The environment, `NAME=VALUE` each.
+    pub environment: Vec<Bytes>,
+    /// Where the command was called.
+    pub directory: Bytes,
+    pub user: String,
+}
+
+/// A job, or an array of them, as somebody asks for it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    pub wishes: Wishes,
+    /// The script's text; without it the first argument is the program.
+    pub script: Option<Bytes>,
+    /// Arguments of the script, or the program with its own.
+    pub arguments: Vec<Bytes>,
+}
+
+/// A job, a task of an array (`12_3`), or all tasks of an array (its number).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    pub job: JobId,
+    pub task: Option<u32>,
+}
+
+impl std::str::FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Target, String> {
+        let wrong =
+            || format!("'{text}' is no job; write its number, or 12_3 for a task of an array");
+        let plain = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+        let (job, task) = match text.split_once('_') {
+            Some((job, task)) => (job, Some(task)),
+            None => (text, None),
+        };
+        if !plain(job) || !task.is_none_or(plain) {
+            return Err(wrong());
+        }
+        Ok(Target {
+            job: job.parse().map_err(|_| wrong())?,
+            task: task.map(|t| t.parse().map_err(|_| wrong())).transpose()?,
+        })
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.task {
+            Some(task) => write!(f, "{}_{task}", self.job),
+            None => write!(f, "{}", self.job),
+        }
+    }
+}
+
+/// A job as it is shown.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct JobRow {
+    pub id: JobId,
+    /// How people name it: its number, or that of the array and its index.
+    pub shown: String,
+    pub name: String,
+    pub account: Option<String>,
+    pub partition: String,
+    pub slots: u32,
+    pub limit_s: Option<u64>,
+    pub phase: Phase,
+    /// Seconds since 1970.
+    pub submitted: u64,
+    pub started: Option<u64>,
+    pub ended: Option<u64>,
+    /// Why it waits, or what else there is to say.
+    pub note: String,
+    pub usage: Usage,
+}
+
+/// What a job used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// CPU time of all its processes, in seconds.
+    pub cpu_s: f64,
+    /// The largest resident set of any of its processes, in KiB.
+    pub max_rss_kib: u64,
+}
+
+/// Shows how a job is, in one word.
+#[must_use]
+pub fn state(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Waiting => "waiting",
+        Phase::Running(_) => "running",
+        Phase::Ended(End::Exit(0)) => "done",
+        Phase::Ended(End::Exit(_) | End::Signal(_)) => "failed",
+        Phase::Ended(End::TimeLimit) => "timeout",
+        Phase::Ended(End::Cancelled) => "cancelled",
+        Phase::Ended(End::NotStarted) => "not-started",
+        Phase::Ended(End::Lost) => "lost",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_named_by_numbers() {
+        let target = |text: &str| text.parse::<Target>();
+        assert_eq!(target("12_3").unwrap().to_string(), "12_3");
+        assert_eq!(target("12").unwrap().task, None);
+        for text in [
+            "",
+            "x",
+            "1_",
+            "_1",
+            "1_2_3",
+            "+1",
+            "-1",
+            "99999999999999999999",
+        ] {
+            assert!(target(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The files of a running job: a folder for each below `jobs/` of the queue's folder.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `order` | what to run, by the head, before it starts the supervisor |
+//! | `claim` | its supervisor's process id; locked as long as that lives |
+//! | `end` | how the job ended, by the supervisor |
+//! | `script`, `nodes` | what the job itself reads |
+//!
+//! The claim comes into being complete, locked and on the disk, by a link: of several supervisors
+//! that a head killed at a bad moment and its successor started for one job, exactly one gets it.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use margay_core_queue::{End, JobId, Warning};
+use margay_svc_queue_wire::{Bytes, Usage};
+use serde::{Deserialize, Serialize};
+
+/// Bytes that are kept on the disk for `end`, so that a full disk does not lose how a job ended.
+const END_BYTES: usize = 2048;
+
+/// What a supervisor runs.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct JobOrder {
+    pub job: JobId,
+    /// The text of the script; else the first argument is the program.
+    pub script: Option<Bytes>,
+    pub arguments: Vec<Bytes>,
+    /// `NAME=VALUE` each.
+    pub environment: Vec<Bytes>,
+    pub directory: Bytes,
+    /// Where output goes: relative to the directory.
+    pub stdout: Bytes,
+    /// The same as `stdout` where there is none.
+    pub stderr: Option<Bytes>,
+    /// Names of output files in the folders that the two above may be.
+    pub names: [String; 2],
+    pub is_append: bool,
+    pub limit_s: Option<u64>,
+    pub warning: Option<Warning>,
+    /// The lines of the file of nodes.
+    pub nodes: String,
+}
+
+/// How a job ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct JobEnd {
+    pub end: End,
+    /// Seconds since 1970.
+    pub ended: u64,
+    pub usage: Usage,
+    pub note: String,
+}
+
+/// What a job's folder says of it.
+#[derive(Debug)]
+pub enum Found {
+    /// No supervisor has claimed it.
+    Unclaimed,
+    /// A supervisor has it, which has this process id.
+    Supervised(u32),
+    Ended(JobEnd),
+    /// Its supervisor died without a word.
+    Abandoned,
+}
+
+/// The folder of a job.
+#[derive(Clone, Debug)]
+pub struct JobFolder(pub PathBuf);
+
+impl JobFolder {
+    /// Of a job in the queue's folder.
+    #[must_use]
+    pub fn of(queue: &Path, job: JobId) -> JobFolder {
+        JobFolder(queue.join("jobs").join(job.to_string()))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// The file of nodes.
+    #[must_use]
+    pub fn nodes(&self) -> PathBuf {
+        self.path("nodes")
+    }
+
+    /// Makes the folder with its order.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn make(&self, order: &JobOrder) -> io::Result<()> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.0)?;
+        let new = self.path("order.new");
+        private(&new)?.write_all(&serde_json::to_vec(order)?)?;
+        fs::rename(new, self.path("order"))
+    }
+
+    /// Reads the order.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn order(&self) -> io::Result<JobOrder> {
+        Ok(serde_json::from_slice(&fs::read(self.path("order"))?)?)
+    }
+
+    /// Writes the script and the file of nodes; returns the script's path.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn put(&self, order: &JobOrder) -> io::Result<Option<PathBuf>> {
+        fs::write(self.nodes(), &order.nodes)?;
+        let Some(script) = &order.script else {
+            return Ok(None);
+        };
+        let path = self.path("script");
+        let mut file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o700)
+            .open(&path)?;
+        file.write_all(std::os::unix::ffi::OsStrExt::as_bytes(script.0.as_os_str()))?;
+        Ok(Some(path))
+    }
+
+    /// Claims the job for this process, and keeps room for `end`. None when somebody else has it.
+    /// The claim holds as long as the file is open.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn claim(&self) -> io::Result<Option<File>> {
+        let own = self.path(&format!("claim.{}", std::process::id()));
+        let mut room = private(&self.path(&format!("end.{}", std::process::id())))?;
+        room.write_all(&[b' '; END_BYTES])?;
+        room.sync_all()?;
+        let mut file = private(&own)?;
+        file.lock()?;
+        write!(file, "{}", std::process::id())?;
+        file.sync_all()?;
+        let claimed = fs::hard_link(&own, self.path("claim"));
+        let _ = fs::remove_file(&own);
+        match claimed {
+            Ok(()) => {
+                File::open(&self.0)?.sync_all()?;
+                Ok(Some(file))
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes how the job ended, for the process that has claimed it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn end(&self, end: &JobEnd) -> io::Result<()> {
+        let path = self.path(&format!("end.{}", std::process::id()));
+        let mut text = serde_json::to_vec(end)?;
+        text.resize(text.len().max(END_BYTES), b' ');
+        // In place, where there is room.
+        let mut file = File::options().write(true).open(&path)?;
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&path, self.path("end"))?;
+        File::open(&self.0)?.sync_all()
+    }
+
+    /// Says how the job is.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn look(&self) -> io::Result<Found> {
+        if let Some(end) = self.read_end()? {
+            return Ok(Found::Ended(end));
+        }
+        let mut claim = match File::open(self.path("claim")) {
+            Ok(claim) => claim,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Unclaimed),
+            Err(error) => return Err(error),
+        };
+        match claim.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                claim.read_to_string(&mut text)?;
+                let process = text.trim().parse();
+                process
+                    .map(Found::Supervised)
+                    .map_err(|_| io::Error::other("the claim names no process"))
+            }
+            Err(fs::TryLockError::Error(error)) => Err(error),
+            // Its last act may have been to write how it ended.
+            Ok(()) => Ok(self.read_end()?.map_or(Found::Abandoned, Found::Ended)),
+        }
+    }
+
+    fn read_end(&self) -> io::Result<Option<JobEnd>> {
+        match fs::read(self.path("end")) {
+            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the folder.
+    pub fn remove(&self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_several_gets_the_claim_and_its_end_is_found() {
+        let folder =
+            std::env::temp_dir().join(format!("margay-queue-claim-{}", std::process::id()));
+        let folder = JobFolder(folder);
+        fs::create_dir_all(&folder.0).unwrap();
+        assert!(matches!(folder.look().unwrap(), Found::Unclaimed));
+        let claim = folder.claim().unwrap().unwrap();
+        assert!(folder.claim().unwrap().is_none());
+        let own = std::process::id();
+        assert!(matches!(folder.look().unwrap(), Found::Supervised(pid) if pid == own));
+        drop(claim);
+        assert!(matches!(folder.look().unwrap(), Found::Abandoned));
+        let end = JobEnd {
+            end: End::Exit(3),
+            ended: 7,
+            usage: Usage::default(),
+            note: "n".repeat(5000),
+        };
+        folder.end(&end).unwrap();
+        assert!(matches!(folder.look().unwrap(), Found::Ended(e) if e.end == End::Exit(3)));
+        folder.remove();
+    }
+}

@@ -1,0 +1,429 @@
+//! The store: SQLite with a write-ahead log. A change is on the disk when its function returns.
+//!
+//! | table | what a row is |
+//! | --- | --- |
+//! | `shared` | the environment and directory of one request, as JSON |
+//! | `orders` | what was asked for, as JSON: a job or an array |
+//! | `jobs` | a job, or a task of an array: what the scheduler asks, and how it went |
+
+use std::path::Path;
+
+use margay_core_queue::{End, Job, JobId, Phase};
+use margay_svc_queue_wire::{JobRow, Order, Shared, Usage};
+use rusqlite::{Connection, ErrorCode, Row, params};
+
+/// The version of the tables.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE shared (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE orders (id INTEGER PRIMARY KEY, shared INTEGER NOT NULL, text TEXT NOT NULL);
+CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL, array INTEGER, task INTEGER, name TEXT NOT NULL,
+    job TEXT NOT NULL, phase TEXT NOT NULL, is_live INTEGER NOT NULL, is_cancelled INTEGER NOT NULL DEFAULT 0,
+    submitted INTEGER NOT NULL, started INTEGER, ended INTEGER, cpu_s REAL NOT NULL DEFAULT 0,
+    max_rss_kib INTEGER NOT NULL DEFAULT 0, note TEXT NOT NULL DEFAULT '');
+CREATE INDEX live ON jobs (id) WHERE is_live;
+CREATE INDEX arrays ON jobs (array) WHERE array IS NOT NULL;
+";
+
+/// A job of the queue, with what is shown of it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub job: Job,
+    /// Its index in its array.
+    pub task: Option<u32>,
+    pub name: String,
+    pub account: Option<String>,
+    pub partition: String,
+    /// Number of its order in the store.
+    pub order: i64,
+    pub submitted: u64,
+    /// The user wishes its end.
+    pub is_cancelled: bool,
+}
+
+impl Entry {
+    /// How people name it.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        match (self.job.array, self.task) {
+            (Some(array), Some(task)) => format!("{array}_{task}"),
+            _ => self.job.id.to_string(),
+        }
+    }
+
+    /// Its row without how it went.
+    #[must_use]
+    pub fn row(&self, note: String) -> JobRow {
+        let started = match self.job.phase {
+            Phase::Running(since) => Some(since),
+            _ => None,
+        };
+        JobRow {
+            id: self.job.id,
+            shown: self.shown(),
+            name: self.name.clone(),
+            account: self.account.clone(),
+            partition: self.partition.clone(),
+            slots: self.job.slots,
+            limit_s: self.job.limit_s,
+            phase: self.job.phase,
+            submitted: self.submitted,
+            started,
+            ended: None,
+            note,
+            usage: Usage::default(),
+        }
+    }
+}
+
+/// How a job went.
+#[derive(Clone, Debug)]
+pub struct Finish {
+    pub end: End,
+    pub ended: u64,
+    pub usage: Usage,
+    pub note: String,
+}
+
+/// What of a job stays as it was accepted, as the store has it.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Fixed {
+    array_limit: Option<u32>,
+    slots: u32,
+    limit_s: Option<u64>,
+    priority: i64,
+    is_held: bool,
+    after: Vec<margay_core_queue::Dependency>,
+    account: Option<String>,
+    partition: String,
+}
+
+/// The open store.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+}
+
+/// Why the store failed, in words.
+fn failed(error: rusqlite::Error) -> String {
+    let remedy = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "; make room on the disk of the queue's folder",
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            "; move the file away to begin with an empty queue"
+        }
+        _ => "",
+    };
+    format!("the queue's store: {error}{remedy}")
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, String> {
+    serde_json::to_string(value).map_err(|error| format!("the queue's store: {error}"))
+}
+
+impl Store {
+    /// Opens the store of a file, or makes it.
+    ///
+    /// # Errors
+    /// In words: the file cannot be used, or a newer version has written it.
+    pub fn open(path: &Path) -> Result<Store, String> {
+        let begun = || -> rusqlite::Result<(Connection, i64)> {
+            let connection = Connection::open(path)?;
+            // Nobody else may write, so nothing is waited for.
+            connection
+                .execute_batch("PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL;")?;
+            let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+            Ok((connection, version))
+        };
+        let (mut connection, version) = begun().map_err(failed)?;
+        match version {
+            VERSION => {}
+            0 => {
+                let mut make = || -> rusqlite::Result<()> {
+                    let change = connection.transaction()?;
+                    change.execute_batch(TABLES)?;
+                    change.pragma_update(None, "user_version", VERSION)?;
+                    change.commit()
+                };
+                make().map_err(failed)?;
+            }
+            other => {
+                return Err(format!(
+                    "the queue's store {} has version {other}, and this Margay knows {VERSION}; use the newer Margay that \
+                     wrote it, or move the file away to begin with an empty queue",
+                    path.display()
+                ));
+            }
+        }
+        connection
+            .pragma_update(None, "journal_mode", "WAL")
+            .map_err(failed)?;
+        Ok(Store { connection })
+    }
+
+    /// Stores jobs that are accepted: for each order its entries, whose `order` is set.
+    ///
+    /// # Errors
+    /// In words; nothing is stored then.
+    pub fn add(
+        &mut self,
+        shared: &Shared,
+        orders: &[Order],
+        entries: &mut [Vec<Entry>],
+    ) -> Result<(), String> {
+        let shared = json(shared)?;
+        let mut store = || -> Result<(), String> {
+            let change = self.connection.transaction().map_err(failed)?;
+            change
+                .execute("INSERT INTO shared (text) VALUES (?1)", [shared.as_str()])
+                .map_err(failed)?;
+            let shared = change.last_insert_rowid();
+            for (order, entries) in orders.iter().zip(entries.iter_mut()) {
+                change
+                    .prepare_cached("INSERT INTO orders (shared, text) VALUES (?1, ?2)")
+                    .and_then(|mut insert| {
+                        insert.execute(params![shared, json(order).unwrap_or_default()])
+                    })
+                    .map_err(failed)?;
+                let order = change.last_insert_rowid();
+                for entry in entries {
+                    entry.order = order;
+                    let fixed = fixed(entry)?;
+                    change
+                        .prepare_cached(
+                            "INSERT INTO jobs (id, order_id, array, task, name, job, phase, is_live, submitted) \
+                             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8)",
+                        )
+                        .and_then(|mut insert| {
+                            insert.execute(params![
+                                entry.job.id as i64,
+                                order,
+                                entry.job.array.map(|id| id as i64),
+                                entry.task,
+                                entry.name,
+                                fixed,
+                                phase_text(entry.job.phase),
+                                entry.submitted as i64,
+                            ])
+                        })
+                        .map_err(failed)?;
+                }
+            }
+            change.commit().map_err(failed)
+        };
+        store()
+    }
+
+    /// Stores that jobs run, before they are started.
+    ///
+    /// # Errors
+    /// In words; nothing is stored then.
+    pub fn begin(&mut self, jobs: &[JobId], now_s: u64) -> Result<(), String> {
+        let mut store = || -> rusqlite::Result<()> {
+            let change = self.connection.transaction()?;
+            for id in jobs {
+                change
+                    .prepare_cached("UPDATE jobs SET phase = ?2, started = ?3 WHERE id = ?1")?
+                    .execute(params![
+                        *id as i64,
+                        phase_text(Phase::Running(now_s)),
+                        now_s as i64
+                    ])?;
+            }
+            change.commit()
+        };
+        store().map_err(failed)
+    }
+
+    /// Stores that jobs have ended.
+    ///
+    /// # Errors
+    /// In words; nothing is stored then.
+    pub fn finish(&mut self, finishes: &[(JobId, Finish)]) -> Result<(), String> {
+        let mut store = || -> rusqlite::Result<()> {
+            let change = self.connection.transaction()?;
+            for (id, finish) in finishes {
+                change
+                    .prepare_cached(
+                        "UPDATE jobs SET phase = ?2, is_live = 0, ended = ?3, cpu_s = ?4, max_rss_kib = ?5, note = ?6 \
+                         WHERE id = ?1",
+                    )?
+                    .execute(params![
+                        *id as i64,
+                        phase_text(Phase::Ended(finish.end)),
+                        finish.ended as i64,
+                        finish.usage.cpu_s,
+                        finish.usage.max_rss_kib as i64,
+                        finish.note,
+                    ])?;
+            }
+            change.commit()
+        };
+        store().map_err(failed)
+    }
+
+    /// Stores what may change of jobs that wait or run: whether they are held or are to end.
+    ///
+    /// # Errors
+    /// In words; nothing is stored then.
+    pub fn change(&mut self, entries: &[Entry]) -> Result<(), String> {
+        let change = self.connection.transaction().map_err(failed)?;
+        for entry in entries {
+            let fixed = fixed(entry)?;
+            change
+                .prepare_cached("UPDATE jobs SET job = ?2, is_cancelled = ?3 WHERE id = ?1")
+                .and_then(|mut update| {
+                    update.execute(params![entry.job.id as i64, fixed, entry.is_cancelled])
+                })
+                .map_err(failed)?;
+        }
+        change.commit().map_err(failed)
+    }
+
+    /// The jobs that wait or run.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn live(&self) -> Result<Vec<Entry>, String> {
+        let read = || -> rusqlite::Result<Vec<Entry>> {
+            let sql = format!("SELECT {COLUMNS} FROM jobs WHERE is_live ORDER BY id");
+            let mut query = self.connection.prepare(&sql)?;
+            query.query_map([], entry)?.collect()
+        };
+        read().map_err(failed)
+    }
+
+    /// Jobs that have ended, oldest first: of these numbers (of jobs or arrays), or all.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn ended(&self, of: Option<JobId>) -> Result<Vec<JobRow>, String> {
+        let read = || -> rusqlite::Result<Vec<JobRow>> {
+            let condition = match of {
+                Some(id) => format!("AND (id = {id} OR array = {id})"),
+                None => String::new(),
+            };
+            let sql =
+                format!("SELECT {COLUMNS} FROM jobs WHERE NOT is_live {condition} ORDER BY id");
+            let mut query = self.connection.prepare(&sql)?;
+            query.query_map([], row)?.collect()
+        };
+        read().map_err(failed)
+    }
+
+    /// The order of a job, and what it shares with others.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn order(&self, order: i64) -> Result<(Shared, Order), String> {
+        let read = || {
+            let sql = "SELECT shared.text, orders.text FROM orders JOIN shared ON shared.id = orders.shared \
+                       WHERE orders.id = ?1";
+            let mut query = self.connection.prepare_cached(sql)?;
+            query.query_row([order], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+            })
+        };
+        let (shared, order) = read().map_err(failed)?;
+        let parsed =
+            |error: serde_json::Error| format!("the queue's store: an order is damaged: {error}");
+        Ok((
+            serde_json::from_str(&shared).map_err(parsed)?,
+            serde_json::from_str(&order).map_err(parsed)?,
+        ))
+    }
+
+    /// The largest number of any job.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn last(&self) -> Result<JobId, String> {
+        self.connection
+            .query_row("SELECT coalesce(max(id), 0) FROM jobs", [], |row| {
+                row.get::<_, i64>(0)
+            })
+            .map(|id| id as JobId)
+            .map_err(failed)
+    }
+
+    /// Closes the store: its log is part of it then. Nothing can be stored or found any more.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn close(&mut self) -> Result<(), String> {
+        let nothing = Connection::open_in_memory().map_err(failed)?;
+        let connection = std::mem::replace(&mut self.connection, nothing);
+        connection.close().map_err(|(_, error)| failed(error))
+    }
+}
+
+const COLUMNS: &str = "id, order_id, array, task, name, job, phase, is_cancelled, submitted, started, ended, cpu_s, max_rss_kib, note";
+
+fn fixed(entry: &Entry) -> Result<String, String> {
+    let job = &entry.job;
+    json(&Fixed {
+        array_limit: job.array_limit,
+        slots: job.slots,
+        limit_s: job.limit_s,
+        priority: job.priority,
+        is_held: job.is_held,
+        after: job.after.clone(),
+        account: entry.account.clone(),
+        partition: entry.partition.clone(),
+    })
+}
+
+fn phase_text(phase: Phase) -> String {
+    json(&phase).unwrap_or_default()
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    serde_json::from_str(&text).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(
+            column,
+            rusqlite::types::Type::Text,
+            Box::new(error),
+        )
+    })
+}
+
+fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    let fixed: Fixed = parsed(row, 5)?;
+    Ok(Entry {
+        job: Job {
+            id: row.get::<_, i64>(0)? as JobId,
+            array: row.get::<_, Option<i64>>(2)?.map(|id| id as JobId),
+            array_limit: fixed.array_limit,
+            slots: fixed.slots,
+            limit_s: fixed.limit_s,
+            priority: fixed.priority,
+            is_held: fixed.is_held,
+            after: fixed.after,
+            phase: parsed(row, 6)?,
+        },
+        task: row.get(3)?,
+        name: row.get(4)?,
+        account: fixed.account,
+        partition: fixed.partition,
+        order: row.get(1)?,
+        submitted: row.get::<_, i64>(8)? as u64,
+        is_cancelled: row.get(7)?,
+    })
+}
+
+fn row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
+    let number = |column| -> rusqlite::Result<Option<u64>> {
+        Ok(row.get::<_, Option<i64>>(column)?.map(|n| n as u64))
+    };
+    Ok(JobRow {
+        started: number(9)?,
+        ended: number(10)?,
+        usage: Usage {
+            cpu_s: row.get(11)?,
+            max_rss_kib: row.get::<_, i64>(12)? as u64,
+        },
+        ..entry(row)?.row(row.get(13)?)
+    })
+}

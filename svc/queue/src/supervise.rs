@@ -1,0 +1,288 @@
+//! What watches over one job: starts it, ends it at its time limit or when the head asks by
+//! SIGTERM, and writes how it ended. All of the job's processes are its descendants, also those
+//! that have left their session, and none outlives it.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use margay_core_queue::{End, shown};
+use margay_svc_queue_wire::{Bytes, Usage};
+use margay_sys_os::descriptor::{FileLimit, PollSet};
+use margay_sys_os::process::{
+    Reaped, ReapedUsage, Start, Starter, Step, StringArray, become_subreaper, descendants,
+    kill_descendants, lead_session, reap,
+};
+use margay_sys_os::signal::{
+    self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SignalFd, SignalSet,
+};
+
+use crate::files::{JobEnd, JobFolder, JobOrder};
+use crate::now_s;
+
+/// The head asks by SIGTERM; the others that would end this process are not heeded.
+const HEARD: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD];
+
+/// `O_NONBLOCK`: to open a pipe that nobody reads is an error then, and not a wait.
+const NONBLOCK: i32 = 0o4000;
+
+/// How long a job may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long the kernel may take to end what was killed.
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often, and how long, a disk that is full is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+const RETRIES: u32 = 240;
+
+/// Runs the job of a folder, unless another process has claimed it.
+///
+/// # Errors
+/// In words, when the job could not even be claimed or its end not be written.
+pub fn supervise(folder: &Path) -> Result<(), String> {
+    lead_session();
+    let heard = SignalSet::of(&HEARD);
+    heard.block();
+    let folder = JobFolder(folder.to_owned());
+    let failed = |error: io::Error| format!("{}: {error}", folder.0.display());
+    let mut signals = SignalFd::new(&heard).map_err(failed)?;
+    become_subreaper().map_err(failed)?;
+    let order = folder.order().map_err(failed)?;
+    let Some(_claim) = folder.claim().map_err(failed)? else {
+        return Ok(());
+    };
+    let (end, note) = match start(&folder, &order) {
+        Ok(process) => watch(process, &order, &mut signals),
+        Err(text) => (End::NotStarted, text),
+    };
+    let used = ReapedUsage::now();
+    let end = JobEnd {
+        end,
+        ended: now_s(),
+        usage: Usage {
+            cpu_s: used.cpu_s,
+            max_rss_kib: used.max_rss_kib,
+        },
+        note,
+    };
+    let mut tries = 0;
+    loop {
+        match folder.end(&end) {
+            Ok(()) => return Ok(()),
+            Err(error) if tries == RETRIES => return Err(failed(error)),
+            Err(_) => std::thread::sleep(RETRY),
+        }
+        tries += 1;
+    }
+}
+
+fn c_string(text: &OsStr) -> Result<CString, String> {
+    CString::new(text.as_bytes())
+        .map_err(|_| format!("'{}' holds a zero byte", text.to_string_lossy()))
+}
+
+fn c_strings<'a>(list: impl IntoIterator<Item = &'a Bytes>) -> Result<StringArray, String> {
+    let strings: Result<Vec<CString>, String> =
+        list.into_iter().map(|text| c_string(&text.0)).collect();
+    strings.map(StringArray::new)
+}
+
+/// Opens a file of output; where it is a folder, one of this name in it.
+fn output(order: &JobOrder, path: &Bytes, name: &str) -> Result<File, String> {
+    let mut path = Path::new(&order.directory.0).join(&path.0);
+    if path.is_dir() {
+        path.push(name);
+    }
+    File::options()
+        .append(order.is_append)
+        .write(true)
+        .truncate(!order.is_append)
+        .create(true)
+        .custom_flags(NONBLOCK)
+        .open(&path)
+        .map_err(|error| format!("cannot open the output file {}: {error}", path.display()))
+}
+
+/// Finds a program as a shell does, in the job's own environment.
+fn look_up(order: &JobOrder, program: &OsStr) -> PathBuf {
+    let directory = Path::new(&order.directory.0);
+    if program.as_bytes().contains(&b'/') {
+        return directory.join(program);
+    }
+    let variable = order
+        .environment
+        .iter()
+        .rev()
+        .find_map(|variable| variable.0.as_bytes().strip_prefix(b"PATH="));
+    let paths = OsStr::from_bytes(variable.unwrap_or(b"/usr/local/bin:/usr/bin:/bin"));
+    std::env::split_paths(paths)
+        .map(|folder| directory.join(folder).join(program))
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| directory.join(program))
+}
+
+/// Starts the job; returns its first process.
+fn start(folder: &JobFolder, order: &JobOrder) -> Result<u32, String> {
+    let directory = Path::new(&order.directory.0);
+    if !directory.is_dir() {
+        return Err(format!(
+            "its directory {} is not there",
+            directory.display()
+        ));
+    }
+    let script = folder
+        .put(order)
+        .map_err(|error| format!("cannot write its script: {error}"))?;
+    let first = order.arguments.first().map(|program| program.0.as_os_str());
+    let program = match (&script, first) {
+        (Some(script), _) => script.clone(),
+        (None, Some(program)) => look_up(order, program),
+        (None, None) => return Err("it has neither script nor program".into()),
+    };
+    let own = Bytes(program.clone().into_os_string());
+    let arguments = match script {
+        Some(_) => c_strings(std::iter::once(&own).chain(&order.arguments))?,
+        None => c_strings(&order.arguments)?,
+    };
+    let null = File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?;
+    let stdout = output(order, &order.stdout, &order.names[0])?;
+    let stderr = match &order.stderr {
+        Some(path) => output(order, path, &order.names[1])?,
+        None => stdout
+            .try_clone()
+            .map_err(|error| format!("cannot duplicate its output: {error}"))?,
+    };
+    let started = Starter::new().start(&Start {
+        program: &c_string(program.as_os_str())?,
+        arguments: &arguments,
+        environment: &c_strings(&order.environment)?,
+        directory: Some(&c_string(&order.directory.0)?),
+        standard: [null.as_fd(), stdout.as_fd(), stderr.as_fd()],
+        inherit: &[],
+        cores: &[],
+        files: FileLimit::now(),
+        blocked: SignalSet::of(&[]),
+    });
+    started.map_err(|failed| match failed.step {
+        Step::Execute if order.script.is_some() => format!(
+            "cannot execute its script: {}; its first line names the shell, such as #!/bin/sh, which has to be there",
+            failed.error
+        ),
+        Step::Execute => format!("cannot execute {}: {}", program.display(), failed.error),
+        step => format!("cannot start it ({step:?}): {}", failed.error),
+    })
+}
+
+/// Sends all processes of the job a signal, the first one first.
+fn to_all(process: u32, number: i32) {
+    let _ = signal::send(process, number);
+    for facts in descendants(&[]) {
+        if facts.pid != process {
+            let _ = signal::send(facts.pid, number);
+        }
+    }
+}
+
+/// Waits until the job has ended, or ends it; returns how.
+fn watch(process: u32, order: &JobOrder, signals: &mut SignalFd) -> (End, String) {
+    let begun = Instant::now();
+    let limit = order.limit_s.map(Duration::from_secs);
+    let mut warning = order.warning.and_then(|warning| {
+        let at = limit?.checked_sub(Duration::from_secs(warning.before_s))?;
+        Some((at, warning))
+    });
+    // What ends it, and when those that do not listen are killed.
+    let mut ending: Option<(End, Duration)> = None;
+    let mut poll = PollSet::default();
+    let status = loop {
+        if let Some(status) = reap_until(process) {
+            break status;
+        }
+        let passed = begun.elapsed();
+        if let Some((at, said)) = warning
+            && passed >= at
+        {
+            warning = None;
+            if said.to_script {
+                let _ = signal::send(process, said.signal);
+            } else {
+                to_all(process, said.signal);
+            }
+        }
+        if ending.is_none() && limit.is_some_and(|limit| passed >= limit) {
+            ending = Some(begin_end(process, End::TimeLimit, passed));
+        }
+        if let Some((end, at)) = ending
+            && passed >= at
+        {
+            return finish(end, order, kill_descendants(&[], KILLED_WITHIN));
+        }
+        let next = [
+            ending.map(|ending| ending.1),
+            limit.filter(|_| ending.is_none()),
+            warning.map(|warning| warning.0),
+        ];
+        let next = next.into_iter().flatten().min();
+        let pause = next.map(|at| at.saturating_sub(passed) + Duration::from_millis(1));
+        poll.clear();
+        poll.add_readable(signals.as_fd());
+        if poll.wait(pause).is_err() {
+            std::thread::sleep(RETRY);
+        }
+        while let Some(received) = signals.take() {
+            if received.signal == SIGTERM && ending.is_none() {
+                ending = Some(begin_end(process, End::Cancelled, begun.elapsed()));
+            }
+        }
+    };
+    let are_gone = kill_descendants(&[], KILLED_WITHIN);
+    let end = match (ending, status.code(), status.signal()) {
+        (Some((end, _)), ..) => end,
+        (None, Some(code), _) => End::Exit(code),
+        (None, None, signal) => End::Signal(signal.unwrap_or(0)),
+    };
+    finish(end, order, are_gone)
+}
+
+fn begin_end(process: u32, end: End, passed: Duration) -> (End, Duration) {
+    to_all(process, SIGTERM);
+    // Who is stopped hears nothing otherwise.
+    to_all(process, SIGCONT);
+    (end, passed + GRACE)
+}
+
+fn finish(end: End, order: &JobOrder, are_gone: bool) -> (End, String) {
+    let mut note = match (end, order.limit_s) {
+        (End::TimeLimit, Some(limit)) => format!("its time limit of {} was over", shown(limit)),
+        (End::Signal(number), _) => {
+            let (name, meaning) = signal::describe(number);
+            format!("ended by {name} ({meaning})")
+        }
+        _ => String::new(),
+    };
+    if !are_gone {
+        note += " (some of its processes do not end)";
+    }
+    (end, note)
+}
+
+/// Reaps who has ended; how the job's first process has, if it has.
+fn reap_until(process: u32) -> Option<ExitStatus> {
+    loop {
+        match reap() {
+            Reaped::Child(pid, status) if pid == process => return Some(status),
+            Reaped::Child(..) => {}
+            Reaped::NoneYet => return None,
+            // Nobody is left of whom to wait.
+            Reaped::NoChildren => return Some(ExitStatus::from_raw(0)),
+        }
+    }
+}
