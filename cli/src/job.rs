@@ -228,6 +228,25 @@ fn place(job: &mut Job, options: PlacementOptions) {
 /// The variable of the environment that sets the time limit where no option does.
 pub const ENV_TIMEOUT: &str = "MPIEXEC_TIMEOUT";
 
+/// The variable of the processes of a job of the queue that says how many tasks it has.
+pub const ENV_TASKS: &str = "MARGAY_JOB_TASKS";
+
+/// Gives a program for which nothing says how many ranks it has those of [`ENV_TASKS`], whose value
+/// is `text`. Of several programs each has one without that.
+///
+/// # Errors
+/// When the value is no number of ranks.
+pub fn with_tasks(mut job: Job, text: Option<&str>) -> Result<Job, String> {
+    if let ([program], None, Some(text)) = (job.programs.as_mut_slice(), &job.hosts, text)
+        && program.ranks.is_none()
+    {
+        let tasks =
+            crate::values::ranks(text).map_err(|why| format!("{ENV_TASKS} is '{text}': {why}"))?;
+        program.ranks = Some(tasks);
+    }
+    Ok(job)
+}
+
 /// Gives a job without a time limit the one of [`ENV_TIMEOUT`], whose value is `text`.
 ///
 /// # Errors
@@ -282,6 +301,17 @@ mod tests {
         run_command("mpiexec").debug_assert();
         mesh_command("showmesh").debug_assert();
         margay_command().debug_assert();
+    }
+
+    #[test]
+    fn a_job_of_the_queue_says_how_many_ranks_if_nothing_else_does() {
+        let ranks =
+            |line: &str, text| with_tasks(parsed(line).unwrap(), text).unwrap().programs[0].ranks;
+        assert_eq!(ranks("a", Some("3")), Some(3));
+        assert_eq!(ranks("-n 2 a", Some("3")), Some(2));
+        assert_eq!(ranks("a : b", Some("3")), None);
+        assert_eq!(ranks("a", None), None);
+        assert!(with_tasks(parsed("a").unwrap(), Some("x")).is_err());
     }
 
     #[test]

@@ -59,8 +59,11 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
         .and_then(|segments| {
             let limit = std::env::var_os(job::ENV_TIMEOUT);
             let limit = limit.map(|text| text.to_string_lossy().into_owned());
+            let tasks = std::env::var_os(job::ENV_TASKS);
+            let tasks = tasks.map(|text| text.to_string_lossy().into_owned());
             job::job(name, segments)
                 .and_then(|job| job::with_time_limit(job, limit.as_deref()))
+                .and_then(|job| job::with_tasks(job, tasks.as_deref()))
                 .map_err(|text| report(name, &text, 2))
         });
     launch(name, job)

@@ -31,17 +31,18 @@ const LIBRARY_CRATES: [&str; 4] = [
 ];
 
 /// The crates that make its programs.
-const PROGRAM_CRATES: [&str; 4] = [
+const PROGRAM_CRATES: [&str; 5] = [
     "margay-bench-suite",
     "margay-svc-pfs",
+    "margay-svc-queue",
     "margay",
     // Not part of the tree: what writes the manual pages.
     "xtask-manual",
 ];
 
 /// The programs that cargo builds: the command, the performance suite that `margay bench` runs, and
-/// the parallel file system of `margay pfs`.
-const PROGRAMS: [&str; 3] = ["margay", "margay-bench", "margay-pfs"];
+/// the parallel file system of `margay pfs`, and the head of the queue that `margay up` starts.
+const PROGRAMS: [&str; 4] = ["margay", "margay-bench", "margay-pfs", "margay-queue"];
 
 /// The launcher's other names.
 const NAMES: [&str; 5] = ["mpiexec", "mpirun", "yod", "poe", "showmesh"];

@@ -170,8 +170,8 @@ fn tree(stage: &Path, version: &str, tools: &Tools) -> Result<Vec<Member>> {
             if inside.starts_with("share/man/") && path.is_symlink() {
                 continue;
             }
-            // A service of the machine, not of a Python environment.
-            if inside == "bin/margay-pfs" {
+            // Services of the machine, not of a Python environment.
+            if inside == "bin/margay-pfs" || inside == "bin/margay-queue" {
                 continue;
             }
             // Programs are of the scheme `scripts`, because an environment decides where these are.

@@ -1,10 +1,10 @@
 //! The reasons of the scheduler in words.
 
-use margay_core_queue::{After, Dependency, Reason, shown};
+use margay_core_queue::{After, Dependency, JobId, Reason, shown};
 
-/// Says in a few words why a job waits, for a table.
+/// Says in a few words why a job waits, for a table. `name` shows the number of a job.
 #[must_use]
-pub fn short(reason: &Reason, now_s: u64) -> String {
+pub fn short(reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> String {
     match reason {
         Reason::Held => "held".into(),
         Reason::Waits(dependency) => words(*dependency),
@@ -21,8 +21,8 @@ pub fn short(reason: &Reason, now_s: u64) -> String {
                 time.unwrap_or_default()
             )
         }
-        Reason::WouldDelay(first) => format!("would delay {first}"),
-        Reason::Behind(first) => format!("behind {first}"),
+        Reason::WouldDelay(first) => format!("would delay {}", name(*first)),
+        Reason::Behind(first) => format!("behind {}", name(*first)),
     }
 }
 
@@ -38,7 +38,7 @@ fn words(dependency: Dependency) -> String {
 
 /// Says why a job waits, what would let it start, and when it will.
 #[must_use]
-pub fn long(job: &str, reason: &Reason, now_s: u64) -> String {
+pub fn long(job: &str, reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> String {
     match reason {
         Reason::Held => format!("job {job} is held\n  to let it go: margay release {job}\n"),
         Reason::Waits(d) => format!(
@@ -67,11 +67,15 @@ pub fn long(job: &str, reason: &Reason, now_s: u64) -> String {
              when it starts is not known: running jobs have no time limit\n"
         ),
         Reason::WouldDelay(first) => format!(
-            "job {job} has enough free slots, but could delay job {first}, the first of the queue\n  \
-             a shorter time limit (-t) may let it start now\n"
+            "job {job} has enough free slots, but could delay job {}, the first of the queue\n  \
+             a shorter time limit (-t) may let it start now\n",
+            name(*first)
         ),
         Reason::Behind(first) => {
-            format!("job {job} has too few free slots, and stands behind job {first}\n")
+            format!(
+                "job {job} has too few free slots, and stands behind job {}\n",
+                name(*first)
+            )
         }
     }
 }

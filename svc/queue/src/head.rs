@@ -112,6 +112,13 @@ impl Head {
         }
     }
 
+    /// How people name a job.
+    fn named(&self, id: JobId) -> String {
+        self.entries
+            .get(&id)
+            .map_or_else(|| id.to_string(), Entry::shown)
+    }
+
     fn folder(&self, id: JobId) -> JobFolder {
         JobFolder::of(&self.resources.folder, id)
     }
@@ -223,7 +230,7 @@ impl Head {
             }
             for (id, reason) in &decision.reasons {
                 if matches!(reason, margay_core_queue::Reason::Never(_)) {
-                    let note = explain::short(reason, now_s);
+                    let note = explain::short(reason, &|id| self.named(id), now_s);
                     self.end(*id, End::Cancelled, note);
                 }
             }
@@ -439,7 +446,7 @@ impl Head {
             .decision(None, now_s)
             .reasons
             .into_iter()
-            .map(|(id, reason)| (id, explain::short(&reason, now_s)))
+            .map(|(id, reason)| (id, explain::short(&reason, &|id| self.named(id), now_s)))
             .collect();
         let note = |entry: &Entry| match reasons.get(&entry.job.id) {
             _ if entry.is_cancelled => "is being cancelled".to_owned(),
@@ -537,7 +544,9 @@ impl Head {
                     let passed = margay_core_queue::shown(now_s.saturating_sub(since));
                     text += &format!("job {shown} runs since {passed}\n");
                 }
-                (_, Some((_, reason))) => text += &explain::long(&shown, reason, now_s),
+                (_, Some((_, reason))) => {
+                    text += &explain::long(&shown, reason, &|id| self.named(id), now_s)
+                }
                 _ => text += &format!("job {shown} starts now\n"),
             }
         }
@@ -574,7 +583,7 @@ impl Head {
         let decision = self.decision(Some(&job), now_s);
         let reason = decision.reasons.iter().find(|(id, _)| *id == job.id);
         Answer::Done(match reason {
-            Some((_, reason)) => explain::long("of this size", reason, now_s),
+            Some((_, reason)) => explain::long("of this size", reason, &|id| self.named(id), now_s),
             None => "such a job would start now\n".into(),
         })
     }

@@ -29,7 +29,7 @@ const ALIASES: [(&str, &[&str]); 5] = [
 ];
 
 /// Guides of the installed tree that say more about a command.
-const GUIDES: [(&str, &[&str]); 11] = [
+const GUIDES: [(&str, &[&str]); 20] = [
     (
         "margay",
         &["README.md", "docs/tutorial.md", "docs/troubleshooting.md"],
@@ -47,6 +47,15 @@ const GUIDES: [(&str, &[&str]); 11] = [
     ("margay-bench", &["docs/bench.md"]),
     ("margay-fortran", &["docs/fortran.md"]),
     ("margay-pfs", &["docs/pfs.md"]),
+    ("margay-up", &["docs/jobs.md"]),
+    ("margay-down", &["docs/jobs.md"]),
+    ("margay-submit", &["docs/jobs.md"]),
+    ("margay-wait", &["docs/jobs.md"]),
+    ("margay-queue", &["docs/jobs.md"]),
+    ("margay-cancel", &["docs/jobs.md"]),
+    ("margay-hold", &["docs/jobs.md"]),
+    ("margay-release", &["docs/jobs.md"]),
+    ("margay-explain", &["docs/jobs.md"]),
 ];
 
 fn main() -> ExitCode {

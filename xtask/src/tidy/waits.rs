@@ -219,6 +219,15 @@ const PLACES: &[(&str, &str)] = &[
         "the service waits for commands and signals: descriptors; its timer syncs",
     ),
     (
+        "svc/queue/src/serve.rs",
+        "the head of the queue waits for commands, signals and supervisors: descriptors; a command waits for the end of \
+         jobs",
+    ),
+    (
+        "svc/queue/src/supervise.rs",
+        "what watches over a job waits for its end, the time limit and signals; a full disk is tried again",
+    ),
+    (
         "svc/pfs/src/service.rs",
         "a command waits for the end of a rebuild and of a mount",
     ),

@@ -24,6 +24,16 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The number of ranks, set by the launcher.",
     },
     Environment {
+        name: "MARGAY_JOB_ID",
+        reader: "programs",
+        about: "The number of the job of the queue, set for its processes.",
+    },
+    Environment {
+        name: "MARGAY_JOB_TASKS",
+        reader: "`mpiexec`",
+        about: "The tasks of the job of the queue, set for its processes: the number of ranks where no option says another.",
+    },
+    Environment {
         name: "MARGAY_RSH",
         reader: "`mpiexec`",
         about: "The command that reaches the other hosts of a job, as `-launcher-exec`; `ssh` without it.",

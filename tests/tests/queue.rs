@@ -1,0 +1,578 @@
+//! The queue through its commands: from nothing to jobs, scripts of batch systems, limits, deaths of
+//! the head, and what is refused.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use margay_sys_os::process::PidFd;
+use margay_tests::{command, run, stage};
+use serde_json::Value;
+
+/// A queue of its own; it ends with the test.
+struct Queue {
+    folder: tempfile::TempDir,
+}
+
+fn said(output: &Output) -> String {
+    let all = [&output.stdout[..], &output.stderr].concat();
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+impl Queue {
+    /// Without a head yet.
+    fn new() -> Queue {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("run")).unwrap();
+        Queue { folder }
+    }
+
+    fn up(slots: u32) -> Queue {
+        let queue = Queue::new();
+        queue.ok(&["up", "--slots", &slots.to_string()]);
+        queue
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.path("state/margay/queue")
+    }
+
+    fn margay(&self, words: &[&str]) -> Command {
+        let mut margay = command(stage().join("bin/margay"), 120);
+        margay
+            .args(words)
+            .current_dir(self.folder.path())
+            .env("HOME", self.folder.path())
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("XDG_RUNTIME_DIR", self.path("run"));
+        margay
+    }
+
+    fn ok(&self, words: &[&str]) -> String {
+        let output = run(&mut self.margay(words));
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn refused(&self, words: &[&str], why: &str) {
+        let output = run(&mut self.margay(words));
+        assert!(!output.status.success(), "{words:?} succeeded");
+        assert!(said(&output).contains(why), "{words:?}: {}", said(&output));
+    }
+
+    /// Submits a job, and returns its number.
+    fn submit(&self, words: &[&str]) -> String {
+        let number = self.ok(&[&["submit", "--parsable"], words].concat());
+        number.trim().to_owned()
+    }
+
+    fn rows(&self, words: &[&str]) -> Vec<Value> {
+        let text = self.ok(&[&["queue", "--json"], words].concat());
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn state_of(&self, job: &str) -> String {
+        self.rows(&[job])[0]["state"].as_str().unwrap().to_owned()
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Waits until a file is there with a line.
+    fn until(&self, name: &str) {
+        while !fs::read_to_string(self.path(name)).is_ok_and(|text| text.ends_with('\n')) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The process of the head.
+    fn head(&self) -> Option<u32> {
+        let said = said(&run(&mut self.margay(&["up"])));
+        said.split("process ")
+            .nth(1)?
+            .split(')')
+            .next()?
+            .parse()
+            .ok()
+    }
+
+    fn socket(&self) -> UnixStream {
+        let address = fs::read_to_string(self.state().join("address")).unwrap();
+        UnixStream::connect(address.trim_end()).unwrap()
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // Also after a test that failed.
+        let _ = self.margay(&["cancel", "--all"]).output();
+        let _ = self.margay(&["wait", "--all"]).output();
+        let _ = self.margay(&["down"]).output();
+    }
+}
+
+/// How many processes have a word among theirs.
+fn processes_with(word: &str) -> usize {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let has = |entry: &fs::DirEntry| {
+        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        words.split(|&b| b == 0).any(|w| w == word.as_bytes())
+    };
+    entries.filter(has).count()
+}
+
+#[test]
+fn from_nothing_to_a_job_and_back() {
+    let queue = Queue::new();
+    queue.refused(&["queue"], "margay up");
+    assert!(queue.ok(&["up", "--slots", "2"]).contains("2 slots"));
+    assert!(queue.ok(&["up"]).contains("is up already"));
+    assert_eq!(
+        queue.submit(&["--", "sh", "-c", "echo out; echo err >&2; pwd"]),
+        "1"
+    );
+    queue.ok(&["wait", "1"]);
+    let folder = fs::canonicalize(queue.folder.path()).unwrap();
+    assert_eq!(
+        queue.read("slurm-1.out"),
+        format!("out\nerr\n{}\n", folder.display())
+    );
+    let row = &queue.rows(&["1"])[0];
+    assert_eq!(
+        (row["state"].as_str(), row["exit_code"].as_i64()),
+        (Some("done"), Some(0))
+    );
+    // The exit code of what waits says whether the job succeeded.
+    queue.refused(
+        &["submit", "--wait", "--", "sh", "-c", "exit 3"],
+        "exit code 3",
+    );
+    queue.refused(&["submit", "--wait", "--", "/no/such"], "cannot execute");
+    assert_eq!(queue.ok(&["queue"]).lines().count(), 1);
+    assert_eq!(queue.ok(&["queue", "--all"]).lines().count(), 4);
+    let mode = fs::metadata(queue.state()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let head = PidFd::open(queue.head().unwrap()).unwrap();
+    queue.ok(&["down"]);
+    assert!(head.has_ended());
+    for name in ["queue.db-wal", "queue.db-shm", "address"] {
+        assert!(!queue.state().join(name).exists(), "{name} is left");
+    }
+    assert_eq!(fs::read_dir(queue.path("run/margay")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(queue.state().join("jobs")).unwrap().count(), 0);
+    assert!(queue.ok(&["down"]).contains("does not run"));
+    // What ended is known to the next head.
+    queue.ok(&["up"]);
+    assert_eq!(queue.rows(&["--all"]).len(), 3);
+}
+
+#[test]
+fn scripts_of_slurm_and_pbs_get_what_they_expect() {
+    let queue = Queue::up(8);
+    queue.script(
+        "slurm.sh",
+        "#!/bin/sh\n#SBATCH -n 3 -J name\n#SBATCH --output=%x-%j.txt --error=%x.err\n\
+         echo $SLURM_JOB_ID $SLURM_JOB_NAME $SLURM_NTASKS $1\necho $SLURM_SUBMIT_DIR >&2\n",
+    );
+    let job = queue.submit(&["slurm.sh", "argument"]);
+    queue.ok(&["wait", &job]);
+    assert_eq!(
+        queue.read(&format!("name-{job}.txt")),
+        format!("{job} name 3 argument\n")
+    );
+    let folder = fs::canonicalize(queue.folder.path()).unwrap();
+    assert_eq!(queue.read("name.err"), format!("{}\n", folder.display()));
+    queue.script(
+        "pbs.sh",
+        "#!/bin/sh\n#PBS -N p -l nodes=2:ppn=2,walltime=1:00\n#PBS -v A=b\n\
+         cd $PBS_O_WORKDIR\necho $PBS_JOBID $A $(wc -l < $PBS_NODEFILE)\n",
+    );
+    let job = queue.submit(&["pbs.sh"]);
+    queue.ok(&["wait", &job]);
+    assert_eq!(queue.read(&format!("p.o{job}")), format!("{job} b 4\n"));
+    assert_eq!(queue.read(&format!("p.e{job}")), "");
+    // Options of the command count more than the script's.
+    let job = queue.submit(&["-n", "1", "-J", "other", "slurm.sh"]);
+    queue.ok(&["wait", &job]);
+    assert_eq!(
+        queue.read(&format!("other-{job}.txt")),
+        format!("{job} other 1\n")
+    );
+    for (line, named) in [
+        ("#SBATCH --gres=gpu:1", "line 2: '--gres=gpu:1'"),
+        ("#PBS -W stagein=x", "-W stagein=x"),
+        ("# @ queue", "LoadLeveler"),
+        ("#SBATCH -p large", "no partition or queue 'large'"),
+        ("#SBATCH -n 9", "9 slots"),
+    ] {
+        queue.script("bad.sh", &format!("#!/bin/sh\n{line}\ntrue\n"));
+        queue.refused(&["submit", "bad.sh"], named);
+    }
+    // mpiexec starts the job's tasks.
+    let mpiexec = stage().join("bin/mpiexec");
+    let words = [
+        "-n",
+        "3",
+        "-o",
+        "ranks",
+        "--",
+        mpiexec.to_str().unwrap(),
+        "true",
+    ];
+    let job = queue.submit(&words);
+    let show = [
+        "-n",
+        "3",
+        "-o",
+        "map",
+        "--",
+        mpiexec.to_str().unwrap(),
+        "-display-map",
+        "true",
+    ];
+    let shown = queue.submit(&show);
+    run(&mut queue.margay(&["wait", &job, &shown]));
+    let map = queue.read("map");
+    assert!(map.contains("ranks 0-2"), "{map}");
+}
+
+#[test]
+fn arrays_dependencies_and_holds_decide_when_a_job_starts() {
+    let queue = Queue::up(4);
+    let array = queue.submit(&[
+        "-a",
+        "1-4%2",
+        "-o",
+        "a-%a",
+        "--",
+        "sh",
+        "-c",
+        "echo $SLURM_ARRAY_TASK_ID; test $SLURM_ARRAY_TASK_ID != 3",
+    ]);
+    let after = queue.submit(&[
+        "-d",
+        &format!("afternotok:{array}"),
+        "-o",
+        "after",
+        "--",
+        "echo",
+        "after",
+    ]);
+    let never = queue.submit(&["-d", &format!("afterok:{array}"), "--", "true"]);
+    let held = queue.submit(&["--hold", "-o", "held", "--", "echo", "held"]);
+    let behind = queue.submit(&["-d", &format!("afterok:{held}"), "--", "true"]);
+    queue.ok(&["wait", &after]);
+    for task in 1..=4 {
+        assert_eq!(queue.read(&format!("a-{task}")), format!("{task}\n"));
+    }
+    assert_eq!(queue.state_of(&format!("{array}_3")), "failed");
+    run(&mut queue.margay(&["wait", &never]));
+    assert_eq!(queue.state_of(&never), "cancelled");
+    assert!(queue.ok(&["explain", &never]).contains("never"));
+    assert!(queue.ok(&["explain", &held]).contains("margay release"));
+    assert!(
+        queue
+            .ok(&["explain", &behind])
+            .contains(&format!("waits for {held} to succeed"))
+    );
+    assert_eq!(queue.rows(&[]).len(), 2);
+    queue.ok(&["release", &held]);
+    queue.ok(&["wait", &behind]);
+    assert_eq!(queue.read("held"), "held\n");
+    queue.refused(&["submit", "-d", "afterok:999", "--", "true"], "no job 999");
+}
+
+#[test]
+fn the_first_job_is_not_delayed_and_short_ones_go_before_it() {
+    let queue = Queue::up(2);
+    let first = queue.submit(&["-t", "1h", "--", "sleep", "1000"]);
+    let large = queue.submit(&["-n", "2", "-t", "1h", "--", "true"]);
+    let long = queue.submit(&["-t", "2h", "--", "true"]);
+    let short = queue.submit(&["-t", "30", "--", "true"]);
+    queue.ok(&["wait", &short]);
+    assert_eq!(queue.state_of(&long), "waiting");
+    let text = queue.ok(&["explain", &large]);
+    assert!(text.contains("needs 2 slots; 1 are free"), "{text}");
+    assert!(queue.ok(&["explain", &long]).contains("could delay"));
+    assert!(
+        queue
+            .ok(&["explain", "--when", "1", "10"])
+            .contains("start now")
+    );
+    queue.refused(&["down"], "margay cancel --all");
+    queue.ok(&["cancel", &first]);
+    queue.ok(&["wait", &large, &long]);
+    assert_eq!(queue.state_of(&first), "cancelled");
+}
+
+#[test]
+fn a_time_limit_warns_the_script_and_ends_all_that_it_started() {
+    let queue = Queue::up(2);
+    let word = format!("100{}", std::process::id());
+    queue.script(
+        "limit.sh",
+        &format!(
+            "#!/bin/bash\n#SBATCH -t 3s --signal=B:USR1@2 -o out\ntrap 'echo warned' USR1\ntrap 'echo term' TERM\n\
+             setsid sh -c 'trap \"\" TERM; sleep {word}; sleep {word}' &\nwhile true; do sleep 0.1; done\n"
+        ),
+    );
+    let job = queue.submit(&["limit.sh"]);
+    queue.refused(&["wait", &job], "time limit");
+    assert_eq!(queue.state_of(&job), "timeout");
+    let out = queue.read("out");
+    assert!(
+        out.find("warned") < out.find("term") && out.contains("warned"),
+        "{out}"
+    );
+    assert_eq!(processes_with(&word), 0);
+    // What a script leaves running ends with it.
+    let line = format!("setsid sleep {word} & exit 0");
+    queue.ok(&["submit", "--wait", "--", "sh", "-c", &line]);
+    assert_eq!(processes_with(&word), 0);
+}
+
+#[test]
+fn a_head_that_is_killed_at_any_moment_loses_no_job_and_runs_none_twice() {
+    let queue = Queue::up(4);
+    let mut accepted: Vec<String> = Vec::new();
+    for round in 0..25u64 {
+        let head = PidFd::open(queue.head().unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            let submitters: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let line = "echo $SLURM_JOB_ID >> ran; sleep 0.02";
+                        let words = [
+                            "submit",
+                            "--parsable",
+                            "-o",
+                            "/dev/null",
+                            "--",
+                            "sh",
+                            "-c",
+                            line,
+                        ];
+                        let mut numbers = Vec::new();
+                        for _ in 0..3 {
+                            let output = run(&mut queue.margay(&words));
+                            // Without an answer it may have been accepted or not.
+                            if output.status.success() {
+                                numbers.push(said(&output).trim().to_owned());
+                            }
+                        }
+                        numbers
+                    })
+                })
+                .collect();
+            std::thread::sleep(Duration::from_micros(round * 1700 % 23_000));
+            head.kill();
+            for submitter in submitters {
+                accepted.extend(submitter.join().unwrap());
+            }
+        });
+        while !head.has_ended() {
+            std::thread::yield_now();
+        }
+        queue.ok(&["up", "--slots", "4"]);
+    }
+    queue.ok(&["wait", "--all"]);
+    let ran = queue.read("ran");
+    let mut ran: Vec<&str> = ran.lines().collect();
+    let count = ran.len();
+    ran.sort_unstable();
+    ran.dedup();
+    assert_eq!(ran.len(), count, "a job ran twice");
+    for job in &accepted {
+        assert!(ran.contains(&job.as_str()), "job {job} is lost");
+    }
+    assert!(
+        queue
+            .rows(&["--all"])
+            .iter()
+            .all(|row| row["state"] == "done")
+    );
+}
+
+#[test]
+fn jobs_go_on_without_the_head_and_end_as_lost_when_their_supervisor_is_killed() {
+    let queue = Queue::up(2);
+    let job = queue.submit(&[
+        "-o",
+        "out",
+        "--",
+        "sh",
+        "-c",
+        "echo begun; while test ! -e go; do sleep 0.01; done; exit 5",
+    ]);
+    queue.until("out");
+    queue.ok(&["down", "--leave"]);
+    queue.script("go", "");
+    queue.ok(&["up", "--slots", "2"]);
+    queue.refused(&["wait", &job], "exit code 5");
+    fs::remove_file(queue.path("go")).unwrap();
+    let job = queue.submit(&["-o", "out2", "--", "sh", "-c", "echo begun; sleep 1000"]);
+    queue.until("out2");
+    let claim = queue.state().join(format!("jobs/{job}/claim"));
+    let supervisor: u32 = fs::read_to_string(claim).unwrap().trim().parse().unwrap();
+    PidFd::open(supervisor).unwrap().kill();
+    queue.refused(&["wait", &job], "lost");
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_nothing_hangs() {
+    let queue = Queue::up(2);
+    queue.refused(&["submit", "-n", "3", "--", "true"], "the machine has 2");
+    queue.refused(
+        &["submit", "-J", "a\nb", "--", "true"],
+        "control characters",
+    );
+    queue.refused(&["submit", "-J", "", "--", "true"], "the name ''");
+    queue.refused(&["submit", "-t", "soon", "--", "true"], "'soon'");
+    queue.refused(&["submit", "-a", "9-1", "--", "true"], "'9-1'");
+    queue.refused(&["submit", "no-such.sh"], "no-such.sh");
+    queue.script("binary", "\x7fELF");
+    queue.refused(&["submit", "binary"], "margay submit -- binary");
+    queue.refused(&["submit"], "nothing to submit");
+    queue.refused(&["cancel", "77"], "no job 77");
+    queue.refused(&["cancel"], "--all");
+    queue.refused(&["explain", "x"], "'x' is no job");
+    queue.refused(
+        &["submit", "--wait", "-D", "/no/such", "--", "true"],
+        "/no/such",
+    );
+    queue.refused(
+        &["submit", "--wait", "-o", "/no/such/out", "--", "true"],
+        "/no/such/out",
+    );
+    // A name cannot lead out of the folder.
+    queue.ok(&[
+        "submit",
+        "--wait",
+        "-J",
+        "../../x y",
+        "-o",
+        "%x.out",
+        "--",
+        "true",
+    ]);
+    assert!(queue.path(".._.._x y.out").exists());
+    // Who says nothing, or closes half, holds nobody up.
+    let silent = queue.socket();
+    let mut half = queue.socket();
+    half.write_all(b"\"Machine\"\n").unwrap();
+    half.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    half.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("slots"), "{answer}");
+    for (noise, why) in [("nonsense\n", "not understood"), ("", "not understood")] {
+        let mut stream = queue.socket();
+        stream.write_all(noise.as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains(why), "{answer}");
+    }
+    let mut large = queue.socket();
+    let part = vec![b'x'; 1 << 20];
+    while large.write_all(&part).is_ok() {}
+    drop(silent);
+    // An environment of 64 KiB arrives as it is.
+    let text = "y".repeat(64 << 10);
+    let line = [
+        "submit",
+        "--wait",
+        "-o",
+        "length",
+        "--",
+        "sh",
+        "-c",
+        "echo ${#LONG}",
+    ];
+    let output = run(queue.margay(&line).env("LONG", &text));
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(queue.read("length"), format!("{}\n", 64 << 10));
+}
+
+#[test]
+fn an_array_of_fifty_thousand_is_accepted_and_cancelled() {
+    let queue = Queue::up(2);
+    queue.refused(
+        &["submit", "-a", "0-100000", "--", "true"],
+        "at most 100000",
+    );
+    let job = queue.submit(&["--hold", "-a", "0-49999", "--", "true"]);
+    assert!(queue.ok(&["node"]).contains("50000"));
+    queue.ok(&["cancel", &job]);
+    assert_eq!(queue.rows(&[]).len(), 0);
+}
+
+#[test]
+fn a_newer_store_and_a_damaged_one_are_refused() {
+    let queue = Queue::up(1);
+    queue.ok(&["down"]);
+    let store = queue.state().join("queue.db");
+    let mut bytes = fs::read(&store).unwrap();
+    // SQLite's `user_version`.
+    bytes[63] = 99;
+    fs::write(&store, &bytes).unwrap();
+    queue.refused(&["up"], "version 99");
+    fs::write(
+        &store,
+        "no store at all, but long enough to have a header of 100 bytes".repeat(9),
+    )
+    .unwrap();
+    queue.refused(&["up"], "move the file away");
+    fs::remove_file(&store).unwrap();
+    queue.ok(&["up"]);
+}
+
+#[test]
+fn a_full_disk_accepts_nothing_and_loses_nothing() {
+    let queue = Queue::new();
+    fs::create_dir(queue.path("state")).unwrap();
+    queue.script(
+        "full.sh",
+        "set -e\nmount -t tmpfs -o size=512k none state || exit 77\n$M up --slots 1\n\
+         $M submit -o out -- sh -c 'echo begun; while test ! -e go; do sleep 0.01; done; exit 4'\n\
+         until test -s out; do sleep 0.01; done\n\
+         dd if=/dev/zero of=state/fill bs=1k 2>/dev/null || true\n\
+         for n in 1 2 3 4 5 6 7 8 9; do $M submit -- true 2>&1 || break; done | tee full\n\
+         touch go; sleep 0.3\nrm state/fill\n$M wait 1 2>&1 || true\n$M submit --wait -- true\n$M wait --all\n$M down\nls state/margay/queue\n",
+    );
+    let mut script = command("unshare", 120);
+    script
+        .args(["--user", "--map-root-user", "--mount", "sh", "full.sh"])
+        .current_dir(queue.folder.path())
+        .env("M", stage().join("bin/margay"))
+        .env("HOME", queue.folder.path())
+        .env("XDG_STATE_HOME", queue.path("state"))
+        .env("XDG_RUNTIME_DIR", queue.path("run"));
+    let output = run(&mut script);
+    let text = said(&output);
+    if output.status.code() == Some(77) || text.contains("unshare failed") {
+        eprintln!("not run: this system mounts nothing for its users");
+        return;
+    }
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("not accepted") && text.contains("make room"),
+        "{text}"
+    );
+    assert!(text.contains("exit code 4"), "{text}");
+    assert!(!text.contains("queue.db-wal"), "{text}");
+}
