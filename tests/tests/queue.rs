@@ -1,5 +1,5 @@
-//! The queue through its commands: from nothing to jobs, scripts of batch systems, limits, deaths of
-//! the head, and what is refused.
+//! The queue through its commands: from nothing to jobs, scripts of batch systems, limits, deaths
+//! of the head, and what is refused.
 #![forbid(unsafe_code)]
 
 use std::fs;

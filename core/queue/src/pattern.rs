@@ -13,9 +13,9 @@ pub struct Names<'a> {
     pub host: &'a str,
 }
 
-/// Replaces `%j` (number), `%A` (number of the array), `%a` (index), `%x` (name), `%u` (user), `%N`
-/// (host) and `%%`; a number after the `%` pads numbers with zeros, as in `%4a`. Other letters stay.
-/// A `/` in a job's name becomes `_`, so a name cannot lead into another folder.
+/// Replaces `%j` (number), `%A` (number of the array), `%a` (index), `%x` (name), `%u` (user),
+/// `%N` (host) and `%%`; a number after the `%` pads numbers with zeros, as in `%4a`. Other letters
+/// stay. A `/` in a job's name becomes `_`, so a name cannot lead into another folder.
 #[must_use]
 pub fn expand(pattern: &str, names: &Names<'_>) -> String {
     let mut out = String::new();

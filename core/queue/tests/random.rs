@@ -140,8 +140,8 @@ fn check(slots: u32, jobs: &[Job], decision: &margay_core_queue::Decision, now: 
             assert!(running as u32 <= widest.unwrap_or(limit));
         }
     }
-    // The invariant of EASY, by a plain model: the first job without room, the jobs that start, each
-    // until its limit. It gets its slots at the promised time.
+    // The invariant of EASY, by a plain model: the first job without room, the jobs that start,
+    // each until its limit. It gets its slots at the promised time.
     let first = decision
         .reasons
         .iter()
