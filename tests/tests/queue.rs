@@ -169,7 +169,10 @@ fn from_nothing_to_a_job_and_back() {
     assert_eq!(mode & 0o777, 0o700);
     let head = PidFd::open(queue.head().unwrap()).unwrap();
     queue.ok(&["down"]);
-    assert!(head.has_ended());
+    // Its connections end a moment before it does.
+    while !head.has_ended() {
+        std::thread::yield_now();
+    }
     for name in ["queue.db-wal", "queue.db-shm", "address"] {
         assert!(!queue.state().join(name).exists(), "{name} is left");
     }
