@@ -1,5 +1,5 @@
-//! Core files: what the system writes of the memory of a process that has crashed, if the user's limit
-//! allows it. Which of a folder is that of a process, and the stack of the thread that crashed.
+//! Core files: what the system writes of the memory of a process that has crashed, if the user's
+//! limit allows it. Which one is that of a process, and the stack of the thread that crashed.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -37,17 +37,17 @@ pub(crate) struct CoreFile {
     image: ThreadImage,
 }
 
-/// Whether the system writes core files where the limit of their size (`ulimit -c`) allows it; if not,
-/// it hands them to a program or to nobody.
+/// Whether the system writes core files where the limit of their size (`ulimit -c`) allows it; if
+/// not, it hands them to a program or to nobody.
 #[must_use]
 pub fn are_written() -> bool {
     pattern().is_some()
 }
 
 /// Reads the stack of a process that has crashed from its core file, which is where the system puts
-/// them all, or in one of `folders`, in which the processes were started. Of several processes it is
-/// the first one that has such a file, with its number: where the names are the same for all, one
-/// file is left. None when there is no file, or it cannot be read.
+/// them all, or in one of `folders`, in which the processes were started. Of several processes it
+/// is the first one that has such a file, with its number: where the names are the same for all,
+/// one file is left. None when there is no file, or it cannot be read.
 #[must_use]
 pub fn crashed(processes: &[u32], folders: &[PathBuf]) -> Option<(u32, Stack)> {
     let (folder, prefix) = pattern()?;
