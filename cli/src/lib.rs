@@ -2,6 +2,7 @@
 //! parsers of options.
 #![forbid(unsafe_code)]
 
+pub mod account;
 pub mod bench;
 pub mod completions;
 mod config_file;

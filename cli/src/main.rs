@@ -12,7 +12,8 @@ use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
 use margay_cli::{
-    bench, completions, fortran, job, live, omp, pfs, queue, single_dash, threads_view, why_view,
+    account, bench, completions, fortran, job, live, omp, pfs, queue, single_dash, threads_view,
+    why_view,
 };
 use margay_job_launch::hosts::agent;
 use margay_job_launch::plan::Job;
@@ -122,6 +123,7 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Hold(options) => queue::hold(&options, true),
         Subcommand::Release(options) => queue::hold(&options, false),
         Subcommand::Explain(options) => queue::explain(&options),
+        Subcommand::Account(options) => account::account(&options),
         Subcommand::Node => queue::node(),
         Subcommand::Bench(_) => return report("margay bench", &bench::run(&arguments[1..]), 1),
         Subcommand::Omp(options) => {

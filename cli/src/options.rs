@@ -11,7 +11,8 @@ use margay_job_launch::plan::{Gpus, StdinTo};
 use crate::hosts::{HostList, host_file, hosts};
 use crate::mapping::{Bind, MapBy, bind, map_by};
 use crate::queue_options::{
-    DownOptions, ExplainOptions, JobsOptions, QueueOptions, SubmitOptions, UpOptions,
+    AccountOptions, DownOptions, ExplainOptions, JobsOptions, QueueOptions, SubmitOptions,
+    UpOptions,
 };
 use crate::values::{
     CoreList, Names, NodeList, OutputOption, core_list, cores_each, gpus, names, node_list, output,
@@ -71,6 +72,8 @@ pub enum Subcommand {
     Release(JobsOptions),
     /// Say why a job does not run, and when it is expected to start.
     Explain(ExplainOptions),
+    /// Show what jobs that have ended used.
+    Account(AccountOptions),
     /// Show the machine that the queue has.
     Node,
     /// Run an OpenMP program built by gcc, gfortran, clang or flang on Margay's threads.

@@ -136,7 +136,7 @@ pub fn down(options: &DownOptions) -> Result<(), String> {
 }
 
 /// Asks the head.
-fn ask(request: &Request) -> Result<Answer, String> {
+pub(crate) fn ask(request: &Request) -> Result<Answer, String> {
     let mut stream = connect(&Place::find()?)?.ok_or(NOT_UP)?;
     let timeout = match request {
         Request::Wait { .. } => None,
@@ -166,7 +166,7 @@ fn converse(
     })
 }
 
-fn print(text: &str) -> Result<(), String> {
+pub(crate) fn print(text: &str) -> Result<(), String> {
     let mut stdout = io::stdout();
     stdout
         .write_all(text.as_bytes())
@@ -174,7 +174,7 @@ fn print(text: &str) -> Result<(), String> {
         .map_err(|error| format!("cannot print: {error}; send the standard output elsewhere"))
 }
 
-fn show(answer: Answer) -> Result<(), String> {
+pub(crate) fn show(answer: Answer) -> Result<(), String> {
     match answer {
         Answer::Done(text) => print(&text),
         Answer::Failed(text) => Err(text),
@@ -446,7 +446,7 @@ fn as_json(row: &JobRow) -> Value {
 }
 
 /// Lines of equal numbers of words, as columns.
-fn table(lines: &[Vec<String>]) -> String {
+pub(crate) fn table(lines: &[Vec<String>]) -> String {
     let count = lines.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..count)
         .map(|n| {

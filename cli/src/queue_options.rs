@@ -157,6 +157,20 @@ pub struct QueueOptions {
     pub jobs: Vec<Target>,
 }
 
+/// Show what jobs that have ended used: slot seconds, CPU time, the largest process.
+#[derive(Clone, Debug, Args)]
+pub struct AccountOptions {
+    /// One line for each job, not for each account
+    #[arg(long)]
+    pub jobs: bool,
+    /// Print one JSON array
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print comma-separated values
+    #[arg(long)]
+    pub csv: bool,
+}
+
 /// Say why a job does not run, what stands before it, and when it is expected to start.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainOptions {

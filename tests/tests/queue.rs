@@ -182,6 +182,17 @@ fn from_nothing_to_a_job_and_back() {
     // What ended is known to the next head.
     queue.ok(&["up"]);
     assert_eq!(queue.rows(&["--all"]).len(), 3);
+    queue.ok(&["submit", "--wait", "-n", "2", "-A", "a,\"b", "--", "true"]);
+    let text = queue.ok(&["account", "--csv"]);
+    let first: Vec<&str> = text
+        .lines()
+        .map(|line| line.split(',').next().unwrap())
+        .collect();
+    assert_eq!(first, ["account", "-", "\"a"], "{text}");
+    assert!(text.contains("\"a,\"\"b\",1,"), "{text}");
+    let jobs: Vec<Value> =
+        serde_json::from_str(&queue.ok(&["account", "--jobs", "--json"])).unwrap();
+    assert_eq!((jobs.len(), jobs[3]["slots"].as_u64()), (4, Some(2)));
 }
 
 #[test]

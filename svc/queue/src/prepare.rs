@@ -47,11 +47,17 @@ pub fn check(order: &Order, machine_mib: u64) -> Result<(), String> {
             name.escape_debug()
         ));
     }
+    let account = wishes.account.as_deref().unwrap_or_default();
+    if account.chars().any(char::is_control) {
+        return Err(format!(
+            "the account '{}' cannot be shown; use no control characters",
+            account.escape_debug()
+        ));
+    }
     let texts = [
         &wishes.output.stdout,
         &wishes.output.stderr,
         &wishes.directory,
-        &wishes.account,
     ];
     if let Some(text) = texts.into_iter().flatten().find(|t| t.contains('\0')) {
         return Err(format!("'{}' holds a zero byte", text.escape_debug()));

@@ -29,7 +29,7 @@ const ALIASES: [(&str, &[&str]); 5] = [
 ];
 
 /// Guides of the installed tree that say more about a command.
-const GUIDES: [(&str, &[&str]); 20] = [
+const GUIDES: [(&str, &[&str]); 21] = [
     (
         "margay",
         &["README.md", "docs/tutorial.md", "docs/troubleshooting.md"],
@@ -56,6 +56,7 @@ const GUIDES: [(&str, &[&str]); 20] = [
     ("margay-hold", &["docs/jobs.md"]),
     ("margay-release", &["docs/jobs.md"]),
     ("margay-explain", &["docs/jobs.md"]),
+    ("margay-account", &["docs/jobs.md"]),
 ];
 
 fn main() -> ExitCode {

@@ -1,0 +1,131 @@
+//! `margay account`: what jobs that have ended used, as the queue's store has it.
+
+use std::collections::BTreeMap;
+
+use margay_svc_queue_wire::{Answer, JobRow, Request};
+use serde_json::{Map, Value};
+
+use crate::queue::{ask, print, show, table};
+use crate::queue_options::AccountOptions;
+
+/// A line: its words, and as numbers where they are some.
+type Line = Vec<Value>;
+
+/// The sums of an account.
+#[derive(Default)]
+struct Sum {
+    jobs: u64,
+    slot_s: u64,
+    cpu_s: f64,
+    max_rss_kib: u64,
+}
+
+/// Shows what was used.
+///
+/// # Errors
+/// In words.
+pub fn account(options: &AccountOptions) -> Result<(), String> {
+    let request = Request::List {
+        all: true,
+        jobs: Vec::new(),
+    };
+    let mut rows = match ask(&request)? {
+        Answer::Jobs(rows) => rows,
+        other => return show(other),
+    };
+    rows.retain(|row| row.ended.is_some());
+    let (head, lines): (&[&str], Vec<Line>) = if options.jobs {
+        let head = &[
+            "job",
+            "name",
+            "account",
+            "slots",
+            "slot_s",
+            "cpu_s",
+            "max_rss_kib",
+        ];
+        (head, rows.iter().map(of_job).collect())
+    } else {
+        let head = &["account", "jobs", "slot_s", "cpu_s", "max_rss_kib"];
+        (head, of_accounts(&rows))
+    };
+    print(&if options.json {
+        let object = |line: Line| -> Value {
+            let pairs = head.iter().map(|word| (*word).to_owned()).zip(line);
+            pairs.collect::<Map<String, Value>>().into()
+        };
+        format!("{}\n", lines.into_iter().map(object).collect::<Value>())
+    } else {
+        let words = |line: &Line| line.iter().map(shown).collect::<Vec<String>>();
+        let first = head.iter().map(|word| (*word).to_owned()).collect();
+        let all: Vec<Vec<String>> = std::iter::once(first)
+            .chain(lines.iter().map(words))
+            .collect();
+        if options.csv { csv(&all) } else { table(&all) }
+    })
+}
+
+/// The slots of a job times the seconds that it had them.
+fn slot_s(row: &JobRow) -> u64 {
+    let times = row.ended.zip(row.started);
+    let seconds = times.map_or(0, |(ended, started)| ended.saturating_sub(started));
+    seconds.saturating_mul(u64::from(row.slots))
+}
+
+fn account_of(row: &JobRow) -> &str {
+    row.account.as_deref().unwrap_or("-")
+}
+
+fn of_job(row: &JobRow) -> Line {
+    vec![
+        row.shown.clone().into(),
+        row.name.clone().into(),
+        account_of(row).into(),
+        row.slots.into(),
+        slot_s(row).into(),
+        row.usage.cpu_s.into(),
+        row.usage.max_rss_kib.into(),
+    ]
+}
+
+fn of_accounts(rows: &[JobRow]) -> Vec<Line> {
+    let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
+    for row in rows {
+        let sum = sums.entry(account_of(row)).or_default();
+        sum.jobs += 1;
+        sum.slot_s = sum.slot_s.saturating_add(slot_s(row));
+        sum.cpu_s += row.usage.cpu_s;
+        sum.max_rss_kib = sum.max_rss_kib.max(row.usage.max_rss_kib);
+    }
+    let line = |(account, sum): (&str, Sum)| {
+        vec![
+            account.into(),
+            sum.jobs.into(),
+            sum.slot_s.into(),
+            sum.cpu_s.into(),
+            sum.max_rss_kib.into(),
+        ]
+    };
+    sums.into_iter().map(line).collect()
+}
+
+fn shown(value: &Value) -> String {
+    match (value, value.as_f64()) {
+        (Value::String(text), _) => text.clone(),
+        (Value::Number(number), Some(float)) if number.is_f64() => format!("{float:.3}"),
+        _ => value.to_string(),
+    }
+}
+
+/// Comma-separated values, as RFC 4180 has them but with plain ends of lines.
+fn csv(lines: &[Vec<String>]) -> String {
+    let word = |word: &String| {
+        if word.contains(['"', ',']) {
+            format!("\"{}\"", word.replace('"', "\"\""))
+        } else {
+            word.clone()
+        }
+    };
+    let line = |line: &Vec<String>| line.iter().map(word).collect::<Vec<_>>().join(",") + "\n";
+    lines.iter().map(line).collect()
+}
