@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use margay_core_registry::markers::{self, Row};
-use margay_core_registry::{Phase, WaitKind, Waiting, call_name};
+use margay_core_registry::{Phase, Pulse, WaitKind, Waiting, call_name};
 use margay_net_shm::SegmentPeers;
 use margay_sys_os::clock::now_ns;
 use margay_sys_os::signal;
@@ -52,6 +52,7 @@ fn main() {
                     tag: parts.next().unwrap().parse().ok(),
                     context: 0,
                     since_ns: now_ns(),
+                    pulse: Pulse::default(),
                 };
                 waits.push(peers.begin_wait(rank, &waiting));
             }

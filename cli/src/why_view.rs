@@ -87,6 +87,7 @@ mod tests {
                 class(&[5], State::Computing, "", vec![smooth, main]),
                 class(&[6], State::Finished, "", vec![]),
             ],
+            unexpected: Vec::new(),
             unread: vec![Unread {
                 ranks: vec![6],
                 why: "it has ended".into(),

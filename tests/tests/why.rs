@@ -254,6 +254,46 @@ fn a_message_with_another_tag_is_named() {
 }
 
 #[test]
+fn the_operation_of_a_request_that_is_waited_for_is_named() {
+    let built = Built::mpi("-O2 -g");
+    let answer = |what: &str, expected: &[&str]| {
+        let mut job = built.start(2, what);
+        job.until("ready", 2);
+        let is_there = |job: &Value| {
+            let classes = job["classes"].as_array().unwrap();
+            let is = |text: &&str| classes.iter().any(|class| class["waiting"] == *text);
+            expected.iter().all(|text| is(text))
+        };
+        why(&job, is_there);
+    };
+    let waitall = "MPI_Waitall for rank 1, tag 7, by MPI_Irecv, request 2 of 2";
+    let wait = "MPI_Wait for the other ranks, by MPI_Ibcast with root 0";
+    answer("requests", &[waitall, wait]);
+    let persistent = "MPI_Wait for rank 1, tag 5, by MPI_Recv_init";
+    answer("persistent", &[persistent]);
+}
+
+#[test]
+fn messages_that_nobody_has_asked_for_are_named() {
+    let built = Built::mpi("-O2 -g");
+    let mut job = Job::start(&Words::mpiexec(12, 2, &built.path(), "unexpected"), 60);
+    job.until("ready", 2);
+    let expected = [
+        "rank 1 has 1 message from rank 0 with tag 8 that no receive matches; it waits for tag 7",
+        "rank 1 has 2 messages from rank 0 with tag 7 that no receive matches; it waits for one on another communicator",
+    ];
+    let (_, text) = why(&job, |job| job["unexpected"] == serde_json::json!(expected));
+    for line in expected {
+        assert!(text.contains(line), "{text}");
+    }
+    let err = job.ended().err;
+    for line in expected {
+        // Of the deadlock, and of the time limit.
+        assert_eq!(err.matches(line).count(), 2, "{err}");
+    }
+}
+
+#[test]
 fn without_debug_information_functions_are_named() {
     if !may_trace() {
         return;

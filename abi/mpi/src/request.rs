@@ -11,6 +11,7 @@ use margay_run_mpi::constants::request::MPI_REQUEST_NULL;
 use margay_run_mpi::constants::sentinel::MPI_UNDEFINED;
 use margay_run_mpi::error::{Error, Result};
 use margay_run_mpi::request::Ended;
+use margay_run_mpi::request::complete::Of;
 use margay_run_mpi::{Mpi, Status, fail};
 
 use crate::call::mpi;
@@ -35,7 +36,8 @@ mpi! {
     fn MPI_Waitall(count: c_int, array_of_requests: Out<MPI_Request>, array_of_statuses: Out<MPI_Status>) |mpi| {
         let mut requests = array_of_requests;
         let handles = requests.slice("array_of_requests", request_count(count)?)?;
-        let statuses = array_of_statuses.places(handles.len());
+        let total = handles.len();
+        let statuses = array_of_statuses.places(total);
         let mut failed = None;
         let mut i = 0;
         while i < handles.len() {
@@ -47,7 +49,8 @@ mpi! {
                 });
             }
             if let Some(handle) = handles.get_mut(i) {
-                let ended = mpi.wait(handle.value())?;
+                let of = Of { index: i, total };
+                let ended = mpi.wait_among(handle.value(), of)?;
                 *handle = MPI_Request::new(ended.handle);
                 note_end(&statuses, i, statuses.len(), ended, &mut failed);
                 i += 1;

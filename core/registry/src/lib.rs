@@ -3,10 +3,12 @@
 //!
 //! The keepers of a registry (the shared memory of a host, agents between hosts, a model in tests)
 //! answer in these terms. [`place`] and [`markers`] are what single libraries note there of
-//! themselves, [`hosts`] is what who starts a job on several hosts notes for all of it.
+//! themselves, [`hosts`] is what who starts a job on several hosts notes for all of it, and
+//! [`detail`] what a rank tells of a long wait.
 
 #![forbid(unsafe_code)]
 
+pub mod detail;
 pub mod hosts;
 pub mod markers;
 pub mod place;
@@ -88,6 +90,51 @@ pub struct Waiting {
     pub context: u32,
     /// Since when, in nanoseconds of the registry's clock.
     pub since_ns: u64,
+    /// What has come of it.
+    pub pulse: Pulse,
+}
+
+/// What a wait that has been entered has seen, so that whoever looks twice knows whether it is
+/// still alive and still in vain. Both numbers begin anew after their highest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pulse {
+    /// How often the thread has looked since and found that nothing moves.
+    pub looks: u16,
+    /// How often something has moved, be it for this wait or for another operation of the rank.
+    pub moves: u16,
+}
+
+impl Pulse {
+    /// The pulse as one number.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        u32::from(self.looks) | u32::from(self.moves) << 16
+    }
+
+    /// The pulse of a [`number`](Self::number).
+    #[must_use]
+    pub fn from_number(number: u32) -> Pulse {
+        Pulse {
+            looks: number as u16,
+            moves: (number >> 16) as u16,
+        }
+    }
+
+    /// The pulse after one more look, after which something has moved or nothing has.
+    #[must_use]
+    pub fn after(self, moved: bool) -> Pulse {
+        let Pulse { looks, moves } = self;
+        match moved {
+            true => Pulse {
+                looks,
+                moves: moves.wrapping_add(1),
+            },
+            false => Pulse {
+                looks: looks.wrapping_add(1),
+                moves,
+            },
+        }
+    }
 }
 
 /// What the threads of a rank wait for.
@@ -209,6 +256,7 @@ mod tests {
             tag: None,
             context: 0,
             since_ns,
+            pulse: Pulse::default(),
         };
         let waits = Waits {
             listed: vec![wait(1, 9), wait(2, 3), wait(3, 5)],

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use margay_job_observe::crash::{Crash, core_files_are_written};
 use margay_job_observe::places::Places;
-use margay_job_observe::state::{analysis, state_in_words};
-use margay_job_observe::waits::{Analysis, describe, rank_ranges};
+use margay_job_observe::state::{analysis, state_in_words, unexpected_lines, wait_in_words};
+use margay_job_observe::waits::{Analysis, rank_ranges};
 use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
 use margay_sys_os::process::is_dumping_core;
@@ -106,7 +106,7 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
         let name = peers.call(r);
         match peers.waits(r).first() {
             _ if name.is_empty() || matches!(failure.cause, Cause::Aborted(_)) => String::new(),
-            Some(w) => format!(" while it waited in {}", describe(&name, &w)),
+            Some(w) => format!(" while it waited in {}", wait_in_words(peers, r, &w)),
             None if other => format!("; its last call was {name}"),
             // Noted when the rank has joined.
             None if name == "MPI_Init" || name == "MPI_Init_thread" => {
@@ -198,8 +198,41 @@ fn meanwhile(launcher: &str, peers: &dyn Peers, crashed: u32) -> String {
 /// concerns; nothing when it may go on.
 #[must_use]
 pub fn deadlock(launcher: &str, peers: &dyn Peers) -> String {
-    let analysis = analysis(peers, now_ns());
-    findings(launcher, &analysis) + &states(launcher, peers, &analysis.stuck)
+    let analysis = &analysis(peers, now_ns());
+    let stuck = &analysis.stuck;
+    findings(launcher, analysis)
+        + &states(launcher, peers, stuck)
+        + &unexpected(launcher, peers, stuck)
+}
+
+fn unexpected(launcher: &str, peers: &dyn Peers, ranks: &[u32]) -> String {
+    (unexpected_lines(peers, ranks).iter())
+        .map(|line| format!("{launcher}: {line}\n"))
+        .collect()
+}
+
+fn unexpected(launcher: &str, peers: &dyn Peers, ranks: &[u32]) -> String {
+    (unexpected_lines(peers, ranks).iter())
+        .map(|line| format!("{launcher}: {line}\n"))
+        .collect()
+}
+
+/// Returns the report of ranks that can never go on, of which the user has not asked; `ends` is
+/// whether the job is ended because of it.
+#[must_use]
+pub fn standstill(job: &Job, peers: &dyn Peers, analysis: &Analysis, ends: bool) -> String {
+    let launcher = &job.launcher;
+    let mut text = deadlock(launcher, peers, analysis);
+    if ends {
+        text.push_str(&format!(
+            "{launcher}: the job has been ended (-deadlock end)\n"
+        ));
+    } else if !job.quiet {
+        text.push_str(&format!(
+            "{launcher}: hint: the job goes on waiting; -deadlock end, or MARGAY_DEADLOCK=end, ends such jobs\n"
+        ));
+    }
+    text
 }
 
 fn findings(launcher: &str, analysis: &Analysis) -> String {
@@ -293,7 +326,9 @@ pub fn timeout(job: &Job, peers: &dyn Peers) -> String {
     let mut text = format!(
         "{launcher}: the job's time limit of {seconds} s is over ({from}); it has been ended\n"
     );
-    text.push_str(&states(launcher, peers, &Vec::from_iter(0..peers.size())));
+    let ranks = Vec::from_iter(0..peers.size());
+    text.push_str(&states(launcher, peers, &ranks));
+    text.push_str(&unexpected(launcher, peers, &ranks));
     text.push_str(&findings(launcher, &analysis(peers, now_ns())));
     text
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::state::{self, Activity};
 use crate::teams::{self, ProcessView};
-use crate::waits::{Doing, describe};
+use crate::waits::Doing;
 
 /// For how long the ranks of a new job are taken for starting. A program without MPI never says
 /// that it has started.
@@ -213,7 +213,7 @@ pub(crate) fn view(
                         tag: w.tag,
                         context: w.context,
                         since_s,
-                        text: describe(&call, &w),
+                        text: state::wait_in_words(peers, rank, &w),
                     };
                     (State::Waiting, Some(view))
                 }
@@ -260,7 +260,7 @@ fn running(peers: &dyn Peers, rank: u32, cpu_percent: f64) -> State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use margay_core_registry::{Facts, Waiting, call_name};
+    use margay_core_registry::{Facts, Pulse, Waiting, call_name};
     use margay_net_shm::SegmentPeers;
     use margay_sys_shm::layout::Sizes;
     use margay_sys_shm::segment::Segment;
@@ -310,6 +310,7 @@ mod tests {
                 tag: Some(7),
                 context: 0,
                 since_ns: long_ago,
+                pulse: Pulse::default(),
             };
             waits.push(peers.begin_wait(rank, &waiting));
         }

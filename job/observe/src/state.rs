@@ -1,13 +1,17 @@
 //! What a rank does now, as its registry has it, and what the waits of all ranks amount to.
 
+use margay_core_registry::detail::{self, Detail};
 use margay_core_registry::{Phase, Waiting};
 use margay_net_platform::Peers;
 use margay_sys_os::process::{ProcessFacts, running_threads};
 
-use crate::waits::{Analysis, Doing, Lasting, analyse, describe};
+use crate::waits::{self, Analysis, Doing, Lasting, analyse, describe};
 
 /// A wait that has lasted this long is taken for a wait and not for a message on its way.
 pub const SETTLED_S: f64 = 0.5;
+
+/// The most messages that nobody has asked for that are told of a job, a line each.
+const MOST_LINES: usize = 16;
 
 /// Finds out which rank waits for which at `now_ns` of the registry's clock.
 #[must_use]
@@ -64,7 +68,7 @@ pub fn unsettled_since(peers: &dyn Peers, now_ns: u64) -> Option<u64> {
     found.stuck.iter().filter_map(since).max()
 }
 
-fn all_doing(peers: &dyn Peers, now_ns: u64) -> Vec<Doing> {
+pub(crate) fn all_doing(peers: &dyn Peers, now_ns: u64) -> Vec<Doing> {
     (0..peers.size())
         .map(|rank| doing(peers, rank, now_ns))
         .collect()
@@ -86,6 +90,39 @@ pub fn doing(peers: &dyn Peers, rank: u32, now_ns: u64) -> Doing {
     }
 }
 
+/// What a rank tells of one of its waits; none before it has become long.
+#[must_use]
+pub fn detail(peers: &dyn Peers, rank: u32, waiting: &Waiting) -> Option<Detail> {
+    detail::read(&peers.note(rank, detail::KEY)?, waiting)
+}
+
+/// Returns what a rank waits for in words.
+#[must_use]
+pub fn wait_in_words(peers: &dyn Peers, rank: u32, waiting: &Waiting) -> String {
+    let detail = detail(peers, rank, waiting);
+    let awaited = detail.and_then(|detail| detail.awaited);
+    describe(&peers.call(rank), waiting, awaited.as_ref())
+}
+
+/// Returns the messages in words that ranks have that wait, and that they have not asked for.
+#[must_use]
+pub fn unexpected_lines(peers: &dyn Peers, ranks: &[u32]) -> Vec<String> {
+    let lines = |&rank: &u32| {
+        let waits = peers.waits(rank).listed.into_iter();
+        waits.filter_map(move |waiting| {
+            let detail = detail(peers, rank, &waiting)?;
+            Some(waits::unexpected_lines(rank, &waiting, &detail))
+        })
+    };
+    let mut lines: Vec<String> = ranks.iter().flat_map(lines).flatten().collect();
+    let more = lines.len().saturating_sub(MOST_LINES);
+    lines.truncate(MOST_LINES);
+    if more > 0 {
+        lines.push(format!("and {more} lines more of such messages"));
+    }
+    lines
+}
+
 /// Returns the state of a rank in words, without times, so that ranks in the same state can be
 /// grouped.
 #[must_use]
@@ -103,7 +140,7 @@ pub fn state_in_words(peers: &dyn Peers, rank: u32, now_ns: u64) -> String {
     match doing(peers, rank, now_ns) {
         Doing::Finished => "finished".into(),
         Doing::Waiting(waits) => {
-            let wait = describe(&call, &waits.first().0);
+            let wait = wait_in_words(peers, rank, &waits.first().0);
             match activity() {
                 Activity::Stopped => format!("stopped by a signal while it waited in {wait}"),
                 _ => format!("waiting in {wait}"),

@@ -11,6 +11,7 @@
 //!
 //! A wait counts only when it has lasted for a while: a message may be on its way.
 
+use margay_core_registry::detail::{Awaited, Detail, Unexpected};
 use margay_core_registry::{WaitKind, Waiting};
 
 /// What a rank does, as far as waiting goes.
@@ -242,9 +243,10 @@ impl Analysis {
     }
 }
 
-/// Returns what a waiting rank waits for, in words: `MPI_Recv for rank 1, tag 5`.
+/// Returns what a waiting rank waits for, in words: `MPI_Recv for rank 1, tag 5`, and
+/// `MPI_Waitall for rank 1, tag 5, by MPI_Irecv, request 1 of 2` where the request is known.
 #[must_use]
-pub fn describe(call: &str, waiting: &Waiting) -> String {
+pub fn describe(call: &str, waiting: &Waiting, awaited: Option<&Awaited>) -> String {
     let whom = match (waiting.kind, waiting.peer) {
         (WaitKind::Receive, Some(p)) => format!("for rank {p}"),
         (WaitKind::Receive, None) => "for any rank".into(),
@@ -261,10 +263,51 @@ pub fn describe(call: &str, waiting: &Waiting) -> String {
         (WaitKind::Elsewhere, _) => "for another job or a thread of the program".into(),
     };
     let call = if call.is_empty() { "the library" } else { call };
-    match waiting.tag {
-        Some(tag) => format!("{call} {whom}, tag {tag}"),
-        None => format!("{call} {whom}"),
+    let tag = (waiting.tag).map_or_else(String::new, |tag| format!(", tag {tag}"));
+    let by = awaited.map_or_else(String::new, |awaited| {
+        let (number, total) = (u64::from(awaited.index) + 1, awaited.total);
+        let place = match total {
+            0 | 1 => String::new(),
+            _ => format!(", request {number} of {total}"),
+        };
+        format!(", by {}{place}", awaited.in_words())
+    });
+    format!("{call} {whom}{tag}{by}")
+}
+
+/// Returns the messages that have come to a rank that waits and that it has not asked for, a line
+/// for each kind.
+#[must_use]
+pub fn unexpected_lines(rank: u32, waiting: &Waiting, detail: &Detail) -> Vec<String> {
+    let line = |kind: &Unexpected| {
+        let Unexpected {
+            from,
+            tag,
+            context,
+            messages,
+        } = *kind;
+        let many = if messages == 1 { "message" } else { "messages" };
+        let receives = waiting.kind == WaitKind::Receive && waiting.peer.is_none_or(|p| p == from);
+        let instead = match waiting.tag {
+            _ if !receives => String::new(),
+            _ if context != waiting.context => {
+                "; it waits for one on another communicator".to_owned()
+            }
+            Some(wanted) if wanted != tag => format!("; it waits for tag {wanted}"),
+            _ => String::new(),
+        };
+        format!(
+            "rank {rank} has {messages} {many} from rank {from} with tag {tag} that no receive matches{instead}"
+        )
+    };
+    let mut lines: Vec<String> = detail.unexpected.iter().map(line).collect();
+    if detail.more > 0 {
+        lines.push(format!(
+            "rank {rank} has {} further messages that no receive matches",
+            detail.more
+        ));
     }
+    lines
 }
 
 /// Returns ranks as text: `0-3, 8`.
@@ -322,6 +365,7 @@ fn cycles(n: usize, next: impl Fn(usize) -> Option<usize>) -> Vec<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use margay_core_registry::{Pulse, call_name};
 
     #[test]
     fn ranks_that_never_called_mpi_init_are_named() {
@@ -411,6 +455,7 @@ mod tests {
                 tag: None,
                 context: 0,
                 since_ns: 0,
+                pulse: Pulse::default(),
             };
             (waiting, seconds)
         };
@@ -520,8 +565,45 @@ mod tests {
             tag: Some(5),
             context: 0,
             since_ns: 0,
+            pulse: Pulse::default(),
         };
-        assert_eq!(describe("MPI_Recv", &waiting), "MPI_Recv for rank 1, tag 5");
+        assert_eq!(
+            describe("MPI_Recv", &waiting, None),
+            "MPI_Recv for rank 1, tag 5"
+        );
+        let awaited = |total| Awaited {
+            made_by: call_name("MPI_Irecv"),
+            root: None,
+            index: 1,
+            total,
+        };
+        assert_eq!(
+            describe("MPI_Wait", &waiting, Some(&awaited(1))),
+            "MPI_Wait for rank 1, tag 5, by MPI_Irecv"
+        );
+        assert_eq!(
+            describe("MPI_Waitall", &waiting, Some(&awaited(2))),
+            "MPI_Waitall for rank 1, tag 5, by MPI_Irecv, request 2 of 2"
+        );
+        let unexpected = |tag, context, messages| Unexpected {
+            from: 1,
+            tag,
+            context,
+            messages,
+        };
+        let detail = Detail {
+            awaited: None,
+            unexpected: vec![unexpected(8, 0, 1), unexpected(5, 2, 2)],
+            more: 3,
+        };
+        assert_eq!(
+            unexpected_lines(0, &waiting, &detail),
+            [
+                "rank 0 has 1 message from rank 1 with tag 8 that no receive matches; it waits for tag 5",
+                "rank 0 has 2 messages from rank 1 with tag 5 that no receive matches; it waits for one on another communicator",
+                "rank 0 has 3 further messages that no receive matches",
+            ]
+        );
         assert_eq!(rank_ranges(&[0, 1, 2, 4, 6, 7]), "0-2, 4, 6, 7");
     }
 

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::mesh::{self, RankView, State};
 use crate::places::Places;
+use crate::state;
 use crate::waits::rank_ranges;
 
 /// A job. The field names are those of `margay why --json`.
@@ -36,6 +37,8 @@ pub struct JobWhy {
     pub classes: Vec<Class>,
     /// Stacks that could not be read, and why.
     pub unread: Vec<Unread>,
+    /// Messages in words that ranks have that wait, and that they have not asked for.
+    pub unexpected: Vec<String>,
     /// A look a little later may tell more.
     #[serde(skip)]
     pub is_unsettled: bool,
@@ -172,6 +175,7 @@ pub fn of(peers: &dyn Peers) -> JobWhy {
         unread: (unread.into_iter())
             .map(|(why, ranks)| Unread { ranks, why })
             .collect(),
+        unexpected: state::unexpected_lines(peers, &Vec::from_iter(0..peers.size())),
         is_unsettled: view.is_unsettled,
     }
 }
@@ -385,6 +389,7 @@ impl JobWhy {
                 lines.push(format!("    {} {}", frame.function, frame.place));
             }
         }
+        lines.extend_from_slice(&self.unexpected);
         for unread in &self.unread {
             let many = if unread.ranks.len() == 1 { "" } else { "s" };
             let ranks = rank_ranges(&unread.ranks);

@@ -10,7 +10,7 @@
 use std::io;
 use std::sync::Arc;
 
-use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Waiting, Waits};
+use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Pulse, Waiting, Waits};
 use margay_net_transport::{Transport, WakeUp};
 pub use margay_sys_os::clock::{Clock, SystemClock};
 use margay_sys_os::kept::Words;
@@ -104,7 +104,10 @@ pub trait Peers: Send + Sync {
 }
 
 /// A wait that is entered; it is taken back when this is dropped.
-pub trait Noted {}
+pub trait Noted {
+    /// Enters what has come of it so far.
+    fn set_pulse(&self, pulse: Pulse);
+}
 
 /// What a rank stands on.
 pub struct Platform {

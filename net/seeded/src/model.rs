@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Waiting, Waits, call_of};
+use margay_core_registry::{
+    Facts, Identity, Locality, NoteKey, Phase, Pulse, Waiting, Waits, call_of,
+};
 use margay_net_platform::{Clock, Noted, Peers};
 use margay_sys_os::kept::Words;
 
@@ -112,7 +114,15 @@ struct Entered<'a> {
     entry: u64,
 }
 
-impl Noted for Entered<'_> {}
+impl Noted for Entered<'_> {
+    fn set_pulse(&self, pulse: Pulse) {
+        let mut state = self.model.lock();
+        let waits = &mut state.ranks[self.rank as usize].waits;
+        if let Some(waiting) = waits.get_mut(&self.entry) {
+            waiting.pulse = pulse;
+        }
+    }
+}
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use margay_core_registry::hosts::{self, Table};
-use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Waiting, Waits};
+use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Pulse, Waiting, Waits};
 use margay_net_platform::{JobAddress, Noted, Outside, Peers, Platform, SystemClock};
 use margay_net_transport::{Thresholds, Transport};
 use margay_sys_os::kept::Words;
@@ -63,7 +63,13 @@ impl SegmentPeers {
 
 struct InSegment<'a>(&'a Segment, u32, Option<waits::Noted>);
 
-impl Noted for InSegment<'_> {}
+impl Noted for InSegment<'_> {
+    fn set_pulse(&self, pulse: Pulse) {
+        if let Some(noted) = &self.2 {
+            self.0.registry().set_pulse(self.1, noted, pulse);
+        }
+    }
+}
 
 impl Drop for InSegment<'_> {
     fn drop(&mut self) {

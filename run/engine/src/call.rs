@@ -108,6 +108,8 @@ pub enum Pending {
     FullSend(u32, u32, u32),
     /// Other ranks in a collective operation; one of them, if it is known.
     Collective(Option<u32>, u32),
+    /// One of several things; among them, if it is known, that this world rank takes a message.
+    OneOf(Option<u32>),
     /// Something of another job, or of a thread of the program.
     Elsewhere,
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_core_matching::Pattern;
+use margay_core_registry::detail::Awaited;
 use margay_core_registry::{CallName, Locality, Phase};
 use margay_net_platform::{Clock, Outside, Peers, Platform};
 use margay_net_transport::{WakeUp, World};
@@ -208,6 +209,16 @@ impl Rank {
         }
     }
 
+    /// The library call that was noted last.
+    #[must_use]
+    pub fn noted_call(&self) -> CallName {
+        let mut name = CallName::default();
+        for (word, value) in name.iter_mut().zip(self.call_words.iter()) {
+            *word = value.load(Ordering::Relaxed);
+        }
+        name
+    }
+
     /// Spins for a message for a moment. `take` sees the outcome when it has come; else
     /// [`recv_posted`](Self::recv_posted) has to wait for it.
     #[inline(always)]
@@ -321,12 +332,19 @@ impl Rank {
     /// Waits for a request; it is gone then.
     #[inline]
     pub fn wait(&self, id: ReqId) -> Outcome {
-        let over = self.engine.lock().take(id);
-        over.unwrap_or_else(|| self.wait_long(id))
+        self.wait_for(id, &|| None)
     }
 
-    fn wait_long(&self, id: ReqId) -> Outcome {
-        self.block(|engine| engine.take(id), |engine| engine.pending(id))
+    /// As [`wait`](Self::wait), for the request of which `awaited` tells more.
+    #[inline]
+    pub fn wait_for(&self, id: ReqId, awaited: &dyn Fn() -> Option<Awaited>) -> Outcome {
+        let over = self.engine.lock().take(id);
+        over.unwrap_or_else(|| self.wait_long(id, awaited))
+    }
+
+    fn wait_long(&self, id: ReqId, awaited: &dyn Fn() -> Option<Awaited>) -> Outcome {
+        let pending = |engine: &Engine| engine.pending(id);
+        self.block_for(|engine| engine.take(id), pending, awaited)
     }
 
     /// Waits until one of the requests has ended; its index. The request stays.
@@ -337,7 +355,7 @@ impl Rank {
         assert!(!ids.is_empty(), "waiting for one of no requests");
         self.block(
             |engine| ids.iter().position(|&id| engine.is_done(id)),
-            |engine| ids.iter().find_map(|&id| engine.pending(id)),
+            |engine| engine.pending_one_of(ids),
         )
     }
 

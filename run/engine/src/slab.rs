@@ -127,19 +127,23 @@ impl<T> Slab<T> {
 
     /// Whether any entry pleases.
     pub(crate) fn any(&self, pleases: impl Fn(&T) -> bool) -> bool {
-        self.slots.iter().filter_map(|s| s.1.as_ref()).any(pleases)
+        self.iter().any(pleases)
     }
 
     /// Returns the first entry that pleases.
     pub(crate) fn find(&self, pleases: impl Fn(&T) -> bool) -> Option<&T> {
-        let mut entries = self.slots.iter().filter_map(|s| s.1.as_ref());
-        entries.find(|entry| pleases(entry))
+        self.iter().find(|entry| pleases(entry))
     }
 
     /// Returns the indices of all entries.
     pub(crate) fn indices(&self) -> Vec<u32> {
         let used = self.slots.iter().enumerate().filter(|(_, s)| s.1.is_some());
         used.map(|(index, _)| index as u32).collect()
+    }
+
+    /// All entries.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.1.as_ref())
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -208,6 +208,12 @@ impl<'a> Wait<'a> {
         }
     }
 
+    /// Something has moved since the wait was noted, so that it may be for something else now.
+    #[cold]
+    pub(crate) fn note_again(&mut self) {
+        self.noted = false;
+    }
+
     /// When the wait began, in clock nanoseconds.
     pub(crate) fn since_ns(&self) -> u64 {
         self.since_ns

@@ -52,10 +52,11 @@ impl Mpi {
         self.check_whole(comm)?;
         if let Some(active) = self.icollective_fast(comm, operation)? {
             comm.traffic.count_collective(self.rank.lock().is_shared());
-            return self.request_add(comm.handle(), active);
+            return self.request_rooted(comm.handle(), active, operation.root());
         }
         let id = self.start_collective(comm, operation)?;
-        self.request_add(comm.handle(), Active::Collective(id))
+        let active = Active::Collective(id);
+        self.request_rooted(comm.handle(), active, operation.root())
     }
 
     /// A persistent collective: a request.

@@ -158,6 +158,25 @@ pub enum Operation {
     },
 }
 
+impl Operation {
+    /// The rank of its root, if it has one that it knows.
+    pub(crate) fn root(&self) -> Option<u32> {
+        use Operation as O;
+        match self {
+            O::Bcast { root, .. }
+            | O::Gather { root, .. }
+            | O::Gatherv { root, .. }
+            | O::Scatter { root, .. }
+            | O::Scatterv { root, .. }
+            | O::Reduce { root, .. } => match root {
+                Root::Rank(rank) => Some(*rank),
+                Root::Here | Root::Null => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 impl Operand {
     /// Packed bytes of the elements.
     #[must_use]

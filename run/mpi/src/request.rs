@@ -4,6 +4,7 @@ pub mod complete;
 
 use std::sync::Arc;
 
+use margay_core_registry::CallName;
 use margay_run_engine::{Envelope, ReqId, Sent};
 use margay_sys_os::user::Mem;
 
@@ -26,6 +27,16 @@ pub(crate) struct Request {
     finish: Finish,
     /// How to start it again.
     persistent: Option<Arc<Start>>,
+    /// What displays say of it.
+    made: Made,
+}
+
+/// How a request has come to be.
+#[derive(Default)]
+struct Made {
+    by: CallName,
+    /// The root of a collective operation.
+    root: Option<u32>,
 }
 
 /// What is to be done when the operation ends.
@@ -58,6 +69,7 @@ impl Request {
             active: Active::Done(Status::EMPTY),
             finish: Finish::Nothing,
             persistent: None,
+            made: Made::default(),
         }
     }
 }
@@ -113,6 +125,26 @@ impl Mpi {
             active,
             finish: Finish::Nothing,
             persistent: None,
+            made: Made::default(),
+        })
+    }
+
+    /// As [`request_add`](Self::request_add), for a collective operation that has a root.
+    pub(crate) fn request_rooted(
+        &self,
+        comm: u32,
+        active: Active,
+        root: Option<u32>,
+    ) -> Result<u32> {
+        self.request_insert(Request {
+            comm,
+            active,
+            finish: Finish::Nothing,
+            persistent: None,
+            made: Made {
+                root,
+                ..Made::default()
+            },
         })
     }
 
@@ -128,16 +160,25 @@ impl Mpi {
             active: Active::Several(parts.into()),
             finish,
             persistent: None,
+            made: Made::default(),
         })
     }
 
     /// Returns a persistent request.
     pub(crate) fn request_persistent(&self, comm: u32, start: Start) -> Result<u32> {
+        let root = match &start {
+            Start::Collective { operation, .. } => operation.root(),
+            _ => None,
+        };
         self.request_insert(Request {
             comm,
             active: Active::Inactive,
             finish: Finish::Nothing,
             persistent: Some(Arc::new(start)),
+            made: Made {
+                root,
+                ..Made::default()
+            },
         })
     }
 
@@ -175,7 +216,8 @@ impl Mpi {
         self.request_add(on, Active::Deferred(operation))
     }
 
-    fn request_insert(&self, request: Request) -> Result<u32> {
+    fn request_insert(&self, mut request: Request) -> Result<u32> {
+        request.made.by = self.rank.noted_call();
         let handle = self.objects().requests.insert(request);
         handle.ok_or_else(|| {
             Error::new(

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use margay_core_registry::{Facts, Identity, NoteKey, Phase, Waiting, Waits, call_of};
+use margay_core_registry::{Facts, Identity, NoteKey, Phase, Pulse, Waiting, Waits, call_of};
 use margay_sys_os::event_count::EventCount;
 use margay_sys_os::kept::Words;
 
@@ -207,6 +207,11 @@ impl<'a> Registry<'a> {
         self.cell(rank).waits.0.begin(waiting)
     }
 
+    /// Enters what has come of a wait so far.
+    pub fn set_pulse(self, rank: u32, noted: &Noted, pulse: Pulse) {
+        self.cell(rank).waits.0.set_pulse(noted, pulse);
+    }
+
     /// Takes it back.
     pub fn end_wait(self, rank: u32, noted: Noted) {
         self.cell(rank).waits.0.end(noted);
@@ -301,6 +306,7 @@ mod tests {
             tag: None,
             context: 3,
             since_ns: 9,
+            pulse: Pulse::default(),
         };
         let noted = s.registry().begin_wait(0, &w);
         assert_eq!(s.registry().waits(0).listed, [w]);

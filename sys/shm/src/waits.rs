@@ -10,7 +10,7 @@
 //! acquire fence before the second). This is Boehm's sequence lock ("Can seqlocks get along with
 //! programming language memory models?", MSPC 2012); the model checks it.
 
-use margay_core_registry::{WaitKind, Waiting, Waits};
+use margay_core_registry::{Pulse, WaitKind, Waiting, Waits};
 use margay_sys_os::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Threads of a rank whose waits are listed.
@@ -37,7 +37,8 @@ pub struct WaitEntry {
     pub(crate) tag: AtomicU32,
     pub(crate) has_tag: AtomicU32,
     pub(crate) context: AtomicU32,
-    pub(crate) _unused: AtomicU32,
+    /// A [`Pulse`], which its thread writes at any time.
+    pub(crate) pulse: AtomicU32,
     pub(crate) since_ns: AtomicU64,
 }
 
@@ -73,6 +74,14 @@ impl WaitList {
             }
         }
         Noted(at)
+    }
+
+    /// Enters what has come of a wait so far.
+    pub fn set_pulse(&self, noted: &Noted, pulse: Pulse) {
+        if let Some(at) = noted.0 {
+            let entry = &self.entries[at];
+            entry.pulse.store(pulse.number(), Ordering::Relaxed);
+        }
     }
 
     /// Takes the wait back.
@@ -116,6 +125,7 @@ impl WaitEntry {
                     .store(u32::from(w.tag.is_some()), Ordering::Relaxed);
                 self.context.store(w.context, Ordering::Relaxed);
                 self.since_ns.store(w.since_ns, Ordering::Relaxed);
+                self.pulse.store(w.pulse.number(), Ordering::Relaxed);
             }
         }
         self.sequence
@@ -136,6 +146,7 @@ impl WaitEntry {
                 tag: has_tag.then_some(tag),
                 context: self.context.load(Ordering::Relaxed),
                 since_ns: self.since_ns.load(Ordering::Relaxed),
+                pulse: Pulse::from_number(self.pulse.load(Ordering::Relaxed)),
             });
             fence(Ordering::Acquire);
             let after = self.sequence.load(Ordering::Relaxed);
@@ -161,7 +172,7 @@ impl WaitList {
                 tag: number(),
                 has_tag: number(),
                 context: number(),
-                _unused: number(),
+                pulse: number(),
                 since_ns: AtomicU64::new(0),
             }),
             unlisted: number(),
@@ -179,6 +190,7 @@ fn wait_of(thread: u32) -> Waiting {
         tag: Some(thread as i32),
         context: thread,
         since_ns: u64::from(thread),
+        pulse: Pulse::default(),
     }
 }
 

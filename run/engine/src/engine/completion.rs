@@ -1,5 +1,7 @@
 //! How requests end for who asks: done or not, the outcome, what is waited for.
 
+use margay_core_registry::detail::Unexpected;
+
 use super::*;
 
 impl Engine {
@@ -100,6 +102,52 @@ impl Engine {
             } else {
                 request.detached = true;
             }
+        }
+    }
+
+    /// Returns the messages between ranks of a program that are here and that no receive matches:
+    /// `most` kinds, and how many are of further kinds.
+    #[must_use]
+    pub fn unexpected(&self, most: usize) -> (Vec<Unexpected>, u32) {
+        let mut kinds: Vec<Unexpected> = Vec::new();
+        let mut more = 0;
+        for message in self.state.messages.iter() {
+            let Message { envelope, from, .. } = message;
+            // Others are of collective operations and of partitions.
+            if !envelope.context.is_multiple_of(2) || envelope.context > i32::MAX as u32 {
+                continue;
+            }
+            let (tag, context) = (envelope.tag as i32, envelope.context);
+            let same = |k: &&mut Unexpected| (k.from, k.tag, k.context) == (*from, tag, context);
+            if let Some(kind) = kinds.iter_mut().find(same) {
+                kind.messages += 1;
+            } else if kinds.len() < most {
+                kinds.push(Unexpected {
+                    from: *from,
+                    tag,
+                    context,
+                    messages: 1,
+                });
+            } else {
+                more += 1;
+            }
+        }
+        (kinds, more)
+    }
+
+    /// Returns what somebody waits for who goes on when one of these requests has ended.
+    #[must_use]
+    pub fn pending_one_of(&self, ids: &[ReqId]) -> Option<Pending> {
+        let pending: Vec<Pending> = ids.iter().filter_map(|&id| self.pending(id)).collect();
+        let send = pending.iter().find_map(|pending| match pending {
+            Pending::Send(to, ..) => Some(*to),
+            _ => None,
+        });
+        match &pending[..] {
+            [] => None,
+            [one] => Some(*one),
+            several if several.contains(&Pending::Elsewhere) => Some(Pending::Elsewhere),
+            _ => Some(Pending::OneOf(send)),
         }
     }
 

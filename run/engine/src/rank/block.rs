@@ -1,5 +1,10 @@
 //! Waiting, and the calls of the engine that may end what other threads wait for.
 
+use std::mem;
+
+use margay_core_registry::detail::Awaited;
+
+use super::note::Note;
 use super::*;
 
 impl Rank {
@@ -29,8 +34,20 @@ impl Rank {
     #[inline]
     pub fn block<R>(
         &self,
+        ready: impl FnMut(&mut Engine) -> Option<R>,
+        pending: impl Fn(&Engine) -> Option<Pending>,
+    ) -> R {
+        self.block_for(ready, pending, &|| None)
+    }
+
+    /// As [`block`](Self::block); `awaited` tells displays for which request that is, when it has
+    /// become long.
+    #[inline]
+    pub fn block_for<R>(
+        &self,
         mut ready: impl FnMut(&mut Engine) -> Option<R>,
         pending: impl Fn(&Engine) -> Option<Pending>,
+        awaited: &dyn Fn() -> Option<Awaited>,
     ) -> R {
         let mut wait = Wait::new(
             self.monitor.tuning.policy(),
@@ -40,8 +57,9 @@ impl Rank {
             &*self.clock,
         );
         let mut found = None;
-        // Displays see the wait until this goes.
-        let mut noted = None;
+        let mut note: Option<Note<'_>> = None;
+        // Something moved when it was about to sleep.
+        let mut any = false;
         let _waits = self.helper.pause(&self.engine);
         loop {
             let mut engine = self.engine.lock();
@@ -53,18 +71,25 @@ impl Rank {
             }
             let moved = self.advance(&mut engine) || self.watch(&mut engine);
             drop(engine);
+            if let Some(note) = &mut note
+                && note.has_looked(moved || mem::take(&mut any))
+            {
+                wait.note_again();
+            }
             match wait.step(moved) {
                 Next::Spin => {}
                 Next::Note if self.keep_awaited(&pending) => {}
-                Next::Note => noted = Some(self.note_wait(&pending, wait.since_ns())),
+                Next::Note => self.note_wait(&mut note, &pending, wait.since_ns()),
                 Next::Sleep(_) if self.keep_awaited(&pending) => {}
                 Next::Sleep(timeout_ns) => {
+                    let timeout_ns = timeout_ns.min(self.tell(&mut note, awaited));
                     let events = &self.monitor.events;
                     let waited = || self.clock.now_ns() - wait.since_ns();
                     events.note(EventKind::Sleep, || [waited(), 0, 0, 0]);
                     let slept = wait.sleep(timeout_ns, &mut || {
                         let mut engine = self.engine.lock();
                         let moved = self.advance(&mut engine) || self.watch(&mut engine);
+                        any |= moved;
                         found = ready(&mut engine);
                         moved || found.is_some()
                     });
@@ -75,7 +100,7 @@ impl Rank {
                 break;
             }
         }
-        drop(noted);
+        drop(note);
         found.expect("the loop ends with a result")
     }
 

@@ -47,7 +47,7 @@ impl Rank {
     pub(super) fn keep_awaited(&self, pending: &impl Fn(&Engine) -> Option<Pending>) -> bool {
         let mut engine = self.engine.lock();
         let kept = match pending(&engine) {
-            Some(Pending::Send(to, ..)) => engine.keep_sends(to),
+            Some(Pending::Send(to, ..) | Pending::OneOf(Some(to))) => engine.keep_sends(to),
             _ => false,
         };
         drop(engine);

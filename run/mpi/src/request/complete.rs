@@ -1,5 +1,7 @@
 //! Completing requests: testing, waiting, and what an operation's end means to the program.
 
+use margay_core_registry::detail::Awaited;
+use margay_core_registry::{CallName, call_name};
 use margay_run_engine::{Pending, ReqId};
 
 use super::{Ended, Finish, callback_failed, is_named, is_receive};
@@ -10,6 +12,32 @@ use crate::handle::place;
 use crate::outcome::failure;
 use crate::outcome::{disagreement, message, received, refused};
 use crate::{Mpi, Status};
+
+/// Which of the requests that a call waits for one is.
+#[derive(Clone, Copy, Debug)]
+pub struct Of {
+    /// From 0.
+    pub index: usize,
+    /// How many requests they are.
+    pub total: usize,
+}
+
+impl Of {
+    /// The only one.
+    pub const ALONE: Of = Of { index: 0, total: 1 };
+
+    fn awaited(self, made_by: CallName, root: Option<u32>) -> Awaited {
+        Awaited {
+            made_by,
+            root,
+            index: self.index as u32,
+            total: self.total as u32,
+        }
+    }
+}
+
+/// What makes the receives that have no entry in the table.
+const IRECV: CallName = call_name("MPI_Irecv");
 
 impl Mpi {
     /// Whether it has ended; makes no progress.
@@ -52,40 +80,47 @@ impl Mpi {
     }
 
     /// Waits for the end and takes the outcome; the entry in the table stays.
-    fn outcome(&self, active: &Active) -> (Status, Option<Error>) {
+    fn outcome(
+        &self,
+        active: &Active,
+        awaited: &dyn Fn() -> Option<Awaited>,
+    ) -> (Status, Option<Error>) {
         match active {
             Active::Inactive | Active::Buffered(..) => (Status::EMPTY, None),
             Active::Done(status) => (*status, None),
             Active::Send(id) => {
-                let outcome = self.rank.wait(*id);
+                let outcome = self.rank.wait_for(*id, awaited);
                 let status = Status {
                     cancelled: outcome.cancelled,
                     ..Status::EMPTY
                 };
                 (status, outcome.failed.map(|f| failure(f, "the send")))
             }
-            Active::Receive(id, room) => received(&self.rank.wait(*id), *room),
-            Active::Collective(id) => (Status::EMPTY, disagreement(&self.rank.wait(*id))),
-            Active::Access(id) => (Status::EMPTY, refused(&self.rank.wait(*id))),
+            Active::Receive(id, room) => received(&self.rank.wait_for(*id, awaited), *room),
+            Active::Collective(id) => (
+                Status::EMPTY,
+                disagreement(&self.rank.wait_for(*id, awaited)),
+            ),
+            Active::Access(id) => (Status::EMPTY, refused(&self.rank.wait_for(*id, awaited))),
             Active::Both {
                 send,
                 receive,
                 room,
             } => {
-                let sent = self.rank.wait(*send).failed;
-                let (status, error) = received(&self.rank.wait(*receive), *room);
+                let sent = self.rank.wait_for(*send, awaited).failed;
+                let (status, error) = received(&self.rank.wait_for(*receive, awaited), *room);
                 (status, error.or(sent.map(|f| failure(f, "the send"))))
             }
             Active::Several(ids) => {
                 let mut failed = None;
                 for &id in ids.iter() {
-                    failed = failed.or(self.rank.wait(id).failed);
+                    failed = failed.or(self.rank.wait_for(id, awaited).failed);
                 }
                 let error = failed.map(|f| failure(f, "the operation"));
                 (Status::EMPTY, error)
             }
             Active::Deferred(operation) => {
-                self.rank.wait(operation.id());
+                self.rank.wait_for(operation.id(), awaited);
                 operation.take()
             }
             Active::User(user) => {
@@ -102,9 +137,18 @@ impl Mpi {
         }
     }
 
+    /// What displays say of a request that is waited for.
+    #[cold]
+    fn awaited(&self, handle: u32, of: Of) -> Option<Awaited> {
+        let objects = self.objects();
+        let made = &objects.requests.get(handle)?.made;
+        Some(of.awaited(made.by, made.root))
+    }
+
     /// Ends a request that is over or waits for it, and frees it unless it is persistent.
-    fn end(&self, handle: u32, active: &Active, comm: u32) -> Ended {
-        let (status, mut error) = self.outcome(active);
+    fn end(&self, handle: u32, active: &Active, comm: u32, of: Of) -> Ended {
+        let awaited = || self.awaited(handle, of);
+        let (status, mut error) = self.outcome(active, &awaited);
         if self.sent.has(handle) {
             self.sent.remove(handle, self.rank.lock().is_shared());
             return Ended {
@@ -165,6 +209,15 @@ impl Mpi {
     // costs each request 17 instructions.
     #[inline(always)]
     pub fn wait(&self, handle: u32) -> Result<Ended> {
+        self.wait_among(handle, Of::ALONE)
+    }
+
+    /// As [`wait`](Self::wait), for one of several requests.
+    ///
+    /// # Errors
+    /// When the handle is invalid.
+    #[inline(always)]
+    pub fn wait_among(&self, handle: u32, of: Of) -> Result<Ended> {
         if handle == MPI_REQUEST_NULL {
             return Ok(Ended::nothing(handle));
         }
@@ -173,11 +226,12 @@ impl Mpi {
         }
         if is_receive(handle) {
             let (id, comm, room) = self.receive(handle)?;
-            let (status, error) = received(&self.rank.wait(id), room);
+            let outcome = self.rank.wait_for(id, &|| Some(of.awaited(IRECV, None)));
+            let (status, error) = received(&outcome, room);
             return Ok(end_of_receive(handle, status, error, comm));
         }
         let (active, comm) = self.active(handle)?;
-        Ok(self.end(handle, &active, comm))
+        Ok(self.end(handle, &active, comm, of))
     }
 
     /// Ends the requests at the front that are over and need nothing further: sends that went at
@@ -232,7 +286,7 @@ impl Mpi {
                 return Ok(None);
             }
         }
-        Ok(Some(self.end(handle, &active, comm)))
+        Ok(Some(self.end(handle, &active, comm, Of::ALONE)))
     }
 
     /// `MPI_Testall`: `None` if one has not ended; then none is touched.
@@ -281,7 +335,7 @@ impl Mpi {
                 any = true;
                 let (active, comm) = self.active(handle)?;
                 if self.is_over(&active) {
-                    return Ok(Some(Some((i, self.end(handle, &active, comm)))));
+                    return Ok(Some(Some((i, self.end(handle, &active, comm, Of::ALONE)))));
                 }
             }
             if !any {
@@ -311,7 +365,7 @@ impl Mpi {
             any = true;
             let (active, comm) = self.active(handle)?;
             if self.is_over(&active) {
-                ended.push((i, self.end(handle, &active, comm)));
+                ended.push((i, self.end(handle, &active, comm, Of::ALONE)));
             }
         }
         if ended.is_empty() {
@@ -407,7 +461,7 @@ impl Mpi {
             return error.map_or(Ok(Some(status)), |e| Err(e.on(comm)));
         }
         // What was taken from the engine is kept here until the program asks for good.
-        let (status, mut error) = self.outcome(&active);
+        let (status, mut error) = self.outcome(&active, &|| None);
         if matches!(active, Active::User(_)) {
             return Ok(Some(status));
         }
