@@ -83,8 +83,9 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
         job.capture.error = streams.error_files.or(job.capture.error);
         place(&mut job, options.placement);
         job.quiet |= streams.quiet;
-        job.continue_on_failure |= options.continue_on_failure;
-        let limit = options.timeout.map(|time| TimeLimit {
+        job.continue_on_failure |= options.end.continue_on_failure;
+        job.on_deadlock = options.end.on_deadlock.unwrap_or(job.on_deadlock);
+        let limit = options.end.timeout.map(|time| TimeLimit {
             time,
             from: "-timeout",
         });

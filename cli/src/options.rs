@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, ValueHint};
-use margay_job_launch::plan::{Gpus, StdinTo};
+use margay_job_launch::plan::{Gpus, OnDeadlock, StdinTo};
 
 use crate::hosts::{HostList, host_file, hosts};
 use crate::mapping::{Bind, MapBy, bind, map_by};
@@ -15,8 +15,8 @@ use crate::queue_options::{
     UpOptions,
 };
 use crate::values::{
-    CoreList, Names, NodeList, OutputOption, core_list, cores_each, gpus, names, node_list, output,
-    port_range, process_id, ranks, seconds, stdin_to,
+    CoreList, Names, NodeList, OutputOption, core_list, cores_each, gpus, names, node_list,
+    on_deadlock, output, port_range, process_id, ranks, seconds, stdin_to,
 };
 
 /// What `--version` says after the command's name.
@@ -214,15 +214,9 @@ pub struct RunOptions {
     #[arg(long = "on", value_name = "NODES", value_parser = node_list)]
     pub on: Option<NodeList>,
 
-    /// Let the other ranks continue when one dies (for programs that recover: MPIX_Comm_shrink and
-    /// the like)
-    #[arg(long = "continue-on-failure", aliases = ["enable-recovery", "disable-auto-cleanup"])]
-    pub continue_on_failure: bool,
-
-    /// End the job after this time in seconds, and report what each rank did [default:
-    /// MPIEXEC_TIMEOUT, if set]
-    #[arg(long = "timeout", value_name = "SECONDS", value_parser = seconds)]
-    pub timeout: Option<Duration>,
+    /// What ends the job before its ranks do.
+    #[command(flatten)]
+    pub end: EndOptions,
 
     /// Where ranks run on this host.
     #[command(flatten)]
@@ -235,6 +229,26 @@ pub struct RunOptions {
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
+}
+
+/// What ends a job, and what does not.
+#[derive(Clone, Debug, Args)]
+pub struct EndOptions {
+    /// Let the other ranks continue when one dies (for programs that recover: MPIX_Comm_shrink and
+    /// the like)
+    #[arg(long = "continue-on-failure", aliases = ["enable-recovery", "disable-auto-cleanup"])]
+    pub continue_on_failure: bool,
+
+    /// End the job after this time in seconds, and report what each rank did [default:
+    /// MPIEXEC_TIMEOUT, if set]
+    #[arg(long = "timeout", value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+
+    /// When ranks wait for each other so that they can never go on: report (say so after two
+    /// seconds, with file and line, and go on waiting), end (say so and end the job with status 1),
+    /// or ignore [default: report]
+    #[arg(long = "deadlock", env = "MARGAY_DEADLOCK", value_name = "WHAT", value_parser = on_deadlock, hide_env_values = true)]
+    pub on_deadlock: Option<OnDeadlock>,
 }
 
 /// Cores, devices, and what is reported about them.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use margay_job_launch::binding::parse_list;
-use margay_job_launch::plan::{Gpus, Job, Output, StdinTo};
+use margay_job_launch::plan::{Gpus, Job, OnDeadlock, Output, StdinTo};
 
 /// What `--on` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +123,19 @@ pub fn output(text: &str) -> Result<OutputOption, String> {
             Ok(rank) => plain(Output::Rank(rank)),
             Err(_) => Err("choose unordered, label, ordered or rank:N".into()),
         },
+    }
+}
+
+/// Reads what is done when ranks can never go on.
+///
+/// # Errors
+/// When it is none of these words.
+pub fn on_deadlock(text: &str) -> Result<OnDeadlock, String> {
+    match text {
+        "report" => Ok(OnDeadlock::Report),
+        "end" => Ok(OnDeadlock::End),
+        "ignore" => Ok(OnDeadlock::Ignore),
+        _ => Err("choose report, end or ignore".into()),
     }
 }
 

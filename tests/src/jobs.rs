@@ -201,6 +201,16 @@ impl Job {
         }
     }
 
+    /// Waits until standard error holds `text`.
+    ///
+    /// # Panics
+    /// When the time is over.
+    pub fn until_error(&mut self, text: &str) {
+        while !self.err.text().contains(text) {
+            self.pause(&format!("no {text:?}"));
+        }
+    }
+
     /// Waits until `showmesh` shows this job in a state that `wanted` accepts, and returns it.
     ///
     /// # Panics

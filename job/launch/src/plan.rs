@@ -29,6 +29,8 @@ pub struct Job {
     pub continue_on_failure: bool,
     /// End the job after this time.
     pub timeout: Option<TimeLimit>,
+    /// What is done when ranks can never go on.
+    pub on_deadlock: OnDeadlock,
     /// What else says where ranks run.
     pub layout: Layout,
     /// Where the ranks' output goes besides, or instead of, the launcher's.
@@ -37,6 +39,18 @@ pub struct Job {
     pub tell: Tell,
     /// The hosts on which the ranks run; none is this machine alone.
     pub hosts: Option<Hosts>,
+}
+
+/// What is done when ranks wait for each other so that they can never go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDeadlock {
+    /// It is reported, and the job goes on waiting.
+    #[default]
+    Report,
+    /// It is reported, and the job is ended.
+    End,
+    /// Nobody looks for it.
+    Ignore,
 }
 
 /// The hosts of a job, and how they are reached.
@@ -317,6 +331,7 @@ impl Job {
             quiet: false,
             continue_on_failure: false,
             timeout: None,
+            on_deadlock: OnDeadlock::Report,
             layout: Layout::default(),
             capture: Capture::default(),
             tell: Tell::default(),

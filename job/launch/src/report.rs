@@ -197,18 +197,11 @@ fn meanwhile(launcher: &str, peers: &dyn Peers, crashed: u32) -> String {
 /// Returns what keeps a job from going on for good, a line each, and where the ranks are that it
 /// concerns; nothing when it may go on.
 #[must_use]
-pub fn deadlock(launcher: &str, peers: &dyn Peers) -> String {
-    let analysis = &analysis(peers, now_ns());
+pub fn deadlock(launcher: &str, peers: &dyn Peers, analysis: &Analysis) -> String {
     let stuck = &analysis.stuck;
     findings(launcher, analysis)
         + &states(launcher, peers, stuck)
         + &unexpected(launcher, peers, stuck)
-}
-
-fn unexpected(launcher: &str, peers: &dyn Peers, ranks: &[u32]) -> String {
-    (unexpected_lines(peers, ranks).iter())
-        .map(|line| format!("{launcher}: {line}\n"))
-        .collect()
 }
 
 fn unexpected(launcher: &str, peers: &dyn Peers, ranks: &[u32]) -> String {

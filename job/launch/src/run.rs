@@ -16,7 +16,7 @@ use margay_sys_os::descriptor::{PollSet, Wrote};
 use margay_sys_os::process;
 use margay_sys_os::signal::{self, Received};
 
-use looks::Schedule;
+use looks::Looks;
 
 use crate::guard::{Command, Event, Guard};
 use crate::ordered::Ordered;
@@ -35,9 +35,6 @@ const USER_GRACE: Duration = Duration::from_secs(3);
 const HANGUP_GRACE: Duration = Duration::from_secs(1);
 /// How long processes that ranks have left running may go on writing after the last rank's end.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
-/// When a rank has ended without calling `MPI_Init`, the others are looked at this often: they may
-/// wait for it.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// After SIGKILL: how long to wait for processes that the kernel cannot end (broken file server).
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// When the job was ended from outside and nobody takes its output, it is given up after this.
@@ -81,10 +78,7 @@ struct Launcher<'a> {
     empty: bool,
     ending: Ending,
     timeout_at: Option<Instant>,
-    /// When the ranks are looked at next, after one has ended without calling `MPI_Init`.
-    look_at: Option<Instant>,
-    /// When to look next for libraries of other implementations.
-    strangers: Schedule,
+    looks: Looks,
     last_signal: Option<(i32, Instant)>,
     buffer: Vec<u8>,
 }
@@ -125,8 +119,7 @@ impl<'a> Launcher<'a> {
             empty: false,
             ending: Ending::default(),
             timeout_at: job.timeout.map(|limit| started.at + limit.time),
-            look_at: None,
-            strangers: Schedule::new(started.at, started.segment.ranks()),
+            looks: Looks::new(job, started.at, started.segment.ranks()),
             last_signal: None,
             buffer: vec![0; READ_BYTES],
         }
@@ -233,8 +226,7 @@ impl<'a> Launcher<'a> {
             .chain([
                 self.ending.kill_at,
                 self.timeout_at,
-                self.look_at,
-                self.strangers.next(),
+                self.looks.next(),
                 self.ending
                     .drain_until
                     .filter(|_| !self.own.sinks.iter().all(|s| s.closed)),
@@ -268,10 +260,7 @@ impl<'a> Launcher<'a> {
                 } else {
                     if signal != signal::SIGHUP {
                         // The user may have interrupted it because of that.
-                        let text = report::deadlock(&self.job.launcher, &*self.peers);
-                        if !text.is_empty() {
-                            self.say(&text);
-                        }
+                        self.report_deadlock();
                     }
                     self.verdict.signal_passed(signal);
                     self.ending.from_outside = true;
@@ -328,7 +317,7 @@ impl<'a> Launcher<'a> {
                     let phase = self.peers.phase(rank);
                     let aborted = self.peers.aborted();
                     if phase == Phase::Starting && status.success() && self.peers.size() > 1 {
-                        self.look_at.get_or_insert(Instant::now() + LOOK_INTERVAL);
+                        self.looks.somebody_left();
                     }
                     if let Some(failure) = self.verdict.rank_ended(rank, status, phase, aborted) {
                         let ends = self.verdict.ends(&failure);
@@ -374,8 +363,7 @@ impl<'a> Launcher<'a> {
             self.empty = true;
             self.ending.kill_at = None;
             self.timeout_at = None;
-            self.look_at = None;
-            self.strangers.stop();
+            self.looks.stop();
             if self.ending.from_outside {
                 self.ending.drain_until = Some(Instant::now() + MOST_DRAIN);
             }
@@ -541,12 +529,7 @@ impl<'a> Launcher<'a> {
             self.ending.from_outside = true;
             self.end();
         }
-        if self.look_at.is_some_and(|at| now >= at) {
-            self.look_for_ranks_that_wait(now);
-        }
-        if self.strangers.is_due(now) {
-            self.look_for_strangers();
-        }
+        self.look(now);
         if self.ending.drain_until.is_some_and(|at| now >= at) {
             for sink in &mut self.own.sinks {
                 sink.closed = true;

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`mesh`] | all jobs with the states of their ranks, as `margay mesh` shows them |
 //! | [`state`] | what one rank does now, as a value and in words |
+//! | [`standstill`] | whether ranks of a running job can never go on, certain without being asked |
 //! | [`waits`] | which rank waits for which, and which ranks can never go on |
 //! | [`places`] | where ranks are in their programs: their stacks |
 //! | [`crash`] | where a process was when it crashed |
@@ -17,6 +18,7 @@ pub mod crash;
 pub mod markers;
 pub mod mesh;
 pub mod places;
+pub mod standstill;
 pub mod state;
 pub mod teams;
 pub mod waits;

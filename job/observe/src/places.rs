@@ -75,7 +75,7 @@ fn thread_of(peers: &dyn Peers, rank: u32, pid: u32) -> Thread {
 }
 
 /// The process of a thread.
-fn process_of(thread: u32) -> Option<u32> {
+pub(crate) fn process_of(thread: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     line.trim().parse().ok()

@@ -8,9 +8,11 @@ use std::process::ExitStatus;
 
 use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper};
 
+mod rest;
 mod start;
 mod watch;
 
+pub use rest::is_at_rest;
 pub use start::{Start, StartError, Starter, Step, StringArray};
 pub use watch::{
     PidFd, ProcessFacts, Reaped, ReapedUsage, ThreadState, all_processes, can_see_processes,

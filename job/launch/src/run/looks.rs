@@ -1,5 +1,6 @@
 //! What the launcher looks for now and then while a job runs: ranks that others wait for in vain,
-//! and libraries of other implementations in ranks that ours should have.
+//! ranks that can never go on, and libraries of other implementations in ranks that ours should
+//! have.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +8,18 @@ use std::time::{Duration, Instant};
 
 use margay_core_registry::Phase;
 use margay_job_observe::places::children_of_shell;
+use margay_job_observe::standstill::Standstill;
 use margay_job_observe::state;
 use margay_sys_os::clock::now_ns;
 use margay_sys_shm::segment::ENV_SINGLETON;
 
-use super::{LOOK_INTERVAL, Launcher};
+use super::Launcher;
+use crate::plan::{Job, OnDeadlock};
 use crate::{other_abi, report};
+
+/// When a rank has ended without calling `MPI_Init`, the others are looked at this often: they may
+/// wait for it.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When to look into ranks that have not called the library: soon and often, because a short
 /// program ends soon, and then ever less often, because a program may load its library late.
@@ -20,15 +27,55 @@ const TIMES_MS: [u64; 11] = [15, 30, 60, 100, 160, 250, 500, 1000, 2000, 5000, 1
 /// The most ranks that are looked into at a time.
 const MOST: usize = 8;
 
+/// What is looked for, and when next.
+pub(super) struct Looks {
+    /// After a rank has ended without calling `MPI_Init`: when to look whether others wait for it.
+    waits_at: Option<Instant>,
+    /// When to look for libraries of other implementations.
+    strangers: Schedule,
+    standstill: Standstill,
+    /// When to look whether ranks can never go on.
+    standstill_at: Option<Instant>,
+}
+
+impl Looks {
+    pub(super) fn new(job: &Job, started: Instant, ranks: u32) -> Looks {
+        let is_wanted = job.on_deadlock != OnDeadlock::Ignore;
+        Looks {
+            waits_at: None,
+            strangers: Schedule::new(started, ranks),
+            standstill: Standstill::default(),
+            standstill_at: is_wanted.then(|| started + LOOK_INTERVAL),
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<Instant> {
+        let times = [self.waits_at, self.strangers.next(), self.standstill_at];
+        times.into_iter().flatten().min()
+    }
+
+    /// A rank has ended without calling `MPI_Init`.
+    pub(super) fn somebody_left(&mut self) {
+        self.waits_at
+            .get_or_insert_with(|| Instant::now() + LOOK_INTERVAL);
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.waits_at = None;
+        self.standstill_at = None;
+        self.strangers.stop();
+    }
+}
+
 /// The times of looking.
-pub(super) struct Schedule {
+struct Schedule {
     started: Instant,
     index: usize,
 }
 
 impl Schedule {
     /// A job of one rank is not looked into: alone is what it shall be.
-    pub(super) fn new(started: Instant, ranks: u32) -> Schedule {
+    fn new(started: Instant, ranks: u32) -> Schedule {
         let alone = std::env::var_os(ENV_SINGLETON).is_some_and(|v| !v.is_empty() && v != "0");
         let index = if ranks > 1 && !alone {
             0
@@ -38,17 +85,17 @@ impl Schedule {
         Schedule { started, index }
     }
 
-    pub(super) fn next(&self) -> Option<Instant> {
+    fn next(&self) -> Option<Instant> {
         let time = TIMES_MS.get(self.index)?;
         Some(self.started + Duration::from_millis(*time))
     }
 
-    pub(super) fn stop(&mut self) {
+    fn stop(&mut self) {
         self.index = TIMES_MS.len();
     }
 
     /// Whether it is time; the next time is the first one that has not passed.
-    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+    fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.next().is_some_and(|at| now >= at);
         while self.next().is_some_and(|at| now >= at) {
             self.index += 1;
@@ -58,14 +105,63 @@ impl Schedule {
 }
 
 impl Launcher<'_> {
+    /// Looks for all whose time has come.
+    pub(super) fn look(&mut self, now: Instant) {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| now >= at);
+        if is_due(self.looks.waits_at) {
+            self.look_for_ranks_that_wait(now);
+        }
+        if is_due(self.looks.standstill_at) {
+            self.look_for_standstill(now);
+        }
+        if self.looks.strangers.is_due(now) {
+            self.look_for_strangers();
+        }
+    }
+
+    /// Says, unless it has been said, which ranks can never go on as far as one look tells.
+    pub(super) fn report_deadlock(&mut self) {
+        let peers = &*self.peers;
+        let analysis = state::analysis(peers, now_ns());
+        let is_known = self.looks.standstill.has_reported(peers, &analysis.stuck);
+        if analysis.stuck.is_empty() || !is_known {
+            let text = report::deadlock(&self.job.launcher, peers, &analysis);
+            self.say(&text);
+        }
+    }
+
+    /// Says which ranks can never go on, once that is certain, and ends the job if the user wants
+    /// that.
+    fn look_for_standstill(&mut self, now: Instant) {
+        if self.alive == 0 || self.ending.kill_at.is_some() {
+            self.looks.standstill_at = None;
+            return;
+        }
+        let (peers, now_ns) = (&*self.peers, now_ns());
+        let found = self.looks.standstill.look(peers, now_ns);
+        let next_ns = self.looks.standstill.next_ns();
+        let pause = Duration::from_nanos(next_ns.saturating_sub(now_ns));
+        self.looks.standstill_at = Some(now + pause);
+        let Some(analysis) = found else {
+            return;
+        };
+        let ends = self.job.on_deadlock == OnDeadlock::End;
+        let text = report::standstill(self.job, peers, &analysis, ends);
+        self.say(&text);
+        if ends {
+            self.verdict.end(1);
+            self.end();
+        }
+    }
+
     /// A rank has ended without calling `MPI_Init`: says so once others wait in vain, and ends the
     /// job when nobody can go on.
-    pub(super) fn look_for_ranks_that_wait(&mut self, now: Instant) {
+    fn look_for_ranks_that_wait(&mut self, now: Instant) {
         let peers = &*self.peers;
         let analysis = state::analysis(peers, now_ns());
         let is_in_vain = !analysis.never_came.is_empty() && !analysis.stuck.is_empty();
         let going_on = self.alive > 0 && self.ending.kill_at.is_none();
-        self.look_at = (going_on && !is_in_vain).then(|| now + LOOK_INTERVAL);
+        self.looks.waits_at = (going_on && !is_in_vain).then(|| now + LOOK_INTERVAL);
         if !going_on || !is_in_vain {
             return;
         }
@@ -82,9 +178,9 @@ impl Launcher<'_> {
     /// A rank that has loaded another implementation's library, and none of ours, would run alone,
     /// as would all others of its program: N times the same work, and the same files written N
     /// times.
-    pub(super) fn look_for_strangers(&mut self) {
+    fn look_for_strangers(&mut self) {
         if self.alive == 0 || self.ending.kill_at.is_some() {
-            return self.strangers.stop();
+            return self.looks.strangers.stop();
         }
         let peers = &*self.peers;
         let silent: Vec<u32> = (0..peers.size())
@@ -93,7 +189,7 @@ impl Launcher<'_> {
             .collect();
         if silent.is_empty() {
             // Those that are there have called the library.
-            return self.strangers.stop();
+            return self.looks.strangers.stop();
         }
         let own = other_abi::folder().unwrap_or_default();
         let found = silent.iter().find_map(|&rank| {
@@ -103,7 +199,7 @@ impl Launcher<'_> {
         if let Some((rank, library)) = found {
             let text = report::stranger(self.job, rank, &library);
             self.say(&text);
-            self.strangers.stop();
+            self.looks.strangers.stop();
             self.verdict.end(1);
             self.end();
         }

@@ -39,6 +39,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The command that reaches the other hosts of a job, as `-launcher-exec`; `ssh` without it.",
     },
     Environment {
+        name: "MARGAY_DEADLOCK",
+        reader: "`mpiexec`",
+        about: "What is done when ranks wait for each other so that they can never go on, as `-deadlock`: `report`, `end` or `ignore`.",
+    },
+    Environment {
         name: "MARGAY_BLAS",
         reader: "`margay bench`",
         about: "The BLAS library file to use instead of one that is found.",
