@@ -9,6 +9,7 @@ use margay_sys_os::cpu;
 
 use crate::hosts::HostList;
 use crate::options::{PlacementOptions, RunOptions};
+use crate::part;
 use crate::values::{CoreList, Names, NodeList, OutputOption, seconds};
 
 /// Makes the job of the parsed segments, one for each program.
@@ -25,6 +26,9 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
     let mut hosts = None;
     for mut options in segments {
         on_hosts(&mut job, &mut hosts, &mut options)?;
+        if let Some(name) = &options.placement.partition {
+            options.placement.cpu_set = Some(CoreList(part::cores_of(name)?));
+        }
         let cpu_set = options.placement.cpu_set.as_ref();
         let ranks = ranks(&options, cpu_set.map(|list| list.0.as_slice()))?;
         let mut words = options.program.into_iter();

@@ -16,6 +16,8 @@ pub mod markers_view;
 pub mod mesh_view;
 pub mod omp;
 pub mod options;
+pub mod part;
+pub mod part_options;
 pub mod pfs;
 pub mod poe;
 pub mod queue;

@@ -12,8 +12,8 @@ use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
 use margay_cli::{
-    account, bench, completions, fortran, job, live, omp, pfs, queue, single_dash, threads_view,
-    why_view,
+    account, bench, completions, fortran, job, live, omp, part, part_options, pfs, queue, single_dash,
+    threads_view, why_view,
 };
 use margay_job_launch::hosts::agent;
 use margay_job_launch::plan::Job;
@@ -39,6 +39,14 @@ fn main() -> ExitCode {
         },
         _ if arguments.first().is_some_and(|a| a == "run") => {
             run("margay run", arguments.split_off(1))
+        }
+        _ if arguments.first().is_some_and(|a| a == "part") => {
+            let words = part_options::with_two_dashes(arguments.split_off(1));
+            let words = std::iter::once("part".into()).chain(words);
+            match parse::<Margay>(Margay::command(), words.collect()) {
+                Ok(margay) => other(margay.command, &arguments),
+                Err(code) => code,
+            }
         }
         _ => match parse::<Margay>(Margay::command(), arguments.clone()) {
             Ok(margay) => other(margay.command, &arguments),
@@ -107,6 +115,12 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Why(options) => why_view::show(&options),
         Subcommand::Markers(options) => {
             return live::show("margay markers", Markers::default(), &options);
+        }
+        Subcommand::Part(options) => {
+            return match part::run(&options) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(text) => report("margay part", &text, 1),
+            };
         }
         Subcommand::Pfs(_) => return report("margay pfs", &pfs::run(&arguments[1..]), 1),
         Subcommand::Up(options) => queue::up(&options),

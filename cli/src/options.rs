@@ -52,6 +52,8 @@ pub enum Subcommand {
     Markers(ViewOptions),
     /// Measure this machine with the performance suite.
     Bench(Box<margay_cli_bench_options::BenchOptions>),
+    /// Make and use partitions of this machine: named sets of its nodes, in a tree.
+    Part(crate::part_options::PartOptions),
     /// Make and use a parallel file system: files striped over directories, with parity.
     Pfs(margay_svc_pfs_options::PfsOptions),
     /// Start the queue of this machine: it runs the jobs of this user, in the background.
@@ -279,6 +281,11 @@ pub struct PlacementOptions {
     /// Use these cores only, such as 0,2,4-7
     #[arg(long = "cpu-set", aliases = ["cpu-list"], value_name = "CORES", value_parser = core_list)]
     pub cpu_set: Option<CoreList>,
+
+    /// Run in this partition, on its cores only; without -n there are as many ranks as it has nodes
+    /// (margay part)
+    #[arg(long = "pn", value_name = "PARTITION", conflicts_with = "cpu_set")]
+    pub partition: Option<String>,
 
     /// Refuse to start more ranks than there are usable cores
     #[arg(long = "nooversubscribe", aliases = ["no-oversubscribe"])]

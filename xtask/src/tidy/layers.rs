@@ -62,7 +62,7 @@ const OTHER_WORKSPACES: [(&str, &str); 1] = [(
 
 /// What each crate of a layer with rooms may use of that layer. In these layers a crate that is not
 /// in the table may use none.
-const ROOMS: [(&str, &[&str]); 21] = [
+const ROOMS: [(&str, &[&str]); 22] = [
     ("sys/os", &[]),
     ("sys/shm", &["sys/os"]),
     ("sys/threads", &["sys/os"]),
@@ -79,6 +79,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
     ("run/mlp", &[]),
     ("job/registry", &[]),
     ("job/stacks", &[]),
+    ("job/partitions", &[]),
     ("job/observe", &["job/registry", "job/stacks"]),
     ("job/launch", &["job/observe", "job/registry"]),
     ("bench/common", &[]),

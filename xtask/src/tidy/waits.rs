@@ -52,6 +52,10 @@ const PLACES: &[(&str, &str)] = &[
         "the launcher asks once whether a rank takes input",
     ),
     (
+        "job/partitions/src/lib.rs",
+        "a command that changes partitions waits for another one to end: 5 seconds at most",
+    ),
+    (
         "job/launch/src/run.rs",
         "the launcher waits for output, signals and the guard: descriptors",
     ),

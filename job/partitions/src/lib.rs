@@ -1,0 +1,265 @@
+//! The partitions that a user has made on this machine: a file in the user's state folder, one for
+//! each host, because a home directory may be shared by several. `docs/partitions.md` describes it.
+//!
+//! A node of this machine is a core. Their number is that of the cores which the first process of
+//! the system may use, so that a container counts its own, and a process that runs in a partition
+//! counts all of them.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use margay_core_partitions::{Caller, Partition, Shape, Table};
+use margay_sys_os::{cpu, port, process};
+
+/// How often a lock that another command holds is tried, and the pause between.
+const TRIES: u32 = 250;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Where the partitions are kept, and the cores that are the machine's nodes.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: PathBuf,
+    host: String,
+    /// The core of each node.
+    cores: Vec<usize>,
+    caller: Caller,
+}
+
+impl Store {
+    /// Finds the store of this user; nothing is made.
+    ///
+    /// # Errors
+    /// When nothing says where it is.
+    pub fn find() -> Result<Store, String> {
+        let absolute = |name| {
+            env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        let user = port::user();
+        let base = match (absolute("XDG_STATE_HOME"), user) {
+            (Some(state), _) => state,
+            (None, 0) => PathBuf::from("/var/lib"),
+            (None, _) => absolute("HOME")
+                .ok_or("cannot tell where to keep partitions: set HOME or XDG_STATE_HOME")?
+                .join(".local/state"),
+        };
+        let group = fs::metadata("/proc/self").map_or(user, |own| own.gid());
+        Ok(Store {
+            folder: base.join("margay/partitions"),
+            host: process::host_name().replace('/', "_"),
+            cores: cpu::affinity_of(1).unwrap_or_else(cpu::affinity),
+            caller: Caller {
+                user,
+                groups: vec![group],
+            },
+        })
+    }
+
+    /// The user who asks.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join(&self.host)
+    }
+
+    /// Reads all partitions. Without a file there are those that are always there.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is damaged, or belongs to a machine of another size.
+    pub fn read(&self) -> Result<Table, String> {
+        let path = self.path();
+        let failed = |why: &str| format!("cannot read the partitions in {}: {why}", path.display());
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let group = self.caller.groups.first().copied().unwrap_or_default();
+                return Ok(Table::new(self.shape(), self.caller.user, group));
+            }
+            Err(error) => return Err(failed(&error.to_string())),
+        };
+        let table = Table::parse(&text).map_err(|why| {
+            failed(&format!(
+                "{why}; remove the file to begin without partitions"
+            ))
+        })?;
+        if table.shape() != self.shape() {
+            return Err(failed(&format!(
+                "they were made when this machine had {} cores, and now it has {}; remove the file to begin without \
+                 partitions",
+                table.shape().nodes(),
+                self.cores.len()
+            )));
+        }
+        Ok(table)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::square(u32::try_from(self.cores.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Changes the partitions: all of what `change` does is stored, or nothing. Other commands
+    /// wait meanwhile.
+    ///
+    /// # Errors
+    /// Those of `change`, of [`Store::read`], and when the file cannot be written.
+    pub fn update<T>(
+        &self,
+        change: impl FnOnce(&mut Table) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let failed = |error: io::Error| {
+            let path = self.path();
+            format!(
+                "cannot write the partitions to {}: {error}; nothing is changed",
+                path.display()
+            )
+        };
+        let lock = self.lock().map_err(failed)?;
+        let mut table = self.read()?;
+        let done = change(&mut table)?;
+        self.write(&table.text()).map_err(failed)?;
+        drop(lock);
+        Ok(done)
+    }
+
+    fn lock(&self) -> io::Result<File> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder)?;
+        let lock = private(&self.folder.join(format!("{}.lock", self.host)))?;
+        for _ in 0..TRIES {
+            match lock.try_lock() {
+                Ok(()) => return Ok(lock),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Err(io::Error::other(
+            "another command has been changing them for 5 seconds; see whether it is stopped",
+        ))
+    }
+
+    /// Puts a new file in the place of the old one, when it is on the disk.
+    fn write(&self, text: &str) -> io::Result<()> {
+        let new = self.folder.join(format!("{}.new", self.host));
+        let written = private(&new).and_then(|mut file| {
+            file.set_len(0)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, self.path())?;
+            File::open(&self.folder)?.sync_all()
+        });
+        if written.is_err() {
+            // What is left of it would only take room.
+            let _ = fs::remove_file(&new);
+        }
+        written
+    }
+
+    /// The cores of a partition.
+    #[must_use]
+    pub fn cores(&self, partition: &Partition) -> Vec<usize> {
+        let nodes = partition.nodes.iter();
+        nodes
+            .filter_map(|&node| self.cores.get(node as usize).copied())
+            .collect()
+    }
+}
+
+/// Opens a file of this user alone for writing; it is made if it is not there.
+fn private(path: &Path) -> io::Result<File> {
+    File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use margay_core_partitions::{Changes, Right, Wanted};
+
+    fn store(folder: &Path) -> Store {
+        Store {
+            folder: folder.join("deep/partitions"),
+            host: "host".into(),
+            cores: vec![4, 5, 6, 9],
+            caller: Caller {
+                user: 1000,
+                groups: vec![100],
+            },
+        }
+    }
+
+    fn make(store: &Store, name: &str) -> Result<String, String> {
+        store.update(|table| {
+            let done = table.make(&store.caller, name, &Wanted::Size(2), &Changes::default());
+            done.map_err(|refused| refused.to_string())
+        })
+    }
+
+    #[test]
+    fn what_is_made_is_kept_and_what_fails_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        make(&store, "a").unwrap();
+        make(&store, "b").unwrap();
+        assert!(make(&store, "a").is_err());
+        let table = store.read().unwrap();
+        let (_, b) = table.find(&store.caller, "b", Right::Run).unwrap();
+        assert_eq!(store.cores(b), [6, 9]);
+        let files = fs::read_dir(&store.folder).unwrap();
+        for file in files.map(|file| file.unwrap()) {
+            assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
+            assert_ne!(file.file_name(), "host.new");
+        }
+    }
+
+    #[test]
+    fn many_at_once_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let store = &store;
+                scope.spawn(move || {
+                    for at in 0..10 {
+                        make(store, &format!("p{writer}-{at}")).unwrap();
+                    }
+                });
+            }
+        });
+        let listed = store.read().unwrap();
+        assert_eq!(
+            listed.list(&store.caller, ".compute", true).unwrap().len(),
+            40
+        );
+    }
+
+    #[test]
+    fn another_machine_and_damage_are_reported_with_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = store(folder.path());
+        make(&store, "a").unwrap();
+        store.cores.pop();
+        let error = store.read().unwrap_err();
+        assert!(
+            error.contains("had 4 cores, and now it has 3; remove the file"),
+            "{error}"
+        );
+        fs::write(store.path(), "margay-partitions 1\nmesh").unwrap();
+        let error = make(&store, "b").unwrap_err();
+        assert!(error.contains("no mesh; remove the file"), "{error}");
+    }
+}
