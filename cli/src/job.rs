@@ -24,13 +24,20 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
         .collect();
     let inherited = inherited_by_all(&segments);
     let mut hosts = None;
+    let is_alone = segments.len() == 1;
     for mut options in segments {
         on_hosts(&mut job, &mut hosts, &mut options)?;
-        if let Some(name) = &options.placement.partition {
-            options.placement.cpu_set = Some(CoreList(part::cores_of(name)?));
-        }
+        let in_partition = match &options.placement.partition {
+            Some(name) => {
+                let cores = part::cores_of(name)?;
+                let nodes = u32::try_from(cores.len()).ok();
+                options.placement.cpu_set = Some(CoreList(cores));
+                nodes.filter(|_| is_alone && hosts.is_none())
+            }
+            None => None,
+        };
         let cpu_set = options.placement.cpu_set.as_ref();
-        let ranks = ranks(&options, cpu_set.map(|list| list.0.as_slice()))?;
+        let ranks = ranks(&options, cpu_set.map(|list| list.0.as_slice()))?.or(in_partition);
         let mut words = options.program.into_iter();
         let command = words.next().ok_or_else(|| {
             format!("there is no program to run; write: {name} -n 4 ./a.out (see {name} --help)")

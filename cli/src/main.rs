@@ -119,7 +119,7 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Part(options) => {
             return match part::run(&options) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(text) => report("margay part", &text, 1),
+                Err(failed) => report("margay part", &failed.text, failed.status),
             };
         }
         Subcommand::Pfs(_) => return report("margay pfs", &pfs::run(&arguments[1..]), 1),

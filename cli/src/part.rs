@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -11,16 +12,25 @@ use margay_sys_os::cpu;
 use serde_json::json;
 
 use crate::live::print;
+use crate::omp::Failed;
 use crate::part_options::{PartAction, PartOptions};
 
 /// Does what the options say. A command that runs in a partition takes this process's place.
 ///
 /// # Errors
-/// Which partition, why not, and what to do.
-pub fn run(options: &PartOptions) -> Result<(), String> {
+/// Which partition, why not, and what to do; with the exit status.
+pub fn run(options: &PartOptions) -> Result<(), Failed> {
+    let PartAction::Exec { name, command } = &options.action else {
+        return Ok(act(&options.action)?);
+    };
+    exec(&cores(&Store::find()?, name)?, command)
+}
+
+/// Does what leaves this process as it is.
+fn act(action: &PartAction) -> Result<(), String> {
     let store = Store::find()?;
     let who = store.caller();
-    match &options.action {
+    match action {
         PartAction::Make(make) => store.update(|table| {
             let changes = make.attributes.changes();
             let made = table.make(who, &make.name, &make.wanted(), &changes);
@@ -67,7 +77,7 @@ pub fn run(options: &PartOptions) -> Result<(), String> {
                 .map_err(|refused| refused.to_string())?;
             print(&picture(&table, &path, partition))
         }
-        PartAction::Exec { name, command } => exec(&cores(&store, name)?, command),
+        PartAction::Exec { .. } => unreachable!("the caller has taken care of it"),
     }
 }
 
@@ -96,17 +106,18 @@ pub fn cores_of(name: &str) -> Result<Vec<usize>, String> {
     cores(&Store::find()?, name)
 }
 
-fn exec(cores: &[usize], command: &[OsString]) -> Result<(), String> {
-    cpu::bind_thread(0, cores)
-        .map_err(|error| format!("cannot use the cores {cores:?} of the partition: {error}"))?;
-    let Some((program, arguments)) = command.split_first() else {
-        return Err("there is no command to run".into());
-    };
+fn exec(cores: &[usize], command: &[OsString]) -> Result<(), Failed> {
+    if let Err(error) = cpu::bind_thread(0, cores) {
+        return Err(format!("cannot use the cores {cores:?} of the partition: {error}").into());
+    }
+    let (program, arguments) = command.split_first().expect("the parser asks for one");
     let error = Command::new(program).args(arguments).exec();
-    Err(format!(
-        "{} cannot be run: {error}",
-        program.to_string_lossy()
-    ))
+    let status = match error.kind() {
+        ErrorKind::NotFound => 127,
+        _ => 126,
+    };
+    let text = format!("{} cannot be run: {error}", program.to_string_lossy());
+    Err(Failed { text, status })
 }
 
 fn scheduling(partition: &Partition) -> String {

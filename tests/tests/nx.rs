@@ -59,7 +59,7 @@ fn twins_return_errors_and_plain_calls_end_the_job() {
         ),
         (
             "nx_mkpart",
-            "nx_mkpart: there is no partition 'mine': partitions cannot be made yet",
+            "nx_mkpart: a program cannot make or change the partition 'mine' yet; margay part does",
         ),
     ] {
         let output = run(mpiexec(2).arg(&executable).arg(call));
@@ -296,7 +296,7 @@ fn a_program_that_is_started_alone_starts_itself_on_its_nodes() {
         (
             "NX_DFLT_PART",
             "mine",
-            "libnx: there is no partition 'mine'",
+            "there is no partition '.compute.mine'",
         ),
     ] {
         let mut command = command(&executable, 60);

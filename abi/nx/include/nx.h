@@ -53,7 +53,7 @@ extern "C" {
 #define EQPARAM 1009 /* Wrong parameter. */
 #define EQPID 1010 /* Wrong process type. */
 #define EQTYPE 1011 /* Wrong message type. */
-#define EQPARTITION 1012 /* There are no partitions. */
+#define EQPARTITION 1012 /* The program cannot use, make or change that partition. */
 #define EQPATH 1013 /* The program cannot be started. */
 #define EQSTATE 1014 /* Not possible in this process. */
 

@@ -1,9 +1,8 @@
-//! Partitions: there are none yet, and the calls say so.
+//! Partitions: `margay part` makes them, and the calls cannot yet.
 
 use std::ffi::c_long;
 
 use margay_run_nx::error::{EQPARTITION, Result};
-use margay_run_nx::options::partition;
 use margay_run_nx::refuse;
 
 use crate::call::nx;
@@ -12,10 +11,9 @@ use crate::user::{Longs, LongsPlace, Small, Text, given};
 #[cold]
 fn none<T>(name: Text) -> Result<T> {
     let name = given(name, "the name of the partition")?;
-    partition(&name)?;
     refuse!(
         EQPARTITION,
-        "partitions cannot be made or changed yet; '{name}' is the whole machine"
+        "a program cannot make or change the partition '{name}' yet; margay part does"
     )
 }
 

@@ -61,6 +61,7 @@ unsafe fn initialize(size: c_long, part: Text, argc: Argc, argv: Argv) -> Result
     // SAFETY: by the caller's promise.
     if let Some(words) = unsafe { argc.words(argv) } {
         let options = Options::read(&words)?;
+        options::partition(&options.partition.unwrap_or_default())?;
         size = options.size.map_or(size, c_long::from);
         // SAFETY: as above.
         unsafe { argc.keep(argv, &options.rest) };

@@ -82,7 +82,7 @@ pub const EQPARAM: i64 = 1009;
 pub const EQPID: i64 = 1010;
 /// Wrong message type.
 pub const EQTYPE: i64 = 1011;
-/// There are no partitions.
+/// The program cannot use, make or change that partition.
 pub const EQPARTITION: i64 = 1012;
 /// The program cannot be started.
 pub const EQPATH: i64 = 1013;

@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 
+use margay_core_partitions::Shape;
 use margay_run_mpi::launcher::{become_launcher, is_in_job};
 
 use crate::error::*;
@@ -22,7 +23,7 @@ pub const ENV_SIZE: &str = "NX_DFLT_SIZE";
 /// The partition where the command line and the program name none.
 pub const ENV_PARTITION: &str = "NX_DFLT_PART";
 
-/// The one partition that there is: all of the machine.
+/// The partition that is all of the machine.
 const PARTITION: &str = ".compute";
 
 /// Options with a value that are known and change nothing here: they tune what the Paragon had and
@@ -42,6 +43,8 @@ pub struct Options {
     pub ptype: Option<u32>,
     /// `-on`, as it was written.
     pub nodes: Option<String>,
+    /// `-pn`, or what the environment says where that is empty; none for all of the machine.
+    pub partition: Option<String>,
     /// Which words of the command line are not NX's, by their places.
     pub rest: Vec<usize>,
     /// There was at least one option.
@@ -90,7 +93,7 @@ impl Options {
                 self.ptype = Some(crate::ptype_of(ptype)?);
             }
             "-on" => self.nodes = Some(value.into()),
-            "-pn" => partition(value)?,
+            "-pn" => self.partition = named(value),
             _ => {}
         }
         Ok(())
@@ -101,6 +104,9 @@ impl Options {
         let mut words: Vec<OsString> = Vec::new();
         if let Some(size) = self.size {
             words.extend(["-n".into(), size.to_string().into()]);
+        }
+        if let Some(partition) = &self.partition {
+            words.extend(["-pn".into(), partition.into()]);
         }
         if let Some(nodes) = &self.nodes {
             words.extend(["-on".into(), nodes.into()]);
@@ -119,19 +125,26 @@ impl Options {
     }
 }
 
-/// Checks the name of a partition: there is only the whole machine.
+/// The partition that a name stands for: an empty one for that of the environment, none for all of
+/// the machine.
+fn named(name: &str) -> Option<String> {
+    let asked = std::env::var(ENV_PARTITION).unwrap_or_default();
+    let name = if name.is_empty() { &asked } else { name };
+    (!name.is_empty() && name != PARTITION).then(|| name.to_owned())
+}
+
+/// Checks the partition in which a running program wants to start processes: it has that in which
+/// it was started, and can choose no other.
 ///
 /// # Errors
 /// When it is another one.
 pub fn partition(name: &str) -> Result<()> {
-    let asked = std::env::var(ENV_PARTITION).unwrap_or_default();
-    let name = if name.is_empty() { &asked } else { name };
-    if name.is_empty() || name == PARTITION {
+    let Some(name) = named(name) else {
         return Ok(());
-    }
+    };
     refuse!(
         EQPARTITION,
-        "there is no partition '{name}': partitions cannot be made yet, and '{PARTITION}' is the whole machine"
+        "a running program cannot choose the partition '{name}'; start it in that one: margay part exec {name} PROGRAM"
     )
 }
 
@@ -190,10 +203,13 @@ pub fn start_anew() -> Result<()> {
     }
     let mut options = Options::read(&words)?;
     if options.size.is_none() && options.nodes.is_none() {
-        let cores = margay_sys_os::cpu::usable_cores() as u32;
-        let (size, rectangle) = default_size()?.unwrap_or((cores, None));
-        options.size = Some(size);
-        options.rectangle = rectangle;
+        let cores = || (margay_sys_os::cpu::usable_cores() as u32, None);
+        // The launcher knows how many nodes a partition has.
+        let size = default_size()?.or_else(|| options.partition.is_none().then(cores));
+        if let Some((size, rectangle)) = size {
+            options.size = Some(size);
+            options.rectangle = rectangle;
+        }
     }
     let program = match std::env::current_exe() {
         Ok(program) => program.into_os_string(),
@@ -219,12 +235,8 @@ pub fn rectangle(count: u32) -> (i64, i64) {
     {
         return (i64::from(rows), i64::from(columns));
     }
-    let rows = (1..=count).take_while(|r| r * r <= count);
-    let rows = rows
-        .filter(|r| count.is_multiple_of(*r))
-        .last()
-        .unwrap_or(1);
-    (i64::from(rows), i64::from(count / rows))
+    let Shape { rows, columns } = Shape::square(count);
+    (i64::from(rows), i64::from(columns))
 }
 
 #[cfg(test)]
@@ -255,13 +267,25 @@ mod tests {
             ("a -sz 0", "-sz 0:"),
             ("a -sz 3x", "-sz 3x:"),
             ("a -pt -2", "-1 is not a process type"),
-            ("a -pn mine", "no partition 'mine'"),
         ] {
             let error = read(line).unwrap_err();
             let said = said.replace("-1 is", if line.contains("-pt") { "-2 is" } else { "" });
             assert!(error.text().contains(&said), "{line}: {error}");
         }
-        assert!(read("a -pn .compute").is_ok());
+    }
+
+    #[test]
+    fn a_partition_is_the_launchers() {
+        assert_eq!(read("a -pn .compute").unwrap().partition, None);
+        let options = read("a -pn mine -sz 2 b").unwrap();
+        assert_eq!(options.partition.as_deref(), Some("mine"));
+        let words = options.words(
+            "a".into(),
+            &["a", "-pn", "mine", "-sz", "2", "b"].map(String::from),
+        );
+        assert_eq!(words, ["-n", "2", "-pn", "mine", "a", "b"]);
+        let error = partition("mine").unwrap_err();
+        assert!(error.text().contains("margay part exec mine"), "{error}");
     }
 
     #[test]

@@ -46,6 +46,7 @@ const GUIDES: [(&str, &[&str]); 21] = [
     ("margay-threads", &["docs/openmp.md"]),
     ("margay-bench", &["docs/bench.md"]),
     ("margay-fortran", &["docs/fortran.md"]),
+    ("margay-part", &["docs/partitions.md"]),
     ("margay-pfs", &["docs/pfs.md"]),
     ("margay-up", &["docs/jobs.md"]),
     ("margay-down", &["docs/jobs.md"]),
@@ -133,11 +134,17 @@ fn commands() -> Vec<Page> {
         };
         pages.push(command::page(&name, definition));
     }
-    let mut pfs = margay_svc_pfs_options::command();
-    pfs.build();
-    for sub in pfs.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-        let name = format!("margay-pfs-{}", sub.get_name());
-        pages.push(command::page(&name, sub.clone()));
+    let part = margay
+        .get_subcommands()
+        .find(|sub| sub.get_name() == "part");
+    let mut of_others = vec![("pfs", margay_svc_pfs_options::command())];
+    of_others.extend(part.map(|part| ("part", part.clone())));
+    for (name, mut command) in of_others {
+        command.build();
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            let name = format!("margay-{name}-{}", sub.get_name());
+            pages.push(command::page(&name, sub.clone()));
+        }
     }
     pages.push(command::page(
         "margay-bench-threads",

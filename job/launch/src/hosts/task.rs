@@ -207,7 +207,7 @@ pub(crate) fn check(job: &Job) -> Result<(), LaunchError> {
                     gpus: layout.gpus,
                     ..Layout::default()
                 },
-            "-map-by, -cpu-set and -nooversubscribe",
+            "-map-by, -cpu-set, -pn and -nooversubscribe",
         ),
         (job.report_bindings, "-report-bindings"),
         (job.tell.allocation, "-display-allocation"),
