@@ -179,10 +179,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ),
         (&["mkpart", "no.sub"], "there is no partition '.compute.no'"),
         (&["mkpart", "-sz", &many, "big"], "cannot give the nodes"),
-        (
-            &["mkpart", "-sz", "9x9999", "big"],
-            "no rectangle of 9 rows",
-        ),
+        (&["mkpart", "-sz", "9x999", "big"], "no rectangle of 9 rows"),
         (&["mkpart", "-nd", "9999", "big"], "it has no node 9999"),
         (
             &["mkpart", "../../etc"],

@@ -21,13 +21,12 @@ pub fn page(name: &str, definition: Command) -> Page {
         .filter(|line| !line.is_empty())
         .collect();
     for sub in definition.get_subcommands().filter(|s| !s.is_hide_set()) {
+        let about = sub.get_about().map(ToString::to_string);
+        let aliases: Vec<&str> = sub.get_visible_aliases().collect();
+        let also = (!aliases.is_empty()).then(|| format!("Also called {}.", aliases.join(", ")));
         page.commands.push(Item {
             head: format!("{}-{}(1)", name, sub.get_name()),
-            body: sub
-                .get_about()
-                .map(ToString::to_string)
-                .into_iter()
-                .collect(),
+            body: about.into_iter().chain(also).collect(),
         });
     }
     let shown = definition.get_arguments().filter(|arg| !arg.is_hide_set());
