@@ -12,8 +12,8 @@ use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::poe::{self, PoeOptions};
 use margay_cli::{
-    account, bench, completions, fortran, job, live, omp, part, part_options, pfs, queue, single_dash,
-    threads_view, why_view,
+    account, bench, completions, fortran, job, live, omp, part, part_options, pfs, queue,
+    single_dash, threads_view, why_view,
 };
 use margay_job_launch::hosts::agent;
 use margay_job_launch::plan::Job;
