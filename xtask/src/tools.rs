@@ -97,8 +97,8 @@ impl Tools {
     }
 
     /// Returns the same for programs: they have no tables for unwinding, because a panic ends them,
-    /// and functions of the same code are one. Together that is an eleventh of their bytes, and some
-    /// pages less to read at each start.
+    /// and functions of the same code are one: an eleventh of their bytes less, and some pages less
+    /// to read at each start.
     #[must_use]
     pub fn rustc_wrapper_of_programs(&self) -> PathBuf {
         self.folder.join("rustc-programs")

@@ -29,7 +29,7 @@ const ALIASES: [(&str, &[&str]); 5] = [
 ];
 
 /// Guides of the installed tree that say more about a command.
-const GUIDES: [(&str, &[&str]); 21] = [
+const GUIDES: [(&str, &[&str]); 22] = [
     (
         "margay",
         &["README.md", "docs/tutorial.md", "docs/troubleshooting.md"],
