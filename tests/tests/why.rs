@@ -262,7 +262,7 @@ fn the_operation_of_a_request_that_is_waited_for_is_named() {
         let is_there = |job: &Value| {
             let classes = job["classes"].as_array().unwrap();
             let is = |text: &&str| classes.iter().any(|class| class["waiting"] == *text);
-            expected.iter().all(|text| is(text))
+            expected.iter().all(is)
         };
         why(&job, is_there);
     };

@@ -1,5 +1,5 @@
 //! The queue of jobs as values: which jobs start now and why the others wait ([`decide`]), what a
-//! job asks for ([`wishes`]), and how batch scripts say it ([`script`]). Time is a parameter, in
+//! job asks for ([`Wishes`]), and how batch scripts say it ([`script`]). Time is a parameter, in
 //! whole seconds since any fixed moment; nothing here reads a clock, a file or the environment.
 #![forbid(unsafe_code)]
 
