@@ -22,7 +22,7 @@ use crate::{CallName, NoteKey, Waiting, call_of};
 
 /// The note that holds it.
 pub const KEY: NoteKey = NoteKey(u32::from_be_bytes(*b"wait"));
-/// The most kinds of messages that are told.
+/// The most kinds of messages that are listed.
 pub const MOST: usize = 8;
 /// Words of the note.
 pub const WORDS: usize = FIRST + 2 * MOST;
@@ -56,7 +56,7 @@ pub struct Unexpected {
     pub messages: u32,
 }
 
-/// What is told of a wait.
+/// What is published of a wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// The request that it is for, if it is for one.
@@ -160,7 +160,7 @@ mod tests {
     use crate::{Pulse, WaitKind, call_name};
 
     #[test]
-    fn what_is_told_of_a_wait_is_read_for_that_wait_alone() {
+    fn what_is_published_of_a_wait_is_read_for_that_wait_alone() {
         let note: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         let waiting = Waiting {
             thread: 7,

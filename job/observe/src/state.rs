@@ -10,7 +10,7 @@ use crate::waits::{self, Analysis, Doing, Lasting, analyse, describe};
 /// A wait that has lasted this long is taken for a wait and not for a message on its way.
 pub const SETTLED_S: f64 = 0.5;
 
-/// The most messages that nobody has asked for that are told of a job, a line each.
+/// The most messages that nobody has asked for that are listed of a job, a line each.
 const MOST_LINES: usize = 16;
 
 /// Finds out which rank waits for which at `now_ns` of the registry's clock.

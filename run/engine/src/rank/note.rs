@@ -17,13 +17,13 @@ pub(super) struct Note<'a> {
     entry: Option<Box<dyn Noted + 'a>>,
     waiting: Waiting,
     noted_ns: u64,
-    /// Details have been told.
-    is_told: bool,
+    /// Details have been published.
+    is_published: bool,
 }
 
-/// Details of a wait are told when nothing has moved for so many nanoseconds: a display is looked
-/// at later, and a wait that ends sooner costs nothing.
-const TELL_AFTER_NS: u64 = 100_000_000;
+/// Details of a wait are published when nothing has moved for so many nanoseconds: a display looks
+/// later, and a wait that ends sooner costs nothing.
+const PUBLISH_AFTER_NS: u64 = 100_000_000;
 
 impl Note<'_> {
     /// The thread has looked again, and something has `moved`; returns that.
@@ -91,11 +91,11 @@ impl Rank {
             entry: Some(self.peers.begin_wait(self.me, &waiting)),
             waiting,
             noted_ns,
-            is_told: false,
+            is_published: false,
         });
     }
 
-    /// The thread is about to sleep: tells details of its wait when it has become long, once.
+    /// The thread is about to sleep: publishes details of its wait when it has become long, once.
     /// Returns for how many nanoseconds it may sleep at most before it has to ask again.
     #[cold]
     pub(super) fn tell(
@@ -103,14 +103,14 @@ impl Rank {
         note: &mut Option<Note<'_>>,
         awaited: &dyn Fn() -> Option<Awaited>,
     ) -> u64 {
-        let Some(note) = note.as_mut().filter(|note| !note.is_told) else {
+        let Some(note) = note.as_mut().filter(|note| !note.is_published) else {
             return u64::MAX;
         };
         let passed_ns = self.clock.now_ns().saturating_sub(note.noted_ns);
-        if passed_ns < TELL_AFTER_NS {
-            return TELL_AFTER_NS - passed_ns;
+        if passed_ns < PUBLISH_AFTER_NS {
+            return PUBLISH_AFTER_NS - passed_ns;
         }
-        note.is_told = true;
+        note.is_published = true;
         let awaited = awaited();
         // The lock is also that of the note.
         let engine = self.engine.lock();

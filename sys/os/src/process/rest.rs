@@ -70,12 +70,12 @@ mod tests {
     use std::time::{Duration, Instant};
 
     fn state_of(body: impl FnOnce() + Send + 'static) -> impl Fn(bool) -> bool {
-        let (tell, told) = channel();
+        let (numbers, started) = channel();
         std::thread::spawn(move || {
-            tell.send(thread_id()).unwrap();
+            numbers.send(thread_id()).unwrap();
             body();
         });
-        let thread = told.recv().unwrap();
+        let thread = started.recv().unwrap();
         let path = format!("/proc/self/task/{thread}");
         move |waits| {
             let began = Instant::now();
@@ -100,7 +100,7 @@ mod tests {
         drop(sender);
         let sleeps = state_of(|| std::thread::sleep(Duration::from_secs(60)));
         assert!(!sleeps(false));
-        assert!(sleeps(true), "it is told to be one that waits");
+        assert!(sleeps(true), "it counts as one that waits");
         let (_sender, receiver) = channel::<()>();
         let limited = state_of(move || {
             let _ = receiver.recv_timeout(Duration::from_secs(60));
