@@ -33,8 +33,8 @@
 pub mod clock;
 #[cfg(not(loom))]
 pub mod cma;
-#[cfg(not(loom))]
 pub mod copy;
+#[cfg(not(loom))]
 pub mod cpu;
 #[cfg(not(loom))]
 pub mod descriptor;
