@@ -230,8 +230,12 @@ impl Merger {
         }
     }
 
-    /// Puts whole lines of the launcher's own into the sequence, ending an open line.
+    /// Puts whole lines of the launcher's own into the sequence, ending an open line. Without a line
+    /// nothing changes.
     pub fn message(&mut self, text: &str, now: Instant) {
+        if text.is_empty() {
+            return;
+        }
         self.now = now;
         if self.open.take().is_some() {
             self.dangling = true;
