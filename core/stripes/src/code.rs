@@ -5,15 +5,18 @@
 //! All loops run over words of eight bytes in pairs of slices, which the compiler turns into
 //! vector instructions of the processor at hand without unsafe code.
 
-/// The polynomial of the field, x^8 + x^4 + x^3 + x^2 + 1, without its highest term.
-const POLYNOMIAL: u64 = 0x1d;
+/// The polynomial of the field, x^8 + x^4 + x^3 + x^2 + 1, without its highest term, eight times.
+const POLYNOMIAL: u64 = 0x1d1d_1d1d_1d1d_1d1d;
 
 const LOW_SEVEN: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// Multiplies each of eight bytes by the generator.
 fn twice(word: u64) -> u64 {
-    ((word & LOW_SEVEN) << 1) ^ (((word >> 7) & ONES) * POLYNOMIAL)
+    let high = (word >> 7) & ONES;
+    // All bits of the bytes whose highest bit goes: without a product, which vectors lack.
+    let carried = (high << 8).wrapping_sub(high);
+    ((word & LOW_SEVEN) << 1) ^ (carried & POLYNOMIAL)
 }
 
 /// Adds `from` to `to`, which may be longer.
@@ -78,19 +81,60 @@ fn inverse(value: u8) -> u8 {
     (0..254).fold(1, |product, _| multiply(product, value))
 }
 
-/// Computes all units of parity. Data units may be shorter than those of parity; they are zero
-/// behind their end.
-pub fn encode(data: &[&[u8]], parity: &mut [&mut [u8]]) {
-    if let Some(p) = parity.first_mut() {
-        p.fill(0);
-        for unit in data {
-            add(p, unit);
-        }
+/// Bytes of all units that are taken at a time: sums of so many stay in registers.
+const STRIP: usize = 128;
+
+/// The words of a strip.
+type Strip = [u64; STRIP / 8];
+
+/// The strip of a unit at `at`; zeros behind its end.
+fn strip(unit: &[u8], at: usize) -> Strip {
+    let mut padded = [0; STRIP];
+    let bytes: &[u8] = if let Some(bytes) = unit.get(at..at + STRIP) {
+        bytes
+    } else {
+        let rest = unit.get(at..).unwrap_or_default();
+        padded[..rest.len()].copy_from_slice(rest);
+        &padded
+    };
+    let mut words = [0; STRIP / 8];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
     }
-    if let Some(q) = parity.get_mut(1) {
-        q.fill(0);
-        for unit in data.iter().rev() {
-            twice_and_add(q, unit);
+    words
+}
+
+/// Writes a strip as far as the unit goes.
+fn put_strip(unit: &mut [u8], at: usize, words: &Strip) {
+    for (bytes, word) in unit[at..].chunks_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+    }
+}
+
+/// Computes all units of parity, which have the same length. Data units may be shorter; they are
+/// zero behind their end. Every byte of data is read once.
+pub fn encode(data: &[&[u8]], parity: &mut [&mut [u8]]) {
+    let len = parity.first().map_or(0, |p| p.len());
+    for at in (0..len).step_by(STRIP) {
+        let (mut p, mut q): (Strip, Strip) = ([0; STRIP / 8], [0; STRIP / 8]);
+        if parity.len() == 1 {
+            for unit in data {
+                let words = strip(unit, at);
+                for (p, word) in p.iter_mut().zip(words) {
+                    *p ^= word;
+                }
+            }
+        } else {
+            for unit in data.iter().rev() {
+                let words = strip(unit, at);
+                for ((p, q), word) in p.iter_mut().zip(&mut q).zip(words) {
+                    *p ^= word;
+                    *q = twice(*q) ^ word;
+                }
+            }
+        }
+        for (unit, sum) in parity.iter_mut().zip([&p, &q]) {
+            put_strip(unit, at, sum);
         }
     }
 }

@@ -52,6 +52,8 @@ pub struct Array {
     events: Mutex<Vec<String>>,
     /// Held while a state is written, so that epochs are written in their order.
     writing: Mutex<()>,
+    /// Memory for units of parity: it costs more to get it from the system than to fill it.
+    buffers: Mutex<Vec<Vec<u8>>>,
     /// Held while directories are synced: who finds that another one does it waits for its end.
     syncing: Mutex<()>,
 }
@@ -64,6 +66,9 @@ struct Directory {
     /// How often it was taken into use: who rebuilds finds out that it is not the same any more.
     takes: AtomicU64,
 }
+
+/// Buffers for parity that are kept.
+const MOST_BUFFERS: usize = 8;
 
 /// Events that are kept until they are reported.
 const MOST_EVENTS: usize = 1000;
@@ -96,6 +101,7 @@ impl Array {
             damaged_reads: AtomicU64::new(0),
             events: Mutex::new(Vec::new()),
             writing: Mutex::new(()),
+            buffers: Mutex::default(),
             syncing: Mutex::new(()),
         }
     }
@@ -331,7 +337,8 @@ impl Array {
     /// When a directory is full, or too few are left. The slots are then still free.
     pub fn write_rows(&self, slot: u64, generation: u64, rows: &[&[u8]]) -> Result<()> {
         let layout = &self.layout;
-        let parity: Vec<Vec<Vec<u8>>> = rows.iter().map(|row| parity_of(layout, row)).collect();
+        let mut buffer = lock(&self.buffers).pop().unwrap_or_default();
+        let parity = parity_of(layout, rows, &mut buffer);
         for n in 0..self.members.len() {
             let Some(disk) = self.disk(n) else {
                 continue;
@@ -345,7 +352,7 @@ impl Array {
                         let from = (role * layout.unit_bytes).min(row.len());
                         &row[from..(from + layout.unit_bytes).min(row.len())]
                     } else {
-                        &parity[i][role - layout.data]
+                        parity[i][role - layout.data]
                     }
                 })
                 .collect();
@@ -359,6 +366,11 @@ impl Array {
                 self.fail(n, &format!("it cannot be written: {error}"));
             }
         }
+        let mut buffers = lock(&self.buffers);
+        if buffers.len() < MOST_BUFFERS {
+            buffers.push(buffer);
+        }
+        drop(buffers);
         if self.is_usable() {
             Ok(())
         } else {
@@ -418,6 +430,27 @@ impl Array {
             rest = tail;
         }
         Ok(())
+    }
+
+    /// Whether any directory gains from being asked ahead.
+    #[must_use]
+    pub fn reads_ahead(&self) -> bool {
+        (0..self.members.len()).any(|n| self.disk(n).is_some_and(|disk| !disk.is_memory()))
+    }
+
+    /// Lets the directories begin to read bytes of a row, each its units.
+    pub fn will_need(&self, row: RowRef, from: usize, to: usize) {
+        let unit = self.layout.unit_bytes;
+        for role in from / unit..to.div_ceil(unit) {
+            let stored = self.layout.stored_blocks(row.blocks as usize, role) * BLOCK;
+            let first = from.saturating_sub(role * unit) / BLOCK * BLOCK;
+            let len = stored.min(to - role * unit).saturating_sub(first);
+            if let Some(disk) = self.disk(self.layout.directory(row.slot, role))
+                && len > 0
+            {
+                disk.will_need(Part::Data, row.slot * unit as u64 + first as u64, len);
+            }
+        }
     }
 
     /// Reads bytes of the unit `role` of a row, whatever it takes.
@@ -560,14 +593,25 @@ impl Array {
     }
 }
 
-/// The units of parity of a row of whole blocks.
-fn parity_of(layout: &Layout, row: &[u8]) -> Vec<Vec<u8>> {
-    let len = row.len().min(layout.unit_bytes);
-    let units: Vec<&[u8]> = row.chunks(layout.unit_bytes).collect();
-    let mut parity = vec![vec![0; len]; layout.parity];
-    encode(
-        &units,
-        &mut parity.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>(),
-    );
-    parity
+/// The units of parity of rows of whole blocks, in a buffer.
+fn parity_of<'a>(layout: &Layout, rows: &[&[u8]], buffer: &'a mut Vec<u8>) -> Vec<Vec<&'a [u8]>> {
+    let unit_len = |row: &[u8]| row.len().min(layout.unit_bytes);
+    let needed = rows.iter().map(|row| unit_len(row) * layout.parity).sum();
+    if buffer.len() < needed {
+        buffer.resize(needed, 0);
+    }
+    let mut rest = buffer.as_mut_slice();
+    let mut all = Vec::with_capacity(rows.len());
+    for row in rows {
+        let units: Vec<&[u8]> = row.chunks(layout.unit_bytes).collect();
+        let mut parity: Vec<&mut [u8]> = Vec::with_capacity(layout.parity);
+        for _ in 0..layout.parity {
+            let (unit, others) = rest.split_at_mut(unit_len(row));
+            parity.push(unit);
+            rest = others;
+        }
+        encode(&units, &mut parity);
+        all.push(parity.into_iter().map(|unit| &*unit).collect());
+    }
+    all
 }

@@ -48,6 +48,8 @@ pub enum Change {
     Rows(u64, Vec<(u64, RowRef)>),
     /// A file has no rows from this one on.
     Cut(u64, u64),
+    /// A file does not have so many rows from this one on.
+    Hole(u64, u64, u64),
     /// Size and time of modification of a file.
     Size(u64, u64, i64),
     /// An extended attribute, none where it is not there.
@@ -121,6 +123,12 @@ impl Change {
                 out.u64(*ino);
                 out.u64(*generation);
             }
+            Change::Hole(ino, row, count) => {
+                out.u8(10);
+                out.u64(*ino);
+                out.u64(*row);
+                out.u64(*count);
+            }
         }
     }
 
@@ -174,6 +182,7 @@ impl Change {
                 Change::Attribute(first, name, is_there.then_some(value))
             }
             9 => Change::Counters(first, bytes.u64()?),
+            10 => Change::Hole(first, bytes.u64()?, bytes.u64()?),
             _ => return None,
         })
     }
@@ -206,6 +215,7 @@ mod tests {
             Change::Attribute(7, b"user.a".to_vec(), Some(vec![])),
             Change::Attribute(7, b"user.a".to_vec(), None),
             Change::Counters(8, 9),
+            Change::Hole(7, 1, 3),
         ];
         for change in changes {
             let mut out = Writer::default();

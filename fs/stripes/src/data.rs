@@ -1,9 +1,10 @@
 //! Reading and writing the contents of files.
 //!
-//! A write that covers a whole row goes to a free slot at once; the row's place changes in memory,
-//! and the change waits for the log. A write to a part of a row waits in memory for the rest of the
-//! row, or until the file is synced, a second has passed, or too much waits. Nothing that is stored
-//! is ever overwritten, so a crash leaves every row as it was or as it became.
+//! A write that covers a whole row goes to a free slot at once, while the file is not locked; then
+//! the row's place changes in memory, and the change waits for the log. A write to a part of a row
+//! waits in memory for the rest of the row, or until the file is synced, a second has passed, or
+//! too much waits. Nothing that is stored is ever overwritten, so a crash leaves every row as it
+//! was or as it became.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,20 +22,35 @@ use crate::store::Store;
 const MOST_AT_ONCE: usize = 4 << 20;
 
 /// Most rows of a file that wait in memory.
-const MOST_PARTIAL: usize = 64;
+const MOST_PARTIAL: usize = 4096;
 
 /// Most bytes of rows of all files that wait in memory.
 pub const MOST_WAITING: u64 = 128 << 20;
 
+/// Reads from this length on let the directories read ahead.
+const LEAST_FETCHED: usize = 64 << 10;
+
+/// How far is read ahead for a reader who goes on where an earlier read ended.
+const FETCHED_AHEAD: u64 = 4 << 20;
+
+/// Ends of reads of a file that are known at a time.
+const MOST_STREAMS: usize = 16;
+
 /// Rows that were written.
-struct Placed {
-    change: Change,
+pub(crate) struct Placed {
+    pub change: Change,
     /// Slots that are free once the change is in the log.
-    freed: Vec<u64>,
+    pub freed: Vec<u64>,
+}
+
+/// Rows in consecutive slots that no file has yet.
+struct Stored {
+    slot: u64,
+    generation: u64,
 }
 
 /// Largest file.
-const MOST_SIZE: u64 = i64::MAX as u64;
+pub(crate) const MOST_SIZE: u64 = i64::MAX as u64;
 
 impl Store {
     /// Reads from `offset` on; fewer bytes only at the end of the file.
@@ -43,9 +59,18 @@ impl Store {
     /// When the data is lost.
     pub fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
         let data = self.file(ino)?;
-        let rows = read(&data);
+        let end = offset.saturating_add(into.len() as u64);
+        let rows = loop {
+            drop(data.writers.wait(offset, end));
+            let rows = read(&data);
+            // As long as the rows are locked, a write that begins now changes nothing.
+            if !data.writers.is_changing(offset, end) {
+                break rows;
+            }
+        };
         let size = data.size.load(Ordering::SeqCst);
         let len = size.saturating_sub(offset).min(into.len() as u64) as usize;
+        self.fetch(&data, &rows, offset, len);
         let row_bytes = self.array.layout.row_bytes();
         let mut at = offset;
         let mut rest = &mut into[..len];
@@ -60,22 +85,57 @@ impl Store {
         Ok(len)
     }
 
+    /// Lets the directories read ahead what is wanted now, all at the same time, and what a reader
+    /// wants next who goes on where an earlier read ended.
+    fn fetch(&self, data: &FileData, rows: &Rows, offset: u64, len: usize) {
+        if len < LEAST_FETCHED || !self.array.reads_ahead() {
+            return;
+        }
+        let end = offset + len as u64;
+        let goes_on = {
+            let mut streams = lock(&data.streams);
+            let stream = streams.iter().position(|at| *at == offset);
+            if stream.is_none() && streams.len() == MOST_STREAMS {
+                streams.remove(0);
+            }
+            match stream {
+                Some(at) => streams[at] = end,
+                None => streams.push(end),
+            }
+            stream.is_some()
+        };
+        let ahead = if goes_on {
+            FETCHED_AHEAD.max(len as u64)
+        } else {
+            0
+        };
+        let row_bytes = self.array.layout.row_bytes() as u64;
+        let (mut first, last) = (offset / row_bytes, (end + ahead).div_ceil(row_bytes));
+        if goes_on {
+            // What lies before has been asked for by the read before.
+            first = first.max((offset + ahead.saturating_sub(len as u64)) / row_bytes);
+        }
+        let to = end + ahead;
+        for (row, at) in rows.map.range(first..last) {
+            let start = row * row_bytes;
+            let within = |at: u64| at.saturating_sub(start).min(row_bytes) as usize;
+            self.array.will_need(*at, within(offset), within(to));
+        }
+    }
+
     /// Reads bytes of a row: what is stored, and over it what waits in memory.
     fn read_part(&self, rows: &Rows, row: u64, from: usize, into: &mut [u8]) -> Result<()> {
         let to = from + into.len();
         let partial = rows.partial.get(&row);
-        let is_covered = partial.is_some_and(|p| p.from <= from && p.to() >= to);
-        if !is_covered {
-            match rows.map.get(&row) {
-                Some(at) => self.array.read_row(*at, from, into)?,
-                None => into.fill(0),
+        if !partial.is_some_and(|p| p.covers(from, to)) {
+            match (rows.landing.get(&row), rows.map.get(&row)) {
+                (Some(bytes), _) => into.copy_from_slice(&bytes[from..to]),
+                (None, Some(at)) => self.array.read_row(*at, from, into)?,
+                (None, None) => into.fill(0),
             }
         }
         if let Some(partial) = partial {
-            let (first, last) = (partial.from.max(from), partial.to().min(to));
-            if first < last {
-                into[first - from..last - from].copy_from_slice(&partial.bytes[first..last]);
-            }
+            partial.overlay(from, into);
         }
         Ok(())
     }
@@ -94,7 +154,7 @@ impl Store {
     }
 
     /// Does something again when a directory was full, after what was freed is free.
-    fn with_room<T>(&self, job: impl Fn() -> Result<T>) -> Result<T> {
+    pub(crate) fn with_room<T>(&self, job: impl Fn() -> Result<T>) -> Result<T> {
         match job() {
             Err(Fault::NoSpace) => {
                 self.make_room()?;
@@ -106,13 +166,8 @@ impl Store {
 
     fn try_write(&self, ino: u64, data: &FileData, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.checked_add(bytes.len() as u64);
-        if end.is_none_or(|end| end > MOST_SIZE) {
-            return Err(Fault::TooLarge);
-        }
-        let mut rows = write(data);
-        if rows.is_gone {
-            return Err(Fault::Missing);
-        }
+        let end = end.filter(|end| *end <= MOST_SIZE).ok_or(Fault::TooLarge)?;
+        let _writing = data.writers.begin(offset, end);
         let row_bytes = self.array.layout.row_bytes();
         let mut at = offset;
         let mut rest = bytes;
@@ -123,40 +178,103 @@ impl Store {
                 let most = (MOST_AT_ONCE / row_bytes).max(1);
                 let count = (rest.len() / row_bytes).min(most);
                 let len = count * row_bytes;
-                self.write_full(ino, data, &mut rows, row, &rest[..len])?;
+                self.write_full(ino, data, row, &rest[..len])?;
                 len
             } else {
                 let len = (row_bytes - within).min(rest.len());
-                self.put_partial(ino, &mut rows, row, within, &rest[..len])?;
-                data.size.fetch_max(at + len as u64, Ordering::SeqCst);
-                self.stamp(data);
-                let partial = &rows.partial[&row];
-                if partial.from == 0 && partial.to() == row_bytes {
-                    self.write_out_row(ino, data, &mut rows, row)?;
-                }
+                self.write_part(ino, data, row, within, &rest[..len])?;
                 len
             };
             at += len as u64;
             rest = &rest[len..];
         }
+        Ok(())
+    }
+
+    /// Lets a part of a row wait in memory, and writes the row when it is complete.
+    fn write_part(
+        &self,
+        ino: u64,
+        data: &FileData,
+        row: u64,
+        from: usize,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let mut rows = write(data);
+        if rows.is_gone {
+            return Err(Fault::Missing);
+        }
+        self.put_partial(ino, &mut rows, row, from, bytes)?;
+        let row_bytes = self.array.layout.row_bytes();
+        let end = row * row_bytes as u64 + (from + bytes.len()) as u64;
+        data.size.fetch_max(end, Ordering::SeqCst);
+        self.stamp(data);
         while rows.partial.len() > MOST_PARTIAL {
             let Some(first) = rows.partial.keys().next().copied() else {
                 break;
             };
             self.write_out_row(ino, data, &mut rows, first)?;
         }
-        Ok(())
+        let Some(partial) = rows.partial.get_mut(&row) else {
+            return Ok(());
+        };
+        let Some(whole) = partial.take_whole(row_bytes) else {
+            return Ok(());
+        };
+        rows.partial.remove(&row);
+        let cost = Partial::cost_of(whole.len());
+        self.waiting.fetch_sub(cost as u64, Ordering::Relaxed);
+        let whole = Arc::new(whole);
+        rows.landing.insert(row, Arc::clone(&whole));
+        drop(rows);
+        self.land(ino, data, row, &whole)
+    }
+
+    /// Writes a complete row while the file is not locked.
+    fn land(&self, ino: u64, data: &FileData, row: u64, whole: &Arc<Vec<u8>>) -> Result<()> {
+        let stored = self.store_rows(&[whole]);
+        let mut rows = write(data);
+        let there = rows.landing.get(&row);
+        let is_newest = there.is_some_and(|there| Arc::ptr_eq(there, whole));
+        if is_newest {
+            rows.landing.remove(&row);
+        }
+        match stored {
+            Ok(stored) if is_newest => {
+                let placed = self.adopt(ino, data, &mut rows, row, &stored, &[whole]);
+                let end = (row + 1) * whole.len() as u64;
+                let size = self.new_size(ino, data, &rows, end);
+                self.push(&[placed.change, size], placed.freed);
+                Ok(())
+            }
+            // Another writing of the row, or its deletion, came first.
+            Ok(stored) => {
+                lock(&self.slots).free([stored.slot]);
+                Ok(())
+            }
+            Err(fault) => {
+                if is_newest {
+                    // It goes on waiting, below what came meanwhile.
+                    let mut bytes = whole.to_vec();
+                    if let Some(newer) = rows.partial.get(&row) {
+                        newer.overlay(0, &mut bytes);
+                    }
+                    self.put_partial(ino, &mut rows, row, 0, &bytes)?;
+                }
+                Err(fault)
+            }
+        }
     }
 
     /// Notes the time of a write.
-    fn stamp(&self, data: &FileData) {
+    pub(crate) fn stamp(&self, data: &FileData) {
         let now = self.now();
         data.mtime.store(now, Ordering::SeqCst);
         data.ctime.store(now, Ordering::SeqCst);
     }
 
     /// Lets bytes wait in memory.
-    fn put_partial(
+    pub(crate) fn put_partial(
         &self,
         ino: u64,
         rows: &mut Rows,
@@ -164,29 +282,24 @@ impl Store {
         from: usize,
         bytes: &[u8],
     ) -> Result<()> {
-        let to = from + bytes.len();
-        let joins = rows.partial.get(&row).is_none_or(|p| p.joins(from, to));
-        if !joins {
-            let whole = self.array.layout.row_bytes();
-            let filled = self.contents(rows, row, whole)?;
-            let partial = rows.partial.entry(row).or_default();
-            let more = filled.len() - partial.bytes.len();
-            self.waiting.fetch_add(more as u64, Ordering::Relaxed);
-            *partial = Partial {
-                bytes: filled,
-                from: 0,
-            };
-        }
         let is_new = !rows.partial.contains_key(&row);
         let partial = rows.partial.entry(row).or_default();
-        if is_new {
-            partial.bytes = lock(&self.spare).pop().unwrap_or_default();
-            partial.bytes.clear();
-        }
-        let more = partial.put(from, bytes);
-        self.waiting.fetch_add(more as u64, Ordering::Relaxed);
+        let before = partial.cost();
+        partial.put(from, bytes);
         if is_new {
             lock(&self.unwritten).insert(ino);
+        }
+        let after = partial.cost();
+        self.waiting.fetch_add(after as u64, Ordering::Relaxed);
+        self.waiting.fetch_sub(before as u64, Ordering::Relaxed);
+        if rows.partial[&row].is_scattered() {
+            let whole = self.contents(rows, row, self.array.layout.row_bytes())?;
+            self.drop_partial(rows, row);
+            let mut partial = Partial::default();
+            partial.put(0, &whole);
+            self.waiting
+                .fetch_add(partial.cost() as u64, Ordering::Relaxed);
+            rows.partial.insert(row, partial);
         }
         Ok(())
     }
@@ -198,15 +311,12 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Forgets what waits of a row.
-    fn drop_partial(&self, rows: &mut Rows, row: u64) {
+    /// Forgets what waits of a row, also what is being written of it.
+    pub(crate) fn drop_partial(&self, rows: &mut Rows, row: u64) {
+        rows.landing.remove(&row);
         if let Some(partial) = rows.partial.remove(&row) {
             self.waiting
-                .fetch_sub(partial.bytes.len() as u64, Ordering::Relaxed);
-            let mut spare = lock(&self.spare);
-            if spare.len() < MOST_PARTIAL {
-                spare.push(partial.bytes);
-            }
+                .fetch_sub(partial.cost() as u64, Ordering::Relaxed);
         }
     }
 
@@ -216,22 +326,8 @@ impl Store {
         let start = row * row_bytes as u64;
         let size = data.size.load(Ordering::SeqCst);
         let len = size.saturating_sub(start).min(row_bytes as u64) as usize;
-        let blocks = len.div_ceil(BLOCK);
-        let whole = blocks * BLOCK;
-        let is_ready = rows
-            .partial
-            .get(&row)
-            .is_some_and(|p| p.from == 0 && p.to() == whole);
-        let placed = if is_ready {
-            // Taken out for the time of the write, and put back when it fails.
-            let partial = rows.partial.remove(&row).unwrap_or_default();
-            let placed = self.place_rows(ino, data, rows, row, &[&partial.bytes]);
-            rows.partial.insert(row, partial);
-            placed?
-        } else {
-            let bytes = self.contents(rows, row, whole)?;
-            self.place_rows(ino, data, rows, row, &[&bytes])?
-        };
+        let bytes = self.contents(rows, row, len.div_ceil(BLOCK) * BLOCK)?;
+        let placed = self.place_rows(ino, data, rows, row, &[&bytes])?;
         self.drop_partial(rows, row);
         let size = self.new_size(ino, data, rows, start + len as u64);
         self.push(&[placed.change, size], placed.freed);
@@ -239,32 +335,45 @@ impl Store {
     }
 
     /// Writes rows that are covered by what is written.
-    fn write_full(
-        &self,
-        ino: u64,
-        data: &FileData,
-        rows: &mut Rows,
-        row: u64,
-        bytes: &[u8],
-    ) -> Result<()> {
+    fn write_full(&self, ino: u64, data: &FileData, row: u64, bytes: &[u8]) -> Result<()> {
         let row_bytes = self.array.layout.row_bytes();
         let pieces: Vec<&[u8]> = bytes.chunks(row_bytes).collect();
-        let placed = self.place_rows(ino, data, rows, row, &pieces)?;
+        let stored = self.store_rows(&pieces)?;
+        let mut rows = write(data);
+        if rows.is_gone {
+            lock(&self.slots).free(stored.slot..stored.slot + pieces.len() as u64);
+            return Err(Fault::Missing);
+        }
+        let placed = self.adopt(ino, data, &mut rows, row, &stored, &pieces);
         for n in 0..pieces.len() as u64 {
-            self.drop_partial(rows, row + n);
+            self.drop_partial(&mut rows, row + n);
         }
         let end = row * row_bytes as u64 + bytes.len() as u64;
         data.size.fetch_max(end, Ordering::SeqCst);
         self.stamp(data);
-        let size = self.new_size(ino, data, rows, end);
+        let size = self.new_size(ino, data, &rows, end);
         self.push(&[placed.change, size], placed.freed);
         Ok(())
+    }
+
+    /// Writes rows to free consecutive slots, which no file has then.
+    fn store_rows(&self, pieces: &[&[u8]]) -> Result<Stored> {
+        let count = pieces.len() as u64;
+        let slot = lock(&self.slots).take(count);
+        let generation = self.generation.fetch_add(count, Ordering::SeqCst);
+        match self.array.write_rows(slot, generation, pieces) {
+            Ok(()) => Ok(Stored { slot, generation }),
+            Err(fault) => {
+                lock(&self.slots).free(slot..slot + count);
+                Err(fault)
+            }
+        }
     }
 
     /// Writes consecutive rows to free slots, and changes their places. The change goes to the log
     /// together with the size: a row of which a part lies behind the end would be seen when the
     /// file grows.
-    fn place_rows(
+    pub(crate) fn place_rows(
         &self,
         ino: u64,
         data: &FileData,
@@ -272,19 +381,26 @@ impl Store {
         row: u64,
         pieces: &[&[u8]],
     ) -> Result<Placed> {
-        let count = pieces.len() as u64;
-        let slot = lock(&self.slots).take(count);
-        let generation = self.generation.fetch_add(count, Ordering::SeqCst);
-        if let Err(fault) = self.array.write_rows(slot, generation, pieces) {
-            lock(&self.slots).free(slot..slot + count);
-            return Err(fault);
-        }
+        let stored = self.store_rows(pieces)?;
+        Ok(self.adopt(ino, data, rows, row, &stored, pieces))
+    }
+
+    /// Gives a file rows that are stored.
+    fn adopt(
+        &self,
+        ino: u64,
+        data: &FileData,
+        rows: &mut Rows,
+        row: u64,
+        stored: &Stored,
+        pieces: &[&[u8]],
+    ) -> Placed {
         let mut placed = Vec::with_capacity(pieces.len());
         let mut freed = Vec::new();
         for (n, piece) in pieces.iter().enumerate() {
             let at = RowRef {
-                slot: slot + n as u64,
-                generation: generation + n as u64,
+                slot: stored.slot + n as u64,
+                generation: stored.generation + n as u64,
                 blocks: (piece.len() / BLOCK) as u32,
             };
             data.blocks
@@ -296,16 +412,16 @@ impl Store {
             }
             placed.push((row + n as u64, at));
         }
-        Ok(Placed {
+        Placed {
             change: Change::Rows(ino, placed),
             freed,
-        })
+        }
     }
 
     /// The size for the log that rows written up to `end` make.
-    fn new_size(&self, ino: u64, data: &FileData, rows: &Rows, end: u64) -> Change {
+    pub(crate) fn new_size(&self, ino: u64, data: &FileData, rows: &Rows, end: u64) -> Change {
         let size = data.size.load(Ordering::SeqCst);
-        let logged = if rows.partial.is_empty() {
+        let logged = if rows.partial.is_empty() && rows.landing.is_empty() {
             size
         } else {
             data.logged_size.load(Ordering::SeqCst).max(end.min(size))
@@ -329,6 +445,8 @@ impl Store {
     }
 
     fn try_set_size(&self, ino: u64, data: &FileData, size: u64) -> Result<()> {
+        let before = data.size.load(Ordering::SeqCst);
+        let _writing = data.writers.begin(before.min(size), u64::MAX);
         let mut rows = write(data);
         if rows.is_gone {
             return Err(Fault::Missing);
@@ -340,7 +458,7 @@ impl Store {
             let row_bytes = self.array.layout.row_bytes();
             let row = size / row_bytes as u64;
             let within = (size % row_bytes as u64) as usize;
-            let is_there = rows.map.contains_key(&row) || rows.partial.contains_key(&row);
+            let is_there = rows.has(row);
             // Behind the end there are zeros, also when the file grows again: so the last row is
             // written anew, and first, because there may be no space for it.
             if within > 0 && is_there {
@@ -367,8 +485,7 @@ impl Store {
 
     /// Forgets rows from `first` on; returns their slots.
     fn cut_rows(&self, data: &FileData, rows: &mut Rows, first: u64) -> Vec<u64> {
-        let waiting: Vec<u64> = rows.partial.range(first..).map(|(row, _)| *row).collect();
-        for row in waiting {
+        for row in rows.waiting(first) {
             self.drop_partial(rows, row);
         }
         let cut = rows.map.split_off(&first);
@@ -381,8 +498,7 @@ impl Store {
     pub(crate) fn discard(&self, data: &FileData) {
         let mut rows = write(data);
         rows.is_gone = true;
-        let waiting: Vec<u64> = rows.partial.keys().copied().collect();
-        for row in waiting {
+        for row in rows.waiting(0) {
             self.drop_partial(&mut rows, row);
         }
         let freed = std::mem::take(&mut rows.map);
@@ -401,13 +517,19 @@ impl Store {
     }
 
     fn try_write_out(&self, ino: u64, data: &Arc<FileData>) -> Result<()> {
-        if read(data).partial.is_empty() {
-            return Ok(());
-        }
-        let mut rows = write(data);
-        lock(&self.unwritten).remove(&ino);
-        while let Some(row) = rows.partial.keys().next().copied() {
-            if let Err(fault) = self.write_out_row(ino, data, &mut rows, row) {
+        let waiting = {
+            let rows = read(data);
+            if rows.partial.is_empty() && rows.landing.is_empty() {
+                return Ok(());
+            }
+            lock(&self.unwritten).remove(&ino);
+            rows.waiting(0)
+        };
+        for row in waiting {
+            // One at a time, so that others who use the file wait little.
+            let mut rows = write(data);
+            let is_there = rows.partial.contains_key(&row) || rows.landing.contains_key(&row);
+            if is_there && let Err(fault) = self.write_out_row(ino, data, &mut rows, row) {
                 lock(&self.unwritten).insert(ino);
                 return Err(fault);
             }

@@ -101,6 +101,14 @@ pub trait Disk: Send + Sync {
     /// What the system says.
     fn space(&self) -> io::Result<Space>;
 
+    /// Lets the disk begin to read what is wanted soon.
+    fn will_need(&self, _: Part, _: u64, _: usize) {}
+
+    /// Whether it lies in memory, so that nothing is gained by asking ahead and nothing hangs.
+    fn is_memory(&self) -> bool {
+        true
+    }
+
     /// Whether the directory still has the files that are open.
     fn is_present(&self) -> bool;
 }

@@ -31,6 +31,8 @@ pub enum Fault {
     TooManyLinks,
     /// No extended attribute of that name.
     NoAttribute,
+    /// No data, or no hole, before the end of the file.
+    NoData,
     /// No space is left in a stripe directory.
     NoSpace,
     /// Not part of this file system.
@@ -65,6 +67,7 @@ impl fmt::Display for Fault {
             Fault::TooLarge => "the file would be too large",
             Fault::TooManyLinks => "too many links",
             Fault::NoAttribute => "no such attribute",
+            Fault::NoData => "nothing before the end of the file",
             Fault::NoSpace => "no space is left in a stripe directory",
             Fault::Unsupported => "not supported",
             Fault::Broken => "more stripe directories failed than the parity can replace",

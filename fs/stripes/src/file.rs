@@ -2,10 +2,17 @@
 //! wait for the rest.
 
 use std::collections::BTreeMap;
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Arc, Mutex, RwLock};
 
 use crate::array::RowRef;
+use crate::writers::Writers;
+
+/// Memory that a range of a row takes besides its bytes, at least.
+const RANGE_COST: usize = 64;
+
+/// Most ranges of a row that wait.
+pub const MOST_RANGES: usize = 256;
 
 /// The contents of a file. Size and times are beside the lock so that asking for them never waits
 /// for a transfer; they change under the lock only.
@@ -20,50 +27,138 @@ pub struct FileData {
     /// Blocks of 4 KiB that are stored.
     pub blocks: AtomicU64,
     pub rows: RwLock<Rows>,
+    pub writers: Writers,
+    /// Where the last reads ended.
+    pub streams: Mutex<Vec<u64>>,
 }
 
-/// The rows of a file.
+/// The rows of a file. What waits in `partial` is newer than what is in `landing`, and that is
+/// newer than what is stored.
 #[derive(Debug, Default)]
 pub struct Rows {
     pub map: BTreeMap<u64, RowRef>,
     pub partial: BTreeMap<u64, Partial>,
+    /// Whole rows that are being written while the file is not locked. Another writing of the row
+    /// takes their place.
+    pub landing: BTreeMap<u64, Arc<Vec<u8>>>,
     /// The file is deleted: nothing is written any more.
     pub is_gone: bool,
 }
 
-/// A row in memory of which the bytes `from..to` are newer than what is stored. There are no bytes
-/// behind `to`, and those before `from` are undefined.
+impl Rows {
+    /// Whether anything is known of a row.
+    pub fn has(&self, row: u64) -> bool {
+        let waits = self.partial.contains_key(&row) || self.landing.contains_key(&row);
+        waits || self.map.contains_key(&row)
+    }
+
+    /// Forgets where rows below `end` lie, from `first` on; returns where.
+    pub fn remove_rows(&mut self, first: u64, end: u64) -> Vec<RowRef> {
+        let mut removed = Vec::new();
+        if first < end {
+            let mut behind = self.map.split_off(&first);
+            let mut kept = behind.split_off(&end);
+            removed = behind.into_values().collect();
+            self.map.append(&mut kept);
+        }
+        removed
+    }
+
+    /// The rows from `first` on that wait in memory or are being written.
+    pub fn waiting(&self, first: u64) -> Vec<u64> {
+        let partial = self.partial.range(first..).map(|(row, _)| *row);
+        let mut all: Vec<u64> = partial
+            .chain(self.landing.range(first..).map(|(row, _)| *row))
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+/// Ranges of a row in memory that are newer than what is stored. They neither touch nor overlap.
 #[derive(Debug, Default)]
 pub struct Partial {
-    pub bytes: Vec<u8>,
-    pub from: usize,
+    ranges: BTreeMap<usize, Vec<u8>>,
 }
 
 impl Partial {
-    /// The end of the newer bytes.
-    pub fn to(&self) -> usize {
-        self.bytes.len()
+    /// What it counts for the memory that is used.
+    pub fn cost(&self) -> usize {
+        self.ranges
+            .values()
+            .map(|r| Partial::cost_of(r.len()))
+            .sum()
     }
 
-    /// Whether a write to this range leaves one range without a gap.
-    pub fn joins(&self, from: usize, to: usize) -> bool {
-        self.bytes.is_empty() || (from <= self.to() && to >= self.from)
+    /// What a range of this length counts.
+    pub fn cost_of(len: usize) -> usize {
+        len + RANGE_COST
     }
 
-    /// Takes bytes in; the range joins. Returns by how many bytes more memory is used.
-    pub fn put(&mut self, from: usize, bytes: &[u8]) -> usize {
-        let before = self.bytes.len();
-        self.from = if before == 0 {
-            from
-        } else {
-            self.from.min(from)
-        };
-        let to = from + bytes.len();
-        if to > before {
-            self.bytes.resize(to, 0);
+    /// Whether there are so many ranges that the row is better read and kept whole.
+    pub fn is_scattered(&self) -> bool {
+        self.ranges.len() > MOST_RANGES
+    }
+
+    /// Whether all of the range is there.
+    pub fn covers(&self, from: usize, to: usize) -> bool {
+        let before = self.ranges.range(..=from).next_back();
+        before.is_some_and(|(start, bytes)| start + bytes.len() >= to)
+    }
+
+    /// Takes bytes in, over what is there.
+    pub fn put(&mut self, from: usize, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
         }
-        self.bytes[from..to].copy_from_slice(bytes);
-        self.bytes.len() - before
+        let to = from + bytes.len();
+        let before = self.ranges.range_mut(..=from).next_back();
+        let start = match before {
+            Some((start, there)) if start + there.len() >= from => {
+                let within = from - start;
+                let common = bytes.len().min(there.len() - within);
+                there[within..within + common].copy_from_slice(&bytes[..common]);
+                there.extend_from_slice(&bytes[common..]);
+                *start
+            }
+            _ => {
+                self.ranges.insert(from, bytes.to_vec());
+                from
+            }
+        };
+        // What follows and is reached now becomes part of it.
+        let end = start + self.ranges[&start].len();
+        let reached: Vec<usize> = self
+            .ranges
+            .range(start + 1..=end.max(to))
+            .map(|(at, _)| *at)
+            .collect();
+        for at in reached {
+            let next = self.ranges.remove(&at).unwrap_or_default();
+            if let Some(whole) = self.ranges.get_mut(&start) {
+                let known = start + whole.len() - at;
+                whole.extend_from_slice(next.get(known..).unwrap_or_default());
+            }
+        }
+    }
+
+    /// Copies what is there of a range into it.
+    pub fn overlay(&self, from: usize, into: &mut [u8]) {
+        let to = from + into.len();
+        for (start, bytes) in self.ranges.range(..to).rev() {
+            let (first, last) = ((*start).max(from), (start + bytes.len()).min(to));
+            if first >= last {
+                break;
+            }
+            into[first - from..last - from].copy_from_slice(&bytes[first - start..last - start]);
+        }
+    }
+
+    /// Takes the bytes out when they are one range from 0 to `len`.
+    pub fn take_whole(&mut self, len: usize) -> Option<Vec<u8>> {
+        let is_whole = self.ranges.len() == 1 && self.ranges.get(&0).map(Vec::len) == Some(len);
+        is_whole.then(|| self.ranges.remove(&0)).flatten()
     }
 }
 
@@ -72,18 +167,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_that_join_become_one() {
+    fn ranges_that_touch_become_one_and_newer_bytes_are_above() {
         let mut row = Partial::default();
-        assert!(row.joins(10, 20));
-        assert_eq!(row.put(10, &[1; 10]), 20);
-        assert!(row.joins(20, 25) && row.joins(5, 10) && row.joins(0, 30));
-        assert!(!row.joins(21, 25) && !row.joins(5, 9));
-        assert_eq!(row.put(5, &[2; 5]), 0);
-        assert_eq!(row.put(18, &[3; 7]), 5);
-        assert_eq!((row.from, row.to()), (5, 25));
+        row.put(10, &[1; 10]);
+        assert!(row.covers(10, 20) && !row.covers(9, 11) && !row.covers(15, 21));
+        row.put(30, &[2; 10]);
+        assert_eq!(row.ranges.len(), 2);
+        let mut seen = [9; 50];
+        row.overlay(0, &mut seen);
+        assert_eq!(seen[9..21], [[9].as_slice(), &[1; 10], &[9]].concat());
+        assert_eq!(seen[29..41], [[9].as_slice(), &[2; 10], &[9]].concat());
+        row.put(15, &[3; 20]);
+        assert_eq!(row.ranges.len(), 1);
+        assert!(row.covers(10, 40));
+        row.overlay(0, &mut seen);
         assert_eq!(
-            row.bytes[5..],
-            [[2; 5].as_slice(), &[1; 8], &[3; 7]].concat()
+            seen[10..40],
+            [[1; 5].as_slice(), &[3; 20], &[2; 5]].concat()
         );
+        row.put(0, &[4; 100]);
+        assert_eq!(row.take_whole(100), Some(vec![4; 100]));
+        assert_eq!((row.cost(), row.take_whole(0)), (0, None));
+    }
+
+    #[test]
+    fn ranges_are_as_a_plain_row() {
+        let mut random = 1_u64;
+        let mut next = |end: usize| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) as usize % end
+        };
+        for _ in 0..if cfg!(miri) { 3 } else { 300 } {
+            let mut row = Partial::default();
+            let mut plain = [0_u8; 64];
+            let mut is_there = [false; 64];
+            for value in 1..12 {
+                let from = next(64);
+                let len = next(64 - from + 1);
+                row.put(from, &vec![value; len]);
+                plain[from..from + len].fill(value);
+                is_there[from..from + len].fill(true);
+                let mut seen = [0; 64];
+                row.overlay(0, &mut seen);
+                assert_eq!(seen, plain);
+                let (a, b) = (next(64), next(64));
+                if a < b {
+                    assert_eq!(row.covers(a, b), is_there[a..b].iter().all(|t| *t));
+                }
+            }
+        }
     }
 }

@@ -22,6 +22,7 @@ pub struct Folder {
     files: Vec<File>,
     /// Which file the data was when it was opened.
     data: (u64, u64),
+    is_memory: bool,
     _lock: File,
 }
 
@@ -116,6 +117,7 @@ impl Folder {
         Ok(Folder {
             path: path.to_owned(),
             data: (facts.dev(), facts.ino()),
+            is_memory: extent::is_memory(&files[0]),
             files,
             _lock: lock,
         })
@@ -191,6 +193,15 @@ impl Disk for Folder {
     fn space(&self) -> io::Result<Space> {
         let (total, free) = extent::space(&self.path)?;
         Ok(Space { total, free })
+    }
+
+    fn will_need(&self, part: Part, at: u64, len: usize) {
+        // Advice: what cannot be taken costs time and nothing else.
+        let _ = extent::will_need(self.file(part), at, len as u64);
+    }
+
+    fn is_memory(&self) -> bool {
+        self.is_memory
     }
 
     fn is_present(&self) -> bool {

@@ -7,7 +7,7 @@ mod replay;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::change::{Attr, Change, kind};
 use crate::fault::{Fault, Result};
@@ -34,6 +34,8 @@ const SETIDS: u32 = 0o6000;
 pub struct Inode {
     pub attr: Attr,
     pub body: Body,
+    /// Time of the last read; `attr` has it as it was.
+    pub atime: AtomicI64,
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
     /// References of clients: an inode without names stays until they are gone.
     pub pins: AtomicU64,
@@ -216,6 +218,7 @@ impl Names {
     pub fn attr(&self, ino: u64) -> Result<Attr> {
         let inode = self.get(ino)?;
         let mut attr = inode.attr;
+        attr.atime = inode.atime.load(Ordering::SeqCst);
         match &inode.body {
             Body::File(data) => {
                 attr.size = data.size.load(Ordering::SeqCst);
@@ -230,7 +233,7 @@ impl Names {
     }
 
     /// The attributes as the log keeps them: with the size up to which rows are written.
-    fn logged(&self, ino: u64) -> Result<Change> {
+    pub(crate) fn logged(&self, ino: u64) -> Result<Change> {
         let inode = self.get(ino)?;
         let mut attr = self.attr(ino)?;
         let mut target = Vec::new();
@@ -557,7 +560,9 @@ impl Names {
         if how.kill_ids {
             attr.mode = without_ids(attr.mode);
         }
-        attr.atime = how.atime.unwrap_or(attr.atime);
+        if let Some(atime) = how.atime {
+            inode.atime.store(atime, Ordering::SeqCst);
+        }
         attr.mtime = how.mtime.unwrap_or(attr.mtime);
         attr.ctime = how.now;
         if let (Body::File(data), Some(mtime)) = (&inode.body, how.mtime) {

@@ -12,8 +12,9 @@ use crate::disk::{Disk, Part};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"MARGAYPF");
 
-/// The version of all stored formats of the store.
-pub const VERSION: u32 = 1;
+/// The version of all stored formats of the store. Version 1 is read as well; it has fewer kinds
+/// of changes in the log.
+pub const VERSION: u32 = 2;
 
 /// Bytes that are taken ahead for a state.
 const RESERVED: u64 = 64 << 10;
@@ -125,7 +126,7 @@ pub fn decode(bytes: &[u8]) -> Read {
     if head.u32() != Some(crc32c::crc32c(&bytes[..covered])) {
         return Read::None;
     }
-    if version != VERSION {
+    if version > VERSION {
         return Read::Newer(version);
     }
     body_of(Reader(body)).map_or(Read::None, Read::State)

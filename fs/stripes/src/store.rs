@@ -23,8 +23,9 @@ use crate::state::{self, Found, Health, Member, State};
 /// Bytes of changes in memory from which a commit does not wait for its second.
 const MANY_CHANGES: usize = 1 << 20;
 
-/// Slots with space from which that is given back after a commit.
-const MANY_KEPT: u64 = 64;
+/// Bytes of free slots in a directory from which their space is given back after a commit. It costs
+/// more to take space from the system than to write it, so some is kept for the next rows.
+const MANY_KEPT: u64 = 256 << 20;
 
 /// Bytes of a frame of a snapshot.
 const SNAPSHOT_FRAME: usize = 1 << 20;
@@ -91,10 +92,11 @@ pub struct Store {
     pending: Mutex<Pending>,
     committer: Mutex<Committer>,
     pub(crate) generation: AtomicU64,
+    /// The generation at the last sync: where it is the same, nothing was written since.
+    idle_since: AtomicU64,
     /// Bytes of rows that wait in memory, and the files that have such.
     pub(crate) waiting: AtomicU64,
     pub(crate) unwritten: Mutex<BTreeSet<u64>>,
-    pub(crate) spare: Mutex<Vec<Vec<u8>>>,
     pub(crate) progress: Mutex<Progress>,
     /// Held by what walks over all rows.
     pub(crate) walking: Mutex<()>,
@@ -201,9 +203,9 @@ impl Store {
                 count: 0,
             }),
             generation: AtomicU64::new(generation),
+            idle_since: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             unwritten: Mutex::default(),
-            spare: Mutex::default(),
             progress: Mutex::default(),
             walking: Mutex::new(()),
             clock,
@@ -304,7 +306,7 @@ impl Store {
             committer.log.put_off();
         }
         drop(committer);
-        if lock(&self.slots).kept() > MANY_KEPT {
+        if lock(&self.slots).kept() * self.array.layout.unit_bytes as u64 > MANY_KEPT {
             self.give_back();
         }
         Ok(())
@@ -454,8 +456,14 @@ impl Store {
     /// # Errors
     /// The first.
     pub fn sync(&self) -> Result<()> {
+        let before = self.generation.load(Ordering::SeqCst);
+        let is_idle = self.idle_since.swap(before, Ordering::SeqCst) == before;
         let written = self.write_out_all();
-        written.and(self.commit())
+        let committed = self.commit();
+        if is_idle && lock(&self.slots).kept() > 0 {
+            self.give_back();
+        }
+        written.and(committed)
     }
 
     /// Puts a new, empty directory in the place of directory `n`, to be rebuilt.

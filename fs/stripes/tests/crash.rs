@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Random, World};
-use margay_fs_stripes::{Fault, Making, ROOT, Renaming, Setting, Store, kind};
+use margay_fs_stripes::{Allocating, Fault, Making, ROOT, Renaming, Setting, Store, kind};
 
 /// What a file may be after a crash: as it was synced, or as it became since.
 #[derive(Clone, Default)]
@@ -35,7 +35,7 @@ fn work(store: &Store, model: &mut Model, random: &mut Random, steps: usize) {
     for _ in 0..steps {
         let n = random.below(4) as u8;
         let expected = model.entry(n).or_default();
-        let done = match random.below(10) {
+        let done = match random.below(11) {
             0..=4 => write(store, expected, random, n, row),
             5 => cut(store, expected, random, n, row),
             6 => unlink(store, expected, n),
@@ -54,6 +54,7 @@ fn work(store: &Store, model: &mut Model, random: &mut Random, steps: usize) {
                 }
             }
             8 => store.write_out_all(),
+            9 => hole(store, expected, random, n, row),
             _ => store.sync().map(|()| {
                 for expected in model.values_mut() {
                     if let Some(last) = expected.since.pop() {
@@ -114,6 +115,28 @@ fn cut(
     expected.since.push(Some(contents));
     let done = store.setattr(known.ino, &Setting::default(), Some(size as u64));
     done.map(drop)
+}
+
+fn hole(
+    store: &Store,
+    expected: &mut Expected,
+    random: &mut Random,
+    n: u8,
+    row: usize,
+) -> Result<(), Fault> {
+    let Ok(known) = store.lookup(ROOT, &name(n)) else {
+        return Ok(());
+    };
+    let from = random.below(2 * row as u64) as usize;
+    let len = random.below(2 * row as u64) as usize + 1;
+    let mut contents = expected.now().cloned().unwrap_or_default();
+    let end = (from + len).min(contents.len());
+    if from < end {
+        contents[from..end].fill(0);
+    }
+    expected.since.push(Some(contents));
+    let how = Allocating::Zeros { grows: false };
+    store.allocate(known.ino, from as u64, len as u64, how)
 }
 
 fn unlink(store: &Store, expected: &mut Expected, n: u8) -> Result<(), Fault> {

@@ -6,7 +6,7 @@ mod common;
 
 use common::{FaultyDisk, Random, World};
 
-use margay_fs_stripes::{Fault, Health, Making, Part, ROOT, Renaming, Setting, kind};
+use margay_fs_stripes::{Allocating, Fault, Health, Making, Part, ROOT, Renaming, Setting, kind};
 
 fn file_mode() -> Making {
     Making {
@@ -24,7 +24,7 @@ fn model_run(seed: u64, directories: usize, parity: usize) {
     let row = store.state().layout.row_bytes();
     let mut model: Vec<u8> = Vec::new();
     for step in 0..60 {
-        match random.below(10) {
+        match random.below(12) {
             0..=4 => {
                 let at = random.below(5 * row as u64) as usize;
                 let len = match random.below(3) {
@@ -58,7 +58,49 @@ fn model_run(seed: u64, directories: usize, parity: usize) {
                 drop(store);
                 store = world.open();
             }
-            _ => {}
+            9 | 10 => {
+                let at = random.below(5 * row as u64);
+                let len = random.below(3 * row as u64) + 1;
+                let (at, len) = if random.below(2) == 0 {
+                    (
+                        at / row as u64 * row as u64,
+                        len.next_multiple_of(row as u64),
+                    )
+                } else {
+                    (at, len)
+                };
+                let grows = random.below(2) == 0;
+                let how = Allocating::Zeros { grows };
+                store.allocate(ino, at, len, how).unwrap();
+                let (at, end) = (at as usize, (at + len) as usize);
+                if grows {
+                    model.resize(model.len().max(end), 0);
+                }
+                let end = end.min(model.len());
+                if at < end {
+                    model[at..end].fill(0);
+                    if (at, end) == (0, model.len()) {
+                        store.sync().unwrap();
+                        assert_eq!(store.getattr(ino).unwrap().blocks, 0);
+                        assert_eq!(store.seek(ino, 0, false), Err(Fault::NoData));
+                    }
+                }
+            }
+            _ => {
+                let end = random.below(6 * row as u64) + 1;
+                let how = Allocating::Space { grows: true };
+                store.allocate(ino, 0, end, how).unwrap();
+                model.resize(model.len().max(end as usize), 0);
+                for is_hole in [false, true] {
+                    let from = random.below(end);
+                    // What is called a hole has no bytes.
+                    if let (Ok(at), false) = (store.seek(ino, from, false), is_hole) {
+                        assert!(model[from as usize..at as usize].iter().all(|b| *b == 0));
+                    } else if let Ok(at) = store.seek(ino, from, is_hole) {
+                        assert!(at >= from && at <= model.len() as u64);
+                    }
+                }
+            }
         }
         let mut all = vec![0xee; model.len() + 10];
         let len = store.read(ino, 0, &mut all).unwrap();

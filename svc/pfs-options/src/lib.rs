@@ -56,6 +56,11 @@ pub enum Action {
         /// Where: a directory
         #[arg(value_hint = ValueHint::DirPath)]
         directory: PathBuf,
+        /// Which reads are noted in the time of the last access: `relative` (the first after a
+        /// change, and one a day), `always` or `never`
+        #[arg(long, value_name = "WHEN", default_value = "relative",
+              value_parser = ["relative", "always", "never"])]
+        atime: String,
     },
     /// Unmount a parallel file system; its service goes on
     Umount {

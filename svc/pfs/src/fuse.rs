@@ -13,10 +13,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use margay_fs_stripes::{Attr, Fault, Known, Making, Renaming, Setting, Store, kind};
+use margay_fs_stripes::{Allocating, Attr, Fault, Known, Making, Renaming, Setting, Store, kind};
 
 /// How long the kernel may keep names and attributes: there is one mount, and nobody else changes
 /// them.
@@ -38,13 +38,21 @@ const SPACE_UNIT: u64 = 4096;
 pub struct Mounted {
     store: Arc<Store>,
     buffers: Mutex<Vec<Vec<u8>>>,
+    times: AccessTimes,
 }
 
 impl Mounted {
-    pub fn new(store: Arc<Store>) -> Mounted {
+    pub fn new(store: Arc<Store>, times: AccessTimes) -> Mounted {
         Mounted {
             store,
             buffers: Mutex::default(),
+            times,
+        }
+    }
+
+    fn accessed(&self, ino: u64) {
+        if self.times != AccessTimes::Never {
+            self.store.accessed(ino, self.times == AccessTimes::Always);
         }
     }
 }
@@ -62,6 +70,7 @@ fn errno(fault: Fault) -> Errno {
         Fault::TooLarge => Errno::EFBIG,
         Fault::TooManyLinks => Errno::EMLINK,
         Fault::NoAttribute => Errno::NO_XATTR,
+        Fault::NoData => Errno::ENXIO,
         Fault::NoSpace => Errno::ENOSPC,
         Fault::Unsupported => Errno::EOPNOTSUPP,
         Fault::Broken => Errno::EIO,
@@ -155,8 +164,40 @@ fn entry(done: margay_fs_stripes::Result<Known>, reply: ReplyEntry) {
     }
 }
 
-/// Data goes past the page cache.
-const OPENED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+/// Data goes past the page cache, and the store decides which writes come one after the other.
+const OPENED: FopenFlags =
+    FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
+
+/// The flag of an open file whose reads are not noted, of Linux.
+const NO_ACCESS_TIME: i32 = 0o1_000_000;
+
+/// Flags of `fallocate` and values of `lseek`, of Linux.
+const KEEP_SIZE: i32 = 1;
+const PUNCH_HOLE: i32 = 2;
+const ZERO_RANGE: i32 = 16;
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+
+/// Which reads are noted in the time of the last access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// Those after a change, and one a day.
+    Relative,
+    Always,
+    Never,
+}
+
+impl AccessTimes {
+    /// By its name among the options.
+    pub fn named(name: &str) -> Option<AccessTimes> {
+        match name {
+            "relative" => Some(AccessTimes::Relative),
+            "always" => Some(AccessTimes::Always),
+            "never" => Some(AccessTimes::Never),
+            _ => None,
+        }
+    }
+}
 
 impl Filesystem for Mounted {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -238,7 +279,10 @@ impl Filesystem for Mounted {
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         match self.store.readlink(ino.0) {
-            Ok(target) => reply.data(&target),
+            Ok(target) => {
+                self.accessed(ino.0);
+                reply.data(&target);
+            }
             Err(fault) => reply.error(errno(fault)),
         }
     }
@@ -346,7 +390,7 @@ impl Filesystem for Mounted {
         _: FileHandle,
         offset: u64,
         size: u32,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
@@ -357,7 +401,12 @@ impl Filesystem for Mounted {
             buffer.resize(len, 0);
         }
         match self.store.read(ino.0, offset, &mut buffer[..len]) {
-            Ok(len) => reply.data(&buffer[..len]),
+            Ok(len) => {
+                if len > 0 && flags.0 & NO_ACCESS_TIME == 0 {
+                    self.accessed(ino.0);
+                }
+                reply.data(&buffer[..len]);
+            }
             Err(fault) => reply.error(errno(fault)),
         }
         let mut all = buffers();
@@ -397,6 +446,49 @@ impl Filesystem for Mounted {
         empty(self.store.sync_file(ino.0), reply);
     }
 
+    fn fallocate(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let grows = mode & KEEP_SIZE == 0;
+        let how = match mode & !KEEP_SIZE {
+            0 => Allocating::Space { grows },
+            PUNCH_HOLE if !grows => Allocating::Zeros { grows },
+            ZERO_RANGE => Allocating::Zeros { grows },
+            _ => return reply.error(Errno::EOPNOTSUPP),
+        };
+        empty(self.store.allocate(ino.0, offset, length, how), reply);
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let is_hole = match whence {
+            SEEK_DATA => false,
+            SEEK_HOLE => true,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let Ok(offset) = u64::try_from(offset) else {
+            return reply.error(Errno::ENXIO);
+        };
+        match self.store.seek(ino.0, offset, is_hole) {
+            Ok(at) => reply.offset(i64::try_from(at).unwrap_or(i64::MAX)),
+            Err(fault) => reply.error(errno(fault)),
+        }
+    }
+
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         empty(self.store.commit(), reply);
     }
@@ -409,6 +501,9 @@ impl Filesystem for Mounted {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        if offset == 0 {
+            self.accessed(ino.0);
+        }
         let mut after = offset;
         loop {
             let entries = match self.store.list(ino.0, after, ENTRIES) {

@@ -49,7 +49,11 @@ fn run(action: Action) -> Result<(), String> {
         Action::List => list(),
         Action::Serve { name } => serve::serve(&registry::find(&name)?),
         Action::Start { name } => start(&registry::find(&name)?),
-        Action::Mount { name, directory } => {
+        Action::Mount {
+            name,
+            directory,
+            atime,
+        } => {
             let known = registry::find(&name)?;
             let shown = directory.display();
             clear_dead(&known)?;
@@ -69,7 +73,7 @@ fn run(action: Action) -> Result<(), String> {
             if is_new {
                 start(&known)?;
             }
-            let mounted = ask(&known, &["mount", &path]);
+            let mounted = ask(&known, &["mount", &path, &atime]);
             if is_new && mounted.is_err() {
                 // Nobody has asked for the service alone. Why it cannot end is another matter.
                 let _ = ask(&known, &["stop"]);

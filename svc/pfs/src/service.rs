@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fuser::{Config, MountOption, Session, SessionACL};
 use margay_fs_stripes::{Disk, Fault, Folder, Health, Read, Store, read_state};
 
-use crate::fuse::{Mounted, now};
+use crate::fuse::{AccessTimes, Mounted, now};
 use crate::mounts;
 use crate::registry::{self, Known};
 use crate::show;
@@ -142,7 +142,8 @@ impl Service {
                 out(self.status());
                 Ok(())
             }
-            ["mount", path] => self.mount(path),
+            ["mount", path] => self.mount(path, "relative"),
+            ["mount", path, times] => self.mount(path, times),
             ["umount"] => self.unmount(false),
             ["check"] => self.check(out),
             ["scrub"] => self.scrub(out),
@@ -185,7 +186,9 @@ impl Service {
         show::status(&self.store, mounted.as_deref(), failed.as_deref(), &events)
     }
 
-    fn mount(&self, path: &str) -> Result<(), String> {
+    fn mount(&self, path: &str, times: &str) -> Result<(), String> {
+        let times =
+            AccessTimes::named(times).ok_or_else(|| format!("'{times}' are no times of access"))?;
         let mut mount = lock(&self.mount);
         if let Some(there) = mount.take_if(|mount| self.has_ended(mount)) {
             // A panic of it is over.
@@ -221,7 +224,7 @@ impl Service {
         config.clone_fd = true;
         mounts::is_possible(is_root).map_err(|why| format!("cannot mount at {path}: {why}"))?;
         mounts::note(&self.name, path)?;
-        let session = Session::new(Mounted::new(Arc::clone(&self.store)), path, &config)
+        let session = Session::new(Mounted::new(Arc::clone(&self.store), times), path, &config)
             .map_err(|error| mounts::refused(path, &error, is_root))?;
         let thread = std::thread::spawn(move || {
             if let Err(error) = session.run() {

@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use std::num::NonZeroU64;
+
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fstatfs, statvfs};
 use rustix::io::{Errno, pwritev, retry_on_intr};
 
 /// The kernel takes at most this many pieces in one call.
@@ -50,6 +52,31 @@ pub fn reserve(file: &File, len: u64) -> io::Result<()> {
     Ok(retry_on_intr(|| fallocate(file, how, 0, len))?)
 }
 
+/// Lets the system begin to read a range that is wanted soon.
+///
+/// # Errors
+/// What the system says.
+pub fn will_need(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    Ok(fadvise(
+        file,
+        offset,
+        NonZeroU64::new(len),
+        Advice::WillNeed,
+    )?)
+}
+
+/// Whether a file lies in memory: its file system is tmpfs or ramfs.
+#[must_use]
+pub fn is_memory(file: &File) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "it has another type on other processors"
+    )]
+    fstatfs(file).is_ok_and(|facts| [TMPFS, RAMFS].contains(&(facts.f_type as i64)))
+}
+
 /// The bytes of the file system at `path`: all, and those that may still be written.
 ///
 /// # Errors
@@ -87,6 +114,11 @@ mod tests {
             file.read_exact_at(&mut all, 0).expect("read");
             assert_eq!(all[..4096], [0; 4096]);
             assert_eq!(all[4096], b"abc"[(4096 - 5) % 3]);
+        }
+        will_need(&file, 0, 4096).expect("advice is taken");
+        let memory = std::path::Path::new("/dev/shm");
+        if memory.is_dir() {
+            assert!(is_memory(&File::open(memory).expect("it is there")));
         }
         let (total, free) = space(Path::new("/")).expect("a file system");
         assert!(total >= free && total > 0);

@@ -32,6 +32,10 @@ const PLACES: &[(&str, &str)] = &[
         "several stripe directories are synced by a thread each, which are joined",
     ),
     (
+        "fs/stripes/src/writers.rs",
+        "a write or read waits for writes of the same bytes of a file that began before",
+    ),
+    (
         "job/launch/src/guard.rs",
         "the guard waits for ranks, signals and the launcher: descriptors",
     ),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::{Body, Folder, Inode, Names, ROOT, write};
 use crate::array::RowRef;
@@ -44,6 +44,15 @@ impl Names {
                     data.blocks.fetch_sub(blocks, Ordering::SeqCst);
                 }
             }
+            Change::Hole(ino, row, count) => {
+                if let Ok(data) = self.file(ino) {
+                    let mut inner = write(&data);
+                    let end = row.saturating_add(count);
+                    let removed = inner.remove_rows(row, end);
+                    let blocks = removed.iter().map(|at| u64::from(at.blocks)).sum();
+                    data.blocks.fetch_sub(blocks, Ordering::SeqCst);
+                }
+            }
             Change::Size(ino, size, mtime) => {
                 if let Ok(data) = self.file(ino) {
                     data.size.store(size, Ordering::SeqCst);
@@ -73,6 +82,7 @@ impl Names {
             && inode.attr.mode & kind::MASK == attr.mode & kind::MASK
         {
             inode.attr = attr;
+            inode.atime.store(attr.atime, Ordering::SeqCst);
             // The size of a file that is there is for `Size` alone to say: that one is written
             // under the lock of the file, in the order of the writes.
             if let Body::File(data) = &inode.body {
@@ -98,6 +108,7 @@ impl Names {
         let inode = Inode {
             attr,
             body,
+            atime: AtomicI64::new(attr.atime),
             attributes: BTreeMap::new(),
             pins: AtomicU64::new(0),
         };
