@@ -152,11 +152,40 @@ fn programs_of_one_host_run_on_several() {
 
 /// The same programs that are tested on one host, which check themselves.
 #[test]
-fn point_to_point_and_collectives_work_between_hosts() {
-    let Some(hosts) = Hosts::make(2) else { return };
-    for source in ["mpi/point.c", "mpi/collectives.c"] {
+fn what_works_on_one_host_works_on_several() {
+    let Some(hosts) = Hosts::make(3) else { return };
+    let file = hosts.folder.path().join("file");
+    let file = file.to_str().expect("text");
+    for (ranks, source, arguments) in [
+        (6, "mpi/point.c", ""),
+        (4, "mpi/collectives.c", ""),
+        (4, "mpi/communicators.c", "hosts"),
+        (6, "mpi/topology.c", ""),
+        (4, "mpi/window.c", ""),
+        (6, "mpi/window_model.c", ""),
+        (4, "mpi/partitioned.c", ""),
+        (4, "mpi/session.c", ""),
+        (6, "mpi/outstanding.c", ""),
+        (4, "mpi/files.c", file),
+        (6, "model/collectives.c", "17 120"),
+        (6, "model/messages.c", "17 200"),
+        (4, "model/inter.c", "17 200"),
+        (4, "model/programs.c", "17 20 25 2"),
+    ] {
         let built = Built::mpi(source);
-        hosts.mpiexec("-ppn 2").and(built.path()).succeed(110);
+        let words = hosts.mpiexec(&format!("-ppn 2 -n {ranks}"));
+        words.and(built.path()).and_all(arguments).succeed(110);
+    }
+}
+
+/// Blocks of ranks on hosts, equal and unequal ones, and ranks that are dealt out in turn.
+#[test]
+fn collectives_that_are_divided_by_hosts_give_what_they_must() {
+    let Some(hosts) = Hosts::make(3) else { return };
+    let built = Built::mpi("mpi/hosts_collectives.c");
+    for options in ["-ppn 2", "-ppn 2 -n 5", "-n 5"] {
+        let said = hosts.mpiexec(options).and(built.path()).succeed(110);
+        assert_eq!(said.trim(), "ok", "{options}");
     }
 }
 

@@ -132,8 +132,7 @@ fn on_hosts(
     let platform = margay_net_hosts::platform(segment, me, thresholds, shares_memory, socket)
         .map_err(OpenError::Hosts)?;
     let peers = &platform.peers;
-    let here = (0..peers.size()).filter(|&rank| peers.host(rank) == peers.host(me));
-    let policy = Policy::new(here.count() as u32, peers.cores().max(1));
+    let policy = Policy::new(peers.sharers(me), peers.cores().max(1));
     monitor.tuning.suggest_policy(policy);
     Ok(Rank::new(platform, monitor))
 }

@@ -12,6 +12,7 @@
 //! per host    8 words: its name, NUL-padded
 //!             1 word:  number of its addresses
 //!             8 x 2 words: addresses as IPv6, those of IPv4 as ::ffff:a.b.c.d
+//!             1 word:  a number that only hosts with the same cores have in common
 //! per rank    1 word: host | port << 32
 //!             1 word: 0, or 1 + the rank to which the link is lost | error number << 32
 //! ```
@@ -31,7 +32,8 @@ pub const NAME_BYTES: usize = 64;
 
 const FIRST: usize = 6;
 const NAME: usize = NAME_BYTES / 8;
-const PER_HOST: usize = NAME + 1 + 2 * MOST_ADDRESSES;
+const CORES: usize = NAME + 1 + 2 * MOST_ADDRESSES;
+const PER_HOST: usize = CORES + 1;
 const PER_RANK: usize = 2;
 
 /// The number of bytes of a job's secret.
@@ -44,6 +46,8 @@ pub struct Host {
     pub name: String,
     /// Where it can be reached, at most [`MOST_ADDRESSES`].
     pub addresses: Vec<IpAddr>,
+    /// A number that only hosts with the same cores have in common: containers of one machine.
+    pub cores: u64,
 }
 
 /// Where a rank is.
@@ -103,6 +107,7 @@ impl<'a> Table<'a> {
                 put(at, v6.to_bits() as u64);
                 put(at + 1, (v6.to_bits() >> 64) as u64);
             }
+            put(at + CORES, host.cores);
         }
         let first = FIRST + hosts.len() * PER_HOST;
         for (location, at) in locations.iter().zip((first..).step_by(PER_RANK)) {
@@ -162,11 +167,15 @@ impl<'a> Table<'a> {
         secret
     }
 
+    fn host_at(&self, host: u32) -> Option<usize> {
+        let host = host as usize;
+        (host < self.hosts).then_some(FIRST + host * PER_HOST)
+    }
+
     /// What is known of a host; none beyond the last one.
     #[must_use]
     pub fn host(&self, host: u32) -> Option<Host> {
-        let host = host as usize;
-        let at = FIRST + (host < self.hosts).then_some(host)? * PER_HOST;
+        let at = self.host_at(host)?;
         let name = (at..at + NAME).flat_map(|at| self.word(at).to_ne_bytes());
         let name: Vec<u8> = name.take_while(|&b| b != 0).collect();
         let addresses = (self.word(at + NAME) as usize).min(MOST_ADDRESSES);
@@ -178,6 +187,7 @@ impl<'a> Table<'a> {
         Some(Host {
             name: String::from_utf8_lossy(&name).into_owned(),
             addresses: (0..addresses).map(address).collect(),
+            cores: self.word(at + CORES),
         })
     }
 
@@ -200,6 +210,19 @@ impl<'a> Table<'a> {
     pub fn ranks_of(self, host: u32) -> impl Iterator<Item = u32> + use<'a> {
         (0..self.ranks as u32)
             .filter(move |&rank| self.location(rank).is_some_and(|s| s.host == host))
+    }
+
+    /// Returns the number of ranks that share the cores of `host`: its own, and those of hosts that
+    /// are containers of the same machine.
+    #[must_use]
+    pub fn ranks_on_cores_of(&self, host: u32) -> u32 {
+        let cores_of = |host: u32| Some(self.word(self.host_at(host)? + CORES));
+        let cores = cores_of(host);
+        let shares = |other: u32| other == host || cores_of(other) == cores;
+        let shares: Vec<bool> = (0..self.hosts()).map(shares).collect();
+        let ranks = (0..self.ranks as u32).filter_map(|rank| self.location(rank));
+        let sharing = ranks.filter(|at| shares.get(at.host as usize) == Some(&true));
+        sharing.count() as u32
     }
 
     /// Enters that a rank cannot reach another one any more, and why. Only the first loss of a rank
@@ -236,10 +259,12 @@ mod tests {
             Host {
                 name: "a".into(),
                 addresses: vec!["10.0.0.1".parse().unwrap(), "2001:db8::7".parse().unwrap()],
+                cores: 7 << 40,
             },
             Host {
                 name: "x".repeat(NAME_BYTES),
                 addresses: Vec::new(),
+                cores: 1,
             },
         ];
         let location = |host, port| Location { host, port };
@@ -256,11 +281,15 @@ mod tests {
         assert_eq!([0, 1].map(|h| table.host(h).unwrap()), hosts);
         assert_eq!([0, 1, 2].map(|r| table.location(r).unwrap()), locations);
         assert_eq!(table.ranks_of(0).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!([0, 1].map(|host| table.ranks_on_cores_of(host)), [2, 1]);
         assert!(table.host(2).is_none() && table.location(3).is_none());
         assert_eq!(table.lost_link(2), None);
         table.lose_link(2, 1, 110);
         table.lose_link(2, 0, 113);
         assert_eq!(table.lost_link(2), Some((1, 110)), "the first one");
         assert!(Table::read(&note[..note.len() - 1]).is_none());
+        let alike = hosts.map(|host| Host { cores: 3, ..host });
+        let table = Table::write(&note, &secret, 1, &alike, &locations);
+        assert_eq!(table.ranks_on_cores_of(1), 3, "containers of one machine");
     }
 }

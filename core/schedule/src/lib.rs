@@ -20,6 +20,7 @@ mod builder;
 mod exchange;
 mod gather;
 mod halving;
+mod hosts;
 mod inter;
 mod neighbour;
 mod reduce;
@@ -35,6 +36,9 @@ pub use alltoall::{alltoall, alltoallv, alltoallw};
 pub use args::{Block, Inter, InterRoot, Part, Ranks, Reduction};
 pub use bcast::{barrier, bcast};
 pub use gather::{gather, gatherv, scatter, scatterv};
+pub use hosts::{
+    Hosts, hosts_allgather, hosts_allreduce, hosts_barrier, hosts_bcast, hosts_reduce,
+};
 pub use inter::{
     inter_allgather, inter_allgatherv, inter_allreduce, inter_alltoall, inter_alltoallv,
     inter_alltoallw, inter_barrier, inter_bcast, inter_gather, inter_gatherv, inter_reduce,

@@ -43,6 +43,10 @@ pub trait Peers: Send + Sync {
     /// Returns the name of a host.
     fn host_name(&self, host: u32) -> String;
 
+    /// Returns how many ranks share the [`cores`](Self::cores) of a rank: those of its host, and of
+    /// hosts that are containers of the same machine.
+    fn sharers(&self, rank: u32) -> u32;
+
     /// Returns how near two ranks are.
     fn locality(&self, one: u32, other: u32) -> Locality;
 

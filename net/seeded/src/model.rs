@@ -178,6 +178,12 @@ impl Peers for Model {
         }
     }
 
+    fn sharers(&self, rank: u32) -> u32 {
+        let host = self.host(rank);
+        let here = (0..self.size()).filter(|&other| self.host(other) == host);
+        here.count() as u32
+    }
+
     fn host_name(&self, host: u32) -> String {
         format!("host-{host}")
     }

@@ -117,6 +117,12 @@ impl Peers for SegmentPeers {
         location.map_or(0, |location| location.host)
     }
 
+    fn sharers(&self, rank: u32) -> u32 {
+        let host = self.host(rank);
+        let sharers = self.hosts(|table| Some(table.ranks_on_cores_of(host)));
+        sharers.unwrap_or(self.size())
+    }
+
     fn locality(&self, one: u32, other: u32) -> Locality {
         let ranks = self.size();
         assert!(one.max(other) < ranks, "ranks {one}, {other} of {ranks}");

@@ -169,16 +169,15 @@ impl Rank {
         ranks.all(is_near).then_some(memory)
     }
 
-    /// Returns how many ranks of the job are on this rank's host.
+    /// Whether every rank of the job on this rank's cores has one for itself. All ranks of a host
+    /// find the same.
     #[must_use]
-    pub fn host_size(&self) -> u32 {
-        if self.host_memory.is_none() {
-            return self.size;
-        }
-        let here = self.peers.host(self.me);
-        (0..self.size)
-            .filter(|&r| self.peers.host(r) == here)
-            .count() as u32
+    pub fn has_core(&self) -> bool {
+        let sharers = match self.host_memory {
+            None => self.size,
+            Some(_) => self.peers.sharers(self.me),
+        };
+        sharers <= self.peers.cores()
     }
 
     /// Wakes a rank for which something was stored in shared memory.

@@ -4,6 +4,7 @@
 //! `core/schedule`, which the engine executes: blocking ([`Mpi::collective`]), with a request
 //! ([`Mpi::icollective`]) or again and again ([`Mpi::collective_init`]).
 
+pub(crate) mod hosts;
 mod plan;
 
 use std::sync::Arc;
@@ -33,6 +34,10 @@ impl Mpi {
         check(comm, &operation)?;
         self.check_whole(comm)?;
         if self.collective_fast(comm, &operation)? {
+            comm.traffic.count_collective(self.rank.lock().is_shared());
+            return Ok(());
+        }
+        if self.collective_by_hosts(comm, &operation)? {
             comm.traffic.count_collective(self.rank.lock().is_shared());
             return Ok(());
         }
@@ -66,7 +71,7 @@ impl Mpi {
     pub fn collective_init(&self, comm: &Arc<Comm>, operation: Operation) -> Result<u32> {
         // Errors are reported now rather than at the start.
         check(comm, &operation)?;
-        plan(comm, &operation)?;
+        plan(self, comm, &operation)?;
         let start = Start::Collective {
             comm: comm.clone(),
             operation,
@@ -84,7 +89,7 @@ impl Mpi {
         check(comm, operation)?;
         self.check_whole(comm)?;
         // An operation that is refused here must not count: it need not be refused everywhere.
-        let plan = plan(comm, operation)?;
+        let plan = plan(self, comm, operation)?;
         Ok(self.start_plan(comm, plan, comm.next_tag()))
     }
 
@@ -95,7 +100,7 @@ impl Mpi {
         operation: &Operation,
         tag: u32,
     ) -> Result<ReqId> {
-        Ok(self.start_plan(comm, plan(comm, operation)?, tag))
+        Ok(self.start_plan(comm, plan(self, comm, operation)?, tag))
     }
 
     fn start_plan(&self, comm: &Comm, plan: Plan, tag: u32) -> ReqId {

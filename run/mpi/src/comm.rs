@@ -10,6 +10,7 @@ use margay_run_engine::{Pending, Rank};
 
 use crate::attribute::{Access, Attributes, Carrier};
 use crate::buffer::Buffer;
+use crate::collective::hosts::Division;
 use crate::constants::comm::*;
 use crate::constants::comparison::*;
 use crate::constants::errhandler::MPI_ERRORS_ARE_FATAL;
@@ -86,6 +87,8 @@ pub struct Comm {
     channel: OnceLock<Option<Channel>>,
     /// The same for nonblocking collectives; progress uses it, too.
     posting: OnceLock<Option<Arc<Channel>>>,
+    /// How collectives are divided where the ranks are on several hosts.
+    division: OnceLock<Option<Box<Division>>>,
     pub(crate) failures: Failures,
     state: Mutex<State>,
 }
@@ -164,6 +167,7 @@ impl Comm {
             traffic: Traffic::default(),
             channel: OnceLock::new(),
             posting: OnceLock::new(),
+            division: OnceLock::new(),
             failures: Failures::default(),
             state: Mutex::new(State {
                 errhandler: MPI_ERRORS_ARE_FATAL,
@@ -242,6 +246,13 @@ impl Comm {
             .as_ref()
     }
 
+    /// Returns how collectives are divided by hosts, if they are: on all ranks alike.
+    pub(crate) fn division(&self, mpi: &Mpi) -> Option<&Division> {
+        self.division
+            .get_or_init(|| Division::new(mpi, self).map(Box::new))
+            .as_deref()
+    }
+
     /// Whether a blocking collective has found out that all ranks may read each other's memory. As
     /// blocking and nonblocking ones begin in one order on all ranks, all find the same.
     pub(crate) fn attaches(&self) -> bool {
@@ -258,6 +269,9 @@ impl Comm {
     /// The communicator is freed: its part of shared memory may serve others. Nonblocking
     /// collectives that are under way end before: another communicator may get the number.
     pub fn close_channel(&self, rank: &Rank) {
+        if let Some(Some(division)) = self.division.get() {
+            division.local().close_channel(rank);
+        }
         if let Some(Some(channel)) = self.channel.get() {
             channel.close();
         }

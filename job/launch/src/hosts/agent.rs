@@ -266,6 +266,7 @@ impl Agent {
         for address in addresses {
             ready.bytes(address.to_string().as_bytes());
         }
+        ready.number(local::cores_number());
         ready.number(listeners.len() as u64);
         for listener in &listeners {
             ready.number(listener.local_addr().map_or(0, |a| a.port()).into());
@@ -534,6 +535,7 @@ pub(super) fn encode_hosts(hosts: &[Host], locations: &[Location]) -> Vec<u8> {
         for address in &host.addresses {
             to.bytes(address.to_string().as_bytes());
         }
+        to.number(host.cores);
     }
     to.number(locations.len() as u64);
     for location in locations {
@@ -549,6 +551,7 @@ fn decode_hosts(from: &mut Reader<'_>) -> Result<(Vec<Host>, Vec<Location>), Bro
         Ok(Host {
             name,
             addresses: addresses.collect::<Result<_, Broken>>()?,
+            cores: from.number()?,
         })
     });
     let hosts = hosts.collect::<Result<Vec<_>, Broken>>()?;
@@ -571,6 +574,7 @@ mod tests {
         let hosts = [Host {
             name: "a".into(),
             addresses: vec!["10.1.2.3".parse().unwrap(), "::1".parse().unwrap()],
+            cores: 5,
         }];
         let locations = [Location {
             host: 0,

@@ -40,6 +40,8 @@ pub(super) struct Connection {
     /// Its name as it says itself, its addresses, and the ports of its ranks in their order.
     pub(super) name: String,
     pub(super) addresses: Vec<IpAddr>,
+    /// A number that only hosts with the same cores have in common.
+    pub(super) cores: u64,
     pub(super) ports: Vec<u16>,
     pub(super) heard: Instant,
     child: Child,
@@ -82,6 +84,7 @@ impl Connection {
             host,
             stage: Stage::Starting,
             addresses: Vec::new(),
+            cores: 0,
             ports: Vec::new(),
             heard: Instant::now(),
             input: input.map(|fd| own(fd.into())).transpose()?,

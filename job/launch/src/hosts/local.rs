@@ -1,6 +1,8 @@
 //! The ranks of an agent's host: their sockets first; when all hosts are known, the processes.
 
+use std::collections::hash_map::DefaultHasher;
 use std::fs::File;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -18,7 +20,7 @@ use super::wire;
 use crate::binding::{Lease, place};
 use crate::frameworks::Devices;
 use crate::guard::{self, Guard, Plan, RankStart};
-use crate::plan::{Job, LaunchError};
+use crate::plan::{Binding, Job, LaunchError};
 use crate::setup;
 
 /// Standard output or standard error of a rank.
@@ -82,7 +84,13 @@ pub(super) fn start(
     files.raise_to(u64::from(own) * 12 + 64);
     let usable = cpu::usable_cores();
     let cores = setup::usable_cores(job, usable)?;
-    let placement = place(own, &job.binding, &job.layout, &cores, Lease::take)?;
+    // Containers of one machine do not see whom the others bind to which core.
+    let shares = sharing(hosts, locations, task.host) > own;
+    let binding = match job.binding {
+        Binding::Auto if shares => &Binding::None,
+        ref asked => asked,
+    };
+    let placement = place(own, binding, &job.layout, &cores, Lease::take)?;
     let busy = placement.distinct_cores().unwrap_or(usable).min(usable);
     let segment = segment(task, ranks, busy, (hosts, locations))?;
     let failed = |error: io::Error| setup::descriptors(own, &error);
@@ -160,6 +168,23 @@ pub(super) fn start(
         is_empty: false,
         _leases: placement.leases,
     })
+}
+
+/// Returns a number that only hosts with the same cores have in common.
+pub(super) fn cores_number() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    // Of the running system: all containers of a machine have the same.
+    let system = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    (system, cpu::affinity()).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Ranks that share the cores of a host.
+fn sharing(hosts: &[Host], locations: &[Location], host: u32) -> u32 {
+    let cores = |host: u32| hosts.get(host as usize).map(|host| host.cores);
+    let own = cores(host);
+    let sharing = locations.iter().filter(|at| cores(at.host) == own);
+    sharing.count() as u32
 }
 
 /// Makes the segment of this host, with a cell for every rank of the job.

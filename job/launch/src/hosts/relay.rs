@@ -112,6 +112,7 @@ impl Plan {
         let named = |name: &String| Host {
             name: name.clone(),
             addresses: Vec::new(),
+            cores: 0,
         };
         let known: Vec<Host> = names.iter().map(named).collect();
         // The launcher's own segment is no rank's: it need not know the secret.
@@ -465,6 +466,7 @@ impl Relay {
                 for _ in 0..from.number()? {
                     host.addresses.extend(from.text()?.parse::<IpAddr>().ok());
                 }
+                host.cores = from.number()?;
                 for _ in 0..from.number()? {
                     host.ports.push(from.small()?);
                 }
@@ -523,6 +525,7 @@ impl Relay {
             .map(|host| Host {
                 name: host.name.clone(),
                 addresses: host.addresses.clone(),
+                cores: host.cores,
             })
             .collect();
         let mut ports: Vec<_> = self.hosts.iter().map(|h| h.ports.iter()).collect();

@@ -164,7 +164,7 @@ impl Channel {
             members: members.clone(),
             context,
             // By what all ranks know alike: their policies of waiting may differ.
-            roomy: rank.host_size() <= rank.peers().cores(),
+            roomy: rank.has_core(),
             is_watching: rank.is_watching(),
             attach: OnceLock::new(),
         };

@@ -4,12 +4,14 @@
 //! communicator.
 
 use margay_core_schedule as schedule;
-use margay_core_schedule::{Block, Inter, InterRoot, Neighbourhood, Part, Ranks, Schedule, Tuning};
+use margay_core_schedule::{
+    Block, Hosts, Inter, InterRoot, Neighbourhood, Part, Ranks, Schedule, Tuning,
+};
 use margay_run_engine::{Buffer, Reduction};
 use margay_sys_os::user::Mem;
 
-use crate::comm::Comm;
-use crate::comm::Topology;
+use crate::Mpi;
+use crate::comm::{Comm, Topology};
 use crate::error::*;
 use crate::fail;
 use crate::operation::{Blocks, Elements, Operand, Operation, Root};
@@ -23,14 +25,22 @@ pub(super) struct Plan {
 }
 
 /// Returns the schedule of an operation on a communicator, and its buffers.
-pub(super) fn plan(comm: &Comm, operation: &Operation) -> Result<Plan> {
+pub(super) fn plan(mpi: &Mpi, comm: &Comm, operation: &Operation) -> Result<Plan> {
     let tuning = &Tuning::default();
     let ranks = Ranks {
         rank: comm.rank,
         size: comm.size(),
     };
     let schedule = match &comm.remote {
-        None => intra_schedule(comm, ranks, operation, tuning)?,
+        None => {
+            let division = comm.division(mpi);
+            let divided =
+                division.and_then(|d| divided_schedule(&d.hosts, ranks, operation, tuning));
+            match divided {
+                Some(schedule) => schedule,
+                None => intra_schedule(comm, ranks, operation, tuning)?,
+            }
+        }
         Some(remote) => {
             let inter = Inter {
                 local: ranks,
@@ -110,6 +120,39 @@ fn block(operand: &Option<Operand>) -> Block {
 
 fn parts(blocks: &Option<Blocks>) -> Vec<Part> {
     blocks.as_ref().map_or(Vec::new(), Blocks::parts)
+}
+
+/// Returns the schedule on an intra-communicator whose ranks are on several hosts; none of an
+/// operation that is not divided by hosts.
+fn divided_schedule(
+    hosts: &Hosts,
+    Ranks { rank, size }: Ranks,
+    operation: &Operation,
+    tuning: &Tuning,
+) -> Option<Schedule> {
+    use Operation as O;
+    Some(match operation {
+        O::Barrier => schedule::hosts_barrier(rank, hosts),
+        O::Bcast {
+            data,
+            root: Root::Rank(root),
+        } if *root < size => schedule::hosts_bcast(rank, hosts, *root, data.bytes(), tuning),
+        O::Reduce {
+            send,
+            what,
+            root: Root::Rank(root),
+            ..
+        } if *root < size && hosts.may_reduce(what.op.op.commutes()) => {
+            schedule::hosts_reduce(rank, hosts, *root, what.amount(), send.is_none(), tuning)
+        }
+        O::Allreduce { send, what, .. } if hosts.may_reduce(what.op.op.commutes()) => {
+            schedule::hosts_allreduce(rank, hosts, what.amount(), send.is_none(), tuning)
+        }
+        O::Allgather { send, recv } if hosts.is_blocked() && hosts.is_even() => {
+            schedule::hosts_allgather(rank, hosts, recv.block(), send.is_none(), tuning)
+        }
+        _ => return None,
+    })
 }
 
 /// Returns the schedule on an intra-communicator. A send buffer that is not there is

@@ -1,0 +1,281 @@
+/* Collective operations that are divided by hosts, on communicators whose ranks lie on the hosts in many
+ * ways: every root, data of all lengths, in place, types with gaps, operations of the program, blocking,
+ * nonblocking and persistent. Every rank computes what must come out. */
+#include "check.h"
+
+static int rank, size;
+static MPI_Comm comm;
+static MPI_Op affine;
+static MPI_Datatype pair;
+
+enum { MOST = 300000 };
+static int out[MOST], in[MOST], gaps[2 * MOST];
+
+static int value(int from, int at)
+{
+    return from * 1000 + at % 997;
+}
+
+static int sum(int at)
+{
+    int total = 0;
+    for (int from = 0; from < size; from++)
+        total += value(from, at);
+    return total;
+}
+
+static void fill(int *to, int count)
+{
+    for (int at = 0; at < count; at++)
+        to[at] = value(rank, at);
+}
+
+/* x -> a x + b, one after another: the order matters. Modulo a prime, so that nothing overflows. */
+static void compose(void *left, void *right, int *count, MPI_Datatype *type)
+{
+    const long *a = left;
+    long *b = right;
+    (void)type;
+    for (int i = 0; i < *count; i++) {
+        long scale = a[2 * i] * b[2 * i] % 10007, shift = (a[2 * i + 1] * b[2 * i] + b[2 * i + 1]) % 10007;
+        b[2 * i] = scale;
+        b[2 * i + 1] = shift;
+    }
+}
+
+static void completed(MPI_Request *request, int persistent)
+{
+    if (persistent)
+        MPI_Start(request);
+    MPI_Wait(request, MPI_STATUS_IGNORE);
+    if (persistent)
+        MPI_Request_free(request);
+}
+
+static void bcasts(int count)
+{
+    for (int way = 0; way < 4; way++)
+        for (int root = 0; root < size; root++) {
+            MPI_Request request;
+            /* Some have the data in one piece, others not. */
+            int apart = way == 3 && (rank + root) % 2, step = apart ? 2 : 1, *data = apart ? gaps : in;
+            MPI_Datatype type = MPI_INT;
+            if (apart) {
+                MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &type);
+                MPI_Type_commit(&type);
+            }
+            memset(data, 0xff, step * count * sizeof *data);
+            for (int at = 0; rank == root && at < count; at++)
+                data[at * step] = value(root, at);
+            if (way == 1)
+                MPI_Ibcast(data, count, type, root, comm, &request);
+            else if (way == 2)
+                MPI_Bcast_init(data, count, type, root, comm, MPI_INFO_NULL, &request);
+            else
+                MPI_Bcast(data, count, type, root, comm);
+            if (way == 1 || way == 2)
+                completed(&request, way == 2);
+            for (int at = 0; at < count; at++)
+                if (data[at * step] != value(root, at)) {
+                    CHECK(!"the data of the root");
+                    break;
+                }
+            CHECK(!apart || count == 0 || gaps[1] == -1);
+            if (apart)
+                MPI_Type_free(&type);
+        }
+}
+
+static void sums(int count, int in_place, int way)
+{
+    MPI_Request request;
+    for (int root = -1; root < size; root++) {
+        int has = root < 0 || root == rank;
+        const void *from = in_place && has ? MPI_IN_PLACE : out;
+        fill(out, count);
+        memset(in, 0, count * sizeof *in);
+        if (in_place)
+            fill(in, count);
+        if (root < 0 && way == 0)
+            MPI_Allreduce(from, in, count, MPI_INT, MPI_SUM, comm);
+        else if (root < 0 && way == 1)
+            MPI_Iallreduce(from, in, count, MPI_INT, MPI_SUM, comm, &request);
+        else if (root < 0)
+            MPI_Allreduce_init(from, in, count, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request);
+        else if (way == 0)
+            MPI_Reduce(from, has ? in : NULL, count, MPI_INT, MPI_SUM, root, comm);
+        else if (way == 1)
+            MPI_Ireduce(from, has ? in : NULL, count, MPI_INT, MPI_SUM, root, comm, &request);
+        else
+            MPI_Reduce_init(from, has ? in : NULL, count, MPI_INT, MPI_SUM, root, comm, MPI_INFO_NULL, &request);
+        if (way > 0)
+            completed(&request, way == 2);
+        for (int at = 0; has && at < count; at++)
+            if (in[at] != sum(at)) {
+                CHECK(!"the sum");
+                break;
+            }
+        fill(out, count > 3 ? 3 : count);
+        CHECK(count == 0 || out[0] == value(rank, 0));
+    }
+}
+
+/* Operations of the program, in rank order, on a type of the program. */
+static void orders(int count)
+{
+    long *mine = malloc(2 * sizeof(long) * (count + 1)), *got = malloc(2 * sizeof(long) * (count + 1));
+    for (int way = 0; way < 3; way++)
+        for (int root = -1; root < size; root++) {
+            MPI_Request request;
+            for (int i = 0; i < count; i++) {
+                mine[2 * i] = 2 + (rank + i) % 5;
+                mine[2 * i + 1] = rank * 3 + i % 11;
+            }
+            if (root < 0 && way == 0)
+                MPI_Allreduce(mine, got, count, pair, affine, comm);
+            else if (root < 0)
+                MPI_Iallreduce(mine, got, count, pair, affine, comm, &request);
+            else if (way == 0)
+                MPI_Reduce(mine, got, count, pair, affine, root, comm);
+            else
+                MPI_Ireduce(mine, got, count, pair, affine, root, comm, &request);
+            if (way > 0)
+                MPI_Wait(&request, MPI_STATUS_IGNORE);
+            for (int i = 0; (root < 0 || root == rank) && i < count; i++) {
+                long scale = 1, shift = 0;
+                for (int from = 0; from < size; from++) {
+                    long a = 2 + (from + i) % 5, b = from * 3 + i % 11;
+                    shift = (shift * a + b) % 10007;
+                    scale = scale * a % 10007;
+                }
+                if (got[2 * i] != scale || got[2 * i + 1] != shift) {
+                    CHECK(!"the composition in rank order");
+                    break;
+                }
+            }
+        }
+    free(mine);
+    free(got);
+}
+
+static void extremes(int count)
+{
+    struct {
+        double value;
+        int at;
+    } *mine = calloc(count + 1, sizeof *mine), *got = calloc(count + 1, sizeof *got);
+    for (int i = 0; i < count; i++) {
+        mine[i].value = (rank * 7 + i) % size;
+        mine[i].at = rank;
+    }
+    for (int way = 0; way < 2; way++) {
+        if (way == 0)
+            MPI_Allreduce(mine, got, count, MPI_DOUBLE_INT, MPI_MAXLOC, comm);
+        else
+            MPI_Reduce(mine, got, count, MPI_DOUBLE_INT, MPI_MAXLOC, size - 1, comm);
+        for (int i = 0; (way == 0 || rank == size - 1) && i < count; i++) {
+            int best = 0;
+            for (int from = 0; from < size; from++)
+                if ((from * 7 + i) % size > (best * 7 + i) % size)
+                    best = from;
+            if (got[i].at != best || got[i].value != (best * 7 + i) % size) {
+                CHECK(!"the largest and where it is");
+                break;
+            }
+        }
+    }
+    free(mine);
+    free(got);
+}
+
+static void gathers(int count)
+{
+    for (int way = 0; way < 4; way++) {
+        MPI_Request request;
+        int in_place = way == 3;
+        const void *from = in_place ? MPI_IN_PLACE : out;
+        fill(out, count);
+        memset(in, 0xff, sizeof *in * count * size);
+        if (in_place)
+            fill(in + rank * count, count);
+        if (way == 1)
+            MPI_Iallgather(from, count, MPI_INT, in, count, MPI_INT, comm, &request);
+        else if (way == 2)
+            MPI_Allgather_init(from, count, MPI_INT, in, count, MPI_INT, comm, MPI_INFO_NULL, &request);
+        else
+            MPI_Allgather(from, count, MPI_INT, in, count, MPI_INT, comm);
+        if (way == 1 || way == 2)
+            completed(&request, way == 2);
+        for (int at = 0; at < count * size; at++)
+            if (in[at] != value(at / count, at % count)) {
+                CHECK(!"the blocks of all");
+                break;
+            }
+    }
+}
+
+/* Nobody leaves before all have come, and operations that are under way together do not mix. */
+static void together(void)
+{
+    enum { N = 40 };
+    MPI_Request requests[3 * N];
+    int sums[N], data[N], one = 1;
+    for (int i = 0; i < N; i++) {
+        data[i] = rank == i % size ? i : -1;
+        MPI_Iallreduce(&one, &sums[i], 1, MPI_INT, MPI_SUM, comm, &requests[3 * i]);
+        MPI_Ibcast(&data[i], 1, MPI_INT, i % size, comm, &requests[3 * i + 1]);
+        MPI_Ibarrier(comm, &requests[3 * i + 2]);
+        if (i % 8 == 0)
+            MPI_Barrier(comm);
+    }
+    MPI_Waitall(3 * N, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < N; i++)
+        CHECK(sums[i] == size && data[i] == i);
+}
+
+static void all(MPI_Comm of)
+{
+    static const int counts[] = {0, 1, 5, 300, 5000, 33000, 150000};
+    comm = of;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        int count = counts[i];
+        bcasts(count);
+        for (int kind = 0; kind < 6; kind++)
+            sums(count, kind % 2, kind / 2);
+        if (count <= 5000) {
+            orders(count);
+            extremes(count);
+        }
+        if (count > 0 && count * size <= MOST)
+            gathers(count);
+    }
+    together();
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Comm part;
+    int me, ranks;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Op_create(compose, 0, &affine);
+    MPI_Type_contiguous(2, MPI_LONG, &pair);
+    MPI_Type_commit(&pair);
+    all(MPI_COMM_WORLD);
+    /* From behind; mixed; without one; the halves; and one after another. */
+    int keys[] = {-me, me * 3 % ranks, me, me, me};
+    int colours[] = {0, 0, me == ranks - 1 ? MPI_UNDEFINED : 0, me % 2, 0};
+    for (int i = 0; i < 5; i++) {
+        MPI_Comm_split(MPI_COMM_WORLD, colours[i], keys[i], &part);
+        if (part != MPI_COMM_NULL) {
+            all(part);
+            MPI_Comm_free(&part);
+        }
+    }
+    MPI_Type_free(&pair);
+    MPI_Op_free(&affine);
+    return finish();
+}
