@@ -132,6 +132,9 @@ pub struct ThreadsOptions {
 pub struct WhyOptions {
     /// The job: the process id of its mpiexec, as showmesh prints it [default: all jobs]
     pub job: Option<u64>,
+    /// Show the last calls of each rank instead, as many [default: 10]
+    #[arg(long, value_name = "COUNT", num_args = 0..=1, default_missing_value = "10")]
+    pub calls: Option<usize>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

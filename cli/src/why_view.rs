@@ -1,5 +1,6 @@
 //! `margay why`: why jobs hang or are slow.
 
+use margay_job_observe::calls;
 use margay_job_observe::why::{self, JobWhy};
 use margay_job_registry::Jobs;
 
@@ -12,6 +13,9 @@ use crate::options::WhyOptions;
 /// Why there is nothing to show, and the remedy.
 pub fn show(options: &WhyOptions) -> Result<(), String> {
     can_see_jobs()?;
+    if let Some(most) = options.calls {
+        return show_calls(options, most);
+    }
     let mut registry = Jobs::default();
     let mut jobs = why::look(&mut registry, options.job)?;
     if jobs.iter().any(|job| job.is_unsettled) {
@@ -23,6 +27,22 @@ pub fn show(options: &WhyOptions) -> Result<(), String> {
         serde_json::to_string_pretty(&json).map_err(|error| error.to_string())? + "\n"
     } else {
         text(of_each(&jobs, lines))
+    };
+    print(&shown)
+}
+
+/// Shows the last calls of the ranks of the jobs.
+fn show_calls(options: &WhyOptions, most: usize) -> Result<(), String> {
+    let mut registry = Jobs::default();
+    let jobs = calls::of_jobs(&mut registry, options.job, most)?;
+    let shown = if options.json {
+        let json = serde_json::json!({ "version": 1, "jobs": jobs });
+        serde_json::to_string_pretty(&json).map_err(|error| error.to_string())? + "\n"
+    } else {
+        text(of_each(&jobs, |job| {
+            let title = job_title(job.job, &job.command);
+            [title].into_iter().chain(job.lines()).map(plain).collect()
+        }))
     };
     print(&shown)
 }

@@ -127,7 +127,7 @@ macro_rules! define {
             let Some($mpi) = $crate::call::current() else {
                 return $crate::call::outside(name);
             };
-            $mpi.note_call(&CALL);
+            let _call = $mpi.begin_call(&CALL, margay_abi_process::return_address());
             let run = || -> margay_run_mpi::error::Result<()> { $body };
             let code = match run() {
                 Ok(()) => margay_run_mpi::constants::error_class::MPI_SUCCESS,
@@ -165,17 +165,17 @@ macro_rules! export {
         $(#[$doc])*
         #[unsafe(export_name = concat!("P", stringify!($name), $suffix))]
         #[allow(clippy::too_many_arguments)]
+        #[unsafe(naked)]
         unsafe extern "C" fn profiled($($arg: $ty),*) -> $result {
-            // SAFETY: the program's promise is handed on.
-            unsafe { body($($arg),*) }
+            margay_abi_process::entry!(body)
         }
 
         $(#[$doc])*
         #[unsafe(export_name = concat!(stringify!($name), $suffix))]
         #[allow(clippy::too_many_arguments)]
+        #[unsafe(naked)]
         unsafe extern "C" fn plain($($arg: $ty),*) -> $result {
-            // SAFETY: the program's promise is handed on.
-            unsafe { body($($arg),*) }
+            margay_abi_process::entry!(body)
         }
     };
 }

@@ -46,7 +46,7 @@ mpi! {
             return outside("MPI_Finalize");
         };
         static CALL: [u64; 4] = margay_core_registry::call_name("MPI_Finalize");
-        mpi.note_call(&CALL);
+        let _call = mpi.begin_call(&CALL, margay_abi_process::return_address());
         mpi.close_world();
         leave_world(mpi);
         MPI_SUCCESS
@@ -78,7 +78,7 @@ mpi! {
             return outside("MPI_Abort");
         };
         static CALL: [u64; 4] = margay_core_registry::call_name("MPI_Abort");
-        mpi.note_call(&CALL);
+        let _call = mpi.begin_call(&CALL, margay_abi_process::return_address());
         let on = mpi.comm(comm.value()).map_or_else(|e| e.text().to_string(), |c| c.describe());
         let rank = mpi.world_rank();
         write_line(format!("MPI_Abort: code {errorcode} on {on}, called by rank {rank}"));

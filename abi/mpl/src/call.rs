@@ -30,7 +30,7 @@ macro_rules! mpl {
             unsafe fn run($($arg: $ty),*) -> margay_run_mpl::error::Result<$crate::call::answer!($($result)?)> {
                 static CALL: [u64; 4] = margay_core_registry::call_name(concat!("mpc_", stringify!($name)));
                 let $mpl = $crate::call::joined(concat!("mpc_", stringify!($name)))?;
-                $mpl.note_call(&CALL);
+                let _call = $mpl.begin_call(&CALL, margay_abi_process::return_address());
                 // SAFETY: a program calls, which by the rules of MPL vouches for what its arguments
                 // describe: memory as long as the prototype says, of which the body touches no more
                 // (`user`).
@@ -40,7 +40,14 @@ macro_rules! mpl {
             $(#[$doc])*
             #[unsafe(export_name = concat!("margay_mpl_", stringify!($name)))]
             #[allow(clippy::too_many_arguments)]
+            #[unsafe(naked)]
             unsafe extern "C" fn shim($($arg: $ty),*) -> std::ffi::c_int {
+                margay_abi_process::entry!(body)
+            }
+
+            #[inline(never)]
+            #[allow(clippy::too_many_arguments)]
+            unsafe extern "C" fn body($($arg: $ty),*) -> std::ffi::c_int {
                 // SAFETY: the program's promise is handed on.
                 match unsafe { run($($arg),*) } {
                     Ok(answer) => $crate::call::Answer::number(answer),

@@ -30,7 +30,7 @@ macro_rules! nx {
             unsafe fn run($($arg: $ty),*) -> margay_run_nx::error::Result<$crate::call::value!($($result)?)> {
                 static CALL: [u64; 4] = margay_core_registry::call_name(stringify!($name));
                 let $nx = $crate::call::joined(stringify!($name))?;
-                $nx.note_call(&CALL);
+                let _call = $nx.begin_call(&CALL, margay_abi_process::return_address());
                 // SAFETY: a program calls, which by the rules of NX vouches for what its arguments
                 // describe: memory as long as the prototype says, of which the body touches no more
                 // (`user`).
@@ -66,10 +66,9 @@ macro_rules! value {
 
 macro_rules! twins {
     ($(#[$doc:meta])* $name:ident, ($($arg:ident : $ty:ty),*), $result:ty) => {
-        $(#[$doc])*
-        #[unsafe(export_name = concat!("margay_nx_", stringify!($name)))]
+        #[inline(never)]
         #[allow(clippy::too_many_arguments)]
-        unsafe extern "C" fn plain($($arg: $ty),*) -> $result {
+        unsafe extern "C" fn plain_body($($arg: $ty),*) -> $result {
             // SAFETY: the program's promise is handed on.
             match unsafe { run($($arg),*) } {
                 Ok(value) => value,
@@ -78,9 +77,24 @@ macro_rules! twins {
         }
 
         $(#[$doc])*
+        #[unsafe(export_name = concat!("margay_nx_", stringify!($name)))]
+        #[allow(clippy::too_many_arguments)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn plain($($arg: $ty),*) -> $result {
+            margay_abi_process::entry!(plain_body)
+        }
+
+        $(#[$doc])*
         #[unsafe(export_name = concat!("margay_nx__", stringify!($name)))]
         #[allow(clippy::too_many_arguments)]
+        #[unsafe(naked)]
         unsafe extern "C" fn twin($($arg: $ty),*) -> <$result as $crate::call::Answer>::Twin {
+            margay_abi_process::entry!(twin_body)
+        }
+
+        #[inline(never)]
+        #[allow(clippy::too_many_arguments)]
+        unsafe extern "C" fn twin_body($($arg: $ty),*) -> <$result as $crate::call::Answer>::Twin {
             use $crate::call::Answer;
             // SAFETY: the program's promise is handed on.
             match unsafe { run($($arg),*) } {

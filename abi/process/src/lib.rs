@@ -9,6 +9,7 @@ pub mod user;
 mod foreign;
 mod once;
 mod open;
+mod origin;
 mod process;
 
 use std::ffi::{c_int, c_void};
@@ -25,12 +26,17 @@ use margay_sys_os::process::{
 };
 
 pub use once::OncePerProcess;
+pub use origin::return_address;
 pub use process::Process;
 
 /// Where the process stands in its life with a world of MPI.
 const BEFORE: u32 = 0;
 const RUNNING: u32 = 1;
 const AFTER: u32 = 2;
+
+/// The environment variable that says how many calls of each thread the flight recorder keeps; 0
+/// switches it off.
+const ENV_RECORD: &str = "MARGAY_RECORD";
 
 /// At the end of a process of NX or MPL: how long what it has sent may take to get out. There is no
 /// call in which the program says that it ends, so nobody promises that all is received.
@@ -172,6 +178,9 @@ pub fn opened(name: &str) -> &'static Process {
     let arguments: Vec<String> = std::env::args_os()
         .map(|a| a.to_string_lossy().into_owned())
         .collect();
+    if let Some(records) = records() {
+        rank.record(records);
+    }
     let process = Process::new(rank, &arguments);
     if !in_forked_children(forked) {
         eprintln!(
@@ -179,6 +188,17 @@ pub fn opened(name: &str) -> &'static Process {
         );
     }
     OPENED.set(process)
+}
+
+/// How many calls of each thread are kept; none when none are.
+fn records() -> Option<usize> {
+    const USUAL: usize = 1024;
+    let value = std::env::var(ENV_RECORD).ok();
+    match value.as_deref().map(str::trim) {
+        None | Some("") => Some(USUAL),
+        Some("0") => None,
+        Some(text) => Some(text.parse().unwrap_or(USUAL)),
+    }
 }
 
 /// MPI uses the rank once more. The locks are cheap as long as the only user is one that has a

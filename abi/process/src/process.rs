@@ -58,6 +58,7 @@ impl Process {
             self.windows.lock().assume_single_thread();
             self.mpi.rank().lock().assume_single_thread();
         }
+        self.mpi.rank().monitor().recording.set_single(true);
     }
 
     /// From now on several threads may use the rank at the same time.
@@ -65,6 +66,7 @@ impl Process {
         self.mpi.lock().set_shared();
         self.windows.lock().set_shared();
         self.mpi.rank().lock().set_shared();
+        self.mpi.rank().monitor().recording.set_single(false);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use margay_job_observe::calls;
 use margay_job_observe::crash::{Crash, core_files_are_written};
 use margay_job_observe::places::Places;
 use margay_job_observe::state::{analysis, state_in_words, unexpected_lines, wait_in_words};
@@ -17,6 +18,8 @@ use crate::verdict::{Cause, Failure};
 
 /// Groups of ranks that the report of a crash shows.
 const MOST_GROUPS: usize = 8;
+/// Calls of a rank that the report of its crash shows.
+const LAST_CALLS: usize = 5;
 
 /// Returns the name of this machine, without asking anybody.
 #[must_use]
@@ -131,10 +134,26 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
         text.push_str(&format!("{launcher}: hint: {hint}\n"));
     }
     text.push_str(&crash.unwrap_or_default());
+    if let Some(rank) = known
+        && failure.is_crash()
+        && !job.quiet
+    {
+        text.push_str(&last_calls(launcher, peers, rank));
+    }
     if ends && failure.is_crash() && !job.quiet {
         text.push_str(&meanwhile(launcher, peers, rank));
     }
     text
+}
+
+/// The last calls of a rank that has crashed, the newest last.
+fn last_calls(launcher: &str, peers: &dyn Peers, rank: u32) -> String {
+    match calls::last_calls(peers, rank, LAST_CALLS) {
+        Ok(calls) => (calls.iter())
+            .map(|call| format!("{launcher}: rank {rank}: {}\n", call.line()))
+            .collect(),
+        Err(why) => format!("{launcher}: rank {rank}: {why}\n"),
+    }
 }
 
 /// Where a rank has crashed, in lines, if its core file says so, or that of a rank that has crashed

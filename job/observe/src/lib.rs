@@ -8,12 +8,14 @@
 //! | [`standstill`] | whether ranks of a running job can never go on, certain without being asked |
 //! | [`waits`] | which rank waits for which, and which ranks can never go on |
 //! | [`places`] | where ranks are in their programs: their stacks |
+//! | [`calls`] | the last calls of a rank, from its flight recorder |
 //! | [`crash`] | where a process was when it crashed |
 //! | [`why`] | why a job hangs or is slow, as `margay why` shows it |
 //! | [`teams`] | the teams of a process with OpenMP, as `margay threads` shows them |
 //! | [`markers`] | the lights and texts that tasks of MPL show |
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod crash;
 pub mod markers;
 pub mod mesh;

@@ -113,7 +113,8 @@ pub fn look(jobs: &mut Jobs, job: Option<u64>) -> Result<Vec<JobWhy>, String> {
     }
 }
 
-fn not_found(job: u64) -> String {
+/// Why a job cannot be shown.
+pub(crate) fn not_found(job: u64) -> String {
     let program = fs::read_to_string(format!("/proc/{job}/comm")).unwrap_or_default();
     match u32::try_from(job).ok().and_then(is_anothers) {
         Some(true) => format!(

@@ -118,6 +118,7 @@ pub(crate) struct Elf {
     source: Source,
     segments: Vec<Segment>,
     sections: Vec<Section>,
+    lowest: u64,
 }
 
 /// A function of a file.
@@ -161,7 +162,10 @@ impl Elf {
         let head = source.head()?;
         let (sections_at, section_count) = (number::<8>(&head, 40)?, number::<2>(&head, 60)?);
         let names_index = number::<2>(&head, 62)? as usize;
-        let entries = source.segments(&head)?.into_iter();
+        let entries = source.segments(&head)?;
+        let loaded = entries.iter().filter(|entry| entry.kind == LOAD);
+        let lowest = loaded.map(|entry| entry.address & !0xfff).min();
+        let entries = entries.into_iter();
         let segments = entries
             // Its first page may also be the last one of another segment.
             .filter(|entry| entry.kind == LOAD && entry.is_executable)
@@ -198,7 +202,13 @@ impl Elf {
             source,
             segments,
             sections,
+            lowest: lowest.unwrap_or(0),
         })
+    }
+
+    /// The lowest address in the file, which is mapped where the loader says that the file begins.
+    pub(crate) fn lowest(&self) -> u64 {
+        self.lowest
     }
 
     /// The first bytes, which the loader maps unchanged.

@@ -196,6 +196,44 @@ pub fn stacks(threads: &[Thread]) -> Vec<Result<Stack, Refused>> {
     named(&modules, walked)
 }
 
+/// Returns the functions that make calls which return to `places`, each a file and the distance
+/// from where the loader maps it; the innermost of inlined functions, and without a name where none
+/// is known. The processes may be gone; files that were built again meanwhile have other lines
+/// there.
+#[must_use]
+pub fn callers(places: &[(&str, u64)]) -> Vec<Frame> {
+    let mut modules = Modules::default();
+    let mut at = Vec::new();
+    let mut wanted: Vec<BTreeSet<u64>> = Vec::new();
+    for &(path, offset) in places {
+        let module = modules.of_file(path);
+        wanted.resize(modules.all.len(), BTreeSet::new());
+        let lowest = modules.all[module].elf.as_ref().map_or(0, elf::Elf::lowest);
+        // The call is the instruction before.
+        let address = lowest.wrapping_add(offset).wrapping_sub(1);
+        wanted[module].insert(address);
+        at.push((module, address));
+    }
+    let found: Vec<HashMap<u64, Vec<Frame>>> = (modules.all.iter().zip(wanted))
+        .map(|(module, wanted)| lines::frames(module, &Vec::from_iter(wanted)))
+        .collect();
+    let frame = |(module, address): (usize, u64)| {
+        let frames = found[module].get(&address)?;
+        frames.first().cloned()
+    };
+    at.into_iter()
+        .map(|(module, address)| {
+            frame((module, address)).unwrap_or(Frame {
+                function: String::new(),
+                file: None,
+                line: None,
+                module: modules.all[module].path.clone(),
+                offset: address,
+            })
+        })
+        .collect()
+}
+
 /// Names what is on stacks.
 fn named(
     modules: &Modules,

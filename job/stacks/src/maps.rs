@@ -117,6 +117,18 @@ impl Modules {
         Some(Maps { sorted })
     }
 
+    /// A file by its name.
+    pub(crate) fn of_file(&mut self, path: &str) -> usize {
+        *self.known.entry(path.to_owned()).or_insert_with(|| {
+            // What was a file may have become a pipe meanwhile, whose opening would wait.
+            let is_file = fs::metadata(path).is_ok_and(|facts| facts.is_file());
+            let elf = is_file.then(|| File::open(path).ok()).flatten();
+            self.all
+                .push(Module::new(path, String::new(), elf.and_then(Elf::open)));
+            self.all.len() - 1
+        })
+    }
+
     /// The mappings of a process that has crashed, as its core file has them.
     pub(crate) fn of_core(&mut self, core: &CoreFile) -> Maps {
         let mut sorted = Vec::new();

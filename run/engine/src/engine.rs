@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use margay_core_group::Group;
 use margay_core_matching::{Envelope, Matching, Pattern};
+use margay_core_record::Kind as RecordKind;
 use margay_net_transport::{
     Advance, Destination, Head, Packet, SHORT, Sink, Ticket, Transport, WHOLE, World,
 };
@@ -41,6 +42,7 @@ mod kept;
 mod operations;
 mod outgoing;
 mod posted;
+mod record;
 mod recover;
 mod request;
 mod withdraw;
@@ -269,6 +271,8 @@ impl Engine {
             peer.unmatched += 1;
             peer.unmatched_bytes += size;
             self.state.monitor.counters.sent(Protocol::Whole).add(size);
+            self.state
+                .note_message(RecordKind::Send, to, envelope, size, 0);
         }
         sent
     }
@@ -313,6 +317,7 @@ impl Engine {
     /// Begins a send.
     pub fn isend(&mut self, mode: Mode, data: Data, to: u32, envelope: Envelope) -> ReqId {
         let walk = data.walk();
+        let size = data.size();
         let key = self.state.requests.insert(Request::new(Kind::Send(Send {
             to,
             envelope,
@@ -323,6 +328,7 @@ impl Engine {
             number: None,
             withdrawal: Withdrawal::None,
         })));
+        (self.state).note_message(RecordKind::Send, to, envelope, size, key.index);
         if let Some(failed) = self.stalls(envelope.context, Some(to)) {
             return self.refused(key, failed);
         }
@@ -349,6 +355,7 @@ impl Engine {
         word: u32,
     ) -> ReqId {
         let key = self.state.add_receive(data, pattern, from, word);
+        self.state.note_posted_receive(pattern, from, key.index);
         if self.state.recovery.is_revoked(pattern.context) {
             return self.refused(key, Failed::Revoked);
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_core_matching::Pattern;
+use margay_core_record::Shape;
 use margay_core_registry::detail::Awaited;
 use margay_core_registry::{CallName, Locality, Phase};
 use margay_net_platform::{Clock, Outside, Peers, Platform};
@@ -20,7 +21,7 @@ use crate::data::Data;
 use crate::engine::{Engine, Sent, Task};
 use crate::failures::Failures;
 use crate::helper::Helper;
-use crate::monitor::{EventKind, Monitor};
+use crate::monitor::{EventKind, InCall, Monitor};
 use crate::policy::Policy;
 use crate::wait::{Contention, Next, Wait};
 
@@ -205,6 +206,24 @@ impl Rank {
         let words: Option<&[_; size_of::<CallName>() / 8]> = self.call_words.first_chunk();
         for (word, &value) in words.into_iter().flatten().zip(name) {
             word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes and records the call of the program that begins; `from` is the address to which it
+    /// returns. It ends when what this returns is dropped.
+    #[inline]
+    pub fn begin_call(&self, name: &'static CallName, from: u64) -> InCall<'_> {
+        self.note_call(name);
+        self.monitor.recording.call(name, from)
+    }
+
+    /// From now on the last calls are recorded, `records` of each thread, if the registry of the
+    /// job has room for them.
+    pub fn record(&self, records: usize) {
+        let shape = Shape::with_records(records);
+        let words = (self.peers).make_note(self.me, margay_core_record::KEY, shape.words());
+        if let Some(words) = words {
+            self.monitor.recording.start(words, shape);
         }
     }
 

@@ -33,6 +33,7 @@ impl Mpi {
     pub fn collective(&self, comm: &Arc<Comm>, operation: Operation) -> Result<()> {
         check(comm, &operation)?;
         self.check_whole(comm)?;
+        self.record_collective(comm, &operation);
         if self.collective_fast(comm, &operation)? {
             comm.traffic.count_collective(self.rank.lock().is_shared());
             return Ok(());
@@ -48,6 +49,15 @@ impl Mpi {
         }
     }
 
+    /// The flight recorder learns of a collective operation.
+    #[inline]
+    fn record_collective(&self, comm: &Comm, operation: &Operation) {
+        let root = operation.root().and_then(|root| comm.group.process(root));
+        let bytes = operation.own_bytes();
+        let recording = &self.rank.monitor().recording;
+        recording.collective(comm.collective(), root, comm.group.size(), bytes);
+    }
+
     /// A nonblocking collective: a request.
     ///
     /// # Errors
@@ -55,6 +65,7 @@ impl Mpi {
     pub fn icollective(&self, comm: &Arc<Comm>, operation: &Operation) -> Result<u32> {
         check(comm, operation)?;
         self.check_whole(comm)?;
+        self.record_collective(comm, operation);
         if let Some(active) = self.icollective_fast(comm, operation)? {
             comm.traffic.count_collective(self.rank.lock().is_shared());
             return self.request_rooted(comm.handle(), active, operation.root());

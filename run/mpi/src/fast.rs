@@ -119,6 +119,9 @@ impl Mpi {
         }
         let comm = self.comm(comm).ok()?;
         let channel = comm.channel(&self.rank)?;
+        let recording = &self.rank.monitor().recording;
+        let (ranks, bytes) = (comm.group.size(), input.size() as u64);
+        recording.collective(comm.collective(), None, ranks, bytes);
         let count = input.size() as u64 / basic.size();
         let (input, output) = (input.mem(), output.mem());
         let what = Combination {

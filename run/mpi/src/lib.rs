@@ -52,6 +52,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
+use margay_run_engine::monitor::InCall;
 use margay_run_engine::{ProgressThread, Rank};
 use margay_sys_os::lock::{RankGuard, RankLock};
 use margay_sys_os::memory::limit_bytes;
@@ -307,6 +308,12 @@ impl Mpi {
     #[inline]
     pub fn note_call(&self, name: &[u64; 4]) {
         self.rank.note_call(name);
+    }
+
+    /// Notes and records the call that begins; `from` is the address to which it returns.
+    #[inline]
+    pub fn begin_call(&self, name: &'static [u64; 4], from: u64) -> InCall<'_> {
+        self.rank.begin_call(name, from)
     }
 
     /// Returns the level of thread support in force.

@@ -177,6 +177,47 @@ impl Operation {
     }
 }
 
+impl Operation {
+    /// Packed bytes that this process gives, or receives where it gives none.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        use Operation as O;
+        match self {
+            O::Barrier => 0,
+            O::Bcast { data, .. } => data.bytes(),
+            O::Gather { send, recv, .. } | O::Scatter { send, recv, .. } => {
+                send.as_ref().or(recv.as_ref()).map_or(0, Operand::bytes)
+            }
+            O::Gatherv { send, recv, .. } => match (send, recv) {
+                (Some(send), _) => send.bytes(),
+                (None, Some(recv)) => recv.bytes(),
+                (None, None) => 0,
+            },
+            O::Scatterv { send, recv, .. } => match (send, recv) {
+                (Some(send), _) => send.bytes(),
+                (None, Some(recv)) => recv.bytes(),
+                (None, None) => 0,
+            },
+            O::Allgather { send, recv } | O::Alltoall { send, recv } => {
+                send.as_ref().unwrap_or(recv).bytes()
+            }
+            O::Allgatherv { send, recv } => send.as_ref().map_or(recv.bytes(), Operand::bytes),
+            O::Alltoallv { send, recv } | O::Alltoallw { send, recv } => {
+                send.as_ref().unwrap_or(recv).bytes()
+            }
+            O::Reduce { what, .. }
+            | O::Allreduce { what, .. }
+            | O::ReduceScatterBlock { what, .. }
+            | O::ReduceScatter { what, .. }
+            | O::Scan { what, .. }
+            | O::Exscan { what, .. } => what.count * what.datatype.size(),
+            O::NeighborAllgather { send, .. }
+            | O::NeighborAllgatherv { send, .. }
+            | O::NeighborAlltoall { send, .. } => send.bytes(),
+            O::NeighborAlltoallv { send, .. } | O::NeighborAlltoallw { send, .. } => send.bytes(),
+        }
+    }
+}
+
 impl Operand {
     /// Packed bytes of the elements.
     #[must_use]
@@ -213,6 +254,13 @@ impl Operand {
 }
 
 impl Blocks {
+    /// Packed bytes of all blocks.
+    pub(crate) fn bytes(&self) -> u64 {
+        (0..self.counts.len() as u32)
+            .map(|rank| self.bytes_of(rank))
+            .sum()
+    }
+
     /// Packed bytes of one block.
     pub(crate) fn bytes_of(&self, rank: u32) -> u64 {
         let i = rank as usize;

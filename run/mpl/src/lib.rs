@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use margay_core_group::Group;
+use margay_run_engine::monitor::InCall;
 use margay_run_engine::{Callbacks, Rank};
 use margay_run_mpi::{Mpi, library};
 use margay_sys_os::lock::RankLock;
@@ -86,10 +87,10 @@ impl Mpl {
         self.mpi
     }
 
-    /// Notes the call that begins, for displays.
+    /// Notes and records the call that begins; `from` is the address to which it returns.
     #[inline]
-    pub fn note_call(&self, name: &[u64; 4]) {
-        self.rank.note_call(name);
+    pub fn begin_call(&self, name: &'static [u64; 4], from: u64) -> InCall<'_> {
+        self.rank.begin_call(name, from)
     }
 
     /// Returns how many tasks there are.

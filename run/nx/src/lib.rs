@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use margay_core_group::Group;
+use margay_run_engine::monitor::InCall;
 use margay_run_engine::{Callbacks, Rank};
 use margay_run_mpi::{Comm, Mpi, library};
 use margay_sys_os::lock::RankLock;
@@ -103,10 +104,10 @@ impl Nx {
         self.mpi
     }
 
-    /// Notes the call that begins, for displays.
+    /// Notes and records the call that begins; `from` is the address to which it returns.
     #[inline]
-    pub fn note_call(&self, name: &[u64; 4]) {
-        self.rank.note_call(name);
+    pub fn begin_call(&self, name: &'static [u64; 4], from: u64) -> InCall<'_> {
+        self.rank.begin_call(name, from)
     }
 
     /// `mynode`

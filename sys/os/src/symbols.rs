@@ -53,6 +53,31 @@ pub fn find(name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
+/// The program or library in which an address is: where it was loaded, and its path. None where no
+/// file lies. The program's path is that of the kernel, which does not depend on how it was
+/// started.
+#[must_use]
+pub fn module_of(address: usize) -> Option<(usize, Vec<u8>)> {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the loader only compares the address, and fills what it is given.
+    let is_known = unsafe { libc::dladdr(address as *const c_void, found.as_mut_ptr()) } != 0;
+    // SAFETY: zeros are a value of the type, too.
+    let found = unsafe { found.assume_init() };
+    if !is_known || found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: a text of the loader, which ends with a zero byte and lives as long as the library.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) }.to_bytes();
+    let path = match name.first() {
+        Some(b'/') => name.to_vec(),
+        _ => {
+            let own = std::fs::read_link("/proc/self/exe").ok()?;
+            own.as_os_str().as_bytes().to_vec()
+        }
+    };
+    Some((found.dli_fbase.addr(), path))
+}
+
 /// The addresses of the instructions that are mapped together with the one at `address`; empty when
 /// there are none.
 #[must_use]
@@ -75,6 +100,14 @@ mod tests {
         // SAFETY: there is no such library.
         let error = unsafe { Library::open(Path::new("/nowhere/libnothing.so")) }.unwrap_err();
         assert!(error.contains("libnothing"), "{error}");
+    }
+
+    #[test]
+    fn addresses_have_a_module() {
+        let here = (symbols_are_found_by_name as *const ()).addr();
+        let (base, path) = module_of(here).unwrap();
+        assert!(base < here && path.starts_with(b"/"), "{path:?}");
+        assert!(module_of(1).is_none());
     }
 
     #[test]

@@ -45,6 +45,7 @@ impl Engine {
             return self.take_failed(id);
         }
         let outcome = request.outcome;
+        self.state.note_received(id.index);
         self.state.requests.discard(id.index);
         Some(outcome)
     }
@@ -90,6 +91,7 @@ impl Engine {
         if !request.done || !outcome.is_faultless() {
             return None;
         }
+        self.state.note_received(index);
         self.state.requests.discard(index);
         Some(outcome)
     }

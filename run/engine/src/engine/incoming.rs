@@ -158,6 +158,7 @@ impl State {
             truncated: (total > room).then_some(total),
             split: false,
         };
+        self.note_message(RecordKind::Receive, from, envelope, total.min(room), 0);
         self.account(from, total, ack, true);
     }
 

@@ -7,6 +7,7 @@
 
 pub(crate) mod counters;
 mod events;
+mod recording;
 mod tuning;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use margay_net_platform::Clock;
 
 pub use counters::{Counters, Flow, Level, Mark, Protocol};
 pub use events::{Event, EventKind, Events};
+pub use recording::{InCall, Recording};
 pub use tuning::{Tunable, Tuning};
 
 /// What can be seen and set of a rank.
@@ -28,6 +30,8 @@ pub struct Monitor {
     pub tuning: Tuning,
     /// What happened and has not been reported yet.
     pub events: Events,
+    /// The last calls of each thread.
+    pub recording: Recording,
     running: AtomicBool,
 }
 
@@ -40,6 +44,7 @@ impl Monitor {
             waiting: WaitCounters::default(),
             tuning: Tuning::default(),
             events: Events::new(clock),
+            recording: Recording::default(),
             running: AtomicBool::new(false),
         })
     }

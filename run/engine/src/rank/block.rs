@@ -79,7 +79,11 @@ impl Rank {
             match wait.step(moved) {
                 Next::Spin => {}
                 Next::Note if self.keep_awaited(&pending) => {}
-                Next::Note => self.note_wait(&mut note, &pending, wait.since_ns()),
+                Next::Note => {
+                    let waited_ns = self.clock.now_ns().saturating_sub(wait.since_ns());
+                    self.monitor.recording.waits(waited_ns);
+                    self.note_wait(&mut note, &pending, wait.since_ns());
+                }
                 Next::Sleep(_) if self.keep_awaited(&pending) => {}
                 Next::Sleep(timeout_ns) => {
                     let timeout_ns = timeout_ns.min(self.tell(&mut note, awaited));

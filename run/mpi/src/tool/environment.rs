@@ -24,6 +24,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The number of ranks, set by the launcher.",
     },
     Environment {
+        name: "MARGAY_RECORD",
+        reader: "the library",
+        about: "How many calls of each thread the flight recorder keeps, for `margay why --calls` and reports of crashes: 1024 without it, 0 for none.",
+    },
+    Environment {
         name: "MARGAY_JOB_ID",
         reader: "programs",
         about: "The number of the job of the queue, set for its processes.",

@@ -1,0 +1,21 @@
+//! The flight recorder: the last library calls of each thread of a rank, in memory that survives
+//! the process.
+//!
+//! It is one note of each rank (`docs/segment.md` draws it): a header, a table of call sites, and a
+//! ring of records of 32 bytes for each thread. [`Recorder`] writes it, [`Reader`] reads it from
+//! any process at any time, whatever its words are: the rank may be in the middle of a record,
+//! dead, or have written over its memory.
+//!
+//! A thread that makes more than 500,000 calls a second would spend its time on records. Its calls
+//! are counted then, by call site and peer, and the sums are entered as records of
+//! [`Kind::Total`], until it becomes slower or waits.
+
+#![forbid(unsafe_code)]
+
+mod format;
+mod read;
+mod write;
+
+pub use format::{KEY, Kind, NO_PEER, Record, Shape, Site, VERSION};
+pub use read::{Clock, Damaged, Lane, Reader};
+pub use write::{Call, Message, Origin, Recorder, Timer};

@@ -1,0 +1,192 @@
+//! The flight recorder of a rank, with a ring for each thread.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use margay_core_record::{Call, Kind, Message, Origin, Recorder, Shape, Timer};
+use margay_core_registry::CallName;
+use margay_sys_os::kept::Words;
+use margay_sys_os::process::thread_id;
+use margay_sys_os::{clock, symbols};
+
+/// This machine's time and files.
+struct Machine;
+
+impl Timer for Machine {
+    #[inline]
+    fn ticks() -> u64 {
+        clock::ticks()
+    }
+
+    fn now_ns() -> u64 {
+        clock::now_ns()
+    }
+
+    fn module_of(address: u64) -> Option<(u64, Vec<u8>)> {
+        let (base, path) = symbols::module_of(address as usize)?;
+        Some((base as u64, path))
+    }
+}
+
+type RankRecorder = Recorder<Words, Machine>;
+
+/// The ring of the main thread, and of all threads while one at a time calls.
+const MAIN: usize = 0;
+
+/// The flight recorder of a rank, once it has memory for it.
+#[derive(Default)]
+pub struct Recording {
+    recorder: OnceLock<Arc<RankRecorder>>,
+    /// One thread at a time calls.
+    is_single: AtomicBool,
+}
+
+/// The calling thread's ring; given back when the thread ends.
+struct Lane {
+    recorder: Arc<RankRecorder>,
+    index: usize,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.recorder.leave_lane(self.index);
+    }
+}
+
+/// A ring of a recorder, named by its address. No ring is as good as none yet known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Here(usize, Option<usize>);
+
+thread_local! {
+    static LANE: Cell<Here> = const { Cell::new(Here(0, None)) };
+    /// Not touched by the main thread, which keeps its ring.
+    static KEPT: RefCell<Option<Lane>> = const { RefCell::new(None) };
+}
+
+/// A call that is recorded; it ends when this is dropped.
+#[must_use]
+pub struct InCall<'a>(Option<(&'a RankRecorder, usize, Call)>);
+
+impl Drop for InCall<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((recorder, lane, call)) = self.0.take() {
+            recorder.end(lane, call);
+        }
+    }
+}
+
+impl Recording {
+    /// From now on calls are recorded in `words`.
+    pub fn start(&self, words: Words, shape: Shape) {
+        if let Some(recorder) = Recorder::new(words, shape) {
+            recorder.take_lane(std::process::id());
+            let _ = self.recorder.set(Arc::new(recorder));
+        }
+    }
+
+    /// Whether one thread at a time calls.
+    pub fn set_single(&self, is_single: bool) {
+        self.is_single.store(is_single, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn here(&self) -> Option<(&RankRecorder, usize)> {
+        let recorder = self.recorder.get()?;
+        if self.is_single.load(Ordering::Relaxed) {
+            return Some((recorder, MAIN));
+        }
+        let me = Arc::as_ptr(recorder).addr();
+        let lane = match LANE.get() {
+            Here(owner, lane) if owner == me => lane,
+            _ => Recording::take_lane(recorder),
+        };
+        Some((recorder, lane?))
+    }
+
+    /// The calling thread's ring in a recorder that it has not used before.
+    #[cold]
+    fn take_lane(recorder: &Arc<RankRecorder>) -> Option<usize> {
+        let thread = thread_id();
+        let index = match thread == std::process::id() {
+            true => Some(MAIN),
+            false => recorder.take_lane(thread).and_then(|index| {
+                let lane = Lane {
+                    recorder: recorder.clone(),
+                    index,
+                };
+                // At the very end of a thread nothing can be kept for it any more.
+                let kept = KEPT.try_with(|kept| kept.borrow_mut().replace(lane));
+                kept.is_ok().then_some(index)
+            }),
+        };
+        LANE.set(Here(Arc::as_ptr(recorder).addr(), index));
+        index
+    }
+
+    /// The calling thread begins a call of the program.
+    #[inline]
+    pub fn call(&self, call: &'static CallName, from: u64) -> InCall<'_> {
+        let Some((recorder, lane)) = self.here() else {
+            self.unrecorded();
+            return InCall(None);
+        };
+        let begun = recorder.begin(lane, Origin { call, from });
+        InCall(Some((recorder, lane, begun)))
+    }
+
+    /// A call that has no ring.
+    #[cold]
+    fn unrecorded(&self) {
+        if let Some(recorder) = self.recorder.get() {
+            recorder.unrecorded();
+        }
+    }
+
+    /// The call of this thread sends, receives or posts a message between ranks of a program;
+    /// others are not recorded.
+    #[inline]
+    pub(crate) fn message(&self, message: Message) {
+        let is_program = message.context.is_multiple_of(2) && message.context <= i32::MAX as u32;
+        if is_program && let Some((recorder, lane)) = self.here() {
+            recorder.message(lane, message);
+        }
+    }
+
+    /// The call of this thread is a collective operation of `ranks` ranks with `bytes` bytes of
+    /// this one.
+    #[inline]
+    pub fn collective(&self, context: u32, root: Option<u32>, ranks: u32, bytes: u64) {
+        self.other(Kind::Collective, context, root, ranks, bytes);
+    }
+
+    /// The call of this thread reads bytes of a file or writes them.
+    pub fn file(&self, is_write: bool, file: u32, bytes: u64) {
+        let kind = if is_write { Kind::Write } else { Kind::Read };
+        self.other(kind, file, None, 0, bytes);
+    }
+
+    #[inline]
+    fn other(&self, kind: Kind, context: u32, peer: Option<u32>, tag: u32, bytes: u64) {
+        if let Some((recorder, lane)) = self.here() {
+            let message = Message {
+                kind,
+                peer: peer.unwrap_or(margay_core_record::NO_PEER),
+                tag,
+                context,
+                bytes,
+                request: 0,
+            };
+            recorder.message(lane, message);
+        }
+    }
+
+    /// The call of this thread has waited for so long.
+    #[cold]
+    pub(crate) fn waits(&self, ns: u64) {
+        if let Some((recorder, lane)) = self.here() {
+            recorder.waits(lane, ns);
+        }
+    }
+}
