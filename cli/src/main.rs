@@ -136,6 +136,7 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Cancel(options) => queue::cancel(&options),
         Subcommand::Hold(options) => queue::hold(&options, true),
         Subcommand::Release(options) => queue::hold(&options, false),
+        Subcommand::Set(options) => queue::set(&options),
         Subcommand::Explain(options) => queue::explain(&options),
         Subcommand::Account(options) => account::account(&options),
         Subcommand::Node => queue::node(),

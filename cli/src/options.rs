@@ -11,8 +11,8 @@ use margay_job_launch::plan::{Gpus, OnDeadlock, StdinTo};
 use crate::hosts::{HostList, host_file, hosts};
 use crate::mapping::{Bind, MapBy, bind, map_by};
 use crate::queue_options::{
-    AccountOptions, DownOptions, ExplainOptions, JobsOptions, QueueOptions, SubmitOptions,
-    UpOptions,
+    AccountOptions, DownOptions, ExplainOptions, JobsOptions, QueueOptions, SetOptions,
+    SubmitOptions, UpOptions,
 };
 use crate::values::{
     CoreList, Names, NodeList, OutputOption, core_list, cores_each, gpus, names, node_list,
@@ -72,6 +72,8 @@ pub enum Subcommand {
     Hold(JobsOptions),
     /// Let held jobs go.
     Release(JobsOptions),
+    /// Change the rules of the queue, or show them.
+    Set(SetOptions),
     /// Say why a job does not run, and when it is expected to start.
     Explain(ExplainOptions),
     /// Show what jobs that have ended used.

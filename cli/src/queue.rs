@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use margay_sys_os::signal::take_defaults_in;
 use serde_json::{Value, json};
 
 use crate::queue_options::{
-    DownOptions, ExplainOptions, JobsOptions, QueueOptions, SubmitOptions, UpOptions,
+    DownOptions, ExplainOptions, JobsOptions, QueueOptions, SetOptions, SubmitOptions, UpOptions,
 };
 
 /// How long the head may take to answer what needs no waiting.
@@ -92,6 +93,15 @@ fn show_machine(what: &str) -> Result<(), String> {
         )),
         other => show(other),
     }
+}
+
+/// Changes the rules, or shows them.
+///
+/// # Errors
+/// In words.
+pub fn set(options: &SetOptions) -> Result<(), String> {
+    let words = options.words.clone();
+    show(ask(&Request::Set { words })?)
 }
 
 /// Shows the machine.
@@ -379,6 +389,9 @@ pub fn explain(options: &ExplainOptions) -> Result<(), String> {
 /// # Errors
 /// In words.
 pub fn queue(options: &QueueOptions) -> Result<(), String> {
+    if let Some(file) = &options.replay {
+        return replay(file, options.json);
+    }
     let request = Request::List {
         all: options.all,
         jobs: options.jobs.clone(),
@@ -395,6 +408,20 @@ pub fn queue(options: &QueueOptions) -> Result<(), String> {
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(line));
     print(&table(&lines))
+}
+
+/// The head's program has the scheduler, and takes this process's place.
+fn replay(file: &Path, json: bool) -> Result<(), String> {
+    let program = env::current_exe()
+        .map_err(|error| format!("cannot find this program: {error}"))?
+        .with_file_name(PROGRAM);
+    let mut command = Command::new(&program);
+    command
+        .arg("replay")
+        .arg(file)
+        .args(json.then_some("--json"));
+    let error = command.exec();
+    Err(format!("cannot execute {}: {error}", program.display()))
 }
 
 fn line(row: &JobRow) -> Vec<String> {
@@ -431,6 +458,10 @@ fn as_json(row: &JobRow) -> Value {
         "name": row.name,
         "account": row.account,
         "partition": row.partition,
+        "user": row.user,
+        "priority": row.priority,
+        "runs": row.runs,
+        "memory_mib": row.memory_mib,
         "slots": row.slots,
         "limit_s": row.limit_s,
         "state": state(row.phase),

@@ -52,6 +52,7 @@ pub struct SubmitOptions {
 }
 
 /// What a job asks for, as Slurm names it.
+// Fields: each is an option of the command.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AskedOptions {
     /// Tasks; the number of ranks that mpiexec starts in the job
@@ -96,6 +97,24 @@ pub struct AskedOptions {
     /// A signal before the time limit: TERM@60, B:USR1@300 for the script alone
     #[arg(long)]
     pub signal: Option<String>,
+    /// The queue in which it waits
+    #[arg(short = 'p', long, value_name = "QUEUE")]
+    pub partition: Option<String>,
+    /// The reservation in which it runs
+    #[arg(long)]
+    pub reservation: Option<String>,
+    /// Memory of the job, such as 4G
+    #[arg(long)]
+    pub mem: Option<String>,
+    /// All slots of the machine
+    #[arg(long)]
+    pub exclusive: bool,
+    /// Run it again when what watches over it fails
+    #[arg(long)]
+    pub requeue: bool,
+    /// Run it again when it ends with one of these exit codes: 75,99
+    #[arg(long, value_name = "CODES")]
+    pub requeue_exit: Option<String>,
     /// Account to which it is charged
     #[arg(short = 'A', long)]
     pub account: Option<String>,
@@ -120,13 +139,23 @@ impl AskedOptions {
             ("priority", &self.priority),
             ("signal", &self.signal),
             ("account", &self.account),
+            ("partition", &self.partition),
+            ("reservation", &self.reservation),
+            ("mem", &self.mem),
+            ("requeue-exit", &self.requeue_exit),
         ];
         let mut words: Vec<String> = valued
             .into_iter()
             .filter_map(|(name, value)| Some(format!("--{name}={}", value.as_ref()?)))
             .collect();
-        if self.hold {
-            words.push("--hold".into());
+        for (name, is_asked) in [
+            ("--hold", self.hold),
+            ("--exclusive", self.exclusive),
+            ("--requeue", self.requeue),
+        ] {
+            if is_asked {
+                words.push(name.into());
+            }
         }
         words
     }
@@ -143,6 +172,14 @@ pub struct JobsOptions {
     pub jobs: Vec<Target>,
 }
 
+/// Change the rules of the queue, or show them.
+#[derive(Clone, Debug, Args)]
+pub struct SetOptions {
+    /// What to set: queue NAME time=12h, account NAME budget=1000h, reservation NAME slots=4
+    /// start=+1h time=2h, policy backfill=conservative fair-share=7d, remove queue NAME
+    pub words: Vec<String>,
+}
+
 /// Show the jobs that wait or run.
 #[derive(Clone, Debug, Args)]
 pub struct QueueOptions {
@@ -152,6 +189,10 @@ pub struct QueueOptions {
     /// Print one JSON array
     #[arg(long)]
     pub json: bool,
+    /// Run a log in the Standard Workload Format through the scheduler instead, and say how long
+    /// jobs would have waited
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["all", "jobs"])]
+    pub replay: Option<PathBuf>,
     /// Show these alone
     #[arg(value_name = "JOB")]
     pub jobs: Vec<Target>,

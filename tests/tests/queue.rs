@@ -590,3 +590,101 @@ fn a_full_disk_accepts_nothing_and_loses_nothing() {
     assert!(text.contains("exit code 4"), "{text}");
     assert!(!text.contains("queue.db-wal"), "{text}");
 }
+
+#[test]
+fn rules_are_set_kept_and_followed() {
+    let queue = Queue::up(4);
+    queue.ok(&[
+        "set",
+        "queue",
+        "fast",
+        "priority=10",
+        "time=1h",
+        "user-running=1",
+    ]);
+    queue.ok(&["set", "policy", "backfill=conservative", "fair-share=7d"]);
+    queue.ok(&["set", "reservation", "lecture", "slots=1", "time=1h"]);
+    queue.refused(&["set", "queue", "fast", "colour=red"], "'colour'");
+    queue.ok(&["down"]);
+    queue.ok(&["up", "--slots", "4"]);
+    let rules = queue.ok(&["set"]);
+    for line in [
+        "queue fast priority=10",
+        "backfill=conservative",
+        "reservation lecture slots=1",
+    ] {
+        assert!(rules.contains(line), "{rules}");
+    }
+    queue.refused(
+        &["submit", "-p", "slow", "--", "true"],
+        "there are: compute fast",
+    );
+    queue.refused(&["submit", "-p", "fast", "--", "true"], "at most 1:00:00");
+    queue.refused(
+        &["submit", "-p", "fast", "-t", "2h", "--", "true"],
+        "at most 1:00:00",
+    );
+    let first = queue.submit(&["-n", "2", "-p", "fast", "-t", "1h", "--", "sleep", "1000"]);
+    let second = queue.submit(&["-p", "fast", "-t", "1h", "--", "true"]);
+    // One slot is reserved.
+    let large = queue.submit(&["-n", "2", "-t", "1h", "--", "true"]);
+    let inside = [
+        "submit",
+        "--wait",
+        "--reservation",
+        "lecture",
+        "-t",
+        "1",
+        "--",
+        "true",
+    ];
+    queue.ok(&inside);
+    assert_eq!(queue.state_of(&first), "running");
+    let text = queue.ok(&["explain", &second]);
+    assert!(text.contains("1 jobs of its user at once"), "{text}");
+    let text = queue.ok(&["explain", &large]);
+    assert!(
+        text.contains(&format!("if these had ended: {first}")),
+        "{text}"
+    );
+    queue.ok(&["set", "remove", "reservation", "lecture"]);
+    queue.ok(&["wait", &large]);
+    queue.refused(&inside, "no reservation 'lecture'");
+    queue.ok(&["cancel", &first]);
+    queue.ok(&["wait", &second]);
+}
+
+#[test]
+fn jobs_run_again_when_they_ask_for_it_or_make_room_for_others() {
+    let queue = Queue::up(1);
+    let line = "echo x >> runs; test $(wc -l < runs) = 3 || exit 75";
+    queue.ok(&[
+        "submit",
+        "--wait",
+        "--requeue-exit",
+        "75",
+        "--",
+        "sh",
+        "-c",
+        line,
+    ]);
+    assert_eq!(queue.read("runs").lines().count(), 3);
+    assert_eq!(queue.rows(&["1"])[0]["runs"], 2);
+    let line = "echo x >> again; test $(wc -l < again) = 2 || sleep 1000";
+    let job = queue.submit(&["--requeue", "--", "sh", "-c", line]);
+    queue.until("again");
+    let claim = queue.state().join(format!("jobs/{job}/claim"));
+    let supervisor: u32 = fs::read_to_string(claim).unwrap().trim().parse().unwrap();
+    PidFd::open(supervisor).unwrap().kill();
+    queue.ok(&["wait", &job]);
+    assert_eq!(queue.read("again").lines().count(), 2);
+    // An account that has used up its budget makes room for others.
+    queue.ok(&["set", "account", "poor", "budget=1s"]);
+    let line = "echo x >> poor; test $(wc -l < poor) = 2 || sleep 1000";
+    let poor = queue.submit(&["-A", "poor", "--", "sh", "-c", line]);
+    queue.until("poor");
+    std::thread::sleep(Duration::from_millis(2100));
+    queue.ok(&["submit", "--wait", "--", "true"]);
+    queue.ok(&["wait", &poor]);
+    assert_eq!(queue.rows(&[&poor])[0]["runs"], 1);
+}

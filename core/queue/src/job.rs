@@ -51,30 +51,44 @@ impl End {
 }
 
 /// Where a job is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
+    #[default]
     Waiting,
     /// Since when, in seconds.
     Running(u64),
     Ended(End),
 }
 
+/// A text by its number: users, accounts, queues and reservations, as
+/// [`Scheduler::tag`](crate::Scheduler::tag) numbers them.
+pub type Tag = u32;
+
 /// A job as the scheduler sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
     pub id: JobId,
-    /// The first task's number, for tasks of an array.
+    /// The first task's number, for tasks of an array. Their numbers follow each other.
     pub array: Option<JobId>,
     /// How many tasks of its array may run at once.
     pub array_limit: Option<u32>,
     /// Slots that it needs, at least 1.
     pub slots: u32,
+    /// Memory that it asked for, in MiB; 0 when it did not.
+    pub memory_mib: u64,
     /// Its time limit in seconds; none when it may run for ever.
     pub limit_s: Option<u64>,
     /// Higher ones come first; among equals the lower number.
     pub priority: i64,
     pub is_held: bool,
+    /// It does not start before this time.
+    pub begin_s: Option<u64>,
     /// All of these must be met.
     pub after: Vec<Dependency>,
+    pub user: Tag,
+    pub account: Tag,
+    pub queue: Tag,
+    /// The reservation in which it runs.
+    pub reservation: Option<Tag>,
     pub phase: Phase,
 }

@@ -1,17 +1,27 @@
-//! The queue of jobs as values: which jobs start now and why the others wait ([`decide`]), what a
-//! job asks for ([`Wishes`]), and how batch scripts say it ([`script`]). Time is a parameter, in
+//! The queue of jobs as values: which jobs start now and why the others wait ([`Scheduler`]), what
+//! administrators say ([`Settings`]), what a job asks for ([`Wishes`]), how batch scripts say it
+//! ([`script`]), and how recorded workloads would have run ([`replay`]). Time is a parameter, in
 //! whole seconds since any fixed moment; nothing here reads a clock, a file or the environment.
 #![forbid(unsafe_code)]
 
-mod decide;
 mod job;
+mod pass;
 mod pattern;
+mod profile;
+pub mod replay;
+mod rules;
+mod scheduler;
 pub mod script;
+mod settings;
+pub mod swf;
 mod time;
+mod usage;
 mod wishes;
 
-pub use decide::{Decision, Reason, decide, refusal};
-pub use job::{After, Dependency, End, Job, JobId, Phase};
+pub use job::{After, Dependency, End, Job, JobId, Phase, Tag};
+pub use pass::{Decision, Outside, Reason, refusal};
 pub use pattern::{Names, expand};
+pub use rules::{AccountRules, Backfill, QUEUE, QueueRules, Reservation, Settings};
+pub use scheduler::{Ends, Scheduler};
 pub use time::{duration, shown};
 pub use wishes::{Array, Dialect, Joined, Output, Size, Warning, Wishes};

@@ -136,7 +136,7 @@ impl Found {
 }
 
 /// Memory such as `4G` or `500MB`, in MiB; a number alone counts `unit` bytes.
-fn memory(text: &str, unit: u64) -> Option<u64> {
+pub(crate) fn memory(text: &str, unit: u64) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number: u64 = text[..digits].parse().ok()?;
     let scale = match text[digits..].to_ascii_lowercase().trim_end_matches('b') {

@@ -136,6 +136,7 @@ impl Array {
 }
 
 /// What a job asks for. What is `None` was not said.
+// Fields: each is an option of scripts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wishes {
     pub dialect: Option<Dialect>,
@@ -148,6 +149,18 @@ pub struct Wishes {
     pub directory: Option<String>,
     pub array: Option<Array>,
     pub after: Vec<Dependency>,
+    /// Start not before this time, in seconds since 1970.
+    #[serde(default)]
+    pub begin_s: Option<u64>,
+    /// The reservation in which it runs.
+    #[serde(default)]
+    pub reservation: Option<String>,
+    /// It may be run again when its host or what watches over it fails.
+    #[serde(default)]
+    pub is_requeued: Option<bool>,
+    /// Exit codes with which it asks to be run again.
+    #[serde(default)]
+    pub requeue_codes: Vec<i32>,
     pub is_held: Option<bool>,
     pub priority: Option<i64>,
     pub partition: Option<String>,
@@ -178,6 +191,9 @@ impl Wishes {
         if self.after.is_empty() {
             self.after = other.after;
         }
+        if self.requeue_codes.is_empty() {
+            self.requeue_codes = other.requeue_codes;
+        }
         self.variables.splice(0..0, other.variables);
         Wishes {
             dialect: self.dialect.or(other.dialect),
@@ -186,6 +202,9 @@ impl Wishes {
             warning: self.warning.or(other.warning),
             directory: self.directory.or(other.directory),
             array: self.array.or(other.array),
+            begin_s: self.begin_s.or(other.begin_s),
+            reservation: self.reservation.or(other.reservation),
+            is_requeued: self.is_requeued.or(other.is_requeued),
             is_held: self.is_held.or(other.is_held),
             priority: self.priority.or(other.priority),
             partition: self.partition.or(other.partition),

@@ -36,6 +36,8 @@ pub enum Request {
     Explain { job: Target },
     /// Say when a job of this size would start.
     When { slots: u32, limit_s: Option<u64> },
+    /// Change the rules: a kind, its name and what is set. Without words they are shown.
+    Set { words: Vec<String> },
     /// Show the machine.
     Machine,
     /// End the head. Running jobs go on only where `leave` says so.
@@ -125,6 +127,7 @@ impl std::fmt::Display for Target {
 }
 
 /// A job as it is shown.
+// Fields: each is a column of `margay queue --json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobRow {
     pub id: JobId,
@@ -133,6 +136,16 @@ pub struct JobRow {
     pub name: String,
     pub account: Option<String>,
     pub partition: String,
+    #[serde(default)]
+    pub user: String,
+    #[serde(default)]
+    pub priority: i64,
+    /// How often it was put back into the queue after it had started.
+    #[serde(default)]
+    pub runs: u32,
+    /// Memory that it asked for, in MiB; 0 when it did not.
+    #[serde(default)]
+    pub memory_mib: u64,
     pub slots: u32,
     pub limit_s: Option<u64>,
     pub phase: Phase,

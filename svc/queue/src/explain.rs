@@ -1,29 +1,70 @@
 //! The reasons of the scheduler in words.
 
-use margay_core_queue::{After, Dependency, JobId, Reason, shown};
+use margay_core_queue::{After, Dependency, JobId, Outside, Reason, shown};
 
 /// Says in a few words why a job waits, for a table. `name` shows the number of a job.
 #[must_use]
 pub fn short(reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> String {
+    let later = |at: u64| shown(at.saturating_sub(now_s));
     match reason {
         Reason::Held => "held".into(),
         Reason::Waits(dependency) => words(*dependency),
         Reason::Never(dependency) => format!("never: {}", words(*dependency)),
+        Reason::Begin(at) => format!("begins in {}", later(*at)),
         Reason::ArrayLimit(limit) => format!("{limit} of its array run"),
+        Reason::QueueStopped => "its queue starts no jobs".into(),
+        Reason::QueueLimit {
+            slots,
+            of_user,
+            limit,
+        } => limit_words(*slots, *of_user, *limit),
+        Reason::Budget => "its account has no budget left".into(),
+        Reason::Reservation(Outside::Before(at)) => {
+            format!("its reservation begins in {}", later(*at))
+        }
+        Reason::Reservation(Outside::EndsAt(at)) => {
+            format!("its reservation ends before it, in {}", later(*at))
+        }
+        Reason::Reservation(Outside::Over) => "its reservation is over".into(),
+        Reason::ReservedSlots { free, needed } => {
+            format!("{needed} slots needed, {free} free in its reservation")
+        }
         Reason::Slots {
             free,
             needed,
             expected,
-        } => {
-            let time = expected.map(|at| format!(", in {}", shown(at.saturating_sub(now_s))));
+        } => format!(
+            "{needed} slots needed, {free} free{}",
+            expected_words(*expected, now_s)
+        ),
+        Reason::Memory {
+            free,
+            needed,
+            expected,
+        } => format!(
+            "{needed} MiB needed, {free} free{}",
+            expected_words(*expected, now_s)
+        ),
+        Reason::Reserved { expected } => {
             format!(
-                "{needed} slots needed, {free} free{}",
-                time.unwrap_or_default()
+                "would run into a reservation{}",
+                expected_words(*expected, now_s)
             )
         }
-        Reason::WouldDelay(first) => format!("would delay {}", name(*first)),
+        Reason::WouldDelay { job, .. } => format!("would delay {}", name(*job)),
         Reason::Behind(first) => format!("behind {}", name(*first)),
     }
+}
+
+fn expected_words(expected: Option<u64>, now_s: u64) -> String {
+    let time = expected.map(|at| format!(", in {}", shown(at.saturating_sub(now_s))));
+    time.unwrap_or_default()
+}
+
+fn limit_words(slots: bool, of_user: bool, limit: u32) -> String {
+    let what = if slots { "slots" } else { "jobs" };
+    let whose = if of_user { " of its user" } else { "" };
+    format!("its queue has {limit} {what}{whose} at once")
 }
 
 fn words(dependency: Dependency) -> String {
@@ -66,16 +107,44 @@ pub fn long(job: &str, reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u
             "job {job} is the first of the queue and needs {needed} slots; {free} are free\n  \
              when it starts is not known: running jobs have no time limit\n"
         ),
-        Reason::WouldDelay(first) => format!(
-            "job {job} has enough free slots, but could delay job {}, the first of the queue\n  \
-             a shorter time limit (-t) may let it start now\n",
-            name(*first)
-        ),
+        Reason::WouldDelay {
+            job: first,
+            limit_s,
+        } => {
+            let first = name(*first);
+            let remedy = match limit_s {
+                Some(limit) => {
+                    format!(
+                        "with a time limit of at most {} it starts now (-t)",
+                        shown(*limit)
+                    )
+                }
+                None => "nothing starts before that one".into(),
+            };
+            format!("job {job} has enough free slots, but could delay job {first}\n  {remedy}\n")
+        }
         Reason::Behind(first) => {
             format!(
                 "job {job} has too few free slots, and stands behind job {}\n",
                 name(*first)
             )
+        }
+        Reason::QueueStopped => format!(
+            "job {job} waits: its queue starts no jobs\n  to let it: margay set queue NAME started=yes\n"
+        ),
+        Reason::QueueLimit { .. } => format!(
+            "job {job} waits for others to end: {}\n",
+            short(reason, name, now_s)
+        ),
+        Reason::Budget => format!(
+            "job {job} waits: its account has no budget left\n  another account (-A), or a larger budget: margay set account NAME budget=TIME\n"
+        ),
+        Reason::Memory { .. } | Reason::Reserved { .. } => format!(
+            "job {job} is the first of the queue: {}\n",
+            short(reason, name, now_s)
+        ),
+        Reason::Begin(_) | Reason::Reservation(_) | Reason::ReservedSlots { .. } => {
+            format!("job {job} waits: {}\n", short(reason, name, now_s))
         }
     }
 }

@@ -72,10 +72,15 @@ pub enum Found {
 pub struct JobFolder(pub PathBuf);
 
 impl JobFolder {
-    /// Of a job in the queue's folder.
+    /// Of a job in the queue's folder. Each run of a job that runs again has its own, so that what
+    /// is late of the one before finds nothing.
     #[must_use]
-    pub fn of(queue: &Path, job: JobId) -> JobFolder {
-        JobFolder(queue.join("jobs").join(job.to_string()))
+    pub fn of(queue: &Path, job: JobId, runs: u32) -> JobFolder {
+        let name = match runs {
+            0 => job.to_string(),
+            _ => format!("{job}.{runs}"),
+        };
+        JobFolder(queue.join("jobs").join(name))
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -1,13 +1,15 @@
 //! The head: the jobs that wait or run, and what is done with them. Whoever calls has the only
 //! access; nothing here waits for another process.
 
-use std::cell::RefCell;
+mod accept;
+mod show;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use margay_core_queue::{Decision, End, Job, JobId, Phase, decide, refusal};
-use margay_svc_queue_wire::{Answer, JobRow, Machine, Order, Shared, Target, Usage};
+use margay_core_queue::{End, JobId, Phase, Reason, Scheduler};
+use margay_svc_queue_wire::{Answer, JobRow, Order, Shared, Target, Usage};
 use margay_sys_os::process::PidFd;
 use margay_sys_os::signal::{SIGTERM, take_defaults_in};
 
@@ -19,6 +21,9 @@ use crate::{log, now_s};
 
 /// How often a supervisor is started for a job that ends before it has claimed it.
 const MOST_TRIES: u32 = 5;
+
+/// How often a job is put back into the queue after it had started.
+const MOST_RUNS: u32 = 16;
 
 /// What the head has at hand.
 #[derive(Debug)]
@@ -46,11 +51,12 @@ pub struct Head {
     store: Store,
     resources: Resources,
     entries: BTreeMap<JobId, Entry>,
+    scheduler: Scheduler,
     supervisors: HashMap<JobId, Supervisor>,
     /// Ends that are to be stored; more than none only while the store refuses.
     finishes: Vec<(JobId, Finish)>,
-    /// How jobs ended that dependencies name.
-    ended: RefCell<HashMap<JobId, Vec<End>>>,
+    /// Jobs that wait again, likewise.
+    requeues: Vec<JobId>,
     last: JobId,
     /// Something has changed since the last decision.
     is_changed: bool,
@@ -70,21 +76,23 @@ impl Head {
     /// In words.
     pub fn open(resources: Resources) -> Result<Head, String> {
         let store = Store::open(&resources.folder.join("queue.db"))?;
-        let entries: BTreeMap<JobId, Entry> = store
-            .live()?
-            .into_iter()
-            .map(|entry| (entry.job.id, entry))
-            .collect();
+        let settings = store.settings()?;
+        let scheduler = Scheduler::new(resources.slots, resources.memory_mib, settings);
         let mut head = Head {
             last: store.last()?,
             store,
             resources,
-            entries,
+            entries: BTreeMap::new(),
+            scheduler,
             supervisors: HashMap::new(),
             finishes: Vec::new(),
-            ended: RefCell::default(),
+            requeues: Vec::new(),
             is_changed: true,
         };
+        head.charge_all()?;
+        for entry in head.store.live()? {
+            head.take(entry);
+        }
         head.clear_folders();
         let running: Vec<JobId> = head
             .entries
@@ -98,16 +106,52 @@ impl Head {
         Ok(head)
     }
 
+    /// Gives the scheduler a job that waits or runs.
+    fn take(&mut self, mut entry: Entry) {
+        entry.number(&mut self.scheduler);
+        let store = &self.store;
+        let ended = |id: JobId| {
+            let rows = store.ended(Some(id)).unwrap_or_default();
+            let ends = rows.into_iter().filter_map(|row| match row.phase {
+                Phase::Ended(end) => Some(end),
+                _ => None,
+            });
+            ends.collect()
+        };
+        self.scheduler.add(entry.job.clone(), &ended);
+        self.entries.insert(entry.job.id, entry);
+    }
+
+    /// Charges all that has ended to shares and budgets, where there are any.
+    fn charge_all(&mut self) -> Result<(), String> {
+        self.scheduler.forget_charges();
+        let settings = self.scheduler.settings();
+        if settings.half_life_s.is_none() && settings.accounts.is_empty() {
+            return Ok(());
+        }
+        for row in self.store.ended(None)? {
+            if let (Some(started), Some(ended)) = (row.started, row.ended) {
+                let slot_s = ended.saturating_sub(started) as f64 * f64::from(row.slots);
+                let user = self.scheduler.tag(&row.user);
+                let account = self
+                    .scheduler
+                    .tag(row.account.as_deref().unwrap_or_default());
+                self.scheduler.charge(user, account, slot_s, ended);
+            }
+        }
+        Ok(())
+    }
+
     /// Removes folders of jobs that have ended: the head died before it could.
     fn clear_folders(&self) {
         let folders = std::fs::read_dir(self.resources.folder.join("jobs"));
         for folder in folders.into_iter().flatten().flatten() {
-            let id = folder
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse().ok());
-            if id.is_none_or(|id| !self.entries.contains_key(&id)) {
-                JobFolder(folder.path()).remove();
+            let path = folder.path();
+            let id = path
+                .file_stem()
+                .and_then(|name| name.to_str()?.parse().ok());
+            if id.is_none_or(|id| !self.entries.contains_key(&id) || self.folder(id).0 != path) {
+                JobFolder(path).remove();
             }
         }
     }
@@ -120,16 +164,18 @@ impl Head {
     }
 
     fn folder(&self, id: JobId) -> JobFolder {
-        JobFolder::of(&self.resources.folder, id)
+        let runs = self.entries.get(&id).map_or(0, |entry| entry.runs);
+        JobFolder::of(&self.resources.folder, id, runs)
     }
 
     /// Accepts jobs: all or none. They are on the disk when this returns.
-    pub fn submit(&mut self, shared: &Shared, orders: &[Order]) -> Answer {
+    pub fn submit(&mut self, shared: &Shared, orders: &[Order], uid: u32) -> Answer {
         let now_s = now_s();
         let mut next = self.last;
         let mut all = Vec::new();
         for (at, order) in orders.iter().enumerate() {
-            match self.accept(order, &mut next, now_s) {
+            let more = all.iter().map(Vec::len).sum();
+            match self.accept(order, (&shared.user, uid), more, &mut next, now_s) {
                 Ok(entries) => all.push(entries),
                 Err(text) if orders.len() > 1 => {
                     return Answer::Failed(format!(
@@ -149,72 +195,10 @@ impl Head {
             .iter()
             .map(|entries| (entries[0].job.id, entries.len()))
             .collect();
-        let entries = all.into_iter().flatten();
-        self.entries
-            .extend(entries.map(|entry| (entry.job.id, entry)));
+        for entry in all.into_iter().flatten() {
+            self.take(entry);
+        }
         Answer::Accepted(accepted)
-    }
-
-    /// The entries of an order: one, or one for each task.
-    fn accept(&self, order: &Order, next: &mut JobId, now_s: u64) -> Result<Vec<Entry>, String> {
-        prepare::check(order, self.resources.memory_mib)?;
-        let wishes = &order.wishes;
-        let slots = wishes.size.slots(self.resources.slots);
-        if let Some(text) = refusal(self.resources.slots, slots) {
-            return Err(text);
-        }
-        let known = |id: JobId| id > 0 && id <= *next;
-        if let Some(wrong) = wishes.after.iter().find(|d| !known(d.job)) {
-            return Err(format!(
-                "there is no job {} to depend on; see margay queue --all",
-                wrong.job
-            ));
-        }
-        let tasks: Vec<Option<u32>> = match &wishes.array {
-            Some(array) => array.indices.iter().copied().map(Some).collect(),
-            None => vec![None],
-        };
-        let first = *next + 1;
-        *next += tasks.len() as u64;
-        let entry = |(id, task): (JobId, Option<u32>)| Entry {
-            job: Job {
-                id,
-                array: task.map(|_| first),
-                array_limit: wishes.array.as_ref().and_then(|array| array.limit),
-                slots,
-                limit_s: wishes.limit_s.flatten(),
-                priority: wishes.priority.unwrap_or(0),
-                is_held: wishes.is_held.unwrap_or(false),
-                after: wishes.after.clone(),
-                phase: Phase::Waiting,
-            },
-            task,
-            name: prepare::name(order),
-            account: wishes.account.clone(),
-            partition: prepare::PARTITION.into(),
-            order: 0,
-            submitted: now_s,
-            is_cancelled: false,
-        };
-        Ok((first..).zip(tasks).map(entry).collect())
-    }
-
-    /// What would be started now, and why the others wait; with one more job, if given.
-    fn decision(&self, more: Option<&Job>, now_s: u64) -> Decision {
-        let jobs: Vec<&Job> = self.entries.values().map(|e| &e.job).chain(more).collect();
-        let ended = |id: JobId| {
-            let mut known = self.ended.borrow_mut();
-            let ends = known.entry(id).or_insert_with(|| {
-                let rows = self.store.ended(Some(id)).unwrap_or_default();
-                let end = |row: JobRow| match row.phase {
-                    Phase::Ended(end) => Some(end),
-                    _ => None,
-                };
-                rows.into_iter().filter_map(end).collect()
-            });
-            Some(ends.clone())
-        };
-        decide(self.resources.slots, &jobs, &ended, now_s)
     }
 
     /// Starts what can start. Returns whether it has to be tried again later.
@@ -222,23 +206,45 @@ impl Head {
         while self.is_changed {
             self.is_changed = false;
             let now_s = now_s();
-            let decision = self.decision(None, now_s);
+            let decision = self.scheduler.decide(now_s);
             if let Err(text) = self.begin(&decision.start, now_s) {
                 log(&format!("jobs cannot be started: {text}"));
                 self.is_changed = true;
                 return true;
             }
-            for (id, reason) in &decision.reasons {
-                if matches!(reason, margay_core_queue::Reason::Never(_)) {
-                    let note = explain::short(reason, &|id| self.named(id), now_s);
-                    self.end(*id, End::Cancelled, note);
-                }
+            self.preempt(&decision.preempt);
+            for (id, dependency) in &decision.never {
+                let note = explain::short(&Reason::Never(*dependency), &|id| self.named(id), now_s);
+                self.end(*id, End::Cancelled, note);
             }
             if !self.store_ends() {
                 return true;
             }
         }
         false
+    }
+
+    /// Ends running jobs that make room for others: they wait again when they have ended.
+    fn preempt(&mut self, jobs: &[JobId]) {
+        for &id in jobs {
+            let supervisor = self.supervisors.get(&id);
+            if let Some(process) = supervisor.and_then(|s| s.process.as_ref()) {
+                self.scheduler.ending(id);
+                process.signal(SIGTERM);
+            }
+        }
+    }
+
+    /// After how many seconds to decide again, although nothing else happens until then.
+    pub fn pause_s(&mut self) -> Option<u64> {
+        let now_s = now_s();
+        let next = self.scheduler.next_moment(now_s)?;
+        Some(next.saturating_sub(now_s).max(1))
+    }
+
+    /// Time has passed.
+    pub fn look_again(&mut self) {
+        self.is_changed = true;
     }
 
     fn begin(&mut self, jobs: &[JobId], now_s: u64) -> Result<(), String> {
@@ -250,6 +256,7 @@ impl Head {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.job.phase = Phase::Running(now_s);
             }
+            self.scheduler.start(id, now_s);
         }
         for &id in jobs {
             self.start(id, 0);
@@ -303,7 +310,11 @@ impl Head {
                     note: end.note,
                 };
                 self.supervisors.remove(&id);
-                self.finishes.push((id, finish));
+                if self.runs_again(id, finish.end) {
+                    self.requeues.push(id);
+                } else {
+                    self.finishes.push((id, finish));
+                }
             }
             Ok(Found::Supervised(pid)) => {
                 let process = PidFd::open(pid).ok();
@@ -318,6 +329,10 @@ impl Head {
                 let note = "what should watch over it could not be started; see head.log";
                 self.end(id, End::NotStarted, note.into());
             }
+            Ok(Found::Abandoned) if self.runs_again(id, End::Lost) => {
+                self.supervisors.remove(&id);
+                self.requeues.push(id);
+            }
             Ok(Found::Abandoned) => {
                 let note = "what watched over it was killed, or the machine went down";
                 self.end(id, End::Lost, note.into());
@@ -327,6 +342,21 @@ impl Head {
                 self.end(id, End::Lost, note);
             }
         }
+    }
+
+    /// Whether a job that has ended so waits again.
+    fn runs_again(&self, id: JobId, end: End) -> bool {
+        let Some(entry) = self.entries.get(&id).filter(|entry| !entry.is_cancelled) else {
+            return false;
+        };
+        let wishes = match end {
+            // Nobody wished its end: it was preempted.
+            End::Cancelled => return true,
+            End::Lost | End::NotStarted => entry.is_requeued,
+            End::Exit(code) => entry.requeue_codes.contains(&code),
+            End::Signal(_) | End::TimeLimit => false,
+        };
+        wishes && entry.runs < MOST_RUNS
     }
 
     fn end(&mut self, id: JobId, end: End, note: String) {
@@ -358,6 +388,9 @@ impl Head {
 
     /// Stores the ends that are known; returns whether all are stored.
     fn store_ends(&mut self) -> bool {
+        if !self.store_requeues() {
+            return false;
+        }
         if self.finishes.is_empty() {
             return true;
         }
@@ -365,14 +398,36 @@ impl Head {
             log(&format!("ends of jobs cannot be stored: {text}"));
             return false;
         }
-        for (id, _) in std::mem::take(&mut self.finishes) {
-            if let Some(entry) = self.entries.remove(&id) {
-                let mut known = self.ended.borrow_mut();
-                known.remove(&id);
-                entry.job.array.map(|array| known.remove(&array));
-                if matches!(entry.job.phase, Phase::Running(_)) {
-                    self.folder(id).remove();
-                }
+        for (id, finish) in std::mem::take(&mut self.finishes) {
+            let folder = self.folder(id);
+            if let Some(entry) = self.entries.remove(&id)
+                && matches!(entry.job.phase, Phase::Running(_))
+            {
+                folder.remove();
+            }
+            self.scheduler.end(id, finish.end, finish.ended);
+        }
+        self.is_changed = true;
+        true
+    }
+
+    fn store_requeues(&mut self) -> bool {
+        if self.requeues.is_empty() {
+            return true;
+        }
+        let entries = self.requeues.iter().filter_map(|id| self.entries.get(id));
+        let runs: Vec<(JobId, u32)> = entries.map(|e| (e.job.id, e.runs + 1)).collect();
+        if let Err(text) = self.store.requeue(&runs) {
+            log(&format!("jobs cannot be put back into the queue: {text}"));
+            return false;
+        }
+        self.requeues.clear();
+        for (id, runs) in runs {
+            self.folder(id).remove();
+            self.scheduler.requeue(id, now_s());
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.job.phase = Phase::Waiting;
+                entry.runs = runs;
             }
         }
         self.is_changed = true;
@@ -421,42 +476,6 @@ impl Head {
     fn ended_rows(&self, target: Target) -> Result<Vec<JobRow>, String> {
         let mut rows = self.store.ended(Some(target.job))?;
         rows.retain(|row| target.task.is_none() || row.shown == target.to_string());
-        Ok(rows)
-    }
-
-    /// The rows of jobs: of all that wait or run, of those that have ended as well, or of some.
-    ///
-    /// # Errors
-    /// In words.
-    pub fn rows(&self, all: bool, targets: &[Target]) -> Result<Vec<JobRow>, String> {
-        let live = self.live(targets)?;
-        let mut rows = match targets {
-            [] if all => self.store.ended(None)?,
-            [] => Vec::new(),
-            _ => {
-                let mut rows = Vec::new();
-                for &target in targets {
-                    rows.extend(self.ended_rows(target)?);
-                }
-                rows
-            }
-        };
-        let now_s = now_s();
-        let reasons: HashMap<JobId, String> = self
-            .decision(None, now_s)
-            .reasons
-            .into_iter()
-            .map(|(id, reason)| (id, explain::short(&reason, &|id| self.named(id), now_s)))
-            .collect();
-        let note = |entry: &Entry| match reasons.get(&entry.job.id) {
-            _ if entry.is_cancelled => "is being cancelled".to_owned(),
-            Some(reason) => reason.clone(),
-            None => String::new(),
-        };
-        let live = live.iter().filter_map(|id| self.entries.get(id));
-        rows.extend(live.map(|entry| entry.row(note(entry))));
-        rows.sort_by_key(|row| row.id);
-        rows.dedup_by_key(|row| row.id);
         Ok(rows)
     }
 
@@ -518,91 +537,31 @@ impl Head {
             entry.job.is_held = is_held;
         }
         self.store.change(&changed)?;
-        self.entries
-            .extend(changed.into_iter().map(|entry| (entry.job.id, entry)));
+        for entry in changed {
+            self.scheduler
+                .change(entry.job.id, &|job| job.is_held = is_held);
+            self.entries.insert(entry.job.id, entry);
+        }
         self.is_changed = true;
         Ok(String::new())
     }
 
-    /// Says why a job does not run, or how it is.
+    /// Changes the rules, or shows them.
     ///
     /// # Errors
-    /// In words.
-    pub fn explain(&self, target: Target) -> Result<String, String> {
-        let now_s = now_s();
-        let live = self.live(&[target])?;
-        let decision = self.decision(None, now_s);
-        let mut text = String::new();
-        for id in live {
-            let Some(entry) = self.entries.get(&id) else {
-                continue;
-            };
-            let shown = entry.shown();
-            let reason = decision.reasons.iter().find(|(other, _)| *other == id);
-            match (entry.job.phase, reason) {
-                (Phase::Running(since), _) => {
-                    let passed = margay_core_queue::shown(now_s.saturating_sub(since));
-                    text += &format!("job {shown} runs since {passed}\n");
-                }
-                (_, Some((_, reason))) => {
-                    text += &explain::long(&shown, reason, &|id| self.named(id), now_s)
-                }
-                _ => text += &format!("job {shown} starts now\n"),
-            }
+    /// In words; nothing has changed then.
+    pub fn set(&mut self, words: &[String]) -> Result<String, String> {
+        if words.is_empty() {
+            return Ok(self.scheduler.settings().words());
         }
-        for row in self.ended_rows(target)? {
-            let state = margay_svc_queue_wire::state(row.phase);
-            let note = if row.note.is_empty() {
-                String::new()
-            } else {
-                format!(": {}", row.note)
-            };
-            text += &format!("job {} has ended ({state}){note}\n", row.shown);
-        }
-        Ok(text)
-    }
-
-    /// Says when a job would start that somebody might submit now.
-    #[must_use]
-    pub fn when(&self, slots: u32, limit_s: Option<u64>) -> Answer {
-        if let Some(text) = refusal(self.resources.slots, slots) {
-            return Answer::Failed(format!("such a job would not be accepted: {text}"));
-        }
-        let now_s = now_s();
-        let job = Job {
-            id: self.last + 1,
-            array: None,
-            array_limit: None,
-            slots: slots.max(1),
-            limit_s,
-            priority: 0,
-            is_held: false,
-            after: vec![],
-            phase: Phase::Waiting,
-        };
-        let decision = self.decision(Some(&job), now_s);
-        let reason = decision.reasons.iter().find(|(id, _)| *id == job.id);
-        Answer::Done(match reason {
-            Some((_, reason)) => explain::long("of this size", reason, &|id| self.named(id), now_s),
-            None => "such a job would start now\n".into(),
-        })
-    }
-
-    /// The machine and how much of it is used.
-    #[must_use]
-    pub fn machine(&self) -> Machine {
-        let running = || {
-            let entries = self.entries.values();
-            entries.filter(|e| matches!(e.job.phase, Phase::Running(_)))
-        };
-        Machine {
-            host: self.resources.host.clone(),
-            slots: self.resources.slots,
-            used: running().map(|entry| entry.job.slots).sum(),
-            running: running().count(),
-            waiting: self.entries.len() - running().count(),
-            head: std::process::id(),
-        }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut settings = self.scheduler.settings().clone();
+        settings.change(&words, self.resources.slots, now_s())?;
+        self.store.set(&settings)?;
+        self.scheduler.set(settings);
+        self.charge_all()?;
+        self.is_changed = true;
+        Ok(String::new())
     }
 
     /// Closes the store.

@@ -1,12 +1,14 @@
 //! `margay-queue`: the program that `margay up` starts. As `serve` it is the head of the queue, as
 //! `supervise` what watches over one job; each job has such a process of its own, so a job goes on
-//! while the head is away, and how it ended is known when the head returns.
+//! while the head is away, and how it ended is known when the head returns. As `replay` it runs
+//! recorded workloads.
 #![forbid(unsafe_code)]
 
 mod explain;
 mod files;
 mod head;
 mod prepare;
+mod replay;
 mod serve;
 mod store;
 mod supervise;
@@ -25,6 +27,9 @@ fn main() -> ExitCode {
             Ok(slots) => serve::serve(Some(slots)),
             Err(_) => Err(format!("'{slots}' is no number of slots")),
         },
+        ["replay", file] => replay::replay(Path::new(file), false),
+        ["replay", file, "--json"] => replay::replay(Path::new(file), true),
+        ["make-log", jobs, slots, seed] => replay::make(jobs, slots, seed),
         ["supervise", folder] => supervise::supervise(Path::new(folder)),
         _ => Err("this program is started by `margay up`".into()),
     };

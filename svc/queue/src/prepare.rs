@@ -77,17 +77,8 @@ pub fn check(order: &Order, machine_mib: u64) -> Result<(), String> {
             "it asks for {asked} MiB of memory and the machine has {machine_mib}; ask for less"
         ));
     }
-    if let Some(partition) = wishes.partition.as_deref().filter(|p| *p != PARTITION) {
-        return Err(format!(
-            "there is no partition or queue '{}'; the one there is has the name '{PARTITION}'",
-            partition.escape_debug()
-        ));
-    }
     Ok(())
 }
-
-/// The name of the partition that there always is.
-pub const PARTITION: &str = "compute";
 
 /// The name of a job: as asked for, or that of its program.
 #[must_use]

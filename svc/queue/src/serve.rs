@@ -8,11 +8,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use margay_svc_queue_wire::{Answer, MOST_BYTES, Place, READY, Request, read, write};
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
-use margay_sys_os::port::is_trusted;
+use margay_sys_os::port::{is_trusted, peer};
 use margay_sys_os::process::{Reaped, host_name, lead_session, reap};
 use margay_sys_os::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SignalFd, SignalSet};
 use margay_sys_os::{cpu, memory};
@@ -27,6 +27,9 @@ const HEARD_WITHIN: Duration = Duration::from_secs(10);
 
 /// After how long what failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How often the clock is looked at while something waits for a time.
+const CLOCK: Duration = Duration::from_secs(60);
 
 /// How often a command that waits for jobs looks whether somebody still listens.
 const LISTENS: Duration = Duration::from_millis(500);
@@ -174,7 +177,7 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) {
         let asked = poll.add_readable(waits.listener.as_fd());
         let signalled = poll.add_readable(waits.signals.as_fd());
         poll.add_readable(waits.woken.as_fd());
-        let is_delayed = {
+        let pause = {
             let mut head = service.head();
             let is_unfinished = head.collect();
             let is_unstarted = head.schedule();
@@ -183,15 +186,23 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) {
             for process in head.processes() {
                 poll.add_readable(process.as_fd());
             }
-            is_unfinished || is_unstarted
+            match is_unfinished || is_unstarted {
+                true => Some(RETRY),
+                // The clock may be set: so it is looked at from time to time.
+                false => head.pause_s().map(|s| Duration::from_secs(s).min(CLOCK)),
+            }
         };
         service.ended.notify_all();
         if service.is_over.load(Ordering::SeqCst) {
             return;
         }
-        if poll.wait(is_delayed.then_some(RETRY)).is_err() {
+        let begun = Instant::now();
+        if poll.wait(pause).is_err() {
             std::thread::sleep(RETRY);
             continue;
+        }
+        if pause.is_some_and(|pause| begun.elapsed() >= pause) {
+            service.head().look_again();
         }
         if poll.ready(signalled).readable {
             while let Some(received) = waits.signals.take() {
@@ -278,7 +289,10 @@ fn said(done: Result<String, String>) -> Answer {
 
 fn answer(service: &Service, request: Request, stream: &UnixStream) -> Answer {
     match request {
-        Request::Submit { shared, orders } => service.head().submit(&shared, &orders),
+        Request::Submit { shared, orders } => {
+            let uid = peer(stream.as_fd()).unwrap_or(u32::MAX);
+            service.head().submit(&shared, &orders, uid)
+        }
         Request::List { all, jobs } => match service.head().rows(all, &jobs) {
             Ok(rows) => Answer::Jobs(rows),
             Err(text) => Answer::Failed(text),
@@ -288,6 +302,7 @@ fn answer(service: &Service, request: Request, stream: &UnixStream) -> Answer {
         Request::Hold { jobs, is_held } => said(service.head().hold(&jobs, is_held)),
         Request::Explain { job } => said(service.head().explain(job)),
         Request::When { slots, limit_s } => service.head().when(slots, limit_s),
+        Request::Set { words } => said(service.head().set(&words)),
         Request::Machine => Answer::Machine(service.head().machine()),
         Request::Stop { leave } => {
             let machine = service.head().machine();

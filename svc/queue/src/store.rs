@@ -5,15 +5,16 @@
 //! | `shared` | the environment and directory of one request, as JSON |
 //! | `orders` | what was asked for, as JSON: a job or an array |
 //! | `jobs` | a job, or a task of an array: what the scheduler asks, and how it went |
+//! | `settings` | one row: the rules that were set, as JSON |
 
 use std::path::Path;
 
-use margay_core_queue::{End, Job, JobId, Phase};
+use margay_core_queue::{End, Job, JobId, Phase, Scheduler, Settings};
 use margay_svc_queue_wire::{JobRow, Order, Shared, Usage};
 use rusqlite::{Connection, ErrorCode, Row, params};
 
 /// The version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE shared (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
@@ -27,6 +28,14 @@ CREATE INDEX live ON jobs (id) WHERE is_live;
 CREATE INDEX arrays ON jobs (array) WHERE array IS NOT NULL;
 ";
 
+/// What each version added to the one before it.
+const ADDED: [&str; 1] = ["
+CREATE TABLE settings (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
+ALTER TABLE jobs ADD COLUMN user TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN uid INTEGER;
+ALTER TABLE jobs ADD COLUMN runs INTEGER NOT NULL DEFAULT 0;
+"];
+
 /// A job of the queue, with what is shown of it.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -36,9 +45,17 @@ pub struct Entry {
     pub name: String,
     pub account: Option<String>,
     pub partition: String,
+    pub reservation: Option<String>,
+    pub user: String,
+    pub uid: u32,
     /// Number of its order in the store.
     pub order: i64,
     pub submitted: u64,
+    /// How often it was put back into the queue after it had started.
+    pub runs: u32,
+    /// It may be put back when what watches over it fails, and when it ends with these codes.
+    pub is_requeued: bool,
+    pub requeue_codes: Vec<i32>,
     /// The user wishes its end.
     pub is_cancelled: bool,
 }
@@ -51,6 +68,14 @@ impl Entry {
             (Some(array), Some(task)) => format!("{array}_{task}"),
             _ => self.job.id.to_string(),
         }
+    }
+
+    /// Gives the scheduler's part of it the numbers of its texts.
+    pub fn number(&mut self, scheduler: &mut Scheduler) {
+        self.job.user = scheduler.tag(&self.user);
+        self.job.account = scheduler.tag(self.account.as_deref().unwrap_or_default());
+        self.job.queue = scheduler.tag(&self.partition);
+        self.job.reservation = self.reservation.as_deref().map(|text| scheduler.tag(text));
     }
 
     /// Its row without how it went.
@@ -66,6 +91,10 @@ impl Entry {
             name: self.name.clone(),
             account: self.account.clone(),
             partition: self.partition.clone(),
+            user: self.user.clone(),
+            priority: self.job.priority,
+            runs: self.runs,
+            memory_mib: self.job.memory_mib,
             slots: self.job.slots,
             limit_s: self.job.limit_s,
             phase: self.job.phase,
@@ -98,6 +127,18 @@ struct Fixed {
     after: Vec<margay_core_queue::Dependency>,
     account: Option<String>,
     partition: String,
+    #[serde(flatten)]
+    more: Option<More>,
+}
+
+/// The same, of stores of version 2 and later.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct More {
+    memory_mib: u64,
+    begin_s: Option<u64>,
+    reservation: Option<String>,
+    is_requeued: bool,
+    requeue_codes: Vec<i32>,
 }
 
 /// The open store.
@@ -139,10 +180,15 @@ impl Store {
         let (mut connection, version) = begun().map_err(failed)?;
         match version {
             VERSION => {}
-            0 => {
+            0..VERSION => {
                 let mut make = || -> rusqlite::Result<()> {
                     let change = connection.transaction()?;
-                    change.execute_batch(TABLES)?;
+                    if version == 0 {
+                        change.execute_batch(TABLES)?;
+                    }
+                    for added in &ADDED[version.max(1) as usize - 1..] {
+                        change.execute_batch(added)?;
+                    }
                     change.pragma_update(None, "user_version", VERSION)?;
                     change.commit()
                 };
@@ -192,8 +238,8 @@ impl Store {
                     let fixed = fixed(entry)?;
                     change
                         .prepare_cached(
-                            "INSERT INTO jobs (id, order_id, array, task, name, job, phase, is_live, submitted) \
-                             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8)",
+                            "INSERT INTO jobs (id, order_id, array, task, name, job, phase, is_live, submitted, user, uid) \
+                             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10)",
                         )
                         .and_then(|mut insert| {
                             insert.execute(params![
@@ -205,6 +251,8 @@ impl Store {
                                 fixed,
                                 phase_text(entry.job.phase),
                                 entry.submitted as i64,
+                                entry.user,
+                                entry.uid,
                             ])
                         })
                         .map_err(failed)?;
@@ -261,6 +309,56 @@ impl Store {
             change.commit()
         };
         store().map_err(failed)
+    }
+
+    /// Stores that running jobs wait again, for their next run.
+    ///
+    /// # Errors
+    /// In words; nothing is stored then.
+    pub fn requeue(&mut self, jobs: &[(JobId, u32)]) -> Result<(), String> {
+        let mut store = || -> rusqlite::Result<()> {
+            let change = self.connection.transaction()?;
+            for (id, runs) in jobs {
+                change
+                    .prepare_cached(
+                        "UPDATE jobs SET phase = ?2, runs = ?3, started = NULL WHERE id = ?1",
+                    )?
+                    .execute(params![*id as i64, phase_text(Phase::Waiting), runs])?;
+            }
+            change.commit()
+        };
+        store().map_err(failed)
+    }
+
+    /// The rules that were set, or those of a new queue.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn settings(&self) -> Result<Settings, String> {
+        let read = self
+            .connection
+            .query_row("SELECT text FROM settings", [], |row| {
+                row.get::<_, String>(0)
+            });
+        match read {
+            Ok(text) => serde_json::from_str(&text)
+                .map_err(|error| format!("the queue's store: its rules are damaged: {error}")),
+            Err(rusqlite::Error::QueryReturnedNoRows) => Ok(Settings::default()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Stores the rules.
+    ///
+    /// # Errors
+    /// In words; nothing is stored then.
+    pub fn set(&mut self, settings: &Settings) -> Result<(), String> {
+        let text = json(settings)?;
+        let stored = self.connection.execute(
+            "INSERT OR REPLACE INTO settings (id, text) VALUES (1, ?1)",
+            [text],
+        );
+        stored.map(|_| ()).map_err(failed)
     }
 
     /// Stores what may change of jobs that wait or run: whether they are held or are to end.
@@ -358,7 +456,7 @@ impl Store {
     }
 }
 
-const COLUMNS: &str = "id, order_id, array, task, name, job, phase, is_cancelled, submitted, started, ended, cpu_s, max_rss_kib, note";
+const COLUMNS: &str = "id, order_id, array, task, name, job, phase, is_cancelled, submitted, started, ended, cpu_s, max_rss_kib, note, user, uid, runs";
 
 fn fixed(entry: &Entry) -> Result<String, String> {
     let job = &entry.job;
@@ -371,6 +469,13 @@ fn fixed(entry: &Entry) -> Result<String, String> {
         after: job.after.clone(),
         account: entry.account.clone(),
         partition: entry.partition.clone(),
+        more: Some(More {
+            memory_mib: job.memory_mib,
+            begin_s: job.begin_s,
+            reservation: entry.reservation.clone(),
+            is_requeued: entry.is_requeued,
+            requeue_codes: entry.requeue_codes.clone(),
+        }),
     })
 }
 
@@ -391,6 +496,14 @@ fn parsed<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusql
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     let fixed: Fixed = parsed(row, 5)?;
+    let more = fixed.more.unwrap_or(More {
+        memory_mib: 0,
+        begin_s: None,
+        reservation: None,
+        is_requeued: false,
+        requeue_codes: Vec::new(),
+    });
+    let uid: Option<u32> = row.get(15)?;
     Ok(Entry {
         job: Job {
             id: row.get::<_, i64>(0)? as JobId,
@@ -402,13 +515,23 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
             is_held: fixed.is_held,
             after: fixed.after,
             phase: parsed(row, 6)?,
+            memory_mib: more.memory_mib,
+            begin_s: more.begin_s,
+            ..Job::default()
         },
         task: row.get(3)?,
         name: row.get(4)?,
         account: fixed.account,
         partition: fixed.partition,
+        reservation: more.reservation,
+        user: row.get(14)?,
+        // Older stores are of one user.
+        uid: uid.unwrap_or_else(margay_sys_os::port::user),
         order: row.get(1)?,
         submitted: row.get::<_, i64>(8)? as u64,
+        runs: row.get(16)?,
+        is_requeued: more.is_requeued,
+        requeue_codes: more.requeue_codes,
         is_cancelled: row.get(7)?,
     })
 }

@@ -226,6 +226,13 @@ pub fn is_trusted(socket: BorrowedFd<'_>) -> bool {
     })
 }
 
+/// The user of the process at the other end of a connected socket of this host, when it connected.
+#[must_use]
+pub fn peer(socket: BorrowedFd<'_>) -> Option<u32> {
+    let peer = sockopt::socket_peercred(socket).ok()?;
+    Some(peer.uid.as_raw())
+}
+
 /// The user on whose behalf this process runs.
 #[must_use]
 pub fn user() -> u32 {

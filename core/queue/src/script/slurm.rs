@@ -32,6 +32,9 @@ const OPTIONS: &[(char, &str, bool)] = &[
     (' ', "ntasks-per-node", true),
     (' ', "open-mode", true),
     (' ', "priority", true),
+    (' ', "requeue", false),
+    (' ', "requeue-exit", true),
+    (' ', "reservation", true),
     (' ', "signal", true),
 ];
 
@@ -128,9 +131,19 @@ fn apply(name: &str, found: &Found, wishes: &mut Wishes) -> Result<(), String> {
             let value = found.value()?.parse();
             wishes.priority = Some(value.map_err(|_| found.wrong("a whole number"))?);
         }
+        "requeue" => wishes.is_requeued = Some(true),
+        "no-requeue" => wishes.is_requeued = Some(false),
+        "requeue-exit" => {
+            let codes = found.value()?.split(',').map(str::parse);
+            let codes: Result<Vec<i32>, _> = codes.collect();
+            let wrong = || found.wrong("exit codes such as 75 or 75,99");
+            let is_code = |codes: &Vec<i32>| codes.iter().all(|code| (1..256).contains(code));
+            wishes.requeue_codes = codes.ok().filter(is_code).ok_or_else(wrong)?;
+        }
+        "reservation" => wishes.reservation = Some(found.text()?),
         "signal" => wishes.warning = Some(warning(found)?),
         // What asks for nothing: remarks, whom mail would go to, and what is so anyway.
-        "comment" | "get-user-env" | "mail-type" | "mail-user" | "no-requeue" | "quiet" => {}
+        "comment" | "get-user-env" | "mail-type" | "mail-user" | "quiet" => {}
         _ => return Err(found.unknown()),
     }
     Ok(())

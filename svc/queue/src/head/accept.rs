@@ -1,0 +1,146 @@
+//! Which jobs are accepted.
+
+use margay_core_queue::{Job, JobId, refusal};
+use margay_svc_queue_wire::Order;
+
+use super::Head;
+use crate::prepare;
+use crate::store::Entry;
+
+impl Head {
+    /// The entries of an order of a user: one, or one for each task. `before` are accepted with it.
+    pub(super) fn accept(
+        &mut self,
+        order: &Order,
+        who: (&str, u32),
+        before: usize,
+        next: &mut JobId,
+        now_s: u64,
+    ) -> Result<Vec<Entry>, String> {
+        prepare::check(order, self.resources.memory_mib)?;
+        let wishes = &order.wishes;
+        let slots = wishes.size.slots(self.resources.slots);
+        if let Some(text) = refusal(self.resources.slots, slots) {
+            return Err(text);
+        }
+        let known = |id: JobId| id > 0 && id <= *next;
+        if let Some(wrong) = wishes.after.iter().find(|d| !known(d.job)) {
+            return Err(format!(
+                "there is no job {} to depend on; see margay queue --all",
+                wrong.job
+            ));
+        }
+        let tasks: Vec<Option<u32>> = match &wishes.array {
+            Some(array) => array.indices.iter().copied().map(Some).collect(),
+            None => vec![None],
+        };
+        let settings = self.scheduler.settings();
+        let queue = wishes
+            .partition
+            .clone()
+            .unwrap_or_else(|| settings.default_queue.clone());
+        let first = *next + 1;
+        let mut entry = Entry {
+            job: Job {
+                id: first,
+                array: wishes.array.as_ref().map(|_| first),
+                array_limit: wishes.array.as_ref().and_then(|array| array.limit),
+                slots,
+                memory_mib: wishes.size.memory_mib.unwrap_or(0),
+                limit_s: wishes.limit_s.flatten(),
+                priority: wishes.priority.unwrap_or(0),
+                is_held: wishes.is_held.unwrap_or(false),
+                begin_s: wishes.begin_s,
+                after: wishes.after.clone(),
+                ..Job::default()
+            },
+            task: None,
+            name: prepare::name(order),
+            account: wishes.account.clone(),
+            partition: queue,
+            reservation: wishes.reservation.clone(),
+            user: who.0.to_owned(),
+            uid: who.1,
+            order: 0,
+            submitted: now_s,
+            runs: 0,
+            is_requeued: wishes.is_requeued.unwrap_or(false),
+            requeue_codes: wishes.requeue_codes.clone(),
+            is_cancelled: false,
+        };
+        self.allow(
+            &mut entry,
+            wishes.limit_s == Some(None),
+            before,
+            tasks.len(),
+        )?;
+        *next += tasks.len() as u64;
+        let task = |(id, task): (JobId, Option<u32>)| {
+            let mut entry = entry.clone();
+            entry.job.id = id;
+            entry.task = task;
+            entry
+        };
+        Ok((first..).zip(tasks).map(task).collect())
+    }
+
+    /// Looks whether the rules allow a job, and gives it what its queue gives.
+    fn allow(
+        &mut self,
+        entry: &mut Entry,
+        says_unlimited: bool,
+        before: usize,
+        tasks: usize,
+    ) -> Result<(), String> {
+        entry.number(&mut self.scheduler);
+        let settings = self.scheduler.settings();
+        let name = &entry.partition;
+        let Some(rules) = settings.queues.get(name) else {
+            let names: Vec<&str> = settings.queues.keys().map(String::as_str).collect();
+            return Err(format!(
+                "there is no partition or queue '{}'; there are: {}",
+                name.escape_debug(),
+                names.join(" ")
+            ));
+        };
+        rules.complete(&mut entry.job, says_unlimited);
+        let account = entry.account.as_deref().unwrap_or_default();
+        let [all, own] = self.scheduler.counts(entry.job.queue, entry.job.user);
+        let before = u32::try_from(before).unwrap_or(u32::MAX);
+        let has = [all.saturating_add(before), own.saturating_add(before)];
+        let more = u32::try_from(tasks).unwrap_or(u32::MAX);
+        if let Some(text) = rules.refusal(name, &entry.job, [&entry.user, account], has, more) {
+            return Err(text);
+        }
+        let Some(reservation) = &entry.reservation else {
+            return Ok(());
+        };
+        let Some(rules) = settings.reservations.get(reservation) else {
+            return Err(format!(
+                "there is no reservation '{}'; see margay set",
+                reservation.escape_debug()
+            ));
+        };
+        let is_open = rules.users.is_empty() && rules.accounts.is_empty();
+        let is_listed = rules.users.contains(&entry.user)
+            || rules.accounts.iter().any(|other| other == account);
+        if !is_open && !is_listed {
+            return Err(format!(
+                "the reservation '{reservation}' is for other users or accounts"
+            ));
+        }
+        if entry.job.slots > rules.slots {
+            return Err(format!(
+                "it asks for {} slots and the reservation '{reservation}' has {}",
+                entry.job.slots, rules.slots
+            ));
+        }
+        match entry.job.limit_s {
+            Some(limit) if limit <= rules.until_s.saturating_sub(rules.from_s) => Ok(()),
+            _ => Err(format!(
+                "a job in the reservation '{reservation}' needs a time limit that ends with it, at most {}",
+                margay_core_queue::shown(rules.until_s.saturating_sub(rules.from_s))
+            )),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What the head says of jobs and of the machine.
+
+use std::collections::HashMap;
+
+use margay_core_queue::{End, Job, JobId, Phase, Reason, refusal};
+use margay_svc_queue_wire::{Answer, JobRow, Machine, Target};
+
+use super::Head;
+use crate::explain;
+use crate::now_s;
+use crate::store::Entry;
+
+/// Most jobs that an explanation names.
+const MOST_DETAILS: usize = 10;
+
+impl Head {
+    /// The rows of jobs: of all that wait or run, of those that have ended as well, or of some.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn rows(&mut self, all: bool, targets: &[Target]) -> Result<Vec<JobRow>, String> {
+        let live = self.live(targets)?;
+        let mut rows = match targets {
+            [] if all => self.store.ended(None)?,
+            [] => Vec::new(),
+            _ => {
+                let mut rows = Vec::new();
+                for &target in targets {
+                    rows.extend(self.ended_rows(target)?);
+                }
+                rows
+            }
+        };
+        let now_s = now_s();
+        let reasons: HashMap<JobId, Reason> = match live.is_empty() {
+            true => HashMap::new(),
+            false => self.scheduler.reasons(now_s).reasons.into_iter().collect(),
+        };
+        let note = |entry: &Entry| match reasons.get(&entry.job.id) {
+            _ if entry.is_cancelled => "is being cancelled".to_owned(),
+            Some(reason) => explain::short(reason, &|id| self.named(id), now_s),
+            None => String::new(),
+        };
+        let live = live.iter().filter_map(|id| self.entries.get(id));
+        rows.extend(live.map(|entry| entry.row(note(entry))));
+        rows.sort_by_key(|row| row.id);
+        rows.dedup_by_key(|row| row.id);
+        Ok(rows)
+    }
+
+    /// Says why a job does not run, or how it is.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn explain(&mut self, target: Target) -> Result<String, String> {
+        let now_s = now_s();
+        let live = self.live(&[target])?;
+        let reasons: HashMap<JobId, Reason> =
+            self.scheduler.reasons(now_s).reasons.into_iter().collect();
+        let mut text = String::new();
+        for (place, id) in live.into_iter().enumerate() {
+            let Some(entry) = self.entries.get(&id) else {
+                continue;
+            };
+            let shown = entry.shown();
+            match (entry.job.phase, reasons.get(&id)) {
+                (Phase::Running(since), _) => {
+                    let passed = margay_core_queue::shown(now_s.saturating_sub(since));
+                    text += &format!("job {shown} runs since {passed}\n");
+                }
+                (_, Some(reason)) => {
+                    text += &explain::long(&shown, reason, &|id| self.named(id), now_s);
+                    // For a long array the first tasks say enough.
+                    if place < MOST_DETAILS {
+                        text += &self.details(id, reason, now_s);
+                    }
+                }
+                _ => text += &format!("job {shown} starts now\n"),
+            }
+        }
+        for row in self.ended_rows(target)? {
+            let state = margay_svc_queue_wire::state(row.phase);
+            let note = if row.note.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", row.note)
+            };
+            text += &format!("job {} has ended ({state}){note}\n", row.shown);
+        }
+        Ok(text)
+    }
+
+    /// What stands before a job, when it is expected to start, and what would let it start now.
+    fn details(&mut self, id: JobId, reason: &Reason, now_s: u64) -> String {
+        let waits_for_room = matches!(
+            reason,
+            Reason::Slots { .. }
+                | Reason::Memory { .. }
+                | Reason::Reserved { .. }
+                | Reason::WouldDelay { .. }
+                | Reason::Behind(_)
+        );
+        if !waits_for_room {
+            return String::new();
+        }
+        let mut text = String::new();
+        match self.scheduler.before(id) {
+            Some(0) | None => {}
+            Some(1) => text += "  1 job of the queue stands before it\n",
+            Some(count) => text += &format!("  {count} jobs of the queue stand before it\n"),
+        }
+        let is_first = !matches!(reason, Reason::WouldDelay { .. } | Reason::Behind(_));
+        if !is_first && let Some(at) = self.scheduler.expected(id, now_s) {
+            let wait = margay_core_queue::shown(at.saturating_sub(now_s));
+            text += &format!("  by the time limits of the others it starts within {wait}\n");
+        }
+        let in_its_way = self.scheduler.in_its_way(id, now_s);
+        if is_first && !in_its_way.is_empty() {
+            let names: Vec<String> = in_its_way.iter().map(|id| self.named(*id)).collect();
+            let more = names.len().saturating_sub(MOST_DETAILS);
+            let mut names = names[..names.len().min(MOST_DETAILS)].join(", ");
+            if more > 0 {
+                names += &format!(" and {more} more");
+            }
+            text += &format!("  it would start now if these had ended: {names}\n");
+        }
+        text
+    }
+
+    /// Says when a job would start that somebody might submit now.
+    #[must_use]
+    pub fn when(&mut self, slots: u32, limit_s: Option<u64>) -> Answer {
+        if let Some(text) = refusal(self.resources.slots, slots) {
+            return Answer::Failed(format!("such a job would not be accepted: {text}"));
+        }
+        let now_s = now_s();
+        let queue = self.scheduler.settings().default_queue.clone();
+        let job = Job {
+            id: self.last + 1,
+            slots: slots.max(1),
+            limit_s,
+            queue: self.scheduler.tag(&queue),
+            ..Job::default()
+        };
+        let id = job.id;
+        self.scheduler.add(job, &|_| Vec::new());
+        let reasons = self.scheduler.reasons(now_s).reasons;
+        let reason = reasons.iter().find(|(other, _)| *other == id);
+        let answer = match reason {
+            Some((_, reason)) => {
+                let text = explain::long("of this size", reason, &|id| self.named(id), now_s);
+                text + &self.details(id, reason, now_s)
+            }
+            None => "such a job would start now\n".into(),
+        };
+        self.scheduler.end(id, End::Cancelled, now_s);
+        Answer::Done(answer)
+    }
+
+    /// The machine and how much of it is used.
+    #[must_use]
+    pub fn machine(&self) -> Machine {
+        let running = || {
+            let entries = self.entries.values();
+            entries.filter(|e| matches!(e.job.phase, Phase::Running(_)))
+        };
+        Machine {
+            host: self.resources.host.clone(),
+            slots: self.resources.slots,
+            used: running().map(|entry| entry.job.slots).sum(),
+            running: running().count(),
+            waiting: self.entries.len() - running().count(),
+            head: std::process::id(),
+        }
+    }
+}
