@@ -424,8 +424,9 @@ fn ranks_that_wait_for_one_that_never_called_mpi_init_are_not_left_waiting() {
         message(&done)[2].starts_with("hint: every rank must run a program that uses this library")
     );
 
-    // A collective operation of the other ranks may go on, so nothing is said.
-    let line = "-n 2 %act only:0 init wait:coll:any:any sleep:3000 fin exit:0 all init sleep:3000 fin exit:0 : -n 1 true";
+    // A collective operation of the other ranks may go on, so nothing is said. Rank 1 ends last:
+    // without it rank 0 would wait in vain.
+    let line = "-n 2 %act only:0 init wait:coll:any:any sleep:3000 fin exit:0 all init sleep:5000 fin exit:0 : -n 1 true";
     let done = run(&mut command(line));
     assert_eq!((done.code(), &*done.err), (0, ""));
 

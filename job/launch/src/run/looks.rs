@@ -10,6 +10,7 @@ use margay_core_registry::Phase;
 use margay_job_observe::places::children_of_shell;
 use margay_job_observe::standstill::Standstill;
 use margay_job_observe::state;
+use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
 use margay_sys_shm::segment::ENV_SINGLETON;
 
@@ -31,6 +32,9 @@ const MOST: usize = 8;
 pub(super) struct Looks {
     /// After a rank has ended without calling `MPI_Init`: when to look whether others wait for it.
     waits_at: Option<Instant>,
+    /// Who waited in vain at the last look: rank, thread, since when in nanoseconds. A wait is in
+    /// vain when it is still there at the next one: a rank may not yet have seen what has come.
+    in_vain: Vec<(u32, u32, u64)>,
     /// When to look for libraries of other implementations.
     strangers: Schedule,
     standstill: Standstill,
@@ -43,6 +47,7 @@ impl Looks {
         let is_wanted = job.on_deadlock != OnDeadlock::Ignore;
         Looks {
             waits_at: None,
+            in_vain: Vec::new(),
             strangers: Schedule::new(started, ranks),
             standstill: Standstill::default(),
             standstill_at: is_wanted.then(|| started + LOOK_INTERVAL),
@@ -104,6 +109,15 @@ impl Schedule {
     }
 }
 
+/// The waits of these ranks: rank, thread, since when in nanoseconds.
+fn waits_of(peers: &dyn Peers, ranks: &[u32]) -> Vec<(u32, u32, u64)> {
+    let of_rank = |&rank: &u32| {
+        let waits = peers.waits(rank).listed.into_iter();
+        waits.map(move |wait| (rank, wait.thread, wait.since_ns))
+    };
+    ranks.iter().flat_map(of_rank).collect()
+}
+
 impl Launcher<'_> {
     /// Looks for all whose time has come.
     pub(super) fn look(&mut self, now: Instant) {
@@ -160,9 +174,15 @@ impl Launcher<'_> {
         let peers = &*self.peers;
         let analysis = state::analysis(peers, now_ns());
         let is_in_vain = !analysis.never_came.is_empty() && !analysis.stuck.is_empty();
+        let waits = match is_in_vain {
+            true => waits_of(peers, &analysis.stuck),
+            false => Vec::new(),
+        };
+        let is_certain = is_in_vain && waits == self.looks.in_vain;
+        self.looks.in_vain = waits;
         let going_on = self.alive > 0 && self.ending.kill_at.is_none();
-        self.looks.waits_at = (going_on && !is_in_vain).then(|| now + LOOK_INTERVAL);
-        if !going_on || !is_in_vain {
+        self.looks.waits_at = (going_on && !is_certain).then(|| now + LOOK_INTERVAL);
+        if !going_on || !is_certain {
             return;
         }
         let mut living = (0..peers.size()).filter(|&r| !peers.has_exited(r));
