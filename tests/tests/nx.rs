@@ -309,7 +309,7 @@ fn a_program_that_is_started_alone_starts_itself_on_its_nodes() {
             &["-sz", "none"][..],
             "libnx: -sz none: it is a number of nodes",
         ),
-        (&["-pn", "mine"], "libnx: there is no partition 'mine'"),
+        (&["-pn", "mine"], "there is no partition '.compute.mine'"),
     ] {
         let output = run(command(&executable, 60).args(arguments));
         assert!(!output.status.success());

@@ -67,8 +67,10 @@ impl Place {
         let number = service.file_name().unwrap().to_string_lossy();
         tool("kill", &[signal, &number], self.folder.path());
         // Its stripe directories are free when it is gone, or only waits for its parent to notice.
+        // Its first thread may wait for that while others still have them.
+        let threads = || fs::read_dir(service.join("task")).map_or(0, Iterator::count);
         let stat = service.join("stat");
-        while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+        while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) || threads() > 1 {
             std::thread::yield_now();
         }
     }

@@ -230,8 +230,8 @@ impl Merger {
         }
     }
 
-    /// Puts whole lines of the launcher's own into the sequence, ending an open line. Without a line
-    /// nothing changes.
+    /// Puts whole lines of the launcher's own into the sequence, ending an open line. A text
+    /// without lines changes nothing.
     pub fn message(&mut self, text: &str, now: Instant) {
         if text.is_empty() {
             return;

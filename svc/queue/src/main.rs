@@ -31,6 +31,12 @@ fn main() -> ExitCode {
         ["replay", file, "--json"] => replay::replay(Path::new(file), true),
         ["make-log", jobs, slots, seed] => replay::make(jobs, slots, seed),
         ["supervise", folder] => supervise::supervise(Path::new(folder)),
+        ["--help" | "-h"] => {
+            println!(
+                "The head of the queue, and what watches over its jobs. `margay up` starts it."
+            );
+            Ok(())
+        }
         _ => Err("this program is started by `margay up`".into()),
     };
     match done {
