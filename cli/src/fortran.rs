@@ -85,10 +85,20 @@ fn compile(
         let mut objects = Vec::new();
         for module in MODULES {
             let object = format!("{module}.o");
+            let source = match module.split_once("pinterfaces") {
+                None => sources.join(module),
+                Some((binding, end)) => {
+                    let from = sources.join(format!("{binding}interfaces{end}"));
+                    let text = fs::read_to_string(&from).map_err(|e| failed("read", &from, &e))?;
+                    let to = folder.join(module);
+                    fs::write(&to, profiled(&text)).map_err(|e| failed("write", &to, &e))?;
+                    to
+                }
+            };
             let mut command = words(&options.fc);
             command
                 .args(["-O2", "-fPIC", "-c"])
-                .arg(sources.join(module))
+                .arg(source)
                 .args(["-o", &object]);
             run(command.current_dir(folder))?;
             objects.push(object);
@@ -96,6 +106,31 @@ fn compile(
         objects.extend(c.join().expect("compiling does not panic")?);
         Ok(objects)
     })
+}
+
+/// Makes a module of the interfaces of `PMPI_x` from the one of `MPI_x`, as `xtask` prints it.
+fn profiled(interfaces: &str) -> String {
+    let mut text = String::with_capacity(interfaces.len() + interfaces.len() / 32);
+    // The functions that the library predefines are the same for both.
+    for line in (interfaces.lines()).filter(|line| !line.starts_with("  external :: MPI_")) {
+        let mut line = line.to_owned();
+        for (name, changed) in [
+            ("module mpi_interfaces", "module mpi_pinterfaces"),
+            ("module mpi_f08_interfaces", "module mpi_f08_pinterfaces"),
+            ("interface MPI_", "interface PMPI_"),
+            ("subroutine MPI_", "subroutine PMPI_"),
+            ("function MPI_", "function PMPI_"),
+            (":: MPI_", ":: PMPI_"),
+            ("bind(C, name=\"mpi_", "bind(C, name=\"pmpi_"),
+        ] {
+            if let Some(at) = line.find(name) {
+                line.replace_range(at..at + name.len(), changed);
+            }
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
 }
 
 /// Files of functions that Fortran calls are compiled twice: for `MPI_x` and for `PMPI_x`.

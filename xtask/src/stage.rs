@@ -145,6 +145,7 @@ pub fn build(to: &Path) -> Result<()> {
     openmp(&tools, &built, to)?;
     pages(&programs, to)?;
     fortran_library(&tools, to)?;
+    remove_held_modules(&to.join("include"))?;
     // The bindings are built in their place, and the pages written there.
     prune(to, &|path| {
         let inside = path.strip_prefix(to).unwrap_or(path);
@@ -369,6 +370,21 @@ fn fortran_library(tools: &Tools, to: &Path) -> Result<()> {
     output(Command::new("strip").arg("--strip-unneeded").arg(&library))
         .context("strip is needed; install binutils")
         .map(drop)
+}
+
+/// Removes the modules that `mpi.mod` and `mpi_f08.mod` hold a copy of, as gfortran writes modules
+/// (packed by gzip): it reads those two alone, and the four here take 250 KB.
+fn remove_held_modules(include: &Path) -> Result<()> {
+    const PACKED: &[u8] = b"\x1f\x8b";
+    for module in ["mpi", "mpi_f08"] {
+        for form in ["", "p"] {
+            let path = include.join(format!("{module}_{form}interfaces.mod"));
+            if fs::read(&path).is_ok_and(|bytes| bytes.starts_with(PACKED)) {
+                fs::remove_file(&path)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Writes all sources of the Fortran bindings: those of `abi/fortran` and those that are printed

@@ -15,58 +15,56 @@ enum Binding {
     F08,
 }
 
-/// Interfaces of the functions in `mpi`; `prefix` is empty or `P`.
-pub fn mpi(routines: &[Routine], prefix: &str) -> String {
-    let module = format!("mpi_{}interfaces", prefix.to_lowercase());
-    let mut text = format!("{HEAD}module {module}\n  implicit none\n  public\n");
+/// Interfaces of the functions in `mpi`. Those of `PMPI_x` are made from them by `margay fortran`
+/// (`cli/src/fortran.rs`), which knows how lines with names begin.
+pub fn mpi(routines: &[Routine]) -> String {
+    let mut text = format!("{HEAD}module mpi_interfaces\n  implicit none\n  public\n");
     let mut with_pointers = Vec::new();
     text += "  interface\n";
     for routine in routines.iter().filter(|r| r.is_classic()) {
-        let name = format!("{prefix}{}", routine.name);
         if routine.puts_address() {
-            with_pointers.push((routine, name));
+            with_pointers.push(routine);
         } else {
-            text += &procedure(routine, &name, None, Binding::Mpi, false);
+            text += &procedure(routine, &routine.name, None, Binding::Mpi, false);
         }
     }
     text += "  end interface\n";
-    if prefix.is_empty() {
-        let names = table::PREDEFINED
-            .iter()
-            .map(|(name, _)| *name)
-            .chain(table::PREDEFINED_CLASSIC);
-        for name in names {
-            writeln!(text, "  external :: {name}").expect("a string grows");
-        }
+    let names = table::PREDEFINED
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(table::PREDEFINED_CLASSIC);
+    for name in names {
+        writeln!(text, "  external :: {name}").expect("a string grows");
     }
     // Those that put out an address, as an integer or as a C pointer.
-    for (routine, name) in with_pointers {
+    for routine in with_pointers {
+        let name = &routine.name;
         let specific = format!("{name}_cptr");
         writeln!(text, "  interface {name}").expect("a string grows");
-        text += &procedure(routine, &name, None, Binding::Mpi, false);
+        text += &procedure(routine, name, None, Binding::Mpi, false);
         text += &procedure(routine, &specific, None, Binding::Mpi, true);
         text += "  end interface\n";
     }
     format!("{text}end module\n")
 }
 
-/// Interfaces of the functions in `mpi_f08`, generic where there is a variant for large counts.
-pub fn f08(routines: &[Routine], prefix: &str) -> String {
-    let module = format!("mpi_f08_{}interfaces", prefix.to_lowercase());
-    let mut text = format!("{HEAD}module {module}\n  implicit none\n  public\n");
+/// Interfaces of the functions in `mpi_f08`, generic where there is a variant for large counts; as
+/// with [`mpi`], those of `PMPI_x` are made from them.
+pub fn f08(routines: &[Routine]) -> String {
+    let mut text = format!("{HEAD}module mpi_f08_interfaces\n  implicit none\n  public\n");
     let by_name: HashMap<&str, &Routine> = routines.iter().map(|r| (r.name.as_str(), r)).collect();
     for routine in routines.iter().filter(|r| r.is_modern()) {
         let named = table::NAMED_LARGE.contains(&routine.name.as_str());
         if routine.large && !named {
             continue;
         }
-        writeln!(text, "  interface {prefix}{}", routine.name).expect("a string grows");
-        text += &specific(routine, prefix);
+        writeln!(text, "  interface {}", routine.name).expect("a string grows");
+        text += &specific(routine);
         if let Some(large) = by_name.get(format!("{}_c", routine.name).as_str())
             && !table::NAMED_LARGE.contains(&large.name.as_str())
             && shape(routine) != shape(large)
         {
-            text += &specific(large, prefix);
+            text += &specific(large);
         }
         text += "  end interface\n";
     }
@@ -119,13 +117,13 @@ fn bytes(width: Width) -> u8 {
     if width == Width::Int { 4 } else { 8 }
 }
 
-fn specific(routine: &Routine, prefix: &str) -> String {
+fn specific(routine: &Routine) -> String {
     let suffix = if routine.has_buffer() {
         "_f08ts"
     } else {
         "_f08"
     };
-    let name = format!("{prefix}{}{suffix}", routine.name);
+    let name = format!("{}{suffix}", routine.name);
     let symbol = routine
         .has_buffer()
         .then(|| format!("{}_", name.to_lowercase()));

@@ -31,10 +31,8 @@ pub fn print(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
         ("mpi_constants.f90", constants::mpi(&values)),
         ("mpi_f08_constants.f90", constants::f08(&values)),
         ("mpi_f08_callbacks.f90", interface::callbacks()),
-        ("mpi_interfaces.f90", interface::mpi(&routines, "")),
-        ("mpi_pinterfaces.f90", interface::mpi(&routines, "P")),
-        ("mpi_f08_interfaces.f90", interface::f08(&routines, "")),
-        ("mpi_f08_pinterfaces.f90", interface::f08(&routines, "P")),
+        ("mpi_interfaces.f90", interface::mpi(&routines)),
+        ("mpi_f08_interfaces.f90", interface::f08(&routines)),
         ("mpi_functions.c", glue::print(&routines, Callers::Standard)),
     ])
 }
