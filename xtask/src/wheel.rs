@@ -170,8 +170,9 @@ fn tree(stage: &Path, version: &str, tools: &Tools) -> Result<Vec<Member>> {
             if inside.starts_with("share/man/") && path.is_symlink() {
                 continue;
             }
-            // Services of the machine, not of a Python environment.
-            if inside == "bin/margay-pfs" || inside == "bin/margay-queue" {
+            // Programs that `margay` starts: services of a machine and its performance suite, which
+            // are no part of a Python environment. `margay` names a whole tree as the remedy.
+            if inside.starts_with("bin/margay-") || inside.starts_with("share/margay/bench/") {
                 continue;
             }
             // Programs are of the scheme `scripts`, because an environment decides where these are.
@@ -181,9 +182,6 @@ fn tree(stage: &Path, version: &str, tools: &Tools) -> Result<Vec<Member>> {
             };
             let bytes =
                 fs::read(&path).with_context(|| format!("{}: cannot be read", path.display()))?;
-            if is_held_by_others(&inside, &bytes) {
-                continue;
-            }
             let bytes = match fs::read_link(&path) {
                 Ok(_) if !bytes.starts_with(b"\x7fELF") => bytes,
                 Ok(points_at) if inside.starts_with("bin/") => {
@@ -208,18 +206,6 @@ fn tree(stage: &Path, version: &str, tools: &Tools) -> Result<Vec<Member>> {
     }
     members.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(members)
-}
-
-/// Whether this is a module that `mpi.mod` and `mpi_f08.mod` hold a copy of, as gfortran writes
-/// modules (packed by gzip): it reads those two alone, and the four here would be 240 KB of the
-/// wheel.
-fn is_held_by_others(inside: &str, bytes: &[u8]) -> bool {
-    const PACKED: &[u8] = b"\x1f\x8b";
-    let name = inside.strip_prefix("include/");
-    let is_interface = name.is_some_and(|name| {
-        name.ends_with("_interfaces.mod") || name.ends_with("_pinterfaces.mod")
-    });
-    is_interface && bytes.starts_with(PACKED)
 }
 
 /// Returns the program that starts `margay` under another name.
