@@ -5,18 +5,64 @@ use std::os::unix::ffi::OsStrExt;
 
 use margay_job_launch::machine;
 use margay_job_launch::plan::{Binding, Hosts, Inherit, Job, Program, TimeLimit, Unit};
+use margay_job_launch::turns::{Turns, Wanted};
 use margay_sys_os::cpu;
 
 use crate::hosts::HostList;
 use crate::options::{PlacementOptions, RunOptions};
-use crate::part;
 use crate::values::{CoreList, Names, NodeList, OutputOption, seconds};
 
-/// Makes the job of the parsed segments, one for each program.
+/// Makes the job of the parsed segments, one for each program. In a partition it waits for the
+/// job's turn there.
 ///
 /// # Errors
-/// When a program is missing or options contradict each other.
-pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
+/// When a program is missing, options contradict each other, or the partition cannot be used.
+pub fn job(name: &str, mut segments: Vec<RunOptions>) -> Result<(Job, Option<Turns>), String> {
+    let turns = in_partition(name, &mut segments)?;
+    Ok((of_segments(name, segments)?, turns))
+}
+
+/// Asks for the nodes of the partition that the programs name, and has them use its cores.
+fn in_partition(name: &str, segments: &mut [RunOptions]) -> Result<Option<Turns>, String> {
+    let named = (segments.iter()).filter_map(|own| own.placement.partition.as_deref());
+    let named: Vec<String> = named.map(str::to_owned).collect();
+    let Some(partition) = named.first() else {
+        return Ok(None);
+    };
+    if let Some(other) = named.iter().find(|other| *other != partition) {
+        return Err(format!(
+            "-pn {partition} and -pn {other}: a job runs in one partition; name one"
+        ));
+    }
+    let elsewhere = |own: &RunOptions| own.host.is_some() || own.host_file.is_some();
+    if segments.iter().any(elsewhere) {
+        return Err(format!(
+            "-pn {partition}: a partition is of this machine; leave it or the hosts out"
+        ));
+    }
+    let is_alone = segments.len() == 1;
+    let ranks = segments.first().and_then(|own| own.ranks);
+    let words = segments.iter().flat_map(|own| &own.program);
+    let words: Vec<String> = (words.take(20))
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let (turns, cores) = Turns::begin(&Wanted {
+        name: partition,
+        ranks: ranks.filter(|_| is_alone),
+        priority: segments.iter().find_map(|own| own.placement.priority),
+        command: &words.join(" "),
+        launcher: name,
+    })?;
+    for own in segments {
+        if is_alone {
+            own.ranks = own.ranks.or(u32::try_from(cores.len()).ok());
+        }
+        own.placement.cpu_set = Some(CoreList(cores.clone()));
+    }
+    Ok(Some(turns))
+}
+
+fn of_segments(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
     let mut job = Job::new(name);
     let everybody: Vec<(OsString, OsString)> = segments
         .iter()
@@ -24,20 +70,10 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
         .collect();
     let inherited = inherited_by_all(&segments);
     let mut hosts = None;
-    let is_alone = segments.len() == 1;
     for mut options in segments {
         on_hosts(&mut job, &mut hosts, &mut options)?;
-        let in_partition = match &options.placement.partition {
-            Some(name) => {
-                let cores = part::cores_of(name)?;
-                let nodes = u32::try_from(cores.len()).ok();
-                options.placement.cpu_set = Some(CoreList(cores));
-                nodes.filter(|_| is_alone && hosts.is_none())
-            }
-            None => None,
-        };
         let cpu_set = options.placement.cpu_set.as_ref();
-        let ranks = ranks(&options, cpu_set.map(|list| list.0.as_slice()))?.or(in_partition);
+        let ranks = ranks(&options, cpu_set.map(|list| list.0.as_slice()))?;
         let mut words = options.program.into_iter();
         let command = words.next().ok_or_else(|| {
             format!("there is no program to run; write: {name} -n 4 ./a.out (see {name} --help)")
@@ -53,7 +89,8 @@ pub fn job(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
             let mut parts = export.as_bytes().splitn(2, |&b| b == b'=');
             let own = |bytes| OsStr::from_bytes(bytes).to_owned();
             let name = own(parts.next().unwrap_or_default());
-            // Without a value it is passed on as it is, like everything in the environment that is.
+            // Without a value it is passed on as it is, like everything in the environment that
+            // is.
             let value = parts.next().map(own);
             let kept = || (std::env::var_os(&name)).filter(|_| !inherit.passes(&name));
             if let Some(value) = value.or_else(kept) {
@@ -122,8 +159,8 @@ fn check(job: &Job) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns how many ranks a program has, in whatever option or variable of other launchers the user
-/// gives it.
+/// Returns how many ranks a program has, in whatever option or variable of other launchers the
+/// user gives it.
 ///
 /// # Errors
 /// When two of these ways contradict each other.
@@ -243,8 +280,8 @@ pub const ENV_TIMEOUT: &str = "MPIEXEC_TIMEOUT";
 /// The variable of the processes of a job of the queue that says how many tasks it has.
 pub const ENV_TASKS: &str = "MARGAY_JOB_TASKS";
 
-/// Gives a program for which nothing says how many ranks it has those of [`ENV_TASKS`], whose value
-/// is `text`. Of several programs each has one without that.
+/// Gives a program for which nothing says how many ranks it has those of [`ENV_TASKS`], whose
+/// value is `text`. Of several programs each has one without that.
 ///
 /// # Errors
 /// When the value is no number of ranks.
@@ -305,7 +342,7 @@ mod tests {
                     .map_err(|e| one_line(&e, "mpiexec"))
             })
             .collect::<Result<Vec<_>, String>>()?;
-        job("mpiexec", segments)
+        of_segments("mpiexec", segments)
     }
 
     #[test]

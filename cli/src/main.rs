@@ -10,14 +10,16 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
+use margay_cli::part_options::{NAMES, with_two_dashes};
 use margay_cli::poe::{self, PoeOptions};
 use margay_cli::{
-    account, bench, completions, fortran, job, live, omp, part, part_options, pfs, queue,
-    single_dash, threads_view, why_view,
+    account, bench, completions, fortran, job, live, omp, part, pfs, queue, single_dash,
+    threads_view, why_view,
 };
 use margay_job_launch::hosts::agent;
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
+use margay_job_launch::turns::Turns;
 use margay_job_observe::markers::Markers;
 use margay_job_observe::mesh::Mesh;
 
@@ -32,7 +34,7 @@ fn main() -> ExitCode {
     }
     match called.as_str() {
         "mpiexec" | "mpirun" | "yod" => run(&called, arguments),
-        poe::NAME => launch(poe::NAME, poe_job(arguments)),
+        poe::NAME => launch(poe::NAME, poe_job(arguments).map(|job| (job, None))),
         "showmesh" => match parse::<ViewOptions>(options::mesh_command("showmesh"), arguments) {
             Ok(options) => live::show("showmesh", Mesh::default(), &options),
             Err(code) => code,
@@ -40,18 +42,25 @@ fn main() -> ExitCode {
         _ if arguments.first().is_some_and(|a| a == "run") => {
             run("margay run", arguments.split_off(1))
         }
-        _ if arguments.first().is_some_and(|a| a == "part") => {
-            let words = part_options::with_two_dashes(arguments.split_off(1));
-            let words = std::iter::once("part".into()).chain(words);
-            match parse::<Margay>(Margay::command(), words.collect()) {
-                Ok(margay) => other(margay.command, &arguments),
-                Err(code) => code,
-            }
+        name if NAMES.contains(&name) => {
+            arguments.insert(0, called.into());
+            partitions(arguments)
         }
+        _ if arguments.first().is_some_and(|a| a == "part") => partitions(arguments.split_off(1)),
         _ => match parse::<Margay>(Margay::command(), arguments.clone()) {
             Ok(margay) => other(margay.command, &arguments),
             Err(code) => code,
         },
+    }
+}
+
+/// `margay part`, with the words behind it, also called by the Paragon's names.
+fn partitions(words: Vec<OsString>) -> ExitCode {
+    let words = with_two_dashes(words);
+    let all = std::iter::once("part".into()).chain(words.iter().cloned());
+    match parse::<Margay>(Margay::command(), all.collect()) {
+        Ok(margay) => other(margay.command, &words),
+        Err(code) => code,
     }
 }
 
@@ -71,8 +80,10 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
             let tasks = std::env::var_os(job::ENV_TASKS);
             let tasks = tasks.map(|text| text.to_string_lossy().into_owned());
             job::job(name, segments)
-                .and_then(|job| job::with_time_limit(job, limit.as_deref()))
-                .and_then(|job| job::with_tasks(job, tasks.as_deref()))
+                .and_then(|(job, turns)| {
+                    let job = job::with_time_limit(job, limit.as_deref())?;
+                    Ok((job::with_tasks(job, tasks.as_deref())?, turns))
+                })
                 .map_err(|text| report(name, &text, 2))
         });
     launch(name, job)
@@ -89,7 +100,7 @@ fn poe_job(arguments: Vec<OsString>) -> Result<Job, ExitCode> {
 }
 
 /// Runs a job.
-fn launch(name: &str, job: Result<Job, ExitCode>) -> ExitCode {
+fn launch(name: &str, job: Result<(Job, Option<Turns>), ExitCode>) -> ExitCode {
     let spawner = match Spawner::find() {
         Ok(spawner) => spawner,
         Err(error) => {
@@ -97,11 +108,11 @@ fn launch(name: &str, job: Result<Job, ExitCode>) -> ExitCode {
             return report(name, &text, 1);
         }
     };
-    let job = match job {
+    let (job, turns) = match job {
         Ok(job) => job,
         Err(code) => return code,
     };
-    match margay_job_launch::run(&job, spawner) {
+    match margay_job_launch::run(&job, spawner, turns) {
         Ok(status) => ExitCode::from(status),
         Err(error) => report(name, &error.message, error.status),
     }
@@ -116,12 +127,7 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Markers(options) => {
             return live::show("margay markers", Markers::default(), &options);
         }
-        Subcommand::Part(options) => {
-            return match part::run(&options) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(failed) => report("margay part", &failed.text, failed.status),
-            };
-        }
+        Subcommand::Part(options) => return report("margay part", &part::run(&options), 1),
         Subcommand::Pfs(_) => return report("margay pfs", &pfs::run(&arguments[1..]), 1),
         Subcommand::Up(options) => queue::up(&options),
         Subcommand::Down(options) => queue::down(&options),

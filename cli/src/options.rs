@@ -292,6 +292,10 @@ pub struct PlacementOptions {
     #[arg(long = "pn", value_name = "PARTITION", conflicts_with = "cpu_set")]
     pub partition: Option<String>,
 
+    /// The priority in the partition, from 0 to 10 [default: 5]
+    #[arg(long = "pri", value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10))]
+    pub priority: Option<u32>,
+
     /// Refuse to start more ranks than there are usable cores
     #[arg(long = "nooversubscribe", aliases = ["no-oversubscribe"])]
     pub no_oversubscription: bool,

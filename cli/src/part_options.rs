@@ -1,10 +1,19 @@
-//! The options of `margay part`, which are those of the Paragon's commands.
+//! The options of `margay part`, which are those of the Paragon's commands, and the words by which
+//! the program that does the work, `margay-part`, gets them.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::{Args, Subcommand, ValueHint};
-use margay_core_partitions::{COMPUTE, Changes, MOST_PRIORITY, Mode, Scheduling, Wanted};
+use margay_core_partitions::{COMPUTE, MOST_PRIORITY, Mode, Scheduling, Wanted};
+
+/// The program that does the work, beside `margay` in the same folder.
+pub const PROGRAM: &str = "margay-part";
+
+/// The Paragon's names of the actions: commands of their own in `share/margay/compat/bin`.
+pub const NAMES: [&str; 7] = [
+    "mkpart", "rmpart", "chpart", "lspart", "showpart", "pspart", "pexec",
+];
 
 /// Make and use partitions of this machine: named sets of its nodes, in a tree. A node is a core.
 /// Names without a leading dot lie below .compute; a dot stands between a partition and its
@@ -28,7 +37,7 @@ pub enum PartAction {
         /// The partitions below it, too
         #[arg(short)]
         recursive: bool,
-        /// Also while processes run in it; accepted, and no difference: they go on in any case
+        /// Also while applications run in it, which go on
         #[arg(short)]
         force: bool,
         /// The partition
@@ -42,6 +51,13 @@ pub enum PartAction {
         new_name: Option<String>,
         #[command(flatten)]
         attributes: AttributeOptions,
+        /// A new owner, and behind a dot a new group, by name or number; root alone gives a
+        /// partition to another user
+        #[arg(short = 'o', value_name = "OWNER[.GROUP]")]
+        owner: Option<String>,
+        /// A new group, by name or number; for its owner one of their own
+        #[arg(short = 'g', value_name = "GROUP")]
+        group: Option<String>,
         /// The partition
         name: String,
     },
@@ -65,6 +81,23 @@ pub enum PartAction {
         #[arg(default_value = COMPUTE)]
         name: String,
     },
+    /// List the applications that run or wait in a partition or below it
+    #[command(name = "ps", visible_alias = "pspart")]
+    Applications {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+        /// The partition
+        #[arg(default_value = COMPUTE)]
+        name: String,
+    },
+    /// Make this machine's partitions common to all of its users (root), and start the service that
+    /// changes them for others
+    Init {
+        /// Serve in this process, as a unit of systemd does; not in the background
+        #[arg(long)]
+        foreground: bool,
+    },
     /// Run a command in a partition: it and what it starts use that partition's cores only
     #[command(visible_alias = "pexec")]
     Exec {
@@ -81,24 +114,15 @@ pub enum PartAction {
 pub struct MakeOptions {
     /// How many nodes of the parent, or rows and columns of the mesh: 4 or 2x3 [default: all]
     #[arg(long = "sz", value_name = "SIZE", value_parser = size)]
-    pub size: Option<Wanted>,
+    pub size: Option<String>,
     /// These nodes, by their numbers in the parent: 3, 0..5, 2x3:7 (rows, columns, upper left
     /// node), with commas between them
     #[arg(long = "nd", value_name = "NODES", value_parser = nodes, conflicts_with = "size")]
-    pub nodes: Option<Wanted>,
+    pub nodes: Option<String>,
     #[command(flatten)]
     pub attributes: AttributeOptions,
     /// The partition
     pub name: String,
-}
-
-impl MakeOptions {
-    /// The nodes that are asked for.
-    #[must_use]
-    pub fn wanted(&self) -> Wanted {
-        let wanted = self.size.as_ref().or(self.nodes.as_ref());
-        wanted.cloned().unwrap_or(Wanted::All)
-    }
 }
 
 /// The attributes of a partition; a new one has those of its parent where none is given.
@@ -107,52 +131,125 @@ pub struct AttributeOptions {
     /// Permissions for owner, group and others: 755 or rwxr-xr-x. r: see it, w: change it and what
     /// is below, x: run programs in it
     #[arg(long = "mod", value_name = "MODE", value_parser = mode, allow_hyphen_values = true)]
-    pub mode: Option<Mode>,
-    /// The highest priority of applications in it, from 0 to 10; kept, without effect yet
+    pub mode: Option<String>,
+    /// The highest priority of applications in it, from 0 to 10
     #[arg(long = "epl", value_name = "PRIORITY", value_parser = clap::value_parser!(u32).range(0..=i64::from(MOST_PRIORITY)))]
     pub priority_limit: Option<u32>,
-    /// The roll-in quantum of gang scheduling: milliseconds, or 10s, 5m, 1h; kept, without effect
-    /// yet
+    /// Gang scheduling with this roll-in quantum: milliseconds, or 10s, 5m, 1h
     #[arg(long = "rq", value_name = "TIME", value_parser = quantum, conflicts_with_all = ["standard", "space"])]
-    pub quantum: Option<Scheduling>,
+    pub quantum: Option<String>,
     /// Standard scheduling: as the system has it
     #[arg(long = "ss", conflicts_with = "space")]
     pub standard: bool,
-    /// Space sharing: one application on a node; kept, without effect yet
+    /// Space sharing: one application on a node, to its end
     #[arg(long = "sps")]
     pub space: bool,
 }
 
 impl AttributeOptions {
-    /// What they change.
-    #[must_use]
-    pub fn changes(&self) -> Changes {
-        let standard = self.standard.then_some(Scheduling::Standard);
-        let space = self.space.then_some(Scheduling::Space);
-        Changes {
-            mode: self.mode,
-            scheduling: self.quantum.or(standard).or(space),
-            priority_limit: self.priority_limit,
-        }
+    fn words(&self) -> Vec<String> {
+        let scheduling = match (&self.quantum, self.standard, self.space) {
+            (Some(quantum), ..) => Some(quantum.clone()),
+            (None, true, _) => Some("ss".to_owned()),
+            (None, false, true) => Some("sps".to_owned()),
+            (None, false, false) => None,
+        };
+        let limit = self.priority_limit.map(|limit| limit.to_string());
+        [
+            pair("mode", self.mode.as_ref()),
+            pair("scheduling", scheduling.as_ref()),
+            pair("epl", limit.as_ref()),
+        ]
+        .concat()
     }
 }
 
-fn size(text: &str) -> Result<Wanted, String> {
-    Wanted::size(text)
-        .ok_or_else(|| "write a number of nodes, or rows and columns: 4 or 2x3".into())
+fn pair(key: &str, value: Option<&String>) -> Vec<String> {
+    value.map_or_else(Vec::new, |value| vec![key.to_owned(), value.clone()])
 }
 
-fn nodes(text: &str) -> Result<Wanted, String> {
-    Wanted::list(text).ok_or_else(|| "write nodes such as 3, 0..5 or 2x3:7, with commas".into())
+fn flags(all: &[(&str, bool)]) -> Vec<String> {
+    let set = all.iter().filter(|(_, is_set)| *is_set);
+    set.map(|(name, _)| (*name).to_owned()).collect()
 }
 
-fn mode(text: &str) -> Result<Mode, String> {
-    Mode::parse(text).ok_or_else(|| "write permissions as 755 or rwxr-xr-x".into())
+impl PartAction {
+    /// The words for `margay-part`: an action, what it is done to, then keys and values or flags.
+    #[must_use]
+    pub fn words(&self) -> Vec<OsString> {
+        let (action, name, rest): (&str, &str, Vec<String>) = match self {
+            PartAction::Make(make) => {
+                let nodes = [
+                    pair("size", make.size.as_ref()),
+                    pair("nodes", make.nodes.as_ref()),
+                    make.attributes.words(),
+                ];
+                ("make", &make.name, nodes.concat())
+            }
+            PartAction::Remove {
+                recursive,
+                force,
+                name,
+            } => {
+                let flags = flags(&[("recursive", *recursive), ("force", *force)]);
+                ("remove", name, flags)
+            }
+            PartAction::Change {
+                new_name,
+                attributes,
+                owner,
+                group,
+                name,
+            } => {
+                let changes = [
+                    pair("name", new_name.as_ref()),
+                    attributes.words(),
+                    pair("owner", owner.as_ref()),
+                    pair("group", group.as_ref()),
+                ];
+                ("change", name, changes.concat())
+            }
+            PartAction::List {
+                recursive,
+                json,
+                name,
+            } => (
+                "list",
+                name,
+                flags(&[("recursive", *recursive), ("json", *json)]),
+            ),
+            PartAction::Show { name } => ("show", name, Vec::new()),
+            PartAction::Applications { json, name } => ("ps", name, flags(&[("json", *json)])),
+            PartAction::Init { foreground: true } => ("serve", ".", Vec::new()),
+            PartAction::Init { foreground: false } => ("init", ".", Vec::new()),
+            PartAction::Exec { name, command } => {
+                let words = ["exec".into(), name.into()];
+                return words.into_iter().chain(command.iter().cloned()).collect();
+            }
+        };
+        let words = [action.to_owned(), name.to_owned()].into_iter().chain(rest);
+        words.map(OsString::from).collect()
+    }
 }
 
-fn quantum(text: &str) -> Result<Scheduling, String> {
-    Scheduling::quantum(text)
-        .ok_or_else(|| "write milliseconds, or 10s, 5m or 1h, up to a day".into())
+fn size(text: &str) -> Result<String, String> {
+    let size = Wanted::size(text).map(|_| text.to_owned());
+    size.ok_or_else(|| "write a number of nodes, or rows and columns: 4 or 2x3".into())
+}
+
+fn nodes(text: &str) -> Result<String, String> {
+    let nodes = Wanted::list(text).map(|_| text.to_owned());
+    nodes.ok_or_else(|| "write nodes such as 3, 0..5 or 2x3:7, with commas".into())
+}
+
+fn mode(text: &str) -> Result<String, String> {
+    let mode = Mode::parse(text).map(Mode::octal);
+    mode.ok_or_else(|| "write permissions as 755 or rwxr-xr-x".into())
+}
+
+fn quantum(text: &str) -> Result<String, String> {
+    let quantum = Scheduling::quantum(text).map(|quantum| quantum.to_string());
+    quantum.ok_or_else(|| "write milliseconds, or 10s, 5m or 1h, up to a day".into())
 }
 
 /// Writes long options behind a single dash with two, up to the command that `exec` runs. The first
@@ -182,6 +279,49 @@ pub fn with_two_dashes(words: Vec<OsString>) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::FromArgMatches;
+
+    #[test]
+    fn every_name_of_the_paragon_is_one_of_an_action() {
+        let mut command = PartOptions::augment_args(clap::Command::new("part"));
+        command.build();
+        for name in NAMES {
+            assert!(command.find_subcommand(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn actions_become_words() {
+        let words = |line: &str| {
+            let command = PartOptions::augment_args(clap::Command::new("part"));
+            let all = line.split(' ').map(OsString::from).collect();
+            let all = std::iter::once("part".into()).chain(with_two_dashes(all));
+            let matches = command.try_get_matches_from(all).unwrap();
+            let options = PartOptions::from_arg_matches(&matches).unwrap();
+            let words = options.action.words();
+            let words: Vec<String> = (words.iter())
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
+            words.join(" ")
+        };
+        for (line, expected) in [
+            (
+                "mkpart -sz 2x3 -rq 5s -mod rwx------ a",
+                "make a size 2x3 mode 700 scheduling 5000ms",
+            ),
+            ("rmpart -r -f a", "remove a recursive force"),
+            (
+                "chpart -nm b -ss -epl 3 -o me.us -g 7 a",
+                "change a name b scheduling ss epl 3 owner me.us group 7",
+            ),
+            ("lspart", "list .compute"),
+            ("pspart --json .", "ps . json"),
+            ("pexec a ls -la", "exec a ls -la"),
+            ("init --foreground", "serve ."),
+        ] {
+            assert_eq!(words(line), expected);
+        }
+    }
 
     #[test]
     fn single_dashes_are_doubled_where_they_are_options() {

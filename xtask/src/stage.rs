@@ -31,8 +31,9 @@ const LIBRARY_CRATES: [&str; 4] = [
 ];
 
 /// The crates that make its programs.
-const PROGRAM_CRATES: [&str; 5] = [
+const PROGRAM_CRATES: [&str; 6] = [
     "margay-bench-suite",
+    "margay-svc-part",
     "margay-svc-pfs",
     "margay-svc-queue",
     "margay",
@@ -40,12 +41,25 @@ const PROGRAM_CRATES: [&str; 5] = [
     "xtask-manual",
 ];
 
-/// The programs that cargo builds: the command, the performance suite that `margay bench` runs, and
-/// the parallel file system of `margay pfs`, and the head of the queue that `margay up` starts.
-const PROGRAMS: [&str; 4] = ["margay", "margay-bench", "margay-pfs", "margay-queue"];
+/// The programs that cargo builds: the command, the performance suite that `margay bench` runs, the
+/// partitions of `margay part`, the parallel file system of `margay pfs`, and the head of the queue
+/// that `margay up` starts.
+const PROGRAMS: [&str; 5] = [
+    "margay",
+    "margay-bench",
+    "margay-part",
+    "margay-pfs",
+    "margay-queue",
+];
 
 /// The launcher's other names.
 const NAMES: [&str; 5] = ["mpiexec", "mpirun", "yod", "poe", "showmesh"];
+
+/// Names of commands of other systems: in a folder of their own, so that they hide none of a
+/// system's where nobody wants them.
+const COMPAT: [&str; 7] = [
+    "mkpart", "rmpart", "chpart", "lspart", "showpart", "pspart", "pexec",
+];
 
 /// Shells with completions: the name that `margay completions` knows, and where a command's file
 /// goes.
@@ -137,6 +151,12 @@ pub fn build(to: &Path) -> Result<()> {
     }
     for name in NAMES {
         relink("margay", &to.join("bin").join(name))?;
+    }
+    for name in COMPAT {
+        relink(
+            "../../../../bin/margay",
+            &to.join("share/margay/compat/bin").join(name),
+        )?;
     }
     libraries(&tools, &built.join("libraries"), to)?;
     for face in &faces::FACES {

@@ -172,7 +172,8 @@ fn tree(stage: &Path, version: &str, tools: &Tools) -> Result<Vec<Member>> {
             }
             // Programs that `margay` starts: services of a machine and its performance suite, which
             // are no part of a Python environment. `margay` names a whole tree as the remedy.
-            if inside.starts_with("bin/margay-") || inside.starts_with("share/margay/bench/") {
+            let folders = ["bin/margay-", "share/margay/bench/", "share/margay/compat/"];
+            if folders.iter().any(|folder| inside.starts_with(folder)) {
                 continue;
             }
             // Programs are of the scheme `scripts`, because an environment decides where these are.

@@ -17,6 +17,10 @@ pub enum Refused {
     Denied(Right, String),
     /// Only its owner may do that.
     NotOwner(String),
+    /// Root alone may give it to another user.
+    GivenAway(String),
+    /// The caller is no member of the group.
+    NotMember(u32, String),
     /// The parent cannot give the nodes, and why.
     Nodes(String, String),
     /// It is always there.
@@ -53,6 +57,14 @@ impl fmt::Display for Refused {
             Refused::NotOwner(name) => write!(
                 f,
                 "the partition '{name}' is not yours; its owner can change that"
+            ),
+            Refused::GivenAway(name) => write!(
+                f,
+                "only root may give the partition '{name}' to another user; its owner can give rights to others with -mod"
+            ),
+            Refused::NotMember(group, name) => write!(
+                f,
+                "you are not in the group {group} to which the partition '{name}' shall belong; choose a group of yours"
             ),
             Refused::Nodes(parent, why) => write!(
                 f,

@@ -63,6 +63,10 @@ pub struct Changes {
     pub scheduling: Option<Scheduling>,
     /// At most [`MOST_PRIORITY`]; more is taken for that.
     pub priority_limit: Option<u32>,
+    /// Root alone gives a partition to another user.
+    pub owner: Option<u32>,
+    /// The owner gives it to a group of which it is a member, root to any.
+    pub group: Option<u32>,
 }
 
 impl Changes {
@@ -71,6 +75,8 @@ impl Changes {
         partition.scheduling = self.scheduling.unwrap_or(partition.scheduling);
         let limit = self.priority_limit.unwrap_or(partition.priority_limit);
         partition.priority_limit = limit.min(MOST_PRIORITY);
+        partition.owner = self.owner.unwrap_or(partition.owner);
+        partition.group = self.group.unwrap_or(partition.group);
     }
 }
 
@@ -214,7 +220,8 @@ impl Table {
     /// Changes attributes.
     ///
     /// # Errors
-    /// When the caller may not write to it; permissions are changed by the owner alone.
+    /// When the caller may not write to it; permissions and the group are changed by the owner
+    /// alone, and the owner by root.
     pub fn change(
         &mut self,
         caller: &Caller,
@@ -222,7 +229,20 @@ impl Table {
         changes: &Changes,
     ) -> Result<(), Refused> {
         let path = path(name)?;
-        self.owned_or(caller, &path, changes.mode.is_some())?;
+        let is_owners = changes.mode.is_some() || changes.group.is_some();
+        self.owned_or(caller, &path, is_owners || changes.owner.is_some())?;
+        let is_same = changes
+            .owner
+            .is_none_or(|owner| owner == self.all[&path].owner);
+        if caller.user != 0 && !is_same {
+            return Err(Refused::GivenAway(path));
+        }
+        if let Some(group) = changes.group
+            && caller.user != 0
+            && !caller.groups.contains(&group)
+        {
+            return Err(Refused::NotMember(group, path));
+        }
         if let Some(partition) = self.all.get_mut(&path) {
             changes.apply(partition);
         }
@@ -316,6 +336,29 @@ impl Table {
             }
         }
         Ok(listed)
+    }
+
+    /// The highest priority of applications in a partition: the lowest limit of it and those that
+    /// it lies in.
+    #[must_use]
+    pub fn priority_limit(&self, path: &str) -> u32 {
+        let mut limit = MOST_PRIORITY;
+        let mut at = Some(path);
+        while let Some(path) = at {
+            limit = limit.min(
+                self.all
+                    .get(path)
+                    .map_or(MOST_PRIORITY, |p| p.priority_limit),
+            );
+            at = parent(path);
+        }
+        limit
+    }
+
+    /// Whether a partition is another one or lies in it.
+    #[must_use]
+    pub fn is_within(path: &str, above: &str) -> bool {
+        path == above || is_below(path, above)
     }
 
     /// How many nodes of a partition are in no partition directly below it.

@@ -138,6 +138,8 @@ pub enum Command {
     Signal(i32),
     /// Kill everything.
     Kill,
+    /// Continue all processes of the job, wherever they are.
+    Resume,
 }
 
 /// The launcher's handle of its guard.
@@ -186,6 +188,7 @@ impl Guard {
         let (kind, value) = match command {
             Command::Signal(signal) => (1, signal),
             Command::Kill => (2, 0),
+            Command::Resume => (3, 0),
         };
         let mut bytes = [0; COMMAND_BYTES];
         bytes[..4].copy_from_slice(&i32::to_ne_bytes(kind));
@@ -310,19 +313,20 @@ fn decode(bytes: &[u8]) -> Option<Event> {
 /// The command that bytes are.
 pub(crate) fn command_of(bytes: [u8; COMMAND_BYTES]) -> Command {
     let word = |i: usize| i32::from_ne_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
-    if word(0) == 1 {
-        Command::Signal(word(4))
-    } else {
-        Command::Kill
+    match word(0) {
+        1 => Command::Signal(word(4)),
+        3 => Command::Resume,
+        _ => Command::Kill,
     }
 }
 
 /// The guard's life. It never returns to the launcher's code.
 fn guard(plan: Plan, segment: &Segment, socket: UnixStream) -> ! {
     // Signals are for the launcher, which passes them on; and a signal from the terminal must not
-    // even arrive here. Where the kernel shares the cores among sessions (autogroups), a session of
-    // its own also gives the job its share: among the processes of the shell that started it, two
-    // ranks that compute and meet took 2.7 times as long beside two busy processes of that shell.
+    // even arrive here. Where the kernel shares the cores among sessions (autogroups), a session
+    // of its own also gives the job its share: among the processes of the shell that started it,
+    // two ranks that compute and meet took 2.7 times as long beside two busy processes of that
+    // shell.
     process::lead_session();
     process::set_name(c"margay-guard");
     SignalSet::all().block_exactly();
@@ -481,16 +485,25 @@ impl State<'_> {
     fn obey(&mut self) -> io::Result<()> {
         let mut bytes = [0; COMMAND_BYTES];
         self.socket.read_exact(&mut bytes)?;
-        if let Command::Signal(signal) = command_of(bytes) {
-            for &(_, pid) in self.pids.iter().filter(|own| own.1 != 0) {
-                // The group's leader is not reaped yet, so the number cannot mean another group.
-                if signal::send_to_group(pid, signal).is_err() {
-                    let _ = signal::send(pid, signal);
+        match command_of(bytes) {
+            Command::Signal(signal) => {
+                for &(_, pid) in self.pids.iter().filter(|own| own.1 != 0) {
+                    // The group's leader is not reaped yet, so the number cannot mean another
+                    // group.
+                    if signal::send_to_group(pid, signal).is_err() {
+                        let _ = signal::send(pid, signal);
+                    }
                 }
             }
-        } else {
-            self.started_all();
-            while !process::kill_descendants(&[], Duration::from_secs(1)) {}
+            Command::Resume => {
+                for pid in process::descendants_of(std::process::id()) {
+                    let _ = signal::send(pid, signal::SIGCONT);
+                }
+            }
+            Command::Kill => {
+                self.started_all();
+                while !process::kill_descendants(&[], Duration::from_secs(1)) {}
+            }
         }
         Ok(())
     }

@@ -14,6 +14,7 @@
 //! | [`output`], [`ordered`], [`spool`] | merging the ranks' output |
 //! | [`verdict`] | what the end of a rank means for the job |
 //! | [`report`] | what the launcher says when a job fails |
+//! | [`turns`] | jobs that take turns with others in a partition |
 //! | [`spawned`] | being run by a program that spawns processes |
 //!
 //! What the ranks of a job do is read by `margay-job-observe`, and the jobs of this machine are
@@ -39,6 +40,7 @@ mod setup;
 pub mod spawned;
 pub mod spool;
 mod tell;
+pub mod turns;
 pub mod verdict;
 
 pub use run::run;

@@ -1,5 +1,6 @@
 //! Running a job: one thread, one loop, which waits for everything at once.
 
+mod keeper;
 mod looks;
 
 use std::io::{self, Read};
@@ -25,6 +26,7 @@ use crate::plan::{Job, LaunchError};
 use crate::report;
 use crate::setup::{self, Own, Started, Stream};
 use crate::spawned::Spawner;
+use crate::turns::Turns;
 use crate::verdict::Verdict;
 
 /// After a failure the other ranks get SIGTERM, and SIGKILL after this time.
@@ -45,13 +47,13 @@ const SAME_SIGNAL: Duration = Duration::from_millis(100);
 const READ_BYTES: usize = 64 << 10;
 
 /// Runs a job to its end; returns the exit status. `spawner` is the program that spawns it, if one
-/// does.
+/// does, and `turns` what a job in a partition has got.
 ///
 /// # Errors
 /// When the job cannot be started at all. Later errors are reported on standard error and in the
 /// exit status.
-pub fn run(job: &Job, spawner: Option<Spawner>) -> Result<u8, LaunchError> {
-    let started = match setup::start(job, spawner.as_ref().map(Spawner::port)) {
+pub fn run(job: &Job, spawner: Option<Spawner>, turns: Option<Turns>) -> Result<u8, LaunchError> {
+    let started = match setup::start(job, spawner.as_ref().map(Spawner::port), turns) {
         Err(error) if spawner.as_ref().is_some_and(|s| s.tell(&error.message)) => {
             return Ok(error.status);
         }
@@ -135,6 +137,8 @@ impl<'a> Launcher<'a> {
                 Some(pump) => pump.register(&mut poll),
                 None => Default::default(),
             };
+            let kept = self.own.turns.as_ref().and_then(Turns::descriptor);
+            let kept = kept.map(|keeper| poll.add_readable(keeper));
             let first_stream = self.register_streams(&mut poll);
             let sinks: Vec<Option<usize>> = self
                 .own
@@ -155,6 +159,9 @@ impl<'a> Launcher<'a> {
                 while let Some(received) = self.own.signals.take() {
                     self.on_signal(received);
                 }
+            }
+            if kept.is_some_and(|at| poll.ready(at).readable || poll.ready(at).hung_up) {
+                self.on_keeper();
             }
             if let Some(pump_now) = &mut self.own.pump {
                 pump_now.turn(&poll, &pump);
@@ -225,8 +232,8 @@ impl<'a> Launcher<'a> {
         mergers
             .chain([
                 self.ending.kill_at,
-                self.timeout_at,
-                self.looks.next(),
+                self.timeout_at.filter(|_| !self.is_out()),
+                self.looks.next().filter(|_| !self.is_out()),
                 self.ending
                     .drain_until
                     .filter(|_| !self.own.sinks.iter().all(|s| s.closed)),
@@ -277,9 +284,16 @@ impl<'a> Launcher<'a> {
                 }
             }
             signal::SIGTSTP => {
+                if let Some(turns) = &self.own.turns {
+                    turns.hold(true);
+                }
                 self.guard.tell(Command::Signal(signal));
                 signal::stop_self();
-                self.guard.tell(Command::Signal(signal::SIGCONT));
+                match &self.own.turns {
+                    // It continues what runs now.
+                    Some(turns) if turns.descriptor().is_some() => turns.hold(false),
+                    _ => self.guard.tell(Command::Signal(signal::SIGCONT)),
+                }
             }
             other => self.guard.tell(Command::Signal(other)),
         }
@@ -521,7 +535,7 @@ impl<'a> Launcher<'a> {
         for sink in &mut self.own.sinks {
             sink.merger.tick(now);
         }
-        if self.timeout_at.is_some_and(|at| now >= at) {
+        if self.timeout_at.is_some_and(|at| now >= at) && !self.is_out() {
             self.timeout_at = None;
             let text = report::timeout(self.job, &*self.peers);
             self.say(&text);
@@ -529,7 +543,9 @@ impl<'a> Launcher<'a> {
             self.ending.from_outside = true;
             self.end();
         }
-        self.look(now);
+        if !self.is_out() {
+            self.look(now);
+        }
         if self.ending.drain_until.is_some_and(|at| now >= at) {
             for sink in &mut self.own.sinks {
                 sink.closed = true;

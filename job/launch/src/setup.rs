@@ -35,6 +35,7 @@ use crate::output::{Labels, Merger, StreamId};
 use crate::plan::{Hosts, Job, LaunchError, Output, Program, StdinTo};
 use crate::program;
 use crate::tell;
+use crate::turns::Turns;
 
 /// A part of a line is shown after this silence, on a terminal and elsewhere.
 const PROMPT_TERMINAL: Duration = Duration::from_millis(50);
@@ -64,6 +65,7 @@ pub(crate) struct Own {
     pub(crate) pump: Option<Pump>,
     pub(crate) ordered: Option<Ordered>,
     pub(crate) _leases: Vec<Lease>,
+    pub(crate) turns: Option<Turns>,
 }
 
 pub(crate) struct Sink {
@@ -103,7 +105,11 @@ pub(crate) struct Stream {
 ///
 /// # Errors
 /// When the job cannot be started.
-pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchError> {
+pub(crate) fn start(
+    job: &Job,
+    parent: Option<&str>,
+    turns: Option<Turns>,
+) -> Result<Started, LaunchError> {
     let usable = cpu::usable_cores();
     let counts = job.counts(usable)?;
     // The process that started us may ignore the end of its children, which is inherited and would
@@ -138,7 +144,8 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
     let programs = programs(job, &segment_fd, (ranks, ranks, usable), parent, &devices)?;
 
     let lines = tell::lines(job, &counts, &placement, &cores);
-    let (blocked, ends, own) = own(job, ranks, lines, placement.leases)?;
+    let (blocked, ends, mut own) = own(job, ranks, lines, placement.leases)?;
+    own.turns = turns;
     let (inputs, outputs) = ends;
 
     let program_of = counts
@@ -174,6 +181,9 @@ pub(crate) fn start(job: &Job, parent: Option<&str>) -> Result<Started, LaunchEr
             "cannot start the job's guard: {e}; it needs /proc and one more process (ulimit -u)"
         ))
     })?;
+    if let Some(turns) = &own.turns {
+        turns.began(guard.pid());
+    }
     Ok(Started {
         segment,
         guard,
@@ -232,6 +242,7 @@ fn own(
         pump,
         ordered: is_ordered.then(|| Ordered::new(ranks)),
         _leases: leases,
+        turns: None,
     };
     Ok((blocked, (inputs, outputs), own))
 }

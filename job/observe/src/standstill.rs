@@ -83,6 +83,12 @@ impl Standstill {
         self.reported.get(&rank).is_some_and(same)
     }
 
+    /// All ranks were stopped for a while: what was suspected is to be seen anew.
+    pub fn begin_anew(&mut self) {
+        self.suspected = None;
+        self.doubted = None;
+    }
+
     /// Looks once. Returns the ranks that can never go on, when that has become certain and has not
     /// been reported: once for each set of ranks, and when a set grows, not before it has doubled
     /// or no rank is left that can.

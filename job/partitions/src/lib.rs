@@ -1,5 +1,6 @@
-//! The partitions that a user has made on this machine: a file in the user's state folder, one for
-//! each host, because a home directory may be shared by several. `docs/partitions.md` describes it.
+//! The partitions of this machine: a file, one for each host, because a folder may be shared by
+//! several. `docs/partitions.md` describes it. Where root has made one for all users, which they
+//! read and a service of root's changes, it is that; else one in the user's own state folder.
 //!
 //! A node of this machine is a core. Their number is that of the cores which the first process of
 //! the system may use, so that a container counts its own, and a process that runs in a partition
@@ -9,12 +10,21 @@
 use std::env;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use margay_core_partitions::{Caller, Partition, Shape, Table};
+use margay_sys_os::port::Channel;
 use margay_sys_os::{cpu, port, process};
+
+/// The folder of the partitions of all users, where it is not the usual one.
+pub const ENV_FOLDER: &str = "MARGAY_PARTITIONS";
+/// The usual one.
+const FOLDER: &str = "/var/lib/margay/partitions";
 
 /// How often a lock that another command holds is tried, and the pause between.
 const TRIES: u32 = 250;
@@ -28,37 +38,159 @@ pub struct Store {
     /// The core of each node.
     cores: Vec<usize>,
     caller: Caller,
+    /// They are common to all users.
+    is_common: bool,
 }
 
 impl Store {
-    /// Finds the store of this user; nothing is made.
+    /// Finds the partitions that this user has; nothing is made.
     ///
     /// # Errors
-    /// When nothing says where it is.
+    /// When nothing says where they are.
     pub fn find() -> Result<Store, String> {
+        let common = Store::common();
+        if common.is_made() {
+            return Ok(common);
+        }
         let absolute = |name| {
             env::var_os(name)
                 .map(PathBuf::from)
                 .filter(|path| path.is_absolute())
         };
-        let user = port::user();
-        let base = match (absolute("XDG_STATE_HOME"), user) {
+        let base = match (absolute("XDG_STATE_HOME"), common.caller.user) {
             (Some(state), _) => state,
             (None, 0) => PathBuf::from("/var/lib"),
             (None, _) => absolute("HOME")
                 .ok_or("cannot tell where to keep partitions: set HOME or XDG_STATE_HOME")?
                 .join(".local/state"),
         };
-        let group = fs::metadata("/proc/self").map_or(user, |own| own.gid());
         Ok(Store {
             folder: base.join("margay/partitions"),
+            is_common: false,
+            ..common
+        })
+    }
+
+    /// The partitions that all users have in common, whether there are any or not.
+    #[must_use]
+    pub fn common() -> Store {
+        let folder = env::var_os(ENV_FOLDER).map(PathBuf::from);
+        Store {
+            folder: (folder.filter(|path| path.is_absolute())).unwrap_or_else(|| FOLDER.into()),
             host: process::host_name().replace('/', "_"),
             cores: cpu::affinity_of(1).unwrap_or_else(cpu::affinity),
             caller: Caller {
-                user,
-                groups: vec![group],
+                user: port::user(),
+                groups: port::groups(),
             },
+            is_common: true,
+        }
+    }
+
+    /// Whether the file is one of root's, or of this user's, that everybody may read and nobody
+    /// else may write.
+    fn is_made(&self) -> bool {
+        fs::metadata(self.path()).is_ok_and(|file| {
+            let is_trusted = file.uid() == 0 || file.uid() == self.caller.user;
+            is_trusted && file.mode() & 0o044 == 0o044 && file.mode() & 0o022 == 0
         })
+    }
+
+    /// Whether they are common to all users.
+    #[must_use]
+    pub fn is_common(&self) -> bool {
+        self.is_common
+    }
+
+    /// Whether this user changes them without the service.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        let owner = fs::metadata(self.path()).map(|file| file.uid());
+        !self.is_common || owner.is_ok_and(|owner| owner == self.caller.user)
+    }
+
+    /// Makes the partitions that all users have in common, unless they are there.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or is damaged.
+    pub fn make_common(&self) -> Result<(), String> {
+        self.update(|_| Ok(()))?;
+        let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        open(&self.folder, 0o755)
+            .and_then(|()| open(&self.path(), 0o644))
+            .map_err(|error| {
+                format!(
+                    "cannot open {} for all users: {error}",
+                    self.path().display()
+                )
+            })
+    }
+
+    /// The name that the service, or who looks after the turns of this user's applications, has
+    /// among sockets; a path where the partitions are common.
+    fn address(&self) -> io::Result<(SocketAddr, Option<File>)> {
+        if self.is_common {
+            // Through a descriptor: a path may be too long for a socket.
+            let folder = File::open(&self.folder)?;
+            let path = format!("/proc/self/fd/{}/{}.socket", folder.as_raw_fd(), self.host);
+            return Ok((SocketAddr::from_pathname(path)?, Some(folder)));
+        }
+        let bytes = self.path().into_os_string().into_encoded_bytes();
+        // FNV-1a: the same in all versions.
+        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        let name = format!("margay-turns-{}-{hash:016x}", self.caller.user);
+        Ok((SocketAddr::from_abstract_name(name)?, None))
+    }
+
+    /// Connects to the service, or to who looks after the turns of this user's applications.
+    ///
+    /// # Errors
+    /// When nobody is there, or it is another user who is not root.
+    pub fn connect(&self) -> io::Result<Channel> {
+        let (address, _folder) = self.address()?;
+        let channel = Channel::over_stream(UnixStream::connect_addr(&address)?);
+        if channel.is_trusted() {
+            return Ok(channel);
+        }
+        Err(io::Error::new(
+            ErrorKind::PermissionDenied,
+            "another user, who is not root, has taken the place of the service",
+        ))
+    }
+
+    /// Takes the place to which others connect.
+    ///
+    /// # Errors
+    /// When somebody has it (`AddrInUse`), or the system refuses.
+    pub fn listen(&self) -> io::Result<UnixListener> {
+        let (address, _folder) = self.address()?;
+        if self.is_common {
+            if self.connect().is_ok() {
+                return Err(ErrorKind::AddrInUse.into());
+            }
+            // What a service has left that was killed.
+            let path = self.folder.join(format!("{}.socket", self.host));
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let listener = UnixListener::bind_addr(&address)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+            listener.set_nonblocking(true)?;
+            return Ok(listener);
+        }
+        let listener = UnixListener::bind_addr(&address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    }
+
+    /// A file that is there while somebody looks after turns: where it was left, applications may
+    /// run of which a new one has not heard yet.
+    #[must_use]
+    pub fn mark(&self) -> PathBuf {
+        self.folder.join(format!("{}.turns", self.host))
     }
 
     /// The user who asks.
@@ -125,7 +257,8 @@ impl Store {
         let lock = self.lock().map_err(failed)?;
         let mut table = self.read()?;
         let done = change(&mut table)?;
-        self.write(&table.text()).map_err(failed)?;
+        let mode = fs::metadata(self.path()).map_or(0o600, |file| file.mode() & 0o777);
+        self.write(&table.text(), mode).map_err(failed)?;
         drop(lock);
         Ok(done)
     }
@@ -149,11 +282,12 @@ impl Store {
     }
 
     /// Puts a new file in the place of the old one, when it is on the disk.
-    fn write(&self, text: &str) -> io::Result<()> {
+    fn write(&self, text: &str, mode: u32) -> io::Result<()> {
         let new = self.folder.join(format!("{}.new", self.host));
         let written = private(&new).and_then(|mut file| {
             file.set_len(0)?;
             file.write_all(text.as_bytes())?;
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
             file.sync_all()?;
             fs::rename(&new, self.path())?;
             File::open(&self.folder)?.sync_all()
@@ -168,7 +302,13 @@ impl Store {
     /// The cores of a partition.
     #[must_use]
     pub fn cores(&self, partition: &Partition) -> Vec<usize> {
-        let nodes = partition.nodes.iter();
+        self.cores_of(&partition.nodes)
+    }
+
+    /// The cores of nodes.
+    #[must_use]
+    pub fn cores_of(&self, nodes: &[u32]) -> Vec<usize> {
+        let nodes = nodes.iter();
         nodes
             .filter_map(|&node| self.cores.get(node as usize).copied())
             .collect()
@@ -199,6 +339,7 @@ mod tests {
                 user: 1000,
                 groups: vec![100],
             },
+            is_common: false,
         }
     }
 

@@ -4,13 +4,13 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
     send, socket_with, sockopt,
@@ -128,6 +128,42 @@ impl Channel {
         self.partial.get(4..).unwrap_or_default()
     }
 
+    /// Who is at the other end, as the system has noted it when the connection was made.
+    ///
+    /// # Errors
+    /// When the socket is none between processes of this host.
+    pub fn peer(&self) -> io::Result<Peer> {
+        let peer = sockopt::socket_peercred(&self.socket)?;
+        let mut groups = vec![peer.gid.as_raw()];
+        groups.extend(peer_groups(self.socket.as_fd()));
+        Ok(Peer {
+            pid: peer.pid.as_raw_nonzero().get().unsigned_abs(),
+            user: peer.uid.as_raw(),
+            groups,
+        })
+    }
+
+    /// Over a connected stream socket.
+    #[must_use]
+    pub fn over_stream(stream: UnixStream) -> Channel {
+        Channel::over(stream.into())
+    }
+
+    /// Sends a message without waiting.
+    ///
+    /// # Errors
+    /// When the other end is gone, or takes so little of what it is sent that there is no room
+    /// (`WouldBlock`). The connection is of no more use then.
+    pub fn send_now(&self, message: &[u8]) -> io::Result<()> {
+        let mut bytes = (message.len() as u32).to_ne_bytes().to_vec();
+        bytes.extend_from_slice(message);
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match retry_on_intr(|| send(&self.socket, &bytes, flags))? {
+            sent if sent == bytes.len() => Ok(()),
+            _ => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+
     fn over(socket: OwnedFd) -> Channel {
         Channel {
             socket,
@@ -193,6 +229,60 @@ impl Channel {
             }
         }
     }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A process at the other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub pid: u32,
+    pub user: u32,
+    /// The first one is its own; one may be there twice.
+    pub groups: Vec<u32>,
+}
+
+/// The supplementary groups of the process at the other end; none where the system does not say.
+fn peer_groups(socket: BorrowedFd<'_>) -> Vec<u32> {
+    let mut groups = vec![0u32; 64];
+    loop {
+        let mut bytes = (groups.len() * size_of::<u32>()) as libc::socklen_t;
+        // SAFETY: the kernel writes at most as many bytes as it is told to a buffer of ours that
+        // has them, and their number to ours.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        let count = bytes as usize / size_of::<u32>();
+        if done == 0 {
+            groups.truncate(count);
+            return groups;
+        }
+        // As many as a process can have.
+        let is_short = io::Error::last_os_error().raw_os_error() == Some(libc::ERANGE);
+        if !is_short || count <= groups.len() || count > 1 << 16 {
+            return Vec::new();
+        }
+        groups.resize(count, 0);
+    }
+}
+
+/// The groups of this process: its own, and those that it is in beside.
+#[must_use]
+pub fn groups() -> Vec<u32> {
+    let mut all = vec![rustix::process::getegid().as_raw()];
+    let others = rustix::process::getgroups().unwrap_or_default();
+    all.extend(others.into_iter().map(|group| group.as_raw()));
+    all
 }
 
 /// Whether an error says that no descriptor is free, in this process or in the system.
@@ -276,8 +366,8 @@ mod tests {
         once_children_are_gone(|| Channel::connect(&name).err());
     }
 
-    /// Waits for what is there once a socket is closed. Children that other tests start have a copy
-    /// of it until they execute their program.
+    /// Waits for what is there once a socket is closed. Children that other tests start have a
+    /// copy of it until they execute their program.
     fn once_children_are_gone<T>(mut look: impl FnMut() -> Option<T>) -> T {
         let began = std::time::Instant::now();
         loop {

@@ -16,8 +16,8 @@ pub use rest::is_at_rest;
 pub use start::{Start, StartError, Starter, Step, StringArray};
 pub use watch::{
     PidFd, ProcessFacts, Reaped, ReapedUsage, ThreadState, all_processes, can_see_processes,
-    children, descendants, has_thread, is_alive, is_anothers, is_dumping_core, kill_descendants,
-    others_of_this_program, reap, reap_one, running_threads,
+    children, descendants, descendants_of, has_thread, is_alive, is_anothers, is_dumping_core,
+    kill_descendants, others_of_this_program, reap, reap_one, running_threads,
 };
 
 /// The name of this host.

@@ -60,6 +60,26 @@ const PLACES: &[(&str, &str)] = &[
         "a command that changes partitions waits for another one to end: 5 seconds at most",
     ),
     (
+        "job/launch/src/turns.rs",
+        "a launcher waits for its job's first turn in a partition: the keeper's socket",
+    ),
+    (
+        "svc/part/src/attend.rs",
+        "the keeper of an application waits for orders and for its launcher: descriptors",
+    ),
+    (
+        "svc/part/src/leader.rs",
+        "who looks after turns waits for keepers and the ends of quanta: descriptors",
+    ),
+    (
+        "svc/part/src/main.rs",
+        "a command waits for a moment until another one looks after turns",
+    ),
+    (
+        "svc/part/src/wire.rs",
+        "a command waits for the answer of the service: descriptors, with a limit of time",
+    ),
+    (
         "job/launch/src/run.rs",
         "the launcher waits for output, signals and the guard: descriptors",
     ),

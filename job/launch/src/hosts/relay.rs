@@ -377,6 +377,8 @@ impl Relay {
                 self.tell_all(&message);
             }
             Command::Kill => self.kill(),
+            // Jobs on several hosts take no turns.
+            Command::Resume => {}
         }
         true
     }

@@ -65,6 +65,15 @@ impl Looks {
             .get_or_insert_with(|| Instant::now() + LOOK_INTERVAL);
     }
 
+    /// The ranks were stopped for a while, which counts for nothing.
+    pub(super) fn postpone(&mut self, by: Duration) {
+        for at in [&mut self.waits_at, &mut self.standstill_at] {
+            *at = at.map(|at| at + by);
+        }
+        self.strangers.started += by;
+        self.standstill.begin_anew();
+    }
+
     pub(super) fn stop(&mut self) {
         self.waits_at = None;
         self.standstill_at = None;

@@ -54,8 +54,8 @@ pub fn reap_one(pid: u32) -> io::Result<ExitStatus> {
     Ok(ExitStatus::from_raw(status.as_raw()))
 }
 
-/// What the descendants of this process used that have ended and were reaped: by it, or by those of
-/// them that it has reaped.
+/// What the descendants of this process used that have ended and were reaped: by it, or by those
+/// of them that it has reaped.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReapedUsage {
     /// CPU time, user and system, in seconds.
@@ -171,8 +171,8 @@ pub fn has_thread(thread: u32) -> bool {
     }
 }
 
-/// The kernel's numbers of those threads of a process that run or are ready to. Empty when there is
-/// no such process.
+/// The kernel's numbers of those threads of a process that run or are ready to. Empty when there
+/// is no such process.
 #[must_use]
 pub fn running_threads(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -262,6 +262,49 @@ pub fn descendants(except: &[u32]) -> Vec<ProcessFacts> {
         }
     }
     family.retain(|f| f.state != 'Z');
+    family
+}
+
+/// The living descendants of a process, each behind its parent. Processes that come meanwhile may
+/// be missing.
+#[must_use]
+pub fn descendants_of(pid: u32) -> Vec<u32> {
+    let children = |pid: u32| -> Option<Vec<u32>> {
+        let mut all = Vec::new();
+        for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+            let list = fs::read_to_string(thread.path().join("children")).ok()?;
+            all.extend(
+                list.split_ascii_whitespace()
+                    .filter_map(|n| n.parse::<u32>().ok()),
+            );
+        }
+        Some(all)
+    };
+    // Systems without these lists: all processes are read.
+    let listed = fs::metadata("/proc/thread-self/children").is_ok();
+    let everybody: Vec<(u32, u32)> = if listed {
+        Vec::new()
+    } else {
+        let facts = all_processes().filter_map(ProcessFacts::of);
+        facts.map(|facts| (facts.parent, facts.pid)).collect()
+    };
+    let mut family = vec![pid];
+    let mut at = 0;
+    while let Some(&parent) = family.get(at) {
+        let below = if listed {
+            children(parent).unwrap_or_default()
+        } else {
+            let own = everybody.iter().filter(|(of, _)| *of == parent);
+            own.map(|&(_, pid)| pid).collect()
+        };
+        for child in below {
+            if !family.contains(&child) {
+                family.push(child);
+            }
+        }
+        at += 1;
+    }
+    family.remove(0);
     family
 }
 
